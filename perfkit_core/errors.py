@@ -1,0 +1,34 @@
+"""Everything perfkit raises on purpose.
+
+PerfkitError
+├── SourceError   a file or folder that cannot be read as a profile
+├── UsageError    a request that makes no sense for this profile (unknown view, column, step, …)
+└── CaptureError  a recording that cannot be made or kept
+"""
+
+from __future__ import annotations
+
+
+class PerfkitError(Exception):
+    """Base class. ``message`` says what and where, ``hint`` what to try; the command line prints both in one line."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        text = self.message if not self.hint else f"{self.message}; {self.hint}"
+        return " ".join(text.split())
+
+
+class SourceError(PerfkitError):
+    """A file or folder that cannot be read as a profile: missing, empty, truncated, corrupt or foreign."""
+
+
+class UsageError(PerfkitError):
+    """A request that this profile or this installation cannot answer."""
+
+
+class CaptureError(PerfkitError):
+    """A recording that cannot be made: framework missing, script missing, folder not writable."""

@@ -1,0 +1,54 @@
+"""Which host event launched which device work.
+
+By correlation id: launch and device work carry the same number. One launch may have thousands of kernels (a graph).
+Where no launch was recorded, the operator that shares the external id is taken; else the work has no launch, which is
+reported.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perfkit_core.schema import DEVICE_WORK, NO_ROW, OPERATOR_KINDS, RUNTIME, SYNC
+from perfkit_core.trace import Finding, IntArray, Trace
+
+
+def launches(trace: Trace, external: IntArray) -> tuple[IntArray, tuple[Finding, ...]]:
+    """Row of the launching host event of each device event (-1: none, and for host events), shape (rows,).
+
+    ``external`` is the id that an operator shares with what it launched, shape (rows,), negative where unknown.
+    """
+    device = np.flatnonzero(~trace.host & (trace.ints("correlation") >= 0) | trace.rows("kind", *DEVICE_WORK))
+    launched_by = np.full(len(trace), NO_ROW, np.int64)
+    calls = np.flatnonzero(trace.host & trace.rows("kind", RUNTIME, SYNC))
+    launched_by[device] = _match(trace.ints("correlation")[device], trace.ints("correlation")[calls], calls)
+    open_rows = device[launched_by[device] == NO_ROW]
+    operators = np.flatnonzero(trace.host & trace.rows("kind", *OPERATOR_KINDS))
+    launched_by[open_rows] = _match(external[open_rows], external[operators], operators)
+    return launched_by, _findings(trace, launched_by)
+
+
+def _match(wanted: IntArray, keys: IntArray, rows: IntArray) -> IntArray:
+    """For each wanted key the first of ``rows`` whose key is equal, -1 where there is none. Negative keys are unknown."""
+    known = keys >= 0
+    keys, rows = keys[known], rows[known]
+    found = np.full(len(wanted), NO_ROW, np.int64)
+    if not len(keys):
+        return found
+    order = np.argsort(keys, kind="stable")
+    keys, rows = keys[order], rows[order]
+    position = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    hit = (keys[position] == wanted) & (wanted >= 0)
+    found[hit] = rows[position[hit]]
+    return found
+
+
+def _findings(trace: Trace, launched_by: IntArray) -> tuple[Finding, ...]:
+    work = trace.rows("kind", *DEVICE_WORK)
+    if not work.any():
+        return (Finding("no-device-events", "no work on a device was recorded: device columns are empty"),)
+    lost = int((work & (launched_by == NO_ROW)).sum())
+    if not lost:
+        return ()
+    text = f"{lost} of {int(work.sum())} device events have no recorded launch: they are in no operator, step or phase"
+    return (Finding("device-events-without-launch", text),)

@@ -1,0 +1,104 @@
+"""Which host event encloses which, and how much time each has for itself.
+
+Definition: B is inside A when both are on one thread, A.start ≤ B.start < A.end and B.end ≤ A.end; the parent is the
+enclosing event that started last. Events that overlap without nesting are siblings. Self time is the duration less the
+union of the direct children, so overlapping children never make it negative.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from perfkit_core.trace import IntArray
+
+
+def nest(thread: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
+    """Row of the parent of each row (-1: none), shape (n,). ``thread`` may be any integer key; O(n log n)."""
+    order = np.lexsort((-end_ns, start_ns, thread))
+    parent = np.full(len(order), -1, np.int64)
+    parent[order] = _enclosing(order, thread[order], start_ns[order], end_ns[order])
+    return parent
+
+
+def self_times(parent: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
+    """Duration of each row less the union of its direct children, shape (n,)."""
+    order = np.lexsort((-end_ns, start_ns))
+    return _self_times(order, parent, start_ns, end_ns)
+
+
+def sum_up(parent: IntArray, values: IntArray) -> IntArray:
+    """Inclusive sums: each row's value plus those of all rows below it, shape (n,). Needs parent < row."""
+    return _sum_up(parent, values.astype(np.int64))
+
+
+def first_on_path(parent: IntArray, own: IntArray) -> IntArray:
+    """The value ≥ 0 nearest to the root on each row's path, -1 where there is none. Needs parent < row."""
+    return _first_on_path(parent, own.astype(np.int64))
+
+
+def nearest_on_path(parent: IntArray, wanted: np.ndarray) -> IntArray:
+    """Row of the nearest ancestor-or-self for which ``wanted`` is true, -1 where there is none. Needs parent < row."""
+    return _nearest_on_path(parent, wanted)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _enclosing(row, thread, start, end):  # type: ignore[no-untyped-def]
+    count = len(row)
+    parent = np.full(count, -1, np.int64)
+    stack = np.empty(count, np.int64)
+    depth = 0
+    for i in range(count):
+        if i and thread[i] != thread[i - 1]:
+            depth = 0
+        while depth and (start[i] >= end[stack[depth - 1]] or end[i] > end[stack[depth - 1]]):
+            depth -= 1
+        if depth:
+            parent[i] = row[stack[depth - 1]]
+        stack[depth] = i
+        depth += 1
+    return parent
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _self_times(order, parent, start, end):  # type: ignore[no-untyped-def]
+    own = end - start
+    covered = start.copy()
+    for i in order:
+        p = parent[i]
+        if p >= 0:
+            begin = max(start[i], covered[p])
+            finish = min(end[i], end[p])
+            if finish > begin:
+                own[p] -= finish - begin
+                covered[p] = finish
+    return own
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _sum_up(parent, values):  # type: ignore[no-untyped-def]
+    total = values.copy()
+    for i in range(len(parent) - 1, -1, -1):
+        if parent[i] >= 0:
+            total[parent[i]] += total[i]
+    return total
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _first_on_path(parent, own):  # type: ignore[no-untyped-def]
+    found = own.copy()
+    for i in range(len(parent)):
+        if parent[i] >= 0 and found[parent[i]] >= 0:
+            found[i] = found[parent[i]]
+    return found
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _nearest_on_path(parent, wanted):  # type: ignore[no-untyped-def]
+    found = np.full(len(parent), -1, np.int64)
+    for i in range(len(parent)):
+        if wanted[i]:
+            found[i] = i
+        elif parent[i] >= 0:
+            found[i] = found[parent[i]]
+    return found

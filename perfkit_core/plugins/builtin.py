@@ -1,0 +1,1 @@
+"""What the core registers, through the same hooks as everyone else."""

@@ -1,0 +1,47 @@
+"""Every hook of perfkit, with its documentation. Implement one with ``@perfkit_core.plugins.hookimpl``.
+
+A plugin is a module (or object) named by an entry point of the group ``perfkit``. Importing it must not import a
+framework: perfkit reads files where none is installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from perfkit_core.plugins.markers import hookspec
+
+if TYPE_CHECKING:
+    import click
+
+    from perfkit_core.plugins.contracts import OperatorNames, Recorder, Renderer, Source, View
+
+
+@hookspec
+def perfkit_sources() -> Sequence[Source]:  # type: ignore[empty-body]
+    """Readers of files or folders. A new trace format needs nothing else."""
+
+
+@hookspec
+def perfkit_recorders() -> Sequence[Recorder]:  # type: ignore[empty-body]
+    """Live capture of a framework, for ``perfkit record`` and ``perfkit demo``."""
+
+
+@hookspec
+def perfkit_analyses() -> Sequence[View]:  # type: ignore[empty-body]
+    """Views: ``perfkit summary --view NAME``, and the sections of reports."""
+
+
+@hookspec
+def perfkit_operator_names() -> OperatorNames:  # type: ignore[empty-body]
+    """Native operator names → canonical names, by framework. Fills the ``op_name`` column of every trace."""
+
+
+@hookspec
+def perfkit_renderers() -> Sequence[Renderer]:  # type: ignore[empty-body]
+    """Output formats for reports: ``--format NAME``."""
+
+
+@hookspec
+def perfkit_commands() -> Sequence[click.Command]:  # type: ignore[empty-body]
+    """Subcommands of ``perfkit``."""

@@ -1,0 +1,1 @@
+"""Readers: one format a file. Each yields a Trace; everything they share is here too."""

@@ -1,0 +1,53 @@
+"""Which training step each event belongs to.
+
+Steps are the events of kind ``step``. A host event belongs to the step in which it starts, on any thread of the same
+process; device work belongs to the step of its launch, whenever it runs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perfkit_core.schema import NO_ROW, STEP
+from perfkit_core.trace import Finding, IntArray, Trace
+
+
+def assign(trace: Trace) -> tuple[IntArray, tuple[Finding, ...]]:
+    """Step number of each event (-1: none), shape (rows,)."""
+    rows = np.flatnonzero(trace.host & trace.rows("kind", STEP))
+    if not len(rows):
+        return np.full(len(trace), -1, np.int64), (_no_steps(trace),)
+    number = _numbers(trace.ints("step")[rows])
+    start, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
+    step = _inside(trace.ints("start_ns"), start, end, number)
+    step[~trace.host] = -1
+    launched_by = trace.ints("launched_by")
+    launched = launched_by != NO_ROW
+    step[launched] = step[launched_by[launched]]
+    step[rows] = number
+    return step, _findings(trace, start, end, number)
+
+
+def _numbers(recorded: IntArray) -> IntArray:
+    """Recorded step numbers; counted from 0 where the names have none."""
+    return recorded if (recorded >= 0).all() else np.arange(len(recorded), dtype=np.int64)
+
+
+def _inside(time: IntArray, start: IntArray, end: IntArray, number: IntArray) -> IntArray:
+    """The last step that began at or before each time, if it had not ended; rows of steps are sorted by start."""
+    position = np.searchsorted(start, time, side="right") - 1
+    inside = (position >= 0) & (time < end[position])
+    return np.where(inside, number[position], -1)
+
+
+def _no_steps(trace: Trace) -> Finding:
+    return Finding("no-steps", "no training steps were recorded: call the profiler's step() after each iteration")
+
+
+def _findings(trace: Trace, start: IntArray, end: IntArray, number: IntArray) -> tuple[Finding, ...]:
+    found = []
+    if (start[1:] < end[:-1]).any():
+        found.append(Finding("overlapping-steps", "some steps overlap: events are counted in the one begun last"))
+    if len(np.unique(number)) < len(number):
+        found.append(Finding("repeated-step-numbers", "some step numbers occur more than once in one recording"))
+    return tuple(found)
