@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import structs
 
 from perfkit_core import links, nesting, phases, schema, steps
-from perfkit_core.schema import CPU, NESTED_KINDS, NO_ROW
+from perfkit_core.schema import NESTED_KINDS, NO_ROW
 from perfkit_core.trace import Finding, IntArray, Trace, TraceMeta
 
 OperatorNames = Callable[[str], str | None]
@@ -52,7 +53,12 @@ def assemble(
     draft = _with(draft, step=_nullable(step))
     phase, phase_findings = phases.assign(draft)
     draft = _with(draft, phase=phase, op_name=_op_names(draft, operator_names))
+    meta = structs.replace(meta, window_ns=meta.window_ns or _extent(draft))
     return Trace(draft.events, meta, quality + launch_findings + step_findings + phase_findings)
+
+
+def _extent(trace: Trace) -> tuple[int, int] | None:
+    return (int(trace.ints("start_ns").min()), int(trace.end_ns.max())) if len(trace) else None
 
 
 def _sorted(recorded: Recorded) -> Recorded:
@@ -153,6 +159,3 @@ def _with(trace: Trace, **columns: pa.Array) -> Trace:
         field = schema.SCHEMA.field(name)
         events = events.set_column(events.schema.get_field_index(name), field, values)
     return Trace(events, trace.meta, trace.quality)
-
-
-__all__ = ["CPU", "OperatorNames", "Recorded", "assemble"]

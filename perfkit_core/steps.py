@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from perfkit_core.schema import NO_ROW, STEP
+from perfkit_core.schema import NO_ROW, OTHER, STEP
 from perfkit_core.trace import Finding, IntArray, Trace
 
 
 def assign(trace: Trace) -> tuple[IntArray, tuple[Finding, ...]]:
     """Step number of each event (-1: none), shape (rows,)."""
     rows = np.flatnonzero(trace.host & trace.rows("kind", STEP))
+    partial = _partial(trace)
     if not len(rows):
-        return np.full(len(trace), -1, np.int64), (_no_steps(trace),)
+        return np.full(len(trace), -1, np.int64), (*partial, _no_steps())
     number = _numbers(trace.ints("step")[rows])
     start, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
     step = _inside(trace.ints("start_ns"), start, end, number)
@@ -25,7 +26,7 @@ def assign(trace: Trace) -> tuple[IntArray, tuple[Finding, ...]]:
     launched = launched_by != NO_ROW
     step[launched] = step[launched_by[launched]]
     step[rows] = number
-    return step, _findings(trace, start, end, number)
+    return step, partial + _findings(start, end, number)
 
 
 def _numbers(recorded: IntArray) -> IntArray:
@@ -40,11 +41,20 @@ def _inside(time: IntArray, start: IntArray, end: IntArray, number: IntArray) ->
     return np.where(inside, number[position], -1)
 
 
-def _no_steps(trace: Trace) -> Finding:
+def _partial(trace: Trace) -> tuple[Finding, ...]:
+    """Steps that the end of the recording cut off: their readers give them kind ``other`` and keep the number."""
+    numbers = np.unique(trace.ints("step")[trace.rows("kind", OTHER) & (trace.ints("step") >= 0)])
+    if not len(numbers):
+        return ()
+    text = f"the recording ended inside step {', '.join(map(str, numbers))}: it is not counted as a step"
+    return (Finding("partial-step", text),)
+
+
+def _no_steps() -> Finding:
     return Finding("no-steps", "no training steps were recorded: call the profiler's step() after each iteration")
 
 
-def _findings(trace: Trace, start: IntArray, end: IntArray, number: IntArray) -> tuple[Finding, ...]:
+def _findings(start: IntArray, end: IntArray, number: IntArray) -> tuple[Finding, ...]:
     found = []
     if (start[1:] < end[:-1]).any():
         found.append(Finding("overlapping-steps", "some steps overlap: events are counted in the one begun last"))

@@ -38,7 +38,8 @@ class Device(msgspec.Struct, frozen=True):
 class TraceMeta(msgspec.Struct, frozen=True, kw_only=True):
     """What is known about the run besides its events. None or empty where the source does not tell.
 
-    ``clock`` is "epoch" (ns since 1970) or "relative" (origin unknown). ``window_ns`` is (start, end) of the recording.
+    ``clock`` is "epoch" (ns since 1970) or "relative" (origin unknown). ``window_ns`` is (start, end) of the
+    recording, or of its events where the source does not tell.
     ``thread_names`` maps "rank:pid:tid" to a name. ``cpu_utilisation`` holds ratios by scope (process, system).
     ``recording`` is what one process shares over its cycles, ``cycle`` the number of this one.
     """

@@ -1,1 +1,22 @@
-"""What the core registers, through the same hooks as everyone else."""
+"""What the core registers, through the same hooks as everyone else. Imports stay inside: ``--help`` must be quick."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perfkit_core.plugins.contracts import Renderer, Source, View
+from perfkit_core.plugins.markers import hookimpl
+
+
+@hookimpl
+def perfkit_sources() -> Sequence[Source]:
+    from perfkit_core.sources import run_folder
+
+    return [Source("run", "run folders that perfkit's handlers write", run_folder.sniff, run_folder.read)]
+
+
+@hookimpl
+def perfkit_analyses() -> Sequence[View]:
+    from perfkit_core.analyses import VIEWS
+
+    return VIEWS

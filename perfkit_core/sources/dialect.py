@@ -52,6 +52,14 @@ class Dialect:
         """Meaning of a category and (clean) name. Called once for each distinct pair."""
         return Label(schema.OTHER)
 
+    def refine(self, label: Label, args: Mapping[str, Any]) -> Label:
+        """The label of one event, where its arguments change what its name says."""
+        return label
+
+    def keeps(self, event: ChromeEvent) -> bool:
+        """False for events that describe the recording rather than the run; the dialect takes note of them itself."""
+        return True
+
     def clean_name(self, name: str) -> str:
         """The name without what differs from call to call for no reason."""
         return name
@@ -113,15 +121,17 @@ class Recorder:
             self._row(rows, event)
         self._batches.append(rows.batch(start_ns, dur_ns))
 
-    def recorded(self) -> Recorded:
-        """All events so far."""
+    def recorded(self, base_ns: int = 0) -> Recorded:
+        """All events so far, their starts shifted by ``base_ns``."""
         batches = self._batches or [_Rows().batch(np.empty(0, np.int64), np.empty(0, np.int64))]
-        return Recorded(pa.Table.from_batches(batches).unify_dictionaries().combine_chunks())
+        table = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks()
+        start_ns = pa.chunked_array([table["start_ns"].to_numpy() + base_ns])
+        return Recorded(table.set_column(table.schema.get_field_index("start_ns"), "start_ns", start_ns))
 
     def _wanted(self, event: ChromeEvent) -> bool:
         ph = event.ph
         if ph in _SPANS or ph in _INSTANTS:
-            return True
+            return self._dialect.keeps(event)
         if ph == "M":
             self._metadata(event)
         elif ph is not None and ph not in _FLOWS:  # {} ends Paddle's list; flows repeat what correlation ids say
@@ -143,6 +153,7 @@ class Recorder:
         if label is None:
             label = self._labels[key] = dialect.label(category, name)
         args = event.args if isinstance(event.args, dict) else {}
+        label = dialect.refine(label, args)
         rows.name.append(name)
         rows.kind.append(label.kind)
         rows.category.append(category or None)

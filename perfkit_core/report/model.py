@@ -1,0 +1,64 @@
+"""What a renderer gets: a Report of Sections. Plain data, so that no renderer ever computes a number.
+
+Units are in the column names and renderers format by them: ``*_ns`` durations, ``bytes``/``*_bytes`` sizes,
+``*_ratio`` shares (1 is 100 %), everything else as it is. A missing cell is pandas.NA.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pandas as pd
+
+from perfkit_core.trace import Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A picture of the section's own table: ``x`` and ``y`` are column names; ``bar`` stacks several ``y``."""
+
+    kind: Literal["bar", "line"]
+    x: str
+    y: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One table with its heading. ``limit`` is how many rows people are shown first (None: all); machines get all.
+
+    ``note`` explains the numbers in a sentence; ``empty`` says why the table has no rows.
+    """
+
+    name: str
+    title: str
+    table: pd.DataFrame
+    note: str = ""
+    empty: str = ""
+    limit: int | None = None
+    chart: Chart | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One profile behind a report: where it was read from, its findings and head facts (name → text)."""
+
+    label: str
+    path: str
+    quality: tuple[Finding, ...] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Title, one source or several, and sections in reading order.
+
+    ``headline`` holds the few sentences a hurried reader needs; ``data`` what only machine formats carry.
+    """
+
+    title: str
+    sources: tuple[Source, ...]
+    sections: tuple[Section, ...]
+    headline: tuple[str, ...] = ()
+    data: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,98 @@
+"""Run folders that the handlers write, and single files of them.
+
+A folder may hold the recordings of several processes. Processes that recorded at the same time are ranks of one job;
+of those that followed one another under the same rank, the last one is the run, and the older ones are reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from perfkit_core.capture import INCOMPLETE_MARK
+from perfkit_core.errors import SourceError
+from perfkit_core.store import SUFFIX, read_metadata, read_stored
+from perfkit_core.trace import Finding, Trace, TraceMeta, concat_traces
+
+_PARQUET_MAGIC: Final = b"PAR1"
+
+
+def sniff(path: Path, head: bytes) -> int:
+    """2 for a folder with recorded cycles and for a Parquet file, 1 for any other folder."""
+    if path.is_dir():
+        return 2 if any(path.glob(f"*{SUFFIX}")) else 1
+    return 2 if head.startswith(_PARQUET_MAGIC) else 0
+
+
+def read(path: Path, partial: bool = False) -> Trace:
+    """The run as one Trace: every cycle of every rank. Raises SourceError."""
+    if path.is_file():
+        return read_stored(path)
+    files = sorted(path.glob(f"*{SUFFIX}"))
+    if not files:
+        raise SourceError(
+            f"{path}: a folder without recordings (*{SUFFIX})",
+            "give the folder that was passed to trace_handler, or name trace files",
+        )
+    chosen, findings = _latest({file: _meta(file) for file in files})
+    trace = concat_traces([_with_source(read_stored(file), path) for file in chosen])
+    return trace.with_findings(*findings, *_incomplete(path))
+
+
+def _meta(file: Path) -> TraceMeta:
+    try:
+        return read_metadata(pq.read_schema(file), file).meta
+    except (pa.ArrowException, OSError) as error:
+        raise SourceError(f"{file}: not a readable Parquet file ({error})", "remove it and record again") from None
+
+
+def _with_source(trace: Trace, path: Path) -> Trace:
+    from msgspec.structs import replace
+
+    return Trace(trace.events, replace(trace.meta, source=str(path)), trace.quality)
+
+
+def _latest(metas: dict[Path, TraceMeta]) -> tuple[list[Path], list[Finding]]:
+    """Files of the latest recording of each rank, ordered by rank and cycle."""
+    recordings: dict[str, list[Path]] = {}
+    for file, meta in metas.items():
+        recordings.setdefault(meta.recording or file.name, []).append(file)
+    chosen: list[list[Path]] = []
+    older = 0
+    for files in sorted(recordings.values(), key=lambda files: _span(metas, files), reverse=True):
+        if any(_same_rank(metas, files, kept) and not _overlap(metas, files, kept) for kept in chosen):
+            older += 1
+        else:
+            chosen.append(files)
+    ordered = sorted((file for files in chosen for file in files), key=lambda f: (metas[f].ranks, f.name))
+    if not older:
+        return ordered, []
+    text = f"{older} older recordings lie in the same folder and are left out: use one folder a run"
+    return ordered, [Finding("older-recordings", text)]
+
+
+def _same_rank(metas: dict[Path, TraceMeta], a: list[Path], b: list[Path]) -> bool:
+    return metas[a[0]].ranks == metas[b[0]].ranks
+
+
+def _span(metas: dict[Path, TraceMeta], files: Iterable[Path]) -> tuple[int, int]:
+    """When a recording began and ended, as far as its files tell; (end, start) so that it sorts by its end."""
+    windows = [metas[file].window_ns or (metas[file].recorded_at_ns or 0,) * 2 for file in files]
+    return max(window[1] for window in windows), min(window[0] for window in windows)
+
+
+def _overlap(metas: dict[Path, TraceMeta], a: list[Path], b: list[Path]) -> bool:
+    (end_a, start_a), (end_b, start_b) = _span(metas, a), _span(metas, b)
+    return start_a < end_b and start_b < end_a
+
+
+def _incomplete(path: Path) -> list[Finding]:
+    mark = path / INCOMPLETE_MARK
+    if not mark.exists():
+        return []
+    lines = mark.read_text(encoding="utf-8", errors="replace").splitlines()
+    return [Finding("incomplete-run", f"{len(lines)} cycles could not be kept, the first: {lines[0] if lines else '?'}")]

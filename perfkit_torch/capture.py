@@ -1,0 +1,106 @@
+"""``trace_handler``: what a user passes to ``torch.profiler.profile(on_trace_ready=…)``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from perfkit_core.assemble import assemble
+from perfkit_core.capture import CycleWriter, Place, environment_place
+from perfkit_core.sources.dialect import Recorder
+from perfkit_core.trace import Device, Trace, TraceMeta
+from perfkit_torch import kineto_events, trace_activities
+from perfkit_torch.dialect import LiveDialect
+from perfkit_torch.operator_names import operator_name
+
+if TYPE_CHECKING:
+    import torch
+
+_OPTIONS: Final = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
+
+
+def trace_handler(
+    run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any], Any]] = ()
+) -> CycleWriter[torch.profiler.profile]:
+    """Write each cycle of the profiler into ``run_dir``, one Parquet file a cycle and rank.
+
+    ``also`` are further callbacks, called with the profiler after the file is written. Neither ours nor their failures
+    reach the training: they are logged under ``perfkit``.
+    """
+    return CycleWriter(run_dir, extract, also, _place)
+
+
+def extract(profiler: Any, place: Place) -> Trace:
+    """The profiler's last cycle as a Trace. Does not use up the one export that torch allows."""
+    results = _kineto_results(profiler)
+    recorder = Recorder(LiveDialect())
+    for batch in _batches(results, bool(getattr(profiler, "with_flops", False))):
+        recorder.add(batch)
+    rank = place.rank
+    names = {f"{'-' if rank is None else rank}:{key}": name for key, name in _thread_names().items()}
+    return assemble(recorder.recorded(), _meta(profiler, names), rank=rank, operator_names=operator_name)
+
+
+def _kineto_results(profiler: Any) -> Any:
+    """From ``torch.profiler.profile`` and from the older ``torch.autograd.profiler.profile``."""
+    inner = getattr(profiler, "profiler", profiler)
+    results = getattr(inner, "kineto_results", None)
+    if results is None:
+        raise RuntimeError("the profiler holds no results: was it started and stopped?")
+    return results
+
+
+def _batches(results: Any, with_flops: bool) -> Any:
+    if trace_activities.available(results):
+        return trace_activities.batches(results, with_flops)
+    return kineto_events.batches(results)
+
+
+def _meta(profiler: Any, thread_names: dict[str, str]) -> TraceMeta:
+    import torch
+
+    return TraceMeta(
+        source="live",
+        format="perfkit-torch-live",
+        framework="torch",
+        framework_version=str(torch.__version__),
+        devices=_devices(),
+        options={name: bool(getattr(profiler, name)) for name in _OPTIONS if hasattr(profiler, name)},
+        thread_names=thread_names,
+    )
+
+
+def _devices() -> tuple[Device, ...]:
+    import torch
+
+    if not torch.cuda.is_available() or not torch.cuda.is_initialized():  # asking would start CUDA
+        return ()
+    return tuple(_device(torch.cuda.get_device_properties(i), i) for i in range(torch.cuda.device_count()))
+
+
+def _device(properties: Any, index: int) -> Device:
+    wanted = ("major", "minor", "multi_processor_count", "warp_size", "max_threads_per_multi_processor")
+    kept = {name: getattr(properties, name) for name in wanted if hasattr(properties, name)}
+    return Device(f"cuda:{index}", properties.name, int(properties.total_memory), kept)
+
+
+def _thread_names() -> dict[str, str]:
+    """Names of the threads alive now, by "pid:tid"; empty where the system has no /proc."""
+    pid, names = os.getpid(), {}
+    for task in Path("/proc/self/task").glob("*"):
+        try:
+            names[f"{pid}:{task.name}"] = (task / "comm").read_text().strip()
+        except OSError:  # ended meanwhile
+            continue
+    return names
+
+
+def _place() -> Place:
+    """From torch.distributed when it is initialised, else from the launcher's environment."""
+    import torch
+
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return Place(torch.distributed.get_rank(), torch.distributed.get_world_size())
+    return environment_place()

@@ -1,0 +1,82 @@
+"""Reads what torch.profiler exports: Chrome traces of Kineto, any generation since 2021."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from perfkit_core.assemble import assemble
+from perfkit_core.sources.chrome import ChromeFile
+from perfkit_core.sources.decimals import to_ns
+from perfkit_core.sources.dialect import Recorder, integer
+from perfkit_core.sources.findings import file_findings
+from perfkit_core.trace import Device, Finding, Trace, TraceMeta
+from perfkit_torch.dialect import TorchDialect
+from perfkit_torch.operator_names import operator_name
+
+_MARKS: Final = (b'"deviceProperties"', b'"baseTimeNanoseconds"', b"aten::", b'"distributedInfo"', b'"cpu_op"',
+                 b'"with_stack"', b'"torch_profiler_kwargs"', b'"Ev Idx"')  # fmt: skip
+_KINETO_VERSION: Final = re.compile(rb'"schemaVersion"\s*:\s*1\b(?!\.)')
+_OPTIONS: Final = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
+_KNOWN: Final = {"schemaVersion", "deviceProperties", "distributedInfo", "displayTimeUnit", "baseTimeNanoseconds", *_OPTIONS}
+
+
+def sniff(path: Path, head: bytes) -> int:
+    """2 for Chrome traces with Kineto's marks, else 0."""
+    start = head.lstrip()[:1]
+    return 2 if start in (b"{", b"[") and (_KINETO_VERSION.search(head) or any(mark in head for mark in _MARKS)) else 0
+
+
+def read(path: Path, partial: bool = False) -> Trace:
+    """The file as a Trace. Raises SourceError."""
+    file = ChromeFile(path, partial)
+    dialect = TorchDialect()
+    recorder = Recorder(dialect)
+    for batch in file.batches():
+        recorder.add(batch)
+    base = integer(file.header.get("baseTimeNanoseconds")) or 0
+    rank, world_size = _place(file.header)
+    meta = TraceMeta(
+        source=str(path),
+        format="torch-chrome",
+        framework="torch",
+        ranks=() if rank is None else (rank,),
+        world_size=world_size,
+        window_ns=_window(dialect, base),
+        devices=devices(file.header.get("deviceProperties")),
+        options={key: bool(file.header[key]) for key in _OPTIONS if key in file.header},
+        thread_names={f"{'-' if rank is None else rank}:{key}": name for key, name in recorder.thread_names.items()},
+        extra={key: value for key, value in file.header.items() if key not in _KNOWN},
+        incomplete=file.truncated_at is not None,
+    )
+    findings = file_findings(file, recorder) + _findings(file.header)
+    return assemble(recorder.recorded(base), meta, findings, rank, operator_name)
+
+
+def _place(header: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    info = header.get("distributedInfo")
+    return (integer(info.get("rank")), integer(info.get("world_size"))) if isinstance(info, dict) else (None, None)
+
+
+def _window(dialect: TorchDialect, base_ns: int) -> tuple[int, int] | None:
+    if dialect.window is None:
+        return None
+    start, duration = to_ns([bytes(text) for text in dialect.window]).tolist()
+    return base_ns + start, base_ns + start + duration
+
+
+def devices(properties: Any) -> tuple[Device, ...]:
+    """Kineto's ``deviceProperties`` list."""
+    found = [item for item in properties if isinstance(item, dict)] if isinstance(properties, list) else []
+    return tuple(
+        Device(f"cuda:{item.get('id', i)}", item.get("name"), integer(item.get("totalGlobalMem")), item)
+        for i, item in enumerate(found)
+    )
+
+
+def _findings(header: Mapping[str, Any]) -> tuple[Finding, ...]:
+    if "baseTimeNanoseconds" in header or header.get("displayTimeUnit") == "ns":
+        return ()
+    return (Finding("rounded-clock", "times were written in whole microseconds: durations are up to 1 µs off"),)
