@@ -1,0 +1,82 @@
+"""What is doubtful in Paddle's data, and the devices it names. Codes are stable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from perfkit_core.schema import DEVICE_WORK
+from perfkit_core.trace import Device, Finding
+from perfkit_paddle.names import DEVICE_BACKEND
+
+
+def truncated() -> Finding:
+    """The file broke off."""
+    return Finding("truncated-file", "the file is cut off or damaged: what comes after the damage is missing")
+
+
+def skipped(count: int) -> Finding:
+    """Events that could not be read."""
+    return Finding("skipped-events", f"{count} damaged events could not be read and are missing")
+
+
+def repaired(count: int) -> Finding:
+    """Events that were not valid JSON, because Paddle does not escape names."""
+    return Finding("repaired-events", f"{count} events were invalid JSON (unescaped names) and have been repaired")
+
+
+def negative_durations(count: int) -> Finding:
+    """Events with their end before their start."""
+    return Finding("negative-durations", f"{count} events ended before they began: their duration is taken as 0")
+
+
+def unknown_types(counts: Mapping[str, int]) -> Finding:
+    """Event types that no known Paddle writes."""
+    text = ", ".join(f"{name} ({count})" for name, count in counts.items())
+    return Finding("unknown-event-types", f"event types that perfkit does not know are kept as 'other': {text}")
+
+
+def unlabelled(count: int) -> Finding:
+    """Names without the duration that Paddle appends: text in a name closed it early."""
+    text = f"{count} names lack the duration that Paddle appends: quotes in them may hide their end or other events"
+    return Finding("names-cut-short", text)
+
+
+def rounded(start_error_ns: int, duration_error_ns: int) -> Finding:
+    """Paddle's JSON keeps times as float32 µs and whole µs."""
+    text = (
+        f"Paddle's JSON rounds clocks: starts may be off by {start_error_ns} ns, durations by {duration_error_ns} ns; "
+        "its .pb file is exact (export_protobuf, or perfkit's trace_handler)"
+    )
+    return Finding("rounded-clocks", text)
+
+
+def parents_rebuilt() -> Finding:
+    """Paddle's JSON holds no tree."""
+    text = "parents are worked out from rounded times and the order of the events: neighbours within the rounding error \
+may be nested wrongly"
+    return Finding("rebuilt-parents", text)
+
+
+def overflowed_bytes(count: int) -> Finding:
+    """Paddle's JSON prints bytes as int32."""
+    return Finding("overflowed-bytes", f"{count} copies of 2 GiB or more have a negative size in Paddle's JSON: unknown")
+
+
+def devices(events: pa.Table, known: tuple[Device, ...]) -> tuple[Finding, ...]:
+    """Device work without a description of the device."""
+    work = pc.is_in(events["kind"].cast(pa.string()), pa.array(DEVICE_WORK))
+    used = set(events.filter(work)["device"].unique().to_pylist())
+    missing = sorted(used - {device.id for device in known})
+    if not missing:
+        return ()
+    return (Finding("no-device-properties", f"the file does not describe {', '.join(missing)}"),)
+
+
+def device(properties: Mapping[str, Any], name: str | None) -> Device:
+    """A device from its recorded properties (keys of Paddle's JSON)."""
+    rest = {key: value for key, value in properties.items() if key not in ("id", "totalGlobalMem", "name")}
+    return Device(f"{DEVICE_BACKEND}:{properties.get('id', 0)}", name, properties.get("totalGlobalMem"), rest)

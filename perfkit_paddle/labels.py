@@ -1,0 +1,67 @@
+"""Kind, phase, step and category columns of many events at once: one look-up a distinct (type, name)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from perfkit_core.schema import MEMORY, OTHER
+from perfkit_core.sources.dialect import Label
+from perfkit_paddle import names
+
+IntArray = npt.NDArray[np.int64]
+Columns = dict[str, pa.Array]
+
+
+def category_name(number: int, types: Sequence[str] = names.EVENT_TYPES) -> str:
+    """Name of an event type; ``EventType17`` for numbers that no known Paddle writes."""
+    return types[number] if 0 <= number < len(types) else f"EventType{number}"
+
+
+def labelled(name: pa.DictionaryArray, types: IntArray) -> Columns:
+    """The columns name, kind, category, phase and step of events with these names and type numbers."""
+    numbers, type_code = np.unique(types, return_inverse=True)
+    pairs, row = np.unique(name.indices.to_numpy() * len(numbers) + type_code, return_inverse=True)
+    spelled = name.dictionary.to_pylist()
+    found = [_label(int(numbers[pair % len(numbers)]), spelled[pair // len(numbers)]) for pair in pairs]
+    steps = np.array([-1 if label.step is None else label.step for _, label in found], np.int64)[row]
+    return {
+        "name": name,
+        "kind": spread([label.kind for _, label in found], row),
+        "category": spread([category for category, _ in found], row),
+        "phase": spread([label.phase for _, label in found], row),
+        "step": pa.array(steps, mask=steps < 0),
+    }
+
+
+def memory_labelled(types: IntArray) -> Columns:
+    """The columns name, kind and category of memory events with these type numbers."""
+    numbers, row = np.unique(types, return_inverse=True)
+    categories = [category_name(int(number), names.MEMORY_TYPES) for number in numbers]
+    return {
+        "name": constant(names.MEMORY_NAME, len(types)),
+        "kind": constant(MEMORY, len(types)),
+        "category": spread(categories, row),
+    }
+
+
+def _label(number: int, name: str) -> tuple[str, Label]:
+    category = category_name(number)
+    return category, names.label(category, name) if names.is_known(category) else Label(OTHER)
+
+
+def spread(values: Sequence[str | None], row: npt.NDArray[Any]) -> pa.DictionaryArray:
+    """A text column from its distinct values and the number of the value of each row."""
+    distinct = list(dict.fromkeys(value for value in values if value is not None))
+    code = np.array([-1 if value is None else distinct.index(value) for value in values], np.int32)
+    codes = code[row] if len(code) else np.empty(0, np.int32)
+    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32(), mask=codes < 0), pa.array(distinct, pa.string()))
+
+
+def constant(value: str, count: int) -> pa.DictionaryArray:
+    """The same text in every row."""
+    return spread([value], np.zeros(count, np.int64))

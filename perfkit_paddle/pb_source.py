@@ -1,0 +1,94 @@
+"""Reader of Paddle's profile protobuf (``.pb``, also gzip): exact nanoseconds, and the tree that Paddle recorded."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from perfkit_core.assemble import assemble
+from perfkit_core.errors import SourceError
+from perfkit_core.sources.bytestream import open_bytes
+from perfkit_core.trace import Device, Finding, Trace
+from perfkit_paddle import findings
+from perfkit_paddle.meta import make_meta
+from perfkit_paddle.operators import operator_name
+from perfkit_paddle.pb_rows import Rows, rows
+from perfkit_paddle.pb_wire import Scan, Table, scan
+
+FORMAT = "paddle-pb"
+_HINT = "the file is truncated or damaged: record it again, or read what is there with --partial"
+
+
+def read_pb(path: Path, partial: bool = False) -> Trace:
+    """The Trace of a file. Raises SourceError (file, byte, hint) for what is no such file or damaged."""
+    content, broken = _content(path, partial)
+    return trace_of(content, str(path), partial, broken)
+
+
+def trace_of(content: bytes | memoryview, source: str, partial: bool = False, broken: bool = False,
+             rank: int | None = None, facts: Mapping[str, Any] | None = None) -> Trace:  # fmt: skip
+    """The Trace of a file's bytes. ``facts`` are further fields of TraceMeta, ``broken`` says that bytes are missing."""
+    if not len(content):
+        raise SourceError(f"{source}: the file is empty", "was the profiler stopped before it was read?")
+    scanned = scan(content, clip=partial)
+    if scanned.problem and not partial:
+        raise SourceError(f"{source}: {scanned.problem} (byte {scanned.at} of {len(content)})", _HINT)
+    found = rows(scanned.tables)
+    if found.incomplete and not partial:
+        raise SourceError(f"{source}: {found.incomplete} events lack required fields (within {len(content)} bytes)", _HINT)
+    cut = broken or bool(scanned.problem)
+    devices = _devices(scanned.tables["property"])
+    meta = make_meta(found.recorded, _extra_info(scanned.tables["extra"]), rank, devices=devices, source=source,
+                     format=FORMAT, incomplete=cut, extra=_header(scanned), **(facts or {}))  # fmt: skip
+    return assemble(found.recorded, meta, _findings(found, devices, cut), rank, operator_name)
+
+
+def _content(path: Path, partial: bool) -> tuple[bytes, bool]:
+    """All bytes of a file, and whether its compressed data broke off (with ``partial`` only)."""
+    pieces: list[bytes] = []
+    try:
+        with open_bytes(path) as file:
+            while piece := file.read(1 << 20):
+                pieces.append(piece)
+    except (EOFError, OSError, zlib.error) as error:
+        if not partial or not pieces:
+            where = sum(map(len, pieces))
+            raise SourceError(f"{path}: damaged or truncated data after byte {where} ({error})", _HINT) from None
+        return b"".join(pieces), True
+    return b"".join(pieces), False
+
+
+def _findings(found: Rows, devices: tuple[Device, ...], cut: bool) -> tuple[Finding, ...]:
+    quality = []
+    if cut:
+        quality.append(findings.truncated())
+    if found.incomplete:
+        quality.append(findings.skipped(found.incomplete))
+    if found.reversed:
+        quality.append(findings.negative_durations(found.reversed))
+    if found.unknown:
+        quality.append(findings.unknown_types({f"EventType{n}": count for n, count in found.unknown.items()}))
+    return (*quality, *findings.devices(found.recorded.columns, devices))
+
+
+def _header(scanned: Scan) -> dict[str, Any]:
+    file = scanned.tables["file"]
+    version = file.texts("version")[0].as_py()
+    index = int(file["span_index"][0]) if file.known("span_index")[0] else None
+    return {key: value for key, value in (("schema_version", version), ("span_index", index)) if value is not None}
+
+
+def _extra_info(table: Table) -> dict[str, str]:
+    pairs = zip(table.texts("key").to_pylist(), table.texts("value").to_pylist(), strict=True)
+    return {key: value for key, value in pairs if key is not None and value is not None}
+
+
+def _devices(table: Table) -> tuple[Device, ...]:
+    names = table.texts("name").to_pylist()
+    columns = [c for c in table.columns if c not in ("owner", "name", "name.length")]
+    return tuple(
+        findings.device({c: int(table[c][i]) for c in columns if table.known(c)[i]}, name)
+        for i, name in enumerate(names)
+    )

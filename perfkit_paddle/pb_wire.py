@@ -1,0 +1,214 @@
+"""Protobuf wire format to integer tables, in two passes over the bytes: count the rows, then fill them.
+
+No read leaves the buffer, whatever the bytes are: every length is checked against the end of the message around it.
+Texts stay where they are; the tables hold their offset and length.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from numba import njit
+
+from perfkit_paddle.pb_schema import FIELDS, FLOAT, INTEGER, MESSAGE, MISSING, TEXT, Layout, layout
+
+Bytes = npt.NDArray[np.uint8]
+IntArray = npt.NDArray[np.int64]
+
+PROBLEMS: Final = ("", "a number does not end", "a message is longer than the one around it", "not a protobuf field",
+                   "a known field has another type")  # fmt: skip
+_OK, _OPEN_NUMBER, _TOO_LONG, _NO_FIELD, _WRONG_TYPE = range(5)
+_DEPTH: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of one kind of message: int64 cells by column, MISSING where absent."""
+
+    data: Bytes
+    cells: IntArray
+    columns: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    def __getitem__(self, column: str) -> IntArray:
+        """One column, shape (rows,)."""
+        values: IntArray = self.cells[:, self.columns.index(column)]
+        return values
+
+    def take(self, rows: npt.NDArray[Any]) -> Table:
+        """Some of the rows."""
+        return Table(self.data, self.cells[rows], self.columns)
+
+    def known(self, column: str) -> npt.NDArray[np.bool_]:
+        """True where the column was in the file."""
+        return np.asarray(self[column] != MISSING)
+
+    def integers(self, column: str) -> pa.Array:
+        """A column as nullable int64."""
+        return pa.array(self[column], mask=~self.known(column))
+
+    def floats(self, column: str) -> npt.NDArray[np.float32]:
+        """A float column; NaN where absent."""
+        bits = np.where(self.known(column), self[column], 0x7FC00000)
+        return np.asarray(bits.astype(np.uint32).view(np.float32))
+
+    def texts(self, column: str) -> pa.DictionaryArray:
+        """A text column, dictionary encoded; bytes that are not UTF-8 are replaced; null where absent."""
+        offset, length = self[column], np.maximum(self[f"{column}.length"], 0)
+        ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(length)])
+        raw = _gather(self.data, offset, length, ends)
+        binary = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(self), [None, pa.py_buffer(ends), pa.py_buffer(raw)])
+        encoded = binary.dictionary_encode()
+        values = [bytes(value).decode("utf-8", "replace") for value in encoded.dictionary.to_pylist()]
+        codes = pa.array(encoded.indices.to_numpy(), pa.int32(), mask=~self.known(column))
+        return pa.DictionaryArray.from_arrays(codes, pa.array(values, pa.string()))
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What a scan found: tables by name; ``problem`` and ``at`` (byte) where it had to stop, "" when it did not."""
+
+    tables: dict[str, Table]
+    problem: str = ""
+    at: int = 0
+
+
+def scan(content: bytes | memoryview, clip: bool = False) -> Scan:
+    """All tables of a file. ``clip`` reads a file that was cut off up to its last whole value."""
+    data = np.frombuffer(content, np.uint8)
+    plan = layout()
+    widths = np.array([len(columns) for columns in plan.columns], np.int64)
+    nothing = np.empty(0, np.int64)
+    counts, problem, at = _walk(data, plan.actions, plan.targets, plan.table_of, widths, widths, nothing, clip)
+    bases = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts * widths)])
+    cells = np.full(int(bases[-1]), MISSING, np.int64)
+    _walk(data, plan.actions, plan.targets, plan.table_of, widths, bases, cells, clip)
+    return Scan(_tables(data, plan, bases, cells), PROBLEMS[problem], int(at))
+
+
+def _tables(data: Bytes, plan: Layout, bases: IntArray, cells: IntArray) -> dict[str, Table]:
+    found = {}
+    for number, (name, columns) in enumerate(zip(plan.tables, plan.columns, strict=True)):
+        part = cells[bases[number] : bases[number + 1]].reshape(-1, len(columns))
+        found[name] = Table(data, part, columns)
+    return found
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _number(data, position, end):  # type: ignore[no-untyped-def]
+    """A base-128 number and the position behind it; position -1 when it does not end before ``end`` or in 10 bytes."""
+    value = np.uint64(0)
+    shift = np.uint64(0)
+    while position < end and shift < np.uint64(70):
+        byte = np.uint64(data[position])
+        position += 1
+        value |= (byte & np.uint64(0x7F)) << shift if shift < np.uint64(64) else np.uint64(0)
+        if byte < np.uint64(128):
+            return np.int64(value), position
+        shift += np.uint64(7)
+    return np.int64(0), -1
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _fixed(data, position):  # type: ignore[no-untyped-def]
+    """Four little-endian bytes. The caller has checked that they are there."""
+    value = np.int64(0)
+    for i in range(4):
+        value |= np.int64(data[position + i]) << np.int64(8 * i)
+    return value
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _walk(data, actions, targets, table_of, widths, bases, cells, clip):  # type: ignore[no-untyped-def]
+    """Walk all messages without recursion. Fills ``cells`` unless it is empty; returns rows by table, problem, byte."""
+    fill = len(cells) > 0
+    counts = np.zeros(len(widths), np.int64)
+    ends = np.zeros(_DEPTH, np.int64)
+    messages = np.zeros(_DEPTH, np.int64)
+    rows = np.zeros(_DEPTH, np.int64)
+    homes = np.zeros(_DEPTH, np.int64)  # index of the row's first cell
+    depth = 0
+    ends[0] = len(data)
+    counts[table_of[0]] = 1
+    position = 0
+    while True:
+        while position >= ends[depth]:
+            if depth == 0:
+                return counts, _OK, position
+            depth -= 1
+        end = ends[depth]
+        begin = position
+        tag, position = _number(data, position, end)
+        field = tag >> 3
+        wire = tag & 7
+        if position < 0 or tag > 0xFFFFFFFF or field < 1:
+            return counts, _OPEN_NUMBER if position < 0 else _NO_FIELD, begin
+        action = actions[messages[depth], field] if field < FIELDS else 0
+        cell = homes[depth] + targets[messages[depth], field] if field < FIELDS else 0
+        if wire == 0:
+            value, position = _number(data, position, end)
+            if position < 0:
+                return counts, _OPEN_NUMBER, begin
+            if action == INTEGER:
+                if fill:
+                    cells[cell] = value
+            elif action:
+                return counts, _WRONG_TYPE, begin
+        elif wire == 2:
+            length, position = _number(data, position, end)
+            if position < 0:
+                return counts, _OPEN_NUMBER, begin
+            if length < 0 or length > end - position:
+                if not (clip and action == MESSAGE and end == len(data)):
+                    return counts, _TOO_LONG, begin
+                length = end - position
+            if action == MESSAGE:
+                inner = targets[messages[depth], field]
+                table = table_of[inner]
+                depth += 1
+                ends[depth] = position + length
+                messages[depth] = inner
+                rows[depth] = rows[depth - 1]
+                homes[depth] = homes[depth - 1]
+                if table >= 0:
+                    rows[depth] = counts[table]
+                    counts[table] += 1
+                    homes[depth] = bases[table] + rows[depth] * widths[table]
+                    if fill:
+                        cells[homes[depth]] = rows[depth - 1]
+            else:
+                if action == TEXT:
+                    if fill:
+                        cells[cell] = position
+                        cells[cell + 1] = length
+                elif action:
+                    return counts, _WRONG_TYPE, begin
+                position += length
+        elif wire == 5 or wire == 1:
+            size = 4 if wire == 5 else 8
+            if size > end - position:
+                return counts, _TOO_LONG, begin
+            if action == FLOAT and wire == 5:
+                if fill:
+                    cells[cell] = _fixed(data, position)
+            elif action:
+                return counts, _WRONG_TYPE, begin
+            position += size
+        else:
+            return counts, _NO_FIELD, begin
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _gather(data, offset, length, ends):  # type: ignore[no-untyped-def]
+    """The texts one behind the other."""
+    out = np.empty(ends[-1], np.uint8)
+    for i in range(len(offset)):
+        for k in range(length[i]):
+            out[ends[i] + k] = data[offset[i] + k]
+    return out
