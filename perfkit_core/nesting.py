@@ -32,6 +32,11 @@ def sum_up(parent: IntArray, values: IntArray) -> IntArray:
     return _sum_up(parent, values.astype(np.int64))
 
 
+def sum_down(parent: IntArray, values: IntArray) -> IntArray:
+    """Each row's value plus those of all rows above it (a depth, for ones), shape (n,). Needs parent < row."""
+    return _sum_down(parent, values.astype(np.int64))
+
+
 def first_on_path(parent: IntArray, own: IntArray) -> IntArray:
     """The value ≥ 0 nearest to the root on each row's path, -1 where there is none. Needs parent < row."""
     return _first_on_path(parent, own.astype(np.int64))
@@ -81,6 +86,15 @@ def _sum_up(parent, values):  # type: ignore[no-untyped-def]
     for i in range(len(parent) - 1, -1, -1):
         if parent[i] >= 0:
             total[parent[i]] += total[i]
+    return total
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _sum_down(parent, values):  # type: ignore[no-untyped-def]
+    total = values.copy()
+    for i in range(len(parent)):
+        if parent[i] >= 0:
+            total[i] += total[parent[i]]
     return total
 
 

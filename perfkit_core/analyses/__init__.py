@@ -1,0 +1,19 @@
+"""One question a file. Each file holds a VIEW: a function from a Trace to a table, with its name and description.
+
+A new view needs its file and a line in :data:`VIEWS` (a plugin's view: the hook ``perfkit_analyses``).
+"""
+
+from __future__ import annotations
+
+from perfkit_core.analyses import device, kernels, memcpy, model, operators, overview, steps, user_annotations
+
+VIEWS = (
+    steps.VIEW,
+    overview.VIEW,
+    model.VIEW,
+    operators.VIEW,
+    kernels.VIEW,
+    memcpy.VIEW,
+    user_annotations.VIEW,
+    device.VIEW,
+)

@@ -1,0 +1,63 @@
+"""The stretches of host time that a phase took: what the model and step views count and add up.
+
+A recorded span (Paddle's Forward, torch's ``Optimizer.step#…``, a module) is a segment by itself. Where a phase is only
+known from its operators (torch's backward nodes, inferred forward), consecutive ones on a thread within a step are one
+segment, from the first start to the last end: what passes between two of them belongs to the phase.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfkit_core.analyses import attribution
+from perfkit_core.schema import KERNEL, NESTED_KINDS, NO_ROW, OTHER, PHASES
+from perfkit_core.trace import BoolArray, IntArray, Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """Parallel arrays, one item a segment. ``phase`` indexes schema.PHASES; ``device_ns`` is the sum of its kernels."""
+
+    phase: IntArray
+    step: IntArray
+    rank: IntArray
+    start_ns: IntArray
+    end_ns: IntArray
+    device_ns: IntArray
+
+
+def segments(trace: Trace, chosen: BoolArray) -> Segments:
+    """The segments of all phases but ``other``, from the chosen events."""
+    phase = _phase_index(trace)
+    rows = _roots(trace, phase, chosen)
+    identity = np.stack([trace.ints(name)[rows] for name in ("rank", "pid", "tid", "step")] + [phase[rows]])
+    spans = trace.rows("kind", *PHASES)[rows]
+    first = np.ones(len(rows), np.bool_)
+    first[1:] = (identity[:, 1:] != identity[:, :-1]).any(axis=0) | spans[1:] | spans[:-1]
+    at = np.flatnonzero(first)
+    if not len(at):
+        return Segments(*(np.empty(0, np.int64) for _ in range(6)))
+    return Segments(
+        phase[rows][at],
+        trace.ints("step")[rows][at],
+        trace.ints("rank")[rows][at],
+        np.minimum.reduceat(trace.ints("start_ns")[rows], at),
+        np.maximum.reduceat(trace.end_ns[rows], at),
+        np.add.reduceat(attribution.total_device_ns(trace, KERNEL)[rows], at),
+    )
+
+
+def _phase_index(trace: Trace) -> IntArray:
+    codes = trace.codes("phase")
+    return codes.lookup(np.array([PHASES.index(value) for value in codes.values], np.int64), -1)
+
+
+def _roots(trace: Trace, phase: IntArray, chosen: BoolArray) -> IntArray:
+    """Outermost events of each phase, ordered by thread and time."""
+    parent = trace.ints("parent")
+    phased = chosen & trace.host & trace.rows("kind", *NESTED_KINDS) & (phase >= 0) & (phase != PHASES.index(OTHER))
+    above = np.where(parent == NO_ROW, -1, phase[parent])
+    rows = np.flatnonzero(phased & (above != phase))
+    return rows[np.lexsort((rows, trace.ints("tid")[rows], trace.ints("pid")[rows], trace.ints("rank")[rows]))]

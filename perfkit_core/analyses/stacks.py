@@ -1,0 +1,57 @@
+"""The Python stack of an event: as recorded with it, or from the Python frames around it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from perfkit_core import nesting
+from perfkit_core.analyses.tables import texts
+from perfkit_core.schema import FORWARD, NO_ROW, PYTHON
+from perfkit_core.trace import IntArray, Trace
+
+SEPARATOR = ";"
+
+
+def stacks(trace: Trace, rows: IntArray) -> pd.Categorical:
+    """Innermost frame first, separated by ``;``; null where no frame was recorded. Shape (len(rows),)."""
+    recorded = trace.codes("stack")
+    if (recorded.codes[rows] >= 0).any():
+        return texts(recorded, rows)
+    frames, path = _paths(trace)
+    around = nesting.nearest_on_path(trace.ints("parent"), _is_frame(trace))[rows]
+    position = np.full(len(trace) + 1, -1, np.int64)
+    position[frames] = np.arange(len(frames))
+    encoded = path.dictionary_encode()
+    codes = np.append(encoded.indices.to_numpy(), -1)
+    return pd.Categorical.from_codes(codes[position[around]], categories=encoded.dictionary.to_pylist())
+
+
+def _is_frame(trace: Trace) -> np.ndarray:
+    return trace.rows("kind", PYTHON) | (trace.rows("kind", FORWARD) & trace.rows("category", "python_function"))
+
+
+def _paths(trace: Trace) -> tuple[IntArray, pa.Array]:
+    """Rows of all frames, and the stack text of each; one pass for each depth, all frames of it at once."""
+    frames = np.flatnonzero(_is_frame(trace))
+    position = np.full(len(trace) + 1, -1, np.int64)
+    position[frames] = np.arange(len(frames))
+    parent = trace.ints("parent")
+    nearest = np.append(nesting.nearest_on_path(parent, _is_frame(trace)), NO_ROW)
+    above = position[nearest[parent[frames]]]
+    names = trace.codes("name")
+    path = pa.array(names.values, pa.string()).take(pa.array(names.codes[frames]))
+    level = _depth(above)
+    for depth in range(1, int(level.max(initial=0)) + 1):
+        at = np.flatnonzero(level == depth)
+        joined = pc.binary_join_element_wise(path.take(pa.array(at)), path.take(pa.array(above[at])), SEPARATOR)
+        mask = np.zeros(len(frames), np.bool_)
+        mask[at] = True
+        path = pc.replace_with_mask(path, pa.array(mask), joined)
+    return frames, path
+
+
+def _depth(above: IntArray) -> IntArray:
+    return nesting.sum_down(above, np.where(above == NO_ROW, 0, 1).astype(np.int64))
