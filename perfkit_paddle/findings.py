@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,6 +11,9 @@ import pyarrow.compute as pc
 from perfkit_core.schema import DEVICE_WORK
 from perfkit_core.trace import Device, Finding
 from perfkit_paddle.names import DEVICE_BACKEND
+
+_RENAMED: Final = {"smCount": "numSms"}
+"""Property as Paddle spells it → as other profilers do."""
 
 
 def truncated() -> Finding:
@@ -54,16 +57,33 @@ def rounded(start_error_ns: int, duration_error_ns: int) -> Finding:
     return Finding("rounded-clocks", text)
 
 
-def parents_rebuilt() -> Finding:
+def parents_rebuilt(odd_threads: int) -> Finding:
     """Paddle's JSON holds no tree."""
-    text = "parents are worked out from rounded times and the order of the events: neighbours within the rounding error \
-may be nested wrongly"
+    text = "parents are worked out from the order of the events and from rounded times"
+    if odd_threads:
+        text += (
+            f"; {odd_threads} threads are not in Paddle's order: there neighbours within the rounding may be swapped"
+        )
     return Finding("rebuilt-parents", text)
+
+
+def partial_step(number: int) -> Finding:
+    """stop() ends the step that is running."""
+    return Finding("partial-step", f"step {number} was ended by the profiler's stop(): it is not a whole iteration")
+
+
+def save_failed(reason: str) -> Finding:
+    """Paddle's own writer failed; the live tree tells less."""
+    return Finding(
+        "save-failed", f"Paddle could not write its protobuf ({reason}): copy kinds and operator inputs are missing"
+    )
 
 
 def overflowed_bytes(count: int) -> Finding:
     """Paddle's JSON prints bytes as int32."""
-    return Finding("overflowed-bytes", f"{count} copies of 2 GiB or more have a negative size in Paddle's JSON: unknown")
+    return Finding(
+        "overflowed-bytes", f"{count} copies of 2 GiB or more have a negative size in Paddle's JSON: unknown"
+    )
 
 
 def devices(events: pa.Table, known: tuple[Device, ...]) -> tuple[Finding, ...]:
@@ -76,7 +96,13 @@ def devices(events: pa.Table, known: tuple[Device, ...]) -> tuple[Finding, ...]:
     return (Finding("no-device-properties", f"the file does not describe {', '.join(missing)}"),)
 
 
-def device(properties: Mapping[str, Any], name: str | None) -> Device:
+def device(properties: Mapping[str, Any], name: object) -> Device:
     """A device from its recorded properties (keys of Paddle's JSON)."""
-    rest = {key: value for key, value in properties.items() if key not in ("id", "totalGlobalMem", "name")}
-    return Device(f"{DEVICE_BACKEND}:{properties.get('id', 0)}", name, properties.get("totalGlobalMem"), rest)
+    rest = {_RENAMED.get(k, k): v for k, v in properties.items() if k not in ("id", "totalGlobalMem", "name")}
+    memory = properties.get("totalGlobalMem")
+    return Device(
+        f"{DEVICE_BACKEND}:{properties.get('id', 0)}",
+        name if isinstance(name, str) else None,
+        memory if isinstance(memory, int) else None,
+        rest,
+    )

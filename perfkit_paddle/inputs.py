@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from perfkit_paddle.pb_wire import Table
+from perfkit_paddle.pb_table import Table
 
 _FRAME: Final = re.compile(r'File "([^"]*)", line (\d+), in (.+)')
 

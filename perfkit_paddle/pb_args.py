@@ -18,7 +18,7 @@ from perfkit_core.schema import NO_ROW
 from perfkit_paddle import labels, names
 from perfkit_paddle.inputs import decode_inputs
 from perfkit_paddle.pb_schema import MISSING, OWNER
-from perfkit_paddle.pb_wire import IntArray, Table
+from perfkit_paddle.pb_table import IntArray, Table
 
 _OPERATOR: Final = names.EVENT_TYPES.index("Operator")
 _COPY_TEXTS: Final = {"copy_kind": "copy kind", "source_kind": "source kind", "target_kind": "target kind",
@@ -39,12 +39,14 @@ def runtime(table: Table) -> pa.Array:
 def memory(table: Table) -> pa.Array:
     """The args column of memory events."""
     keys = {"current_reserved": "reserved", "peak_allocated": "peak_allocated", "peak_reserved": "peak_reserved"}
-    columns = {key: table.integers(column) for key, column in keys.items()}
+    place = table.texts("place")
+    quoted = pa.array([msgspec.json.encode(text).decode() for text in place.dictionary.to_pylist()], pa.string())
+    columns = {"place": quoted.take(place.indices)} | {key: table.integers(c) for key, c in keys.items()}
     return _joined(len(table), columns)
 
 
 def _joined(count: int, columns: Mapping[str, pa.Array]) -> pa.Array:
-    """JSON objects of integers, null where an integer is; without a loop over rows."""
+    """JSON objects of ready values, null where a value is; without a loop over rows."""
     if not count:
         return pa.array([], pa.string())
     pieces: list[Any] = []

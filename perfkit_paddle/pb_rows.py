@@ -17,7 +17,7 @@ from perfkit_core.assemble import Recorded
 from perfkit_core.schema import CPU, NO_ROW
 from perfkit_paddle import labels, names, pb_args
 from perfkit_paddle.pb_schema import OWNER
-from perfkit_paddle.pb_wire import IntArray, Table
+from perfkit_paddle.pb_table import IntArray, Table
 
 BoolArray = npt.NDArray[np.bool_]
 

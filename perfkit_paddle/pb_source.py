@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,21 @@ from perfkit_paddle import findings
 from perfkit_paddle.meta import make_meta
 from perfkit_paddle.operators import operator_name
 from perfkit_paddle.pb_rows import Rows, rows
-from perfkit_paddle.pb_wire import Scan, Table, scan
+from perfkit_paddle.pb_table import Table
+from perfkit_paddle.pb_wire import scan
 
 FORMAT = "paddle-pb"
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """What only the recording process knows: its rank, and further fields of TraceMeta."""
+
+    rank: int | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+NOT_LIVE = Live()
 _HINT = "the file is truncated or damaged: record it again, or read what is there with --partial"
 
 
@@ -27,22 +40,27 @@ def read_pb(path: Path, partial: bool = False) -> Trace:
     return trace_of(content, str(path), partial, broken)
 
 
-def trace_of(content: bytes | memoryview, source: str, partial: bool = False, broken: bool = False,
-             rank: int | None = None, facts: Mapping[str, Any] | None = None) -> Trace:  # fmt: skip
-    """The Trace of a file's bytes. ``facts`` are further fields of TraceMeta, ``broken`` says that bytes are missing."""
-    if not len(content):
+def trace_of(content: bytes, source: str, partial: bool = False, broken: bool = False, live: Live = NOT_LIVE) -> Trace:
+    """The Trace of a file's bytes. ``broken`` says that bytes are missing. Raises SourceError as :func:`read_pb`."""
+    if not content:
         raise SourceError(f"{source}: the file is empty", "was the profiler stopped before it was read?")
     scanned = scan(content, clip=partial)
     if scanned.problem and not partial:
         raise SourceError(f"{source}: {scanned.problem} (byte {scanned.at} of {len(content)})", _HINT)
     found = rows(scanned.tables)
     if found.incomplete and not partial:
-        raise SourceError(f"{source}: {found.incomplete} events lack required fields (within {len(content)} bytes)", _HINT)
-    cut = broken or bool(scanned.problem)
-    devices = _devices(scanned.tables["property"])
-    meta = make_meta(found.recorded, _extra_info(scanned.tables["extra"]), rank, devices=devices, source=source,
-                     format=FORMAT, incomplete=cut, extra=_header(scanned), **(facts or {}))  # fmt: skip
-    return assemble(found.recorded, meta, _findings(found, devices, cut), rank, operator_name)
+        text = f"{source}: {found.incomplete} events lack required fields (in {len(content)} bytes)"
+        raise SourceError(text, _HINT)
+    return finish(scanned.tables, found, source, broken or bool(scanned.problem), live)
+
+
+def finish(tables: dict[str, Table], found: Rows, source: str, cut: bool = False, live: Live = NOT_LIVE) -> Trace:
+    """The Trace of tables, from a file or a live tree."""
+    devices = _devices(tables["property"])
+    extra_info = _extra_info(tables["extra"])
+    meta = make_meta(found.recorded, extra_info, live.rank, devices=devices, source=source, format=FORMAT,
+                     incomplete=cut, extra=_header(tables["file"]), **live.facts)  # fmt: skip
+    return assemble(found.recorded, meta, _findings(found, devices, cut), live.rank, operator_name)
 
 
 def _content(path: Path, partial: bool) -> tuple[bytes, bool]:
@@ -73,8 +91,7 @@ def _findings(found: Rows, devices: tuple[Device, ...], cut: bool) -> tuple[Find
     return (*quality, *findings.devices(found.recorded.columns, devices))
 
 
-def _header(scanned: Scan) -> dict[str, Any]:
-    file = scanned.tables["file"]
+def _header(file: Table) -> dict[str, Any]:
     version = file.texts("version")[0].as_py()
     index = int(file["span_index"][0]) if file.known("span_index")[0] else None
     return {key: value for key, value in (("schema_version", version), ("span_index", index)) if value is not None}

@@ -7,67 +7,18 @@ Texts stay where they are; the tables hold their offset and length.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 from numba import njit
 
 from perfkit_paddle.pb_schema import FIELDS, FLOAT, INTEGER, MESSAGE, MISSING, TEXT, Layout, layout
-
-Bytes = npt.NDArray[np.uint8]
-IntArray = npt.NDArray[np.int64]
+from perfkit_paddle.pb_table import Bytes, IntArray, Table
 
 PROBLEMS: Final = ("", "a number does not end", "a message is longer than the one around it", "not a protobuf field",
                    "a known field has another type")  # fmt: skip
 _OK, _OPEN_NUMBER, _TOO_LONG, _NO_FIELD, _WRONG_TYPE = range(5)
 _DEPTH: Final = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Rows of one kind of message: int64 cells by column, MISSING where absent."""
-
-    data: Bytes
-    cells: IntArray
-    columns: tuple[str, ...]
-
-    def __len__(self) -> int:
-        return len(self.cells)
-
-    def __getitem__(self, column: str) -> IntArray:
-        """One column, shape (rows,)."""
-        values: IntArray = self.cells[:, self.columns.index(column)]
-        return values
-
-    def take(self, rows: npt.NDArray[Any]) -> Table:
-        """Some of the rows."""
-        return Table(self.data, self.cells[rows], self.columns)
-
-    def known(self, column: str) -> npt.NDArray[np.bool_]:
-        """True where the column was in the file."""
-        return np.asarray(self[column] != MISSING)
-
-    def integers(self, column: str) -> pa.Array:
-        """A column as nullable int64."""
-        return pa.array(self[column], mask=~self.known(column))
-
-    def floats(self, column: str) -> npt.NDArray[np.float32]:
-        """A float column; NaN where absent."""
-        bits = np.where(self.known(column), self[column], 0x7FC00000)
-        return np.asarray(bits.astype(np.uint32).view(np.float32))
-
-    def texts(self, column: str) -> pa.DictionaryArray:
-        """A text column, dictionary encoded; bytes that are not UTF-8 are replaced; null where absent."""
-        offset, length = self[column], np.maximum(self[f"{column}.length"], 0)
-        ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(length)])
-        raw = _gather(self.data, offset, length, ends)
-        binary = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(self), [None, pa.py_buffer(ends), pa.py_buffer(raw)])
-        encoded = binary.dictionary_encode()
-        values = [bytes(value).decode("utf-8", "replace") for value in encoded.dictionary.to_pylist()]
-        codes = pa.array(encoded.indices.to_numpy(), pa.int32(), mask=~self.known(column))
-        return pa.DictionaryArray.from_arrays(codes, pa.array(values, pa.string()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,13 +153,3 @@ def _walk(data, actions, targets, table_of, widths, bases, cells, clip):  # type
             position += size
         else:
             return counts, _NO_FIELD, begin
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _gather(data, offset, length, ends):  # type: ignore[no-untyped-def]
-    """The texts one behind the other."""
-    out = np.empty(ends[-1], np.uint8)
-    for i in range(len(offset)):
-        for k in range(length[i]):
-            out[ends[i] + k] = data[offset[i] + k]
-    return out

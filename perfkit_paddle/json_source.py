@@ -1,0 +1,122 @@
+"""Reader of Paddle's Chrome JSON: times as exact as the file allows, the tree from the order of its events."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from perfkit_core.assemble import Recorded, assemble
+from perfkit_core.schema import CPU, MEMORY, NO_ROW, RUNTIME, SYNC
+from perfkit_core.sources.chrome import ChromeFile
+from perfkit_core.sources.dialect import Recorder
+from perfkit_core.trace import BoolArray, Device, Finding, IntArray, Trace
+from perfkit_paddle import findings, json_times, json_tree
+from perfkit_paddle.json_dialect import PaddleDialect
+from perfkit_paddle.meta import make_meta
+from perfkit_paddle.operators import operator_name
+
+FORMAT = "paddle-json"
+_HEADER = ("schemaVersion", "span_index", "span_indx")
+
+
+def read_json(path: Path, partial: bool = False) -> Trace:
+    """The Trace of a file. Raises SourceError for what is no such file or damaged."""
+    file, dialect = ChromeFile(path, partial), PaddleDialect()
+    recorder = Recorder(dialect)
+    for batch in file.batches():
+        recorder.add(batch)
+    recorded, quality = _sharpened(recorder.recorded().columns, dialect)
+    devices = _devices(file.header.get("deviceProperties"))
+    extra = {key: file.header[key] for key in _HEADER if key in file.header}
+    meta = make_meta(recorded, _texts(file.header.get("ExtraInfo")), None, devices=devices, source=str(path),
+                     format=FORMAT, incomplete=file.truncated_at is not None, extra=extra)  # fmt: skip
+    quality = (*_damage(file, recorder), *_doubts(dialect), *quality, *findings.devices(recorded.columns, devices))
+    return assemble(recorded, meta, quality, None, operator_name)
+
+
+def _sharpened(events: pa.Table, dialect: PaddleDialect) -> tuple[Recorded, tuple[Finding, ...]]:
+    """Finer starts, and parents; with what is left uncertain."""
+    if not events.num_rows:
+        return Recorded(events), ()
+    starts = json_times.refine(events["start_ns"].to_numpy(), dialect.start_texts)
+    dur = events["dur_ns"].to_numpy()
+    blur = json_times.float_error(dur)
+    parent, odd = _parents(events, starts.start_ns, dur, starts.error_ns + blur)
+    start, dur = _inside_parents(parent, starts.start_ns, dur)
+    columns = {"start_ns": start, "dur_ns": dur}
+    for name, values in columns.items():
+        events = events.set_column(events.column_names.index(name), name, pa.array(values))
+    spans = _text(events, "kind") != MEMORY
+    worst = int(starts.error_ns[spans].max(initial=0)), int(blur.max(initial=0))
+    return Recorded(events, parent), (findings.rounded(*worst), findings.parents_rebuilt(odd))
+
+
+def _text(events: pa.Table, column: str) -> Any:
+    return np.asarray(events[column].cast(pa.string()).to_numpy(zero_copy_only=False))
+
+
+def _parents(events: pa.Table, start: IntArray, dur: IntArray, slack: IntArray) -> tuple[IntArray, int]:
+    kind, on_host = _text(events, "kind"), _text(events, "device") == CPU
+    hangs = (kind == MEMORY) | (kind == RUNTIME) | (kind == SYNC)
+    known = ~events["tid"].is_null().to_numpy()
+    host: BoolArray = on_host & ~hangs & known
+    return json_tree.parents(_threads(events), host, hangs & known, start, start + dur, slack)
+
+
+def _threads(events: pa.Table) -> IntArray:
+    """One number for each process and thread."""
+    pid, tid = (pc.fill_null(events[column], -1).to_numpy() for column in ("pid", "tid"))
+    _, code = np.unique(np.column_stack([pid, tid]), axis=0, return_inverse=True)
+    return np.asarray(code).reshape(-1).astype(np.int64)
+
+
+def _inside_parents(parent: IntArray, start: IntArray, dur: IntArray) -> tuple[IntArray, IntArray]:
+    """Starts moved (within the rounding) so that no event begins before its parent; parents stand before children."""
+    start, dur = start.copy(), dur.copy()
+    for _ in range(64):  # a level of the tree at a time
+        above = np.where(parent == NO_ROW, np.arange(len(parent)), parent)
+        early = start < start[above]
+        longer = (start == start[above]) & (dur > dur[above])
+        if not (early | longer).any():
+            break
+        start = np.maximum(start, start[above])
+        dur = np.where(longer, dur[above], dur)
+    return start, dur
+
+
+def _damage(file: ChromeFile, recorder: Recorder) -> tuple[Finding, ...]:
+    found = []
+    if file.truncated_at is not None:
+        found.append(findings.truncated())
+    if file.skipped:
+        found.append(findings.skipped(file.skipped))
+    if file.repaired:
+        found.append(findings.repaired(file.repaired))
+    if recorder.unknown:
+        found.append(findings.unknown_types({f"ph {ph}": count for ph, count in recorder.unknown.items()}))
+    return tuple(found)
+
+
+def _doubts(dialect: PaddleDialect) -> tuple[Finding, ...]:
+    found = []
+    if dialect.unknown_types:
+        found.append(findings.unknown_types(dialect.unknown_types))
+    if dialect.unlabelled:
+        found.append(findings.unlabelled(dialect.unlabelled))
+    if dialect.overflowed:
+        found.append(findings.overflowed_bytes(dialect.overflowed))
+    return tuple(found)
+
+
+def _devices(described: Any) -> tuple[Device, ...]:
+    if not isinstance(described, list):
+        return ()
+    return tuple(findings.device(one, one.get("name")) for one in described if isinstance(one, dict))
+
+
+def _texts(extra_info: Any) -> dict[str, str]:
+    return {k: v for k, v in extra_info.items() if isinstance(v, str)} if isinstance(extra_info, dict) else {}

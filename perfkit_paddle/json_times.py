@@ -1,0 +1,60 @@
+"""The best start times that Paddle's JSON allows.
+
+Each event has its start twice: as whole µs since 1970 (``ts``, cut off), and as float32 µs since the first host event
+(``start_time``). The second is exact to the ns in the first 8 ms and decays from there: 4 ns at 0.1 s, 30 ns at 1 s,
+0.5 µs at 10 s. Together they are never off by more than 1 µs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from perfkit_core.sources.decimals import to_ns
+from perfkit_core.trace import IntArray
+
+_PLAIN: Final = r"^\d{1,12}(?:\.\d{1,9})? us$"
+_FLOAT32_STEPS: Final = 2.0**-23
+"""Relative error of a number that was rounded to float32, divided, and rounded again."""
+_MICROSECOND_NS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Starts:
+    """Start of each event in ns, the bound of its error, and whether a finer text was used, each of shape (events,)."""
+
+    start_ns: IntArray
+    error_ns: IntArray
+
+
+def float_error(ns: IntArray) -> IntArray:
+    """Bound of the error of a duration or offset of this size, written as float32 µs with three decimals."""
+    return np.asarray(np.floor(ns * _FLOAT32_STEPS + 0.75), np.int64)
+
+
+def refine(whole_us_ns: IntArray, texts: Sequence[str | None]) -> Starts:
+    """Starts from whole µs (in ns) and the texts of ``start_time``."""
+    text = pa.array(texts, pa.string())
+    plain = pc.fill_null(pc.match_substring_regex(text, _PLAIN), False)
+    offset = to_ns(pc.if_else(plain, pc.utf8_slice_codeunits(text, 0, -3), "0").to_pylist())
+    told = plain.to_numpy(zero_copy_only=False)
+    error = float_error(offset)
+    origin, doubt = _origin(whole_us_ns[told], offset[told], error[told])
+    last = _MICROSECOND_NS - 1
+    start = np.where(told, np.clip(origin + offset, whole_us_ns, whole_us_ns + last), whole_us_ns)
+    return Starts(start, np.where(told, np.minimum(error + doubt, last), last))
+
+
+def _origin(whole_us_ns: IntArray, offset: IntArray, error: IntArray) -> tuple[int, int]:
+    """Time of offset 0, and how far it may be off: what all events together allow."""
+    if not len(offset):
+        return 0, 0
+    sharp = error <= max(int(error.min()), 1)
+    low = int((whole_us_ns - offset - error)[sharp].max())
+    high = int((whole_us_ns + _MICROSECOND_NS - 1 - offset + error)[sharp].min())
+    return (low + high) // 2, max((high - low + 1) // 2, 0)

@@ -1,0 +1,37 @@
+"""Paddle's two file formats, as sources."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+from perfkit_core.plugins.contracts import Source
+from perfkit_paddle.json_source import read_json
+from perfkit_paddle.pb_source import read_pb
+
+_SURE: Final = 2
+_NO: Final = 0
+_JSON_HEADER: Final = re.compile(rb'"schemaVersion"\s*:\s*"\d+\.\d+\.\d+".*"span_ind(?:ex|x)"', re.DOTALL)
+_JSON_EVENT: Final = re.compile(rb'"cat"\s*:\s*"(?:ProfileStep|PythonUserDefined)"\s*,\s*"cname"')
+_PB_HEADER: Final = re.compile(rb"\x0a[\x01-\x10](\d+(?:\.\d+)+)(?:[\x10\x1a\x22\x2a]|\Z)")
+
+
+def sniff_json(path: Path, head: bytes) -> int:
+    """2 for Paddle's Chrome JSON, 0 for everything else."""
+    found = _JSON_HEADER.search(head) or _JSON_EVENT.search(head)
+    return _SURE if found and head.lstrip()[:1] == b"{" else _NO
+
+
+def sniff_pb(path: Path, head: bytes) -> int:
+    """2 for a message that begins with a version text followed by a known field, 0 for everything else."""
+    match = _PB_HEADER.match(head)
+    return _SURE if match and head[1] == len(match[1]) else _NO
+
+
+def sources() -> list[Source]:
+    """Readers of what ``export_chrome_tracing`` and ``export_protobuf`` write."""
+    return [
+        Source("paddle-json", "Chrome-trace JSON of paddle.profiler (rounded times)", sniff_json, read_json),
+        Source("paddle-pb", "protobuf of paddle.profiler (exact times and tree)", sniff_pb, read_pb),
+    ]
