@@ -45,7 +45,7 @@ def assemble(
     """The finished Trace. Findings about missing steps, launches and phases are added to ``quality``."""
     recorded = _sorted(recorded)
     draft = Trace(_conform(recorded.columns, rank), meta)
-    draft = _nested(draft, recorded.parent)
+    draft = _nested(_cut_off(draft), recorded.parent)
     external = _external(recorded.columns)
     launched_by, launch_findings = links.launches(draft, external)
     draft = _with(draft, launched_by=pa.array(launched_by))
@@ -93,6 +93,18 @@ def _cast(column: pa.ChunkedArray, to: pa.DataType) -> pa.ChunkedArray:
     if pa.types.is_dictionary(to) and not pa.types.is_dictionary(column.type):
         column = column.cast(pa.string()).dictionary_encode()
     return column.cast(to)
+
+
+def _cut_off(trace: Trace) -> Trace:
+    """A last step in which nothing took place is no step."""
+    rows = steps.empty_last_step(trace)
+    if not len(rows):
+        return trace
+    mask = np.zeros(len(trace), np.bool_)
+    mask[rows] = True
+    kind = trace.events["kind"].cast(pa.string()).combine_chunks()
+    replaced = pc.if_else(pa.array(mask), schema.OTHER, kind)
+    return _with(trace, kind=replaced.dictionary_encode().cast(schema.SCHEMA.field("kind").type))
 
 
 def _external(columns: pa.Table) -> IntArray:

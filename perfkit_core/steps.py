@@ -8,7 +8,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from perfkit_core.schema import NO_ROW, OTHER, STEP
+from perfkit_core.schema import (
+    BACKWARD,
+    DATALOADER,
+    FORWARD,
+    NO_ROW,
+    OPERATOR_KINDS,
+    OPTIMIZER,
+    OTHER,
+    RUNTIME,
+    STEP,
+    SYNC,
+)
 from perfkit_core.trace import Finding, IntArray, Trace
 
 
@@ -41,8 +52,22 @@ def _inside(time: IntArray, start: IntArray, end: IntArray, number: IntArray) ->
     return np.where(inside, number[position], -1)
 
 
+def empty_last_step(trace: Trace) -> IntArray:
+    """Row of the last step of the recording when nothing was computed in it, shape (0,) or (1,).
+
+    A loop that calls the profiler's step() after each iteration opens a step that never takes place.
+    """
+    rows = np.flatnonzero(trace.host & trace.rows("kind", STEP))
+    if not len(rows):
+        return rows
+    last = rows[-1]
+    work = trace.host & trace.rows("kind", *OPERATOR_KINDS, RUNTIME, SYNC, DATALOADER, FORWARD, BACKWARD, OPTIMIZER)
+    inside = (trace.ints("start_ns") >= trace.ints("start_ns")[last]) & (trace.ints("start_ns") < trace.end_ns[last])
+    return rows[:0] if (work & inside).any() else rows[-1:]
+
+
 def _partial(trace: Trace) -> tuple[Finding, ...]:
-    """Steps that the end of the recording cut off: their readers give them kind ``other`` and keep the number."""
+    """Steps that the end of the recording cut off: they have kind ``other`` and keep their number."""
     numbers = np.unique(trace.ints("step")[trace.rows("kind", OTHER) & (trace.ints("step") >= 0)])
     if not len(numbers):
         return ()

@@ -25,14 +25,14 @@ GROUPINGS = ("shape", "stack", "thread")
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Columns name, [shapes, stack, tid,] op_name, calls, self_cpu_ns, self_cpu_ratio, total_cpu_ns, avg/min/max_cpu_ns,
     self_device_ns, total_device_ns. ``self_cpu_ratio`` is the share of the self time of all rows."""
-    return operator_table(trace, request, trace.host & trace.rows("kind", *OPERATOR_KINDS))
+    return span_table(trace, request, trace.host & trace.rows("kind", *OPERATOR_KINDS), "op_name")
 
 
-def operator_table(trace: Trace, request: ViewRequest, counted: BoolArray) -> pd.DataFrame:
-    """The table of :func:`table` over any host events."""
+def span_table(trace: Trace, request: ViewRequest, counted: BoolArray, what: str) -> pd.DataFrame:
+    """The table of :func:`table` over any host events, with the text column ``what`` in place of op_name."""
     survivor = survivors(trace)
     rows = np.flatnonzero(counted & (survivor == np.arange(len(trace))) & selected(trace, request))
-    keys = _keys(trace, request, rows)
+    keys = _keys(trace, request, rows) | {what: texts(trace.codes(what), rows)}
     result = statistics(keys, trace.ints("dur_ns")[rows], "cpu")
     for column, values in _sums(trace, survivor).items():
         grouped = pd.DataFrame({**keys, "value": values[rows]}).groupby(list(keys), sort=False, dropna=False, observed=True)
@@ -72,8 +72,8 @@ def _keys(trace: Trace, request: ViewRequest, rows: IntArray) -> dict[str, objec
         elif grouping == "thread":
             keys["tid"] = trace.ints("tid")[rows]
         else:
-            raise UsageError(f"operators cannot be grouped by {grouping!r}", f"known: {', '.join(GROUPINGS)}")
-    return keys | {"op_name": texts(trace.codes("op_name"), rows)}
+            raise UsageError(f"this view cannot be grouped by {grouping!r}", f"known: {', '.join(GROUPINGS)}")
+    return keys
 
 
 VIEW = View(

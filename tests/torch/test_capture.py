@@ -1,0 +1,170 @@
+"""The handler keeps every cycle, however the profiler is driven, and never disturbs the training."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
+
+from models import MODELS, train  # noqa: E402
+
+from perfkit_core.capture import INCOMPLETE_MARK  # noqa: E402
+from perfkit_core.load import load  # noqa: E402
+from perfkit_core.trace import Trace, concat_traces  # noqa: E402
+from perfkit_torch import capture, kineto_events, trace_activities, trace_handler  # noqa: E402
+
+STEP = "ProfilerStep#"
+
+
+def steps_of(trace: Trace) -> list[int]:
+    return trace.ints("step")[trace.rows("kind", "step")].tolist()
+
+
+def test_repeating_schedule_writes_a_file_a_cycle(tmp_path: Path) -> None:
+    handler = trace_handler(tmp_path)
+    train("mlp", handler, steps=12)
+    assert [steps_of(load(path)) for path in handler.written] == [[2, 3], [6, 7], [10, 11]]
+    assert steps_of(load(tmp_path)) == [2, 3, 6, 7, 10, 11]
+
+
+def test_start_stop_without_a_schedule(tmp_path: Path) -> None:
+    profiler = torch.profiler.profile(on_trace_ready=trace_handler(tmp_path))
+    profiler.start()
+    torch.ones(3).sum()
+    profiler.stop()
+    trace = load(tmp_path)
+    assert "aten::sum" in trace.codes("name").values
+    assert "no-steps" in [finding.code for finding in trace.quality]
+
+
+def test_callable_schedule_cut_off_in_the_middle(tmp_path: Path) -> None:
+    """A loop that ends inside an active window still yields what was recorded."""
+    action = torch.profiler.ProfilerAction
+    with torch.profiler.profile(schedule=lambda step: action.RECORD, on_trace_ready=trace_handler(tmp_path)) as profiler:
+        for _ in range(3):
+            torch.ones(3).sum()
+            profiler.step()
+    trace = load(tmp_path)
+    assert steps_of(trace) == [0, 1, 2]
+    assert "partial-step" in [finding.code for finding in trace.quality]
+
+
+def test_exception_in_the_training_keeps_the_recording(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), torch.profiler.profile(on_trace_ready=trace_handler(tmp_path)):
+        torch.ones(3).sum()
+        1 / 0  # noqa: B018
+    assert "aten::sum" in load(tmp_path).codes("name").values
+
+
+def test_other_callbacks_run_and_may_fail(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """``also`` shares the profiler's one slot; the user's own export works, and a failing callback stops nobody."""
+
+    def fail(profiler: Any) -> None:
+        raise RuntimeError("mine")
+
+    def export(profiler: Any) -> None:
+        profiler.export_chrome_trace(str(tmp_path / "own.json"))
+
+    train("mlp", trace_handler(tmp_path / "run", also=[fail, export]))
+    assert json.loads((tmp_path / "own.json").read_text())["traceEvents"]
+    assert steps_of(load(tmp_path / "run")) == [2, 3]
+    assert "training goes on" in caplog.text
+    assert not (tmp_path / "run" / INCOMPLETE_MARK).exists()
+
+
+def test_unwritable_folder_is_logged_not_raised(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "run").write_text("a file where the folder should be")
+    train("mlp", trace_handler(tmp_path / "run"))
+    assert "could not be kept" in caplog.text
+
+
+def test_failed_cycle_marks_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    handler = trace_handler(tmp_path)
+    monkeypatch.setattr(handler, "_extract", lambda profiler, place: 1 / 0)
+    train("mlp", handler)
+    assert "ZeroDivisionError" in (tmp_path / INCOMPLETE_MARK).read_text()
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("stacks", [False, True])
+def test_live_equals_the_exported_file(model: str, stacks: bool, tmp_path: Path) -> None:
+    """Cell by cell: what the handler takes from memory is what torch writes into its own file."""
+    exported = tmp_path / "own.json"
+    handler = trace_handler(tmp_path, also=[lambda profiler: profiler.export_chrome_trace(str(exported))])
+    train(model, handler, record_shapes=True, profile_memory=True, with_stack=stacks)
+    live, file = load(handler.written[0]).events, load(exported).events
+    assert live.num_rows == file.num_rows > 100
+    for column in live.column_names:
+        if column != "name":  # the file mangles quotes and non-ASCII in names
+            assert live[column].to_pylist() == file[column].to_pylist(), column
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_fallback_extraction_agrees(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where ``trace_activities`` is missing, ``events()`` gives the same operators, times, tree, steps and phases."""
+    both: list[Trace] = []
+
+    def extract_twice(profiler: Any) -> None:
+        both.append(capture.extract(profiler, capture.environment_place()))
+        monkeypatch.setattr(trace_activities, "available", lambda results: False)
+        both.append(capture.extract(profiler, capture.environment_place()))
+
+    train(model, extract_twice, record_shapes=True, profile_memory=True, with_flops=True)
+    first, second = (trace.to_pandas() for trace in both)
+    columns = ["name", "kind", "category", "start_ns", "dur_ns", "self_ns", "tid", "step", "phase", "sequence", "bytes", "flops"]
+    keys = ["start_ns", "dur_ns", "name", "bytes"]
+    for column in columns:
+        left, right = (t.sort_values(keys, kind="stable")[column].astype(object) for t in (first, second))
+        assert left.where(left.notna(), None).tolist() == right.where(right.notna(), None).tolist(), column
+    assert kineto_events.batches is not trace_activities.batches
+
+
+def test_flops_are_recorded_where_asked_for(tmp_path: Path) -> None:
+    train("mlp", trace_handler(tmp_path), with_flops=True)
+    trace = load(tmp_path)
+    assert trace.ints("flops")[trace.rows("name", "aten::addmm")].max() == 2 * 8 * 16 * 32
+
+
+RANK_SCRIPT = """
+import sys, torch
+from perfkit_torch import trace_handler
+torch.distributed.init_process_group("gloo", init_method=f"file://{sys.argv[1]}/store", rank=int(sys.argv[2]), world_size=2)
+schedule = torch.profiler.schedule(wait=0, warmup=1, active=2, repeat=1)
+with torch.profiler.profile(schedule=schedule, on_trace_ready=trace_handler(sys.argv[1] + "/run")) as profiler:
+    for _ in range(3):
+        torch.distributed.all_reduce(torch.ones(8))
+        profiler.step()
+torch.distributed.destroy_process_group()
+"""
+
+
+def test_ranks_of_torch_distributed(tmp_path: Path) -> None:
+    """Two processes, one folder: a file each, told apart by the rank that torch.distributed gives them."""
+    command = [sys.executable, "-c", RANK_SCRIPT, str(tmp_path)]
+    processes = [subprocess.Popen([*command, str(rank)], stderr=subprocess.DEVNULL) for rank in range(2)]
+    assert [process.wait(120) for process in processes] == [0, 0]
+    trace = load(tmp_path / "run")
+    assert trace.meta.ranks == (0, 1)
+    assert trace.meta.world_size == 2
+    assert sorted(zip(trace.ints("rank")[trace.rows("kind", "step")].tolist(), steps_of(trace), strict=True)) == [
+        (0, 1), (0, 2), (1, 1), (1, 2),
+    ]  # fmt: skip
+    assert trace.rows("kind", "communication").any()
+
+
+def test_threads_of_one_process_nest_apart(tmp_path: Path) -> None:
+    """Rows of one trace joined from two cycles keep their parents within their own cycle."""
+    handler = trace_handler(tmp_path)
+    train("mlp", handler, steps=8)
+    parts = [load(path) for path in handler.written]
+    joined = concat_traces(parts)
+    parent = joined.ints("parent")
+    split = len(parts[0])
+    assert (parent[:split] < split).all()
+    assert ((parent[split:] == -1) | (parent[split:] >= split)).all()
