@@ -1,0 +1,235 @@
+"""Every number behind Paddle's ``summary()`` is reproduced from the same run, to the nanosecond.
+
+``stats.json.gz`` holds the raw integers from which Paddle prints its tables, one file for each recorded workload.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perfkit_core.analyses import device, kernels, memcpy, model, operators, overview, user_annotations
+from perfkit_core.analyses.span import union_ns
+from perfkit_core.load import load
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.trace import Trace
+
+EVERYTHING = ViewRequest()
+
+
+@pytest.fixture(scope="session")
+def workloads(traces: Path) -> dict[str, tuple[Trace, dict[str, Any]]]:
+    """Each recorded cycle: its trace from the protobuf, and Paddle's own integers."""
+    found = {}
+    for stats in sorted(traces.glob("paddle/cpu-3.3.1/*/cycle*.stats.json.gz")):
+        cycle = stats.name.removesuffix(".stats.json.gz")
+        (source,) = (path for path in stats.parent.glob(f"{cycle}.pb*"))
+        found[f"{stats.parent.name}/{cycle}"] = load(source), json.loads(gzip.decompress(stats.read_bytes()))
+    assert len(found) >= 11
+    return found
+
+
+def equal(mine: dict[str, Any], theirs: dict[str, Any], what: str) -> int:
+    assert mine == theirs, what
+    return len(theirs)
+
+
+def test_overview_by_native_type(workloads: dict[str, tuple[Trace, dict[str, Any]]]) -> None:
+    """Calls and union time of every event type of the Overview Summary."""
+    count = 0
+    for name, (trace, stats) in workloads.items():
+        table = overview.table(trace, ViewRequest(by=("category",))).set_index("category")
+        table = table[table["time_ns"] > 0]
+        count += equal(table["time_ns"].to_dict(), stats["CPUTimeRangeSum"], name)
+        count += equal(table["calls"].to_dict(), stats["call_times"], name)
+    print(f"overview: {count} numbers equal")
+
+
+PHASE = {"ProfileStep": "step", "Dataloader": "dataloader", "Forward": "forward", "Backward": "backward",
+         "Optimization": "optimizer"}  # fmt: skip
+COLUMNS = {"call": "calls", "cpu_time": "total_cpu_ns", "max_cpu_time": "max_cpu_ns", "min_cpu_time": "min_cpu_ns",
+           "gpu_time": "total_device_ns", "max_gpu_time": "max_device_ns", "min_gpu_time": "min_device_ns"}  # fmt: skip
+
+
+def test_model(workloads: dict[str, tuple[Trace, dict[str, Any]]]) -> None:
+    """Calls, total, maximum and minimum on both sides of the Model Summary; Others where Paddle's is right."""
+    count = 0
+    for name, (trace, stats) in workloads.items():
+        table = model.table(trace, EVERYTHING).set_index("phase")
+        for native, numbers in stats["model"].items():
+            for key, column in COLUMNS.items():
+                mine = _with_empty_step(trace, table.loc[PHASE[native]]) if native == "ProfileStep" else table.loc[PHASE[native]]
+                assert mine[column] == numbers[key], (name, native, key)
+                count += 1
+        if stats["model"]:
+            sums = sum(numbers["cpu_time"] for native, numbers in stats["model"].items() if native != "ProfileStep")
+            assert table.loc["other", "total_cpu_ns"] == table.loc["step", "total_cpu_ns"] - sums
+            count += 1
+    print(f"model: {count} numbers equal")
+    assert count > 250
+
+
+def _with_empty_step(trace: Trace, row: pd.Series) -> pd.Series:
+    """Paddle counts a last step in which nothing took place; we do not. The row as Paddle has it."""
+    empty = trace.rows("category", "ProfileStep") & trace.rows("kind", "other")
+    durations = trace.ints("dur_ns")[empty]
+    if not len(durations):
+        return row
+    assert "partial-step" in [finding.code for finding in trace.quality]
+    row = row.copy()
+    row["calls"] += len(durations)
+    row["total_cpu_ns"] += durations.sum()
+    row["min_cpu_ns"] = min(row["min_cpu_ns"], durations.min())
+    return row
+
+
+MEASURES = {"call": "calls", "cpu_time": "total_cpu_ns", "max_cpu_time": "max_cpu_ns", "min_cpu_time": "min_cpu_ns",
+            "general_gpu_time": "total_device_ns"}  # fmt: skip
+
+
+def rows_equal(table: pd.DataFrame, stats: dict[str, Any], where: str) -> int:
+    """Same names, and each measure of each row."""
+    table = table.set_index("name")
+    assert sorted(table.index) == sorted(stats), where
+    for name, numbers in stats.items():
+        for key, column in MEASURES.items():
+            assert table.loc[name, column] == numbers[key], (where, name, key)
+    return len(stats) * len(MEASURES)
+
+
+def test_operators(workloads: dict[str, tuple[Trace, dict[str, Any]]]) -> None:
+    count = sum(
+        rows_equal(operators.table(trace, EVERYTHING), stats["operators"], name)
+        for name, (trace, stats) in workloads.items()
+    )
+    print(f"operators: {count} numbers equal")
+    assert count > 500
+
+
+def test_operators_by_thread(workloads: dict[str, tuple[Trace, dict[str, Any]]]) -> None:
+    """With threads apart, as ``summary(thread_sep=True)``."""
+    count = 0
+    for name, (trace, stats) in workloads.items():
+        table = operators.table(trace, ViewRequest(by=("thread",)))
+        assert {str(tid) for tid in table["tid"]} == {tid for tid, rows in stats["operators_by_thread"].items() if rows}
+        for tid, rows in stats["operators_by_thread"].items():
+            count += rows_equal(table[table["tid"] == int(tid)], rows, f"{name}, thread {tid}")
+    print(f"operators by thread: {count} numbers equal")
+    assert count > 500
+
+
+def test_user_defined(workloads: dict[str, tuple[Trace, dict[str, Any]]]) -> None:
+    count = 0
+    for name, (trace, stats) in workloads.items():
+        table = user_annotations.table(trace, EVERYTHING)
+        count += rows_equal(table[table["kind"] == "annotation"], stats["userdefined"], name)
+    print(f"user labels: {count} numbers equal")
+    assert count > 10
+
+
+def test_nothing_on_a_device(workloads: dict[str, tuple[Trace, dict[str, Any]]]) -> None:
+    """CPU runs: kernels and copies are empty on both sides, and CPU utilisation is what Paddle measured."""
+    for name, (trace, stats) in workloads.items():
+        assert not stats["kernels"]
+        assert not stats["memory_manipulation"]
+        assert kernels.table(trace, EVERYTHING).empty
+        assert memcpy.table(trace, EVERYTHING).empty
+        ratios = device.table(trace, EVERYTHING).set_index("device")["utilisation_ratio"]
+        for scope in ("process", "system"):
+            native = float(stats["extra_info"][f"{scope.capitalize()} Cpu Utilization"])
+            assert ratios[f"cpu ({scope})"] == native, name
+
+
+# -- device side: a genuine file with invented kernels; Paddle's printed tables have two decimals of a millisecond ------
+
+
+@pytest.fixture(scope="session")
+def gpu(traces: Path) -> tuple[Trace, Path]:
+    folder = traces / "paddle" / "gpu-synthetic"
+    return load(folder / "gpu1.pb"), folder / "gpu1_by_3.3.1.summary"
+
+
+def printed(path: Path, columns: int) -> list[tuple[str, list[float]]]:
+    """Rows "name  calls  a / b / c / d / ratio" of a printed table."""
+    rows = []
+    for line in path.read_text().splitlines():
+        match = re.match(r"\s*(.+?)\s{2,}(\d+)\s+(\d.*?)\s*$", line)
+        if match:
+            numbers = [float(n) for n in re.split(r"\s*/\s*|\s+", match[3]) if n not in ("", "-")]
+            rows.append((match[1], [float(match[2]), *numbers[:columns]]))
+    return rows
+
+
+def test_kernels_as_printed(gpu: tuple[Trace, Path]) -> None:
+    trace, folder = gpu
+    native = printed(folder / "view_KernelView.txt", 4)
+    table = kernels.table(trace, EVERYTHING).sort_values("total_device_ns", ascending=False)
+    assert table["calls"].sum() == sum(numbers[0] for _, numbers in native)
+    mine = [[row["calls"], *(round(row[f"{c}_device_ns"] / 1e6, 2) for c in ("total", "avg", "max", "min"))]
+            for _, row in table.iterrows()]  # fmt: skip
+    assert len(native) > 15
+    assert [numbers[:2] for _, numbers in native[:3]] == [numbers[:2] for numbers in mine[:3]]
+    assert sorted(numbers[1] for _, numbers in native) == pytest.approx(sorted(numbers[1] for numbers in mine), abs=0.0051)
+    print(f"kernels: {len(native)} printed rows found")
+
+
+def test_overview_as_printed(gpu: tuple[Trace, Path]) -> None:
+    """Host and device rows. Paddle's Communication row also counts operators and kernels by name: not compared. Paddle
+    leaves out what was called outside every host event; we do not."""
+    trace, folder = gpu
+    rows = [row for row in printed(folder / "view_OverView.txt", 2) if row[0] != "Communication"]
+    sums = {"Dataloader", "Forward", "Backward", "Optimization"}  # natively sums of the model table
+    for name, (calls, milliseconds, _) in rows:
+        counted = trace.rows("category", name) & ~_outside(trace)
+        assert union_ns(trace, counted) / 1e6 == pytest.approx(milliseconds, abs=0.0051), name
+        assert name in sums or counted.sum() == calls, name
+    assert len(rows) == 13
+    assert _outside(trace).sum() == 3
+
+
+def _outside(trace: Trace) -> np.ndarray:
+    """Runtime calls in no host event, and the device work that they launched."""
+    alone = trace.rows("category", "CudaRuntime") & (trace.ints("parent") == -1)
+    launched_by = trace.ints("launched_by")
+    return alone | ((launched_by >= 0) & alone[launched_by])
+
+
+def test_model_as_printed(gpu: tuple[Trace, Path]) -> None:
+    trace, folder = gpu
+    table = model.table(trace, EVERYTHING).set_index("phase")
+    for line in (folder / "view_ModelView.txt").read_text().splitlines():
+        match = re.match(r"\s*(\w+)\s+(\d+)\s+([\d. /]+?)\s{3,}([\d. /]+)$", line.rstrip())
+        if not match:
+            continue
+        row = table.loc[PHASE[match[1]]]
+        for side, text in (("cpu", match[3]), ("device", match[4])):
+            native = [float(number) for number in text.split("/")]
+            mine = [row[f"{c}_{side}_ns"] / 1e6 for c in ("total", "avg", "max", "min")] + [100 * row[f"{side}_ratio"]]
+            assert mine == pytest.approx(native, abs=0.0051), (match[1], side)
+
+
+def test_device_as_printed(gpu: tuple[Trace, Path]) -> None:
+    """Utilisation is the union of the kernels over the union of the steps: 93.44 as printed, without the kernel that
+    Paddle leaves out; ours counts it."""
+    trace, _ = gpu
+    row = device.table(trace, EVERYTHING).set_index("device").loc["cuda:0"]
+    left_out = int(trace.ints("dur_ns")[_outside(trace) & trace.rows("kind", "kernel")].sum())
+    assert left_out == 5000
+    assert round(100 * (row["busy_ns"] - left_out) / row["span_ns"], 2) == 93.44
+
+
+def test_copies_as_recorded(gpu: tuple[Trace, Path]) -> None:
+    """Bytes beyond 2 GiB, which Paddle's JSON turns negative, are whole in the protobuf."""
+    trace, _ = gpu
+    table = memcpy.table(trace, EVERYTHING)
+    copies = table[table["kind"] == "memcpy"]
+    assert copies["calls"].sum() == 3
+    assert copies["bytes"].sum() > 2**31
+    assert table.loc[table["kind"] == "memset", "calls"].sum() == 6
