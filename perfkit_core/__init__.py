@@ -1,1 +1,46 @@
-"""perfkit_core: the event model, every analysis, comparison and report. Imports no framework."""
+"""perfkit_core: the event model, every analysis, comparison and report. Imports no framework.
+
+The names below are imported on first use, so that ``import perfkit_core`` is quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from perfkit_core.compare import Comparison, compare
+    from perfkit_core.errors import CaptureError, PerfkitError, SourceError, UsageError
+    from perfkit_core.load import load
+    from perfkit_core.report.summary import summarize
+    from perfkit_core.trace import Trace
+
+__all__ = [
+    "CaptureError",
+    "Comparison",
+    "PerfkitError",
+    "SourceError",
+    "Trace",
+    "UsageError",
+    "compare",
+    "load",
+    "summarize",
+]
+
+_HOME = {
+    "CaptureError": "perfkit_core.errors",
+    "Comparison": "perfkit_core.compare.comparison",
+    "PerfkitError": "perfkit_core.errors",
+    "SourceError": "perfkit_core.errors",
+    "Trace": "perfkit_core.trace",
+    "UsageError": "perfkit_core.errors",
+    "compare": "perfkit_core.compare.comparison",
+    "load": "perfkit_core.load",
+    "summarize": "perfkit_core.report.summary",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'perfkit_core' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME[name]), name)

@@ -1,0 +1,61 @@
+"""The comparison as a Report."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from perfkit_core.compare.comparison import Comparison, compare
+from perfkit_core.report.facts import source
+from perfkit_core.report.headline import duration
+from perfkit_core.report.model import Report, Section, Source
+from perfkit_core.trace import Trace
+
+SHOWN_OPERATORS = 30
+
+
+def comparison_report(base: Trace, other: Trace) -> Report:
+    """Sections step_time, overview and operators; the matched shares in the headline and in ``data``."""
+    found = compare(base, other)
+    per = "for each step" if found.per_step else "for the whole run (not both runs have steps)"
+    sections = (
+        Section("step_time", "Step time", found.step_time, empty="steps are needed in both runs"),
+        Section("overview", "Overview by kind of event", found.overview, note=f"covered time {per}"),
+        Section("operators", "Operators by canonical name", found.operators, _operators_note(per), limit=SHOWN_OPERATORS),
+    )
+    return Report(
+        f"{base.meta.framework} and {other.meta.framework} compared",
+        (_side(base, "base"), _side(other, "other")),
+        sections,
+        headline=(*_step_sentence(found), *_matched_sentences(found)),
+        data={"matched_share": found.matched_share},
+    )
+
+
+def _side(trace: Trace, name: str) -> Source:
+    found = source(trace)
+    return replace(found, label=f"{name}: {found.label}")
+
+
+def _operators_note(per: str) -> str:
+    return f"time in the outermost operators of each canonical name, {per}; names without a counterpart are marked"
+
+
+def _step_sentence(found: Comparison) -> tuple[str, ...]:
+    if found.step_time.empty:
+        return ()
+    median = found.step_time.set_index("statistic").loc["median"]
+    base, other = int(median["base_ns"]), int(median["other_ns"])
+    if base == other:
+        return (f"The median step takes {duration(base)} in both.",)
+    word = "longer" if other > base else "shorter"
+    share = f": {abs(other - base) / base:.1%} {word}" if base else ""
+    return (f"The median step takes {duration(other)} instead of {duration(base)}{share}.",)
+
+
+def _matched_sentences(found: Comparison) -> tuple[str, ...]:
+    sentences = []
+    for side, shares in found.matched_share.items():
+        known = [f"{1 - share:.1%} of {where} operator time" for where, share in shares.items() if share is not None]
+        if known:
+            sentences.append(f"Unmatched in {side}: {' and '.join(known)}.")
+    return tuple(sentences)
