@@ -33,12 +33,13 @@ def trace_handler(run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any]
     return CycleWriter(run_dir, extract, also)
 
 
-def extract(profiler: Any, place: Place) -> Trace:
+def extract(profiler: Any, place: Place, no_steps: frozenset[int] = frozenset()) -> Trace:
     """The Trace of the cycle that a profiler has just finished. Raises CaptureError when it has none."""
     result = getattr(profiler, "profiler_result", None)
     if result is None:
         raise CaptureError("the profiler has recorded nothing", "timer_only=True records no events")
-    live = Live(place.rank, {"framework_version": framework.paddle().__version__, "options": _options(profiler)})
+    facts = {"framework_version": framework.paddle().__version__, "options": _options(profiler)}
+    live = Live(place.rank, no_steps, facts)
     return _with_partial_step(_trace(result, live), profiler)
 
 

@@ -18,17 +18,12 @@ _RENAMED: Final = {"smCount": "numSms"}
 
 def truncated() -> Finding:
     """The file broke off."""
-    return Finding("truncated-file", "the file is cut off or damaged: what comes after the damage is missing")
+    return Finding("truncated", "the file is cut off or damaged: what comes after the damage is missing")
 
 
 def skipped(count: int) -> Finding:
     """Events that could not be read."""
     return Finding("skipped-events", f"{count} damaged events could not be read and are missing")
-
-
-def repaired(count: int) -> Finding:
-    """Events that were not valid JSON, because Paddle does not escape names."""
-    return Finding("repaired-events", f"{count} events were invalid JSON (unescaped names) and have been repaired")
 
 
 def negative_durations(count: int) -> Finding:

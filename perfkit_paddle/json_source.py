@@ -13,6 +13,7 @@ from perfkit_core.assemble import Recorded, assemble
 from perfkit_core.schema import CPU, MEMORY, NO_ROW, RUNTIME, SYNC
 from perfkit_core.sources.chrome import ChromeFile
 from perfkit_core.sources.dialect import Recorder
+from perfkit_core.sources.findings import file_findings
 from perfkit_core.trace import BoolArray, Device, Finding, IntArray, Trace
 from perfkit_paddle import findings, json_times, json_tree
 from perfkit_paddle.json_dialect import PaddleDialect
@@ -34,7 +35,12 @@ def read_json(path: Path, partial: bool = False) -> Trace:
     extra = {key: file.header[key] for key in _HEADER if key in file.header}
     meta = make_meta(recorded, _texts(file.header.get("ExtraInfo")), None, devices=devices, source=str(path),
                      format=FORMAT, incomplete=file.truncated_at is not None, extra=extra)  # fmt: skip
-    quality = (*_damage(file, recorder), *_doubts(dialect), *quality, *findings.devices(recorded.columns, devices))
+    quality = (
+        *file_findings(file, recorder),
+        *_doubts(dialect),
+        *quality,
+        *findings.devices(recorded.columns, devices),
+    )
     return assemble(recorded, meta, quality, None, operator_name)
 
 
@@ -86,19 +92,6 @@ def _inside_parents(parent: IntArray, start: IntArray, dur: IntArray) -> tuple[I
         start = np.maximum(start, start[above])
         dur = np.where(longer, dur[above], dur)
     return start, dur
-
-
-def _damage(file: ChromeFile, recorder: Recorder) -> tuple[Finding, ...]:
-    found = []
-    if file.truncated_at is not None:
-        found.append(findings.truncated())
-    if file.skipped:
-        found.append(findings.skipped(file.skipped))
-    if file.repaired:
-        found.append(findings.repaired(file.repaired))
-    if recorder.unknown:
-        found.append(findings.unknown_types({f"ph {ph}": count for ph, count in recorder.unknown.items()}))
-    return tuple(found)
 
 
 def _doubts(dialect: PaddleDialect) -> tuple[Finding, ...]:

@@ -12,9 +12,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from perfkit_core.assemble import Recorded
-from perfkit_core.schema import CPU, NO_ROW
+from perfkit_core.schema import CPU, NO_ROW, OTHER
 from perfkit_paddle import labels, names, pb_args
 from perfkit_paddle.pb_schema import OWNER
 from perfkit_paddle.pb_table import IntArray, Table
@@ -162,6 +163,19 @@ def places(place: pa.DictionaryArray) -> pa.DictionaryArray:
     devices = [names.place_device(text) for text in place.dictionary.to_pylist()] + [CPU]
     codes = place.indices.fill_null(len(devices) - 1).to_numpy()
     return labels.spread(devices, codes)
+
+
+def without_steps(recorded: Recorded, numbers: frozenset[int]) -> Recorded:
+    """The same events, but those steps are of kind ``other``: they are not iterations."""
+    if not numbers:
+        return recorded
+    events = recorded.columns
+    mask = pc.is_in(events["step"], pa.array(sorted(numbers), pa.int64()))
+    kind = pc.if_else(mask, OTHER, events["kind"].cast(pa.string())).dictionary_encode()
+    step = pc.if_else(mask, pa.scalar(None, pa.int64()), events["step"])
+    for name, values in (("kind", kind), ("step", step)):
+        events = events.set_column(events.column_names.index(name), name, values)
+    return Recorded(events, recorded.parent)
 
 
 def _unknown(types: list[IntArray]) -> dict[int, int]:

@@ -15,7 +15,7 @@ from perfkit_core.trace import Device, Finding, Trace
 from perfkit_paddle import findings
 from perfkit_paddle.meta import make_meta
 from perfkit_paddle.operators import operator_name
-from perfkit_paddle.pb_rows import Rows, rows
+from perfkit_paddle.pb_rows import Rows, rows, without_steps
 from perfkit_paddle.pb_table import Table
 from perfkit_paddle.pb_wire import scan
 
@@ -24,9 +24,10 @@ FORMAT = "paddle-pb"
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """What only the recording process knows: its rank, and further fields of TraceMeta."""
+    """What only the recording process knows: its rank, further fields of TraceMeta, and which steps are none."""
 
     rank: int | None = None
+    no_steps: frozenset[int] = frozenset()
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -56,11 +57,12 @@ def trace_of(content: bytes, source: str, partial: bool = False, broken: bool = 
 
 def finish(tables: dict[str, Table], found: Rows, source: str, cut: bool = False, live: Live = NOT_LIVE) -> Trace:
     """The Trace of tables, from a file or a live tree."""
+    recorded = without_steps(found.recorded, live.no_steps)
     devices = _devices(tables["property"])
     extra_info = _extra_info(tables["extra"])
-    meta = make_meta(found.recorded, extra_info, live.rank, devices=devices, source=source, format=FORMAT,
+    meta = make_meta(recorded, extra_info, live.rank, devices=devices, source=source, format=FORMAT,
                      incomplete=cut, extra=_header(tables["file"]), **live.facts)  # fmt: skip
-    return assemble(found.recorded, meta, _findings(found, devices, cut), live.rank, operator_name)
+    return assemble(recorded, meta, _findings(found, devices, cut), live.rank, operator_name)
 
 
 def _content(path: Path, partial: bool) -> tuple[bytes, bool]:

@@ -1,4 +1,4 @@
-"""Rows that a scan of a protobuf found, as integer columns; texts are looked up in the bytes when they are asked for."""
+"""Rows that a scan of a protobuf found, as integer columns; texts are looked up in the bytes when asked for."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Table:
         return pa.DictionaryArray.from_arrays(codes, pa.array(values, pa.string()))
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _gather(data, offset, length, ends):  # type: ignore[no-untyped-def]
     """The texts one behind the other."""
     out = np.empty(ends[-1], np.uint8)

@@ -51,7 +51,7 @@ def _tables(data: Bytes, plan: Layout, bases: IntArray, cells: IntArray) -> dict
     return found
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _number(data, position, end):  # type: ignore[no-untyped-def]
     """A base-128 number and the position behind it; position -1 when it does not end before ``end`` or in 10 bytes."""
     value = np.uint64(0)
@@ -66,7 +66,7 @@ def _number(data, position, end):  # type: ignore[no-untyped-def]
     return np.int64(0), -1
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _fixed(data, position):  # type: ignore[no-untyped-def]
     """Four little-endian bytes. The caller has checked that they are there."""
     value = np.int64(0)
@@ -75,7 +75,7 @@ def _fixed(data, position):  # type: ignore[no-untyped-def]
     return value
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _walk(data, actions, targets, table_of, widths, bases, cells, clip):  # type: ignore[no-untyped-def]
     """Walk all messages without recursion. Fills ``cells`` unless it is empty; returns rows by table, problem, byte."""
     fill = len(cells) > 0

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from perfkit_core.capture import CycleWriter
+from perfkit_core.capture import CycleWriter, Place
 from perfkit_core.errors import CaptureError
+from perfkit_core.trace import Trace
 from perfkit_paddle import framework
 from perfkit_paddle.capture import extract
 
@@ -22,9 +23,9 @@ _STEPPING: Final = ("step", "minimize")
 
 def start(run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> OptimizerRecording:
     """Begin recording in this process. Raises CaptureError when Paddle or its profiler cannot run."""
-    writer: CycleWriter[Any] = CycleWriter(run_dir, extract)
+    writer: CycleWriter[Any] = CycleWriter(run_dir, _extract)
     wanted = {name: bool(options[name]) for name in _PROFILER_OPTIONS if name in options}
-    scheduler = None if steps is None else (0, steps)
+    scheduler = None if steps is None else (0, steps + 1)
     profiler = framework.profiler().Profiler(scheduler=scheduler, on_trace_ready=writer, **wanted)
     try:
         profiler.start()
@@ -36,13 +37,18 @@ def start(run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> Optim
     return OptimizerRecording(profiler, writer, steps)
 
 
+def _extract(profiler: Any, place: Place) -> Trace:
+    """Iterations are what lies between two optimizer steps: neither what comes before the first nor after the last."""
+    return extract(profiler, place, no_steps=frozenset({0, int(profiler.step_num)}))
+
+
 class OptimizerRecording:
     """A running recording. Steps are those of the first optimizer that steps; nested calls count once."""
 
     def __init__(self, profiler: Any, writer: CycleWriter[Any], steps: int | None) -> None:
         self._profiler = profiler
         self._writer = writer
-        self._left = steps
+        self._left = None if steps is None else steps + 1  # the first update only opens step 1
         self._running = True
         self._optimizer: Any = None
         self._inside = False
