@@ -81,7 +81,7 @@ def _conform(columns: pa.Table, rank: int | None) -> pa.Table:
         if column.name in columns.column_names:
             arrays.append(_cast(columns[column.name], column.type))
         elif column.name == "rank":
-            arrays.append(pa.array(np.full(count, -1 if rank is None else rank, np.int32), mask=np.full(count, rank is None)))
+            arrays.append(pa.nulls(count, pa.int32()) if rank is None else pa.array(np.full(count, rank, np.int32)))
         elif not column.nullable:
             arrays.append(pa.array(np.full(count, NO_ROW, np.int64)))
         else:

@@ -29,7 +29,7 @@ def launches(trace: Trace, external: IntArray) -> tuple[IntArray, tuple[Finding,
 
 
 def _match(wanted: IntArray, keys: IntArray, rows: IntArray) -> IntArray:
-    """For each wanted key the first of ``rows`` whose key is equal, -1 where there is none. Negative keys are unknown."""
+    """For each wanted key the first of ``rows`` whose key is equal, -1: none. Negative keys are unknown."""
     known = keys >= 0
     keys, rows = keys[known], rows[known]
     found = np.full(len(wanted), NO_ROW, np.int64)

@@ -47,7 +47,7 @@ def nearest_on_path(parent: IntArray, wanted: np.ndarray) -> IntArray:
     return _nearest_on_path(parent, wanted)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _enclosing(row, thread, start, end):  # type: ignore[no-untyped-def]
     count = len(row)
     parent = np.full(count, -1, np.int64)
@@ -65,7 +65,7 @@ def _enclosing(row, thread, start, end):  # type: ignore[no-untyped-def]
     return parent
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _self_times(order, parent, start, end):  # type: ignore[no-untyped-def]
     own = end - start
     covered = start.copy()
@@ -80,7 +80,7 @@ def _self_times(order, parent, start, end):  # type: ignore[no-untyped-def]
     return own
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _sum_up(parent, values):  # type: ignore[no-untyped-def]
     total = values.copy()
     for i in range(len(parent) - 1, -1, -1):
@@ -89,7 +89,7 @@ def _sum_up(parent, values):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _sum_down(parent, values):  # type: ignore[no-untyped-def]
     total = values.copy()
     for i in range(len(parent)):
@@ -98,7 +98,7 @@ def _sum_down(parent, values):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _first_on_path(parent, own):  # type: ignore[no-untyped-def]
     found = own.copy()
     for i in range(len(parent)):
@@ -107,7 +107,7 @@ def _first_on_path(parent, own):  # type: ignore[no-untyped-def]
     return found
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _nearest_on_path(parent, wanted):  # type: ignore[no-untyped-def]
     found = np.full(len(parent), -1, np.int64)
     for i in range(len(parent)):

@@ -11,12 +11,12 @@ from typing import Final
 
 GRADIENT_SUFFIX: Final = "_grad"
 
-CANONICAL: Final = frozenset(
+_NAMES: Final = (
     # contraction
     "matmul linear bmm outer einsum conv conv_transpose attention rnn embedding "
     # normalisation, activation, loss
-    "batch_norm layer_norm group_norm rms_norm softmax log_softmax relu gelu silu sigmoid tanh leaky_relu elu hardswish "
-    "softplus dropout cross_entropy nll_loss mse_loss l1_loss binary_cross_entropy "
+    "batch_norm layer_norm group_norm rms_norm softmax log_softmax relu gelu silu sigmoid tanh leaky_relu elu "
+    "hardswish softplus dropout cross_entropy nll_loss mse_loss l1_loss binary_cross_entropy "
     # pooling, resampling
     "max_pool avg_pool adaptive_avg_pool adaptive_max_pool interpolate pad "
     # elementwise
@@ -31,8 +31,9 @@ CANONICAL: Final = frozenset(
     # training
     "accumulate_grad optimizer_update check_finite scale "
     # communication
-    "all_reduce all_gather reduce_scatter broadcast reduce all_to_all send recv barrier".split()
+    "all_reduce all_gather reduce_scatter broadcast reduce all_to_all send recv barrier"
 )
+CANONICAL: Final = frozenset(_NAMES.split())
 
 
 def is_canonical(name: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,8 +12,9 @@ from perfkit_core.capture import CycleWriter, Place, environment_place
 from perfkit_core.sources.dialect import Recorder
 from perfkit_core.trace import Device, Trace, TraceMeta
 from perfkit_torch import kineto_events, trace_activities
-from perfkit_torch.dialect import LiveDialect
+from perfkit_torch.dialect import TorchDialect
 from perfkit_torch.operator_names import operator_name
+from perfkit_torch.trace_activities import LiveBatch
 
 if TYPE_CHECKING:
     import torch
@@ -35,9 +36,9 @@ def trace_handler(
 def extract(profiler: Any, place: Place) -> Trace:
     """The profiler's last cycle as a Trace. Does not use up the one export that torch allows."""
     results = _kineto_results(profiler)
-    recorder = Recorder(LiveDialect())
-    for batch in _batches(results, bool(getattr(profiler, "with_flops", False))):
-        recorder.add(batch)
+    recorder = Recorder(TorchDialect())
+    for events, times in _batches(results, bool(getattr(profiler, "with_flops", False))):
+        recorder.add(events, times)
     rank = place.rank
     names = {f"{'-' if rank is None else rank}:{key}": name for key, name in _thread_names().items()}
     return assemble(recorder.recorded(), _meta(profiler, names), rank=rank, operator_names=operator_name)
@@ -52,7 +53,7 @@ def _kineto_results(profiler: Any) -> Any:
     return results
 
 
-def _batches(results: Any, with_flops: bool) -> Any:
+def _batches(results: Any, with_flops: bool) -> Iterator[LiveBatch]:
     if trace_activities.available(results):
         return trace_activities.batches(results, with_flops)
     return kineto_events.batches(results)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 import msgspec
-import numpy as np
 
 from perfkit_core import schema
 from perfkit_core.sources.chrome import ChromeEvent
 from perfkit_core.sources.dialect import Dialect, Label, integer
-from perfkit_core.trace import IntArray
 from perfkit_torch import names
 
 # c10::DeviceType, by number: torch writes the number of the enum into memory events.
@@ -64,14 +62,6 @@ class TorchDialect(Dialect):
         if label.kind == schema.MEMORY:
             return _memory_device(integer(args.get("Device Type")), integer(args.get("Device Id")))
         return super().device(label, pid, args)
-
-
-class LiveDialect(TorchDialect):
-    """Events taken from the profiler in memory: ``ts`` and ``dur`` are integer ns already."""
-
-    def times(self, events: Sequence[ChromeEvent]) -> tuple[IntArray, IntArray]:
-        start_ns = np.fromiter((event.ts for event in events), np.int64, len(events))
-        return start_ns, np.fromiter((event.dur for event in events), np.int64, len(events))
 
 
 @functools.lru_cache(maxsize=256)

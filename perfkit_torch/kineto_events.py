@@ -10,19 +10,31 @@ import os
 from collections.abc import Iterator
 from typing import Any, Final
 
+import numpy as np
+
 from perfkit_core.sources.chrome import ChromeEvent
 from perfkit_torch.names import MEMORY_EVENT
+from perfkit_torch.trace_activities import LiveBatch
 
 _BATCH: Final = 1 << 16
 _RUNTIME_PREFIXES: Final = ("cuda", "hip", "cuLaunch", "cuMem", "cuStream", "cuEvent", "cuCtx", "cuGraph")
 
 
-def batches(kineto_results: Any) -> Iterator[list[ChromeEvent]]:
-    """The events as the Chrome export would write them, times in integer ns, in lists."""
+def batches(kineto_results: Any) -> Iterator[LiveBatch]:
+    """The events as the Chrome export would write them, in lists, with their times."""
     events = kineto_results.events()
     pid = os.getpid()
     for i in range(0, len(events), _BATCH):
-        yield [_event(event, pid) for event in events[i : i + _BATCH]]
+        yield _batch(events[i : i + _BATCH], pid)
+
+
+def _batch(events: list[Any], pid: int) -> LiveBatch:
+    count = len(events)
+    start_ns = np.fromiter((event.start_ns() for event in events), np.int64, count)
+    dur_ns = np.fromiter(
+        (0 if event.name() == MEMORY_EVENT else event.duration_ns() for event in events), np.int64, count
+    )
+    return [_event(event, pid) for event in events], (start_ns, dur_ns)
 
 
 def _event(event: Any, pid: int) -> ChromeEvent:
@@ -31,14 +43,15 @@ def _event(event: Any, pid: int) -> ChromeEvent:
         return _memory_event(event, pid)
     on_host = event.device_type().name == "CPU"
     category = _host_category(event, name) if on_host else _device_category(event, name)
-    place = (pid, _thread(event)) if on_host else (event.device_index(), event.device_resource_id())
-    return ChromeEvent("X", name, category, event.start_ns(), event.duration_ns(), *place, _arguments(event, category))
+    pid = pid if on_host else event.device_index()
+    tid = _thread(event) if on_host else event.device_resource_id()
+    return ChromeEvent("X", name, category, pid=pid, tid=tid, args=_arguments(event, category))
 
 
 def _memory_event(event: Any, pid: int) -> ChromeEvent:
     kind = event.device_type()
     args = {"Bytes": event.nbytes(), "Device Type": int(kind), "Device Id": event.device_index()}
-    return ChromeEvent("i", event.name(), "cpu_instant_event", event.start_ns(), 0, pid, _thread(event), args)
+    return ChromeEvent("i", event.name(), "cpu_instant_event", pid=pid, tid=_thread(event), args=args)
 
 
 def _thread(event: Any) -> int:

@@ -125,7 +125,7 @@ def _python_label(name: str) -> Label:
 
 
 def copy_kind(name: str) -> str | None:
-    """"Memcpy HtoD (Pinned -> Device)" → "HtoD pinned"; None when the name gives no direction."""
+    """ "Memcpy HtoD (Pinned -> Device)" → "HtoD pinned"; None when the name gives no direction."""
     match = _COPY.search(name)
     if not match:
         return None

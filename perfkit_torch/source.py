@@ -20,7 +20,9 @@ _MARKS: Final = (b'"deviceProperties"', b'"baseTimeNanoseconds"', b"aten::", b'"
                  b'"with_stack"', b'"torch_profiler_kwargs"', b'"Ev Idx"')  # fmt: skip
 _KINETO_VERSION: Final = re.compile(rb'"schemaVersion"\s*:\s*1\b(?!\.)')
 _OPTIONS: Final = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
-_KNOWN: Final = {"schemaVersion", "deviceProperties", "distributedInfo", "displayTimeUnit", "baseTimeNanoseconds", *_OPTIONS}
+_KNOWN: Final = frozenset(
+    {"schemaVersion", "deviceProperties", "distributedInfo", "displayTimeUnit", "baseTimeNanoseconds", *_OPTIONS}
+)
 
 
 def sniff(path: Path, head: bytes) -> int:

@@ -1,7 +1,7 @@
 """Which kernels kept the device busy?
 
-Sums over streams and devices, as Paddle's kernel summary and torch's device rows have them; kernels whose launch was not
-recorded count too.
+Sums over streams and devices, as Paddle's kernel summary and torch's device rows have them; kernels whose launch was
+not recorded count too.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
             rows.append(_row(name, (found.end_ns - found.start_ns)[mine], found.device_ns[mine]))
     if len(steps):
         rows.append(_others(trace, steps, found, int(device.sum())))
-    result = pd.DataFrame(rows).astype({name: "Int64" for name in _INTEGERS})
+    result = pd.DataFrame(rows).astype(dict.fromkeys(_INTEGERS, "Int64"))
     whole = union_ns(trace, _mask(trace, steps)) if len(steps) else int(result["total_cpu_ns"].sum())
     result["cpu_ratio"] = ratio(result["total_cpu_ns"].to_numpy(np.int64), whole)
     kernels = int(device.sum()) if len(steps) else int(result["total_device_ns"].sum())

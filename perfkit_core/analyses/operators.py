@@ -1,11 +1,13 @@
 """Which operators took the time?
 
-One row an operator name (and shape, stack, thread where asked). An operator that does nothing but call itself once
-again (a re-dispatch) is one call. ``total`` sums the calls, nested ones too; ``self`` is without what was called inside.
+One row an operator name (and shape, stack, thread where asked). An operator that does nothing but call itself once more
+(a re-dispatch) is one call. ``total`` sums the calls, nested ones too; ``self`` is without what was called inside.
 Equal to torch's ``key_averages()`` and to the operator rows of Paddle's ``summary()``.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,8 +25,8 @@ GROUPINGS = ("shape", "stack", "thread")
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Columns name, [shapes, stack, tid,] op_name, calls, self_cpu_ns, self_cpu_ratio, total_cpu_ns, avg/min/max_cpu_ns,
-    self_device_ns, total_device_ns. ``self_cpu_ratio`` is the share of the self time of all rows."""
+    """Columns name, [shapes, stack, tid,] op_name, calls, self_cpu_ns, self_cpu_ratio, total_cpu_ns, avg_cpu_ns,
+    min_cpu_ns, max_cpu_ns, self_device_ns, total_device_ns. The ratio is the share of the self time of all rows."""
     return span_table(trace, request, trace.host & trace.rows("kind", *OPERATOR_KINDS), "op_name")
 
 
@@ -35,8 +37,9 @@ def span_table(trace: Trace, request: ViewRequest, counted: BoolArray, what: str
     keys = _keys(trace, request, rows) | {what: texts(trace.codes(what), rows)}
     result = statistics(keys, trace.ints("dur_ns")[rows], "cpu")
     for column, values in _sums(trace, survivor).items():
-        grouped = pd.DataFrame({**keys, "value": values[rows]}).groupby(list(keys), sort=False, dropna=False, observed=True)
-        result[column] = grouped["value"].sum().to_numpy()
+        frame = pd.DataFrame({**keys, "value": values[rows]})
+        grouped = frame.groupby(list(keys), sort=False, dropna=False, observed=True)["value"]
+        result[column] = grouped.sum().to_numpy()
     result["self_cpu_ratio"] = ratio(result["self_cpu_ns"], int(result["self_cpu_ns"].sum()))
     return plain(result[[*keys, *_MEASURES]])
 
@@ -62,8 +65,8 @@ def _sums(trace: Trace, survivor: IntArray) -> dict[str, IntArray]:
     return {"self_cpu_ns": own, "self_device_ns": device, "total_device_ns": attribution.total_device_ns(trace)}
 
 
-def _keys(trace: Trace, request: ViewRequest, rows: IntArray) -> dict[str, object]:
-    keys: dict[str, object] = {"name": texts(trace.codes("name"), rows)}
+def _keys(trace: Trace, request: ViewRequest, rows: IntArray) -> dict[str, Any]:
+    keys: dict[str, Any] = {"name": texts(trace.codes("name"), rows)}
     for grouping in request.by:
         if grouping == "shape":
             keys["shapes"] = texts(trace.codes("shapes"), rows)

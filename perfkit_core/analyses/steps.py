@@ -27,7 +27,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     key, count = _keys(rank, step, found)
     for index, name in enumerate(PHASES):
         if name != OTHER:
-            result[f"{name}_ns"] = _phase_ns(found, index, key, count, len(rows))
+            result[f"{name}_ns"] = _phase_ns(found, index, key, count)
     result["device_busy_ns"] = _device_busy(trace, rank, step)
     return result.sort_values(["rank", "step", "start_ns"], ignore_index=True)
 
@@ -54,11 +54,10 @@ def _position(rank: IntArray, step: IntArray, of_rank: IntArray, of_step: IntArr
     return np.asarray(index.get_indexer(pd.MultiIndex.from_arrays([of_rank, of_step])), np.int64)
 
 
-def _phase_ns(found: Segments, phase: int, key: IntArray, count: int, rows: int) -> pd.array:
-    if not len(found.phase):
-        return pd.array([pd.NA] * rows, "Int64")
+def _phase_ns(found: Segments, phase: int, key: IntArray, count: int) -> pd.Series[int]:
     mine = found.phase == phase
-    return pd.array(intervals.union_length_by(key[mine], count, found.start_ns[mine], found.end_ns[mine]), "Int64")
+    time = intervals.union_length_by(key[mine], count, found.start_ns[mine], found.end_ns[mine])
+    return pd.Series(pd.arrays.IntegerArray(time, np.full(count, not len(found.phase))))
 
 
 def _device_busy(trace: Trace, rank: IntArray, step: IntArray) -> IntArray:

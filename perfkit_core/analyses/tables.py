@@ -12,7 +12,7 @@ import pandas as pd
 from perfkit_core.trace import Codes
 
 
-def statistics(keys: Mapping[str, npt.ArrayLike], values: npt.ArrayLike, prefix: str) -> pd.DataFrame:
+def statistics(keys: Mapping[str, Any], values: npt.ArrayLike, prefix: str) -> pd.DataFrame:
     """Group by ``keys``: columns calls, total_{prefix}_ns, avg_…, min_…, max_…; keys as columns, in order of size."""
     frame = pd.DataFrame({**keys, "value": values})
     grouped = frame.groupby(list(keys), sort=False, dropna=False, observed=True)["value"]
@@ -21,8 +21,8 @@ def statistics(keys: Mapping[str, npt.ArrayLike], values: npt.ArrayLike, prefix:
         columns={"count": "calls", "sum": f"total_{prefix}_ns", "min": f"min_{prefix}_ns", "max": f"max_{prefix}_ns"}
     )
     average = rounded_division(table[f"total_{prefix}_ns"].to_numpy(), table["calls"].to_numpy())
-    table.insert(table.columns.get_loc(f"min_{prefix}_ns"), f"avg_{prefix}_ns", average)
-    return table
+    table[f"avg_{prefix}_ns"] = average
+    return table[[*keys, "calls", *(f"{name}_{prefix}_ns" for name in ("total", "avg", "min", "max"))]]
 
 
 def rounded_division(total: npt.NDArray[Any], count: npt.NDArray[Any]) -> npt.NDArray[np.int64]:

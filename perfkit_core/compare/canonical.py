@@ -1,8 +1,8 @@
 """The operator time of one run by canonical operator, without counting anything twice.
 
 Counted are the outermost operators that have a canonical name; what they call belongs to them. Within the optimizer
-phase every operator is ``optimizer_update``, since frameworks split an update differently. What remains of the operators
-at the top has no canonical name and stays under its native one, so that the rows sum to the operator time of the run.
+phase every operator is ``optimizer_update``, since frameworks split an update differently. What remains of the
+operators at the top has no canonical name and stays under its native one: the rows sum to the operator time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ def operator_time(trace: Trace) -> pd.DataFrame:
     names = trace.codes("op_name").lookup(np.array([*trace.codes("op_name").values, ""], object)[:-1], "")
     names = np.where(optimizer, OPTIMIZER_UPDATE, names)
     rows = np.flatnonzero(outermost)
-    known = pd.DataFrame({"name": names[rows], "named": True, **{key: values[rows] for key, values in measures.items()}})
+    chosen = {key: values[rows] for key, values in measures.items()}
+    known = pd.DataFrame({"name": names[rows], "named": True, **chosen})
     rest = _rest(trace, top & ~outermost, outermost, measures)
     table = pd.concat([known, rest], ignore_index=True).assign(calls=1)
     return table.groupby(["name", "named"], sort=False)[["calls", "cpu_ns", "device_ns"]].sum().reset_index()
@@ -39,7 +40,7 @@ def _outermost(trace: Trace, wanted: BoolArray) -> BoolArray:
     """The wanted events that lie in no other wanted event."""
     parent = trace.ints("parent")
     nearest = nesting.nearest_on_path(parent, wanted)
-    inside = (parent != NO_ROW) & (nearest[parent] != NO_ROW)
+    inside: BoolArray = (parent != NO_ROW) & (nearest[parent] != NO_ROW)
     return wanted & ~inside
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,7 @@ from perfkit_core.analyses import overview, steps
 from perfkit_core.analyses.tables import rounded_division
 from perfkit_core.compare.canonical import operator_time
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.trace import Trace
+from perfkit_core.trace import IntArray, Trace
 
 MATCHED, BASE_ONLY, OTHER_ONLY, UNNAMED = "both", "base only", "other only", "no canonical name"
 
@@ -25,7 +26,7 @@ class Comparison:
     ``operators``: name, found ("both", "base only", …), base_calls, other_calls, then for cpu and device: base_…_ns,
     other_…_ns, difference_…_ns.
     Times in overview and operators are for one step where ``per_step`` is true, else for the whole run.
-    ``matched_share``: side → {"cpu", "device"} → share of operator time under names that both sides have (None: no time).
+    ``matched_share``: side → {"cpu", "device"} → share of operator time under names that both have (None: no time).
     """
 
     base: Trace
@@ -56,7 +57,7 @@ def compare(base: Trace, other: Trace) -> Comparison:
 
 
 _SIDES = ("base", "other")
-_STATISTICS = {
+_STATISTICS: dict[str, Callable[[IntArray], int]] = {
     "median": lambda ns: int(np.median(ns)),
     "mean": lambda ns: round(float(ns.mean())),
     "minimum": lambda ns: int(ns.min()),
@@ -64,7 +65,7 @@ _STATISTICS = {
 }
 
 
-def _step_time(base: np.ndarray, other: np.ndarray) -> pd.DataFrame:
+def _step_time(base: IntArray, other: IntArray) -> pd.DataFrame:
     columns = ["statistic", "base_ns", "other_ns"]
     rows = [[name, f(base), f(other)] for name, f in _STATISTICS.items()] if len(base) and len(other) else []
     return _with_difference(pd.DataFrame(rows, columns=columns))
@@ -104,8 +105,10 @@ def _joined(base: pd.DataFrame, other: pd.DataFrame, keys: list[str]) -> pd.Data
     """Outer join; a side that lacks a row has 0 calls and 0 ns there."""
     joined = base.merge(other, on=keys, how="outer", sort=False)
     numbers = [name for name in joined.columns if name not in keys]
-    return joined.astype({name: "Int64" for name in numbers}).fillna(dict.fromkeys(numbers, 0)).astype(
-        dict.fromkeys(numbers, np.int64)
+    return (
+        joined.astype(dict.fromkeys(numbers, "Int64"))
+        .fillna(dict.fromkeys(numbers, 0))
+        .astype(dict.fromkeys(numbers, np.int64))
     )
 
 
@@ -123,7 +126,6 @@ def _matched(operators: pd.DataFrame, column: str) -> float | None:
 def _with_difference(table: pd.DataFrame) -> pd.DataFrame:
     table["difference_ns"] = table["other_ns"] - table["base_ns"]
     base = table["base_ns"].to_numpy(np.float64)
-    change = np.divide(table["difference_ns"].to_numpy(np.float64), base, out=np.full(len(table), np.nan), where=base > 0)
-    table["change_ratio"] = pd.array(change, "Float64")
-    table.loc[base <= 0, "change_ratio"] = pd.NA
+    change = table["difference_ns"].to_numpy(np.float64) / np.where(base > 0, base, 1)
+    table["change_ratio"] = pd.Series(pd.arrays.FloatingArray(change, base <= 0))
     return table

@@ -19,8 +19,13 @@ def comparison_report(base: Trace, other: Trace) -> Report:
     per = "for each step" if found.per_step else "for the whole run (not both runs have steps)"
     sections = (
         Section("step_time", "Step time", found.step_time, empty="steps are needed in both runs"),
-        Section("overview", "Overview by kind of event", found.overview, note=f"covered time {per}"),
-        Section("operators", "Operators by canonical name", found.operators, _operators_note(per), limit=SHOWN_OPERATORS),
+        Section(
+            "overview",
+            "Overview by kind of event",
+            found.overview,
+            note=f"Covered time {per}; calls are of the whole run.",
+        ),
+        Section("operators", "Operators by canonical name", found.operators, _note(per), limit=SHOWN_OPERATORS),
     )
     return Report(
         f"{base.meta.framework} and {other.meta.framework} compared",
@@ -36,14 +41,14 @@ def _side(trace: Trace, name: str) -> Source:
     return replace(found, label=f"{name}: {found.label}")
 
 
-def _operators_note(per: str) -> str:
-    return f"time in the outermost operators of each canonical name, {per}; names without a counterpart are marked"
+def _note(per: str) -> str:
+    return f"Time in the outermost operators of each canonical name, {per}; calls are of the whole run."
 
 
 def _step_sentence(found: Comparison) -> tuple[str, ...]:
     if found.step_time.empty:
         return ()
-    median = found.step_time.set_index("statistic").loc["median"]
+    (median,) = found.step_time[found.step_time["statistic"] == "median"].to_dict("records")
     base, other = int(median["base_ns"]), int(median["other_ns"])
     if base == other:
         return (f"The median step takes {duration(base)} in both.",)

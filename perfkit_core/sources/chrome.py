@@ -184,7 +184,7 @@ class ChromeFile:
             found = repair.next_event(self._window.data, self._pos)
         if found is None:
             raise self._broken("an event is not valid JSON or does not end")
-        batch = []
+        batch: list[ChromeEvent] = []
         while found is not None and len(batch) < 4096:
             text, end, was_repaired = found
             try:

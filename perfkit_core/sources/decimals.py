@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,10 +13,11 @@ from perfkit_core.errors import SourceError
 from perfkit_core.trace import IntArray
 
 _DIGITS = {"us": 3, "ms": 6, "s": 9}
+_LONG = decimal.Context(prec=80, rounding=decimal.ROUND_HALF_EVEN)
 
 
 def to_ns(texts: Sequence[bytes | str | None], unit: str = "us") -> IntArray:
-    """Numbers as written (``b"1419247332500.684"``, also quoted) to ns; None is 0. Below 1 ns: to the nearest, ties even.
+    """Numbers as written (``b"1419247332500.684"``, also quoted) to ns; None is 0. Below 1 ns: to the nearest.
 
     Raises SourceError for text that is not a number or does not fit 64 bits.
     """
@@ -30,9 +32,20 @@ def to_ns(texts: Sequence[bytes | str | None], unit: str = "us") -> IntArray:
 def _parse(strings: pa.Array, scale: int) -> pa.Array:
     try:
         return strings.cast(pa.decimal128(38, scale))
-    except pa.ArrowInvalid:  # digits below 1 ns (or not a number, which the next cast reports)
+    except pa.ArrowInvalid:  # digits below 1 ns, or not a number
+        pass
+    try:
         finer = strings.cast(pa.decimal128(38, scale + 9))
         return pc.round(finer, scale).cast(pa.decimal128(38, scale), safe=False)
+    except pa.ArrowInvalid:  # floats printed with all their digits, as 2.7700000209733844
+        return pa.array([_rounded(text, scale) for text in strings.to_pylist()], pa.decimal128(38, scale))
+
+
+def _rounded(text: str, scale: int) -> decimal.Decimal:
+    try:
+        return _LONG.create_decimal(text).quantize(decimal.Decimal(1).scaleb(-scale), context=_LONG)
+    except ArithmeticError:
+        raise pa.ArrowInvalid(repr(text[:40])) from None
 
 
 def _unscaled(numbers: pa.Array) -> IntArray:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -44,9 +44,9 @@ class Label(NamedTuple):
 class Dialect:
     """Base class: override what differs. One instance reads one file."""
 
-    framework: str = ""
-    arguments: Mapping[str, str] = {}
-    """Name of an event argument → column (of the schema, or ``external``: id shared by an operator and its launches)."""
+    framework: ClassVar[str] = ""
+    arguments: ClassVar[Mapping[str, str]] = {}
+    """Event argument → column of the schema, or ``external``: an id that an operator shares with its launches."""
 
     def label(self, category: str, name: str) -> Label:
         """Meaning of a category and (clean) name. Called once for each distinct pair."""
@@ -110,15 +110,21 @@ class Recorder:
         self._labels: dict[tuple[str, str], Label] = {}
         self._batches: list[pa.RecordBatch] = []
 
-    def add(self, events: Sequence[ChromeEvent]) -> None:
-        """Take one batch. The only Python loop over events."""
-        kept = [event for event in events if self._wanted(event)]
+    def add(self, events: Sequence[ChromeEvent], times: tuple[IntArray, IntArray] | None = None) -> None:
+        """Take one batch. The only Python loop over events.
+
+        ``times``: start and duration in ns, each of shape (events,), where they are known already (live captures).
+        """
+        kept = [i for i, event in enumerate(events) if self._wanted(event)]
         if not kept:
             return
-        start_ns, dur_ns = self._dialect.times(kept)
         rows = _Rows()
-        for event in kept:
-            self._row(rows, event)
+        for i in kept:
+            self._row(rows, events[i])
+        if times is None:
+            start_ns, dur_ns = self._dialect.times([events[i] for i in kept])
+        else:
+            start_ns, dur_ns = times[0][kept], times[1][kept]
         self._batches.append(rows.batch(start_ns, dur_ns))
 
     def recorded(self, base_ns: int = 0) -> Recorded:
@@ -192,7 +198,9 @@ class _Rows:
         rest = {}
         for key, value in args.items():
             column = arguments.get(key)
-            if column is None or column in found and found[column] is not None:
+            if column == "stream" and label.backend is None:  # a launch names the stream of its work, not its own
+                column = None
+            if column is None or found.get(column) is not None:
                 rest[key] = value
             else:
                 found[column] = value

@@ -12,6 +12,7 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import structs
 
 from perfkit_core.capture import INCOMPLETE_MARK
 from perfkit_core.errors import SourceError
@@ -51,9 +52,7 @@ def _meta(file: Path) -> TraceMeta:
 
 
 def _with_source(trace: Trace, path: Path) -> Trace:
-    from msgspec.structs import replace
-
-    return Trace(trace.events, replace(trace.meta, source=str(path)), trace.quality)
+    return Trace(trace.events, structs.replace(trace.meta, source=str(path)), trace.quality)
 
 
 def _latest(metas: dict[Path, TraceMeta]) -> tuple[list[Path], list[Finding]]:
@@ -95,4 +94,5 @@ def _incomplete(path: Path) -> list[Finding]:
     if not mark.exists():
         return []
     lines = mark.read_text(encoding="utf-8", errors="replace").splitlines()
-    return [Finding("incomplete-run", f"{len(lines)} cycles could not be kept, the first: {lines[0] if lines else '?'}")]
+    first = lines[0] if lines else "unknown"
+    return [Finding("incomplete-run", f"{len(lines)} cycles could not be kept, the first: {first}")]

@@ -1,7 +1,7 @@
 """Makes the recordings in this folder: ``python tests/data/record.py``, with torch and paddle installed.
 
-Each is a small training, exported by the framework's own profiler, beside the numbers that the framework itself makes of
-it (``*.native.json``, integers in ns). ``provenance.json`` says with what and when they were made.
+Each is a small training, exported by the framework's own profiler, beside the numbers that the framework itself makes
+of it (``*.native.json``, integers in ns). ``provenance.json`` says with what and when they were made.
 """
 
 from __future__ import annotations

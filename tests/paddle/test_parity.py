@@ -65,7 +65,11 @@ def test_model(workloads: dict[str, tuple[Trace, dict[str, Any]]]) -> None:
         table = model.table(trace, EVERYTHING).set_index("phase")
         for native, numbers in stats["model"].items():
             for key, column in COLUMNS.items():
-                mine = _with_empty_step(trace, table.loc[PHASE[native]]) if native == "ProfileStep" else table.loc[PHASE[native]]
+                mine = (
+                    _with_empty_step(trace, table.loc[PHASE[native]])
+                    if native == "ProfileStep"
+                    else table.loc[PHASE[native]]
+                )
                 assert mine[column] == numbers[key], (name, native, key)
                 count += 1
         if stats["model"]:
@@ -147,7 +151,7 @@ def test_nothing_on_a_device(workloads: dict[str, tuple[Trace, dict[str, Any]]])
             assert ratios[f"cpu ({scope})"] == native, name
 
 
-# -- device side: a genuine file with invented kernels; Paddle's printed tables have two decimals of a millisecond ------
+# -- device side: a genuine file with invented kernels; Paddle prints two decimals of a millisecond ----------------
 
 
 @pytest.fixture(scope="session")
@@ -176,7 +180,9 @@ def test_kernels_as_printed(gpu: tuple[Trace, Path]) -> None:
             for _, row in table.iterrows()]  # fmt: skip
     assert len(native) > 15
     assert [numbers[:2] for _, numbers in native[:3]] == [numbers[:2] for numbers in mine[:3]]
-    assert sorted(numbers[1] for _, numbers in native) == pytest.approx(sorted(numbers[1] for numbers in mine), abs=0.0051)
+    assert sorted(numbers[1] for _, numbers in native) == pytest.approx(
+        sorted(numbers[1] for numbers in mine), abs=0.0051
+    )
     print(f"kernels: {len(native)} printed rows found")
 
 

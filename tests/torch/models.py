@@ -27,7 +27,9 @@ def mlp() -> tuple[nn.Module, torch.Tensor]:
 
 
 def conv() -> tuple[nn.Module, torch.Tensor]:
-    net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4))
+    net = nn.Sequential(
+        nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4)
+    )
     return net, torch.randn(4, 3, 16, 16)
 
 

@@ -46,7 +46,9 @@ def test_start_stop_without_a_schedule(tmp_path: Path) -> None:
 def test_callable_schedule_cut_off_in_the_middle(tmp_path: Path) -> None:
     """A loop that ends inside an active window still yields what was recorded."""
     action = torch.profiler.ProfilerAction
-    with torch.profiler.profile(schedule=lambda step: action.RECORD, on_trace_ready=trace_handler(tmp_path)) as profiler:
+    with torch.profiler.profile(
+        schedule=lambda step: action.RECORD, on_trace_ready=trace_handler(tmp_path)
+    ) as profiler:
         for _ in range(3):
             torch.ones(3).sum()
             profiler.step()
@@ -56,9 +58,13 @@ def test_callable_schedule_cut_off_in_the_middle(tmp_path: Path) -> None:
 
 
 def test_exception_in_the_training_keeps_the_recording(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), torch.profiler.profile(on_trace_ready=trace_handler(tmp_path)):
-        torch.ones(3).sum()
-        1 / 0  # noqa: B018
+    def training() -> None:
+        with torch.profiler.profile(on_trace_ready=trace_handler(tmp_path)):
+            torch.ones(3).sum()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        training()
     assert "aten::sum" in load(tmp_path).codes("name").values
 
 
@@ -117,7 +123,20 @@ def test_fallback_extraction_agrees(model: str, tmp_path: Path, monkeypatch: pyt
 
     train(model, extract_twice, record_shapes=True, profile_memory=True, with_flops=True)
     first, second = (trace.to_pandas() for trace in both)
-    columns = ["name", "kind", "category", "start_ns", "dur_ns", "self_ns", "tid", "step", "phase", "sequence", "bytes", "flops"]
+    columns = [
+        "name",
+        "kind",
+        "category",
+        "start_ns",
+        "dur_ns",
+        "self_ns",
+        "tid",
+        "step",
+        "phase",
+        "sequence",
+        "bytes",
+        "flops",
+    ]
     keys = ["start_ns", "dur_ns", "name", "bytes"]
     for column in columns:
         left, right = (t.sort_values(keys, kind="stable")[column].astype(object) for t in (first, second))
@@ -134,7 +153,8 @@ def test_flops_are_recorded_where_asked_for(tmp_path: Path) -> None:
 RANK_SCRIPT = """
 import sys, torch
 from perfkit_torch import trace_handler
-torch.distributed.init_process_group("gloo", init_method=f"file://{sys.argv[1]}/store", rank=int(sys.argv[2]), world_size=2)
+store = f"file://{sys.argv[1]}/store"
+torch.distributed.init_process_group("gloo", init_method=store, rank=int(sys.argv[2]), world_size=2)
 schedule = torch.profiler.schedule(wait=0, warmup=1, active=2, repeat=1)
 with torch.profiler.profile(schedule=schedule, on_trace_ready=trace_handler(sys.argv[1] + "/run")) as profiler:
     for _ in range(3):
