@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "torch"))
+sys.path.insert(0, str(HERE.parent / "support"))
 
 
 def record_torch() -> str:
     import torch
-    from models import train
+    from torch_models import train
 
     with tempfile.TemporaryDirectory() as folder:
         exported = Path(folder) / "trace.json"

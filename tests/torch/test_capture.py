@@ -12,7 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
 
-from models import MODELS, train  # noqa: E402
+from torch_models import MODELS, train  # noqa: E402
 
 from perfkit_core.capture import INCOMPLETE_MARK  # noqa: E402
 from perfkit_core.load import load  # noqa: E402

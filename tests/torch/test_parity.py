@@ -11,7 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
 
-from models import MODELS, train  # noqa: E402
+from torch_models import MODELS, train  # noqa: E402
 
 from perfkit_core.analyses import operators, steps, user_annotations  # noqa: E402
 from perfkit_core.load import load  # noqa: E402
