@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from perfkit_core.schema import MEMORY, OTHER
 from perfkit_core.sources.chrome import ChromeEvent
-from perfkit_core.sources.decimals import to_ns
 from perfkit_core.sources.dialect import Dialect, Label, integer
-from perfkit_core.trace import IntArray
 from perfkit_paddle import inputs, names
 
 _DURATION: Final = re.compile(r"\[\d+(?:\.\d+)? (?:ns|us|ms|s)\]$")
@@ -56,11 +54,10 @@ class PaddleDialect(Dialect):
         index = integer(pid)  # the device number; the argument "device" is not in every event
         return f"{label.backend}:{0 if index is None else index}"
 
-    def times(self, events: Sequence[ChromeEvent]) -> tuple[IntArray, IntArray]:
-        """Whole µs of a batch as ns, and durations; ``start_texts`` holds what refines them. Prepares the arguments."""
-        for event in events:
-            self._prepare(event)
-        return to_ns([bytes(e.ts) for e in events]), to_ns([bytes(e.dur) for e in events])
+    def keeps(self, event: ChromeEvent) -> bool:
+        """All of them; the recorder asks before it reads the arguments, which are put in order here."""
+        self._prepare(event)
+        return True
 
     def _prepare(self, event: ChromeEvent) -> None:
         """Take out of the arguments what is no argument, count what is doubtful."""

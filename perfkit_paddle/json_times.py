@@ -54,7 +54,6 @@ def _origin(whole_us_ns: IntArray, offset: IntArray, error: IntArray) -> tuple[i
     """Time of offset 0, and how far it may be off: what all events together allow."""
     if not len(offset):
         return 0, 0
-    sharp = error <= max(int(error.min()), 1)
-    low = int((whole_us_ns - offset - error)[sharp].max())
-    high = int((whole_us_ns + _MICROSECOND_NS - 1 - offset + error)[sharp].min())
+    low = int((whole_us_ns - offset - error).max())
+    high = int((whole_us_ns + _MICROSECOND_NS - 1 - offset + error).min())
     return (low + high) // 2, max((high - low + 1) // 2, 0)

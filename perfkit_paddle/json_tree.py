@@ -59,6 +59,8 @@ def _level_by_level(host, start, end, slack):  # type: ignore[no-untyped-def]
             parent[i] = current
             continue
         found = _next_parent(host, current, i, start, end, slack)
+        if found < 0 and current >= 0 and _misfit(current, i, start, end) <= slack[current] + slack[i]:
+            found = current  # a sibling out of order: Paddle does not sort what overlaps
         if found < 0:
             return parent, False
         current = found

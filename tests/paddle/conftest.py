@@ -1,0 +1,50 @@
+"""Paddle's traces, and Paddle itself for the live tests."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from perfkit_core.trace import Trace
+
+
+@pytest.fixture(scope="session")
+def paddle_traces(traces: Path) -> Path:
+    """The folder of Paddle's traces."""
+    return traces / "paddle"
+
+
+@pytest.fixture
+def paddle() -> Iterator[Any]:
+    """The module. Afterwards no profiler is alive: Paddle allows one in a process."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the import itself warns (missing ccache)
+        module = pytest.importorskip("paddle")
+        pytest.importorskip("paddle.profiler")
+    yield module
+    gc.collect()
+
+
+def spans(trace: Trace) -> pd.DataFrame:
+    """All events with what identifies them and their parent, in an order that does not depend on the reader."""
+    frame = trace.to_pandas()
+    for column in ("name", "kind", "category", "device", "phase", "op_name", "shapes", "stack", "copy_kind", "args"):
+        frame[column] = frame[column].astype(object).where(frame[column].notna(), None)
+    parent = frame["parent"].to_numpy()
+    for column in ("name", "start_ns", "dur_ns"):
+        found = frame[column].to_numpy(object)[parent]
+        frame[f"parent_{column}"] = pd.Series(found, dtype=object).where(parent >= 0, None)
+    keys = ["name", "category", "tid", "stream", "correlation", "start_ns", "address", "bytes"]
+    return frame.sort_values(keys).reset_index(drop=True)
+
+
+@pytest.fixture(scope="session", name="spans")
+def spans_fixture() -> Any:
+    """The function :func:`spans`."""
+    return spans
