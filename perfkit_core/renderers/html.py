@@ -1,0 +1,88 @@
+"""One self-contained HTML page that works offline: every name in it is text, whatever it contains."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from perfkit_core.renderers import charts, parts, units
+from perfkit_core.report.model import Report, Section
+
+if TYPE_CHECKING:
+    import jinja2
+
+_LONG_NAME = 40
+"""Text cells longer than this get room to wrap, and open when they are clicked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A section as the template needs it: formatted columns, rows of cells, how many rows come first."""
+
+    section: Section
+    id: str
+    columns: list[units.Column]
+    rows: list[tuple[str, ...]]
+    first: int
+    unknown: str
+    reason: str
+    figure: dict[str, Any] | None
+
+
+def render(report: Report) -> str:
+    """The report as one HTML page."""
+    blocks = [_block(index, section) for index, section in enumerate(report.sections)]
+    with_charts = any(block.figure for block in blocks)
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            report=report,
+            blocks=blocks,
+            style=_resource("report.css"),
+            script=_resource("charts.js") if with_charts else "",
+            library=charts.library() if with_charts else "",
+            long_name=_LONG_NAME,
+        )
+    )
+
+
+def _block(index: int, section: Section) -> Block:
+    shown = units.columns(section.table)
+    return Block(
+        section=section,
+        id=f"section-{index}",
+        columns=shown,
+        rows=list(zip(*(column.cells for column in shown), strict=True)),
+        first=len(parts.shown(section)),
+        unknown=parts.unknown(section),
+        reason=parts.reason(section),
+        figure=charts.figure(section),
+    )
+
+
+def bar(share: float | None) -> str:
+    """Width of a share's bar in percent: 0 to 100, whatever the share is."""
+    return f"{100 * min(max(share or 0.0, 0.0), 1.0):.1f}"
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_resource),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(visible=units.visible, bar=bar)
+    return environment
+
+
+@functools.cache
+def _resource(name: str) -> str:
+    return (files("perfkit_core.renderers") / "templates" / name).read_text(encoding="utf-8")

@@ -1,0 +1,36 @@
+"""JSON, a contract that scripts rely on.
+
+``{"source": path or [paths], "quality": [{"code", "message"}], "views": {name: [{column: value}]}}``, and what a report
+carries in ``data`` beside or instead of them. Integers are ns and bytes, null is unknown; NaN and Infinity never occur.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pandas as pd
+
+from perfkit_core.renderers.values import plain, records
+from perfkit_core.report.model import Report
+
+
+def render(report: Report) -> str:
+    """The report as indented JSON with a final newline."""
+    paths = [source.path for source in report.sources]
+    findings = dict.fromkeys(finding for source in report.sources for finding in source.quality)
+    content: dict[str, Any] = {
+        "source": paths[0] if len(paths) == 1 else paths,
+        "quality": [{"code": finding.code, "message": finding.message} for finding in findings],
+        "views": {section.name: _rows(section.table) for section in report.sections},
+    }
+    text = json.dumps(content | plain(report.data), ensure_ascii=False, allow_nan=False)
+    # surrogates (undecodable bytes of a path) have no UTF-8: as \udcxx they are JSON again
+    encoded = text.encode("utf-8", "backslashreplace")
+    return msgspec.json.format(encoded, indent=2).decode("utf-8") + "\n"
+
+
+def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    names, rows = records(table)
+    return [dict(zip(names, row, strict=True)) for row in rows]

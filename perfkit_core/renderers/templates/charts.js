@@ -1,0 +1,45 @@
+// Draws each chart from the JSON beside it, in the colours of the page; again when light and dark change.
+"use strict";
+(() => {
+  const palettes = {
+    light: ["#2f6db3", "#d98324", "#3d9970", "#a05195", "#8a93a1", "#c44536"],
+    dark: ["#79aee8", "#e8a75c", "#6fc19d", "#c98ac0", "#7f8998", "#e57f73"],
+  };
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+  const draw = (place) => {
+    const figure = JSON.parse(document.getElementById(place.id + "-data").textContent);
+    const palette = palettes[dark.matches ? "dark" : "light"];
+    const every = Math.ceil(figure.x.values.length / 24);
+    const ticks = figure.x.values.map((_, position) => position).filter((position) => position % every === 0);
+    const many = figure.series.length > 1;
+    const traces = figure.series.map((series, index) => ({
+      type: figure.kind === "bar" ? "bar" : "scatter",
+      mode: "lines+markers",
+      name: series.name,
+      x: figure.x.values.map((_, position) => position), // labels may repeat, positions do not
+      customdata: figure.x.values,
+      y: series.values,
+      marker: { color: palette[index % palette.length] },
+      hovertemplate: `${figure.x.title} %{customdata}: %{y:.4~g} ${figure.unit}<extra>${many ? "%{fullData.name}" : ""}</extra>`,
+    }));
+    const axis = { gridcolor: colour("--line"), zerolinecolor: colour("--line"), linecolor: colour("--line"), automargin: true };
+    Plotly.react(place, traces, {
+      barmode: figure.stacked ? "stack" : "group",
+      bargap: 0.3,
+      font: { color: colour("--ink"), family: "system-ui, sans-serif", size: 12 },
+      paper_bgcolor: "rgba(0,0,0,0)",
+      plot_bgcolor: "rgba(0,0,0,0)",
+      margin: { l: 56, r: 12, t: 8, b: 44 },
+      showlegend: many,
+      legend: { orientation: "h", traceorder: "normal", y: 1.02, yanchor: "bottom", x: 0 },
+      xaxis: { ...axis, title: { text: figure.x.title }, showgrid: false, tickvals: ticks, ticktext: ticks.map((position) => figure.x.values[position]) },
+      yaxis: { ...axis, title: { text: figure.unit }, rangemode: "tozero" },
+    }, { displayModeBar: false, responsive: true });
+  };
+
+  const drawAll = () => document.querySelectorAll(".chart").forEach(draw);
+  drawAll();
+  dark.addEventListener("change", drawAll);
+})();

@@ -1,0 +1,62 @@
+"""The head of a report: what was profiled, in a few words each. What is not known is left out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime, timezone
+from pathlib import Path
+
+import numpy as np
+
+from perfkit_core.schema import STEP
+from perfkit_core.trace import Device, Trace, TraceMeta
+
+
+def name_of(trace: Trace) -> str:
+    """The last part of the path that the profile was read from."""
+    return Path(trace.meta.source).name or trace.meta.source
+
+
+def all_facts(trace: Trace) -> dict[str, str]:
+    """:func:`facts` of the meta data, and Steps, counted in the events."""
+    return facts(trace.meta) | _steps(trace)
+
+
+def facts(meta: TraceMeta) -> dict[str, str]:
+    """Framework, Devices, Ranks, Recorded: those that are known, each readable without its name."""
+    known = {
+        "Framework": " ".join(part for part in (meta.framework, meta.framework_version) if part),
+        "Devices": _devices(meta.devices),
+        "Ranks": _ranks(meta),
+        "Recorded": _recorded(meta),
+    }
+    return {name: text for name, text in known.items() if text}
+
+
+def _devices(devices: tuple[Device, ...]) -> str:
+    counted = Counter(device.name or device.id for device in devices)
+    return ", ".join(name if count == 1 else f"{count} × {name}" for name, count in counted.items())
+
+
+def _ranks(meta: TraceMeta) -> str:
+    ranks = meta.ranks
+    if not ranks:
+        return ""
+    consecutive = len(ranks) > 2 and ranks == tuple(range(ranks[0], ranks[-1] + 1))
+    text = f"{ranks[0]}–{ranks[-1]}" if consecutive else ", ".join(map(str, ranks))
+    return f"rank{'s' * (len(ranks) > 1)} {text}" + (f" of {meta.world_size}" if meta.world_size else "")
+
+
+def _recorded(meta: TraceMeta) -> str:
+    at = meta.recorded_at_ns
+    if at is None and meta.window_ns is not None and meta.clock == "epoch":
+        at = meta.window_ns[0]
+    if at is None:
+        return ""
+    return datetime.fromtimestamp(at // 1_000_000_000, timezone.utc).strftime("recorded %Y-%m-%d %H:%M UTC")
+
+
+def _steps(trace: Trace) -> dict[str, str]:
+    recorded = trace.host & trace.rows("kind", STEP)
+    numbers = np.unique(trace.ints("step")[recorded])
+    return {"Steps": f"{len(numbers)} step{'s' * (len(numbers) != 1)}"} if len(numbers) else {}

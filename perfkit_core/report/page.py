@@ -1,0 +1,55 @@
+"""The report on one profile: what a colleague needs to see first, then every view."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import pandas as pd
+
+from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.report.facts import name_of
+from perfkit_core.report.headline import headline
+from perfkit_core.report.model import Chart, Report, Section
+from perfkit_core.report.summary import ROWS, summary_report
+from perfkit_core.trace import Trace
+
+ORDER: Final = ("steps", "overview", "model", "operators", "kernels", "memcpy", "annotations", "device")
+"""Views in reading order. Views that it does not name follow in the order of their registration."""
+
+_PHASES: Final = ("dataloader_ns", "forward_ns", "backward_ns", "optimizer_ns")
+
+
+def run_report(trace: Trace) -> Report:
+    """Head facts, headline, and a section for every view that is installed, step time with its chart first."""
+    report = summary_report(trace, _in_order(get_plugins().views()), ViewRequest(), limit=ROWS)
+    sections = tuple(_step_time(s) if s.name == "steps" else s for s in report.sections)
+    tables = {section.name: section.table for section in report.sections}
+    title = f"Profile of {name_of(trace)}"
+    return replace(report, title=title, sections=sections, headline=headline(tables))
+
+
+def _in_order(views: dict[str, View]) -> list[View]:
+    names = [name for name in ORDER if name in views]
+    return [views[name] for name in (*names, *(name for name in views if name not in names))]
+
+
+def _step_time(section: Section) -> Section:
+    if section.table.empty:
+        return replace(section, title="Step time")
+    table, y = _with_rest(section.table)
+    x = "step"
+    if table["rank"].nunique() > 1:
+        x = "rank_and_step"
+        table[x] = [f"{rank} · {step}" for rank, step in zip(table["rank"], table["step"], strict=True)]
+    return replace(section, title="Step time", table=table, chart=Chart("bar", x, y))
+
+
+def _with_rest(table: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """The steps with the time that no phase covers, and what to stack: whole steps if phases are unknown or overlap."""
+    phases = [name for name in _PHASES if name in table and table[name].notna().all() and table[name].any()]
+    rest = table["dur_ns"] - table[phases].sum(axis=1) if phases else table["dur_ns"]
+    if not phases or (rest < 0).any():
+        return table.copy(), ("dur_ns",)
+    return table.assign(other_ns=rest.astype("Int64")), (*phases, "other_ns")
