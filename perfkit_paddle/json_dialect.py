@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from perfkit_core.schema import MEMORY, OTHER
 from perfkit_core.sources.chrome import ChromeEvent
@@ -20,7 +20,7 @@ class PaddleDialect(Dialect):
     """Reads one file. Counts what is doubtful in it, and keeps the finer start times that Paddle writes as text."""
 
     framework = "paddle"
-    arguments: Mapping[str, str] = {
+    arguments: ClassVar[Mapping[str, str]] = {
         "correlation id": "correlation",
         "stream": "stream",
         "bytes": "bytes",

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from perfkit_core.assemble import Recorded
-from perfkit_core.schema import CPU, NO_ROW, OTHER
-from perfkit_paddle import labels, names, pb_args
+from perfkit_core.schema import NO_ROW, OTHER
+from perfkit_paddle import names, pb_args, pb_columns
 from perfkit_paddle.pb_schema import OWNER
 from perfkit_paddle.pb_table import IntArray, Table
 
@@ -30,8 +30,6 @@ REQUIRED: Final = {
     "memory": ("start_ns", "type", "address", "pid", "tid", "bytes"),
 }
 """Without these an event cannot be used. All Paddle versions write them."""
-
-_RUNTIME_TYPE: Final = names.EVENT_TYPES.index("CudaRuntime")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,29 +45,24 @@ class Rows:
 def rows(tables: dict[str, Table]) -> Rows:
     """All events of a file. Incomplete ones are left out and counted."""
     whole = {name: _whole(tables[name], columns) for name, columns in REQUIRED.items()}
-    kept = {name: tables[name].take(mask) for name, mask in whole.items()}
-    root = _roots(kept["host"])
-    row = _new_rows(whole["host"], root)
-    count = {name: len(table) for name, table in kept.items()} | {"host": int((~root).sum())}
+    runtime, device, memory = (tables[name].take(whole[name]) for name in ("runtime", "device", "memory"))
+    node = whole["host"] & ~_roots(tables["host"])
+    host = tables["host"].take(node)
+    row = _new_rows(node)
+    above = _parent_rows(tables["host"])
     parts = [
-        _host(kept["host"].take(~root), pb_args.supplements(tables, row, _parent_rows(tables["host"]))),
-        _runtime(kept["runtime"]),
-        _device(kept["device"]),
-        _memory(kept["memory"]),
+        pb_columns.host(host, pb_args.supplements(tables, row, above)),
+        pb_columns.runtime(runtime),
+        pb_columns.device(device),
+        pb_columns.memory(memory),
     ]
-    parent = [
-        _at(row, _parent_rows(tables["host"])[whole["host"]][~root]),
-        _at(row, kept["runtime"][OWNER]),
-        np.full(count["device"], NO_ROW, np.int64),
-        _at(row, kept["memory"][OWNER]),
-    ]
+    parent = [row[above[node]], row[runtime[OWNER]], np.full(len(device), NO_ROW, np.int64), row[memory[OWNER]]]
     table = pa.concat_tables([pa.table(part) for part in parts], promote_options="default").unify_dictionaries()
-    spans = [kept["host"].take(~root), kept["runtime"], kept["device"]]
     return Rows(
         Recorded(table.combine_chunks(), np.concatenate(parent)),
         sum(int((~mask).sum()) for mask in whole.values()),
-        sum(int((span["end_ns"] < span["start_ns"]).sum()) for span in spans),
-        _unknown([spans[0]["type"], spans[2]["type"]]),
+        sum(int((span["end_ns"] < span["start_ns"]).sum()) for span in (host, runtime, device)),
+        _unknown([host["type"], device["type"]]),
     )
 
 
@@ -83,21 +76,16 @@ def _whole(table: Table, columns: tuple[str, ...]) -> BoolArray:
 def _roots(host: Table) -> BoolArray:
     """The artificial node above each thread: without parent, from 0 to the end of time."""
     name = host.texts("name")
-    code = name.dictionary.to_pylist().index(names.ROOT_NAME) if names.ROOT_NAME in name.dictionary.to_pylist() else -1
-    return np.asarray((name.indices.to_numpy() == code) & (host["end_ns"] == -1) & (host["start_ns"] == 0))
+    spelled = np.array([text == names.ROOT_NAME for text in name.dictionary.to_pylist()] + [False])
+    code = name.indices.fill_null(-1).to_numpy()
+    return np.asarray(spelled[code] & (host["end_ns"] == -1) & (host["start_ns"] == 0))
 
 
-def _new_rows(whole: BoolArray, root: BoolArray) -> IntArray:
+def _new_rows(node: BoolArray) -> IntArray:
     """Row in the result of each host row of the file, NO_ROW where it was left out; one more cell for NO_ROW itself."""
-    used = whole.copy()
-    used[np.flatnonzero(whole)[root]] = False
-    row = np.full(len(whole) + 1, NO_ROW, np.int64)
-    row[:-1][used] = np.arange(int(used.sum()))
+    row = np.full(len(node) + 1, NO_ROW, np.int64)
+    row[:-1][node] = np.arange(int(node.sum()))
     return row
-
-
-def _at(row: IntArray, index: IntArray) -> IntArray:
-    return row[index]
 
 
 def _parent_rows(host: Table) -> IntArray:
@@ -111,58 +99,6 @@ def _parent_rows(host: Table) -> IntArray:
         return np.empty(0, np.int64)
     found = order[position]
     return np.where((own[found] == wanted) & (found < np.arange(len(host))), found, NO_ROW)
-
-
-def _span(table: Table) -> labels.Columns:
-    start = table["start_ns"]
-    return {"start_ns": pa.array(start), "dur_ns": pa.array(np.maximum(table["end_ns"] - start, 0))}
-
-
-def _thread(table: Table) -> labels.Columns:
-    cpu = labels.constant(CPU, len(table))
-    return {"pid": table.integers("pid"), "tid": table.integers("tid"), "device": cpu}
-
-
-def _host(table: Table, supplements: labels.Columns) -> labels.Columns:
-    return labels.labelled(table.texts("name"), table["type"]) | _span(table) | _thread(table) | supplements
-
-
-def _runtime(table: Table) -> labels.Columns:
-    types = np.full(len(table), _RUNTIME_TYPE, np.int64)
-    own = {"correlation": table.integers("correlation"), "args": pb_args.runtime(table)}
-    return labels.labelled(table.texts("name"), types) | _span(table) | _thread(table) | own
-
-
-def _device(table: Table) -> labels.Columns:
-    numbers, row = np.unique(table["device"], return_inverse=True)
-    own = {
-        "device": labels.spread([f"{names.DEVICE_BACKEND}:{number}" for number in numbers], row),
-        "stream": table.integers("stream"),
-        "correlation": table.integers("correlation"),
-        "bytes": table.integers("bytes"),
-    }
-    return labels.labelled(table.texts("name"), table["type"]) | _span(table) | own | pb_args.device(table)
-
-
-def _memory(table: Table) -> labels.Columns:
-    place = table.texts("place")
-    own = {
-        "start_ns": pa.array(table["start_ns"]),
-        "dur_ns": pa.array(np.zeros(len(table), np.int64)),
-        "device": places(place),
-        "bytes": table.integers("bytes"),
-        "address": table.integers("address"),
-        "total_bytes": table.integers("allocated"),
-        "args": pb_args.memory(table),
-    }
-    return labels.memory_labelled(table["type"]) | _thread(table) | own
-
-
-def places(place: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Values of the device column for the places of memory events; null is the host."""
-    devices = [names.place_device(text) for text in place.dictionary.to_pylist()] + [CPU]
-    codes = place.indices.fill_null(len(devices) - 1).to_numpy()
-    return labels.spread(devices, codes)
 
 
 def without_steps(recorded: Recorded, numbers: frozenset[int]) -> Recorded:

@@ -25,8 +25,9 @@ def start(run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> Optim
     """Begin recording in this process. Raises CaptureError when Paddle or its profiler cannot run."""
     writer: CycleWriter[Any] = CycleWriter(run_dir, _extract)
     wanted = {name: bool(options[name]) for name in _PROFILER_OPTIONS if name in options}
-    scheduler = None if steps is None else (0, steps + 1)
-    profiler = framework.profiler().Profiler(scheduler=scheduler, on_trace_ready=writer, **wanted)
+    profiling = framework.profiler()
+    schedule = None if steps is None else _schedule(profiling.ProfilerState, steps)
+    profiler = profiling.Profiler(scheduler=schedule, on_trace_ready=writer, **wanted)
     try:
         profiler.start()
     except AttributeError:
@@ -35,6 +36,17 @@ def start(run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> Optim
             text, "record a script that does not profile itself, or use perfkit_paddle.trace_handler"
         ) from None
     return OptimizerRecording(profiler, writer, steps)
+
+
+def _schedule(state: Any, last: int) -> Callable[[int], Any]:
+    """Record from the beginning to the end of step ``last``. Paddle's own would warn that nothing warms up."""
+
+    def schedule(step: int) -> Any:
+        if step > last:
+            return state.CLOSED
+        return state.RECORD if step < last else state.RECORD_AND_RETURN
+
+    return schedule
 
 
 def _extract(profiler: Any, place: Place) -> Trace:

@@ -1,6 +1,6 @@
 """The live event tree of ``paddle.profiler`` as the tables that a protobuf scan gives: for where Paddle cannot save.
 
-Slower (3 µs an event instead of 1), and poorer: the tree does not tell copy kinds.
+Slower (10 µs an event instead of 2), and poorer: the tree does not tell copy kinds.
 """
 
 from __future__ import annotations

@@ -1,0 +1,285 @@
+"""Recording with Paddle itself: every way to run its profiler, and everything that can go wrong around it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfkit_core.capture import INCOMPLETE_MARK, environment_place
+from perfkit_core.errors import CaptureError
+from perfkit_core.load import load
+from perfkit_core.trace import Trace
+from perfkit_paddle import capture, trace_handler
+from perfkit_paddle.demo import demo
+from perfkit_paddle.record import start
+
+Train = Callable[[int], Iterator[int]]
+
+
+@pytest.fixture
+def train(paddle: Any) -> Train:
+    """Training steps of a small model, as an iterator."""
+    model = paddle.nn.Sequential(paddle.nn.Linear(8, 8), paddle.nn.ReLU(), paddle.nn.Linear(8, 1))
+    optimizer = paddle.optimizer.SGD(0.1, parameters=model.parameters())
+    data = paddle.rand([4, 8])
+
+    def steps(count: int) -> Iterator[int]:
+        for step in range(count):
+            model(data).mean().backward()
+            optimizer.step()
+            optimizer.clear_grad()
+            yield step
+
+    return steps
+
+
+def profiler(paddle: Any, **options: Any) -> Any:
+    return paddle.profiler.Profiler(targets=[paddle.profiler.ProfilerTarget.CPU], **options)
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.parquet"))
+
+
+def step_numbers(trace: Trace) -> list[int]:
+    return sorted(trace.ints("step")[trace.rows("kind", "step")].tolist())
+
+
+def nodes_of(result: Any) -> list[tuple[str, str, int, int, str]]:
+    """Paddle's own tree: name, type, start, end, name of the parent; without the artificial roots."""
+    found = []
+    for root in result.get_data().values():
+        stack = [(child, "") for child in root.children_node]
+        while stack:
+            node, parent = stack.pop()
+            found.append((node.name, node.type.name, node.start_ns, node.end_ns, parent))
+            stack += [(child, node.name) for child in node.children_node]
+    return sorted(found)
+
+
+def nodes_in(trace: Trace) -> list[tuple[str, str, int, int, str]]:
+    frame = trace.to_pandas()
+    frame = frame[frame["kind"] != "memory"]
+    names = trace.to_pandas()["name"].astype(object).to_numpy()
+    parents = [names[row] if row >= 0 else "" for row in frame["parent"]]
+    ends = frame["start_ns"] + frame["dur_ns"]
+    return sorted(zip(frame["name"], frame["category"], frame["start_ns"], ends, parents, strict=True))
+
+
+def test_what_is_written_is_paddles_tree(paddle: Any, train: Train, tmp_path: Path) -> None:
+    """Names, types, ns and parents of a live recording equal Paddle's tree, through the file and back."""
+    seen = []
+    handler = trace_handler(tmp_path, also=[lambda p: seen.append(nodes_of(p.profiler_result))])
+    with profiler(paddle, scheduler=(1, 4), on_trace_ready=handler, profile_memory=True) as prof:
+        for _ in train(5):
+            with paddle.profiler.RecordEvent("my label"):
+                pass
+            prof.step()
+    trace = load(tmp_path)
+    assert nodes_in(trace) == seen[0]
+    assert len(seen[0]) > 100
+    assert step_numbers(trace) == [1, 2, 3]
+    assert trace.rows("kind", "memory").any()
+    labels = trace.to_pandas().query("kind == 'annotation'")
+    assert labels["name"].tolist() == ["my label"] * 3
+    assert labels["step"].tolist() == [1, 2, 3]
+    assert trace.meta.framework_version == paddle.__version__
+    assert trace.meta.options == {"record_shapes": False, "profile_memory": True, "with_flops": False}
+
+
+def test_the_tree_walk_gives_the_same(paddle: Any, train: Train, tmp_path: Path) -> None:
+    """Where Paddle cannot save, walking its tree gives the same table; the run says so and is complete."""
+
+    class Unsaved:
+        def __init__(self, result: Any) -> None:
+            self.get_data, self.get_extra_info = result.get_data, result.get_extra_info
+
+        def save(self, path: str, format: str) -> None:
+            raise OSError("no descriptor left")
+
+    traces = []
+
+    def both(prof: Any) -> None:
+        traces.append(capture.extract(prof, environment_place()))
+        prof.profiler_result = Unsaved(prof.profiler_result)
+        traces.append(capture.extract(prof, environment_place()))
+
+    with profiler(paddle, on_trace_ready=both, profile_memory=True) as prof:
+        for _ in train(2):
+            prof.step()
+    saved, walked = traces
+    assert saved.events.equals(walked.events)
+    assert {f.code for f in walked.quality} - {f.code for f in saved.quality} == {"save-failed"}
+    assert saved.meta.thread_names == walked.meta.thread_names
+
+
+def test_start_and_stop(paddle: Any, train: Train, tmp_path: Path) -> None:
+    """Without ``with`` and without scheduler: one file; the step that stop() ended is reported."""
+    prof = profiler(paddle, on_trace_ready=trace_handler(tmp_path))
+    prof.start()
+    for step in train(3):
+        if step < 2:
+            prof.step()
+    prof.stop()
+    trace = load(tmp_path)
+    assert len(files(tmp_path)) == 1
+    assert step_numbers(trace) == [0, 1, 2]
+    assert "partial-step" in {f.code for f in trace.quality}
+
+
+def test_repeating_schedules_write_a_file_a_cycle(paddle: Any, train: Train, tmp_path: Path) -> None:
+    """Three cycles of one process are three files of one recording, numbered."""
+    schedule = paddle.profiler.make_scheduler(closed=1, ready=1, record=2, repeat=3)
+    with profiler(paddle, scheduler=schedule, on_trace_ready=trace_handler(tmp_path)) as prof:
+        for _ in train(13):
+            prof.step()
+    traces = [load(path) for path in files(tmp_path)]
+    assert [step_numbers(trace) for trace in traces] == [[2, 3], [6, 7], [10, 11]]
+    assert [trace.meta.cycle for trace in traces] == [0, 1, 2]
+    assert len({trace.meta.recording for trace in traces}) == 1
+
+
+def test_callable_schedulers(paddle: Any, train: Train, tmp_path: Path) -> None:
+    """A user's own function of the step number."""
+    state = paddle.profiler.ProfilerState
+
+    def schedule(step: int) -> Any:
+        return {2: state.READY, 3: state.RECORD, 4: state.RECORD_AND_RETURN}.get(step, state.CLOSED)
+
+    with profiler(paddle, scheduler=schedule, on_trace_ready=trace_handler(tmp_path)) as prof:
+        for _ in train(7):
+            prof.step()
+    assert step_numbers(load(tmp_path)) == [3, 4]
+
+
+def test_an_exception_in_the_training_is_the_users(paddle: Any, train: Train, tmp_path: Path) -> None:
+    """It comes through unchanged, and what was recorded until then is kept."""
+
+    def run() -> None:
+        with profiler(paddle, on_trace_ready=trace_handler(tmp_path)) as prof:
+            for step in train(3):
+                prof.step()
+                print(1 / (1 - step))
+
+    with pytest.raises(ZeroDivisionError):
+        run()
+    assert step_numbers(load(tmp_path))[:2] == [0, 1]
+
+
+def test_an_exception_in_another_callback_stays_there(
+    paddle: Any, train: Train, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is logged; our file is written, and the callbacks after it run."""
+    called = []
+
+    def broken(prof: Any) -> None:
+        raise RuntimeError("not mine")
+
+    with profiler(paddle, on_trace_ready=trace_handler(tmp_path, also=[broken, called.append])) as prof:
+        for _ in train(2):
+            prof.step()
+    assert len(files(tmp_path)) == 1
+    assert called == [prof]
+    assert "not mine" in caplog.text
+
+
+def test_a_folder_that_cannot_be_written(
+    paddle: Any, train: Train, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Training goes on, the reason is logged."""
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way")
+    with caplog.at_level(logging.ERROR, "perfkit"), profiler(paddle, on_trace_ready=trace_handler(blocked)) as prof:
+        for _ in train(2):
+            prof.step()
+    assert "could not be kept" in caplog.text
+
+
+def test_a_failing_extraction_marks_the_run(paddle: Any, tmp_path: Path) -> None:
+    """A profiler without a result (``timer_only``) does not raise: the run folder says what is missing and why."""
+
+    class Empty:
+        profiler_result = None
+
+    trace_handler(tmp_path)(Empty())
+    assert "recorded nothing" in (tmp_path / INCOMPLETE_MARK).read_text()
+
+
+def test_ranks_come_from_the_launcher(
+    paddle: Any, train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PADDLE_TRAINER_ID is in the rows, the meta, the thread names and the file's name."""
+    monkeypatch.delenv("RANK", raising=False)
+    monkeypatch.setenv("PADDLE_TRAINER_ID", "3")
+    monkeypatch.setenv("PADDLE_TRAINERS_NUM", "8")
+    with profiler(paddle, on_trace_ready=trace_handler(tmp_path)) as prof:
+        for _ in train(2):
+            prof.step()
+    (path,) = files(tmp_path)
+    trace = load(path)
+    assert "rank00003" in path.name
+    assert set(trace.ints("rank")) == {3}
+    assert (trace.meta.ranks, trace.meta.world_size) == ((3,), 8)
+    assert all(key.startswith("3:") for key in trace.meta.thread_names)
+
+
+def test_recording_a_script_counts_the_first_optimizer(paddle: Any, tmp_path: Path) -> None:
+    """Steps lie between updates of the first optimizer, whatever class it has; nothing stays wrapped."""
+    before = paddle.optimizer.Optimizer.step, paddle.optimizer.Optimizer.__init__
+    recording = start(tmp_path, 3, {"profile_memory": True})
+
+    class Own(paddle.optimizer.SGD):  # type: ignore[misc]
+        def step(self) -> Any:
+            return super().step()
+
+    model = paddle.nn.Linear(4, 4)
+    first = Own(0.1, parameters=model.parameters())
+    second = paddle.optimizer.Adam(parameters=model.parameters())
+    for _ in range(6):
+        model(paddle.rand([2, 4])).sum().backward()
+        first.step()
+        second.minimize(model(paddle.rand([2, 4])).sum())
+        first.clear_grad()
+    assert recording.finish() == 1
+    trace = load(tmp_path)
+    assert step_numbers(trace) == [1, 2, 3]
+    assert trace.rows("kind", "memory").any()
+    assert (paddle.optimizer.Optimizer.step, paddle.optimizer.Optimizer.__init__) == before
+
+
+def test_recording_a_script_without_optimizer(paddle: Any, tmp_path: Path) -> None:
+    """Inference is kept too, without steps."""
+    recording = start(tmp_path, 5, {})
+    paddle.nn.Linear(4, 4)(paddle.rand([2, 4]))
+    assert recording.finish() == 1
+    assert recording.finish() == 1
+    trace = load(tmp_path)
+    assert trace.rows("op_name", "matmul", "linear").any()
+    assert step_numbers(trace) == []
+    assert "no-steps" in {f.code for f in trace.quality}
+
+
+def test_two_profilers_at_once_are_refused_clearly(paddle: Any, tmp_path: Path) -> None:
+    """Paddle allows one: the second gets an error that says so, not an AttributeError."""
+    recording = start(tmp_path, None, {})
+    with pytest.raises(CaptureError, match="another Profiler"):
+        start(tmp_path, None, {})
+    assert recording.finish() == 1
+
+
+def test_the_demo(paddle: Any, tmp_path: Path) -> None:
+    """Eight complete steps with every phase, memory, and names for all operators but pooling."""
+    told: list[str] = []
+    demo(tmp_path, told.append)
+    trace = load(tmp_path)
+    frame = trace.to_pandas()
+    assert step_numbers(trace) == list(range(2, 10))
+    assert {"dataloader", "forward", "backward", "optimizer"} <= set(frame["phase"].dropna())
+    operators = frame[frame["kind"] == "operator"]
+    assert set(operators[operators["op_name"].isna()]["name"]) <= {"pool2d dygraph", "Global_Pool2dGradNode"}
+    assert "partial-step" not in {f.code for f in trace.quality}
+    assert len(told) == 2
