@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from perfkit_core.plugins.contracts import Renderer, Source, View
 from perfkit_core.plugins.markers import hookimpl
+
+if TYPE_CHECKING:
+    import click
 
 
 @hookimpl
@@ -20,3 +24,17 @@ def perfkit_analyses() -> Sequence[View]:
     from perfkit_core.analyses import VIEWS
 
     return VIEWS
+
+
+@hookimpl
+def perfkit_renderers() -> Sequence[Renderer]:
+    from perfkit_core.renderers import RENDERERS
+
+    return RENDERERS
+
+
+@hookimpl
+def perfkit_commands() -> Sequence[click.Command]:
+    from perfkit_core.cli import builtin_commands
+
+    return builtin_commands()

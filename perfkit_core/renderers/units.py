@@ -85,8 +85,15 @@ def _column(name: str, values: Sequence[Any], shared: Mapping[str, Unit]) -> Col
         return Column(name, label(name), True, tuple(_each(values, _plain)))
     unit, size = _own_unit(values, units, shared[suffix])
     cells = tuple(_each(values, lambda value: _scaled(value, size)))
-    shares = tuple(None if value is None else float(value) for value in values) if suffix == "ratio" else None
+    shares = _shares(values) if suffix == "ratio" else None
     return Column(name, f"{label(name)} ({unit})", True, cells, shares)
+
+
+def _shares(values: Sequence[Any]) -> tuple[float | None, ...] | None:
+    """Shares of a whole; None for changes, which can be negative."""
+    if any(value is not None and value < 0 for value in values):
+        return None
+    return tuple(None if value is None else float(value) for value in values)
 
 
 def _family(name: str) -> tuple[str, tuple[Unit, ...] | None]:

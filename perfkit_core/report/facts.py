@@ -8,18 +8,15 @@ from pathlib import Path
 
 import numpy as np
 
+from perfkit_core.report.model import Source
 from perfkit_core.schema import STEP
 from perfkit_core.trace import Device, Trace, TraceMeta
 
 
-def name_of(trace: Trace) -> str:
-    """The last part of the path that the profile was read from."""
-    return Path(trace.meta.source).name or trace.meta.source
-
-
-def all_facts(trace: Trace) -> dict[str, str]:
-    """:func:`facts` of the meta data, and Steps, counted in the events."""
-    return facts(trace.meta) | _steps(trace)
+def source(trace: Trace) -> Source:
+    """The profile behind a report: its file's name as label, where it is, its findings and head facts."""
+    path = trace.meta.source
+    return Source(Path(path).name or path, path, trace.quality, facts(trace.meta) | _steps(trace))
 
 
 def facts(meta: TraceMeta) -> dict[str, str]:

@@ -9,7 +9,6 @@ import pandas as pd
 
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.report.facts import name_of
 from perfkit_core.report.headline import headline
 from perfkit_core.report.model import Chart, Report, Section
 from perfkit_core.report.summary import ROWS, summary_report
@@ -26,7 +25,7 @@ def run_report(trace: Trace) -> Report:
     report = summary_report(trace, _in_order(get_plugins().views()), ViewRequest(), limit=ROWS)
     sections = tuple(_step_time(s) if s.name == "steps" else s for s in report.sections)
     tables = {section.name: section.table for section in report.sections}
-    title = f"Profile of {name_of(trace)}"
+    title = f"Profile of {report.sources[0].label}"
     return replace(report, title=title, sections=sections, headline=headline(tables))
 
 

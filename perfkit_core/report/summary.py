@@ -13,8 +13,8 @@ import pandas as pd
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.report.facts import all_facts, name_of
-from perfkit_core.report.model import Report, Section, Source
+from perfkit_core.report.facts import source
+from perfkit_core.report.model import Report, Section
 from perfkit_core.trace import Trace
 
 ROWS: Final = 20
@@ -47,7 +47,7 @@ def summary_report(
         )
         for view, table in zip(views, tables, strict=True)
     )
-    return Report(trace.meta.source, (described(trace),), sections)
+    return Report(trace.meta.source, (source(trace),), sections)
 
 
 def summarize(
@@ -74,11 +74,6 @@ def summarize(
     report = summary_report(trace, choose_views([view]), request, sort, ascending)
     table = report.sections[0].table
     return table if limit is None else table.head(limit)
-
-
-def described(trace: Trace, label: str | None = None) -> Source:
-    """The profile behind a report: where it is, its findings and head facts; called ``label``, or by its file name."""
-    return Source(label or name_of(trace), trace.meta.source, trace.quality, all_facts(trace))
 
 
 def choose_views(names: Iterable[str]) -> list[View]:

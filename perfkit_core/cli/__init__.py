@@ -1,0 +1,22 @@
+"""The command line: one verb a file, its help is its docstring. Each command is a thin call of the Python functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+
+def builtin_commands() -> Sequence[click.Command]:
+    """The commands of the core, in the order in which they are used."""
+    from perfkit_core.cli import compare, demo, plugins, record, report, summary
+
+    return (
+        record.record,
+        summary.summary,
+        report.report,
+        compare.compare,
+        demo.demo,
+        demo.demo_run,
+        plugins.plugins,
+    )

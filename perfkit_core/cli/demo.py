@@ -1,0 +1,105 @@
+"""``perfkit demo``: everything once, on a live run of every framework that is installed."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+import click
+
+from perfkit_core.cli.imports import installed
+from perfkit_core.cli.output import renderer, write
+from perfkit_core.cli.progress import working
+from perfkit_core.errors import CaptureError
+from perfkit_core.plugins.manager import get_plugins
+
+CHILD: Final = "_demo-run"
+"""Hidden command that trains and records in a process of its own: two frameworks in one disturb each other."""
+
+
+@click.command()
+@click.option("-o", "--output", type=click.Path(path_type=Path, file_okay=False), default=Path("demo"), metavar="DIR",
+              show_default=True, help="Folder for the runs and the pages.")  # fmt: skip
+def demo(output: Path) -> None:
+    """Record a small training in every installed framework, and write the reports.
+
+    Leaves a run folder and a page for each framework in DIR, and a page for each two of them compared.
+    """
+    known = [recorder.framework for recorder in get_plugins().recorders()]
+    frameworks = [name for name in known if installed(name)]
+    if not frameworks:
+        raise CaptureError("no framework is installed", f"pip install {' or '.join(_wanted(known))}")
+    with working("starting") as tell:
+        for framework in frameworks:
+            _train(framework, output / framework, tell)
+        tell("writing the pages")
+        pages = [*_reports(frameworks, output), *_comparisons(frameworks, output)]
+    click.echo("\n".join(["Written; open them in a browser:", *(f"  {page}" for page in pages)]))
+
+
+@click.command(CHILD, hidden=True)
+@click.argument("framework")
+@click.argument("run_dir", type=click.Path(path_type=Path))
+def demo_run(framework: str, run_dir: Path) -> None:
+    """Train the demo model of one framework into a run folder."""
+    recorder = next((r for r in get_plugins().recorders() if r.framework == framework), None)
+    if recorder is None:
+        raise CaptureError(f"no plugin records {framework}", "perfkit plugins lists what is installed")
+    recorder.demo(run_dir, lambda text: click.echo(text))
+
+
+def _wanted(known: Iterable[str]) -> list[str]:
+    return [f'"perfkit[{name}]"' for name in known] or ["perfkit"]
+
+
+def _train(framework: str, run_dir: Path, tell: Callable[[str], None]) -> None:
+    """Run the child and pass on what it reports. Raises CaptureError with the last words of a child that failed."""
+    _forget(run_dir)
+    tell(f"{framework}: starting")
+    command = [sys.executable, "-m", "perfkit_core.cli", CHILD, framework, str(run_dir)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ) as child:
+        assert child.stdout is not None
+        last = ""
+        for line in child.stdout:
+            last = line.strip() or last
+            tell(last)
+    if child.returncode:
+        raise CaptureError(f"the {framework} demo failed: {last.removeprefix('perfkit: error: ')}")
+
+
+def _forget(run_dir: Path) -> None:
+    """Remove what an earlier demo recorded: a run folder holds one run."""
+    from perfkit_core.capture import INCOMPLETE_MARK
+    from perfkit_core.store import SUFFIX
+
+    for old in (*run_dir.glob(f"*{SUFFIX}"), run_dir / INCOMPLETE_MARK):
+        old.unlink(missing_ok=True)
+
+
+def _reports(frameworks: Iterable[str], folder: Path) -> list[Path]:
+    from perfkit_core.load import load
+    from perfkit_core.report.page import run_report
+
+    pages = []
+    for framework in frameworks:
+        pages.append(folder / f"{framework}.html")
+        write(renderer("html").render(run_report(load(folder / framework))), pages[-1])
+    return pages
+
+
+def _comparisons(frameworks: list[str], folder: Path) -> list[Path]:
+    """``compare.html`` of two frameworks; with more, a page for each pair."""
+    from perfkit_core.compare import comparison_report
+    from perfkit_core.load import load
+
+    pages = []
+    for base, other in itertools.combinations(frameworks, 2):
+        pages.append(folder / ("compare.html" if len(frameworks) == 2 else f"compare-{base}-{other}.html"))
+        write(renderer("html").render(comparison_report(load(folder / base), load(folder / other))), pages[-1])
+    return pages

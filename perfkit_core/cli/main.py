@@ -1,0 +1,98 @@
+"""The ``perfkit`` command: collects the verbs from the plugins, and turns every error into one line."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any, Final
+
+import click
+
+from perfkit_core.errors import PerfkitError
+from perfkit_core.plugins.manager import get_plugins
+
+FAILED: Final = 2
+"""Exit code of everything that perfkit refuses or cannot do."""
+INTERRUPTED: Final = 130
+"""Exit code after Ctrl-C, as shells have it: 128 + SIGINT."""
+DEBUG: Final = "PERFKIT_DEBUG"
+"""Environment variable: with "1", errors show their traceback."""
+
+
+class PluginGroup(click.Group):
+    """A group whose commands are those that the plugins register, in that order."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(get_plugins().commands())
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        command: click.Command | None = get_plugins().commands().get(cmd_name)
+        return command
+
+
+@click.group(cls=PluginGroup, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
+@click.version_option(package_name="perfkit", prog_name="perfkit", message="%(prog)s %(version)s")
+@click.pass_context
+def perfkit(ctx: click.Context) -> None:
+    """Tells why training or inference is slow, in one vocabulary for every framework.
+
+    A SOURCE is a run folder that perfkit recorded, or a trace file that a profiler wrote.
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    _never_fail_to_print()
+    try:
+        code = perfkit.main(arguments, prog_name="perfkit", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except BrokenPipeError:
+        return _reader_left()
+    except Exception as error:
+        return _failed(error)
+
+
+def _failed(error: Exception) -> int:
+    if os.environ.get(DEBUG) == "1":
+        traceback.print_exc()
+    click.echo(f"perfkit: error: {_told(error)}", err=True)
+    return FAILED
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, PerfkitError):
+        return str(error)
+    if isinstance(error, click.UsageError):
+        where = error.ctx.command_path if error.ctx else "perfkit"
+        return f"{_one_line(error.format_message())}; see '{where} --help'"
+    if isinstance(error, click.ClickException):
+        return _one_line(error.format_message())
+    return f"unexpected {type(error).__name__}: {_one_line(error)}; {DEBUG}=1 shows where, please report it"
+
+
+def _one_line(text: Any) -> str:
+    return " ".join(str(text).split()).rstrip(".")
+
+
+def _reader_left() -> int:
+    """``perfkit … | head``: nothing is wrong. What is still buffered must not complain when Python exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _never_fail_to_print() -> None:
+    """A terminal that cannot encode a name shows its escape instead."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+"""Options that several verbs share, and how their text is parsed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from perfkit_core.errors import UsageError
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+SUMMARY_FORMATS: Final = "text, markdown, json or csv"
+LARGEST_RANGE: Final = 1_000_000
+"""Steps that one ``--step N-M`` may name: more is a typing error."""
+
+sources = click.argument("sources", metavar="SOURCE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+partial = click.option("--partial", is_flag=True, help="Keep what can be read of a damaged file.")
+output = click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE instead of the terminal."
+)
+
+
+def format_option(formats: str) -> Callable[[Command], Command]:
+    """``--format NAME``; plugins may add to ``formats``."""
+    return click.option("--format", "format_name", default="text", show_default=True, metavar="NAME",
+                        help=f"Format of the output: {formats}.")  # fmt: skip
+
+
+def limit_option(text: str) -> Callable[[Command], Command]:
+    """``--limit N``, with what happens without it."""
+    return click.option(
+        "--limit", type=click.IntRange(min=0), metavar="N", help=f"Rows of each table, 0 for all; {text}."
+    )
+
+
+def names(values: Iterable[str]) -> list[str]:
+    """Repeated and comma-separated values as one list: ("a,b", "c") → a, b, c."""
+    return [part.strip() for value in values for part in value.split(",") if part.strip()]
+
+
+def steps(values: Iterable[str]) -> tuple[int, ...] | None:
+    """Step numbers of ``N`` and ``N-M`` (both included), None where nothing is asked. Raises UsageError."""
+    found = [number for value in names(values) for number in _range(value)]
+    return tuple(dict.fromkeys(found)) or None
+
+
+def _range(value: str) -> range:
+    match = re.fullmatch(r"(\d+)(?:-(\d+))?", value)
+    if match is None:
+        raise UsageError(f"not a step: {value!r}", "write a number as in --step 5, or a range as in --step 5-8")
+    first, last = int(match[1]), int(match[2] or match[1])
+    if not first <= last < first + LARGEST_RANGE:
+        raise UsageError(f"not a range of steps: {value!r}", "the first must not be above the last, as in --step 5-8")
+    return range(first, last + 1)

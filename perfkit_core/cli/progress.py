@@ -1,0 +1,33 @@
+"""What long work shows: a spinner on a terminal, nothing in a pipe."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from perfkit_core.trace import Trace
+
+
+@contextlib.contextmanager
+def working(text: str) -> Iterator[Callable[[str], None]]:
+    """Show ``text`` while the block runs, and what is given to the function that it yields."""
+    if not sys.stderr.isatty():
+        yield lambda text: None
+        return
+    from rich.console import Console
+    from rich.markup import escape
+
+    with Console(stderr=True).status(escape(text)) as status:
+        yield lambda text: status.update(escape(text))
+
+
+def loaded(sources: Sequence[Path], partial: bool) -> Trace:
+    """Read the sources with a spinner. Raises SourceError."""
+    from perfkit_core.load import load
+
+    with working(f"reading {', '.join(str(source) for source in sources[:3])}"):
+        return load(list(sources), partial=partial)
