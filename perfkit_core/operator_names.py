@@ -18,7 +18,7 @@ _NAMES: Final = (
     "batch_norm layer_norm group_norm rms_norm softmax log_softmax relu gelu silu sigmoid tanh leaky_relu elu "
     "hardswish softplus dropout cross_entropy nll_loss mse_loss l1_loss binary_cross_entropy "
     # pooling, resampling
-    "max_pool avg_pool adaptive_avg_pool adaptive_max_pool interpolate pad "
+    "pool interpolate pad "
     # elementwise
     "add subtract multiply divide pow sqrt rsqrt exp log abs negative sign floor round clip where compare logical "
     "sin cos erf reciprocal remainder maximum minimum square "

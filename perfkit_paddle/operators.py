@@ -2,7 +2,7 @@
 
 The same operator appears as ``conv2d dygraph`` (eager), ``pd_op.conv2d`` (PIR), ``conv2d`` (old static graph), its
 gradient as ``Global_Conv2dGradNodeFinal`` (3.x), ``Conv2dGradNodeFinal`` (2.6), ``pd_op.conv2d_grad`` or
-``conv2d_grad``. ``pool2d`` stays unknown: Paddle has one operator for maximum and average, and the name does not say.
+``conv2d_grad``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ hardswish: hard_swish
 cross_entropy: cross_entropy_with_softmax softmax_with_cross_entropy margin_cross_entropy
 mse_loss: square_error_cost
 binary_cross_entropy: bce_loss sigmoid_cross_entropy_with_logits
-max_pool: max_pool2d_with_index max_pool3d_with_index
+pool: pool2d pool3d max_pool2d_with_index max_pool3d_with_index
 interpolate: bilinear_interp nearest_interp bicubic_interp linear_interp trilinear_interp bilinear_interp_v2 \
  nearest_interp_v2
 pad: pad2d pad3d

@@ -39,10 +39,9 @@ _FORWARD: Final = {
     "mse_loss": "mse_loss",
     "l1_loss": "l1_loss smooth_l1_loss huber_loss",
     "binary_cross_entropy": "binary_cross_entropy binary_cross_entropy_with_logits",
-    "max_pool": "max_pool1d max_pool2d max_pool3d max_pool2d_with_indices max_pool3d_with_indices",
-    "avg_pool": "avg_pool1d avg_pool2d avg_pool3d",
-    "adaptive_avg_pool": "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d _adaptive_avg_pool2d",
-    "adaptive_max_pool": "adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d",
+    "pool": "max_pool1d max_pool2d max_pool3d max_pool2d_with_indices max_pool3d_with_indices max_pool1d_with_indices "
+    "avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d _adaptive_avg_pool2d "
+    "_adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d",
     "interpolate": "upsample_nearest2d upsample_bilinear2d upsample_bicubic2d upsample_nearest1d upsample_linear1d",
     "pad": "pad constant_pad_nd reflection_pad2d replication_pad2d",
     "subtract": "sub rsub subtract",
@@ -101,7 +100,7 @@ _TABLE: Final = {native: name for name, natives in _FORWARD.items() for native i
 _NODES: Final = {
     "addmm": "matmul", "mm": "matmul", "linear": "matmul", "t": "transpose", "unsafe_view": "reshape",
     "convolution": "conv", "cudnn_batch_norm": "batch_norm", "native_batch_norm": "batch_norm",
-    "max_pool2d_with_indices": "max_pool",
+    "max_pool2d_with_indices": "pool",
 }  # fmt: skip
 _EVALUATE: Final = "autograd::engine::evaluate_function: "
 _NAMESPACE: Final = re.compile(r"^(?:aten|prims|c10d|_c10d_functional|nccl|gloo)::?")
