@@ -105,6 +105,7 @@ _NODES: Final = {
 _EVALUATE: Final = "autograd::engine::evaluate_function: "
 _NAMESPACE: Final = re.compile(r"^(?:aten|prims|c10d|_c10d_functional|nccl|gloo)::?")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_DIMENSION: Final = re.compile(r"(?<=\w)([123])D")  # MaxPool2D is max_pool2d
 _BACKWARD_NODE: Final = re.compile(r"(\w+?)Backward\d*")
 _BACKWARD_KERNEL: Final = re.compile(r"(\w+?)(?:_backward|_backward_data|_dense_backward)(?:_input|_weight|_bias)?")
 
@@ -117,7 +118,7 @@ def operator_name(native: str) -> str | None:
         return "accumulate_grad"
     node = _BACKWARD_NODE.fullmatch(name)
     if node:
-        return _gradient(_CAMEL.sub("_", node[1]).lower())
+        return _gradient(_CAMEL.sub("_", _DIMENSION.sub(r"\1d", node[1])).lower())
     if not _NAMESPACE.match(name):
         return None
     name = _NAMESPACE.sub("", name).partition(".")[0].rstrip("_")
