@@ -37,7 +37,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
             column: pd.Series(codes.values * 2, dtype=object),
             "place": ["host"] * len(codes.values) + ["device"] * len(codes.values),
             "calls": calls.astype(np.int64),
-            "time_ns": time.reshape(-1, ranks).sum(axis=1),
+            "time_ns": time.reshape(2 * len(codes.values), ranks).sum(axis=1),
         }
     )
     result["ratio"] = ratio(result["time_ns"], span_ns(trace, in_steps(trace, request)))

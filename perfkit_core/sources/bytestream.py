@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import zlib
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, Final, cast
 
-from isal import igzip
+from isal import igzip, igzip_lib
 
 from perfkit_core.errors import SourceError
 
 CHUNK_BYTES = 1 << 20
 GZIP_MAGIC = b"\x1f\x8b"
+DAMAGED: Final = (EOFError, OSError, zlib.error, cast("type[Exception]", igzip_lib.IsalError))
+"""What reading a damaged or truncated gzip file may raise."""
 
 
 def open_bytes(path: Path) -> BinaryIO:
@@ -29,7 +31,7 @@ def head(path: Path, count: int = 4096) -> bytes:
     try:
         with open_bytes(path) as file:
             return file.read(count)
-    except (EOFError, OSError, zlib.error):
+    except DAMAGED:
         return b""
 
 
@@ -53,7 +55,7 @@ class Window:
             return False
         try:
             piece = self._file.read(count)
-        except (EOFError, OSError, zlib.error) as error:
+        except DAMAGED as error:
             where = self.base + len(self.data)
             raise SourceError(
                 f"{self.path}: damaged or truncated gzip data after byte {where} ({error})",

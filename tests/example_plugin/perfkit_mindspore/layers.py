@@ -1,0 +1,31 @@
+"""Which layers kept the device busy? A view that the core does not have."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core import intervals
+from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.schema import KERNEL
+from perfkit_core.trace import Trace
+
+
+def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """Columns layer (scope of the graph node), calls, busy_ns (union over the streams)."""
+    modules = trace.codes("module")
+    scopes, scope = np.unique([value.rpartition("/")[0] for value in modules.values], return_inverse=True)
+    layer = modules.lookup(scope.astype(np.int64), -1)
+    rows = np.flatnonzero(trace.rows("kind", KERNEL) & (layer >= 0))
+    busy = intervals.union_length_by(layer[rows], len(scopes), trace.ints("start_ns")[rows], trace.end_ns[rows])
+    calls = np.bincount(layer[rows], minlength=len(scopes)).astype(np.int64)
+    return pd.DataFrame({"layer": scopes.astype(object), "calls": calls, "busy_ns": busy})
+
+
+VIEW = View(
+    name="layers",
+    title="Layers",
+    description="calls and busy time of each layer of the graph",
+    table=table,
+    order="busy_ns",
+)

@@ -1,0 +1,27 @@
+"""What this package registers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perfkit_core.plugins import hookimpl
+from perfkit_core.plugins.contracts import OperatorNames, Source, View
+from perfkit_mindspore import layers, source
+from perfkit_mindspore.names import operator_name
+
+
+@hookimpl
+def perfkit_sources() -> Sequence[Source]:
+    return [
+        Source("mindspore", "timelines of MindSpore's profiler (timeline_display_*.json)", source.sniff, source.read)
+    ]
+
+
+@hookimpl
+def perfkit_operator_names() -> OperatorNames:
+    return {"mindspore": operator_name}
+
+
+@hookimpl
+def perfkit_analyses() -> Sequence[View]:
+    return [layers.VIEW]

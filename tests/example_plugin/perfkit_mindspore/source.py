@@ -1,0 +1,37 @@
+"""Reads ``timeline_display_*.json`` of MindSpore's profiler."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from perfkit_core.assemble import assemble
+from perfkit_core.sources.chrome import ChromeFile
+from perfkit_core.sources.dialect import Recorder
+from perfkit_core.sources.findings import file_findings
+from perfkit_core.trace import Device, Trace, TraceMeta
+from perfkit_mindspore.dialect import DEVICE, MindSporeDialect, with_stream
+from perfkit_mindspore.names import operator_name
+
+_MARKS = (b'"DefaultFormat"', b'"NUMBER_TYPE_')
+
+
+def sniff(path: Path, head: bytes) -> int:
+    """2 for a list of events whose arguments are MindSpore tensors, else 0."""
+    return 2 if head.lstrip()[:1] == b"[" and all(mark in head for mark in _MARKS) else 0
+
+
+def read(path: Path, partial: bool = False) -> Trace:
+    """The timeline as a Trace. Raises SourceError."""
+    file = ChromeFile(path, partial)
+    recorder = Recorder(MindSporeDialect())
+    for batch in file.batches():
+        recorder.add(list(with_stream(batch)))
+    meta = TraceMeta(
+        source=str(path),
+        format="mindspore-timeline",
+        framework="mindspore",
+        clock="relative",
+        devices=(Device(f"{DEVICE}:0", "Ascend"),),
+        incomplete=file.truncated_at is not None,
+    )
+    return assemble(recorder.recorded(), meta, file_findings(file, recorder), operator_names=operator_name)
