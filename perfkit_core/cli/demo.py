@@ -62,7 +62,7 @@ def _train(framework: str, run_dir: Path, tell: Callable[[str], None]) -> None:
     tell(f"{framework}: starting")
     command = [sys.executable, "-m", "perfkit_core.cli", CHILD, framework, str(run_dir)]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", errors="replace"
     ) as child:
         assert child.stdout is not None
         last = ""

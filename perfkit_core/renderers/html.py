@@ -50,7 +50,7 @@ def render(report: Report) -> str:
 
 
 def _block(index: int, section: Section) -> Block:
-    shown = units.columns(section.table)
+    shown = units.columns(section.table, section.limit)
     return Block(
         section=section,
         id=f"section-{index}",

@@ -21,7 +21,7 @@ from perfkit_core.report.model import Report, Section
 _LONGEST: Final = 80
 """Cells of a text column where no terminal limits the width."""
 _SHORTEST: Final = 24
-_GAP: Final = 2
+_GAP: Final = 3
 
 
 def render(report: Report, terminal_width: int | None = None) -> str:

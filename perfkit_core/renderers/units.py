@@ -39,11 +39,19 @@ class Column:
     shares: tuple[float | None, ...] | None = None
 
 
-def columns(table: pd.DataFrame) -> list[Column]:
-    """The columns of a table that hold at least one value, formatted. An empty table keeps its columns."""
+def columns(table: pd.DataFrame, first: int | None = None) -> list[Column]:
+    """The columns of a table that hold at least one value, formatted. An empty table keeps its columns.
+
+    Units suit the ``first`` rows (None: all), which are what people look at.
+    """
     known = {str(name): _values(table[name]) for name in table.columns}
-    shared = {suffix: _shared_unit(known, suffix, units) for suffix, units in _FAMILIES}
-    return [_column(name, values, shared) for name, values in known.items() if not (values and _nothing(values))]
+    looked_at = {name: values[:first] for name, values in known.items()}
+    shared = {suffix: _shared_unit(looked_at, suffix, units) for suffix, units in _FAMILIES}
+    return [
+        _column(name, values, looked_at[name], shared)
+        for name, values in known.items()
+        if not (values and _nothing(values))
+    ]
 
 
 def unknown(table: pd.DataFrame) -> list[str]:
@@ -77,20 +85,20 @@ def _nothing(values: Sequence[Any]) -> bool:
     return all(value is None for value in values)
 
 
-def _column(name: str, values: Sequence[Any], shared: Mapping[str, Unit]) -> Column:
+def _column(name: str, values: Sequence[Any], looked_at: Sequence[Any], shared: Mapping[str, Unit]) -> Column:
     if not values or not all(value is None or _is_number(value) for value in values):
         return Column(name, label(name), False, tuple(_text(value) for value in values))
     suffix, units = _family(name)
     if units is None:
         return Column(name, label(name), True, tuple(_each(values, _plain)))
-    unit, size = _own_unit(values, units, shared[suffix])
+    unit, size = _own_unit(looked_at, units, shared[suffix])
     cells = tuple(_each(values, lambda value: _scaled(value, size)))
-    shares = _shares(values) if suffix == "ratio" else None
+    shares = _shares(values) if suffix == "ratio" and "change" not in name else None
     return Column(name, f"{label(name)} ({unit})", True, cells, shares)
 
 
 def _shares(values: Sequence[Any]) -> tuple[float | None, ...] | None:
-    """Shares of a whole; None for changes, which can be negative."""
+    """Shares of a whole; None where a number cannot be one."""
     if any(value is not None and value < 0 for value in values):
         return None
     return tuple(None if value is None else float(value) for value in values)

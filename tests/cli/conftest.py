@@ -1,0 +1,45 @@
+"""A run folder to call the commands on, and the commands as functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from small_trace import small_trace
+
+from perfkit_core.cli.main import main
+from perfkit_core.store import write_cycle
+
+
+class Result(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+Perfkit = Callable[..., Result]
+
+
+@pytest.fixture
+def perfkit(capsys: pytest.CaptureFixture[str]) -> Perfkit:
+    """``perfkit("summary", path, …)`` in this process."""
+
+    def call(*arguments: object) -> Result:
+        try:
+            code = main([str(argument) for argument in arguments])
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 1
+        return Result(code, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run folder with the small profile."""
+    write_cycle(small_trace(), tmp_path / "run")
+    return tmp_path / "run"

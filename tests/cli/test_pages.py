@@ -1,0 +1,53 @@
+"""perfkit report and perfkit compare."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+
+def test_report_writes_one_page(perfkit, run: Path, tmp_path: Path) -> None:
+    page = tmp_path / "out" / "report.html"
+    code, out, err = perfkit("report", run, "-o", page)
+    assert (code, out, err) == (0, "", f"wrote {page}\n")
+    html = page.read_text(encoding="utf-8")
+    titles = ["Data quality", "Step time", "Overview", "Phases", "Operators", "Kernels", "Copies", "Device utilisation"]
+    places = [html.index(f">{title}") for title in titles]
+    assert places == sorted(places)
+    assert "Median step time 9.00 ms over 2 steps" in html
+
+
+def test_report_goes_to_the_working_folder(perfkit, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert perfkit("report", run).code == 0
+    assert (tmp_path / "report.html").is_file()
+
+
+def test_compare_with_itself(perfkit, run: Path) -> None:
+    code, out, _ = perfkit("compare", run, run, "--format", "json")
+    assert code == 0
+    content = json.loads(out)
+    assert content["source"] == [str(run), str(run)]
+    (median,) = [row for row in content["views"]["step_time"] if row["statistic"] == "median"]
+    assert median["difference_ns"] == 0
+
+
+@pytest.mark.parametrize("format_name", ["text", "markdown", "html"])
+def test_compare_for_people(perfkit, run: Path, tmp_path: Path, format_name: str) -> None:
+    target = tmp_path / "compare"
+    assert perfkit("compare", run, run, "--format", format_name, "--limit", "1", "-o", target).code == 0
+    assert "fw and fw compared" in target.read_text(encoding="utf-8")
+
+
+def test_compare_one_table_as_csv(perfkit, run: Path) -> None:
+    code, out, _ = perfkit("compare", run, run, "--view", "operators", "--format", "csv")
+    assert code == 0
+    assert out.startswith("name,")
+
+
+@pytest.mark.parametrize("arguments", [["--view", "nope"], ["--format", "nope"], ["--format", "csv"]])
+def test_mistakes_are_one_line(perfkit, run: Path, arguments: list[str]) -> None:
+    code, out, err = perfkit("compare", run, run, *arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1)

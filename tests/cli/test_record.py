@@ -1,0 +1,143 @@
+"""perfkit record runs a script as Python would, whatever it does, and keeps the recording."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from perfkit_core.cli.imports import imported_by
+
+FRAMEWORK = "import sys\nsys.modules[__name__].imported = True\n"
+RUNNER = """
+import sys
+from pathlib import Path
+from perfkit_core.cli import record
+from perfkit_core.cli.main import main
+from perfkit_core.plugins.contracts import Recorder
+
+class Recording:
+    def __init__(self, run_dir): self.run_dir = run_dir
+    def finish(self):
+        self.run_dir.mkdir(parents=True, exist_ok=True)
+        (self.run_dir / "recorded").write_text(str(self.run_dir.name), encoding="utf-8")
+        return 1
+
+def recorder(name):
+    def start(run_dir, steps, options):
+        import importlib
+        assert importlib.import_module(name).imported
+        print("recording", name, steps)
+        return Recording(run_dir)
+    return Recorder(name, start, None)
+
+class Plugins:
+    def recorders(self): return [recorder("fakeone"), recorder("faketwo")]
+
+record.get_plugins = Plugins
+sys.exit(main(["record", *sys.argv[1:]]))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "runner.py").write_text(RUNNER, encoding="utf-8")
+    (tmp_path / "lib").mkdir()
+    for name in ("fakeone", "faketwo"):
+        (tmp_path / "lib" / f"{name}.py").write_text(FRAMEWORK, encoding="utf-8")
+    return tmp_path
+
+
+def record(folder: Path, script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    (folder / "script.py").write_text(script, encoding="utf-8")
+    command = [sys.executable, "runner.py", "-o", "run", "--steps", "3", "script.py", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(folder / "lib")}
+    return subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", check=False, env=environment)
+
+
+def recorded(folder: Path) -> bool:
+    return (folder / "run" / "recorded").is_file()
+
+
+def test_the_framework_is_told_by_the_text(folder: Path) -> None:
+    ran = record(folder, "def f():\n    import faketwo\nprint('hello')\n")
+    assert (ran.returncode, ran.stdout) == (0, "recording faketwo 3\nhello\n")
+    assert ran.stderr == "perfkit: recorded run; next: perfkit report run\n"
+    assert recorded(folder)
+
+
+def test_the_framework_is_noticed_when_it_is_imported(folder: Path) -> None:
+    (folder / "helper.py").write_text("print('before')\nimport faketwo, fakeone\nprint('after')\n", encoding="utf-8")
+    ran = record(folder, "import helper\n")
+    assert ran.stdout.splitlines() == ["before", "recording faketwo 3", "after"]
+    assert recorded(folder)
+
+
+def test_a_framework_that_is_not_installed_is_passed_over(folder: Path) -> None:
+    (folder / "lib" / "fakeone.py").unlink()
+    ran = record(folder, "try:\n    import fakeone\nexcept ImportError:\n    import faketwo\n")
+    assert ran.stdout == "recording faketwo 3\n"
+
+
+def test_the_script_sees_what_python_would_give_it(folder: Path) -> None:
+    script = "import sys, fakeone\nprint(__name__, sys.argv, sys.path[0] == sys.argv[-1], __file__)\n"
+    ran = record(folder, script, "-o", "--steps", "--", str(folder))
+    assert ran.stdout.splitlines()[1] == f"__main__ ['script.py', '-o', '--steps', '--', '{folder}'] True script.py"
+
+
+def test_an_exception_prints_its_own_traceback(folder: Path) -> None:
+    ran = record(folder, "import fakeone\ndef f():\n    raise ValueError('own')\nf()\n")
+    assert ran.returncode == 1
+    assert "ValueError: own" in ran.stderr
+    assert "perfkit_core" not in ran.stderr
+    assert "runpy" not in ran.stderr
+    assert recorded(folder)
+
+
+def test_a_syntax_error_is_the_scripts_own(folder: Path) -> None:
+    ran = record(folder, "import fakeone\nx = = 1\n")
+    assert ran.returncode == 1
+    assert "SyntaxError" in ran.stderr
+    assert "perfkit_core" not in ran.stderr
+
+
+@pytest.mark.parametrize(("end", "code", "said"), [("7", 7, ""), ("", 0, ""), ("'bye'", 1, "bye\n")])
+def test_exit_codes_pass_through(folder: Path, end: str, code: int, said: str) -> None:
+    ran = record(folder, f"import fakeone, sys\nsys.exit({end})\n")
+    assert ran.returncode == code
+    assert ran.stderr.startswith(said + "perfkit: recorded run")
+    assert recorded(folder)
+
+
+def test_an_interrupt_keeps_the_recording(folder: Path) -> None:
+    ran = record(folder, "import fakeone\nraise KeyboardInterrupt\n")
+    assert ran.returncode == 130
+    assert recorded(folder)
+
+
+def test_no_framework_is_an_error_after_the_script(folder: Path) -> None:
+    ran = record(folder, "print('ran')\n")
+    assert (ran.returncode, ran.stdout) == (2, "ran\n")
+    assert ran.stderr.count("\n") == 1
+    assert "imported no framework that perfkit can record (known: fakeone, faketwo)" in ran.stderr
+
+
+def test_a_missing_script_is_one_line(folder: Path) -> None:
+    command = [sys.executable, "-m", "perfkit_core.cli", "record", "none.py"]
+    ran = subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (
+        2,
+        "",
+        "perfkit: error: none.py: no such script; check the path\n",
+    )
+
+
+def test_imports_of_a_script(tmp_path: Path) -> None:
+    script = tmp_path / "s.py"
+    script.write_text(
+        "from . import c\nimport b.x as y\nfrom a.z import q\nimport other\n'import d'\n", encoding="utf-8"
+    )
+    assert imported_by(script, {"a", "b", "c", "d"}) == ["b", "a"]

@@ -1,0 +1,144 @@
+"""perfkit summary: choosing, sorting and cutting tables; the JSON contract; one line for every mistake."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import perfkit_core
+from perfkit_core.errors import UsageError
+
+
+def test_default_views_in_text(perfkit, run: Path) -> None:
+    code, out, err = perfkit("summary", run)
+    assert (code, err) == (0, "")
+    assert [title for title in ("Overview", "Phases", "Operators", "Kernels") if title in out] == [
+        "Overview", "Phases", "Operators"
+    ]  # fmt: skip
+    assert out.index("Data quality") < out.index("Overview")
+    assert "\x1b" not in out
+
+
+def test_json_has_exact_numbers_and_the_names_of_the_columns(perfkit, run: Path) -> None:
+    content = json.loads(perfkit("summary", run, "--view", "operators,kernels", "--format", "json").out)
+    assert content["source"] == str(run)
+    assert {"code": "made-up", "message": "made by hand"} in content["quality"]
+    assert list(content["views"]) == ["operators", "kernels"]
+    matmul, add = content["views"]["operators"]
+    assert (matmul["name"], matmul["calls"], matmul["self_cpu_ns"]) == ("fw::matmul", 2, 2 * (5_000_000 - 1_000_001))
+    assert (add["total_cpu_ns"], add["total_device_ns"], add["op_name"]) == (2_000_002, 6_000_000, None)
+    table = perfkit_core.summarize(run, "operators")
+    assert list(matmul) == list(table.columns)
+
+
+def test_json_names_every_source(perfkit, run: Path) -> None:
+    content = json.loads(perfkit("summary", run, run, "--format", "json").out)
+    assert content["source"] == [str(run), str(run)]
+
+
+def test_machines_get_all_rows_unless_they_ask(perfkit, run: Path) -> None:
+    def rows(*more: str) -> int:
+        out = perfkit("summary", run, "--view", "overview", "--format", "csv", *more).out
+        return len(pd.read_csv(io.StringIO(out)))
+
+    assert rows() == rows("--limit", "0") > 2
+    assert rows("--limit", "2") == 2
+
+
+def test_people_are_told_how_many_rows_are_left_out(perfkit, run: Path) -> None:
+    assert "more rows (--limit 0 shows all)" in perfkit("summary", run, "--limit", "2").out
+    assert "more row" not in perfkit("summary", run, "--limit", "0").out
+
+
+def test_sort_and_ascending(perfkit, run: Path) -> None:
+    def names(*more: str) -> list[str]:
+        out = perfkit("summary", run, "--view", "operators", "--format", "csv", *more).out
+        return pd.read_csv(io.StringIO(out))["name"].tolist()
+
+    assert names() == ["fw::matmul", "fw::add"]
+    assert names("--sort", "self_device_ns") == ["fw::add", "fw::matmul"]
+    assert names("--sort", "self_device_ns", "--ascending") == ["fw::matmul", "fw::add"]
+
+
+def test_step_filter_and_by(perfkit, run: Path) -> None:
+    arguments = ("--view", "operators", "--step", "1", "--filter", "mat", "--by", "shape", "--format", "json")
+    content = json.loads(perfkit("summary", run, *arguments).out)
+    (row,) = content["views"]["operators"]
+    assert (row["name"], row["calls"], row["shapes"]) == ("fw::matmul", 1, "[[2, 3], [3, 4]]")
+
+
+def test_a_filter_without_matches_says_so(perfkit, run: Path) -> None:
+    assert (
+        "Nothing here is of the steps and names that were asked for." in perfkit("summary", run, "--filter", "zzz").out
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--view", "nope"], "known: steps, overview"),
+        (["--format", "nope"], "known: text, markdown, json, csv"),
+        (["--format", "html"], "perfkit report writes HTML"),
+        (["--sort", "nope"], "columns: kind, place, calls"),
+        (["--by", "nope"], "known: category, shape, stack, thread"),
+        (["--by", "shape", "--view", "kernels"], "kernels cannot be grouped by 'shape'"),
+        (["--step", "9"], "recorded steps: 0, 1"),
+        (["--step", "x"], "--step 5"),
+        (["--step", "5-1"], "--step 5-8"),
+        (["--step", "0-99999999999"], "--step 5-8"),
+        (["--filter", "("], "not a regular expression"),
+        (["--format", "csv"], "choose one with --view"),
+        (["--limit", "-1"], "see 'perfkit summary --help'"),
+        (["--nope"], "No such option"),
+    ],
+)
+def test_a_mistake_is_one_line(perfkit, run: Path, arguments: list[str], said: str) -> None:
+    code, out, err = perfkit("summary", run, *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("perfkit: error: ")
+    assert err.count("\n") == 1
+    assert said in err
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\x1f\x8b\x00", b"hello\n", b'{"traceEvents": [{"ph"'])
+def test_a_bad_file_is_one_line(perfkit, tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "bad.json"
+    path.write_bytes(content)
+    code, out, err = perfkit("summary", path)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert str(path) in err
+    assert "Traceback" not in err
+
+
+def test_a_missing_file_is_one_line(perfkit, tmp_path: Path) -> None:
+    code, _, err = perfkit("summary", tmp_path / "none")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "no such file" in err
+
+
+def test_output_goes_to_a_file_in_a_new_folder(perfkit, run: Path, tmp_path: Path) -> None:
+    target = tmp_path / "new" / "deep" / "out.json"
+    assert perfkit("summary", run, "--format", "json", "-o", target) == (0, "", "")
+    assert json.loads(target.read_text(encoding="utf-8"))["views"]
+    assert list(target.parent.iterdir()) == [target], "no temporary file stays"
+
+
+def test_an_unwritable_output_is_one_line(perfkit, run: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    code, _, err = perfkit("summary", run, "-o", tmp_path / "file" / "out.txt")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "cannot be written" in err
+
+
+def test_summarize_from_python(run: Path) -> None:
+    table = perfkit_core.summarize(run, "operators", by="thread", steps=[0], sort="calls", limit=1)
+    assert len(table) == 1
+    assert table["calls"].tolist() == [1]
+    with pytest.raises(UsageError, match="known"):
+        perfkit_core.summarize(run, "nope")
+    with pytest.raises(UsageError, match="columns"):
+        perfkit_core.summarize(run, "operators", sort="nope")

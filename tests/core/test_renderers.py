@@ -1,0 +1,198 @@
+"""Every format says the same numbers, exactly, and no name in a profile can break out of its cell."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from small_trace import HOSTILE, KERNEL, small_trace
+
+from perfkit_core.errors import UsageError
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.renderers import csv, html, markdown, text
+from perfkit_core.renderers import json as as_json
+from perfkit_core.report.model import Chart, Report, Section, Source
+from perfkit_core.report.page import run_report
+from perfkit_core.report.summary import choose_views, summary_report
+from perfkit_core.trace import Finding
+
+GOLDEN = Path(__file__).resolve().parent.parent / "golden"
+
+
+def one(table: pd.DataFrame, **more: object) -> Report:
+    source = Source("a", "runs/a", (Finding("code", "message"),), {"Framework": "fw 1"})
+    return Report("title", (source,), (Section("view", "Title", table, **more),))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("name", "render"), [("summary.txt", text.render), ("summary.md", markdown.render)])
+def test_output_for_people_is_the_golden_one(name: str, render: object) -> None:
+    """PERFKIT_GOLDEN=1 writes the files anew; look at their diff."""
+    views = choose_views(["overview", "model", "operators", "memcpy"])
+    shown = render(summary_report(small_trace(), views, ViewRequest(), limit=4))  # type: ignore[operator]
+    if os.environ.get("PERFKIT_GOLDEN") == "1":
+        (GOLDEN / name).write_text(shown, encoding="utf-8")
+    assert shown == (GOLDEN / name).read_text(encoding="utf-8")
+
+
+def test_text_has_no_escape_codes_except_on_a_terminal() -> None:
+    report = run_report(small_trace(HOSTILE))
+    assert "\x1b" not in text.render(report)
+    on_terminal = text.render(report, terminal_width=120)
+    assert set(re.findall(r"\x1b\[(\d+)m", on_terminal)) == {"0", "1"}, "bold only"
+
+
+def test_text_cuts_names_in_the_middle_and_never_numbers() -> None:
+    report = one(pd.DataFrame({"name": [KERNEL], "dur_ns": [123_456_789_012_345_678]}))
+    for width in (None, 40, 100):
+        shown = text.render(report, width)
+        assert "123456789.012" in shown
+        assert KERNEL[:8] in shown
+        assert KERNEL[-8:] in shown
+        assert "…" in shown
+
+
+def test_text_fits_the_terminal() -> None:
+    report = one(pd.DataFrame({"name": [KERNEL], "kind": ["kernel"], "dur_ns": [1]}))
+    shown = re.sub(r"\x1b\[\dm", "", text.render(report, 90))
+    assert 85 <= max(map(len, shown.splitlines())) <= 90
+
+
+def test_text_tells_of_rows_left_out_unknown_columns_and_empty_sections() -> None:
+    table = pd.DataFrame({"name": ["a", "b", "c"], "bytes": pd.array([None] * 3, "Int64")})
+    shown = text.render(one(table, limit=2))
+    assert "… 1 more row (--limit 0 shows all)" in shown
+    assert "Not recorded: Size" in shown
+    assert "Nobody looked." in text.render(one(table.head(0), empty="nobody looked"))
+
+
+def test_json_is_the_contract() -> None:
+    table = pd.DataFrame(
+        {
+            "name": [HOSTILE, "b"],
+            "calls": np.array([1, 2], np.int32),
+            "dur_ns": pd.array([2**62 + 1, None], "Int64"),
+            "old_ns": [3.0, np.nan],
+            "ratio": [0.5, np.inf],
+            "op_name": pd.Categorical(["conv", None]),
+            "seen": [True, False],
+        }
+    )
+    raw = as_json.render(one(table))
+    assert not re.search(r"NaN|Infinity", raw)
+    assert not re.search(r"[\x00-\x09\x0b-\x1f]", raw)
+    assert json.loads(raw) == {
+        "source": "runs/a",
+        "quality": [{"code": "code", "message": "message"}],
+        "views": {
+            "view": [
+                {"name": HOSTILE, "calls": 1, "dur_ns": 2**62 + 1, "old_ns": 3, "ratio": 0.5,
+                 "op_name": "conv", "seen": True},
+                {"name": "b", "calls": 2, "dur_ns": None, "old_ns": None, "ratio": None,
+                 "op_name": None, "seen": False},
+            ]
+        },
+    }  # fmt: skip
+    assert '"old_ns": 3,' in raw, "an integer, not 3.0"
+
+
+def test_json_of_several_sources() -> None:
+    report = one(pd.DataFrame({"name": []}))
+    both = Report("t", report.sources * 2, report.sections, data={"matched_share": np.float64(0.5), "n": np.int64(2)})
+    content = json.loads(as_json.render(both))
+    assert content["source"] == ["runs/a", "runs/a"]
+    assert content["quality"] == [{"code": "code", "message": "message"}]
+    assert (content["matched_share"], content["n"]) == (0.5, 2)
+    assert content["views"] == {"view": []}
+
+
+def test_csv_comes_back_as_it_went() -> None:
+    names = [HOSTILE.replace("\x00", ""), 'a,"b"', "x\r\ny"]
+    table = pd.DataFrame({"name": names, "dur_ns": pd.array([2**62 + 1, None, 3], "Int64")})
+    back = pd.read_csv(io.StringIO(csv.render(one(table))), dtype={"dur_ns": "Int64"}, lineterminator="\n")
+    assert back["name"].tolist() == names
+    assert back["dur_ns"].equals(table["dur_ns"])
+
+
+def test_csv_holds_one_table() -> None:
+    section = one(pd.DataFrame({"name": ["a"]})).sections[0]
+    with pytest.raises(UsageError, match="--view"):
+        csv.render(Report("t", (), (section, section)))
+
+
+@pytest.mark.parametrize("name", [HOSTILE, "a|b", "a\\|b", "`a`|``", "a\nb", "__init__", "*x*", "[a](http://b)"])
+def test_markdown_names_stay_in_their_cell(name: str) -> None:
+    shown = markdown.render(one(pd.DataFrame({"name": [name], "calls": [1]})))
+    row = shown.rstrip("\n").splitlines()[-1]
+    assert len(re.findall(r"(?<!\\)\|", row)) == 3, row
+    inner = row.split(" | ")[0].removeprefix("| ")
+    assert inner.startswith("`")
+    assert inner.endswith("`")
+
+
+class Page(HTMLParser):
+    """Tags, addresses and the text of table cells, as a browser sees them."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.cells: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag == "td":
+            self.cells.append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.cells:
+            self.cells[-1] += data
+
+
+def test_html_shows_hostile_names_as_text() -> None:
+    table = pd.DataFrame({"name": [HOSTILE], HOSTILE: [HOSTILE], "dur_ns": [5]})
+    source = Source(HOSTILE, HOSTILE, (Finding(HOSTILE, HOSTILE),), {HOSTILE: HOSTILE})
+    section = Section("v", HOSTILE, table, HOSTILE, chart=Chart("bar", "name", ("dur_ns",)))
+    rendered = html.render(Report(HOSTILE, (source, source), (section, section), (HOSTILE,)))
+    page = Page(rendered.replace(_library(), ""))
+    assert page.tags.count("script") == 4, "two charts' data, the library and its use"
+    assert "img" not in page.tags
+    assert not [name for name, _ in page.attributes if name.startswith("on")]
+    assert page.cells[0].strip() == text.visible(HOSTILE)
+    assert "\u202e" not in rendered.replace(_library(), "")
+
+
+def test_html_needs_no_host() -> None:
+    page = Page(html.render(run_report(small_trace())).replace(_library(), ""))
+    assert not [
+        value for name, value in page.attributes if name in ("src", "href") and not (value or "").startswith("#")
+    ]
+    assert "default-src 'none'" in dict(page.attributes)["content"] or any(
+        "default-src 'none'" in (value or "") for name, value in page.attributes if name == "content"
+    )
+
+
+def test_html_is_small_without_charts() -> None:
+    rendered = html.render(one(pd.DataFrame({"name": ["a"], "ratio": [7.0]})))
+    assert len(rendered) < 20_000
+    assert "--share:100.0%" in rendered, "a bar never leaves its cell"
+
+
+def test_html_hides_the_rows_after_the_limit() -> None:
+    rendered = html.render(one(pd.DataFrame({"name": list("abc")}), limit=2))
+    assert rendered.count('<tr class="more">') == 1
+    assert "Show all 3 rows" in rendered
+
+
+def _library() -> str:
+    from perfkit_core.renderers import charts
+
+    return charts.library()
