@@ -13,8 +13,8 @@ from perfkit_core.report.model import Report, Section
 if TYPE_CHECKING:
     import jinja2
 
-_LONG_NAME = 40
-"""Text cells longer than this get room to wrap, and open when they are clicked."""
+_LONGEST = 60
+"""Longer text is cut in the middle until it is clicked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def render(report: Report) -> str:
             style=_resource("report.css"),
             script=_resource("charts.js") if with_charts else "",
             library=charts.library() if with_charts else "",
-            long_name=_LONG_NAME,
+            longest=_LONGEST,
         )
     )
 
@@ -79,7 +79,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(visible=units.visible, bar=bar)
+    environment.filters.update(visible=units.visible, bar=bar, cut=parts.cut)
     return environment
 
 

@@ -42,3 +42,11 @@ def facts(source: Source) -> str:
 def label(report: Report, source: Source) -> str:
     """What a source is called where a report has several of them, "" where it is the only one."""
     return "" if len(report.sources) == 1 else units.visible(source.label)
+
+
+def cut(text: str, length: int) -> str:
+    """``text`` in at most ``length`` characters, the middle replaced by …"""
+    if len(text) <= length:
+        return text
+    tail = (length - 1) // 2
+    return f"{text[: length - 1 - tail]}…{text[len(text) - tail :]}"

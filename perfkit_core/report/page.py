@@ -41,7 +41,8 @@ def _step_time(section: Section) -> Section:
     x = "step"
     if table["rank"].nunique() > 1:
         x = "rank_and_step"
-        table[x] = [f"{rank} · {step}" for rank, step in zip(table["rank"], table["step"], strict=True)]
+        table.insert(0, x, [f"{rank} · {step}" for rank, step in zip(table["rank"], table["step"], strict=True)])
+        table = table.drop(columns=["rank", "step"])
     return replace(section, title="Step time", table=table, chart=Chart("bar", x, y))
 
 

@@ -51,10 +51,15 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def _plain() -> dict[str, str]:
+    """The environment without what makes libraries warn in their own code."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONWARNDEFAULTENCODING"}
+
+
 def record(folder: Path, script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     (folder / "script.py").write_text(script, encoding="utf-8")
     command = [sys.executable, "runner.py", "-o", "run", "--steps", "3", "script.py", *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(folder / "lib")}
+    environment = {**_plain(), "PYTHONPATH": str(folder / "lib")}
     return subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", check=False, env=environment)
 
 
@@ -127,7 +132,7 @@ def test_no_framework_is_an_error_after_the_script(folder: Path) -> None:
 
 def test_a_missing_script_is_one_line(folder: Path) -> None:
     command = [sys.executable, "-m", "perfkit_core.cli", "record", "none.py"]
-    ran = subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", check=False)
+    ran = subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", check=False, env=_plain())
     assert (ran.returncode, ran.stdout, ran.stderr) == (
         2,
         "",

@@ -166,7 +166,7 @@ def test_html_shows_hostile_names_as_text() -> None:
     assert page.tags.count("script") == 4, "two charts' data, the library and its use"
     assert "img" not in page.tags
     assert not [name for name, _ in page.attributes if name.startswith("on")]
-    assert page.cells[0].strip() == text.visible(HOSTILE)
+    assert page.cells[0].strip().endswith(text.visible(HOSTILE))
     assert "\u202e" not in rendered.replace(_library(), "")
 
 
@@ -175,9 +175,7 @@ def test_html_needs_no_host() -> None:
     assert not [
         value for name, value in page.attributes if name in ("src", "href") and not (value or "").startswith("#")
     ]
-    assert "default-src 'none'" in dict(page.attributes)["content"] or any(
-        "default-src 'none'" in (value or "") for name, value in page.attributes if name == "content"
-    )
+    assert any("default-src 'none'" in (value or "") for name, value in page.attributes if name == "content")
 
 
 def test_html_is_small_without_charts() -> None:
