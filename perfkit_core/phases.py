@@ -68,7 +68,8 @@ def _proven(trace: Trace, inside: BoolArray) -> BoolArray:
 def _up_to_last_proof(trace: Trace, rows: IntArray, inside: BoolArray, proves: BoolArray) -> IntArray:
     """Of each run of top-level operators between two marked events of a thread: those up to the last proof."""
     order = rows[np.lexsort((rows, trace.ints("tid")[rows], trace.ints("pid")[rows]))]
-    edge = inside[order] | np.append(True, trace.ints("tid")[order][1:] != trace.ints("tid")[order][:-1])
+    pid, tid = trace.ints("pid")[order], trace.ints("tid")[order]
+    edge = inside[order] | np.append(True, (tid[1:] != tid[:-1]) | (pid[1:] != pid[:-1]))
     run = np.cumsum(edge)
     last = np.full(len(order) + 1, -1, np.int64)
     at = np.flatnonzero(proves[order])

@@ -1,19 +1,43 @@
-"""What all tests share: where the real traces lie."""
+"""What all tests share: where the real traces lie, and property tests that are the same in every run."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+TRACES = Path(os.environ.get("PERFKIT_TRACES", ROOT.parent / "shared" / "traces"))
+NO_TRACES = f"no real traces at {TRACES}: set PERFKIT_TRACES"
+
+hypothesis.settings.register_profile("perfkit", derandomize=True, database=None, deadline=None, max_examples=60)
+hypothesis.settings.load_profile("perfkit")
 
 
 @pytest.fixture(scope="session")
 def traces() -> Path:
     """The folder of real traces (environment variable PERFKIT_TRACES, default ../shared/traces)."""
-    folder = Path(os.environ.get("PERFKIT_TRACES", ROOT.parent / "shared" / "traces"))
-    if not folder.is_dir():
-        pytest.skip(f"no real traces at {folder}: set PERFKIT_TRACES")
-    return folder
+    if not TRACES.is_dir():
+        pytest.skip(NO_TRACES)
+    return TRACES
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """``torch_file`` and ``paddle_file`` run a test once for each real trace of the framework."""
+    for fixture, files in (("torch_file", _torch_files), ("paddle_file", _paddle_files)):
+        if fixture in metafunc.fixturenames:
+            found = [pytest.param(path, id=str(path.relative_to(TRACES))) for path in files()]
+            none = pytest.param(None, marks=pytest.mark.skip(reason=NO_TRACES), id="none")
+            metafunc.parametrize(fixture, found or [none])
+
+
+def _torch_files() -> Iterator[Path]:
+    yield from sorted((TRACES / "torch").rglob("*.json*"))
+
+
+def _paddle_files() -> Iterator[Path]:
+    files = sorted((TRACES / "paddle").rglob("*.*"))
+    yield from (path for path in files if path.name.endswith((".pb", ".pb.gz")) or path.name.startswith("cycle0.json"))

@@ -2,18 +2,59 @@
 
 from __future__ import annotations
 
+import io
 import zlib
 from pathlib import Path
-from typing import BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final, cast
 
-from isal import igzip, igzip_lib
+from isal import igzip_lib, isal_zlib
 
 from perfkit_core.errors import SourceError
 
 CHUNK_BYTES = 1 << 20
+_GZIP_ONLY: Final = 31
 GZIP_MAGIC = b"\x1f\x8b"
 DAMAGED: Final = (EOFError, OSError, zlib.error, cast("type[Exception]", igzip_lib.IsalError))
 """What reading a damaged or truncated gzip file may raise."""
+
+
+class Gunzip(io.RawIOBase):
+    """Decompresses through isal and hands out everything in front of a damage, which isal's own reader does not.
+
+    Reading on from there raises one of :data:`DAMAGED`.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._pending = b""
+        self._member: Any = None
+
+    def read(self, count: int = -1) -> bytes:
+        """Up to ``count`` bytes, all when negative; empty at the end."""
+        if count < 0:
+            return b"".join(iter(lambda: self.read(CHUNK_BYTES), b""))
+        while True:
+            self._pending = self._pending or self._file.read(CHUNK_BYTES // 4)
+            if not self._pending and self._member:
+                raise EOFError("it ended before its end-of-stream marker")
+            if not self._pending:
+                return b""
+            piece = self._next_piece(count)
+            if piece:
+                return piece
+
+    def _next_piece(self, count: int) -> bytes:
+        self._member = self._member or isal_zlib.decompressobj(wbits=_GZIP_ONLY)
+        piece: bytes = self._member.decompress(self._pending, count)
+        self._pending = self._member.unconsumed_tail
+        if self._member.eof:  # another member, or padding with zeros, may follow
+            self._pending = self._member.unused_data.lstrip(b"\0")
+            self._member = None
+        return piece
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 def open_bytes(path: Path) -> BinaryIO:
@@ -21,7 +62,7 @@ def open_bytes(path: Path) -> BinaryIO:
     try:
         with path.open("rb") as file:
             compressed = file.read(2) == GZIP_MAGIC
-        return cast("BinaryIO", igzip.open(path, "rb")) if compressed else path.open("rb")
+        return cast("BinaryIO", Gunzip(path.open("rb"))) if compressed else path.open("rb")
     except OSError as error:
         raise SourceError(f"{path}: cannot be opened ({error.strerror})", "check the path") from None
 
@@ -39,7 +80,7 @@ class Window:
     """A growing and sliding buffer over a file.
 
     ``data`` holds what was read and not yet dropped, ``base`` the file offset (decompressed) of its first byte,
-    ``finished`` whether the file has ended.
+    ``finished`` whether the file has ended, ``damage`` why no more can be read of compressed data.
     """
 
     def __init__(self, path: Path) -> None:
@@ -47,20 +88,20 @@ class Window:
         self.data = b""
         self.base = 0
         self.finished = False
+        self.damage = ""
         self._file = open_bytes(path)
 
     def more(self, count: int = CHUNK_BYTES) -> bool:
-        """Read up to ``count`` further bytes; False at the end. Raises SourceError for damaged gzip data."""
+        """Read up to ``count`` further bytes; False at the end and where compressed data is damaged."""
         if self.finished:
             return False
         try:
             piece = self._file.read(count)
         except DAMAGED as error:
             where = self.base + len(self.data)
-            raise SourceError(
-                f"{self.path}: damaged or truncated gzip data after byte {where} ({error})",
-                "copy or record the file again, or read what is there with --partial",
-            ) from None
+            self.damage = f"damaged or truncated gzip data after byte {where} ({error})"
+            self.finished = True
+            return False
         self.finished = not piece
         self.data += piece
         return bool(piece)

@@ -24,6 +24,7 @@ MAX_VALUE_BYTES = 64 << 20
 """Largest single event or header value that is read; a larger one is taken for a damaged file."""
 
 _CUTS_TRIED = 8
+_SPACE = re.compile(rb"\s*")
 _GAP = re.compile(rb"[\s,]*")
 _AFTER_EVENT = re.compile(rb"\s*(?:,\s*\{|\]|,\s*\])")
 _KEY = re.compile(rb'\s*,?\s*"((?:[^"\\]|\\.)*)"\s*:\s*')
@@ -66,6 +67,10 @@ class ChromeFile:
         """All events in file order, a list for about each megabyte."""
         try:
             yield from self._top_level()
+            self._pos = len(self._window.data)
+            while self._window.more():
+                self._window.drop(len(self._window.data))
+            self._whole()
         except SourceError:
             if not self.partial or not (self._window.base or self._pos):
                 raise
@@ -85,8 +90,10 @@ class ChromeFile:
             self._pos += 1
             yield from self._object()
         elif not opening:
+            self._whole()
             raise SourceError(f"{self.path}: the file is empty", "was the profiler stopped before it was read?")
         else:
+            self._whole()
             raise SourceError(f"{self.path}: not JSON (starts with {opening!r})", "perfkit reads Chrome-trace JSON")
 
     def _object(self) -> Iterator[list[ChromeEvent]]:
@@ -113,8 +120,9 @@ class ChromeFile:
             match = _KEY.match(self._window.data, self._pos)
             if match:
                 self._pos = match.end()
-                return str(msgspec.json.decode(b'"' + match[1] + b'"'))
-            self._skip(re.compile(rb"[\s,]*"))
+                self._skip(_SPACE)
+                return str(json.loads(f'"{match[1].decode("utf-8", "replace")}"', strict=False))
+            self._skip(_GAP)
             if self._peek() == b"}":
                 return None
             if len(self._window.data) - self._pos > CHUNK_BYTES or not self._window.more():
@@ -180,7 +188,9 @@ class ChromeFile:
     def _salvage(self) -> list[ChromeEvent]:
         """One event at a time, over the part of the window that is not valid JSON."""
         found = repair.next_event(self._window.data, self._pos)
-        while found is None and len(self._window.data) - self._pos < MAX_VALUE_BYTES and self._window.more():
+        while found is None and (held := len(self._window.data) - self._pos) < MAX_VALUE_BYTES:
+            if not self._window.more(max(held, CHUNK_BYTES)):  # doubled: a long event is not looked at too often
+                break
             found = repair.next_event(self._window.data, self._pos)
         if found is None:
             raise self._broken("an event is not valid JSON or does not end")
@@ -214,12 +224,19 @@ class ChromeFile:
         return self._window.data[self._pos : self._pos + 1]
 
     def _broken(self, what: str) -> SourceError:
+        self._whole()
         where = self._window.base + self._pos
         ended = " and the file ends" if self._window.finished else ""
         return SourceError(
             f"{self.path}: {what} (byte {where}{ended})",
             "the file is truncated or damaged: record it again, or read what is there with --partial",
         )
+
+    def _whole(self) -> None:
+        """Raise SourceError where compressed data is damaged: whatever else is missing, that is why."""
+        if self._window.damage:
+            hint = "copy or record the file again, or read what is there with --partial"
+            raise SourceError(f"{self.path}: {self._window.damage}", hint)
 
     def _note_truncation(self) -> None:
         self.truncated_at = self._window.base + self._pos

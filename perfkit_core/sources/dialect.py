@@ -135,13 +135,13 @@ class Recorder:
         return Recorded(table.set_column(table.schema.get_field_index("start_ns"), "start_ns", start_ns))
 
     def _wanted(self, event: ChromeEvent) -> bool:
-        ph = event.ph
+        ph = event.ph if isinstance(event.ph, str) or event.ph is None else repr(event.ph)
         if ph in _SPANS or ph in _INSTANTS:
             return self._dialect.keeps(event)
         if ph == "M":
             self._metadata(event)
         elif ph is not None and ph not in _FLOWS:  # {} ends Paddle's list; flows repeat what correlation ids say
-            self.unknown[str(ph)] = self.unknown.get(str(ph), 0) + 1
+            self.unknown[ph] = self.unknown.get(ph, 0) + 1
         return False
 
     def _metadata(self, event: ChromeEvent) -> None:

@@ -80,7 +80,7 @@ def check_operator_name(plugins: Plugins, framework: str, native: str, canonical
 
 def _modules_after_import(name: str) -> list[str]:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    done = subprocess.run([sys.executable, "-c", _PROBE, name], capture_output=True, text=True, env=environment)
+    done = subprocess.run([sys.executable, "-c", _PROBE, name], capture_output=True, encoding="utf-8", env=environment)
     require(done.returncode == 0, f"{name} cannot be imported on its own:\n{done.stderr}")
     modules: list[str] = json.loads(done.stdout.splitlines()[-1])
     return modules

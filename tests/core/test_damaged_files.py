@@ -1,0 +1,172 @@
+"""Damaged files end in a SourceError that says what and where, or, when asked for, in what came before the damage."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from pathlib import Path
+
+import pytest
+from chrome import event, raw, write
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from perfkit_core.errors import SourceError
+from perfkit_core.load import load, read_with
+from perfkit_core.plugins.contracts import Source
+from perfkit_core.trace import Trace
+from perfkit_torch import source
+
+TORCH = Source("torch", "torch", source.sniff, source.read)
+EVENTS = [event(f"aten::op{i}", i, 2, args={"Input Dims": [[i]], "n": {"m": [{}, {}]}}) for i in range(40)]
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+)
+BEFORE = {"distributedInfo": {"rank": 3, "world_size": 4}}
+
+
+def read_or_message(path: Path, partial: bool = False) -> Trace | str:
+    """The Trace, or what the SourceError said. Every other exception is a failure."""
+    try:
+        return read_with(TORCH, path, partial)
+    except SourceError as error:
+        return str(error)
+
+
+def complete_events(text: str) -> int:
+    """How many events end before the text does."""
+    return len(re.findall(r'"m": \[\{\}, \{\}\]\}\}\}', text))
+
+
+@pytest.mark.parametrize("fiftieth", range(1, 50))
+def test_a_file_cut_anywhere_names_file_and_byte_and_gives_its_beginning(tmp_path: Path, fiftieth: int) -> None:
+    whole = json.dumps({**BEFORE, "traceEvents": EVENTS, "displayTimeUnit": "ns"})
+    text = whole[: len(whole) * fiftieth // 50]
+    path = raw(tmp_path / "cut.json", text.encode())
+    with pytest.raises(SourceError) as caught:
+        source.read(path)
+    assert str(path) in caught.value.message
+    assert int(re.search(r"\(byte (\d+)", caught.value.message)[1]) <= len(text)
+    if '"traceEvents": [' not in text:
+        return
+    found = source.read(path, True)
+    expected = complete_events(text)
+    assert found.events["name"].to_pylist() == [f"aten::op{i}" for i in range(expected)]
+    assert found.ints("start_ns").tolist() == [1000 * i for i in range(expected)]
+    assert "truncated" in {finding.code for finding in found.quality}
+    assert found.meta.incomplete
+
+
+@pytest.mark.parametrize("fiftieth", [1, 2, 5, 10, 20, 30, 40, 45, 49])
+def test_compressed_data_cut_anywhere_is_the_same_story(tmp_path: Path, fiftieth: int) -> None:
+    data = gzip.compress(json.dumps({**BEFORE, "traceEvents": EVENTS * 50}).encode())
+    path = tmp_path / "cut.json.gz"
+    path.write_bytes(data[: len(data) * fiftieth // 50])
+    with pytest.raises(SourceError, match=re.escape(str(path))):
+        source.read(path)
+    found = read_or_message(path, True)
+    if fiftieth > 2:  # less is not even the head of the events
+        assert isinstance(found, Trace)
+        names = [f"aten::op{i}" for i in range(40)]
+        assert sorted(set(found.events["name"].to_pylist())) == sorted(names[: len(found)])
+        assert "truncated" in {finding.code for finding in found.quality}
+
+
+def test_a_missing_end_of_the_document_is_truncation_too(tmp_path: Path) -> None:
+    """All events are there, but what follows them (the clock's base) may not be."""
+    text = json.dumps({"schemaVersion": 1, "traceEvents": EVENTS})
+    path = raw(tmp_path / "cut.json", text[:-1].encode())
+    with pytest.raises(SourceError, match="not closed"):
+        source.read(path)
+    found = source.read(path, True)
+    assert len(found) == 40
+    assert "truncated" in {finding.code for finding in found.quality}
+
+
+def test_an_event_that_cannot_be_repaired_is_skipped_and_counted_when_partial(tmp_path: Path) -> None:
+    text = json.dumps({"schemaVersion": 1, "traceEvents": EVENTS}).replace('"name": "aten::op7"', '"name": @')
+    path = raw(tmp_path / "bad.json", text.encode())
+    with pytest.raises(SourceError, match=f"byte {text.index('@') - 33}|byte {text.index('@') - 31}|not valid JSON"):
+        source.read(path)
+    found = source.read(path, True)
+    assert "aten::op7" not in found.events["name"].to_pylist()
+    assert len(found) == 39
+    assert next(f.message for f in found.quality if f.code == "skipped-events").startswith("1 events")
+
+
+@pytest.mark.parametrize("field", ["ts", "dur"])
+@pytest.mark.parametrize("value", ["abc", None, [1], 1e300])
+def test_a_time_that_is_none_names_the_file(tmp_path: Path, field: str, value: object) -> None:
+    path = write(tmp_path / "t.json", [event("aten::a", 1), {**event("aten::b", 2), field: value}])
+    with pytest.raises(SourceError, match=re.escape(str(path))):
+        load(path)
+
+
+MUTATIONS = st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=8)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(MUTATIONS, st.booleans(), st.booleans())
+def test_random_bytes_never_end_in_anything_but_a_trace_or_a_source_error(
+    tmp_path: Path, mutations: list[tuple[float, int]], packed: bool, partial: bool
+) -> None:
+    data = bytearray(json.dumps({**BEFORE, "schemaVersion": 1, "traceEvents": EVENTS[:12]}).encode())
+    data = bytearray(gzip.compress(bytes(data), mtime=0)) if packed else data
+    for place, value in mutations:
+        data[int(place * len(data))] = value
+    path = tmp_path / "mutated.json"
+    path.write_bytes(data)
+    found = read_or_message(path, partial)
+    if isinstance(found, str):
+        assert str(path) in found
+        assert "\n" not in found
+    else:
+        assert len(found) <= 12
+
+
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(VALUES, st.sampled_from(["name", "cat", "ph", "pid", "tid", "args", "ts", "dur"]))
+def test_any_json_value_in_any_field_is_read_or_refused_in_words(tmp_path: Path, value: object, field: str) -> None:
+    path = write(tmp_path / "t.json", [event("aten::a", 1), {**event("aten::b", 2), field: value}])
+    found = read_or_message(path)
+    assert str(path) in found if isinstance(found, str) else 1 <= len(found) <= 2
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.sampled_from(["deviceProperties", "distributedInfo", "baseTimeNanoseconds", "displayTimeUnit", "with_stack"]),
+    VALUES,
+)
+def test_any_json_value_in_the_header_is_read_or_refused_in_words(tmp_path: Path, key: str, value: object) -> None:
+    path = write(tmp_path / "t.json", [event("aten::a", 1)], **{key: value})
+    found = read_or_message(path)
+    assert str(path) in found if isinstance(found, str) else len(found) == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"", "empty"),
+        (b"  \n ", "not a profile|empty"),
+        (b"hello", "not a profile"),
+        (b'{"a": 1}', "not a profile"),
+        (b'{"schemaVersion": 1, "events": []}', "traceEvents"),
+        (b"\x1f\x8b\x08\x00", "not a profile|gzip"),
+    ],
+)
+def test_foreign_and_empty_files_are_refused_in_one_line(tmp_path: Path, data: bytes, said: str) -> None:
+    path = tmp_path / "foreign.json"
+    path.write_bytes(data)
+    with pytest.raises(SourceError, match=said) as caught:
+        load(path)
+    assert str(path) in caught.value.message
+    assert caught.value.hint
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="no such file"):
+        load(tmp_path / "nothing.json")
+    with pytest.raises(SourceError, match="no source"):
+        load([])

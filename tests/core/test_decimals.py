@@ -1,0 +1,72 @@
+"""Decimal text becomes integer nanoseconds exactly as ``decimal.Decimal`` computes it."""
+
+from __future__ import annotations
+
+from decimal import ROUND_HALF_EVEN, Context, Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfkit_core.errors import SourceError
+from perfkit_core.sources.decimals import to_ns
+
+SCALE = {"us": 3, "ms": 6, "s": 9}
+LIMIT = 9_000_000_000 * 10**9
+EXACT = Context(prec=80)
+
+
+def expected(text: str, unit: str) -> int:
+    return int(Decimal(text).scaleb(SCALE[unit], EXACT).quantize(Decimal(1), rounding=ROUND_HALF_EVEN, context=EXACT))
+
+
+@st.composite
+def numbers(draw: st.DrawFn) -> str:
+    """Plain, with decimals, with exponents, negative, of any length that fits."""
+    whole = draw(st.integers(0, 10**15))
+    fraction = draw(st.text("0123456789", max_size=18))
+    exponent = draw(st.sampled_from(["", "", "", "e0", "E-3", "e-9", "e-12"]))
+    return f"{draw(st.sampled_from(['', '-']))}{whole}{'.' + fraction if fraction else ''}{exponent}"
+
+
+@given(st.lists(numbers(), min_size=1, max_size=5), st.sampled_from(["us", "ms"]))
+def test_any_decimal_equals_the_decimal_module(texts: list[str], unit: str) -> None:
+    texts = [text for text in texts if abs(expected(text, unit)) < LIMIT]
+    assert to_ns([text.encode() for text in texts], unit).tolist() == [expected(text, unit) for text in texts]
+
+
+@given(st.integers(0, 9_200_000_000_000_000_000))
+def test_every_epoch_nanosecond_survives_as_microseconds_with_three_decimals(ns: int) -> None:
+    """The form of Kineto; a float64 of 1.7e15 µs is up to 125 ns off."""
+    text = f"{ns // 1000}.{ns % 1000:03d}"
+    assert to_ns([text.encode(), text, f'"{text}"']).tolist() == [ns] * 3
+
+
+@pytest.mark.parametrize(
+    ("text", "ns"),
+    [
+        ("1419247332500.684", 1419247332500684),
+        ("1700000000123456.789", 1700000000123456789),
+        ("2.7700000209733844", 2770),
+        ("0.0005", 0),
+        ("0.0015", 2),
+        ("0.00050000000000000000000000000001", 1),
+        ("1e3", 1_000_000),
+        ("1.5E-3", 2),
+        ("-0.25", -250),
+        ("0", 0),
+    ],
+)
+def test_examples(text: str, ns: int) -> None:
+    assert to_ns([text]).tolist() == [ns]
+
+
+def test_missing_is_zero_and_order_is_kept() -> None:
+    assert to_ns([b"2", None, b'"1.5"']).tolist() == [2000, 0, 1500]
+    assert to_ns([]).tolist() == []
+
+
+@pytest.mark.parametrize("text", ["abc", "", "1.2.3", "NaN", "Infinity", "1e400", "99999999999999999999", "null", "{}"])
+def test_what_is_no_number_or_does_not_fit_is_a_source_error(text: str) -> None:
+    with pytest.raises(SourceError, match="time stamp"):
+        to_ns(["1", text])

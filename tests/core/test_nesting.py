@@ -1,0 +1,114 @@
+"""Parents and self times equal a naive reading of the definition."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfkit_core import nesting
+
+Events = list[tuple[int, int, int]]
+EVENTS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 14), st.integers(0, 8)), max_size=22)
+
+
+def columns(events: Events) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    thread, start, duration = (np.array([event[i] for event in events], np.int64) for i in range(3))
+    return thread, start, start + duration
+
+
+def naive_parents(events: Events) -> list[int]:
+    """The definition, event by event: of those around it, the one that started last (of equal starts the shortest)."""
+    spans = [(thread, start, start + duration) for thread, start, duration in events]
+    order = sorted(range(len(spans)), key=lambda row: (spans[row][1], -spans[row][2], row))
+    place = {row: i for i, row in enumerate(order)}
+    parents = []
+    for row, (thread, start, end) in enumerate(spans):
+        around = [
+            other
+            for other, (other_thread, other_start, other_end) in enumerate(spans)
+            if other_thread == thread
+            and other_start <= start < other_end
+            and end <= other_end
+            and place[other] < place[row]
+        ]
+        parents.append(max(around, key=place.__getitem__, default=-1))
+    return parents
+
+
+@given(EVENTS)
+def test_parent_is_that_of_the_definition(events: Events) -> None:
+    """Partial overlaps, zero durations, ties and several threads included."""
+    assert nesting.nest(*columns(events)).tolist() == naive_parents(events)
+
+
+@given(EVENTS)
+def test_self_time_and_the_union_of_the_children_are_the_duration(events: Events) -> None:
+    thread, start, end = columns(events)
+    parent = nesting.nest(thread, start, end)
+    own = nesting.self_times(parent, start, end)
+    for row in range(len(events)):
+        children = np.flatnonzero(parent == row)
+        inside = {t for child in children for t in range(start[child], end[child])}
+        assert own[row] == end[row] - start[row] - len(inside)
+        assert own[row] >= 0
+
+
+@given(EVENTS, st.integers(0, 1000))
+def test_permuting_rows_changes_nothing_but_their_numbers(events: Events, seed: int) -> None:
+    shuffled = Random(seed).sample(events, len(events))
+    assert described(events) == described(shuffled)
+
+
+def described(events: Events) -> list[tuple[object, ...]]:
+    """Each event with its parent's span, its depth and its self time, without row numbers."""
+    thread, start, end = columns(events)
+    parent = nesting.nest(thread, start, end)
+    own = nesting.self_times(parent, start, end)
+    found = []
+    for row, event in enumerate(events):
+        path, above = 0, row
+        while parent[above] >= 0:
+            path, above = path + 1, int(parent[above])
+        found.append((event, events[parent[row]] if parent[row] >= 0 else None, path, int(own[row])))
+    return sorted(found, key=repr)
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
+    count = draw(st.integers(1, 30))
+    parent = [-1] + [draw(st.integers(-1, row - 1)) for row in range(1, count)]
+    values = draw(st.lists(st.integers(-1, 9), min_size=count, max_size=count))
+    return np.array(parent, np.int64), np.array(values, np.int64)
+
+
+def path_to_root(parent: np.ndarray, row: int) -> list[int]:
+    path = [row]
+    while parent[path[-1]] >= 0:
+        path.append(int(parent[path[-1]]))
+    return path
+
+
+@given(trees())
+def test_the_sums_and_lookups_along_paths_are_those_of_walking_the_tree(tree: tuple[np.ndarray, np.ndarray]) -> None:
+    parent, values = tree
+    paths = [path_to_root(parent, row) for row in range(len(parent))]
+    below = [[row for row in range(len(parent)) if top in paths[row]] for top in range(len(parent))]
+    assert nesting.sum_down(parent, values).tolist() == [sum(values[p]) for p in paths]
+    assert nesting.sum_up(parent, values).tolist() == [sum(values[rows]) for rows in below]
+    known = [[int(values[row]) for row in reversed(path) if values[row] >= 0] for path in paths]
+    assert nesting.first_on_path(parent, values).tolist() == [found[0] if found else -1 for found in known]
+    wanted = values > 4
+    nearest = [next((row for row in path if wanted[row]), -1) for path in paths]
+    assert nesting.nearest_on_path(parent, wanted).tolist() == nearest
+
+
+def test_a_hundred_thousand_nested_events_need_no_recursion() -> None:
+    """Deeper than any call stack: each event inside the one before."""
+    count = 100_000
+    start = np.arange(count, dtype=np.int64)
+    parent = nesting.nest(np.zeros(count, np.int64), start, 2 * count - start)
+    assert parent.tolist() == list(range(-1, count - 1))
+    assert nesting.self_times(parent, start, 2 * count - start)[:-1].tolist() == [2] * (count - 1)

@@ -1,0 +1,91 @@
+"""Which phase an event belongs to, from recorded spans and from sequence numbers."""
+
+from __future__ import annotations
+
+from events import codes, column, device, host, trace
+
+
+def test_a_span_gives_its_phase_to_everything_below_and_to_its_kernels() -> None:
+    found = trace(
+        [
+            host("Forward", "forward", 0, 100, phase="forward"),
+            host("op", "operator", 10, 50),
+            host("launch", "runtime", 20, 5, correlation=1),
+            device("kernel", "kernel", 500, 10, correlation=1),
+            host("Optimizer", "optimizer", 200, 50, phase="optimizer"),
+            host("outside", "operator", 300, 10),
+            host("other thread", "operator", 10, 10, tid=2),
+        ]
+    )
+    phase = column(found, "phase")
+    assert [phase[name] for name in ("Forward", "op", "launch", "kernel")] == ["forward"] * 4
+    assert phase["Optimizer"] == "optimizer"
+    assert phase["outside"] == phase["other thread"] == "other"
+
+
+def test_of_nested_spans_the_outermost_counts() -> None:
+    """A forward inside backward is recomputation, and belongs to backward."""
+    found = trace(
+        [
+            host("Backward", "backward", 0, 100, phase="backward"),
+            host("recompute", "forward", 10, 50, phase="forward"),
+            host("op", "operator", 20, 5),
+        ]
+    )
+    assert set(column(found, "phase").values()) == {"backward"}
+
+
+def test_forward_is_what_sequence_numbers_tie_to_the_backward_pass() -> None:
+    """Operators up to the last proven one are forward; those after it (the loss print) are not."""
+    rows = [
+        host("input prep", "operator", 0, 5),
+        host("mm", "operator", 10, 10, sequence=1),
+        host("mm inner", "operator", 12, 2),
+        host("relu", "operator", 30, 5, sequence=2),
+        host("print", "operator", 50, 5),
+        host("ReluBackward", "operator", 100, 10, sequence=2, phase="backward"),
+        host("MmBackward", "operator", 120, 10, sequence=1, phase="backward"),
+        host("after", "operator", 200, 5),
+    ]
+    found = trace(rows)
+    phase = column(found, "phase")
+    assert [phase[name] for name in ("input prep", "mm", "mm inner", "relu")] == ["forward"] * 4
+    assert phase["print"] == phase["after"] == "other"
+    assert "forward-inferred" in codes(found)
+
+
+def test_a_proof_does_not_reach_into_another_thread() -> None:
+    rows = [
+        host("neighbour", "operator", 0, 5, tid=1),
+        host("proven", "operator", 0, 5, tid=2, sequence=1),
+        host("Backward", "operator", 100, 10, tid=2, sequence=1, phase="backward"),
+    ]
+    phase = column(trace(rows), "phase")
+    assert (phase["proven"], phase["neighbour"]) == ("forward", "other")
+
+
+def test_a_proof_does_not_reach_into_another_process_with_the_same_thread_number() -> None:
+    rows = [
+        host("namesake", "operator", 0, 5),
+        {**host("proven", "operator", 0, 5, sequence=1), "pid": 2},
+        {**host("Backward", "operator", 100, 10, sequence=1, phase="backward"), "pid": 2},
+    ]
+    phase = column(trace(rows), "phase")
+    assert (phase["proven"], phase["namesake"]) == ("forward", "other")
+
+
+def test_recorded_forward_spans_leave_nothing_to_infer() -> None:
+    rows = [
+        host("mm", "operator", 0, 5, sequence=1),
+        host("Forward", "forward", 10, 5, phase="forward"),
+        host("Backward", "operator", 100, 10, sequence=1, phase="backward"),
+    ]
+    found = trace(rows)
+    assert column(found, "phase")["mm"] == "other"
+    assert "forward-inferred" not in codes(found)
+
+
+def test_without_any_phase_all_are_null_and_a_finding_says_so() -> None:
+    found = trace([host("op", "operator", 0, 5)])
+    assert column(found, "phase") == {"op": None}
+    assert "no-phases" in codes(found)

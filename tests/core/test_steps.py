@@ -1,0 +1,77 @@
+"""Events belong to the step in which they start; device work to that of its launch."""
+
+from __future__ import annotations
+
+from events import codes, column, device, host, trace
+
+
+def two_steps(*more: dict[str, object]) -> list[dict[str, object]]:
+    return [
+        host("step 3", "step", 100, 100, step=3),
+        host("step 4", "step", 200, 100, step=4),
+        host("in 3", "operator", 110, 10),
+        host("in 4", "operator", 210, 10),
+        *more,
+    ]
+
+
+def test_an_event_is_in_the_step_in_which_it_starts() -> None:
+    """Half open: what starts when a step ends is in the next; what lies before or after all steps is in none."""
+    rows = two_steps(
+        host("before", "operator", 90, 200, tid=2),
+        host("across", "operator", 190, 50, tid=2),
+        host("at the border", "operator", 200, 0, tid=2),
+        host("after", "operator", 300, 5, tid=2),
+    )
+    step = column(trace(rows), "step")
+    assert [step[name] for name in ("step 3", "in 3", "across")] == [3, 3, 3]
+    assert [step[name] for name in ("step 4", "in 4", "at the border")] == [4, 4, 4]
+    assert step["before"] is step["after"] is None
+
+
+def test_device_work_is_in_the_step_of_its_launch_whenever_it_runs() -> None:
+    rows = two_steps(
+        host("launch", "runtime", 195, 2, correlation=1),
+        device("late", "kernel", 400, 50, correlation=1),
+        device("unlaunched", "kernel", 150, 10),
+    )
+    step = column(trace(rows), "step")
+    assert (step["late"], step["unlaunched"]) == (3, None)
+
+
+def test_steps_without_numbers_are_counted_from_zero() -> None:
+    rows = [host(name, "step", start, 10) for name, start in (("a", 0), ("b", 10))]
+    rows += [host("op a", "operator", 1, 1), host("op b", "operator", 11, 1)]
+    assert column(trace(rows), "step") == {"a": 0, "op a": 0, "b": 1, "op b": 1}
+
+
+def test_a_last_step_in_which_nothing_took_place_is_no_step() -> None:
+    """A loop that calls step() after each iteration opens one step too many."""
+    found = trace([*two_steps(), host("step 5", "step", 300, 50, step=5)])
+    assert column(found, "kind")["step 5"] == "other"
+    assert "partial-step" in codes(found)
+    assert "step 5" in next(f.message for f in found.quality if f.code == "partial-step")
+
+
+def test_a_step_that_was_cut_off_is_reported_and_not_counted() -> None:
+    found = trace([*two_steps(), host("cut", "other", 300, 50, step=5), host("in cut", "operator", 310, 5)])
+    assert column(found, "step")["in cut"] is None
+    assert "partial-step" in codes(found)
+
+
+def test_no_steps_is_a_finding_and_every_step_null() -> None:
+    found = trace([host("op", "operator", 0, 5)])
+    assert column(found, "step") == {"op": None}
+    assert "no-steps" in codes(found)
+
+
+def test_overlapping_steps_count_events_in_the_one_begun_last_and_say_so() -> None:
+    rows = [host("a", "step", 0, 100, step=0), host("b", "step", 50, 100, step=1), host("op", "operator", 60, 5)]
+    found = trace(rows)
+    assert column(found, "step")["op"] == 1
+    assert "overlapping-steps" in codes(found)
+
+
+def test_a_repeated_step_number_is_a_finding() -> None:
+    found = trace([host("a", "step", 0, 10, step=2), host("b", "step", 10, 10, step=2), host("op", "operator", 12, 1)])
+    assert "repeated-step-numbers" in codes(found)
