@@ -1,4 +1,4 @@
-"""The hooks of perfkit that Paddle's adapter implements. Importing this needs no Paddle."""
+"""What perfkit_paddle registers. Imports stay inside: this must be quick, and must not import paddle."""
 
 from __future__ import annotations
 
@@ -6,20 +6,24 @@ from collections.abc import Sequence
 
 from perfkit_core.plugins import hookimpl
 from perfkit_core.plugins.contracts import OperatorNames, Recorder, Source
-from perfkit_paddle import demo, operators, record, source
-from perfkit_paddle.meta import FRAMEWORK
 
 
 @hookimpl
 def perfkit_sources() -> Sequence[Source]:
+    from perfkit_paddle import source
+
     return source.sources()
 
 
 @hookimpl
 def perfkit_recorders() -> Sequence[Recorder]:
-    return [Recorder(FRAMEWORK, record.start, demo.demo)]
+    from perfkit_paddle import demo, record
+
+    return [Recorder("paddle", record.start, demo.demo)]
 
 
 @hookimpl
 def perfkit_operator_names() -> OperatorNames:
-    return {FRAMEWORK: operators.operator_name}
+    from perfkit_paddle.operators import operator_name
+
+    return {"paddle": operator_name}

@@ -1,5 +1,19 @@
-"""perfkit for PyTorch: pass :func:`trace_handler` as ``on_trace_ready``. Importing this does not import torch."""
+"""perfkit for PyTorch: pass ``trace_handler(run_dir)`` to ``torch.profiler.profile`` as ``on_trace_ready``."""
 
-from perfkit_torch.capture import trace_handler
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from perfkit_core.capture import CycleWriter
 
 __all__ = ["trace_handler"]
+
+
+def trace_handler(run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any], Any]] = ()) -> CycleWriter[Any]:
+    """See :func:`perfkit_torch.capture.trace_handler`."""
+    from perfkit_torch.capture import trace_handler as make
+
+    return make(run_dir, also)

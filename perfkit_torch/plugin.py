@@ -1,4 +1,4 @@
-"""What perfkit_torch registers. Importing this module does not import torch."""
+"""What perfkit_torch registers. Imports stay inside: this must be quick, and must not import torch."""
 
 from __future__ import annotations
 
@@ -6,20 +6,24 @@ from collections.abc import Sequence
 
 from perfkit_core.plugins import hookimpl
 from perfkit_core.plugins.contracts import OperatorNames, Recorder, Source
-from perfkit_torch import record, source
-from perfkit_torch.operator_names import operator_name
 
 
 @hookimpl
 def perfkit_sources() -> Sequence[Source]:
+    from perfkit_torch import source
+
     return [Source("torch", "Chrome traces of torch.profiler (.json, .json.gz)", source.sniff, source.read)]
 
 
 @hookimpl
 def perfkit_recorders() -> Sequence[Recorder]:
+    from perfkit_torch import record
+
     return [Recorder("torch", record.start, record.demo)]
 
 
 @hookimpl
 def perfkit_operator_names() -> OperatorNames:
+    from perfkit_torch.operator_names import operator_name
+
     return {"torch": operator_name}

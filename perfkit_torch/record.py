@@ -28,6 +28,8 @@ class Recording:
 
     def __init__(self, run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> None:
         torch = _torch()
+        from torch.optim.optimizer import register_optimizer_step_post_hook
+
         self._handler = trace_handler(run_dir)
         self._profiler = torch.profiler.profile(on_trace_ready=self._handler, **options)
         self._label = torch.profiler.record_function
@@ -36,7 +38,7 @@ class Recording:
         self._ended = -1  # the first end only opens step 0
         self._optimizer: int | None = None
         self._running = True
-        self._hook = torch.optim.optimizer.register_optimizer_step_post_hook(self._guarded)
+        self._hook = register_optimizer_step_post_hook(self._guarded)
         self._profiler.start()
 
     def _guarded(self, optimizer: Any, args: Any, kwargs: Any) -> None:

@@ -1,7 +1,9 @@
 """How busy was each device?
 
-A device is busy while at least one kernel runs on it (a union over streams); utilisation is busy time over the union of
-the steps, or over the recording where there are no steps. CPU utilisation is what the framework itself measured.
+A device is busy while at least one kernel runs on it (a union over streams). Utilisation is busy time over the union of
+the steps of the ranks that use the device (without steps: the extent of their events), as Paddle has it: kernels that run
+outside the steps count, so it can exceed 1. ``busy_in_steps_ratio`` is the share of the step time in which the device is
+busy, never above 1. CPU utilisation is what the framework itself measured.
 """
 
 from __future__ import annotations
@@ -9,8 +11,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from perfkit_core import intervals
 from perfkit_core.analyses.select import in_steps
-from perfkit_core.analyses.span import span_ns, union_ns
+from perfkit_core.analyses.span import span
 from perfkit_core.analyses.tables import ratio
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import DEVICE_WORK, KERNEL
@@ -18,13 +21,16 @@ from perfkit_core.trace import BoolArray, Trace
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Columns device, product, kernels, busy_ns, span_ns, utilisation_ratio; rows for the CPU have only the ratio."""
+    """Columns device, product, kernels, busy_ns, span_ns, utilisation_ratio, busy_in_steps_ratio; rows for the CPU have
+    only utilisation_ratio."""
     chosen = in_steps(trace, request)
-    whole = span_ns(trace, chosen)
     rows = [_cpu(scope, value) for scope, value in trace.meta.cpu_utilisation.items()]
-    rows += [_device(trace, chosen, name, whole) for name in _devices(trace)]
-    columns = ["device", "product", "kernels", "busy_ns", "span_ns", "utilisation_ratio"]
-    return pd.DataFrame(rows, columns=columns).astype({"kernels": "Int64", "busy_ns": "Int64", "span_ns": "Int64"})
+    rows += [_device(trace, chosen, name) for name in _devices(trace)]
+    return pd.DataFrame(rows, columns=["device", "product", *_TYPES]).astype(_TYPES)
+
+
+_TYPES = {"kernels": "Int64", "busy_ns": "Int64", "span_ns": "Int64", "utilisation_ratio": "Float64",
+          "busy_in_steps_ratio": "Float64"}  # fmt: skip
 
 
 def _devices(trace: Trace) -> list[str]:
@@ -33,9 +39,11 @@ def _devices(trace: Trace) -> list[str]:
     return sorted(codes.values[code] for code in used)
 
 
-def _device(trace: Trace, chosen: BoolArray, name: str, whole: int) -> dict[str, object]:
+def _device(trace: Trace, chosen: BoolArray, name: str) -> dict[str, object]:
     kernels = chosen & trace.rows("device", name) & trace.rows("kind", KERNEL)
-    busy = union_ns(trace, kernels)
+    rank = trace.ints("rank")
+    times = [_times(trace, chosen & (rank == one), kernels & (rank == one)) for one in np.unique(rank[kernels])]
+    busy, inside, whole = (sum(column) for column in zip(*times, strict=True))
     product = next((device.name for device in trace.meta.devices if device.id == name), None)
     return {
         "device": name,
@@ -44,11 +52,19 @@ def _device(trace: Trace, chosen: BoolArray, name: str, whole: int) -> dict[str,
         "busy_ns": busy,
         "span_ns": whole,
         "utilisation_ratio": float(ratio(busy, whole)),
+        "busy_in_steps_ratio": float(ratio(inside, whole)),
     }
 
 
+def _times(trace: Trace, chosen: BoolArray, kernels: BoolArray) -> tuple[int, int, int]:
+    """Of one rank: busy time, the part of it within the span, and the length of the span."""
+    busy = intervals.union(trace.ints("start_ns")[kernels], trace.end_ns[kernels])
+    within = span(trace, chosen)
+    return intervals.length(busy), intervals.length(intervals.intersect(busy, within)), intervals.length(within)
+
+
 def _cpu(scope: str, value: float) -> dict[str, object]:
-    missing = dict.fromkeys(("product", "kernels", "busy_ns", "span_ns"), pd.NA)
+    missing = dict.fromkeys(("product", "kernels", "busy_ns", "span_ns", "busy_in_steps_ratio"), pd.NA)
     return {"device": f"cpu ({scope})", **missing, "utilisation_ratio": value}
 
 

@@ -1,4 +1,4 @@
-"""The time that ratios are divided by: the union of the steps, or of the whole recording where there are none."""
+"""The time that ratios are divided by: the union of the steps, or the extent of the events where there are no steps."""
 
 from __future__ import annotations
 
@@ -15,23 +15,28 @@ def rank_codes(trace: Trace) -> tuple[IntArray, int]:
     return codes.astype(np.int64), len(ranks)
 
 
-def span_ns(trace: Trace, chosen: BoolArray) -> int:
-    """Union of the chosen steps within each rank, summed over ranks; of all chosen events when there is no step."""
+def span(trace: Trace, chosen: BoolArray) -> intervals.Intervals:
+    """Union of the chosen steps; from the first start to the last end of the chosen events when there is no step.
+
+    The events should be of one rank, as clocks differ between ranks.
+    """
+    start, end = trace.ints("start_ns"), trace.end_ns
     steps = chosen & trace.rows("kind", STEP) & trace.host
     if steps.any():
-        return union_ns(trace, steps)
+        return intervals.union(start[steps], end[steps])
+    if not chosen.any():
+        return intervals.EMPTY
+    return intervals.union(start[chosen].min(keepdims=True), end[chosen].max(keepdims=True))
+
+
+def span_ns(trace: Trace, chosen: BoolArray) -> int:
+    """Length of the :func:`span` of each rank, summed over ranks."""
     rank, count = rank_codes(trace)
-    start, end = trace.ints("start_ns")[chosen], trace.end_ns[chosen]
-    low = np.full(count, np.iinfo(np.int64).max)
-    high = np.full(count, np.iinfo(np.int64).min)
-    np.minimum.at(low, rank[chosen], start)
-    np.maximum.at(high, rank[chosen], end)
-    return int(np.maximum(high - low, 0)[np.unique(rank[chosen])].sum())
+    return sum(intervals.length(span(trace, chosen & (rank == one))) for one in range(count))
 
 
 def union_ns(trace: Trace, chosen: BoolArray) -> int:
     """Time covered by the chosen events: a union within each rank, summed over ranks (their clocks differ)."""
     rank, count = rank_codes(trace)
-    return int(
-        intervals.union_length_by(rank[chosen], count, trace.ints("start_ns")[chosen], trace.end_ns[chosen]).sum()
-    )
+    start, end = trace.ints("start_ns")[chosen], trace.end_ns[chosen]
+    return int(intervals.union_length_by(rank[chosen], count, start, end).sum())

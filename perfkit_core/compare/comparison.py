@@ -124,8 +124,8 @@ def _matched(operators: pd.DataFrame, column: str) -> float | None:
 
 
 def _with_difference(table: pd.DataFrame) -> pd.DataFrame:
-    table["difference_ns"] = table["other_ns"] - table["base_ns"]
+    difference = table["other_ns"] - table["base_ns"]
     base = table["base_ns"].to_numpy(np.float64)
-    change = table["difference_ns"].to_numpy(np.float64) / np.where(base > 0, base, 1)
-    table["change_ratio"] = pd.Series(pd.arrays.FloatingArray(change, base <= 0))
-    return table
+    change = difference.to_numpy(np.float64) / np.where(base > 0, base, 1)
+    ratio = pd.Series(pd.arrays.FloatingArray(change, base <= 0), index=table.index)
+    return table.assign(difference_ns=difference, change_ratio=ratio)

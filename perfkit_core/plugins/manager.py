@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import Any, Final
 
 import pluggy
 
-from perfkit_core.plugins import builtin, hookspecs
+from perfkit_core.plugins import hookspecs
 from perfkit_core.plugins.contracts import Recorder, Renderer, Source, View
 from perfkit_core.plugins.markers import PROJECT
+
+BUILTIN: Final = "perfkit_core.builtin"
+"""Loaded by name, like every plugin: the manager knows nothing of what it manages."""
 
 
 @dataclass(slots=True)
@@ -82,7 +86,7 @@ def load(points: Iterable[EntryPoint]) -> Plugins:
     """Built-ins, then ``points`` in the order of their names."""
     plugins = Plugins(pluggy.PluginManager(PROJECT))
     plugins.manager.add_hookspecs(hookspecs)
-    _register(plugins, "core", "perfkit_core.plugins.builtin", lambda: builtin)
+    _register(plugins, "core", BUILTIN, lambda: importlib.import_module(BUILTIN))
     for point in sorted(points, key=lambda p: p.name):
         _register(plugins, point.name, point.value, point.load)
     return plugins

@@ -51,9 +51,9 @@ def _data_loading(table: pd.DataFrame | None) -> Iterator[str]:
 def _devices(table: pd.DataFrame | None) -> Iterator[str]:
     if table is None or table.empty:
         return
-    devices = table[table["busy_ns"].notna() & table["utilisation_ratio"].between(0, 1)]
+    devices = table[table["busy_ns"].notna()]
+    shares = devices["busy_in_steps_ratio"]
     if len(devices) == 1:
-        yield f"{devices['device'].iloc[0]} runs kernels {devices['utilisation_ratio'].iloc[0]:.1%} of the time."
+        yield f"{devices['device'].iloc[0]} runs kernels {shares.iloc[0]:.1%} of the time."
     elif len(devices):
-        shares = devices["utilisation_ratio"]
         yield f"The {len(devices)} devices run kernels {shares.min():.1%} to {shares.max():.1%} of the time."

@@ -1,0 +1,72 @@
+"""Writes the pages that are made from the code: ``python docs/generate.py``. A test checks that they are up to date."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import click
+
+from perfkit_core import schema
+from perfkit_core.plugins import hookspecs
+from perfkit_core.plugins.manager import get_plugins
+
+HERE = Path(__file__).resolve().parent
+MADE = "<!-- made by docs/generate.py -->"
+
+
+def event_table() -> str:
+    """The columns of the event table, and what a run folder is."""
+    rows = [f"| `{c.name}` | {_type(str(c.type))} | {'yes' if c.nullable else ''} | {c.meaning} |" for c in schema.COLUMNS]
+    return "\n".join(
+        [
+            MADE,
+            "# The event table",
+            "",
+            inspect.getdoc(schema) or "",
+            "",
+            "| column | type | null allowed | meaning |",
+            "|---|---|---|---|",
+            *rows,
+            "",
+            "## Run folders",
+            "",
+            "A handler writes one file `rank…-cycle….perfkit.parquet` for each cycle of each process. It is plain Parquet",
+            "with these columns: `pandas.read_parquet`, `polars.read_parquet` and duckdb open it as it is. Row references",
+            "count within the file. The metadata of the run and the data-quality findings are JSON under the key `perfkit`",
+            "of the Parquet schema metadata.",
+            "",
+        ]
+    )
+
+
+def _type(text: str) -> str:
+    return "text (dictionary)" if text.startswith("dictionary") else text
+
+
+def hooks() -> str:
+    """Every hook with its exact signature and documentation."""
+    found = [(name, spec) for name, spec in vars(hookspecs).items() if name.startswith("perfkit_")]
+    parts = [MADE, "# Hooks", "", "How to write a plugin: [plugins.md](plugins.md).", ""]
+    for name, spec in found:
+        returns = inspect.signature(spec).return_annotation
+        parts += [f"## `{name}() -> {returns}`", "", inspect.getdoc(spec) or "", ""]
+    return "\n".join(parts)
+
+
+def commands() -> str:
+    """``--help`` of every command."""
+    parts = [MADE, "# Commands", "", "`perfkit COMMAND --help` prints the same.", ""]
+    for name, command in sorted(get_plugins().commands().items()):
+        if command.hidden:
+            continue
+        context = click.Context(command, info_name=f"perfkit {name}", max_content_width=100, terminal_width=100)
+        parts += [f"## perfkit {name}", "", "```", command.get_help(context), "```", ""]
+    return "\n".join(parts)
+
+
+PAGES = {"event-table.md": event_table, "hooks.md": hooks, "commands.md": commands}
+
+if __name__ == "__main__":
+    for page, make in PAGES.items():
+        (HERE / page).write_text(make(), encoding="utf-8")
