@@ -26,22 +26,40 @@ class Gunzip(io.RawIOBase):
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
+        self._damage: Exception | None = None
         self._pending = b""
         self._member: Any = None
 
     def read(self, count: int = -1) -> bytes:
-        """Up to ``count`` bytes, all when negative; empty at the end."""
-        if count < 0:
-            return b"".join(iter(lambda: self.read(CHUNK_BYTES), b""))
+        """``count`` bytes, fewer only at the end or in front of a damage; all, without any damage, when negative."""
+        if self._damage:
+            raise self._damage
+        pieces: list[bytes] = []
+        held = 0
+        try:
+            while held != count and (piece := self._some(count - held if count > 0 else CHUNK_BYTES)):
+                pieces.append(piece)
+                held += len(piece)
+        except DAMAGED as error:
+            if not pieces or count < 0:
+                raise
+            self._damage = error
+        return b"".join(pieces)
+
+    def _some(self, count: int) -> bytes:
+        """At least one and up to ``count`` bytes, none at the end."""
         while True:
-            self._pending = self._pending or self._file.read(CHUNK_BYTES // 4)
-            if not self._pending and self._member:
-                raise EOFError("it ended before its end-of-stream marker")
-            if not self._pending:
-                return b""
+            if not self._pending and not self._member:
+                self._pending = self._file.read(CHUNK_BYTES // 4)
+                if not self._pending:
+                    return b""
             piece = self._next_piece(count)
             if piece:
                 return piece
+            if self._member and not self._pending:  # isal holds nothing back any more
+                self._pending = self._file.read(CHUNK_BYTES // 4)
+                if not self._pending:
+                    raise EOFError("it ended before its end-of-stream marker")
 
     def _next_piece(self, count: int) -> bytes:
         self._member = self._member or isal_zlib.decompressobj(wbits=_GZIP_ONLY)
