@@ -1,9 +1,9 @@
 """How busy was each device?
 
-A device is busy while at least one kernel runs on it (a union over streams). Utilisation is busy time over the union of
-the steps of the ranks that use the device (without steps: the extent of their events), as Paddle has it: kernels that run
-outside the steps count, so it can exceed 1. ``busy_in_steps_ratio`` is the share of the step time in which the device is
-busy, never above 1. CPU utilisation is what the framework itself measured.
+A device is busy while at least one kernel runs on it (a union over streams). Utilisation is busy time over the union
+of the steps of the ranks that use the device (without steps: the extent of their events), as Paddle has it: kernels
+that run outside the steps count, so it can exceed 1. ``busy_in_steps_ratio`` is the share of the step time in which the
+device is busy, never above 1. CPU utilisation is what the framework itself measured.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Where does a step go: data loading, forward, backward, optimizer, or none of them?
 
 Host time of a phase is the sum of its segments (see ``segments``); ``other`` is the step time that no segment covers, a
-union, so it is never negative. Device time is the sum of the kernels launched in the phase.
+union, so it is never negative. Device time is the sum of the kernels launched in the phase. Where steps were recorded,
+only what belongs to a step counts.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from perfkit_core import intervals
 from perfkit_core.analyses.segments import Segments, segments
 from perfkit_core.analyses.select import in_steps
 from perfkit_core.analyses.span import rank_codes, union_ns
+from perfkit_core.analyses.step_rows import step_rows
 from perfkit_core.analyses.tables import ratio, rounded_division
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import KERNEL, OTHER, PHASES, STEP
@@ -25,8 +27,9 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Columns phase, calls, total/avg/min/max_cpu_ns, cpu_ratio (to the steps), total/avg/min/max_device_ns,
     device_ratio (to the kernels of the steps). Rows: step, then the phases that occur, then other."""
     chosen = in_steps(trace, request)
-    found = segments(trace, chosen)
-    steps = np.flatnonzero(chosen & trace.host & trace.rows("kind", STEP))
+    steps = step_rows(trace)
+    steps = steps[chosen[steps]]
+    found = segments(trace, chosen & (trace.ints("step") >= 0) if len(steps) else chosen)
     if not len(steps) and not len(found.phase):
         return pd.DataFrame(columns=["phase", "calls", *_STATISTICS])
     device = _device_by_step(trace, steps)
@@ -74,7 +77,7 @@ def _device_by_step(trace: Trace, steps: IntArray) -> IntArray:
 def _others(trace: Trace, steps: IntArray, found: Segments, kernels: int) -> dict[str, object]:
     """Step time that no segment covers, and kernels of the steps that no phase launched."""
     missing: dict[str, object] = dict.fromkeys(_INTEGERS, pd.NA)
-    covered = found.device_ns[found.step >= 0].sum()
+    covered = found.device_ns.sum()
     return missing | {
         "phase": OTHER,
         "total_cpu_ns": sum(_uncovered(trace, steps, found, rank) for rank in np.unique(trace.ints("rank")[steps])),

@@ -2,7 +2,8 @@
 
 A recorded span (Paddle's Forward, torch's ``Optimizer.step#…``, a module) is a segment by itself. Where a phase is only
 known from its operators (torch's backward nodes, inferred forward), consecutive ones on a thread within a step are one
-segment, from the first start to the last end: what passes between two of them belongs to the phase.
+segment, from the first start to the last end: what passes between two of them belongs to the phase. A segment ends with
+its step at the latest.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfkit_core.analyses import attribution
+from perfkit_core.analyses.step_rows import position, step_rows
 from perfkit_core.schema import KERNEL, NESTED_KINDS, NO_ROW, OTHER, PHASES
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
@@ -44,9 +46,18 @@ def segments(trace: Trace, chosen: BoolArray) -> Segments:
         trace.ints("step")[rows][at],
         trace.ints("rank")[rows][at],
         np.minimum.reduceat(trace.ints("start_ns")[rows], at),
-        np.maximum.reduceat(trace.end_ns[rows], at),
+        _within_step(trace, np.maximum.reduceat(trace.end_ns[rows], at), rows[at]),
         np.add.reduceat(attribution.total_device_ns(trace, KERNEL)[rows], at),
     )
+
+
+def _within_step(trace: Trace, end_ns: IntArray, first: IntArray) -> IntArray:
+    """Ends of segments, cut at the end of the step in which their first event starts."""
+    steps = step_rows(trace)
+    at = position(trace, steps, trace.ints("rank")[first], trace.ints("step")[first])
+    limit = np.append(trace.end_ns[steps], np.iinfo(np.int64).max)[at]
+    cut: IntArray = np.minimum(end_ns, limit)
+    return cut
 
 
 def _phase_index(trace: Trace) -> IntArray:

@@ -18,9 +18,9 @@ from perfkit_core.trace import BoolArray, IntArray, Trace
 OPTIMIZER_UPDATE = "optimizer_update"
 
 
-def operator_time(trace: Trace) -> pd.DataFrame:
-    """Columns name (canonical, or native where unnamed), named (bool), calls, cpu_ns, device_ns; sums over the run."""
-    operator = trace.host & trace.rows("kind", *OPERATOR_KINDS)
+def operator_time(trace: Trace, chosen: BoolArray) -> pd.DataFrame:
+    """Columns name (canonical, or native where unnamed), named (bool), calls, cpu_ns, device_ns: sums of ``chosen``."""
+    operator = chosen & trace.host & trace.rows("kind", *OPERATOR_KINDS)
     optimizer = operator & trace.rows("phase", OPTIMIZER)
     named = operator & ((trace.codes("op_name").codes >= 0) | optimizer)
     outermost = _outermost(trace, named)
@@ -29,8 +29,8 @@ def operator_time(trace: Trace) -> pd.DataFrame:
     names = trace.codes("op_name").lookup(np.array([*trace.codes("op_name").values, ""], object)[:-1], "")
     names = np.where(optimizer, OPTIMIZER_UPDATE, names)
     rows = np.flatnonzero(outermost)
-    chosen = {key: values[rows] for key, values in measures.items()}
-    known = pd.DataFrame({"name": names[rows], "named": True, **chosen})
+    sums = {key: values[rows] for key, values in measures.items()}
+    known = pd.DataFrame({"name": names[rows], "named": True, **sums})
     rest = _rest(trace, top & ~outermost, outermost, measures)
     table = pd.concat([known, rest], ignore_index=True).assign(calls=1)
     return table.groupby(["name", "named"], sort=False)[["calls", "cpu_ns", "device_ns"]].sum().reset_index()

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from perfkit_core.analyses import overview, steps
+from perfkit_core.analyses import model, overview
+from perfkit_core.analyses.select import in_steps
+from perfkit_core.analyses.step_rows import step_rows
 from perfkit_core.analyses.tables import rounded_division
 from perfkit_core.compare.canonical import operator_time
 from perfkit_core.plugins.contracts import ViewRequest
@@ -22,10 +24,11 @@ class Comparison:
     """``other`` against ``base``; a difference is other less base.
 
     ``step_time``: statistic, base_ns, other_ns, difference_ns, change_ratio.
+    ``phases``: phase, base_calls, other_calls, base_ns, other_ns, difference_ns, change_ratio (host time).
     ``overview``: kind, place, base_calls, other_calls, base_ns, other_ns, difference_ns, change_ratio.
     ``operators``: name, found ("both", "base only", …), base_calls, other_calls, then for cpu and device: base_…_ns,
     other_…_ns, difference_…_ns.
-    Times in overview and operators are for one step where ``per_step`` is true, else for the whole run.
+    Where ``per_step`` is true, times are for one step, and only what belongs to a step counts; else for the run.
     ``matched_share``: side → {"cpu", "device"} → share of operator time under names that both have (None: no time).
     """
 
@@ -33,6 +36,7 @@ class Comparison:
     other: Trace
     per_step: bool
     step_time: pd.DataFrame
+    phases: pd.DataFrame
     overview: pd.DataFrame
     operators: pd.DataFrame
     matched_share: dict[str, dict[str, float | None]]
@@ -40,23 +44,24 @@ class Comparison:
 
 def compare(base: Trace, other: Trace) -> Comparison:
     """Compare two runs of any frameworks."""
-    everything = ViewRequest()
-    base_steps, other_steps = (steps.table(trace, everything)["dur_ns"].to_numpy(np.int64) for trace in (base, other))
+    base_steps, other_steps = (trace.ints("dur_ns")[step_rows(trace)] for trace in (base, other))
     per_step = bool(len(base_steps) and len(other_steps))
-    counts = (len(base_steps), len(other_steps)) if per_step else (1, 1)
-    operators = _operators(base, other, counts)
+    sides = _sides(base, other, per_step)
+    operators = _operators(sides)
     return Comparison(
         base,
         other,
         per_step,
         _step_time(base_steps, other_steps),
-        _overview(base, other, counts),
+        _table(sides, model.table, ["phase"], "total_cpu_ns"),
+        _table(sides, overview.table, ["kind", "place"], "time_ns"),
         operators,
         {side: {where: _matched(operators, f"{side}_{where}_ns") for where in ("cpu", "device")} for side in _SIDES},
     )
 
 
 _SIDES = ("base", "other")
+_ViewTable = Callable[[Trace, ViewRequest], pd.DataFrame]
 _STATISTICS: dict[str, Callable[[IntArray], int]] = {
     "median": lambda ns: int(np.median(ns)),
     "mean": lambda ns: round(float(ns.mean())),
@@ -71,34 +76,61 @@ def _step_time(base: IntArray, other: IntArray) -> pd.DataFrame:
     return _with_difference(pd.DataFrame(rows, columns=columns))
 
 
-def _overview(base: Trace, other: Trace, counts: tuple[int, int]) -> pd.DataFrame:
-    sides = []
-    for side, trace, count in zip(_SIDES, (base, other), counts, strict=True):
-        table = overview.table(trace, ViewRequest())
-        table["time_ns"] = rounded_division(table["time_ns"].to_numpy(), np.full(len(table), count))
-        table = table.rename(columns={"calls": f"{side}_calls", "time_ns": f"{side}_ns"})
-        sides.append(table[["kind", "place", f"{side}_calls", f"{side}_ns"]])
-    joined = _joined(sides[0], sides[1], ["kind", "place"])
-    return _with_difference(joined[["kind", "place", "base_calls", "other_calls", "base_ns", "other_ns"]])
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One run: what is asked of its views, and by how many its times are divided."""
+
+    name: str
+    trace: Trace
+    request: ViewRequest
+    steps: int
+
+    def per_step(self, total: pd.Series[int]) -> IntArray:
+        return rounded_division(total.fillna(0).to_numpy(np.int64), np.full(len(total), self.steps))
 
 
-def _operators(base: Trace, other: Trace, counts: tuple[int, int]) -> pd.DataFrame:
-    sides = []
-    for side, trace, count in zip(_SIDES, (base, other), counts, strict=True):
-        table = operator_time(trace)
-        for measure in ("cpu_ns", "device_ns"):
-            table[measure] = rounded_division(table[measure].to_numpy(), np.full(len(table), count))
-        sides.append(table.rename(columns={name: f"{side}_{name}" for name in ("calls", "cpu_ns", "device_ns")}))
-    joined = _joined(sides[0], sides[1], ["name", "named"])
+def _sides(base: Trace, other: Trace, per_step: bool) -> tuple[_Side, _Side]:
+    return _side("base", base, per_step), _side("other", other, per_step)
+
+
+def _side(name: str, trace: Trace, per_step: bool) -> _Side:
+    if not per_step:
+        return _Side(name, trace, ViewRequest(), 1)
+    rows = step_rows(trace)
+    return _Side(name, trace, ViewRequest(steps=tuple(np.unique(trace.ints("step")[rows]).tolist())), len(rows))
+
+
+def _table(sides: tuple[_Side, _Side], view: _ViewTable, keys: list[str], time: str) -> pd.DataFrame:
+    """Calls and time of a view, side by side."""
+    tables = []
+    for side in sides:
+        table = view(side.trace, side.request)
+        table["per_step"] = side.per_step(table[time])
+        renamed = {"calls": f"{side.name}_calls", "per_step": f"{side.name}_ns"}
+        tables.append(table[[*keys, "calls", "per_step"]].rename(columns=renamed))
+    joined = _joined(tables[0], tables[1], keys)
+    return _with_difference(joined[[*keys, "base_calls", "other_calls", "base_ns", "other_ns"]])
+
+
+def _operators(sides: tuple[_Side, _Side]) -> pd.DataFrame:
+    tables = []
+    for side in sides:
+        table = operator_time(side.trace, in_steps(side.trace, side.request))
+        for measure in _MEASURES:
+            table[measure] = side.per_step(table[measure])
+        tables.append(table.rename(columns={name: f"{side.name}_{name}" for name in ("calls", *_MEASURES)}))
+    joined = _joined(tables[0], tables[1], ["name", "named"])
     joined["found"] = _found(joined)
-    for measure in ("cpu_ns", "device_ns"):
+    for measure in _MEASURES:
         joined[f"difference_{measure}"] = joined[f"other_{measure}"] - joined[f"base_{measure}"]
-    order = (joined[["base_cpu_ns", "other_cpu_ns", "base_device_ns", "other_device_ns"]].max(axis=1)).sort_values(
-        ascending=False, kind="stable"
-    )
+    largest = joined[[f"{side}_{measure}" for side in _SIDES for measure in _MEASURES]].max(axis=1)
     columns = ["name", "found", "base_calls", "other_calls"]
-    columns += [f"{side}_{measure}" for measure in ("cpu_ns", "device_ns") for side in (*_SIDES, "difference")]
-    return joined.loc[order.index, columns].reset_index(drop=True)
+    columns += [f"{side}_{measure}" for measure in _MEASURES for side in (*_SIDES, "difference")]
+    order = largest.sort_values(ascending=False, kind="stable").index
+    return joined.loc[order, columns].reset_index(drop=True)
+
+
+_MEASURES = ("cpu_ns", "device_ns")
 
 
 def _joined(base: pd.DataFrame, other: pd.DataFrame, keys: list[str]) -> pd.DataFrame:

@@ -14,17 +14,13 @@ SHOWN_OPERATORS = 30
 
 
 def comparison_report(base: Trace, other: Trace) -> Report:
-    """Sections step_time, overview and operators; the matched shares in the headline and in ``data``."""
+    """Sections step_time, phases, overview and operators; the matched shares in the headline and in ``data``."""
     found = compare(base, other)
-    per = "for each step" if found.per_step else "for the whole run (not both runs have steps)"
+    per = "for each step; calls are of all steps" if found.per_step else "for the run, as not both have steps"
     sections = (
         Section("step_time", "Step time", found.step_time, empty="steps are needed in both runs"),
-        Section(
-            "overview",
-            "Overview by kind of event",
-            found.overview,
-            note=f"Covered time {per}; calls are of the whole run.",
-        ),
+        Section("phases", "Phases of the step", found.phases, f"Host time {per}.", empty="no phases were recorded"),
+        Section("overview", "Overview by kind of event", found.overview, f"Covered time {per}."),
         Section("operators", "Operators by canonical name", found.operators, _note(per), limit=SHOWN_OPERATORS),
     )
     return Report(
@@ -42,7 +38,7 @@ def _side(trace: Trace, name: str) -> Source:
 
 
 def _note(per: str) -> str:
-    return f"Time in the outermost operators of each canonical name, {per}; calls are of the whole run."
+    return f"Time in the outermost operators of each name, {per}."
 
 
 def _step_sentence(found: Comparison) -> tuple[str, ...]:
