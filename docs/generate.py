@@ -14,10 +14,16 @@ from perfkit_core.plugins.manager import get_plugins
 HERE = Path(__file__).resolve().parent
 MADE = "<!-- made by docs/generate.py -->"
 
+RUN_FOLDERS = """\
+A handler writes one file `rank…-cycle….perfkit.parquet` for each cycle of each process. It is plain Parquet with these
+columns: `pandas.read_parquet`, `polars.read_parquet` and duckdb open it as it is. Row references count within the file.
+The metadata of the run and the data-quality findings are JSON under the key `perfkit` of the Parquet schema metadata.
+"""
+
 
 def event_table() -> str:
     """The columns of the event table, and what a run folder is."""
-    rows = [f"| `{c.name}` | {_type(str(c.type))} | {'yes' if c.nullable else ''} | {c.meaning} |" for c in schema.COLUMNS]
+    rows = [f"| `{c.name}` | {_type(str(c.type))} | {_yes(c.nullable)} | {c.meaning} |" for c in schema.COLUMNS]
     return "\n".join(
         [
             MADE,
@@ -31,13 +37,13 @@ def event_table() -> str:
             "",
             "## Run folders",
             "",
-            "A handler writes one file `rank…-cycle….perfkit.parquet` for each cycle of each process. It is plain Parquet",
-            "with these columns: `pandas.read_parquet`, `polars.read_parquet` and duckdb open it as it is. Row references",
-            "count within the file. The metadata of the run and the data-quality findings are JSON under the key `perfkit`",
-            "of the Parquet schema metadata.",
-            "",
+            RUN_FOLDERS,
         ]
     )
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else ""
 
 
 def _type(text: str) -> str:

@@ -28,8 +28,6 @@ class Recording:
 
     def __init__(self, run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> None:
         torch = _torch()
-        from torch.optim.optimizer import register_optimizer_step_post_hook
-
         self._handler = trace_handler(run_dir)
         self._profiler = torch.profiler.profile(on_trace_ready=self._handler, **options)
         self._label = torch.profiler.record_function
@@ -38,25 +36,25 @@ class Recording:
         self._ended = -1  # the first end only opens step 0
         self._optimizer: int | None = None
         self._running = True
-        self._hook = register_optimizer_step_post_hook(self._guarded)
+        self._hooks = _optimizer_hooks(self._before_update, self._after_update)
         self._profiler.start()
 
-    def _guarded(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        try:
-            self._after_optimizer_step(id(optimizer))
-        except Exception:
-            logger.exception("perfkit: recording failed; the script goes on")
+    def _before_update(self, optimizer: Any, *_: Any) -> None:
+        """Stop only before the update after the last wanted step: within one, stopping would be its time."""
+        if self._wanted is not None and self._ended >= self._wanted and self._optimizer == id(optimizer):
+            _guarded(self._stop)
 
-    def _after_optimizer_step(self, optimizer: int) -> None:
-        self._optimizer = self._optimizer or optimizer
-        if not self._running or self._optimizer != optimizer:
-            return
+    def _after_update(self, optimizer: Any, *_: Any) -> None:
+        self._optimizer = self._optimizer or id(optimizer)
+        if self._running and self._optimizer == id(optimizer):
+            _guarded(self._next_step)
+
+    def _next_step(self) -> None:
         self._ended += 1
         if self._open is not None:
             self._open.__exit__(None, None, None)
-        if self._wanted is not None and self._ended >= self._wanted:
-            self._stop()
-        else:
+            self._open = None
+        if self._wanted is None or self._ended < self._wanted:
             self._open = self._label(f"ProfilerStep#{self._ended}")
             self._open.__enter__()
 
@@ -64,12 +62,27 @@ class Recording:
         if self._running:
             self._running = False
             self._profiler.stop()
-            self._hook.remove()
+            for hook in self._hooks:
+                hook.remove()
 
     def finish(self) -> int:
         """End the recording if it still runs; the number of files written."""
         self._stop()
         return len(self._handler.written)
+
+
+def _optimizer_hooks(before: Callable[..., None], after: Callable[..., None]) -> list[Any]:
+    """Have every optimizer of the process call ``before`` and ``after`` around each update; handles that undo it."""
+    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+    return [register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(after)]
+
+
+def _guarded(action: Callable[[], None]) -> None:
+    try:
+        action()
+    except Exception:
+        logger.exception("perfkit: recording failed; the script goes on")
 
 
 def start(run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> Recording:

@@ -134,14 +134,11 @@ _MEASURES = ("cpu_ns", "device_ns")
 
 
 def _joined(base: pd.DataFrame, other: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Outer join; a side that lacks a row has 0 calls and 0 ns there."""
-    joined = base.merge(other, on=keys, how="outer", sort=False)
-    numbers = [name for name in joined.columns if name not in keys]
-    return (
-        joined.astype(dict.fromkeys(numbers, "Int64"))
-        .fillna(dict.fromkeys(numbers, 0))
-        .astype(dict.fromkeys(numbers, np.int64))
-    )
+    """All rows of both, those of base first. A side that lacks a row has 0 calls and 0 ns there."""
+    every = pd.concat([base[keys], other[keys]]).drop_duplicates()
+    joined = every.merge(base, on=keys, how="left").merge(other, on=keys, how="left")
+    numbers = dict.fromkeys((name for name in joined.columns if name not in keys), "Int64")
+    return joined.astype(numbers).fillna(dict.fromkeys(numbers, 0)).astype(dict.fromkeys(numbers, np.int64))
 
 
 def _found(joined: pd.DataFrame) -> np.ndarray:

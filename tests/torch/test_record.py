@@ -1,0 +1,102 @@
+"""``perfkit record`` over an unmodified torch script."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
+
+from perfkit_core.load import load  # noqa: E402
+from perfkit_core.trace import Trace  # noqa: E402
+from perfkit_torch.record import demo, start  # noqa: E402
+
+
+def updates(count: int, optimizers: int = 1) -> None:
+    net = torch.nn.Linear(4, 2)
+    chosen = [torch.optim.SGD(net.parameters()) for _ in range(optimizers)]
+    for _ in range(count):
+        net(torch.ones(3, 4)).sum().backward()
+        for optimizer in chosen:
+            optimizer.step()
+
+
+def step_durations(trace: Trace) -> dict[int, int]:
+    rows = trace.rows("kind", "step")
+    return dict(zip(trace.ints("step")[rows].tolist(), trace.ints("dur_ns")[rows].tolist(), strict=True))
+
+
+def test_a_step_lies_between_two_updates(tmp_path: Path) -> None:
+    """Five updates of the first optimizer are four iterations from end to end; the second optimizer makes no steps."""
+    recording = start(tmp_path, None, {})
+    updates(5, optimizers=2)
+    assert recording.finish() == 1
+    trace = load(tmp_path)
+    assert list(step_durations(trace)) == [0, 1, 2, 3]
+    assert "partial-step" in [finding.code for finding in trace.quality]
+
+
+def test_recording_ends_after_the_wanted_steps_and_the_script_goes_on(tmp_path: Path) -> None:
+    recording = start(tmp_path, 2, {})
+    updates(8)
+    assert recording.finish() == 1
+    trace = load(tmp_path)
+    assert list(step_durations(trace)) == [0, 1]
+    updates_seen = trace.rows("name", "Optimizer.step#SGD.step").sum()
+    assert 3 <= updates_seen <= 4  # three ended, and the begin of the one before which recording stopped
+
+
+def test_a_script_without_an_optimizer_is_recorded_whole(tmp_path: Path) -> None:
+    recording = start(tmp_path, 2, {"record_shapes": True})
+    torch.ones(3, 4).sum()
+    assert recording.finish() == 1
+    trace = load(tmp_path)
+    assert "[[3,4],[]]" in trace.codes("shapes").values
+    assert "no-steps" in [finding.code for finding in trace.quality]
+
+
+SCRIPT = """
+import sys, torch
+assert __name__ == "__main__"
+net = torch.nn.Linear(4, 2)
+optimizer = torch.optim.Adam(net.parameters())
+for _ in range(int(sys.argv[1])):
+    net(torch.ones(3, 4)).sum().backward()
+    optimizer.step()
+sys.exit(int(sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize("code", [0, 7])
+def test_from_the_command_line(tmp_path: Path, code: int) -> None:
+    """Arguments reach the script, its exit code comes back, and the recording is kept either way."""
+    (tmp_path / "train.py").write_text(SCRIPT)
+    command = [
+        sys.executable,
+        "-m",
+        "perfkit_core.cli",
+        "record",
+        "-o",
+        "run",
+        "--steps",
+        "3",
+        "train.py",
+        "6",
+        str(code),
+    ]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == code, done.stderr
+    assert list(step_durations(load(tmp_path / "run"))) == [0, 1, 2]
+
+
+def test_the_demo(tmp_path: Path) -> None:
+    """Eight complete steps with every phase, and names for nearly all operator time."""
+    told: list[str] = []
+    demo(tmp_path, told.append)
+    trace = load(tmp_path)
+    assert list(step_durations(trace)) == list(range(2, 10))
+    assert {"dataloader", "forward", "backward", "optimizer"} <= set(trace.codes("phase").values)
+    assert told
