@@ -58,20 +58,20 @@ class Plugins:
 
     def operator_names(self, framework: str | None) -> Callable[[str], str | None] | None:
         """The function that names a framework's operators canonically, None when no plugin has one."""
-        for names in self._results("perfkit_operator_names"):
+        for names in self._results("perfkit_operator_names", dict):
             if framework in names:
                 found: Callable[[str], str | None] = names[framework]
                 return found
         return None
 
     def _flat(self, hook: str) -> Iterator[Any]:
-        for items in self._results(hook):
+        for items in self._results(hook, list):
             yield from items
 
-    def _results(self, hook: str) -> Iterator[Any]:
+    def _results(self, hook: str, shape: Callable[[Any], Any]) -> Iterator[Any]:
         for implementation in getattr(self.manager.hook, hook).get_hookimpls():
             try:
-                yield implementation.function()
+                yield shape(implementation.function())
             except Exception as error:  # a plugin may raise anything
                 self.listed[implementation.plugin_name].error = f"{hook}: {_reason(error)}"
 

@@ -61,4 +61,4 @@ def _polars(path: Path) -> pa.Table:
 
 def _duckdb(path: Path) -> pa.Table:
     with import_module("duckdb").connect() as connection:
-        return connection.execute("select * from read_parquet(?)", [str(path)]).to_arrow_table()
+        return connection.sql("select * from read_parquet(?)", params=[str(path)]).to_arrow_table()

@@ -1,0 +1,53 @@
+"""What users import, and that importing it costs no framework."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import perfkit_core
+import perfkit_paddle
+import perfkit_torch
+
+EXPORTED = {
+    "perfkit_core": {
+        "CaptureError", "Comparison", "PerfkitError", "SourceError", "Trace", "UsageError",
+        "compare", "load", "summarize",
+    },
+    "perfkit_torch": {"trace_handler"},
+    "perfkit_paddle": {"trace_handler"},
+}  # fmt: skip
+IMPORTS = """
+import sys
+import perfkit_core, perfkit_torch, perfkit_paddle
+import perfkit_core.load, perfkit_core.cli.main
+import perfkit_torch.plugin, perfkit_paddle.plugin
+from perfkit_core.plugins.manager import get_plugins
+plugins = get_plugins()
+plugins.sources(), plugins.recorders(), plugins.views()
+plugins.operator_names("torch"), plugins.operator_names("paddle")
+print(sorted({name.partition(".")[0] for name in sys.modules} & {"torch", "paddle", "jax", "tensorflow"}))
+"""
+
+
+@pytest.mark.parametrize("package", [perfkit_core, perfkit_torch, perfkit_paddle], ids=lambda p: p.__name__)
+def test_the_exported_names(package: object) -> None:
+    """A change here is a change for every user: note it in the changelog."""
+    assert set(package.__all__) == EXPORTED[package.__name__]
+    assert all(hasattr(package, name) for name in package.__all__)
+
+
+def test_importing_perfkit_imports_no_framework() -> None:
+    done = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, encoding="utf-8", check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_both_adapters_have_files_of_the_same_names() -> None:
+    """Who knows one adapter finds their way in the other."""
+    shared = {"plugin", "capture", "names", "record", "demo"}
+    for package in (perfkit_torch, perfkit_paddle):
+        files = {path.stem for folder in package.__path__ for path in Path(folder).glob("*.py")}
+        assert files >= shared

@@ -1,0 +1,109 @@
+"""Run folders: the ranks and cycles of the last run; older runs and missing cycles are reported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from events import codes
+from small_trace import small_trace
+
+from perfkit_core import store
+from perfkit_core.capture import INCOMPLETE_MARK
+from perfkit_core.errors import SourceError
+from perfkit_core.load import load
+from perfkit_core.trace import Trace
+
+
+def record(folder: Path, label: str, begin: int, rank: int | None = 0, recording: str = "a", cycle: int = 0) -> Path:
+    small = small_trace(label)
+    meta = msgspec.structs.replace(
+        small.meta,
+        ranks=() if rank is None else (rank,),
+        recording=recording,
+        cycle=cycle,
+        window_ns=(begin, begin + 100),
+    )
+    return store.write_cycle(Trace(small.events, meta, small.quality), folder)
+
+
+def labels(trace: Trace) -> list[str]:
+    return [name for name in trace.events["name"].to_pylist() if name.startswith("run")]
+
+
+def test_two_ranks_at_one_time_are_one_run(tmp_path: Path) -> None:
+    record(tmp_path, "run rank 1", 10, rank=1, recording="b")
+    record(tmp_path, "run rank 0", 0, rank=0, recording="a")
+    found = load(tmp_path)
+    assert labels(found) == ["run rank 0"] * 2 + ["run rank 1"] * 2
+    assert found.meta.ranks == (0, 1)
+    assert "older-recordings" not in codes(found)
+    assert found.meta.source == str(tmp_path)
+
+
+def test_cycles_of_one_recording_are_one_run_in_order(tmp_path: Path) -> None:
+    for cycle in (10, 9, 0):
+        record(tmp_path, f"run cycle {cycle}", cycle * 1000, cycle=cycle)
+    found = load(tmp_path)
+    assert labels(found) == [f"run cycle {cycle}" for cycle in (0, 0, 9, 9, 10, 10)]
+    assert found.meta.cycle is None
+
+
+def test_a_second_run_into_the_same_folder_replaces_the_first_and_says_so(tmp_path: Path) -> None:
+    for rank, recording in ((0, "a"), (1, "b")):
+        record(tmp_path, "run old", 0, rank=rank, recording=recording)
+    for rank, recording in ((0, "c"), (1, "d")):
+        record(tmp_path, "run new", 5000, rank=rank, recording=recording)
+    found = load(tmp_path)
+    assert labels(found) == ["run new"] * 4
+    assert "2 older recordings" in next(f.message for f in found.quality if f.code == "older-recordings")
+
+
+def test_processes_without_a_rank_at_one_time_are_kept_together(tmp_path: Path) -> None:
+    """Two processes that know no rank (a launcher without variables) but recorded at the same time."""
+    record(tmp_path, "run a", 0, rank=None, recording="a")
+    record(tmp_path, "run b", 50, rank=None, recording="b")
+    found = load(tmp_path)
+    assert sorted(labels(found)) == ["run a"] * 2 + ["run b"] * 2
+
+
+def test_parents_and_launches_stay_inside_their_part(tmp_path: Path) -> None:
+    record(tmp_path, "run a", 0, rank=0, recording="a")
+    record(tmp_path, "run b", 0, rank=1, recording="b")
+    found, half = load(tmp_path), len(small_trace())
+    for column in ("parent", "launched_by"):
+        rows = found.ints(column)
+        assert ((rows[:half] < half) & (rows[:half] >= -1)).all()
+        assert ((rows[half:] >= half) | (rows[half:] == -1)).all()
+        assert (rows >= 0).any()
+
+
+def test_the_incomplete_mark_is_a_finding(tmp_path: Path) -> None:
+    record(tmp_path, "run", 0)
+    (tmp_path / INCOMPLETE_MARK).write_text("process 1, cycle 3: OSError: disk full\n", encoding="utf-8")
+    message = next(f.message for f in load(tmp_path).quality if f.code == "incomplete-run")
+    assert "1 cycles" in message
+    assert "disk full" in message
+
+
+def test_a_single_file_of_the_folder_is_a_source_too(tmp_path: Path) -> None:
+    path = record(tmp_path, "run", 0)
+    assert labels(load(path)) == ["run"] * 2
+
+
+def test_other_files_in_the_folder_do_not_matter(tmp_path: Path) -> None:
+    record(tmp_path, "run", 0)
+    (tmp_path / "notes.txt").write_text("x", encoding="utf-8")
+    (tmp_path / f".half{store.SUFFIX}.1234.tmp").write_bytes(b"PAR1")
+    assert labels(load(tmp_path)) == ["run"] * 2
+
+
+def test_an_empty_folder_and_a_damaged_recording_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="without recordings"):
+        load(tmp_path)
+    path = record(tmp_path, "run", 0)
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(SourceError, match="not a readable Parquet file") as caught:
+        load(tmp_path)
+    assert path.name in caught.value.message

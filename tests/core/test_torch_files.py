@@ -1,0 +1,164 @@
+"""Every real torch trace, event by event, against what the json and decimal modules read in the same file."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from collections import Counter
+from decimal import ROUND_HALF_EVEN, Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from perfkit_core.errors import SourceError
+from perfkit_core.load import load
+from perfkit_core.trace import Trace
+
+COLUMNS = {
+    "correlation": ("correlation",),
+    "stream": ("stream",),
+    "sequence": ("Sequence number",),
+    "bytes": ("bytes", "Bytes"),
+    "address": ("Addr",),
+    "total_bytes": ("Total Allocated",),
+    "flops": ("flops",),
+    "shapes": ("Input Dims", "Input dims"),
+    "dtypes": ("Input type",),
+    "stack": ("Call stack",),
+}
+MARKS = ("Iteration Start: PyTorch Profiler", "Record Window End")
+PEAK_BYTES = 400 * 10**6
+MEASURE = """
+import re, sys
+from pathlib import Path
+from perfkit_core.load import load
+assert len(load(sys.argv[1])) > 50_000
+print(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text(encoding="utf-8"))[1])
+"""
+
+
+def recorded_events(path: Path) -> list[dict[str, Any]]:
+    """The events of the file that tell of the run, in the order of the table: by start, longest first."""
+    data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    document = json.loads(data.decode("utf-8", "replace"), parse_float=Decimal, strict=False)
+    events = document if isinstance(document, list) else document["traceEvents"]
+    base = 0 if isinstance(document, list) else int(document.get("baseTimeNanoseconds", 0))
+    kept = [e for e in events if e.get("ph") in ("X", "i", "I", "R", "C") and e.get("cat") != "Trace"]
+    kept = [e for e in kept if not e["name"].startswith(MARKS)]
+    for e in kept:
+        e["start"], e["end"] = base + nanoseconds(e.get("ts", 0)), nanoseconds(e.get("dur", 0))
+    return sorted(kept, key=lambda e: (e["start"], -e["end"]))
+
+
+def nanoseconds(value: Any) -> int:
+    return int((Decimal(value) * 1000).quantize(Decimal(1), rounding=ROUND_HALF_EVEN))
+
+
+def test_every_event_equals_what_json_and_decimal_read(torch_file: Path) -> None:
+    found, expected = load(torch_file), recorded_events(torch_file)
+    assert len(found) == len(expected) > 0
+    assert found.events["name"].to_pylist() == [e["name"] for e in expected]
+    assert found.ints("start_ns").tolist() == [e["start"] for e in expected]
+    assert found.ints("dur_ns").tolist() == [e["end"] for e in expected]
+    assert found.events["category"].to_pylist() == [e.get("cat") or None for e in expected]
+    nowhere = (~found.host & ~found.rows("kind", "memory")).tolist()
+    for column in ("pid", "tid"):
+        numbers = [None if gone else number(e.get(column)) for e, gone in zip(expected, nowhere, strict=True)]
+        assert found.events[column].to_pylist() == numbers
+
+
+def number(value: Any) -> int | None:
+    return int(value) if str(value).lstrip("-").isdecimal() else None
+
+
+def test_every_argument_is_in_its_column_or_in_args(torch_file: Path) -> None:
+    """Nothing that was recorded with an event is lost or changed."""
+    found, expected = load(torch_file), recorded_events(torch_file)
+    held = {column: found.events[column].to_pylist() for column in (*COLUMNS, "args")}
+    host = found.host.tolist()
+    for row, e in enumerate(expected):
+        arguments = dict(e.get("args") or {})
+        for column, names in COLUMNS.items():
+            if column == "stream" and host[row]:
+                continue
+            value = next((arguments.pop(name) for name in names if name in arguments), None)
+            assert same(held[column][row], value), (row, column, value)
+        for name in ("External id", "external id"):
+            arguments.pop(name, None)
+        rest = held["args"][row]
+        assert equal(json.loads(rest, parse_float=Decimal) if rest else {}, arguments), (row, rest, arguments)
+
+
+def same(held: Any, value: Any) -> bool:
+    """A cell and the argument it came from: unsigned addresses wrap, lists are JSON text, nothing is null."""
+    if value is None or value == "":
+        return held is None
+    if isinstance(value, list):
+        return equal(json.loads(held, parse_float=Decimal), value)
+    if isinstance(value, str) and not isinstance(held, str):
+        value = int(value)
+    return bool(held == value or held == value - 2**64)
+
+
+def equal(a: Any, b: Any) -> bool:
+    """Decimals with more digits than a float compare as floats."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(equal(a[key], b[key]) for key in a)
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(equal, a, b))
+    return bool(a == b or (isinstance(b, Decimal) and float(a) == float(b)))
+
+
+def test_eight_ranks_of_one_job_are_one_trace(traces: Path) -> None:
+    files = sorted((traces / "torch" / "dlrm-8xv100").glob("*.json"))
+    parts = [load(path) for path in files]
+    whole = load(files)
+    assert whole.meta.ranks == tuple(range(8))
+    assert len(whole) == sum(map(len, parts))
+    assert whole.events["rank"].to_pylist() == [rank for rank, part in enumerate(parts) for _ in range(len(part))]
+    offset = 0
+    for part in parts:
+        for column in ("parent", "launched_by"):
+            rows = whole.ints(column)[offset : offset + len(part)]
+            mine = part.ints(column)
+            assert np.array_equal(np.where(rows < 0, -1, rows - offset), mine)
+        offset += len(part)
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of a process is measured on Linux only")
+def test_the_largest_file_is_read_in_400_megabytes(traces: Path) -> None:
+    """The peak of a fresh process, interpreter and libraries included."""
+    largest = max((traces / "torch").rglob("*.json.gz"), key=size_inside)
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE, str(largest)], capture_output=True, encoding="utf-8", check=True
+    )
+    assert 50 * 10**6 < int(done.stdout) * 1024 < PEAK_BYTES
+
+
+def size_inside(path: Path) -> int:
+    """Decompressed size, as the last four bytes of a gzip file have it."""
+    return int.from_bytes(path.read_bytes()[-4:], "little")
+
+
+def test_damage_in_the_middle_of_a_real_file_keeps_the_events_before_it(traces: Path, tmp_path: Path) -> None:
+    data = gzip.decompress((traces / "torch" / "h100-vit.json.gz").read_bytes())
+    whole = load(traces / "torch" / "h100-vit.json.gz")
+    path = tmp_path / "cut.json"
+    path.write_bytes(data[: len(data) // 2])
+    found: Trace = load(path, partial=True)
+    assert len(whole) // 4 < len(found) < len(whole)
+    assert not counted(found) - counted(whole)
+
+
+def counted(trace: Trace) -> Counter[tuple[str, int]]:
+    """How often each name and duration occurs (starts shift with the clock's base, which may stand behind the cut)."""
+    return Counter(zip(trace.events["name"].to_pylist(), trace.ints("dur_ns").tolist(), strict=True))
+
+
+def test_a_file_of_another_framework_is_refused(traces: Path) -> None:
+    with pytest.raises(SourceError, match="not a profile"):
+        load(traces / "other" / "jax-mi300x-gemm.xplane.pb")
