@@ -66,7 +66,9 @@ def commands() -> str:
     for name, command in sorted(get_plugins().commands().items()):
         if command.hidden:
             continue
-        context = click.Context(command, info_name=f"perfkit {name}", max_content_width=100, terminal_width=100)
+        context = click.Context(
+            command, info_name=f"perfkit {name}", terminal_width=100, help_option_names=["-h", "--help"]
+        )
         parts += [f"## perfkit {name}", "", "```", command.get_help(context), "```", ""]
     return "\n".join(parts)
 

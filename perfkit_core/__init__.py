@@ -9,9 +9,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from perfkit_core.compare import Comparison, compare
+    from perfkit_core.comparison import Comparison, compare
     from perfkit_core.errors import CaptureError, PerfkitError, SourceError, UsageError
-    from perfkit_core.load import load
+    from perfkit_core.loading import load
     from perfkit_core.report.summary import summarize
     from perfkit_core.trace import Trace
 
@@ -29,13 +29,13 @@ __all__ = [
 
 _HOME = {
     "CaptureError": "perfkit_core.errors",
-    "Comparison": "perfkit_core.compare.comparison",
+    "Comparison": "perfkit_core.comparison.sides",
     "PerfkitError": "perfkit_core.errors",
     "SourceError": "perfkit_core.errors",
     "Trace": "perfkit_core.trace",
     "UsageError": "perfkit_core.errors",
-    "compare": "perfkit_core.compare.comparison",
-    "load": "perfkit_core.load",
+    "compare": "perfkit_core.comparison.sides",
+    "load": "perfkit_core.loading",
     "summarize": "perfkit_core.report.summary",
 }
 

@@ -40,9 +40,10 @@ def _devices(trace: Trace) -> list[str]:
 
 
 def _device(trace: Trace, chosen: BoolArray, name: str) -> dict[str, object]:
-    kernels = chosen & trace.rows("device", name) & trace.rows("kind", KERNEL)
+    mine = trace.rows("device", name) & trace.rows("kind", *DEVICE_WORK)
+    kernels = chosen & mine & trace.rows("kind", KERNEL)
     rank = trace.ints("rank")
-    times = [_times(trace, chosen & (rank == one), kernels & (rank == one)) for one in np.unique(rank[kernels])]
+    times = [_times(trace, chosen & (rank == one), kernels & (rank == one)) for one in np.unique(rank[mine])]
     busy, inside, whole = (sum(column) for column in zip(*times, strict=True))
     product = next((device.name for device in trace.meta.devices if device.id == name), None)
     return {

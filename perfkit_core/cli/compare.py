@@ -41,7 +41,7 @@ def compare(
     """
     chosen = renderer(format_name)
     profiles = loaded([base], partial), loaded([other], partial)
-    from perfkit_core.compare import comparison_report
+    from perfkit_core.comparison import comparison_report
     from perfkit_core.report.summary import cut
 
     with working("comparing"):

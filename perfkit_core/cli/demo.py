@@ -83,7 +83,7 @@ def _forget(run_dir: Path) -> None:
 
 
 def _reports(frameworks: Iterable[str], folder: Path) -> list[Path]:
-    from perfkit_core.load import load
+    from perfkit_core.loading import load
     from perfkit_core.report.page import run_report
 
     pages = []
@@ -95,8 +95,8 @@ def _reports(frameworks: Iterable[str], folder: Path) -> list[Path]:
 
 def _comparisons(frameworks: list[str], folder: Path) -> list[Path]:
     """``compare.html`` of two frameworks; with more, a page for each pair."""
-    from perfkit_core.compare import comparison_report
-    from perfkit_core.load import load
+    from perfkit_core.comparison import comparison_report
+    from perfkit_core.loading import load
 
     pages = []
     for base, other in itertools.combinations(frameworks, 2):

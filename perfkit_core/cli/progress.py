@@ -27,7 +27,7 @@ def working(text: str) -> Iterator[Callable[[str], None]]:
 
 def loaded(sources: Sequence[Path], partial: bool) -> Trace:
     """Read the sources with a spinner. Raises SourceError."""
-    from perfkit_core.load import load
+    from perfkit_core.loading import load
 
     with working(f"reading {', '.join(str(source) for source in sources[:3])}"):
         return load(list(sources), partial=partial)

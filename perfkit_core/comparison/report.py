@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from perfkit_core.compare.comparison import Comparison, compare
+from perfkit_core.comparison.sides import Comparison, compare
 from perfkit_core.report.facts import source
 from perfkit_core.report.headline import duration
 from perfkit_core.report.model import Report, Section, Source

@@ -66,7 +66,7 @@ def summarize(
     unless ``ascending``); ``limit``: number of rows. Times are integer ns, sizes bytes, unknown is NA.
     Raises UsageError and SourceError.
     """
-    from perfkit_core.load import load
+    from perfkit_core.loading import load
 
     trace = profile if isinstance(profile, Trace) else load(profile)
     groupings = (by,) if isinstance(by, str) else tuple(by)

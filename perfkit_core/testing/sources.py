@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from perfkit_core.errors import SourceError
-from perfkit_core.load import read_with
+from perfkit_core.loading import read_with
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.sources.bytestream import GZIP_MAGIC, head
 from perfkit_core.testing.require import require

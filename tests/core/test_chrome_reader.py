@@ -11,7 +11,7 @@ from chrome import HEADER, event, raw, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from perfkit_core.load import load
+from perfkit_core.loading import load
 from perfkit_core.sources import chrome
 from perfkit_core.sources.bytestream import Window
 from perfkit_core.sources.chrome import ChromeFile

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfkit_core.compare import compare, comparison_report
-from perfkit_core.compare.canonical import operator_time
-from perfkit_core.load import load
+from perfkit_core.comparison import compare, comparison_report
+from perfkit_core.comparison.canonical import operator_time
+from perfkit_core.loading import load
 from perfkit_core.schema import NO_ROW, OPERATOR_KINDS
 from perfkit_core.trace import Trace
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from perfkit_core.errors import SourceError
-from perfkit_core.load import load, read_with
+from perfkit_core.loading import load, read_with
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.trace import Trace
 from perfkit_torch import source

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perfkit_core.analyses import operators, user_annotations
-from perfkit_core.load import load
+from perfkit_core.loading import load
 from perfkit_core.plugins.contracts import ViewRequest
 
 DATA = Path(__file__).resolve().parent.parent / "data"

@@ -11,7 +11,7 @@ import pytest
 from chrome import event, write
 
 from perfkit_core.errors import SourceError
-from perfkit_core.load import load as read
+from perfkit_core.loading import load as read
 from perfkit_core.plugins.manager import Plugins, load
 from perfkit_core.plugins.markers import PROJECT
 

@@ -12,7 +12,7 @@ from small_trace import small_trace
 from perfkit_core import store
 from perfkit_core.capture import INCOMPLETE_MARK
 from perfkit_core.errors import SourceError
-from perfkit_core.load import load
+from perfkit_core.loading import load
 from perfkit_core.trace import Trace
 
 

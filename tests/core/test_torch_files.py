@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from perfkit_core.errors import SourceError
-from perfkit_core.load import load
+from perfkit_core.loading import load
 from perfkit_core.trace import Trace
 
 COLUMNS = {
@@ -35,7 +35,7 @@ PEAK_BYTES = 400 * 10**6
 MEASURE = """
 import re, sys
 from pathlib import Path
-from perfkit_core.load import load
+from perfkit_core.loading import load
 assert len(load(sys.argv[1])) > 50_000
 print(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text(encoding="utf-8"))[1])
 """

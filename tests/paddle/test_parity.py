@@ -17,7 +17,7 @@ import pytest
 
 from perfkit_core.analyses import device, kernels, memcpy, model, operators, overview, user_annotations
 from perfkit_core.analyses.span import union_ns
-from perfkit_core.load import load
+from perfkit_core.loading import load
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace import Trace
 

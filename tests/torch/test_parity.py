@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[t
 from torch_models import MODELS, train  # noqa: E402
 
 from perfkit_core.analyses import operators, steps, user_annotations  # noqa: E402
-from perfkit_core.load import load  # noqa: E402
+from perfkit_core.loading import load  # noqa: E402
 from perfkit_core.plugins.contracts import ViewRequest  # noqa: E402
 from perfkit_core.trace import Trace  # noqa: E402
 from perfkit_torch import trace_handler  # noqa: E402
