@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 from perfkit_core.assemble import assemble
 from perfkit_core.errors import SourceError
-from perfkit_core.sources.bytestream import open_bytes
+from perfkit_core.sources.bytestream import DAMAGED, open_bytes
 from perfkit_core.trace import Device, Finding, Trace
 from perfkit_paddle import findings
 from perfkit_paddle.meta import make_meta
@@ -72,7 +71,7 @@ def _content(path: Path, partial: bool) -> tuple[bytes, bool]:
         with open_bytes(path) as file:
             while piece := file.read(1 << 20):
                 pieces.append(piece)
-    except (EOFError, OSError, zlib.error) as error:
+    except DAMAGED as error:
         if not partial or not pieces:
             where = sum(map(len, pieces))
             raise SourceError(f"{path}: damaged or truncated data after byte {where} ({error})", _HINT) from None

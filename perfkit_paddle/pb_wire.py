@@ -88,10 +88,11 @@ def _walk(data, actions, targets, table_of, widths, bases, cells, clip):  # type
     ends[0] = len(data)
     counts[table_of[0]] = 1
     position = 0
+    clipped = False
     while True:
         while position >= ends[depth]:
             if depth == 0:
-                return counts, _OK, position
+                return counts, _TOO_LONG if clipped else _OK, position
             depth -= 1
         end = ends[depth]
         begin = position
@@ -118,6 +119,7 @@ def _walk(data, actions, targets, table_of, widths, bases, cells, clip):  # type
             if length < 0 or length > end - position:
                 if not (clip and action == MESSAGE and end == len(data)):
                     return counts, _TOO_LONG, begin
+                clipped = True
                 length = end - position
             if action == MESSAGE:
                 inner = targets[messages[depth], field]
