@@ -20,6 +20,9 @@ INTERRUPTED: Final = 130
 DEBUG: Final = "PERFKIT_DEBUG"
 """Environment variable: with "1", errors show their traceback."""
 
+# Arrow's own allocator keeps what it frees, in huge pages: 40 MB more for a trace of 35 MB. Read when Arrow is imported.
+os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+
 
 class PluginGroup(click.Group):
     """A group whose commands are those that the plugins register, in that order."""
