@@ -20,7 +20,7 @@ INTERRUPTED: Final = 130
 DEBUG: Final = "PERFKIT_DEBUG"
 """Environment variable: with "1", errors show their traceback."""
 
-# Arrow's own allocator keeps what it frees, in huge pages: 40 MB more for a trace of 35 MB. Read when Arrow is imported.
+# Arrow's own allocator keeps what it frees, in huge pages: 40 MB more for a trace of 35 MB. Read when it is imported.
 os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
 
