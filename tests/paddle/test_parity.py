@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -239,3 +240,62 @@ def test_copies_as_recorded(gpu: tuple[Trace, Path]) -> None:
     assert copies["calls"].sum() == 3
     assert copies["bytes"].sum() > 2**31
     assert table.loc[table["kind"] == "memset", "calls"].sum() == 6
+
+
+# -- live: the same run through our handler and through Paddle's own statistics -------------------------------------
+
+
+@pytest.fixture
+def live(paddle: Any, tmp_path: Path) -> Iterator[tuple[Trace, Any]]:
+    """A conv net recorded here: our trace, and the objects from which Paddle prints its summary."""
+    from paddle.profiler.profiler_statistic import StatisticData
+
+    from perfkit_paddle import trace_handler
+
+    found: list[Any] = []
+
+    def keep(profiler: Any) -> None:
+        result = profiler.profiler_result
+        found.append(StatisticData(result.get_data(), result.get_extra_info()))
+        found.append(result)  # its event types point into the result's memory
+
+    net = paddle.nn.Sequential(
+        paddle.nn.Conv2D(1, 4, 3), paddle.nn.ReLU(), paddle.nn.Flatten(), paddle.nn.Linear(144, 4)
+    )
+    optimizer = paddle.optimizer.Adam(parameters=net.parameters())
+    handler = trace_handler(tmp_path, also=[keep])
+    with paddle.profiler.Profiler(scheduler=(2, 5), on_trace_ready=handler) as profiler:
+        for _ in range(5):
+            with paddle.profiler.RecordEvent("iteration"):
+                net(paddle.randn([2, 1, 8, 8])).square().sum().backward()
+                optimizer.step()
+                optimizer.clear_grad()
+            profiler.step()
+    yield load(tmp_path), found[0]
+    found.clear()
+
+
+def test_live_run(live: tuple[Trace, Any]) -> None:
+    """Overview, model, operators and user labels of a run recorded here, against Paddle's own numbers of it."""
+    trace, statistic = live
+    times, events = statistic.time_range_summary, statistic.event_summary
+    table = overview.table(trace, ViewRequest(by=("category",))).set_index("category")
+    count = equal(table["time_ns"].to_dict(), {kind.name: ns for kind, ns in times.CPUTimeRangeSum.items()}, "time")
+    count += equal(table["calls"].to_dict(), {kind.name: calls for kind, calls in times.call_times.items()}, "calls")
+    phases = model.table(trace, EVERYTHING).set_index("phase")
+    for native, item in events.model_perspective_items.items():
+        for key, column in COLUMNS.items():
+            assert phases.loc[PHASE[native], column] == getattr(item, key), (native, key)
+            count += 1
+    count += rows_equal(operators.table(trace, EVERYTHING), _plain(events.items), "operators")
+    labels = user_annotations.table(trace, EVERYTHING)
+    labels = labels[labels["kind"] == "annotation"]
+    count += rows_equal(labels, _plain(events.userdefined_items), "labels")
+    assert kernels.table(trace, EVERYTHING).empty
+    assert memcpy.table(trace, EVERYTHING).empty
+    print(f"live: {count} numbers equal")
+    assert count > 100
+
+
+def _plain(items: dict[str, Any]) -> dict[str, dict[str, int]]:
+    return {name: {key: getattr(item, key) for key in MEASURES} for name, item in items.items()}
