@@ -12,7 +12,7 @@ from perfkit_core.sources.chrome import ChromeFile
 from perfkit_core.sources.decimals import to_ns
 from perfkit_core.sources.dialect import Recorder, integer
 from perfkit_core.sources.findings import file_findings
-from perfkit_core.trace import Device, Finding, Trace, TraceMeta
+from perfkit_core.trace import Device, Finding, IntArray, Trace, TraceMeta
 from perfkit_torch.dialect import TorchDialect
 from perfkit_torch.operator_names import operator_name
 
@@ -23,6 +23,9 @@ _OPTIONS: Final = ("record_shapes", "profile_memory", "with_stack", "with_flops"
 _KNOWN: Final = frozenset(
     {"schemaVersion", "deviceProperties", "distributedInfo", "displayTimeUnit", "baseTimeNanoseconds", *_OPTIONS}
 )
+
+_EPOCH_FROM_NS: Final = 946_684_800 * 10**9
+"""2000-01-01: no profile is older, so smaller times count from something else than 1970."""
 
 
 def sniff(path: Path, head: bytes) -> int:
@@ -39,11 +42,14 @@ def read(path: Path, partial: bool = False) -> Trace:
     for batch in file.batches():
         recorder.add(batch)
     base = integer(file.header.get("baseTimeNanoseconds")) or 0
+    recorded = recorder.recorded(base)
+    start_ns = recorded.columns["start_ns"].to_numpy()
     rank, world_size = _place(file.header)
     meta = TraceMeta(
         source=str(path),
         format="torch-chrome",
         framework="torch",
+        clock="epoch" if not len(start_ns) or start_ns.min() > _EPOCH_FROM_NS else "relative",
         ranks=() if rank is None else (rank,),
         world_size=world_size,
         window_ns=_window(dialect, base),
@@ -53,8 +59,8 @@ def read(path: Path, partial: bool = False) -> Trace:
         extra={key: value for key, value in file.header.items() if key not in _KNOWN},
         incomplete=file.truncated_at is not None,
     )
-    findings = file_findings(file, recorder) + _findings(file.header)
-    return assemble(recorder.recorded(base), meta, findings, rank, operator_name)
+    findings = file_findings(file, recorder) + _clock_findings(meta.clock, start_ns)
+    return assemble(recorded, meta, findings, rank, operator_name)
 
 
 def _place(header: Mapping[str, Any]) -> tuple[int | None, int | None]:
@@ -78,7 +84,11 @@ def devices(properties: Any) -> tuple[Device, ...]:
     )
 
 
-def _findings(header: Mapping[str, Any]) -> tuple[Finding, ...]:
-    if "baseTimeNanoseconds" in header or header.get("displayTimeUnit") == "ns":
-        return ()
-    return (Finding("rounded-clock", "times were written in whole microseconds: durations are up to 1 µs off"),)
+def _clock_findings(clock: str, start_ns: IntArray) -> tuple[Finding, ...]:
+    """What the times themselves show: written in whole microseconds, or without the origin of their clock."""
+    found = []
+    if len(start_ns) and not (start_ns % 1000).any():
+        found.append(Finding("rounded-clock", "times were written in whole microseconds: each is up to 1 µs off"))
+    if clock == "relative":
+        found.append(Finding("no-clock-origin", "the file does not tell the date of its times: they count from a boot"))
+    return tuple(found)
