@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from perfkit_core.report.model import Report
 
 
-@click.command(epilog="Example: perfkit compare runs/torch runs/paddle --format html -o compare.html")
+@click.command(epilog="Example: perfkit compare runs/torch runs/paddle -o compare.html")
 @click.argument("base", metavar="A", type=click.Path(path_type=Path))
 @click.argument("other", metavar="B", type=click.Path(path_type=Path))
 @click.option("--view", "views", multiple=True, metavar="NAME", help="Only this table of the comparison; several: "
@@ -31,7 +31,7 @@ def compare(
     other: Path,
     views: tuple[str, ...],
     limit: int | None,
-    format_name: str,
+    format_name: str | None,
     output: Path | None,
     partial: bool,
 ) -> None:
@@ -39,7 +39,7 @@ def compare(
 
     Operators are matched by their canonical names, so the two may come from different frameworks.
     """
-    chosen = renderer(format_name)
+    chosen = renderer(format_name, output)
     profiles = loaded([base], partial), loaded([other], partial)
     from perfkit_core.comparison import comparison_report
     from perfkit_core.report.summary import cut

@@ -25,9 +25,9 @@ output = click.option(
 
 
 def format_option(formats: str) -> Callable[[Command], Command]:
-    """``--format NAME``; plugins may add to ``formats``."""
-    return click.option("--format", "format_name", default="text", show_default=True, metavar="NAME",
-                        help=f"Format of the output: {formats}.")  # fmt: skip
+    """``--format NAME``; plugins may add to ``formats``. What is left out is told by the name of the output file."""
+    return click.option("--format", "format_name", metavar="NAME",
+                        help=f"Format of the output: {formats}.  [default: as FILE is named, else text]")  # fmt: skip
 
 
 def limit_option(text: str) -> Callable[[Command], Command]:

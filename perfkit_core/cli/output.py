@@ -22,8 +22,15 @@ FOR_PEOPLE: Final = ("text", "markdown", "html")
 """Formats that show the first rows of long tables; all others get whole tables."""
 
 
-def renderer(name: str, without: tuple[str, ...] = ()) -> Renderer:
-    """The renderer of this name, unless it is in ``without``. Raises UsageError with the known ones."""
+_SUFFIXES: Final = {".json": "json", ".csv": "csv", ".md": "markdown", ".html": "html", ".htm": "html"}
+
+
+def renderer(name: str | None, output: Path | None = None, without: tuple[str, ...] = ()) -> Renderer:
+    """The renderer of this name, or of the suffix of ``output``, or text; never one of ``without``.
+
+    Raises UsageError with the known ones.
+    """
+    name = name or _SUFFIXES.get(output.suffix.lower() if output else "", "text")
     known = {key: value for key, value in get_plugins().renderers().items() if key not in without}
     if name not in known:
         hint = f"known: {', '.join(known)}"

@@ -11,7 +11,7 @@ from perfkit_core.plugins.manager import Plugins, get_plugins
 
 @click.command()
 @options.format_option(options.SUMMARY_FORMATS)
-def plugins(format_name: str) -> None:
+def plugins(format_name: str | None) -> None:
     """List the plugins with what they add, and why a broken one does not work."""
     chosen = renderer(format_name)
     found = get_plugins()

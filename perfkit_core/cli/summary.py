@@ -41,7 +41,7 @@ def summary(
     by: tuple[str, ...],
     steps: tuple[str, ...],
     pattern: str | None,
-    format_name: str,
+    format_name: str | None,
     output: Path | None,
     partial: bool,
 ) -> None:
@@ -49,7 +49,7 @@ def summary(
 
     A SOURCE is a run folder or a trace file; several (one a rank) are read as one profile.
     """
-    chosen = renderer(format_name, without=("html",))
+    chosen = renderer(format_name, output, without=("html",))
     wanted_steps = options.steps(steps)
     from perfkit_core.plugins.contracts import ViewRequest
     from perfkit_core.report.summary import ROWS, choose_views, cut, read_from, summary_report

@@ -127,6 +127,19 @@ def test_output_goes_to_a_file_in_a_new_folder(perfkit, run: Path, tmp_path: Pat
     assert list(target.parent.iterdir()) == [target], "no temporary file stays"
 
 
+@pytest.mark.parametrize(
+    ("name", "begins"), [("o.json", "{"), ("o.csv", "name,"), ("o.md", "# "), ("o.html", "<!"), ("o.txt", "base: ")]
+)
+def test_the_name_of_the_output_tells_the_format(perfkit, run: Path, tmp_path: Path, name: str, begins: str) -> None:
+    """Also where --format would say it; an explicit --format wins."""
+    path = tmp_path / name
+    assert perfkit("compare", run, run, "--view", "operators", "-o", path).code == 0
+    written = path.read_text(encoding="utf-8").lower()
+    assert begins in written[:200]
+    assert perfkit("compare", run, run, "--view", "operators", "--format", "json", "-o", path).code == 0
+    assert json.loads(path.read_text(encoding="utf-8"))["views"]["operators"]
+
+
 def test_an_unwritable_output_is_one_line(perfkit, run: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     code, _, err = perfkit("summary", run, "-o", tmp_path / "file" / "out.txt")
