@@ -46,7 +46,7 @@ def _match(wanted: IntArray, keys: IntArray, rows: IntArray) -> IntArray:
 def _findings(trace: Trace, launched_by: IntArray) -> tuple[Finding, ...]:
     work = trace.rows("kind", *DEVICE_WORK)
     if not work.any():
-        return (Finding("no-device-events", "no work on a device was recorded: device columns are empty"),)
+        return (Finding("no-device-events", "no work on a device was recorded: device times are 0"),)
     lost = int((work & (launched_by == NO_ROW)).sum())
     if not lost:
         return ()

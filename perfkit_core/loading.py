@@ -9,8 +9,9 @@ from pathlib import Path
 from perfkit_core.errors import SourceError
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import Plugins, get_plugins
+from perfkit_core.several import one_job
 from perfkit_core.sources.bytestream import head
-from perfkit_core.trace import Trace, concat_traces
+from perfkit_core.trace import Trace
 
 PathLike = str | os.PathLike[str]
 
@@ -24,7 +25,9 @@ def load(sources: PathLike | Sequence[PathLike], *, partial: bool = False, plugi
     paths = [sources] if isinstance(sources, (str, os.PathLike)) else list(sources)
     if not paths:
         raise SourceError("no source given", "name a run folder or a trace file")
-    return concat_traces([load_one(Path(path), partial, plugins) for path in paths])
+    if len({Path(path).resolve() for path in paths}) < len(paths):
+        raise SourceError("the same source is named twice", "name each rank once")
+    return one_job([load_one(Path(path), partial, plugins) for path in paths])
 
 
 def load_one(path: Path, partial: bool = False, plugins: Plugins | None = None) -> Trace:

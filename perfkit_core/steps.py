@@ -10,7 +10,6 @@ import numpy as np
 
 from perfkit_core.schema import (
     BACKWARD,
-    DATALOADER,
     FORWARD,
     NO_ROW,
     OPERATOR_KINDS,
@@ -55,13 +54,14 @@ def _inside(time: IntArray, start: IntArray, end: IntArray, number: IntArray) ->
 def empty_last_step(trace: Trace) -> IntArray:
     """Row of the last step of the recording when nothing was computed in it, shape (0,) or (1,).
 
-    A loop that calls the profiler's step() after each iteration opens a step that never takes place.
+    A loop that calls the profiler's step() after each iteration opens a step that never takes place: at most its data
+    loader is asked once more, and says that it has ended.
     """
     rows = np.flatnonzero(trace.host & trace.rows("kind", STEP))
     if not len(rows):
         return rows
     last = rows[-1]
-    work = trace.host & trace.rows("kind", *OPERATOR_KINDS, RUNTIME, SYNC, DATALOADER, FORWARD, BACKWARD, OPTIMIZER)
+    work = trace.host & trace.rows("kind", *OPERATOR_KINDS, RUNTIME, SYNC, FORWARD, BACKWARD, OPTIMIZER)
     inside = (trace.ints("start_ns") >= trace.ints("start_ns")[last]) & (trace.ints("start_ns") < trace.end_ns[last])
     return rows[:0] if (work & inside).any() else rows[-1:]
 

@@ -81,7 +81,7 @@ class Codes:
         return table[self.codes]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Trace:
     """Events (an Arrow table of :data:`perfkit_core.schema.SCHEMA`, sorted by start), meta and data quality."""
 
@@ -89,6 +89,9 @@ class Trace:
     meta: TraceMeta
     quality: tuple[Finding, ...] = ()
     _cache: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    def __repr__(self) -> str:
+        return f"Trace({len(self)} events of {self.meta.framework}, {self.meta.source}, {len(self.quality)} findings)"
 
     def __len__(self) -> int:
         return int(self.events.num_rows)
@@ -167,6 +170,14 @@ def concat_traces(traces: Sequence[Trace]) -> Trace:
     )
     quality = tuple(dict.fromkeys(finding for trace in traces for finding in trace.quality))
     return Trace(pa.concat_tables(parts), meta, quality)
+
+
+def with_rank(trace: Trace, rank: int) -> Trace:
+    """The trace as that of one rank."""
+    position = trace.events.schema.get_field_index("rank")
+    column = pa.array(np.full(len(trace), rank, np.int32))
+    events = trace.events.set_column(position, trace.events.schema.field("rank"), column)
+    return Trace(events, msgspec.structs.replace(trace.meta, ranks=(rank,)), trace.quality)
 
 
 def _hull(windows: list[tuple[int, int]]) -> tuple[int, int] | None:

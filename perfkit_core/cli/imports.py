@@ -23,6 +23,36 @@ def imported_by(script: Path, wanted: Collection[str]) -> list[str]:
     return [name for name in found if name in wanted]
 
 
+def profiles_itself(script: Path, frameworks: Collection[str]) -> bool:
+    """Whether the script's own text names a profiler of one of the frameworks (``torch.profiler.profile``, …)."""
+    try:
+        tree = ast.parse(script.read_bytes())
+    except (SyntaxError, ValueError):
+        return False
+    modules: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules |= {alias.asname for alias in node.names if alias.asname and "profiler" in alias.name.split(".")}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in frameworks:
+            inside = "profiler" in (node.module or "").split(".")
+            modules |= {alias.asname or alias.name for alias in node.names if alias.name == "profiler"}
+            if inside and any(alias.name in _PROFILERS for alias in node.names):
+                return True
+    return any(_is_profiler(node, modules) for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+
+
+_PROFILERS = ("profile", "Profiler")
+
+
+def _is_profiler(node: ast.Attribute, modules: Collection[str]) -> bool:
+    base = node.value
+    if node.attr not in _PROFILERS:
+        return False
+    return (isinstance(base, ast.Attribute) and base.attr == "profiler") or (
+        isinstance(base, ast.Name) and base.id in modules
+    )
+
+
 def installed(name: str) -> bool:
     """Whether a top-level module can be found, without importing it."""
     try:

@@ -77,6 +77,8 @@ def _told(error: Exception) -> str:
         return f"{_one_line(error.format_message())}; see '{where} --help'"
     if isinstance(error, click.ClickException):
         return _one_line(error.format_message())
+    if isinstance(error, OSError):
+        return f"{error.filename or 'output'}: {error.strerror or _one_line(error)}"
     return f"unexpected {type(error).__name__}: {_one_line(error)}; {DEBUG}=1 shows where, please report it"
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -38,6 +40,7 @@ def record(output: Path | None, steps: int, script: Path, arguments: tuple[str, 
     if not script.is_file():
         raise CaptureError(f"{script}: no such script", "check the path")
     session = Session(output or _default_folder(script), steps)
+    session.check(script)
     scripts.prepare(script, arguments)
     try:
         code = session.run(script)
@@ -56,6 +59,22 @@ class Session:
         self._steps = steps
         self._recorders: Mapping[str, Recorder] = {r.framework: r for r in get_plugins().recorders()}
         self._recording: Recording | None = None
+
+    def check(self, script: Path) -> None:
+        """Refuse what would fail only after the script has run, or break it. Raises CaptureError."""
+        from perfkit_core.cli import imports
+
+        if imports.profiles_itself(script, self._recorders):
+            raise CaptureError(
+                f"{script} starts a profiler of its own, and a process can have only one",
+                "run it with python and pass perfkit's trace_handler as on_trace_ready",
+            )
+        try:
+            self.run_dir.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.run_dir):
+                pass
+        except OSError as error:
+            raise CaptureError(f"{self.run_dir}: cannot be written ({error.strerror})", "choose another -o") from None
 
     def run(self, script: Path) -> int:
         """Run the script under the recorder of its framework; its exit code. Raises CaptureError."""
@@ -79,6 +98,8 @@ class Session:
     def finish(self) -> int:
         """End the recording, say where it is, and return the number of its files."""
         files = self._recording.finish() if self._recording is not None else 0
+        with contextlib.suppress(OSError):
+            self.run_dir.rmdir()  # only when nothing is in it
         if files:
             click.echo(f"perfkit: recorded {self.run_dir}; next: perfkit report {self.run_dir}", err=True)
         return files

@@ -19,7 +19,7 @@ from perfkit_core.trace import IntArray, Trace
 MATCHED, BASE_ONLY, OTHER_ONLY, UNNAMED = "both", "base only", "other only", "no canonical name"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
     """``other`` against ``base``; a difference is other less base.
 
@@ -40,6 +40,9 @@ class Comparison:
     overview: pd.DataFrame
     operators: pd.DataFrame
     matched_share: dict[str, dict[str, float | None]]
+
+    def __repr__(self) -> str:
+        return f"Comparison({self.base!r}, {self.other!r}, {len(self.operators)} operators)"
 
 
 def compare(base: Trace, other: Trace) -> Comparison:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.cli.imports import imported_by
+from perfkit_core.cli.imports import imported_by, profiles_itself
 
 FRAMEWORK = "import sys\nsys.modules[__name__].imported = True\n"
 RUNNER = """
@@ -146,3 +146,38 @@ def test_imports_of_a_script(tmp_path: Path) -> None:
         "from . import c\nimport b.x as y\nfrom a.z import q\nimport other\n'import d'\n", encoding="utf-8"
     )
     assert imported_by(script, {"a", "b", "c", "d"}) == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import torch\nwith torch.profiler.profile() as p: pass\n",
+        "from torch.profiler import profile\n",
+        "import paddle.profiler as P\nP.Profiler()\n",
+        "from paddle import profiler\nprofiler.Profiler()\n",
+    ],
+)
+def test_a_script_that_profiles_itself_is_refused(perfkit, tmp_path: Path, text: str) -> None:
+    """Two profilers in one process break the script or spoil both recordings."""
+    script = tmp_path / "train.py"
+    script.write_text(text, encoding="utf-8")
+    result = perfkit("record", "-o", tmp_path / "run", script)
+    assert result.code == 2
+    assert "a profiler of its own" in result.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_labels_of_a_profiler_are_no_profiler(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("from torch.profiler import record_function\nimport paddle\npaddle.profiler.RecordEvent\n")
+    assert not profiles_itself(script, ["torch", "paddle"])
+
+
+def test_an_unwritable_folder_is_told_before_the_script_runs(perfkit, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way", encoding="utf-8")
+    script = tmp_path / "train.py"
+    script.write_text("print('ran')", encoding="utf-8")
+    result = perfkit("record", "-o", tmp_path / "file" / "run", script)
+    assert result.code == 2
+    assert "ran" not in result.out
+    assert result.err.count("\n") == 1

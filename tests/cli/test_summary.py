@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from small_trace import small_trace
 
 import perfkit_core
 from perfkit_core.errors import UsageError
+from perfkit_core.store import write_cycle
+from perfkit_core.trace import with_rank
 
 
 def test_default_views_in_text(perfkit, run: Path) -> None:
@@ -35,9 +38,11 @@ def test_json_has_exact_numbers_and_the_names_of_the_columns(perfkit, run: Path)
     assert list(matmul) == list(table.columns)
 
 
-def test_json_names_every_source(perfkit, run: Path) -> None:
-    content = json.loads(perfkit("summary", run, run, "--format", "json").out)
-    assert content["source"] == [str(run), str(run)]
+def test_json_names_every_source(perfkit, run: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    write_cycle(with_rank(small_trace(), 1), other)
+    content = json.loads(perfkit("summary", run, other, "--format", "json").out)
+    assert content["source"] == [str(run), str(other)]
 
 
 def test_machines_get_all_rows_unless_they_ask(perfkit, run: Path) -> None:

@@ -33,6 +33,15 @@ def test_repeating_schedule_writes_a_file_a_cycle(tmp_path: Path) -> None:
     assert steps_of(load(tmp_path)) == [2, 3, 6, 7, 10, 11]
 
 
+def test_a_loader_that_has_ended_is_no_step(tmp_path: Path) -> None:
+    """After the last iteration the loop asks its loader once more: the step opened for that never takes place."""
+    train("mlp", trace_handler(tmp_path), steps=7)
+    trace = load(tmp_path)
+    assert "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__" in trace.codes("name").values
+    assert steps_of(trace) == [2, 3, 6]
+    assert "partial-step" in [finding.code for finding in trace.quality]
+
+
 def test_start_stop_without_a_schedule(tmp_path: Path) -> None:
     profiler = torch.profiler.profile(on_trace_ready=trace_handler(tmp_path))
     profiler.start()
