@@ -115,8 +115,10 @@ def _external(columns: pa.Table) -> IntArray:
 
 
 def _nested(trace: Trace, recorded_parent: IntArray | None) -> Trace:
-    """Fill parent and self_ns. Only events that occupy a host thread take part."""
-    rows = np.flatnonzero(trace.host & trace.rows("kind", *NESTED_KINDS) & (trace.ints("tid", NO_ROW) != NO_ROW))
+    """Fill parent and self_ns. Events that occupy a host thread nest; memory events lie in them."""
+    occupies = trace.host & trace.rows("kind", *NESTED_KINDS)
+    inside = occupies | trace.rows("kind", schema.MEMORY)
+    rows = np.flatnonzero(inside & (trace.ints("tid", NO_ROW) != NO_ROW))
     start, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
     if recorded_parent is None:
         inner = nesting.nest(_threads(trace)[rows], start, end)
@@ -125,7 +127,7 @@ def _nested(trace: Trace, recorded_parent: IntArray | None) -> Trace:
     parent = np.full(len(trace), NO_ROW, np.int64)
     parent[rows] = np.where(inner == NO_ROW, NO_ROW, rows[inner])
     self_ns = np.full(len(trace), -1, np.int64)
-    self_ns[rows] = nesting.self_times(inner, start, end)
+    self_ns[rows] = np.where(occupies[rows], nesting.self_times(inner, start, end), -1)
     return _with(trace, parent=pa.array(parent), self_ns=_nullable(self_ns))
 
 

@@ -83,7 +83,12 @@ COLUMNS: Final = (
     Column("stream", pa.int64(), True, "queue on the device; null on the host"),
     Column("correlation", pa.int64(), True, "the number that a launch shares with the device work it launched"),
     Column("launched_by", pa.int64(), False, "device work: row of the launching host event; -1: none"),
-    Column("parent", pa.int64(), False, "host events: row of the nearest enclosing event of the thread; -1: none"),
+    Column(
+        "parent",
+        pa.int64(),
+        False,
+        "host and memory events: row of the nearest enclosing event of the thread; -1: none",
+    ),
     Column("step", pa.int64(), True, "number of the training step it belongs to; device work: that of its launch"),
     Column("phase", _TEXT, True, "dataloader, forward, backward, optimizer or other; null where it cannot be told"),
     Column("sequence", pa.int64(), True, "links a forward operator with its backward node"),

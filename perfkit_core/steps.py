@@ -1,7 +1,7 @@
 """Which training step each event belongs to.
 
-Steps are the events of kind ``step``. A host event belongs to the step in which it starts, on any thread of the same
-process; device work belongs to the step of its launch, whenever it runs.
+Steps are the events of kind ``step``. A host or memory event belongs to the step in which it starts, on any thread of
+the same process; device work belongs to the step of its launch, whenever it runs.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import numpy as np
 from perfkit_core.schema import (
     BACKWARD,
     FORWARD,
+    MEMORY,
     NO_ROW,
     OPERATOR_KINDS,
     OPTIMIZER,
@@ -31,7 +32,7 @@ def assign(trace: Trace) -> tuple[IntArray, tuple[Finding, ...]]:
     number = _numbers(trace.ints("step")[rows])
     start, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
     step = _inside(trace.ints("start_ns"), start, end, number)
-    step[~trace.host] = -1
+    step[~trace.host & ~trace.rows("kind", MEMORY)] = -1
     launched_by = trace.ints("launched_by")
     launched = launched_by != NO_ROW
     step[launched] = step[launched_by[launched]]

@@ -13,15 +13,14 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core import nesting
-from perfkit_core.analyses import attribution, stacks
+from perfkit_core.analyses import attribution, grouping
 from perfkit_core.analyses.select import selected
 from perfkit_core.analyses.tables import plain, ratio, statistics, texts
-from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import NESTED_KINDS, NO_ROW, OPERATOR_KINDS
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
-GROUPINGS = ("shape", "stack", "thread")
+GROUPINGS = ("shape", "stack", "thread", "module", "phase", "step", "rank")
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
@@ -34,7 +33,8 @@ def span_table(trace: Trace, request: ViewRequest, counted: BoolArray, what: str
     """The table of :func:`table` over any host events, with the text column ``what`` in place of op_name."""
     survivor = survivors(trace)
     rows = np.flatnonzero(counted & (survivor == np.arange(len(trace))) & selected(trace, request))
-    keys = _keys(trace, request, rows) | {what: texts(trace.codes(what), rows)}
+    keys: dict[str, Any] = {"name": texts(trace.codes("name"), rows)}
+    keys |= grouping.keys(trace, request, rows, GROUPINGS) | {what: texts(trace.codes(what), rows)}
     result = statistics(keys, trace.ints("dur_ns")[rows], "cpu")
     for column, values in _sums(trace, survivor).items():
         frame = pd.DataFrame({**keys, "value": values[rows]})
@@ -63,20 +63,6 @@ def _sums(trace: Trace, survivor: IntArray) -> dict[str, IntArray]:
     np.add.at(own, survivor, np.maximum(trace.ints("self_ns"), 0))
     np.add.at(device, survivor, attribution.self_device_ns(trace))
     return {"self_cpu_ns": own, "self_device_ns": device, "total_device_ns": attribution.total_device_ns(trace)}
-
-
-def _keys(trace: Trace, request: ViewRequest, rows: IntArray) -> dict[str, Any]:
-    keys: dict[str, Any] = {"name": texts(trace.codes("name"), rows)}
-    for grouping in request.by:
-        if grouping == "shape":
-            keys["shapes"] = texts(trace.codes("shapes"), rows)
-        elif grouping == "stack":
-            keys["stack"] = stacks.stacks(trace, rows)
-        elif grouping == "thread":
-            keys["tid"] = trace.ints("tid")[rows]
-        else:
-            raise UsageError(f"this view cannot be grouped by {grouping!r}", f"known: {', '.join(GROUPINGS)}")
-    return keys
 
 
 VIEW = View(

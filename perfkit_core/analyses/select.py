@@ -1,11 +1,10 @@
-"""Which events a view looks at: step numbers and a pattern on the name."""
+"""Which events a view counts (an account filter): step numbers, and patterns on the name, the kind and the device."""
 
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
+from perfkit_core import patterns
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.schema import STEP
@@ -13,31 +12,38 @@ from perfkit_core.trace import BoolArray, Trace
 
 
 def selected(trace: Trace, request: ViewRequest) -> BoolArray:
-    """True for events of the wanted steps whose name matches, shape (rows,). Raises UsageError."""
-    return in_steps(trace, request) & matching(trace, request.pattern)
+    """True for events of the wanted steps that match every pattern, shape (rows,). Raises UsageError."""
+    return in_steps(trace, request) & accounted(trace, request)
+
+
+def accounted(trace: Trace, request: ViewRequest) -> BoolArray:
+    """True for events that match the patterns of the request, whatever their step. Raises UsageError."""
+    chosen = _matching(trace, "name", request.pattern) & _matching(trace, "device", request.device)
+    if request.kind is not None:
+        chosen &= _matching(trace, "kind", request.kind) | _matching(trace, "category", request.kind)
+    return chosen
 
 
 def in_steps(trace: Trace, request: ViewRequest) -> BoolArray:
     """True for events of the wanted steps; all when none are named. Raises UsageError for a step that is not there."""
     if request.steps is None:
         return np.ones(len(trace), np.bool_)
-    step = trace.ints("step")
-    recorded = np.unique(step[trace.rows("kind", STEP)])
-    missing = sorted(set(request.steps) - set(recorded.tolist()))
+    recorded = step_numbers(trace)
+    missing = sorted(set(request.steps) - set(recorded))
     if missing:
         known = ", ".join(map(str, recorded[:20])) or "none"
         raise UsageError(f"step {missing[0]} was not recorded", f"recorded steps: {known}")
-    return np.isin(step, request.steps)
+    return np.isin(trace.ints("step"), request.steps)
 
 
-def matching(trace: Trace, pattern: str | None) -> BoolArray:
-    """True where the name contains a match. RE2 takes time linear in the name: no pattern can hang."""
-    names = trace.codes("name")
+def step_numbers(trace: Trace) -> tuple[int, ...]:
+    """The numbers of the steps that were recorded as a whole, ascending."""
+    return tuple(np.unique(trace.ints("step")[trace.host & trace.rows("kind", STEP)]).tolist())
+
+
+def _matching(trace: Trace, column: str, pattern: str | None) -> BoolArray:
     if pattern is None:
         return np.ones(len(trace), np.bool_)
-    try:
-        hits = pc.match_substring_regex(pa.array(names.values, pa.string()), pattern)
-    except pa.ArrowInvalid as error:
-        raise UsageError(f"not a regular expression: {pattern!r} ({error})", "RE2 syntax, see --help") from None
-    found: BoolArray = names.lookup(np.asarray(hits.to_numpy(zero_copy_only=False), np.bool_), False)
+    codes = trace.codes(column)
+    found: BoolArray = codes.lookup(patterns.matches(codes.values, pattern), False)
     return found

@@ -29,6 +29,15 @@ def stacks(trace: Trace, rows: IntArray) -> pd.Categorical:
     return pd.Categorical.from_codes(codes[position[around]], categories=encoded.dictionary.to_pylist())
 
 
+def innermost(stack: pd.Categorical, count: int) -> pd.Categorical:
+    """The ``count`` innermost frames of each stack."""
+    short = [SEPARATOR.join(text.split(SEPARATOR)[:count]) for text in stack.categories]
+    values = list(dict.fromkeys(short))
+    position = {text: code for code, text in enumerate(values)}
+    codes = np.array([position[text] for text in short] + [-1], np.int64)
+    return pd.Categorical.from_codes(codes[stack.codes], categories=pd.Index(values, dtype=object))
+
+
 def _is_frame(trace: Trace) -> np.ndarray:
     return trace.rows("kind", PYTHON) | (trace.rows("kind", FORWARD) & trace.rows("category", "python_function"))
 

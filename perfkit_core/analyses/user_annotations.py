@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from perfkit_core.analyses.operators import span_table
+from perfkit_core.analyses.operators import GROUPINGS, span_table
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import ANNOTATION, BACKWARD, DATALOADER, FORWARD, OPTIMIZER
 from perfkit_core.trace import Trace
@@ -24,7 +24,7 @@ VIEW = View(
     title="Labelled ranges",
     description="time of the ranges that the user or the framework labelled, and of the device work launched inside",
     table=table,
-    groupings=("shape", "stack", "thread"),
+    groupings=GROUPINGS,
     order="total_cpu_ns",
     explain_empty=lambda trace: "no labelled ranges were recorded",
 )

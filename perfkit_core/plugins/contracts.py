@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,11 +53,27 @@ class Recorder:
 
 @dataclass(frozen=True, slots=True)
 class ViewRequest:
-    """What a user asked of a view: groupings, step numbers (None: all), RE2 pattern on the name (None: all)."""
+    """What a user asked of a view.
+
+    ``by``: groupings, some with an argument ("stack=5"); the account filters ``steps`` (numbers; None: all), and
+    ``pattern``, ``kind``, ``device`` (RE2 on the name, on kind or category, on the device; None: all): events outside
+    of them are not counted. ``native``: the framework's own number where it differs from ours (docs/semantics).
+    ``sort``: the column the rows will be sorted by, None for the order of the view.
+    """
 
     by: tuple[str, ...] = ()
     steps: tuple[int, ...] | None = None
     pattern: str | None = None
+    kind: str | None = None
+    device: str | None = None
+    native: bool = False
+    sort: str | None = None
+
+
+def split_grouping(item: str) -> tuple[str, str | None]:
+    """Name and argument of a grouping: "stack=5" → ("stack", "5")."""
+    name, found, argument = item.partition("=")
+    return name, argument if found else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +81,11 @@ class View:
     """One question about a trace, answered by a table.
 
     ``table(trace, request)`` returns a DataFrame: integer columns in ns and bytes (units in the names), pandas nullable
-    integers where a cell may be unknown. ``groupings`` are the values of ``request.by`` it understands, ``order``
-    the column it is sorted by (descending) when nothing is asked, None for the order of the table itself.
+    integers where a cell may be unknown. A table with a column ``depth`` is a tree: rows in preorder, roots at depth 0.
+    ``groupings`` are the values of ``request.by`` it understands, ``order`` the column it is sorted by (descending; in
+    a tree among siblings) when nothing is asked, None for the order of the table itself. ``group`` names a report of
+    several views, which ``--view GROUP`` shows. ``native`` tells that the view heeds ``request.native``, ``per_step``
+    names the columns that are sums over the chosen steps, which an average divides.
     ``explain_empty(trace)`` says why the table has no rows.
     """
 
@@ -77,6 +96,9 @@ class View:
     groupings: tuple[str, ...] = ()
     order: str | None = None
     explain_empty: Callable[[Trace], str] = field(default=lambda trace: "nothing of this kind was recorded")
+    group: str | None = None
+    native: bool = False
+    per_step: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +107,30 @@ class Renderer:
 
     name: str
     render: Callable[[Report], str]
+
+
+@dataclass(frozen=True, slots=True)
+class ExportOptions:
+    """What a user asked of an export. ``weight``: one of the exporter's ``weights``, None for the first of them."""
+
+    weight: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Exporter:
+    """A Trace as a file that another tool opens.
+
+    ``write(trace, file, options)`` writes to a binary file that cannot be sought, and returns in words what the file
+    lacks and why ("" when nothing is missing). It is called with a file that replaces the real one only at the end, and
+    is compressed when its name ends in ``.gz`` and the suffix does not. ``suffixes`` are the endings of file names that
+    mean this format, the usual one first; ``weights`` what ``options.weight`` may be.
+    """
+
+    name: str
+    description: str
+    suffixes: tuple[str, ...]
+    write: Callable[[Trace, BinaryIO, ExportOptions], str]
+    weights: tuple[str, ...] = ()
 
 
 OperatorNames = Mapping[str, Callable[[str], str | None]]

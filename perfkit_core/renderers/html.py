@@ -50,7 +50,7 @@ def render(report: Report) -> str:
 
 
 def _block(index: int, section: Section) -> Block:
-    shown = units.columns(section.table, section.limit)
+    shown = units.columns(section.table, section.limit, section.unit, indent="· ")
     return Block(
         section=section,
         id=f"section-{index}",

@@ -49,7 +49,7 @@ def _section(section: Section) -> Iterator[str]:
     if section.table.empty:
         yield prose(parts.reason(section))
         return
-    yield _table(columns(parts.shown(section)))
+    yield _table(columns(parts.shown(section), unit=section.unit, indent="· "))
     for line in (parts.more(section), parts.unknown(section)):
         if line:
             yield prose(line)

@@ -49,7 +49,7 @@ def _section(section: Section, width: int | None) -> Iterator[str]:
     if section.table.empty:
         yield visible(parts.reason(section))
         return
-    yield from _table(columns(parts.shown(section)), width)
+    yield from _table(columns(parts.shown(section), unit=section.unit), width)
     yield from filter(None, (parts.more(section, " (--limit 0 shows all)"), parts.unknown(section)))
 
 

@@ -10,7 +10,7 @@ import math
 import numbers
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pandas as pd
@@ -19,11 +19,13 @@ MISSING: Final = "-"
 
 Unit = tuple[str, float]
 _TIMES: Final[tuple[Unit, ...]] = (("ns", 1.0), ("µs", 1e3), ("ms", 1e6), ("s", 1e9))
+TIME_UNITS: Final[dict[str, Unit]] = {"ns": _TIMES[0], "us": _TIMES[1], "ms": _TIMES[2], "s": _TIMES[3]}
 _SIZES: Final[tuple[Unit, ...]] = (("B", 1.0), ("KiB", 2.0**10), ("MiB", 2.0**20), ("GiB", 2.0**30), ("TiB", 2.0**40))
 _RATES: Final[tuple[Unit, ...]] = tuple((f"{name}/s", size) for name, size in _SIZES)
 _SHARES: Final[tuple[Unit, ...]] = (("%", 0.01),)
 _FAMILIES: Final = (("bytes_per_s", _RATES), ("ratio", _SHARES), ("bytes", _SIZES), ("ns", _TIMES))
 _SMALL, _LARGE = 0.1, 10_000.0  # a median outside of these reads badly with three decimals
+_DEPTH: Final = "depth"
 _BARE: Final = {"bytes_per_s": "Bandwidth", "ratio": "Share", "bytes": "Size", "ns": "Time"}
 _WORDS: Final = {word: word.upper() for word in ("cpu", "gpu", "npu", "id", "pid", "tid")} | {"dur": "duration"}
 
@@ -39,16 +41,32 @@ class Column:
     shares: tuple[float | None, ...] | None = None
 
 
-def columns(table: pd.DataFrame, first: int | None = None) -> list[Column]:
+def columns(table: pd.DataFrame, first: int | None = None, unit: str | None = None, indent: str = "  ") -> list[Column]:
     """The columns of a table that hold at least one value, formatted. An empty table keeps its columns.
 
-    Units suit the ``first`` rows (None: all), which are what people look at.
+    Units suit the ``first`` rows (None: all), which are what people look at; ``unit`` sets that of all times. In a tree
+    (a table with a column ``depth``) the names are indented instead of showing the depth.
     """
+    shown = _formatted(table, first, unit)
+    return _indented(table, shown, indent) if _DEPTH in table.columns else shown
+
+
+def _indented(table: pd.DataFrame, shown: list[Column], indent: str) -> list[Column]:
+    names = [column for column in shown if column.name == "name"]
+    others = [column for column in shown if column.name not in (_DEPTH, "name")]
+    depths = [int(depth) for depth in table[_DEPTH]]
+    return [
+        replace(column, cells=tuple(indent * d + cell for d, cell in zip(depths, column.cells, strict=True)))
+        for column in names
+    ] + others
+
+
+def _formatted(table: pd.DataFrame, first: int | None, unit: str | None) -> list[Column]:
     known = {str(name): _values(table[name]) for name in table.columns}
     looked_at = {name: values[:first] for name, values in known.items()}
     shared = {suffix: _shared_unit(looked_at, suffix, units) for suffix, units in _FAMILIES}
     return [
-        _column(name, values, looked_at[name], shared)
+        _column(name, values, looked_at[name], shared, unit)
         for name, values in known.items()
         if not (values and _nothing(values))
     ]
@@ -85,13 +103,15 @@ def _nothing(values: Sequence[Any]) -> bool:
     return all(value is None for value in values)
 
 
-def _column(name: str, values: Sequence[Any], looked_at: Sequence[Any], shared: Mapping[str, Unit]) -> Column:
+def _column(
+    name: str, values: Sequence[Any], looked_at: Sequence[Any], shared: Mapping[str, Unit], fixed: str | None
+) -> Column:
     if not values or not all(value is None or _is_number(value) for value in values):
         return Column(name, label(name), False, tuple(_text(value) for value in values))
     suffix, units = _family(name)
     if units is None:
         return Column(name, label(name), True, tuple(_each(values, _plain)))
-    unit, size = _own_unit(looked_at, units, shared[suffix])
+    unit, size = TIME_UNITS[fixed] if fixed and units is _TIMES else _own_unit(looked_at, units, shared[suffix])
     cells = tuple(_each(values, lambda value: _scaled(value, size)))
     shares = _shares(values) if suffix == "ratio" and "change" not in name else None
     return Column(name, f"{label(name)} ({unit})", True, cells, shares)

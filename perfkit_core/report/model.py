@@ -28,7 +28,8 @@ class Chart:
 class Section:
     """One table with its heading. ``limit`` is how many rows people are shown first (None: all); machines get all.
 
-    ``note`` explains the numbers in a sentence; ``empty`` says why the table has no rows.
+    A table with a column ``depth`` is a tree in preorder. ``note`` explains the numbers in a sentence, ``empty`` says
+    why the table has no rows. ``unit`` ("ns", "us", "ms", "s") is that of all times people see (None: what suits).
     """
 
     name: str
@@ -38,6 +39,7 @@ class Section:
     empty: str = ""
     limit: int | None = None
     chart: Chart | None = None
+    unit: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import pandas as pd
 
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.report.display import Display
 from perfkit_core.report.headline import headline
 from perfkit_core.report.model import Chart, Report, Section
 from perfkit_core.report.summary import ROWS, summary_report
@@ -22,7 +23,7 @@ _PHASES: Final = ("dataloader_ns", "forward_ns", "backward_ns", "optimizer_ns")
 
 def run_report(trace: Trace) -> Report:
     """Head facts, headline, and a section for every view that is installed, step time with its chart first."""
-    report = summary_report(trace, _in_order(get_plugins().views()), ViewRequest(), limit=ROWS)
+    report = summary_report(trace, _in_order(get_plugins().views()), ViewRequest(), Display(limit=ROWS))
     sections = tuple(_step_time(s) if s.name == "steps" else s for s in report.sections)
     tables = {section.name: section.table for section in report.sections}
     title = f"Profile of {report.sources[0].label}"

@@ -3,50 +3,38 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pandas as pd
 
+from perfkit_core.analyses.select import step_numbers
 from perfkit_core.errors import UsageError
-from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.plugins.contracts import View, ViewRequest, split_grouping
 from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.report.average import per_step
+from perfkit_core.report.display import Display, check, displayed
 from perfkit_core.report.facts import source
 from perfkit_core.report.model import Report, Section
 from perfkit_core.trace import Trace
 
 ROWS: Final = 20
 """Rows of a table that people are shown when they do not ask for another number."""
+DEFAULT: Final = Display()
 
 
-def summary_report(
-    trace: Trace,
-    views: Sequence[View],
-    request: ViewRequest,
-    sort: str | None = None,
-    ascending: bool = False,
-    limit: int | None = None,
-) -> Report:
-    """One section a view. ``sort`` and ``request.by`` apply to the views that know them.
+def summary_report(trace: Trace, views: Sequence[View], request: ViewRequest, display: Display = DEFAULT) -> Report:
+    """One section a view. Groupings, sorting and filters apply to the views that know them.
 
-    Raises UsageError if none does. ``limit`` is how many rows people are shown first (None: all); the tables are whole.
+    Raises UsageError if none does.
     """
-    _check_groupings(views, request.by)
-    tables = [view.table(trace, _understood(view, request)) for view in views]
-    _check_sort(tables, sort)
-    sections = tuple(
-        Section(
-            name=view.name,
-            title=view.title,
-            table=_sorted(table, sort if sort in table.columns else None, view.order, ascending),
-            note=_sentence(view.description),
-            empty=_why_empty(view, trace, request) if table.empty else "",
-            limit=limit,
-        )
-        for view, table in zip(views, tables, strict=True)
-    )
+    _check(views, request, display)
+    request = replace(request, steps=_steps(trace, request, display), sort=display.sort)
+    whole = {view.name: view.table(trace, _understood(view, request)) for view in views}
+    check(whole, display)
+    sections = tuple(_section(trace, view, whole[view.name], request, display) for view in views)
     return Report(trace.meta.source, (source(trace),), sections)
 
 
@@ -56,34 +44,50 @@ def summarize(
     by: str | Iterable[str] = (),
     steps: Iterable[int] | None = None,
     pattern: str | None = None,
-    sort: str | None = None,
+    kind: str | None = None,
+    device: str | None = None,
+    native: bool = False,
     limit: int | None = None,
-    ascending: bool = False,
+    **display: Any,
 ) -> pd.DataFrame:
     """The table of a view, from a Trace or from what :func:`perfkit_core.load` reads.
 
-    ``by``: groupings of the view; ``steps``: step numbers; ``pattern``: RE2 on the name; ``sort``: a column (descending
-    unless ``ascending``); ``limit``: number of rows. Times are integer ns, sizes bytes, unknown is NA.
-    Raises UsageError and SourceError.
+    ``by``: groupings of the view; ``steps``: step numbers; ``pattern``, ``kind``, ``device``: RE2 on the events that
+    count; ``native``: the framework's own numbers where they differ (docs/semantics); ``limit``: number of rows; the
+    rest as in :class:`perfkit_core.report.display.Display`: ``sort`` (descending unless ``ascending``), ``show``,
+    ``hide``, ``minimums``, ``columns``, ``average`` and, for trees, ``start``, ``trim``, ``depth``, ``displayed_only``.
+    Times are integer ns, sizes bytes, unknown is NA. Raises UsageError and SourceError.
     """
     from perfkit_core.loading import load
 
+    (chosen,) = choose_views([view], single=True)
     trace = profile if isinstance(profile, Trace) else load(profile)
     groupings = (by,) if isinstance(by, str) else tuple(by)
-    request = ViewRequest(groupings, None if steps is None else tuple(steps), pattern)
-    report = summary_report(trace, choose_views([view]), request, sort, ascending)
-    table = report.sections[0].table
+    request = ViewRequest(groupings, None if steps is None else tuple(steps), pattern, kind, device, native)
+    table = summary_report(trace, [chosen], request, Display(**display)).sections[0].table
     return table if limit is None else table.head(limit)
 
 
-def choose_views(names: Iterable[str]) -> list[View]:
-    """The views of these names, ``all`` for every one, each once. Raises UsageError."""
+def choose_views(names: Iterable[str], single: bool = False) -> list[View]:
+    """The views of these names; a group's name stands for its views, ``all`` for every one; each once.
+
+    ``single``: names of views only. Raises UsageError.
+    """
     known = get_plugins().views()
-    wanted = dict.fromkeys(part for name in names for part in (known if name == "all" else [name]))
+    groups = {} if single else {"all": list(known)} | _groups(known)
+    wanted = dict.fromkeys(part for name in names for part in groups.get(name, [name]))
     for name in wanted:
         if name not in known:
-            raise UsageError(f"there is no view {name!r}", f"known: {', '.join(known)}, all")
+            raise UsageError(f"there is no view {name!r}", f"known: {', '.join((*known, *groups))}")
     return [known[name] for name in wanted]
+
+
+def _groups(known: Mapping[str, View]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, view in known.items():
+        if view.group is not None:
+            found.setdefault(view.group, []).append(name)
+    return found
 
 
 def cut(report: Report, limit: int | None) -> Report:
@@ -101,35 +105,52 @@ def read_from(report: Report, paths: Sequence[str | Path]) -> Report:
     return replace(report, title=f"{names[0]} and {len(names) - 1} more", data={**report.data, "source": names})
 
 
+def _section(trace: Trace, view: View, whole: pd.DataFrame, request: ViewRequest, display: Display) -> Section:
+    if display.average:
+        whole = per_step(whole, view, len(request.steps or ()))
+    table = displayed(whole, view, display)
+    why = "nothing here passes the display filters" if len(whole) else _why_empty(view, trace, request)
+    return Section(
+        name=view.name,
+        title=view.title,
+        table=table,
+        note=_sentence(view.description),
+        empty=why if table.empty else "",
+        limit=display.limit,
+        unit=display.unit,
+    )
+
+
+def _steps(trace: Trace, request: ViewRequest, display: Display) -> tuple[int, ...] | None:
+    """An average is over the steps that were asked for, or all of them."""
+    if not display.average or request.steps is not None:
+        return request.steps
+    steps = step_numbers(trace)
+    if not steps:
+        raise UsageError("no steps were recorded to average over", "call the profiler's step() after each iteration")
+    return steps
+
+
 def _understood(view: View, request: ViewRequest) -> ViewRequest:
-    return replace(request, by=tuple(name for name in request.by if name in view.groupings))
+    by = tuple(item for item in request.by if split_grouping(item)[0] in view.groupings)
+    return replace(request, by=by, native=request.native and view.native)
 
 
-def _check_groupings(views: Sequence[View], by: Sequence[str]) -> None:
+def _check(views: Sequence[View], request: ViewRequest, display: Display) -> None:
+    names = ", ".join(view.name for view in views)
     known = list(dict.fromkeys(name for view in views for name in view.groupings))
-    for name in by:
+    for item in request.by:
+        name = split_grouping(item)[0]
         if name not in known:
-            names = ", ".join(view.name for view in views)
             raise UsageError(f"{names} cannot be grouped by {name!r}", f"known: {', '.join(known) or 'no groupings'}")
-
-
-def _check_sort(tables: Sequence[pd.DataFrame], sort: str | None) -> None:
-    columns = list(dict.fromkeys(str(name) for table in tables for name in table.columns))
-    if sort is not None and sort not in columns:
-        raise UsageError(f"there is no column {sort!r} to sort by", f"columns: {', '.join(columns)}")
-
-
-def _sorted(table: pd.DataFrame, sort: str | None, order: str | None, ascending: bool) -> pd.DataFrame:
-    column = sort or order
-    if column is None or column not in table.columns:
-        return table
-    return table.sort_values(column, ascending=ascending, kind="stable", na_position="last", ignore_index=True)
+    if display.average and not any(view.per_step for view in views):
+        raise UsageError(f"{names} has no average over the steps", "without --average it shows what it has")
 
 
 def _why_empty(view: View, trace: Trace, request: ViewRequest) -> str:
-    if request.pattern is None and request.steps is None:
+    if request.steps is None and not any((request.pattern, request.kind, request.device)):
         return view.explain_empty(trace)
-    return "nothing here is of the steps and names that were asked for"
+    return "nothing here is of the steps, names, kinds and devices that were asked for"
 
 
 def _sentence(text: str) -> str:

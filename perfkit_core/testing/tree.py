@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from perfkit_core import intervals
-from perfkit_core.schema import DEVICE_WORK, NO_ROW, RUNTIME, SYNC
+from perfkit_core.schema import DEVICE_WORK, MEMORY, NO_ROW, RUNTIME, SYNC
 from perfkit_core.testing.require import require_rows
 from perfkit_core.trace import Trace
 
@@ -18,7 +18,7 @@ def check_tree(trace: Trace, own_tree: bool) -> None:
     above = parent[child]
     nests = ~trace.events["self_ns"].is_null().to_numpy()
     good = np.ones(len(trace), np.bool_)
-    good[child] = nests[child] & nests[above]
+    good[child] = (nests | trace.rows("kind", MEMORY))[child] & nests[above]
     for name in ("rank", "pid") if own_tree else ("rank", "pid", "tid"):
         good[child] &= trace.ints(name)[child] == trace.ints(name)[above]
     require_rows(trace, good, "parent is not a nesting host event of the same thread")

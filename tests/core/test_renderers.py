@@ -20,6 +20,7 @@ from perfkit_core.renderers import csv, html, markdown, text
 from perfkit_core.renderers import json as as_json
 from perfkit_core.report.model import Chart, Report, Section, Source
 from perfkit_core.report.page import run_report
+from perfkit_core.report.display import Display
 from perfkit_core.report.summary import choose_views, summary_report
 from perfkit_core.trace import Finding
 
@@ -35,7 +36,7 @@ def one(table: pd.DataFrame, **more: object) -> Report:
 def test_output_for_people_is_the_golden_one(name: str, render: object) -> None:
     """PERFKIT_GOLDEN=1 writes the files anew; look at their diff."""
     views = choose_views(["overview", "model", "operators", "memcpy"])
-    shown = render(summary_report(small_trace(), views, ViewRequest(), limit=4))  # type: ignore[operator]
+    shown = render(summary_report(small_trace(), views, ViewRequest(), Display(limit=4)))  # type: ignore[operator]
     if os.environ.get("PERFKIT_GOLDEN") == "1":
         (GOLDEN / name).write_text(shown, encoding="utf-8")
     assert shown == (GOLDEN / name).read_text(encoding="utf-8")

@@ -1,0 +1,90 @@
+"""What ``perfkit summary`` counts and what it shows: the options, and the ViewRequest and Display made of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from perfkit_core.cli import options
+from perfkit_core.errors import UsageError
+from perfkit_core.plugins.contracts import ViewRequest
+
+if TYPE_CHECKING:
+    from perfkit_core.report.display import Display
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_OPTIONS: Final = (
+    click.option("--by", multiple=True, metavar="GROUPING", help="Split the rows, where the view can: shape, stack, "
+                 "stack=N (innermost frames), thread, module, phase, step, rank, category, …"),
+    click.option("--step", "steps", multiple=True, metavar="N|N-M", help="Count only these steps."),
+    click.option("--filter", "pattern", metavar="REGEX", help="Count only events whose name contains a match (RE2)."),
+    click.option("--kind", metavar="REGEX", help="Count only events whose kind or category contains a match."),
+    click.option("--device", metavar="REGEX", help="Count only events whose device contains a match."),
+    click.option("--average", is_flag=True, help="Sums for one step: divided by the number of steps."),
+    click.option("--native", is_flag=True, help="The numbers of the framework's own tables where ours differ."),
+    click.option("--sort", metavar="COLUMN", help="Column to sort by, the largest first; named as in --format json."),
+    click.option("--ascending", is_flag=True, help="The smallest first."),
+    click.option("--show", metavar="REGEX", help="Show only rows whose text contains a match (in a tree: whose name)."),
+    click.option("--hide", metavar="REGEX", help="Leave out rows whose text contains a match; they stay counted."),
+    click.option("--start", metavar="REGEX", help="Begin a tree at the rows whose name contains a match."),
+    click.option("--trim", metavar="REGEX", help="End a tree above the rows whose name contains a match."),
+    click.option("--depth", type=click.IntRange(min=0), metavar="N", help="Deepest level of a tree; roots are 0."),
+    click.option("--min", "minimums", multiple=True, metavar="COLUMN=VALUE",
+                 help="Show only rows that reach it: total_cpu_ns=1ms, calls=10, bytes=1MiB, self_cpu_ratio=5%."),
+    click.option("--displayed-only", is_flag=True, help="Sums of a tree count only what is shown of it."),
+    click.option("--columns", multiple=True, metavar="COLUMN", help="Show only these, in this order."),
+    click.option("--unit", type=click.Choice(["ns", "us", "ms", "s"]), help="Unit of all times, where people read."),
+)  # fmt: skip
+
+_SCALES: Final = {
+    "": 1, "%": 0.01, "ns": 1, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9,
+    "B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30,
+}  # fmt: skip
+
+
+def filters(command: Command) -> Command:
+    """Give a command all options of this file."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def request(given: Mapping[str, Any]) -> ViewRequest:
+    """What is to be counted, from the values of the options. Raises UsageError."""
+    return ViewRequest(
+        by=tuple(options.names(given["by"])),
+        steps=options.steps(given["steps"]),
+        pattern=given["pattern"],
+        kind=given["kind"],
+        device=given["device"],
+        native=given["native"],
+    )
+
+
+def display(given: Mapping[str, Any], limit: int | None) -> Display:
+    """What is to be shown, from the values of the options. Raises UsageError."""
+    from perfkit_core.report.display import Display
+
+    same = ("sort", "ascending", "show", "hide", "start", "trim", "depth", "displayed_only", "average", "unit")
+    return Display(
+        **{name: given[name] for name in same},
+        minimums=dict(map(_minimum, options.names(given["minimums"]))),
+        columns=tuple(options.names(given["columns"])),
+        limit=limit,
+    )
+
+
+def _minimum(text: str) -> tuple[str, float]:
+    match = re.fullmatch(r"(\w+)=([\d_.]+)\s*(\D*)", text)
+    if match is None or match[3] not in _SCALES:
+        raise UsageError(
+            f"not a minimum: {text!r}", "write COLUMN=VALUE as in --min total_cpu_ns=1ms or --min calls=10"
+        )
+    try:
+        return match[1], float(match[2]) * _SCALES[match[3]]
+    except ValueError:
+        raise UsageError(f"not a number: {match[2]!r} in --min {text}", "as in --min total_cpu_ns=1ms") from None

@@ -1,0 +1,133 @@
+"""Which rows and columns of a view are shown, and in which order. What was counted stays counted: filters that change
+the numbers belong to the :class:`~perfkit_core.plugins.contracts.ViewRequest`.
+
+The filters are those of tfprof. ``show`` and ``hide`` search the texts of a row (in a tree: its name); ``start`` begins
+the tree at the rows that match, ``trim`` ends it above them; ``depth`` is the deepest level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core import patterns
+from perfkit_core.errors import UsageError
+from perfkit_core.plugins.contracts import View
+from perfkit_core.report import tree_rows
+from perfkit_core.trace import BoolArray
+
+DEPTH = "depth"
+
+
+@dataclass(frozen=True, slots=True)
+class Display:
+    """``sort``: a column, descending unless ``ascending``. ``minimums``: column → smallest value that is shown.
+    ``columns``: the columns to show, in this order (empty: all). ``displayed_only``: sums of a tree count only what is
+    shown of it. ``limit``: rows that people are shown first (None: all); the tables are whole. ``average``: sums over
+    the steps are divided by their number. ``unit``: "ns", "us", "ms" or "s" for all times that people see."""
+
+    sort: str | None = None
+    ascending: bool = False
+    show: str | None = None
+    hide: str | None = None
+    start: str | None = None
+    trim: str | None = None
+    depth: int | None = None
+    minimums: Mapping[str, float] = field(default_factory=dict)
+    columns: tuple[str, ...] = ()
+    displayed_only: bool = False
+    limit: int | None = None
+    average: bool = False
+    unit: str | None = None
+
+
+def displayed(table: pd.DataFrame, view: View, display: Display) -> pd.DataFrame:
+    """The table of a view, sorted and cut to what is to be seen. Raises UsageError for a bad pattern."""
+    if DEPTH in table.columns:
+        return _columns(_tree(_sorted_tree(table, view, display), display), display)
+    for pattern, wanted in ((display.show, True), (display.hide, False)):
+        if pattern is not None:
+            table = table[_mentions(table, pattern) == wanted]
+    return _columns(_sorted(table[_large_enough(table, display)], view, display), display)
+
+
+def check(tables: Mapping[str, pd.DataFrame], display: Display) -> None:
+    """Raises UsageError where no table has a column that is asked for, or none is a tree where one is needed."""
+    known = list(dict.fromkeys(str(name) for table in tables.values() for name in table.columns))
+    wanted = ([display.sort] if display.sort else []) + list(display.columns) + list(display.minimums)
+    for column in wanted:
+        if column not in known:
+            raise UsageError(f"there is no column {column!r} in {', '.join(tables)}", f"columns: {', '.join(known)}")
+    if any(value is not None for value in (display.start, display.trim, display.depth)) and DEPTH not in known:
+        raise UsageError(f"{', '.join(tables)} is no tree", "start, trim and depth are for views with a column depth")
+
+
+def _tree(table: pd.DataFrame, display: Display) -> pd.DataFrame:
+    """What is left of a tree. A row that is hidden leaves its children, one level up."""
+    parent = tree_rows.parents(table[DEPTH].to_numpy(np.int64))
+    name = table["name"].astype("string").to_list()
+    keep = np.ones(len(table), np.bool_)
+    root = np.full(len(table), -1, np.int64)
+    if display.start is not None:
+        root = tree_rows.topmost(parent, patterns.matches(name, display.start))
+        keep &= root >= 0
+    if display.trim is not None:
+        keep &= tree_rows.topmost(parent, patterns.matches(name, display.trim)) < 0
+    if display.depth is not None:
+        depth = table[DEPTH].to_numpy(np.int64)
+        keep &= depth - np.where(root >= 0, depth[root], 0) <= display.depth
+    for pattern, wanted in ((display.show, True), (display.hide, False)):
+        if pattern is not None:
+            keep &= patterns.matches(name, pattern) == wanted
+    keep &= _large_enough(table, display)
+    shown = tree_rows.kept(table, parent, keep)
+    return tree_rows.summed_again(shown) if display.displayed_only else shown
+
+
+def _mentions(table: pd.DataFrame, pattern: str) -> BoolArray:
+    found = np.zeros(len(table), np.bool_)
+    for name in table.columns:
+        if pd.api.types.is_object_dtype(table[name]) or pd.api.types.is_string_dtype(table[name]):
+            texts = [value if isinstance(value, str) else None for value in table[name]]
+            found |= patterns.matches(texts, pattern)
+    return found
+
+
+def _large_enough(table: pd.DataFrame, display: Display) -> BoolArray:
+    keep = np.ones(len(table), np.bool_)
+    for column, least in display.minimums.items():
+        if column in table.columns:
+            keep &= (table[column] >= least).fillna(False).to_numpy(np.bool_)
+    return keep
+
+
+def _sorted(table: pd.DataFrame, view: View, display: Display) -> pd.DataFrame:
+    column = _order(table, view, display)
+    if column is None:
+        return table.reset_index(drop=True)
+    return table.sort_values(column, ascending=display.ascending, kind="stable", na_position="last", ignore_index=True)
+
+
+def _sorted_tree(table: pd.DataFrame, view: View, display: Display) -> pd.DataFrame:
+    column = _order(table, view, display)
+    return table if column is None else tree_rows.sorted_siblings(table, column, display.ascending)
+
+
+def _order(table: pd.DataFrame, view: View, display: Display) -> str | None:
+    for column in (display.sort, view.order):
+        if column is not None and column in table.columns:
+            return column
+    return None
+
+
+def _columns(table: pd.DataFrame, display: Display) -> pd.DataFrame:
+    """The chosen columns; a tree keeps its depth and name, without which it is none."""
+    if not display.columns:
+        return table
+    always = [name for name in (DEPTH, "name") if DEPTH in table.columns]
+    wanted = dict.fromkeys([*always, *display.columns])
+    chosen = [name for name in wanted if name in table.columns]
+    return table[chosen] if set(chosen) - set(always) else table

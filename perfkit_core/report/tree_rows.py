@@ -1,0 +1,53 @@
+"""Rows of a printed tree: preorder, with a column ``depth``. Which row is below which, and what is left of a tree."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core import nesting
+from perfkit_core.analyses.trees import preorder
+from perfkit_core.trace import BoolArray, IntArray
+
+
+def parents(depth: IntArray) -> IntArray:
+    """Row of the parent of each row (-1: root), from the depths of a tree in preorder, shape (rows,)."""
+    parent = np.full(len(depth), -1, np.int64)
+    path: list[int] = []
+    for row, level in enumerate(depth.tolist()):
+        del path[level:]
+        parent[row] = path[-1] if path else -1
+        path.append(row)
+    return parent
+
+
+def topmost(parent: IntArray, wanted: BoolArray) -> IntArray:
+    """Row of the topmost wanted ancestor-or-self of each row, -1 where there is none."""
+    return nesting.first_on_path(parent, np.where(wanted, np.arange(len(parent)), -1))
+
+
+def kept(table: pd.DataFrame, parent: IntArray, keep: BoolArray) -> pd.DataFrame:
+    """The rows to keep; a row moves up by the rows above it that go."""
+    depth = nesting.sum_down(parent, keep.astype(np.int64)) - 1
+    result = table[keep].reset_index(drop=True)
+    result["depth"] = depth[keep]
+    return result
+
+
+def sorted_siblings(table: pd.DataFrame, column: str, ascending: bool) -> pd.DataFrame:
+    """The tree with the rows below each row sorted by a column; unknown comes last, ties keep their order."""
+    rank = np.asarray(table[column].rank(method="dense", ascending=ascending, na_option="bottom"), np.int64)
+    order = preorder(parents(table["depth"].to_numpy(np.int64)), -rank)
+    return table.iloc[order].reset_index(drop=True)
+
+
+def summed_again(table: pd.DataFrame) -> pd.DataFrame:
+    """Totals counted anew from the ``self_*`` columns of the rows that are left: ``total_x`` from ``self_x``."""
+    parent = parents(table["depth"].to_numpy(np.int64))
+    result = table.copy()
+    for name in map(str, table.columns):
+        total = "total_" + name.removeprefix("self_")
+        if name.startswith("self_") and total in table.columns:
+            own = table[name].fillna(0).to_numpy(np.int64)
+            result[total] = pd.Series(nesting.sum_up(parent, own), index=result.index).astype(table[total].dtype)
+    return result
