@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["trace_handler"]
+if TYPE_CHECKING:
+    from perfkit_paddle.throughput import Throughput
+
+__all__ = ["Throughput", "trace_handler"]
 
 
 def trace_handler(run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any], Any]] = ()) -> Callable[[Any], None]:
@@ -14,3 +17,12 @@ def trace_handler(run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any]
     from perfkit_paddle.capture import trace_handler as make
 
     return make(run_dir, also)
+
+
+def __getattr__(name: str) -> Any:
+    """``Throughput`` is imported on first use."""
+    if name != "Throughput":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from perfkit_paddle.throughput import Throughput
+
+    return Throughput

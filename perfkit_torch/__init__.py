@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perfkit_core.capture import CycleWriter
+    from perfkit_torch.throughput import Throughput
 
-__all__ = ["trace_handler"]
+__all__ = ["Throughput", "trace_handler"]
 
 
 def trace_handler(run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any], Any]] = ()) -> CycleWriter[Any]:
@@ -17,3 +18,12 @@ def trace_handler(run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any]
     from perfkit_torch.capture import trace_handler as make
 
     return make(run_dir, also)
+
+
+def __getattr__(name: str) -> Any:
+    """``Throughput`` is imported on first use."""
+    if name != "Throughput":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from perfkit_torch.throughput import Throughput
+
+    return Throughput

@@ -1,0 +1,144 @@
+"""The benchmark that a training loop calls: start, step, stop, and what it says in between."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from numbers import Integral
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, overload
+
+from perfkit_core.errors import UsageError
+from perfkit_core.throughput.device import DeviceClock
+from perfkit_core.throughput.log import UNKNOWN, StepLog
+from perfkit_core.throughput.native import NativeSummary, native_summary
+from perfkit_core.throughput.reader import TimedReader
+from perfkit_core.throughput.steps import steps_of
+from perfkit_core.throughput.summary import ThroughputSummary, summarize_steps
+from perfkit_core.throughput.text import info_line
+from perfkit_core.throughput.timing import Timing
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Batch = TypeVar("Batch")
+
+_MOST: Final = 2**63 - 1
+
+
+class Throughput:
+    """Times the steps of a loop and its waits for input. One object, one loop, one thread.
+
+    ``warmup`` steps are left out of the summary. ``clock`` returns nanoseconds. Raises UsageError for a ``warmup`` that
+    is no number of steps; nothing else raises: what goes wrong is logged once under ``perfkit``, and the loop goes on.
+    """
+
+    def __init__(self, warmup: int = 10, *, clock: Callable[[], int] = time.perf_counter_ns) -> None:
+        if not isinstance(warmup, int) or warmup < 0:
+            raise UsageError(f"warmup is {warmup!r}", "it is the number of steps to leave out, 0 or more")
+        self.warmup = warmup
+        self._log = StepLog(clock)
+        self._timing = Timing(self._log, self._device_clock)
+        self._informed = 0
+        self._unit = "samples"
+
+    def start(self) -> None:
+        """Begin to measure, or go on after ``stop()``: what lies between counts as nothing."""
+        log = self._log
+        if log.running:
+            log.complain("start() while it runs; ignored")
+            return
+        log.thread = threading.get_ident()
+        self._guarded(self._watch)
+        self._timing.begin()
+        log.running = True
+        log.last_ns = log.clock()
+
+    def stop(self) -> None:
+        """Stop measuring. Waits until the device, where one is timed, has finished the last step."""
+        self._stop(wait=True)
+
+    def _stop(self, wait: bool) -> None:
+        if not self._log.running:
+            self._log.complain("stop() without start(); ignored")
+            return
+        self._log.running = False
+        self._guarded(self._unwatch)
+        self._timing.end(wait)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._log.running:
+            self._stop(wait=kind is None)  # who interrupts a hanging device does not want to wait for it
+
+    def step(self, num_samples: int | None = None) -> None:
+        """A step has ended, of so many samples (None: unknown). Never waits for a device and never raises."""
+        log = self._log
+        now = log.clock()
+        if not log.running:
+            log.complain("step() outside of start() and stop(); ignored")
+            return
+        if type(num_samples) is not int or not 0 <= num_samples <= _MOST:
+            num_samples = self._counted(num_samples)
+        log.samples.append(num_samples)
+        log.reads.append(len(log.read_ns))
+        log.batch_ns.append(now - log.last_ns)
+        log.last_ns = now
+        if self._timing.active:
+            self._timing.step()
+
+    def reader(self, loader: Iterable[Batch]) -> TimedReader[Batch]:
+        """The loader, with the time that the loop waits for it. Can be iterated as often as the loader itself."""
+        return TimedReader(self._log, loader)
+
+    def step_info(self, unit: str | None = None) -> str:
+        """Averages over the steps since the last call, warm-up included, in one line; ``unit`` is what samples are."""
+        self._unit = unit or self._unit
+        times_ns, _ = self._timing.times()
+        first, self._informed = self._informed, len(times_ns)
+        return info_line(steps_of(self._log, times_ns, first, len(times_ns)), self._unit)
+
+    @overload
+    def summary(self, native: Literal[False] = False) -> ThroughputSummary: ...
+
+    @overload
+    def summary(self, native: Literal[True]) -> NativeSummary: ...
+
+    def summary(self, native: bool = False) -> ThroughputSummary | NativeSummary:
+        """All steps but the warm-up, up to now. ``native``: what Paddle's own timer prints, mistakes included."""
+        if native:
+            return native_summary(self._log, self._unit)
+        times_ns, timed_by = self._timing.times()
+        steps = steps_of(self._log, times_ns, self.warmup, len(times_ns))
+        unfinished = len(self._log.batch_ns) - len(times_ns)
+        return summarize_steps(steps, len(times_ns) - len(steps), unfinished, timed_by, self._unit)
+
+    def _counted(self, num_samples: Any) -> int:
+        """Other integers than Python's, as Python's. A tensor is none: reading it would wait for its device."""
+        if isinstance(num_samples, Integral) and 0 <= int(num_samples) <= _MOST:
+            return int(num_samples)
+        if num_samples is not None:
+            self._log.complain(
+                f"num_samples must be an integer ≥ 0, not {type(num_samples).__name__}: taken as unknown"
+            )
+        return UNKNOWN
+
+    def _guarded(self, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except Exception as error:  # the benchmark must not break the training
+            self._log.complain(f"the framework's own loader is not timed ({error})")
+
+    def _device_clock(self) -> DeviceClock | None:
+        """The clock of the device that the loop uses, None for the host. Adapters override it."""
+        return None
+
+    def _watch(self) -> None:
+        """Listen to the framework's own loader, where it can be listened to. Adapters override it."""
+
+    def _unwatch(self) -> None:
+        """Undo ``_watch``."""

@@ -1,0 +1,104 @@
+"""The numbers that Paddle's ``Profiler(timer_only=True)`` prints for the same times, mistakes included.
+
+For those who compare: the first 10 steps are left out, but the records of batches and rates begin with the tenth, so
+N - 9 batches are divided by N - 10; a value that is a new maximum is never taken as minimum, so the minimum can stay
+infinite; reads of no duration are dropped. Up to 10 steps there is no summary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from perfkit_core.throughput.log import UNKNOWN, StepLog
+
+SKIPPED: Final = 10
+"""Steps that the native timer means to leave out, whatever ``warmup`` is."""
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class NativeRow:
+    """Seconds, or items a second."""
+
+    avg: float
+    max: float
+    min: float
+
+
+@dataclass(frozen=True, slots=True)
+class NativeSummary:
+    """Costs in seconds as floats, ``reader_ratio`` in percent; all None up to 10 steps, as natively."""
+
+    steps: int
+    unit: str
+    reader: NativeRow | None = None
+    batch: NativeRow | None = None
+    ips: NativeRow | None = None
+    reader_ratio: float | None = None
+
+    def __str__(self) -> str:
+        if self.batch is None:
+            return f"Native throughput: no summary, for {self.steps} steps are not more than {SKIPPED}"
+        ratio = f", reader ratio {self.reader_ratio:.3f} %" if self.reader_ratio else ""
+        lines = [
+            f"Native throughput (its mistakes included) of {self.steps} steps; costs in s, ips in {self.unit}{ratio}"
+        ]
+        lines.append(f"{'':<12}{'avg':>15}{'max':>15}{'min':>15}")
+        named = (("reader_cost", self.reader), ("batch_cost", self.batch), ("ips", self.ips))
+        lines += [
+            f"{name:<12}{row.avg:>15.5f}{row.max:>15.5f}{row.min:>15.5f}" for name, row in named if row and row.avg
+        ]
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The dictionary of Paddle's ``get_summary()``; empty up to 10 steps."""
+        if self.reader is None or self.batch is None or self.ips is None:
+            return {}
+        rows = {"reader_summary": self.reader, "batch_summary": self.batch, "ips_summary": self.ips}
+        shown: dict[str, Any] = {key: {"max": r.max, "min": r.min, "avg": r.avg} for key, r in rows.items()}
+        return shown | {"reader_ratio": self.reader_ratio}
+
+
+def native_summary(log: StepLog, unit: str) -> NativeSummary:
+    """What the native timer makes of the times on the host's clock."""
+    steps = len(log.samples)
+    samples = np.array(log.samples, dtype=np.int64)
+    per_sample = np.logical_and.accumulate(samples != UNKNOWN)  # one step without samples switches to steps for good
+    unit = f"{unit}/s" if steps and per_sample[-1] else "steps/s"
+    if steps <= SKIPPED:
+        return NativeSummary(steps, unit)
+    counted = slice(SKIPPED - 1, steps)
+    batch = np.array(log.batch_ns[counted]) / 1e9
+    items = np.where(per_sample, samples, 1)[counted]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ips = _row(items / batch, 0.0)
+    total = _total(batch)
+    amount = int(samples[counted][per_sample[counted]].sum()) if per_sample[-1] else steps - SKIPPED
+    reader_row = _row(_reads(log), steps - SKIPPED)
+    batch_row = _row(batch, steps - SKIPPED)
+    ips_row = NativeRow(amount / total, ips.max, ips.min)
+    return NativeSummary(steps, unit, reader_row, batch_row, ips_row, reader_row.avg / batch_row.avg * 100)
+
+
+def _reads(log: StepLog) -> FloatArray:
+    """Seconds of the reads after the tenth step."""
+    reads = np.array(log.read_ns[log.reads[SKIPPED - 1] :], dtype=np.int64)
+    return reads[reads > 0] / 1e9
+
+
+def _row(values: FloatArray, divisor: float) -> NativeRow:
+    """In order: what exceeds the maximum so far becomes it; only what does not is looked at as a minimum."""
+    highest = np.maximum.accumulate(np.append(0.0, values))
+    low = values[values <= highest[:-1]]
+    average = _total(values) / divisor if divisor else 0.0
+    return NativeRow(average, float(highest[-1]), float(low.min()) if len(low) else float("inf"))
+
+
+def _total(values: FloatArray) -> float:
+    """Added one after the other: numpy's own sum adds in pairs, which rounds differently."""
+    return float(np.cumsum(values)[-1]) if len(values) else 0.0

@@ -1,0 +1,146 @@
+"""What came of a throughput benchmark: costs, rates, and how much of the loop is waiting for input.
+
+Averages are total time by number of steps, and samples by total time. A percentile is the smallest measured value that
+at least that share of the steps does not exceed (nearest rank), so every number but the average was really measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from perfkit_core.throughput.steps import IntArray, Steps
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Number = TypeVar("Number", int, float)
+
+STATISTICS: Final = ("avg", "min", "max", "p50", "p90", "p99")
+HOST: Final = "host clock"
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Times of the steps in whole nanoseconds; the average is rounded to one."""
+
+    total_ns: int
+    avg_ns: int
+    min_ns: int
+    max_ns: int
+    p50_ns: int
+    p90_ns: int
+    p99_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Items a second. ``avg_per_s`` is all items by all time; the others are over the single steps."""
+
+    avg_per_s: float
+    min_per_s: float
+    max_per_s: float
+    p50_per_s: float
+    p90_per_s: float
+    p99_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ThroughputSummary:
+    """The measured steps. Without any, costs, rates and ratio are None; ``print`` shows the table.
+
+    ``warmup_steps`` were run and left out; ``unfinished_steps`` had not finished on the device. ``samples`` is None
+    when no step told; ``steps_without_samples`` are left out of ``ips``, unless all are: then ``ips`` counts steps.
+    ``reader_cost`` is None when no batch was read through a timed reader; ``reader_ratio`` is its share of the
+    batch cost (1 is all). ``unit`` is what ``ips`` counts, ``timed_by`` the clock of the batch cost.
+    """
+
+    steps: int
+    warmup_steps: int
+    unfinished_steps: int
+    samples: int | None
+    steps_without_samples: int
+    timed_by: str
+    unit: str
+    reader_cost: Costs | None
+    batch_cost: Costs | None
+    ips: Rates | None
+    reader_ratio: float | None
+
+    def __str__(self) -> str:
+        from perfkit_core.throughput.text import summary_text
+
+        return summary_text(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields, nested as they are, for JSON."""
+        return asdict(self)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A row a statistic (avg, min, max, p50, p90, p99); columns reader_cost_ns, batch_cost_ns (Int64), and
+        samples_per_s or steps_per_s (Float64). Missing is NA."""
+        import pandas as pd
+
+        columns = {
+            "reader_cost_ns": pd.array(_column(self.reader_cost, "ns"), dtype="Int64"),
+            "batch_cost_ns": pd.array(_column(self.batch_cost, "ns"), dtype="Int64"),
+            f"{'steps' if self.samples is None else 'samples'}_per_s": pd.array(
+                _column(self.ips, "per_s"), dtype="Float64"
+            ),
+        }
+        return pd.DataFrame(columns, index=pd.Index(STATISTICS, name="statistic"))
+
+
+def _column(numbers: Costs | Rates | None, suffix: str) -> list[Any]:
+    return [None if numbers is None else getattr(numbers, f"{name}_{suffix}") for name in STATISTICS]
+
+
+def summarize_steps(steps: Steps, warmup: int, unfinished: int, timed_by: str, unit: str) -> ThroughputSummary:
+    """The summary of the measured steps."""
+    batch = costs(steps.batch_ns)
+    reader = None if steps.reader_ns is None else costs(steps.reader_ns)
+    told = steps.samples >= 0
+    return ThroughputSummary(
+        steps=len(steps),
+        warmup_steps=warmup,
+        unfinished_steps=unfinished,
+        samples=int(steps.samples[told].sum()) if told.any() else None,
+        steps_without_samples=int((~told).sum()),
+        timed_by=timed_by,
+        unit=unit if told.any() else "steps",
+        reader_cost=reader,
+        batch_cost=batch,
+        ips=rates(*steps.rate_steps),
+        reader_ratio=reader.total_ns / batch.total_ns if reader and batch and batch.total_ns else None,
+    )
+
+
+def costs(times_ns: IntArray) -> Costs | None:
+    """None where there are no steps."""
+    if not len(times_ns):
+        return None
+    total, count = int(times_ns.sum()), len(times_ns)
+    return Costs(total, (2 * total + count) // (2 * count), *_spread(times_ns, int))
+
+
+def rates(items: IntArray, times_ns: IntArray) -> Rates | None:
+    """None where no step took time, which the clock was too coarse for."""
+    timed = times_ns > 0
+    if not timed.any():
+        return None
+    average = int(items.sum()) * 1_000_000_000 / int(times_ns.sum())
+    return Rates(average, *_spread(items[timed] * 1e9 / times_ns[timed], float))
+
+
+def _spread(values: npt.NDArray[Any], number: Callable[[Any], Number]) -> tuple[Number, Number, Number, Number, Number]:
+    """min, max, p50, p90, p99."""
+    ordered = np.sort(values)
+
+    def at(percent: int) -> Number:
+        return number(ordered[-(-percent * len(ordered) // 100) - 1])
+
+    return number(ordered[0]), number(ordered[-1]), at(50), at(90), at(99)

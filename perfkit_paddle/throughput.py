@@ -1,0 +1,92 @@
+"""``Throughput``: how fast does a training loop go in Paddle? Steps on a device are timed by what has finished there.
+
+Paddle's own DataLoader reports its waits to the hooks of ``paddle.profiler``'s benchmark, so it needs no wrapping. On a
+GPU or another device an event is recorded at the end of each step, on the stream that is current at ``start()``, and
+asked later whether it has passed: nothing waits for the device inside the loop.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from typing import Any
+
+from perfkit_core.throughput import DeviceClock
+from perfkit_core.throughput import Throughput as _Throughput
+from perfkit_core.throughput.log import StepLog
+from perfkit_paddle import framework
+
+__all__ = ["DeviceEvents", "Throughput"]
+
+
+class Throughput(_Throughput):
+    """Times the steps of a loop and its waits for input; use as ``with Throughput() as throughput``.
+
+    Paddle's DataLoader is timed as it is; ``throughput.reader(loader)`` times any other iterable,
+    ``throughput.step(num_samples)`` ends a step, ``throughput.summary()`` returns what came of it.
+    See :class:`perfkit_core.throughput.Throughput`.
+    """
+
+    def _device_clock(self) -> DeviceClock | None:
+        device = framework.paddle().device
+        name = str(device.get_device())
+        return None if name == "cpu" else DeviceEvents(device, name)
+
+    def _watch(self) -> None:
+        framework.profiler()
+        timer = importlib.import_module("paddle.profiler.timer")
+        hook = type("ThroughputHook", (_ReaderHook, timer.Hook), {})
+        timer.benchmark().hooks[self._hook_name] = hook(self._log)
+
+    def _unwatch(self) -> None:
+        timer = importlib.import_module("paddle.profiler.timer")
+        timer.benchmark().hooks.pop(self._hook_name, None)
+
+    @property
+    def _hook_name(self) -> str:
+        return f"perfkit_throughput_{id(self)}"
+
+
+class _ReaderHook:
+    """What Paddle calls around each batch that any of its loaders reads in this process, on any thread."""
+
+    def __init__(self, log: StepLog) -> None:
+        self._log = log
+        self._start_ns = 0
+
+    def before_reader(self, benchmark: Any) -> None:
+        if threading.get_ident() == self._log.thread:
+            self._start_ns = self._log.clock()
+
+    def after_reader(self, benchmark: Any) -> None:
+        """Left out: what a ``reader`` around the loader times already, and what other threads read ahead."""
+        log = self._log
+        if not log.reading and threading.get_ident() == log.thread:
+            log.read_ns.append(log.clock() - self._start_ns)
+
+
+class DeviceEvents:
+    """A :class:`~perfkit_core.throughput.DeviceClock` of Paddle's current device; ``device`` is ``paddle.device``."""
+
+    def __init__(self, device: Any, name: str) -> None:
+        self.name = f"device events of {name}"
+        self._device = device
+        self._stream = device.current_stream()
+
+    def mark(self) -> Any:
+        """An event behind what the stream holds."""
+        event = self._device.Event(enable_timing=True)
+        event.record(self._stream)
+        return event
+
+    def passed(self, mark: Any) -> bool:
+        """Asks without waiting."""
+        return bool(mark.query())
+
+    def elapsed_ns(self, start: Any, end: Any) -> int:
+        """Paddle tells milliseconds as a float."""
+        return round(float(start.elapsed_time(end)) * 1e6)
+
+    def wait(self, mark: Any) -> None:
+        """Waits for this event, not for the whole device."""
+        mark.synchronize()
