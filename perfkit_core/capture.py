@@ -81,7 +81,7 @@ class CycleWriter(Generic[Profiler]):
             self._write(profiler)
         except Exception as error:
             logger.exception("perfkit: the recorded cycle could not be kept; training goes on")
-            self._mark_incomplete(error)
+            self.mark_incomplete(error)
         for callback in self._also:
             try:
                 callback(profiler)
@@ -109,12 +109,13 @@ class CycleWriter(Generic[Profiler]):
         self._cycle += 1
         return self._cycle - 1
 
-    def _mark_incomplete(self, error: Exception) -> None:
+    def mark_incomplete(self, error: Exception) -> None:
+        """Say in the run folder that a cycle of this process is missing, and why. Never raises."""
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         try:
             self.run_dir.mkdir(parents=True, exist_ok=True)
             with (self.run_dir / INCOMPLETE_MARK).open("a", encoding="utf-8") as file:
-                file.write(f"process {os.getpid()}, cycle {self._cycle - 1}: {reason}\n")
+                file.write(f"process {os.getpid()}, cycle {max(self._cycle - 1, 0)}: {reason}\n")
         except OSError as failure:
             logger.error("perfkit: %s cannot be written: %s", self.run_dir, failure)
 

@@ -1,0 +1,1 @@
+"""Callbacks for training loops on top of PaddlePaddle."""

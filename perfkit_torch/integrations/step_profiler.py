@@ -1,0 +1,77 @@
+"""torch.profiler driven step by step, with the step numbers of the training."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+
+from perfkit_core.errors import CaptureError
+from perfkit_torch.capture import trace_handler
+
+
+class TorchStepProfiler:
+    """One training's profiler; see :class:`perfkit_core.step_recording.StepProfiler`.
+
+    torch counts the steps of its own schedule from 0. A training that was resumed or that validates in between needs
+    other numbers, so the phases of the profiler are called directly and the steps get their labels here.
+    """
+
+    def __init__(
+        self, run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any], Any]], options: Mapping[str, Any]
+    ) -> None:
+        self.writer = trace_handler(run_dir, also)
+        self._options = options
+        self._profiler: Any = None
+        self._recording = False
+        self._label: Any = None
+
+    def warm_up(self, step: int) -> None:
+        """Start the device's tracing, which takes long the first time. Raises CaptureError where torch profiles."""
+        if torch.autograd._profiler_enabled():
+            raise CaptureError("another torch profiler is running, and a second would end it", "use one of them")
+        self._profiler = torch.profiler.profile(**self._options)
+        self._profiler.prepare_trace()
+
+    def start(self, step: int) -> None:
+        """Record from now on."""
+        if self._profiler is None:
+            self.warm_up(step)
+        self._profiler.start_trace()
+        self._recording = True
+        self._open(step)
+
+    def next(self, step: int) -> None:
+        """One step ends, the next begins."""
+        self._close()
+        self._open(step)
+
+    def stop(self, ended: bool) -> None:
+        """Write the cycle. A label that is still open when torch stops is a step that was cut off."""
+        if ended:
+            self._close()
+        profiler = self._stop()
+        self.writer(profiler)
+
+    def cancel(self) -> None:
+        """torch cannot leave its warm-up without recording."""
+        if not self._recording:
+            self._profiler.start_trace()
+        self._stop()
+
+    def _stop(self) -> Any:
+        profiler, self._profiler, self._recording = self._profiler, None, False
+        profiler.stop_trace()
+        self._close()
+        return profiler
+
+    def _open(self, step: int) -> None:
+        self._label = torch.profiler.record_function(f"ProfilerStep#{step}")
+        self._label.__enter__()
+
+    def _close(self) -> None:
+        if self._label is not None:
+            self._label.__exit__(None, None, None)
+            self._label = None

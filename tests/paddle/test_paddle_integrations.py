@@ -1,0 +1,197 @@
+"""The callback for paddle.Model.fit: which steps are recorded, and that training never notices."""
+
+from __future__ import annotations
+
+import gc
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from perfkit_core.capture import INCOMPLETE_MARK
+from perfkit_core.errors import UsageError
+from perfkit_core.loading import load
+from perfkit_core.trace import Trace
+
+pytestmark = pytest.mark.filterwarnings("ignore:To copy construct from a tensor")  # paddle.Model does that itself
+
+Fit = Callable[..., list[int]]
+"""Trains and returns the number of each batch within its epoch, as Paddle told it to another callback."""
+
+BATCHES = 4
+
+
+def steps_of(trace: Trace) -> list[int]:
+    return sorted(trace.ints("step")[trace.rows("kind", "step")].tolist())
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.parquet"))
+
+
+def within_steps(trace: Trace, name: str) -> list[int]:
+    return trace.ints("step")[trace.rows("name", name)].tolist()
+
+
+def perfkit_callback(*args: Any, **kwargs: Any) -> Any:
+    from perfkit_paddle.integrations.hapi import PerfkitCallback
+
+    return PerfkitCallback(*args, **kwargs)
+
+
+@pytest.fixture
+def fit(paddle: Any) -> Fit:
+    class Regression(paddle.nn.Layer):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = paddle.nn.Linear(4, 1)
+
+        def forward(self, x: Any) -> Any:
+            with paddle.profiler.RecordEvent("training" if self.training else "validating"):
+                return self.net(x)
+
+    class Rows(paddle.io.Dataset):  # type: ignore[misc, name-defined]
+        def __getitem__(self, index: int) -> Any:
+            return np.full(4, index, np.float32), np.ones(1, np.float32)
+
+        def __len__(self) -> int:
+            return BATCHES * 2
+
+    class Watch(paddle.callbacks.Callback):  # type: ignore[misc, name-defined]
+        def __init__(self, crash_at: int | None) -> None:
+            super().__init__()
+            self.crash_at, self.seen = crash_at, []
+
+        def on_train_batch_begin(self, step: int, logs: Any = None) -> None:
+            if self.crash_at == len(self.seen):
+                raise ZeroDivisionError
+            self.seen.append(step)
+
+    def train(callback: Any, crash_at: int | None = None, validate: bool = False, **options: Any) -> list[int]:
+        layer = Regression()
+        model = paddle.Model(layer)
+        optimizer = paddle.optimizer.SGD(0.1, parameters=layer.parameters())
+        model.prepare(optimizer, paddle.nn.MSELoss())
+        data = Rows()
+        watch = Watch(crash_at)
+        model.fit(data, data if validate else None, batch_size=2, verbose=0, callbacks=[callback, watch], **options)
+        return watch.seen
+
+    return train
+
+
+def test_the_chosen_steps_are_recorded(paddle: Any, fit: Fit, tmp_path: Path) -> None:
+    """Across the epochs, numbered from 0 without a gap; each step holds one forward pass; Paddle's export agrees."""
+    export = tmp_path / "own.json"
+    callback = perfkit_callback(tmp_path / "run", steps=(3, 9), also=[lambda p: p.export(str(export), "json")])
+    assert fit(callback, epochs=3) == [0, 1, 2, 3] * 3
+    trace = load(tmp_path / "run")
+    assert steps_of(trace) == [3, 4, 5, 6, 7, 8, 9]
+    assert within_steps(trace, "training") == [3, 4, 5, 6, 7, 8, 9]
+    native = [event.get("name", "") for event in json.loads(export.read_text())["traceEvents"]]
+    assert sorted(name.split("[")[0].split("#")[1] for name in native if name.startswith("ProfileStep#")) == list(
+        "3456789"
+    )
+    assert len(files(tmp_path / "run")) == 1
+    assert {"backward", "optimizer", "dataloader"} <= set(trace.codes("phase").values)
+    assert "partial-step" not in {finding.code for finding in trace.quality}
+
+
+def test_cycles(fit: Fit, tmp_path: Path) -> None:
+    """Wait 1, warm-up 1, record 2, three times, after one skipped step; each is a file."""
+    callback = perfkit_callback(tmp_path, skip_first=1, wait=1, warmup=1, active=2, repeat=3)
+    fit(callback, epochs=4)
+    assert [steps_of(load(path)) for path in files(tmp_path)] == [[3, 4], [7, 8], [11, 12]]
+
+
+def test_evaluation_is_left_out(fit: Fit, tmp_path: Path) -> None:
+    """Paddle evaluates after each epoch: the cycle ends before it, the next begins behind it."""
+    fit(perfkit_callback(tmp_path, steps=(2, 9)), epochs=3, validate=True)
+    assert [steps_of(load(path)) for path in files(tmp_path)] == [[2, 3], [4, 5, 6, 7], [8, 9]]
+    trace = load(tmp_path)
+    assert within_steps(trace, "validating") == []
+    assert within_steps(trace, "training") == [2, 3, 4, 5, 6, 7, 8, 9]
+
+
+def test_an_evaluation_during_the_warm_up(fit: Fit, tmp_path: Path) -> None:
+    fit(perfkit_callback(tmp_path, steps=(4, 5)), epochs=2, validate=True)
+    assert [steps_of(load(path)) for path in files(tmp_path)] == [[4, 5]]
+
+
+def test_the_training_ends_within_the_window(fit: Fit, tmp_path: Path) -> None:
+    """Whole steps are kept; the one that was opened and never came is none."""
+    fit(perfkit_callback(tmp_path, steps=(1, 100)), epochs=1)
+    assert steps_of(load(tmp_path)) == [1, 2, 3]
+
+
+def test_an_exception_is_kept_at_close(paddle: Any, fit: Fit, tmp_path: Path) -> None:
+    callback = perfkit_callback(tmp_path, steps=(1, 7))
+    with pytest.raises(ZeroDivisionError):
+        fit(callback, crash_at=3, epochs=2)
+    callback.close()
+    callback.close()
+    assert steps_of(load(tmp_path)) == [1, 2]
+    fit(callback, epochs=2)
+    assert steps_of(load(tmp_path)) == [1, 2, 3, 4, 5, 6, 7]
+
+
+CRASH = """
+import sys, paddle
+from perfkit_paddle.integrations.hapi import PerfkitCallback
+callback = PerfkitCallback(sys.argv[1], steps=(0, 9))
+callback.on_train_begin()
+for step in range(3):
+    paddle.rand([4]).sum()
+    callback.on_train_batch_end(step)
+raise SystemExit(7)
+"""
+
+
+def test_a_script_that_ends_early_keeps_its_recording(paddle: Any, tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", CRASH, str(tmp_path)], stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 7, done.stderr
+    assert "Error" not in done.stderr
+    assert steps_of(load(tmp_path)) == [0, 1, 2]
+
+
+def test_a_failing_profiler_does_not_stop_the_training(
+    paddle: Any, fit: Fit, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Paddle allows one profiler: training goes on, the reason is logged, the user's own keeps its data."""
+    own = paddle.profiler.Profiler(on_trace_ready=lambda prof: None)
+    own.start()
+    assert fit(perfkit_callback(tmp_path, steps=(1, 2)), epochs=1) == [0, 1, 2, 3]
+    own.stop()
+    assert "training goes on: another Profiler exists in this process" in caplog.text
+    assert (tmp_path / INCOMPLETE_MARK).exists()
+    assert own.profiler_result is not None
+    del own
+    gc.collect()
+
+
+def test_a_window_that_is_never_reached_is_said(fit: Fit, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    fit(perfkit_callback(tmp_path / "run", steps=(100, 110)), epochs=1)
+    assert "none of the chosen steps was trained: it had the steps 0 to 3" in caplog.text
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"steps": (4, 2)}, "names no steps"),
+        ({"steps": (1, 2), "wait": 3}, "contradict"),
+        ({"profile_memry": True}, "no option profile_memry; it takes .*profile_memory"),
+        ({"scheduler": print}, "steps="),
+        ({"timer_only": True}, "records no events"),
+    ],
+)
+def test_wrong_arguments_are_refused_at_once(
+    paddle: Any, options: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        perfkit_callback(tmp_path, **options)
