@@ -119,12 +119,14 @@ class Throughput:
 
     def _counted(self, num_samples: Any) -> int:
         """Other integers than Python's, as Python's. A tensor is none: reading it would wait for its device."""
-        if isinstance(num_samples, Integral) and 0 <= int(num_samples) <= _MOST:
+        if num_samples is None:
+            return UNKNOWN
+        if not isinstance(num_samples, Integral):
+            self._log.complain(f"num_samples is no integer but {type(num_samples).__name__}: taken as unknown")
+        elif 0 <= int(num_samples) <= _MOST:
             return int(num_samples)
-        if num_samples is not None:
-            self._log.complain(
-                f"num_samples must be an integer ≥ 0, not {type(num_samples).__name__}: taken as unknown"
-            )
+        else:
+            self._log.complain("num_samples is below 0 or above 2⁶³ - 1: taken as unknown")
         return UNKNOWN
 
     def _guarded(self, act: Callable[[], None]) -> None:

@@ -54,7 +54,7 @@ def _headline(summary: ThroughputSummary) -> Iterator[str]:
     if summary.unfinished_steps:
         yield f"{_steps(summary.unfinished_steps)} not yet finished on the device, left out"
     if summary.samples is not None and summary.steps_without_samples:
-        yield f"{_steps(summary.steps_without_samples)} did not tell their samples and are left out of the rate"
+        yield f"number of samples unknown in {_steps(summary.steps_without_samples)}, left out of the rate"
     if summary.reader_ratio is not None:
         yield f"waiting for input: {summary.reader_ratio:.2%} of the batch cost"
 

@@ -1,0 +1,186 @@
+"""C11 in torch: any loader, the real training loop, and CUDA's events where there is CUDA (a stand-in here)."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fake_clock import Clock
+
+import perfkit_torch
+from perfkit_core.throughput import Costs
+from perfkit_torch.throughput import CudaEvents
+
+torch = pytest.importorskip("torch")
+
+
+class Slow(torch.utils.data.Dataset):  # type: ignore[misc]
+    """Twelve samples that take 5 ns each to read."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, index: int) -> Any:
+        self.clock.advance(5)
+        return torch.full((3,), float(index))
+
+
+def test_c11_a_training_with_torchs_loader() -> None:
+    """Three epochs of three batches of 4 samples, 20 ns to read; each step computes 100 ns. Two steps of warm-up."""
+    clock = Clock()
+    loader = torch.utils.data.DataLoader(Slow(clock), batch_size=4)
+    model = torch.nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with perfkit_torch.Throughput(warmup=2, clock=clock) as throughput:
+        reader = throughput.reader(loader)
+        assert len(reader) == 3
+        for _epoch in range(3):
+            for batch in reader:
+                optimizer.zero_grad()
+                model(batch).mean().backward()
+                optimizer.step()
+                clock.advance(100)
+                throughput.step(num_samples=len(batch))
+    summary = throughput.summary()
+    assert (summary.steps, summary.warmup_steps, summary.samples, summary.timed_by) == (7, 2, 28, "host clock")
+    assert summary.reader_cost == Costs(7 * 20, *[20] * 6)
+    assert summary.batch_cost == Costs(7 * 120, *[120] * 6)
+    assert summary.ips
+    assert summary.ips.avg_per_s == pytest.approx(4 / 120e-9)
+
+
+def test_the_example_of_the_documentation_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "throughput.md").read_text(encoding="utf-8")
+    example = page.partition("```python")[2].partition("```")[0]
+    exec(example, {"loader": [torch.ones(32)] * 200, "train": torch.sum})
+    out = capsys.readouterr().out
+    assert out.count(" images/s\n") == 4
+    for line in ("190 steps measured, 6080 images; 10 steps of warm-up left out", "timed by the host clock"):
+        assert line in page
+        assert line in out
+
+
+def test_a_loader_with_workers() -> None:
+    loader = torch.utils.data.DataLoader(torch.arange(40), batch_size=4, num_workers=1)
+    with perfkit_torch.Throughput(warmup=1) as throughput:
+        seen = []
+        for batch in throughput.reader(loader):
+            seen += batch.tolist()
+            throughput.step(len(batch))
+    summary = throughput.summary()
+    assert seen == list(range(40))
+    assert (summary.steps, summary.samples) == (9, 36)
+    assert summary.reader_cost
+    assert summary.batch_cost
+    assert 0 < summary.reader_cost.total_ns <= summary.batch_cost.total_ns
+
+
+def test_samples_in_a_tensor_are_not_read(caplog: pytest.LogCaptureFixture) -> None:
+    """On a GPU that would wait for it."""
+    with perfkit_torch.Throughput(warmup=0) as throughput:
+        throughput.step(torch.tensor(4))
+    assert "no integer but Tensor" in caplog.text
+    assert throughput.summary().samples is None
+
+
+def test_looking_for_cuda_does_not_start_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA is there, but not yet in use: nothing but these two questions is asked."""
+    fake = SimpleNamespace(is_available=lambda: True, is_initialized=lambda: False)
+    monkeypatch.setattr(torch, "cuda", fake)
+    with perfkit_torch.Throughput(warmup=0) as throughput:
+        throughput.step()
+    assert throughput.summary().timed_by == "host clock"
+
+
+class Cuda:
+    """Stands for ``torch.cuda``: the device runs ``behind`` events behind the host, 2.5 ms an event."""
+
+    def __init__(self, behind: int) -> None:
+        self.behind, self.recorded, self.synchronized = behind, 0, 0
+        self.Event = lambda enable_timing: CudaEvent(self, enable_timing)
+
+    def is_available(self) -> bool:
+        return True
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def current_device(self) -> int:
+        return 1
+
+    def current_stream(self) -> str:
+        return "stream"
+
+
+class CudaEvent:
+    def __init__(self, cuda: Cuda, enable_timing: bool) -> None:
+        assert enable_timing
+        self.cuda, self.number = cuda, -1
+
+    def record(self, stream: str) -> None:
+        assert stream == "stream"
+        self.number = self.cuda.recorded
+        self.cuda.recorded += 1
+
+    def query(self) -> bool:
+        return 0 <= self.number < self.cuda.recorded - self.cuda.behind
+
+    def elapsed_time(self, end: CudaEvent) -> float:
+        assert self.query()
+        assert end.query()
+        return (end.number - self.number) * 2.5
+
+    def synchronize(self) -> None:
+        self.cuda.synchronized += 1
+        self.cuda.behind = 0
+
+
+def test_on_a_gpu_steps_are_timed_by_its_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = Cuda(behind=4)
+    monkeypatch.setattr(torch, "cuda", cuda)
+    with perfkit_torch.Throughput(warmup=3) as throughput:
+        for _ in range(10):
+            throughput.step(5)
+        running = throughput.summary()
+        assert (running.steps, running.warmup_steps, running.unfinished_steps) == (3, 3, 4)
+        assert cuda.synchronized == 0
+    summary = throughput.summary()
+    assert cuda.synchronized == 1
+    assert (summary.steps, summary.unfinished_steps, summary.samples) == (7, 0, 35)
+    assert summary.timed_by == "CUDA events of cuda:1"
+    assert summary.batch_cost == Costs(7 * 2_500_000, *[2_500_000] * 6)
+    assert summary.ips
+    assert summary.ips.avg_per_s == 2000
+
+
+def test_torchs_events_have_what_is_called() -> None:
+    """No device here: at least the names and arguments are torch's."""
+    assert "enable_timing" in inspect.signature(torch.cuda.Event.__new__).parameters
+    assert "stream" in inspect.signature(torch.cuda.Event.record).parameters
+    for name in ("query", "elapsed_time", "synchronize"):
+        assert callable(getattr(torch.cuda.Event, name))
+    assert {"mark", "passed", "elapsed_ns", "wait"} <= vars(CudaEvents).keys()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_real_gpu_agrees_with_a_wait_for_the_device() -> None:
+    """The sum of the steps is the time between events that were recorded around the loop and waited for."""
+    data = torch.rand(4096, 4096, device="cuda")
+    first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    with perfkit_torch.Throughput(warmup=0) as throughput:
+        first.record()
+        for _ in range(20):
+            data @ data
+            throughput.step(1)
+        last.record()
+    last.synchronize()
+    cost = throughput.summary().batch_cost
+    assert cost
+    assert throughput.summary().timed_by.startswith("CUDA events")
+    assert cost.total_ns / 1e6 == pytest.approx(first.elapsed_time(last), rel=0.05)
