@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from perfkit_core import nesting
 from perfkit_core.analyses.tables import texts
 from perfkit_core.schema import FORWARD, NO_ROW, PYTHON
-from perfkit_core.trace import IntArray, Trace
+from perfkit_core.trace import BoolArray, IntArray, Trace
 
 SEPARATOR = ";"
 
@@ -21,7 +21,7 @@ def stacks(trace: Trace, rows: IntArray) -> pd.Categorical:
     if (recorded.codes[rows] >= 0).any():
         return texts(recorded, rows)
     frames, path = _paths(trace)
-    around = nesting.nearest_on_path(trace.ints("parent"), _is_frame(trace))[rows]
+    around = nesting.nearest_on_path(trace.ints("parent"), is_frame(trace))[rows]
     position = np.full(len(trace) + 1, -1, np.int64)
     position[frames] = np.arange(len(frames))
     encoded = path.dictionary_encode()
@@ -38,17 +38,18 @@ def innermost(stack: pd.Categorical, count: int) -> pd.Categorical:
     return pd.Categorical.from_codes(codes[stack.codes], categories=pd.Index(values, dtype=object))
 
 
-def _is_frame(trace: Trace) -> np.ndarray:
+def is_frame(trace: Trace) -> BoolArray:
+    """True for the events that are Python frames."""
     return trace.rows("kind", PYTHON) | (trace.rows("kind", FORWARD) & trace.rows("category", "python_function"))
 
 
 def _paths(trace: Trace) -> tuple[IntArray, pa.Array]:
     """Rows of all frames, and the stack text of each; one pass for each depth, all frames of it at once."""
-    frames = np.flatnonzero(_is_frame(trace))
+    frames = np.flatnonzero(is_frame(trace))
     position = np.full(len(trace) + 1, -1, np.int64)
     position[frames] = np.arange(len(frames))
     parent = trace.ints("parent")
-    nearest = np.append(nesting.nearest_on_path(parent, _is_frame(trace)), NO_ROW)
+    nearest = np.append(nesting.nearest_on_path(parent, is_frame(trace)), NO_ROW)
     above = position[nearest[parent[frames]]]
     names = trace.codes("name")
     path = pa.array(names.values, pa.string()).take(pa.array(names.codes[frames]))

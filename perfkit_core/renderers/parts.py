@@ -8,6 +8,8 @@ from perfkit_core.renderers import units
 from perfkit_core.report.model import Report, Section, Source
 
 NOTHING = "nothing to show"
+_READABLE = 40
+"""Characters that are left of an indented name, however deep it is."""
 
 
 def shown(section: Section) -> pd.DataFrame:
@@ -45,8 +47,13 @@ def label(report: Report, source: Source) -> str:
 
 
 def cut(text: str, length: int) -> str:
-    """``text`` in at most ``length`` characters, the middle replaced by …"""
+    """``text`` in at most ``length`` characters, the middle replaced by …; an indent stays, and leaves some room."""
     if len(text) <= length:
         return text
+    name = text.lstrip(" ")
+    indent = text[: len(text) - len(name)]
+    length = max(length - len(indent), _READABLE)
+    if len(name) <= length:
+        return text
     tail = (length - 1) // 2
-    return f"{text[: length - 1 - tail]}…{text[len(text) - tail :]}"
+    return f"{indent}{name[: length - 1 - tail]}…{name[len(name) - tail :]}"

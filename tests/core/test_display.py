@@ -1,0 +1,172 @@
+"""What is shown of a table: display filters as tfprof defines them, averages over steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pytest
+from small_trace import small_trace
+
+from perfkit_core.errors import UsageError
+from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.report.average import per_step
+from perfkit_core.report.display import Display, check, displayed
+from perfkit_core.report.summary import choose_views, summarize, summary_report
+
+FLAT = pd.DataFrame(
+    {
+        "name": ["mm", "add", "relu", "copy_"],
+        "op_name": ["matmul", "add", pd.NA, "copy"],
+        "calls": [10, 20, 5, 1],
+        "total_cpu_ns": [1000, 400, 700, 50],
+        "flops": pd.array([8, pd.NA, pd.NA, pd.NA], "Int64"),
+    }
+)
+TREE = pd.DataFrame(
+    {
+        "depth": [0, 1, 2, 2, 1, 0],
+        "name": ["net", "block", "conv", "norm", "head", "loss"],
+        "self_cpu_ns": [1, 2, 30, 4, 40, 5],
+        "total_cpu_ns": [77, 36, 30, 4, 40, 5],
+    }
+)
+
+
+def view(table: pd.DataFrame, **more: Any) -> View:
+    return View("made", "Made", "made by hand", lambda trace, request: table, **more)
+
+
+def shown(table: pd.DataFrame, order: str | None = None, **options: Any) -> list[Any]:
+    """Names (with depths, in a tree) of what is left."""
+    left = displayed(table, view(table, order=order), Display(**options))
+    return list(zip(left["depth"], left["name"], strict=True)) if "depth" in left else left["name"].to_list()
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({}, ["mm", "add", "relu", "copy_"]),
+        ({"sort": "calls"}, ["add", "mm", "relu", "copy_"]),
+        ({"sort": "flops", "ascending": True}, ["mm", "add", "relu", "copy_"]),
+        ({"show": "^mat|relu"}, ["mm", "relu"]),
+        ({"hide": "^mat|relu"}, ["add", "copy_"]),
+        ({"show": "a", "hide": "add"}, ["mm"]),
+        ({"minimums": {"calls": 5, "total_cpu_ns": 500}}, ["mm", "relu"]),
+        ({"minimums": {"flops": 1}}, ["mm"]),
+        ({"minimums": {"elsewhere_ns": 1}}, ["mm", "add", "relu", "copy_"]),
+        ({"show": "zzz"}, []),
+    ],
+)
+def test_rows_of_a_flat_table(options: dict[str, Any], names: list[str]) -> None:
+    assert shown(FLAT, **options) == names
+
+
+@pytest.mark.parametrize(
+    ("options", "rows"),
+    [
+        ({"depth": 0}, [(0, "net"), (0, "loss")]),
+        ({"depth": 1}, [(0, "net"), (1, "block"), (1, "head"), (0, "loss")]),
+        ({"start": "block|loss"}, [(0, "block"), (1, "conv"), (1, "norm"), (0, "loss")]),
+        ({"start": "block", "depth": 0}, [(0, "block")]),
+        ({"start": "net|conv"}, [(0, "net"), (1, "block"), (2, "conv"), (2, "norm"), (1, "head")]),
+        ({"trim": "block"}, [(0, "net"), (1, "head"), (0, "loss")]),
+        ({"start": "net", "trim": "^conv"}, [(0, "net"), (1, "block"), (2, "norm"), (1, "head")]),
+        ({"hide": "block"}, [(0, "net"), (1, "conv"), (1, "norm"), (1, "head"), (0, "loss")]),
+        ({"hide": "net"}, [(0, "block"), (1, "conv"), (1, "norm"), (0, "head"), (0, "loss")]),
+        ({"show": "conv|head"}, [(0, "conv"), (0, "head")]),
+        ({"minimums": {"total_cpu_ns": 31}}, [(0, "net"), (1, "block"), (1, "head")]),
+        ({"start": "zzz"}, []),
+    ],
+)
+def test_rows_of_a_tree(options: dict[str, Any], rows: list[tuple[int, str]]) -> None:
+    assert shown(TREE, **options) == rows
+
+
+def test_siblings_of_a_tree_follow_the_order_of_the_view() -> None:
+    assert [name for _, name in shown(TREE, order="total_cpu_ns")] == ["net", "head", "block", "conv", "norm", "loss"]
+    by_name = shown(TREE, order="total_cpu_ns", sort="name", ascending=True)
+    assert [name for _, name in by_name] == ["loss", "net", "block", "conv", "norm", "head"]
+
+
+def test_what_is_hidden_stays_counted_unless_only_the_displayed_is() -> None:
+    whole = displayed(TREE, view(TREE), Display(trim="conv"))
+    assert whole.set_index("name")["total_cpu_ns"].to_dict() == {
+        "net": 77,
+        "block": 36,
+        "norm": 4,
+        "head": 40,
+        "loss": 5,
+    }
+    only = displayed(TREE, view(TREE), Display(trim="conv", displayed_only=True))
+    assert only.set_index("name")["total_cpu_ns"].to_dict() == {"net": 47, "block": 6, "norm": 4, "head": 40, "loss": 5}
+
+
+def test_chosen_columns_in_their_order() -> None:
+    assert list(displayed(FLAT, view(FLAT), Display(columns=("calls", "name")))) == ["calls", "name"]
+    assert list(displayed(TREE, view(TREE), Display(columns=("total_cpu_ns",)))) == ["depth", "name", "total_cpu_ns"]
+    elsewhere = displayed(FLAT, view(FLAT), Display(columns=("of_another_view",)))
+    assert list(elsewhere) == list(FLAT)
+
+
+@pytest.mark.parametrize("table", [FLAT, TREE, FLAT.assign(depth=0)])
+def test_nothing_of_an_empty_table(table: pd.DataFrame) -> None:
+    options = Display(
+        show="a", hide="b", minimums={"total_cpu_ns": 1}, sort="total_cpu_ns", depth=3, start="x", trim="y"
+    )
+    left = displayed(table.head(0), view(table), options)
+    assert left.empty
+    assert list(left) == list(table)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"sort": "nope"}, "no column 'nope'"),
+        ({"columns": ("nope",)}, "no column 'nope'"),
+        ({"minimums": {"nope": 1}}, "no column 'nope'"),
+        ({"depth": 1}, "no tree"),
+        ({"start": "x"}, "no tree"),
+    ],
+)
+def test_what_no_table_knows_is_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        check({"flat": FLAT}, Display(**options))
+    check({"flat": FLAT, "tree": TREE}, Display(depth=1))
+
+
+def test_a_bad_pattern_is_refused() -> None:
+    for option in ("show", "hide", "start", "trim"):
+        with pytest.raises(UsageError, match="regular expression"):
+            displayed(TREE, view(TREE), Display(**{option: "("}))
+
+
+def test_an_average_divides_what_is_a_sum_over_the_steps() -> None:
+    made = view(FLAT, per_step=("calls", "total_cpu_ns", "flops", "not_there"))
+    average = per_step(FLAT, made, 4)
+    assert average["total_cpu_ns"].to_list() == [250, 100, 175, 13]
+    assert average["calls"].to_list() == [2.5, 5.0, 1.25, 0.25]
+    assert average["flops"].isna().to_list() == [False, True, True, True]
+    assert average["flops"][0] == 2
+    assert FLAT["calls"].to_list() == [10, 20, 5, 1]
+
+
+def test_an_average_counts_only_what_belongs_to_the_steps() -> None:
+    whole = summarize(small_trace(), "operators", steps=[0, 1]).set_index("name")
+    average = summarize(small_trace(), "operators", average=True).set_index("name")
+    one = summarize(small_trace(), "operators", average=True, steps=[1]).set_index("name")
+    assert average.loc["fw::matmul", "total_cpu_ns"] * 2 == whole.loc["fw::matmul", "total_cpu_ns"]
+    assert one.loc["fw::matmul", "calls"] == 1.0
+
+
+def test_an_average_needs_steps_and_a_view_that_has_sums() -> None:
+    with pytest.raises(UsageError, match="no average"):
+        summarize(small_trace(), "device", average=True)
+
+
+def test_filters_apply_to_the_views_that_know_them() -> None:
+    views = choose_views(["operators", "device"])
+    report = summary_report(small_trace(), views, ViewRequest(by=("shape",)), Display(sort="calls", columns=("calls",)))
+    operators, device = report.sections
+    assert list(operators.table) == ["calls"]
+    assert "busy_ns" in device.table
