@@ -85,7 +85,7 @@ def fit(paddle: Any) -> Fit:
     return train
 
 
-def test_the_chosen_steps_are_recorded(paddle: Any, fit: Fit, tmp_path: Path) -> None:
+def test_E1_hapi_paddle(paddle: Any, fit: Fit, tmp_path: Path) -> None:
     """Across the epochs, numbered from 0 without a gap; each step holds one forward pass; Paddle's export agrees."""
     export = tmp_path / "own.json"
     callback = perfkit_callback(tmp_path / "run", steps=(3, 9), also=[lambda p: p.export(str(export), "json")])

@@ -141,7 +141,7 @@ def exported_steps(path: Path) -> list[str]:
     return sorted(e["name"] for e in json.loads(path.read_text())["traceEvents"] if "ProfilerStep" in e.get("name", ""))
 
 
-def test_lightning_records_the_chosen_steps(lightning_fit: Fit, tmp_path: Path) -> None:
+def test_E1_lightning_torch(lightning_fit: Fit, tmp_path: Path) -> None:
     """Across the epochs, with the trainer's own numbers; each step holds one update; torch's export has the same."""
     export = tmp_path / "own.json"
     callback = lightning_callback(
@@ -192,7 +192,7 @@ def test_lightning_exception_keeps_the_recording(lightning_fit: Fit, tmp_path: P
         pass
 
 
-def test_huggingface_records_the_chosen_steps(huggingface_fit: Fit, tmp_path: Path) -> None:
+def test_E1_huggingface_torch(huggingface_fit: Fit, tmp_path: Path) -> None:
     """``global_step`` when the step begins; over the epochs; each step holds one update."""
     export = tmp_path / "own.json"
     callback = huggingface_callback(

@@ -1,0 +1,118 @@
+"""Which steps a window names, and what a recording tells the profiler, worked out by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfkit_core.capture import INCOMPLETE_MARK, CycleWriter
+from perfkit_core.errors import UsageError
+from perfkit_core.step_recording import StepRecording
+from perfkit_core.step_window import Action, StepWindow, step_window
+
+
+def drawn(window: StepWindow, begun: int = 0, count: int = 14) -> str:
+    """One letter a step: ``.`` off, ``w`` warm-up, ``R`` recorded, ``E`` recorded and the last of its cycle."""
+    letters = {Action.OFF: ".", Action.WARM_UP: "w", Action.RECORD: "R"}
+    return "".join(
+        "E" if window.action(step, begun) is Action.RECORD and window.ends_cycle(step, begun)
+        else letters[window.action(step, begun)]
+        for step in range(begun, begun + count)
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "begun", "expected"),
+    [
+        ({}, 0, ".wRRRRE......."),
+        ({"wait": 1, "warmup": 1, "active": 2, "repeat": 0}, 0, ".wRE.wRE.wRE.w"),
+        ({"wait": 0, "warmup": 0, "active": 2, "repeat": 2}, 0, "RERE.........."),
+        ({"wait": 0, "warmup": 2, "active": 1, "skip_first": 3}, 0, "...wwE........"),
+        ({"wait": 0, "warmup": 1, "active": 2}, 500, "wRE..........."),
+        ({"steps": (3, 5)}, 0, "..wRRE........"),
+        ({"steps": (0, 1)}, 0, "RE............"),
+        ({"steps": (3, 5), "warmup": 0}, 0, "...RRE........"),
+        ({"steps": (502, 503)}, 500, ".wRE.........."),
+        ({"steps": (499, 501)}, 500, "RE............"),
+        ({"steps": (3, 5)}, 500, ".............."),
+    ],
+)
+def test_windows(options: dict[str, Any], begun: int, expected: str) -> None:
+    assert drawn(step_window(**options), begun) == expected
+
+
+@pytest.mark.parametrize("options", [{"steps": (2, 1)}, {"steps": (-1, 1)}, {"active": 0}, {"wait": -1}])
+def test_windows_without_a_step_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        step_window(**options)
+
+
+class Told:
+    """A profiler that notes what it is told, and fails where asked to."""
+
+    def __init__(self, run_dir: Path, fails_at: str = "") -> None:
+        self.writer: CycleWriter[Any] = CycleWriter(run_dir, lambda profiler, place: 1 / 0)  # type: ignore[arg-type, return-value]
+        self.told: list[str] = []
+        self.fails_at = fails_at
+
+    def _note(self, text: str) -> None:
+        self.told.append(text)
+        if text == self.fails_at:
+            raise RuntimeError("no device")
+
+    def warm_up(self, step: int) -> None:
+        self._note(f"warm up {step}")
+
+    def start(self, step: int) -> None:
+        self._note(f"start {step}")
+
+    def next(self, step: int) -> None:
+        self._note(f"next {step}")
+
+    def stop(self, ended: bool) -> None:
+        self._note("stop" if ended else "cut off")
+
+    def cancel(self) -> None:
+        self._note("cancel")
+
+
+def recorded(tmp_path: Path, script: str, fails_at: str = "") -> list[str]:
+    """Steps 2 to 4 of a training: ``s`` a step, ``p`` pause, ``r`` resume, ``f`` finish, ``a`` abort."""
+    profiler = Told(tmp_path, fails_at)
+    recording = StepRecording(step_window((2, 4)), profiler)
+    actions = {"s": recording.step_ended, "p": recording.pause, "r": recording.resume,
+               "f": recording.finish, "a": recording.abort}  # fmt: skip
+    recording.begin(0)
+    for letter in script:
+        actions[letter]()
+    recording.abort()
+    return profiler.told
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        ("ssssssf", ["warm up 1", "start 2", "next 3", "next 4", "stop"]),
+        ("sssprssf", ["warm up 1", "start 2", "next 3", "cut off", "start 3", "next 4", "stop"]),
+        ("ssprsssf", ["warm up 1", "start 2", "cancel", "start 2", "next 3", "next 4", "stop"]),
+        ("sprsssf", ["warm up 1", "cancel", "warm up 1", "start 2", "next 3", "next 4", "cut off"]),
+        ("sssppprrssf", ["warm up 1", "start 2", "next 3", "cut off", "start 3", "next 4", "stop"]),
+        ("ssspsf", ["warm up 1", "start 2", "next 3", "cut off", "start 4", "cancel"]),
+        ("sssa", ["warm up 1", "start 2", "next 3", "cut off"]),
+        ("ssa", ["warm up 1", "start 2", "cut off"]),
+        ("ssf", ["warm up 1", "start 2", "cancel"]),
+        ("sff", ["warm up 1", "cancel"]),
+        ("fsss", []),
+    ],
+)
+def test_what_the_profiler_is_told(script: str, told: list[str], tmp_path: Path) -> None:
+    assert recorded(tmp_path, script) == told
+
+
+@pytest.mark.parametrize("fails_at", ["warm up 1", "start 2", "next 3", "cut off"])
+def test_a_failure_ends_the_recording_only(fails_at: str, tmp_path: Path) -> None:
+    """Nothing is raised, nothing more is asked of the profiler, and the run folder says why it is incomplete."""
+    assert recorded(tmp_path, "sssprssssf", fails_at)[-1] == fails_at
+    assert "no device" in (tmp_path / INCOMPLETE_MARK).read_text()

@@ -1,0 +1,366 @@
+"""Ranges, schedules and threads, live in both frameworks; each test carries the code of its feature."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import perfkit_paddle
+import perfkit_torch
+from perfkit_core.loading import load
+from perfkit_core.trace import Trace
+
+STEPS = 14
+
+
+def steps_of(trace: Trace) -> list[int]:
+    return sorted(trace.ints("step")[trace.rows("kind", "step")].tolist())
+
+
+def cycles_of(run: Path) -> list[list[int]]:
+    """Steps in each file, in the order of the cycles' numbers; without a cycle that the loop's last step() only opened."""
+    cycles = [load(path) for path in sorted(run.glob("*.parquet"))]
+    assert [trace.meta.cycle for trace in cycles] == list(range(len(cycles)))
+    assert len({trace.meta.recording for trace in cycles}) == 1
+    steps = [steps_of(trace) for trace in cycles]
+    return steps if steps[-1] else steps[:-1]
+
+
+def rows_of(trace: Trace) -> list[tuple[str, str, str]]:
+    """Name, kind and parent's name of each operator and label: what does not change from run to run."""
+    frame = trace.to_pandas()
+    names = frame["name"].astype(object).to_numpy()
+    kept = frame[frame["kind"].isin(["operator", "annotation"])]
+    return [
+        (row["name"], row["kind"], names[row["parent"]] if row["parent"] >= 0 else "") for _, row in kept.iterrows()
+    ]
+
+
+def label_steps(trace: Trace, label: str) -> list[int]:
+    return trace.ints("step")[trace.rows("name", label)].tolist()
+
+
+def expected_cycles(is_recorded: Callable[[int], bool], is_last: Callable[[int], bool]) -> list[list[int]]:
+    """Cycles that the framework's own schedule asks for; a last one that the loop cuts off counts as well."""
+    cycles: list[list[int]] = [[]]
+    for step in filter(is_recorded, range(STEPS)):
+        cycles[-1].append(step)
+        if is_last(step):
+            cycles.append([])
+    return [cycle for cycle in cycles if cycle]
+
+
+# A1: a range by start and stop, and by ``with``
+
+
+def test_A1_range_torch(torch: Any, tmp_path: Path) -> None:
+    def work() -> None:
+        with torch.profiler.record_function("mine"):
+            torch.ones(4, 4).softmax(0).sum()
+
+    profiler = torch.profiler.profile(on_trace_ready=perfkit_torch.trace_handler(tmp_path / "calls"))
+    profiler.start()
+    work()
+    profiler.stop()
+    with torch.profiler.profile(on_trace_ready=perfkit_torch.trace_handler(tmp_path / "with")):
+        work()
+    calls, block = load(tmp_path / "calls"), load(tmp_path / "with")
+    assert rows_of(calls) == rows_of(block)
+    assert ("aten::softmax", "operator", "mine") in rows_of(block)
+    assert calls.meta.options == block.meta.options
+    assert calls.quality == block.quality
+
+
+def test_A1_range_paddle(paddle: Any, tmp_path: Path) -> None:
+    def work() -> None:
+        with paddle.profiler.RecordEvent("mine"):
+            paddle.nn.functional.softmax(paddle.ones([4, 4])).sum()
+
+    work()  # the first call loads kernels
+    profiler = paddle.profiler.Profiler(on_trace_ready=perfkit_paddle.trace_handler(tmp_path / "calls"))
+    profiler.start()
+    work()
+    profiler.stop()
+    del profiler
+    with paddle.profiler.Profiler(on_trace_ready=perfkit_paddle.trace_handler(tmp_path / "with")):
+        work()
+    calls, block = load(tmp_path / "calls"), load(tmp_path / "with")
+    assert rows_of(calls) == rows_of(block)
+    assert [name for name, kind, _ in rows_of(block) if kind == "annotation"] == ["mine"]
+    assert any(name.startswith("softmax") and parent for name, _, parent in rows_of(block))
+    assert calls.meta.options == block.meta.options
+    assert calls.quality == block.quality
+
+
+# B5: wait, warm-up, active, repeat, skip_first
+
+TORCH_SCHEDULES = [
+    {"wait": 1, "warmup": 1, "active": 2},
+    {"wait": 1, "warmup": 1, "active": 2, "repeat": 2},
+    {"wait": 0, "warmup": 1, "active": 3, "repeat": 2, "skip_first": 3},
+    {"wait": 2, "warmup": 0, "active": 1},
+    {"wait": 0, "warmup": 0, "active": 4},
+    {"wait": 4, "warmup": 1, "active": 1, "skip_first": 1, "skip_first_wait": 1},
+]
+PADDLE_SCHEDULES = [
+    {"closed": 1, "ready": 1, "record": 2},
+    {"closed": 1, "ready": 1, "record": 2, "repeat": 2},
+    {"closed": 0, "ready": 1, "record": 3, "repeat": 2, "skip_first": 3},
+    {"closed": 0, "ready": 1, "record": 1},
+    {"closed": 3, "ready": 2, "record": 4, "repeat": 1},
+]
+
+
+@pytest.mark.filterwarnings("ignore:Profiler won't be using warmup")  # torch on warmup=0
+@pytest.mark.parametrize("options", TORCH_SCHEDULES, ids=str)
+def test_B5_schedules_torch(torch: Any, options: dict[str, int], tmp_path: Path) -> None:
+    """What torch's own schedule function asks for is what the files hold; step N holds N + 1 calls of an operator."""
+    action = torch.profiler.ProfilerAction
+    schedule = torch.profiler.schedule(**options)
+    handled: list[int] = []
+    handler = perfkit_torch.trace_handler(tmp_path, also=[lambda prof: handled.append(prof.step_num)])
+    with torch.profiler.profile(schedule=schedule, on_trace_ready=handler) as profiler:
+        for step in range(STEPS):
+            for _ in range(step + 1):
+                torch.ones(2).sin()
+            profiler.step()
+    wanted = expected_cycles(
+        lambda step: schedule(step) in (action.RECORD, action.RECORD_AND_SAVE),
+        lambda step: schedule(step) is action.RECORD_AND_SAVE,
+    )
+    assert cycles_of(tmp_path) == wanted
+    assert len(handled) == len(list(tmp_path.glob("*.parquet")))
+    counts = Counter(label_steps(load(tmp_path), "aten::sin"))
+    assert counts == {step: step + 1 for cycle in wanted for step in cycle}
+
+
+@pytest.mark.filterwarnings("ignore:Improper Profiler state transform")  # Paddle, where the loop ends in a warm-up
+@pytest.mark.parametrize("options", PADDLE_SCHEDULES, ids=str)
+def test_B5_schedules_paddle(paddle: Any, options: dict[str, int], tmp_path: Path) -> None:
+    state = paddle.profiler.ProfilerState
+    schedule = paddle.profiler.make_scheduler(**options)
+    handled: list[int] = []
+    handler = perfkit_paddle.trace_handler(tmp_path, also=[lambda prof: handled.append(prof.step_num)])
+    with paddle.profiler.Profiler(scheduler=schedule, on_trace_ready=handler) as profiler:
+        for step in range(STEPS):
+            for _ in range(step + 1):
+                paddle.ones([2]).sin()
+            profiler.step()
+    wanted = expected_cycles(
+        lambda step: schedule(step) in (state.RECORD, state.RECORD_AND_RETURN),
+        lambda step: schedule(step) is state.RECORD_AND_RETURN,
+    )
+    assert cycles_of(tmp_path) == wanted
+    assert len(handled) == len(list(tmp_path.glob("*.parquet")))
+    counts = Counter(label_steps(load(tmp_path), "sin dygraph"))
+    assert counts == {step: step + 1 for cycle in wanted for step in cycle}
+
+
+# C1: the forms of a scheduler, and user labels
+
+
+@pytest.mark.parametrize("form", ["tuple", "make_scheduler", "callable"])
+def test_C1_scheduler_paddle(paddle: Any, form: str, tmp_path: Path) -> None:
+    state = paddle.profiler.ProfilerState
+    states = {1: state.READY, 2: state.RECORD, 3: state.RECORD_AND_RETURN}
+    schedulers: dict[str, Any] = {
+        "tuple": (2, 4),
+        "make_scheduler": paddle.profiler.make_scheduler(closed=1, ready=1, record=2, repeat=1),
+        "callable": lambda step: states.get(step, state.CLOSED),
+    }
+    profiler = paddle.profiler.Profiler(
+        scheduler=schedulers[form], on_trace_ready=perfkit_paddle.trace_handler(tmp_path)
+    )
+    profiler.start()
+    for _ in range(6):
+        event = paddle.profiler.RecordEvent("by calls")
+        event.begin()
+        paddle.ones([2]).sin()
+        event.end()
+        with paddle.profiler.RecordEvent("by with"):
+            paddle.ones([2]).sin()
+        profiler.step()
+    profiler.stop()
+    trace = load(tmp_path)
+    assert cycles_of(tmp_path) == [[2, 3]]
+    assert label_steps(trace, "by calls") == label_steps(trace, "by with") == [2, 3]
+    parents = {parent for name, _, parent in rows_of(trace) if name == "sin dygraph"}
+    assert parents <= {"by calls", "by with", "sin pybind_imperative_func"}
+
+
+@pytest.mark.parametrize("form", ["schedule", "callable"])
+def test_C1_scheduler_torch(torch: Any, form: str, tmp_path: Path) -> None:
+    action = torch.profiler.ProfilerAction
+    actions = {1: action.WARMUP, 2: action.RECORD, 3: action.RECORD_AND_SAVE}
+    schedulers: dict[str, Any] = {
+        "schedule": torch.profiler.schedule(wait=1, warmup=1, active=2, repeat=1),
+        "callable": lambda step: actions.get(step, action.NONE),
+    }
+    profiler = torch.profiler.profile(schedule=schedulers[form], on_trace_ready=perfkit_torch.trace_handler(tmp_path))
+    profiler.start()
+    for _ in range(6):
+        with torch.profiler.record_function("mine"):
+            torch.ones(2).sin()
+        profiler.step()
+    profiler.stop()
+    trace = load(tmp_path)
+    assert cycles_of(tmp_path) == [[2, 3]]
+    assert label_steps(trace, "mine") == [2, 3]
+    assert [parent for name, _, parent in rows_of(trace) if name == "aten::sin"] == ["mine"] * 2
+
+
+# B7: work of other threads and of DataLoader workers
+
+
+def in_a_thread(work: Callable[[], Any]) -> int:
+    """Run it in a new thread and wait; the thread's id in the operating system."""
+    ids: list[int] = []
+    thread = threading.Thread(target=lambda: (ids.append(threading.get_native_id()), work()))
+    thread.start()
+    thread.join()
+    return ids[0]
+
+
+def torch_steps(torch: Any, run: Path, step: Callable[[int], Any], **options: Any) -> Trace:
+    schedule = torch.profiler.schedule(wait=0, warmup=1, active=3, repeat=1)
+    handler = perfkit_torch.trace_handler(run)
+    with torch.profiler.profile(schedule=schedule, on_trace_ready=handler, **options) as profiler:
+        for number in range(4):
+            step(number)
+            profiler.step()
+    return load(run)
+
+
+def test_B7_python_threads_torch(torch: Any, tmp_path: Path) -> None:
+    """Recorded only with profile_all_threads; then under the thread's own id, in the step that was running."""
+    ids: list[int] = []
+
+    def step(number: int) -> None:
+        ids.append(in_a_thread(lambda: torch.ones(2).exp()))
+
+    assert label_steps(torch_steps(torch, tmp_path / "one", step), "aten::exp") == []
+    ids.clear()
+    config = torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
+    trace = torch_steps(torch, tmp_path / "all", step, experimental_config=config)
+    assert label_steps(trace, "aten::exp") == [1, 2, 3]
+    assert trace.ints("tid")[trace.rows("name", "aten::exp")].tolist() == ids[1:]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # TorchScript
+def test_B7_async_tasks_torch(torch: Any, tmp_path: Path) -> None:
+    """A forked task runs on a thread of torch's pool: in its step, under that thread, without a parent elsewhere."""
+    unit = torch.jit.CompilationUnit(
+        """
+def task(x):
+    return torch.cumsum(x, 0)
+def both(x):
+    running = torch.jit.fork(task, x)
+    return torch.sin(x) + torch.jit.wait(running)
+"""
+    )
+    trace = torch_steps(torch, tmp_path, lambda number: unit.both(torch.ones(4)))
+    frame = trace.to_pandas()
+    tasks = frame[frame["name"] == "aten::cumsum"]
+    main = frame[frame["kind"] == "step"]["tid"].iloc[0]
+    assert tasks["step"].tolist() == [1, 2, 3]
+    assert (tasks["tid"] != main).all()
+    assert set(frame.loc[tasks["parent"], "tid"]) == set(tasks["tid"])
+
+
+def test_B7_dataloader_workers_torch(torch: Any, tmp_path: Path) -> None:
+    """Workers are processes and not recorded; the wait for each of their batches is, in its step."""
+
+    class Rows(torch.utils.data.Dataset):  # type: ignore[misc, name-defined]
+        def __len__(self) -> int:
+            return 6
+
+        def __getitem__(self, index: int) -> Any:
+            return torch.full((2,), float(index)).cosh()
+
+    batches: Iterator[Any] = iter(torch.utils.data.DataLoader(Rows(), num_workers=1, multiprocessing_context="fork"))
+    trace = torch_steps(torch, tmp_path, lambda number: next(batches).sin())
+    wait = trace.rows("name", "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__")
+    assert trace.ints("step")[wait].tolist() == [1, 2, 3]
+    assert trace.rows("phase", "dataloader")[wait].all()
+    assert label_steps(trace, "aten::sin") == [1, 2, 3]
+    assert label_steps(trace, "aten::cosh") == []
+    assert set(trace.ints("pid")[trace.host]) == {os.getpid()}
+
+
+def test_B7_autograd_threads_torch(traces: Path) -> None:
+    """A GPU's backward runs on a thread of its own. Walks every backward node of a file as torch wrote it: each is in
+    the step whose span contains it, and its sequence number is that of forward operators on the thread it names."""
+    path = traces / "torch" / "v100-ns-resolution.json.gz"
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    spans = [e for e in events if e.get("name", "").startswith("ProfilerStep#") and e.get("cat") == "user_annotation"]
+    nodes = [e for e in events if e.get("name", "").startswith("autograd::engine::evaluate_function")]
+    trace = load(path)
+    rows = np.flatnonzero(trace.host & np.char.startswith(names_of(trace), "autograd::engine::evaluate_function"))
+    assert len(rows) == len(nodes) > 1000
+    assert {e["tid"] for e in nodes}.isdisjoint({e["tid"] for e in spans})
+    order = sorted(nodes, key=lambda e: e["ts"])
+    assert trace.ints("step")[rows].tolist() == [step_around(spans, e["ts"]) for e in order]
+    assert trace.rows("phase", "backward")[rows].all()
+    recorded = [e["args"].get("Sequence number", -1) for e in order]
+    assert trace.ints("sequence")[rows].tolist() == recorded
+
+
+def names_of(trace: Trace) -> Any:
+    codes = trace.codes("name")
+    return np.array(codes.values)[codes.codes]
+
+
+def step_around(spans: list[dict[str, Any]], time: float) -> int:
+    found = [int(e["name"].split("#")[1]) for e in spans if e["ts"] <= time < e["ts"] + e["dur"]]
+    return found[0] if found else -1
+
+
+def test_B7_python_threads_paddle(paddle: Any, tmp_path: Path) -> None:
+    """Paddle records every thread: under the thread's own id, in the step that was running."""
+    ids: list[int] = []
+    with paddle.profiler.Profiler(scheduler=(1, 4), on_trace_ready=perfkit_paddle.trace_handler(tmp_path)) as profiler:
+        for _ in range(5):
+            ids.append(in_a_thread(lambda: paddle.ones([2]).exp()))
+            profiler.step()
+    trace = load(tmp_path)
+    assert label_steps(trace, "exp dygraph") == [1, 2, 3]
+    assert trace.ints("tid")[trace.rows("name", "exp dygraph")].tolist() == ids[1:4]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_B7_dataloader_paddle(paddle: Any, workers: int, tmp_path: Path) -> None:
+    """The reading thread of a loader without workers is recorded; worker processes are not, only the wait for them."""
+    readers: set[int] = set()
+
+    class Rows(paddle.io.Dataset):  # type: ignore[misc, name-defined]
+        def __getitem__(self, index: int) -> Any:
+            readers.add(threading.get_native_id())
+            with paddle.profiler.RecordEvent("reading"):
+                return np.full(2, index, np.float32)
+
+        def __len__(self) -> int:
+            return 12
+
+    profiler = paddle.profiler.Profiler(scheduler=(1, 5), on_trace_ready=perfkit_paddle.trace_handler(tmp_path))
+    profiler.start()
+    for batch in paddle.io.DataLoader(Rows(), batch_size=1, num_workers=workers):
+        batch[0].sin()
+        profiler.step()
+    profiler.stop()
+    trace = load(tmp_path)
+    waits = trace.rows("kind", "dataloader")
+    assert trace.ints("step")[waits].tolist() == [1, 2, 3, 4]
+    reading = trace.rows("name", "reading")
+    assert set(trace.ints("tid")[reading]) == readers  # filled in this process only
+    assert set(label_steps(trace, "reading")) <= {-1, 1, 2, 3, 4}
+    assert reading.any() == (workers == 0)
+    assert set(trace.ints("pid")[trace.host]) == {os.getpid()}
