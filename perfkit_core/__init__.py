@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from perfkit_core.comparison import Comparison, compare
     from perfkit_core.errors import CaptureError, PerfkitError, SourceError, UsageError
+    from perfkit_core.exporting import export
     from perfkit_core.loading import load
     from perfkit_core.report.summary import summarize
+    from perfkit_core.runs import list_runs
     from perfkit_core.trace import Trace
 
 __all__ = [
@@ -23,6 +25,8 @@ __all__ = [
     "Trace",
     "UsageError",
     "compare",
+    "export",
+    "list_runs",
     "load",
     "summarize",
 ]
@@ -35,6 +39,8 @@ _HOME = {
     "Trace": "perfkit_core.trace",
     "UsageError": "perfkit_core.errors",
     "compare": "perfkit_core.comparison.sides",
+    "export": "perfkit_core.exporting",
+    "list_runs": "perfkit_core.runs",
     "load": "perfkit_core.loading",
     "summarize": "perfkit_core.report.summary",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from perfkit_core.plugins.contracts import Renderer, Source, View
+from perfkit_core.plugins.contracts import Exporter, Renderer, Source, View
 from perfkit_core.plugins.markers import hookimpl
 
 if TYPE_CHECKING:
@@ -14,9 +14,12 @@ if TYPE_CHECKING:
 
 @hookimpl
 def perfkit_sources() -> Sequence[Source]:
-    from perfkit_core.sources import run_folder
+    from perfkit_core.sources import own_chrome, run_folder
 
-    return [Source("run", "run folders that perfkit's handlers write", run_folder.sniff, run_folder.read)]
+    return [
+        Source("run", "run folders that perfkit's handlers write", run_folder.sniff, run_folder.read),
+        Source("perfkit-chrome", "timelines that perfkit exported (.json[.gz])", own_chrome.sniff, own_chrome.read),
+    ]
 
 
 @hookimpl
@@ -31,6 +34,13 @@ def perfkit_renderers() -> Sequence[Renderer]:
     from perfkit_core.renderers import RENDERERS
 
     return RENDERERS
+
+
+@hookimpl
+def perfkit_exporters() -> Sequence[Exporter]:
+    from perfkit_core.exporters import EXPORTERS
+
+    return EXPORTERS
 
 
 @hookimpl

@@ -11,7 +11,7 @@ import re
 import socket
 import uuid
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import msgspec
 import pyarrow as pa
@@ -37,15 +37,21 @@ class _Stored(msgspec.Struct):
 def write_trace(trace: Trace, path: Path) -> Path:
     """Write a trace to one file, atomically: readers see all of it or nothing. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    stored = _Stored(schema.SCHEMA_VERSION, trace.meta, trace.quality)
-    table = trace.events.unify_dictionaries().replace_schema_metadata({_KEY: msgspec.json.encode(stored)})
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
-        pq.write_table(table, temporary, compression="zstd", compression_level=3, row_group_size=_ROW_GROUP)
+        with temporary.open("wb") as file:
+            write_table(trace, file)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
     return path
+
+
+def write_table(trace: Trace, file: BinaryIO) -> None:
+    """Write a trace, with its metadata, to a file that is open. Raises OSError."""
+    stored = _Stored(schema.SCHEMA_VERSION, trace.meta, trace.quality)
+    table = trace.events.unify_dictionaries().replace_schema_metadata({_KEY: msgspec.json.encode(stored)})
+    pq.write_table(table, file, compression="zstd", compression_level=3, row_group_size=_ROW_GROUP)
 
 
 def write_cycle(trace: Trace, run_dir: Path) -> Path:
@@ -74,6 +80,11 @@ def read_stored(path: Path) -> Trace:
         raise SourceError(f"{path}: not a readable Parquet file ({error})", "record the run again") from None
     stored = read_metadata(table.schema, path)
     return Trace(_conform(table, path), stored.meta, stored.quality)
+
+
+def is_ours(found: pa.Schema) -> bool:
+    """Whether a Parquet schema is one that perfkit wrote."""
+    return _KEY in (found.metadata or {})
 
 
 def read_metadata(found: pa.Schema, path: Path) -> _Stored:

@@ -9,13 +9,15 @@ import click
 
 def builtin_commands() -> Sequence[click.Command]:
     """The commands of the core, in the order in which they are used."""
-    from perfkit_core.cli import compare, demo, plugins, record, report, summary
+    from perfkit_core.cli import compare, demo, export, plugins, record, report, runs, summary
 
     return (
         record.record,
         summary.summary,
         report.report,
         compare.compare,
+        export.export,
+        runs.runs,
         demo.demo,
         demo.demo_run,
         plugins.plugins,

@@ -38,6 +38,7 @@ def _provided(found: Plugins) -> list[tuple[str, str]]:
         "recorders": [recorder.framework for recorder in found.recorders()],
         "views": list(found.views()),
         "formats": list(found.renderers()),
+        "exports": list(found.exporters()),
         "commands": [name for name, command in found.commands().items() if not command.hidden],
     }
     return [(kind, ", ".join(names)) for kind, names in kinds.items()]

@@ -19,7 +19,8 @@ class Source:
     """A reader of one format.
 
     ``sniff(path, head)`` says from the name and the first 4 KiB (decompressed) how sure it is that it can read the
-    file: 0 no, 1 this kind of container, 2 this framework's dialect. The surest reader is taken.
+    file: 0 no, 1 this kind of container, 2 this framework's dialect, 3 written by this reader's own package. The surest
+    reader is taken.
     ``read(path, partial)`` returns the Trace or raises SourceError; with ``partial`` it keeps what can be read of a
     damaged file and says so in the quality findings.
     """
@@ -111,7 +112,7 @@ class Renderer:
 
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
-    """What a user asked of an export. ``weight``: one of the exporter's ``weights``, None for the first of them."""
+    """What a user asked of an export. ``weight``: one of the exporter's ``weights``, None for what suits."""
 
     weight: str | None = None
 
@@ -136,4 +137,7 @@ class Exporter:
 OperatorNames = Mapping[str, Callable[[str], str | None]]
 """Framework → function from a native operator name to the canonical one (None: unknown)."""
 
-__all__ = ["OperatorNames", "Recorder", "Recording", "Renderer", "Sequence", "Source", "View", "ViewRequest"]
+__all__ = [
+    "ExportOptions", "Exporter", "OperatorNames", "Recorder", "Recording", "Renderer", "Sequence", "Source", "View",
+    "ViewRequest",
+]  # fmt: skip

@@ -14,7 +14,7 @@ from perfkit_core.plugins.markers import hookspec
 if TYPE_CHECKING:
     import click
 
-    from perfkit_core.plugins.contracts import OperatorNames, Recorder, Renderer, Source, View
+    from perfkit_core.plugins.contracts import Exporter, OperatorNames, Recorder, Renderer, Source, View
 
 
 @hookspec
@@ -40,6 +40,11 @@ def perfkit_operator_names() -> OperatorNames:  # type: ignore[empty-body]
 @hookspec
 def perfkit_renderers() -> Sequence[Renderer]:  # type: ignore[empty-body]
     """Output formats for reports: ``--format NAME``."""
+
+
+@hookspec
+def perfkit_exporters() -> Sequence[Exporter]:  # type: ignore[empty-body]
+    """Files for other tools: ``perfkit export --to NAME``."""
 
 
 @hookspec

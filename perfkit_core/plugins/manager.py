@@ -12,7 +12,7 @@ from typing import Any, Final
 import pluggy
 
 from perfkit_core.plugins import hookspecs
-from perfkit_core.plugins.contracts import Recorder, Renderer, Source, View
+from perfkit_core.plugins.contracts import Exporter, Recorder, Renderer, Source, View
 from perfkit_core.plugins.markers import PROJECT
 
 BUILTIN: Final = "perfkit_core.builtin"
@@ -51,6 +51,10 @@ class Plugins:
     def renderers(self) -> dict[str, Renderer]:
         """Renderers by name."""
         return {renderer.name: renderer for renderer in self._flat("perfkit_renderers")}
+
+    def exporters(self) -> dict[str, Exporter]:
+        """Exporters by name, in the order of registration."""
+        return {exporter.name: exporter for exporter in self._flat("perfkit_exporters")}
 
     def commands(self) -> dict[str, Any]:
         """click commands by name."""

@@ -23,15 +23,16 @@ def facts(meta: TraceMeta) -> dict[str, str]:
     """Framework, Devices, Ranks, Recorded: those that are known, each readable without its name."""
     known = {
         "Framework": " ".join(part for part in (meta.framework, meta.framework_version) if part),
-        "Devices": _devices(meta.devices),
+        "Devices": devices(meta.devices),
         "Ranks": _ranks(meta),
         "Recorded": _recorded(meta),
     }
     return {name: text for name, text in known.items() if text}
 
 
-def _devices(devices: tuple[Device, ...]) -> str:
-    counted = Counter(device.name or device.id for device in devices)
+def devices(found: tuple[Device, ...]) -> str:
+    """Products of the devices with their number, "" when none are known."""
+    counted = Counter(device.name or device.id for device in found)
     return ", ".join(name if count == 1 else f"{count} × {name}" for name, count in counted.items())
 
 
@@ -44,10 +45,15 @@ def _ranks(meta: TraceMeta) -> str:
     return f"rank{'s' * (len(ranks) > 1)} {text}" + (f" of {meta.world_size}" if meta.world_size else "")
 
 
+def recorded_at_ns(meta: TraceMeta) -> int | None:
+    """When it was recorded, ns since 1970; None where neither the recorder nor the clock tells."""
+    if meta.recorded_at_ns is None and meta.window_ns is not None and meta.clock == "epoch":
+        return meta.window_ns[0]
+    return meta.recorded_at_ns
+
+
 def _recorded(meta: TraceMeta) -> str:
-    at = meta.recorded_at_ns
-    if at is None and meta.window_ns is not None and meta.clock == "epoch":
-        at = meta.window_ns[0]
+    at = recorded_at_ns(meta)
     if at is None:
         return ""
     return datetime.fromtimestamp(at // 1_000_000_000, timezone.utc).strftime("recorded %Y-%m-%d %H:%M UTC")

@@ -33,6 +33,16 @@ def read(path: Path, partial: bool = False) -> Trace:
     """The run as one Trace: every cycle of every rank. Raises SourceError."""
     if path.is_file():
         return read_stored(path)
+    files, findings = cycles(path)
+    trace = concat_traces([_with_source(read_stored(file), path) for file in files])
+    return trace.with_findings(*findings)
+
+
+def cycles(path: Path) -> tuple[list[Path], tuple[Finding, ...]]:
+    """The files that make up the run of a folder, ordered by rank and cycle, and what is doubtful about the folder.
+
+    Reads only their metadata. Raises SourceError.
+    """
     files = sorted(path.glob(f"*{SUFFIX}"))
     if not files:
         raise SourceError(
@@ -40,8 +50,7 @@ def read(path: Path, partial: bool = False) -> Trace:
             "give the folder that was passed to trace_handler, or name trace files",
         )
     chosen, findings = _latest({file: _meta(file) for file in files})
-    trace = concat_traces([_with_source(read_stored(file), path) for file in chosen])
-    return trace.with_findings(*findings, *_incomplete(path))
+    return chosen, (*findings, *_incomplete(path))
 
 
 def _meta(file: Path) -> TraceMeta:

@@ -1,0 +1,62 @@
+"""``perfkit export``: a file for another tool."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from perfkit_core.cli import options
+from perfkit_core.cli.progress import loaded, working
+from perfkit_core.errors import UsageError
+
+
+@click.command(epilog="Example: perfkit export runs/baseline -o trace.json.gz, then open it at ui.perfetto.dev")
+@options.sources
+@click.option("--to", metavar="FORMAT", help="chrome, folded, speedscope, pprof, csv or parquet; 'perfkit plugins' "
+              "lists them all.  [default: as FILE is named]")  # fmt: skip
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE",
+              help="The file to write, compressed if its name ends in .gz; left out, it goes to a pipe.")  # fmt: skip
+@click.option("--weight", metavar="WEIGHT", help="What folded stacks weigh: cpu (self time on the host), device (time "
+              "of the work they launched), calls, or bytes (allocated).  [default: cpu]")  # fmt: skip
+@click.option("--step", "steps", multiple=True, metavar="N|N-M", help="Only these steps.")
+@options.partial
+def export(
+    sources: tuple[Path, ...],
+    to: str | None,
+    output: Path | None,
+    weight: str | None,
+    steps: tuple[str, ...],
+    partial: bool,
+) -> None:
+    """Write a file that another tool opens: a timeline, stacks, or the table of events.
+
+    \b
+    chrome      timeline: Perfetto (ui.perfetto.dev), chrome://tracing, perfkit itself   .json .json.gz
+    folded      stacks: flamegraph.pl, inferno, speedscope                               .folded
+    speedscope  timeline: speedscope.app                                                 .speedscope.json
+    pprof       stacks: go tool pprof; needs pip install "perfkit[pprof]"                .pb.gz
+    csv         every event, every column                                                .csv
+    parquet     the same, exact, as perfkit stores it                                    .parquet
+
+    A SOURCE is a run folder or a trace file; several (one a rank) are read as one profile.
+    """
+    from perfkit_core import exporting
+    from perfkit_core.exporters.restrict import only_steps
+    from perfkit_core.plugins.contracts import ExportOptions
+
+    if output is None and (to is None or sys.stdout.isatty()):
+        raise UsageError("where to?", "name a file with -o, as in -o trace.json.gz")
+    chosen, asked, wanted = exporting.choose(to, output), ExportOptions(weight), options.steps(steps)
+    exporting.check(chosen, asked)
+    trace = loaded(sources, partial)
+    with working(f"writing {chosen.name}"):
+        if output is None:
+            missing = chosen.write(only_steps(trace, wanted), sys.stdout.buffer, asked)
+        else:
+            missing = exporting.export(trace, output, chosen.name, weight=weight, steps=wanted)
+    if missing:
+        click.echo(f"note: {missing}", err=True)
+    if output is not None:
+        click.echo(f"wrote {output}, {chosen.description}", err=True)

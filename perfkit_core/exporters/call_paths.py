@@ -1,0 +1,95 @@
+"""The distinct stacks of a trace, as a tree: each event belongs to one node, equal stacks share theirs.
+
+A stack begins at the thread, and leads through the host events around the event (Python frames among them, where they
+were recorded as events). A stack that was recorded with an event (column ``stack``) is put before it, once. Device work
+lies under the host event that owns it, memory events in the event around them. Steps share one name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from perfkit_core import nesting, schema
+from perfkit_core.analyses.attribution import owners
+from perfkit_core.analyses.stacks import SEPARATOR
+from perfkit_core.analyses.trees import Tree, merge
+from perfkit_core.exporters.lanes import lanes
+from perfkit_core.schema import DEVICE_WORK, MEMORY, NO_ROW
+from perfkit_core.trace import BoolArray, IntArray, Trace
+
+NO_LAUNCH: Final = "no launch recorded"
+STEP: Final = "step"
+
+
+@dataclass(frozen=True, slots=True)
+class CallPaths:
+    """``tree``: its keys index ``labels``, the frames of a node, outermost first. The first frame of a root is the
+    thread."""
+
+    tree: Tree
+    labels: list[tuple[str, ...]]
+
+
+def call_paths(trace: Trace) -> CallPaths:
+    """The stacks of all host events, device work and memory events."""
+    work, memory = trace.rows("kind", *DEVICE_WORK), trace.rows("kind", MEMORY)
+    nested = ~trace.events["self_ns"].is_null().to_numpy()
+    above = np.where(work, owners(trace), trace.ints("parent"))
+    label, labels = _labels(trace, above == NO_ROW)
+    within = memory & (above != NO_ROW)  # a memory event is no frame: it belongs to the one around it
+    tree = _merged(above, label, (nested | work | memory) & ~within, work)
+    node = np.where(within, tree.node[above], tree.node)
+    return CallPaths(Tree(tree.parent, tree.key, node), labels)
+
+
+def _merged(above: IntArray, label: IntArray, member: BoolArray, work: BoolArray) -> Tree:
+    """The tree, of rows in an order in which work follows its owner whatever the clocks of host and device say."""
+    order = np.argsort(work, kind="stable")
+    position = np.full(len(order) + 1, NO_ROW, np.int64)
+    position[order] = np.arange(len(order))
+    tree = merge(position[above[order]], label[order], member[order])
+    return Tree(tree.parent, tree.key, tree.node[position[:-1]])
+
+
+def _labels(trace: Trace, top: BoolArray) -> tuple[IntArray, list[tuple[str, ...]]]:
+    """Label of each event: its name, behind the stack that was recorded with it, behind the thread if it is ``top``."""
+    names, stacks = trace.codes("name"), trace.codes("stack")
+    spelled = [*((value,) for value in names.values), (STEP,), ()]
+    name = np.where(trace.rows("kind", schema.STEP), len(names.values), names.codes)
+    name = np.where(trace.rows("kind", MEMORY), len(names.values) + 1, name).astype(np.int64)
+    stack = np.where(_begins(trace), stacks.codes, -1).astype(np.int64) + 1
+    root, threads = _threads(trace)
+    root = np.where(top, root, -1) + 1
+    width, height = len(spelled), len(stacks.values) + 1
+    keys, label = np.unique((root * height + stack) * width + name, return_inverse=True)
+    labels = []
+    for key in keys.tolist():
+        frames = stacks.values[key // width % height - 1].split(SEPARATOR)[::-1] if key // width % height else []
+        thread = [threads[key // width // height - 1]] if key // width // height else []
+        labels.append((*thread, *frames, *spelled[key % width]))
+    return label.astype(np.int64), labels
+
+
+def _begins(trace: Trace) -> BoolArray:
+    """True where a recorded stack begins: no event around it has one, or is a Python frame."""
+    parent = trace.ints("parent")
+    has = trace.codes("stack").codes >= 0
+    nearest = nesting.nearest_on_path(parent, has | trace.rows("kind", schema.PYTHON))
+    above = np.where(parent == NO_ROW, NO_ROW, nearest[parent])
+    begins: BoolArray = has & (above == NO_ROW)
+    return begins
+
+
+def _threads(trace: Trace) -> tuple[IntArray, list[str]]:
+    """The root of each event, as index into names: its thread, or that its launch is unknown."""
+    found = lanes(trace, apart=False, spread=False)
+    several = len(trace.meta.ranks) > 1
+    names = [lane.name if lane.host else NO_LAUNCH for lane in found.lanes]
+    if several:
+        names = [f"rank {lane.rank}: {name}" for lane, name in zip(found.lanes, names, strict=True)]
+    distinct = list(dict.fromkeys(names))
+    number = np.array([*(distinct.index(name) for name in names), -1], np.int64)
+    return number[found.lane], distinct

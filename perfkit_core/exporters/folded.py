@@ -1,0 +1,64 @@
+"""Folded stacks: ``thread;outer;inner weight``, a line a distinct stack. Flame graph tools and speedscope open them.
+
+The weight is that of the stack itself, without what is inside it; stacks without any are left out. A ``;`` inside a
+name is written as ``:``, and line breaks as spaces, because the format has no escape for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import BinaryIO, Final
+
+import numpy as np
+
+from perfkit_core.exporters.call_paths import CallPaths, call_paths
+from perfkit_core.exporters.weights import CPU, LACKING, default, weigh
+from perfkit_core.plugins.contracts import ExportOptions
+from perfkit_core.schema import NO_ROW
+from perfkit_core.trace import IntArray, Trace
+
+_LINES: Final = 4096
+_UNSAFE: Final = str.maketrans({";": ":", "\n": " ", "\r": " "})
+
+
+def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
+    """Write the stacks with ``options.weight`` (ns or bytes or calls). Says why there are none."""
+    weight = options.weight or default(trace)
+    paths = call_paths(trace)
+    lines = _lines(paths, paths.tree.own(weigh(trace, weight)))
+    empty = True
+    while some := list(islice(lines, _LINES)):
+        file.write("".join(some).encode())
+        empty = False
+    if empty:
+        return LACKING[weight]
+    return "" if options.weight or weight == CPU else f"{LACKING[CPU]}: these weigh device time"
+
+
+def _lines(paths: CallPaths, weights: IntArray) -> Iterator[str]:
+    """A line a node with a weight, each subtree together."""
+    texts = [";".join(frame.translate(_UNSAFE) for frame in label) for label in paths.labels]
+    first_child, sibling = _family(paths.tree.parent)
+    label, weight = paths.tree.key.tolist(), weights.tolist()
+    open_nodes = [(int(root), "") for root in np.flatnonzero(paths.tree.parent == NO_ROW)[::-1]]
+    while open_nodes:
+        node, above = open_nodes.pop()
+        text = above + texts[label[node]]
+        if weight[node]:
+            yield f"{text} {weight[node]}\n"
+        child = first_child[node]
+        while child >= 0:
+            open_nodes.append((child, text + ";"))
+            child = sibling[child]
+
+
+def _family(parent: IntArray) -> tuple[list[int], list[int]]:
+    """The last child of each node and the sibling before each node: popped from a stack they come in order."""
+    children = np.flatnonzero(parent >= 0)
+    order = children[np.argsort(parent[children], kind="stable")]
+    same = parent[order][1:] == parent[order][:-1]
+    first, following = np.full(len(parent), -1, np.int64), np.full(len(parent), -1, np.int64)
+    first[parent[order][::-1]] = order[::-1]
+    following[order[:-1][same]] = order[1:][same]
+    return first.tolist(), following.tolist()

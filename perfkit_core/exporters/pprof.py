@@ -1,0 +1,94 @@
+"""pprof: the distinct stacks with calls, host time, device time and allocated bytes of each, gzipped.
+
+``go tool pprof -http=: FILE`` shows it; ``-sample_index=device`` chooses a value. Frames have file and line where they
+were recorded. The thread (and the rank, of several) is a label of the sample, not a frame: ``-tagroot=thread`` makes
+it one.
+"""
+
+from __future__ import annotations
+
+import gzip
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+
+from perfkit_core.exporters.call_paths import CallPaths, call_paths
+from perfkit_core.exporters.frames import Frame, frame
+from perfkit_core.exporters.pprof_schema import profile_class
+from perfkit_core.exporters.weights import BYTES, CALLS, CPU, DEVICE, weigh
+from perfkit_core.plugins.contracts import ExportOptions
+from perfkit_core.trace import Trace
+
+SAMPLE_TYPES: Final = ((CALLS, "calls", "count"), (BYTES, "allocated", "bytes"), (DEVICE, "device", "nanoseconds"),
+                       (CPU, "host_self", "nanoseconds"))  # fmt: skip
+"""Weight, name and unit of the values of a sample, in their order."""
+
+
+def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
+    """Write the stacks. Says when there are none. Raises UsageError where protobuf is not installed."""
+    builder = _Builder(profile_class()())
+    paths = call_paths(trace)
+    values = np.stack([paths.tree.own(weigh(trace, weight)) for weight, _, _ in SAMPLE_TYPES], axis=1)
+    builder.head(trace, bool(values[:, -1].any()))
+    empty = builder.samples(paths, values.tolist()) == 0
+    with gzip.GzipFile(fileobj=file, mode="wb", compresslevel=6, mtime=0, filename="") as compressed:
+        compressed.write(builder.profile.SerializeToString(deterministic=True))
+    return "no stack has a weight" if empty else ""
+
+
+class _Builder:
+    """Fills one Profile message; texts, functions and locations are written once each."""
+
+    def __init__(self, profile: Any) -> None:
+        self.profile = profile
+        self._texts: dict[str, int] = {}
+        self._functions: dict[tuple[str, str | None], int] = {}
+        self._locations: dict[Frame, int] = {}
+        self._text("")
+
+    def head(self, trace: Trace, host: bool) -> None:
+        """What the values mean, and when and where they were recorded."""
+        for _, name, unit in SAMPLE_TYPES:
+            self.profile.sample_type.add(type=self._text(name), unit=self._text(unit))
+        self.profile.default_sample_type = self._text("host_self" if host else "device")
+        start, end = trace.meta.window_ns or (0, 0)
+        self.profile.duration_nanos = end - start
+        if trace.meta.clock == "epoch":
+            self.profile.time_nanos = start
+        self.profile.comment.append(self._text(f"{trace.meta.framework}: {trace.meta.source}"))
+
+    def samples(self, paths: CallPaths, values: list[list[int]]) -> int:
+        """A sample for each stack that weighs anything; how many they are."""
+        labels = [[self._location(frame(text)) for text in label[::-1]] for label in paths.labels]
+        parent, label = paths.tree.parent.tolist(), paths.tree.key.tolist()
+        for node, value in enumerate(values):
+            if any(value):
+                sample = self.profile.sample.add(value=value)
+                while parent[node] >= 0:
+                    sample.location_id.extend(labels[label[node]])
+                    node = parent[node]
+                inside = labels[label[node]][:-1]  # without the thread; but pprof drops samples without a frame
+                sample.location_id.extend(inside if inside or sample.location_id else labels[label[node]])
+                sample.label.add(key=self._text("thread"), str=self._text(paths.labels[label[node]][0]))
+        return len(self.profile.sample)
+
+    def _text(self, text: str) -> int:
+        if text not in self._texts:
+            self._texts[text] = len(self._texts)
+            self.profile.string_table.append(text.encode("utf-8", "replace").decode())
+        return self._texts[text]
+
+    def _function(self, one: Frame) -> int:
+        key = (one.name, one.file)
+        if key not in self._functions:
+            number = self._functions[key] = len(self._functions) + 1
+            name, file = self._text(one.name), self._text(one.file or "")
+            self.profile.function.add(id=number, name=name, system_name=name, filename=file)
+        return self._functions[key]
+
+    def _location(self, one: Frame) -> int:
+        if one not in self._locations:
+            number = self._locations[one] = len(self._locations) + 1
+            function = self._function(one)
+            self.profile.location.add(id=number).line.add(function_id=function, line=one.line or 0)
+        return self._locations[one]

@@ -1,0 +1,108 @@
+"""From a Trace to a file for another tool: which format, which steps, and a file that appears only when complete."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO, Final, cast
+
+from isal import igzip
+
+from perfkit_core.errors import UsageError
+from perfkit_core.exporters.restrict import only_steps
+from perfkit_core.plugins.contracts import Exporter, ExportOptions
+from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.trace import Trace
+
+_GZIP: Final = ".gz"
+_GZIP_LEVEL: Final = 2
+"""isal's levels are 0 to 3; this one is its default."""
+
+
+def export(
+    trace: Trace,
+    path: str | os.PathLike[str],
+    to: str | None = None,
+    *,
+    weight: str | None = None,
+    steps: Sequence[int] | None = None,
+) -> str:
+    """Write a Trace to ``path`` in the format ``to`` (None: as the name of the file tells).
+
+    ``weight``: what stacks weigh, where the format has stacks; ``steps``: step numbers (None: everything). A name that
+    ends in ``.gz`` is compressed. Returns in words what the file lacks ("": nothing). Raises UsageError for unknown
+    formats, weights and steps, and where the file cannot be written.
+    """
+    target = Path(path)
+    chosen, options = choose(to, target), ExportOptions(weight)
+    check(chosen, options)
+    chosen_steps = only_steps(trace, None if steps is None else tuple(steps))
+    with replacing(target) as file, _compressed(chosen, target, file) as out:
+        return chosen.write(chosen_steps, out, options)
+
+
+def choose(name: str | None, path: Path | None = None) -> Exporter:
+    """The exporter of this name, or of the longest suffix of ``path``. Raises UsageError with the known ones."""
+    known = get_plugins().exporters()
+    if name is not None:
+        if name not in known:
+            raise UsageError(f"there is no export format {name!r}", f"known: {', '.join(known)}")
+        return known[name]
+    text = path.name.lower() if path else ""
+    fits = [(len(end), one) for one in known.values() for end in one.suffixes if text.endswith((end, end + _GZIP))]
+    if not fits:
+        ends = ", ".join(f"{one.suffixes[0]} ({one.name})" for one in known.values())
+        raise UsageError(f"{path}: its name does not tell the format", f"use --to, or one of {ends}")
+    return max(fits, key=lambda fit: fit[0])[1]
+
+
+def check(exporter: Exporter, options: ExportOptions) -> None:
+    """Raises UsageError where the exporter cannot do what the options ask."""
+    if options.weight is not None and options.weight not in exporter.weights:
+        known = ", ".join(exporter.weights)
+        hint = f"known: {known}" if known else "leave --weight out"
+        raise UsageError(f"{exporter.name} has no weight {options.weight!r}", hint)
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write that takes its name at the end of the block, and vanishes when the block fails.
+
+    Pipes and terminals are written to directly. Raises UsageError where the file cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_char_device() or path.is_fifo():
+            with path.open("wb") as file:
+                yield file
+            return
+        with temporary.open("wb") as file:
+            yield file
+        temporary.replace(path)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        text = f"{path}: cannot be written ({error.strerror or error})"
+        raise UsageError(text, "choose another place with -o") from None
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _compressed(exporter: Exporter, path: Path, file: BinaryIO) -> Iterator[BinaryIO]:
+    """``file``, or a gzip stream into it when the name asks for one that the format does not have by itself."""
+    name = path.name.lower()
+    if not name.endswith(_GZIP) or name.endswith(exporter.suffixes):
+        yield file
+        return
+    with igzip.IGzipFile(fileobj=file, mode="wb", compresslevel=_GZIP_LEVEL, mtime=0) as stream:
+        buffered = io.BufferedWriter(cast("io.RawIOBase", stream), 1 << 20)
+        yield cast("BinaryIO", buffered)
+        buffered.flush()
+        buffered.detach()

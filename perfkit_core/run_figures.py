@@ -1,0 +1,114 @@
+"""What is the most important about one run? Told by the metadata of its files and the columns that tell its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from perfkit_core import schema
+from perfkit_core.report import facts
+from perfkit_core.sources import run_folder
+from perfkit_core.store import read_metadata
+from perfkit_core.trace import Finding, TraceMeta
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Head figures of one run; None where they are not known without reading the whole file."""
+
+    path: str
+    format: str
+    framework: str | None = None
+    devices: str | None = None
+    ranks: int | None = None
+    cycles: int | None = None
+    steps: int | None = None
+    median_step_ns: int | None = None
+    recorded_at: pd.Timestamp | None = None
+    events: int | None = None
+    file_bytes: int | None = None
+    findings: int | None = None
+    error: str | None = None
+
+
+def of_folder(run: Run, path: Path) -> Run:
+    """Figures of a run folder. Raises SourceError, OSError, ArrowException."""
+    files, findings = run_folder.cycles(path)
+    return of_stored(run, files, findings)
+
+
+def of_stored(run: Run, files: Sequence[Path], about_folder: tuple[Finding, ...]) -> Run:
+    """Figures of Parquet files: their metadata, and the columns that tell the steps."""
+    opened = [pq.ParquetFile(file) for file in files]
+    stored = [read_metadata(one.schema_arrow, file) for one, file in zip(opened, files, strict=True)]
+    number, duration = _steps(files)
+    findings = {finding for one in stored for finding in one.quality} | set(about_folder)
+    metas = [one.meta for one in stored]
+    return replace(
+        _described(run, metas),
+        cycles=len({meta.cycle for meta in metas}),
+        steps=len(np.unique(number)),
+        median_step_ns=_median(duration),
+        events=sum(one.metadata.num_rows for one in opened),
+        file_bytes=sum(file.stat().st_size for file in files),
+        findings=len(findings),
+    )
+
+
+def _steps(files: Sequence[Path]) -> tuple[Any, Any]:
+    """Number and duration of each recorded step."""
+    wanted = (pc.field("kind") == schema.STEP) & (pc.field("device") == schema.CPU)
+    tables = [pq.read_table(file, columns=["step", "dur_ns"], filters=wanted, partitioning=None) for file in files]
+    whole = pa.concat_tables(tables)
+    return whole["step"].to_numpy(), whole["dur_ns"].to_numpy()
+
+
+def _median(durations: Any) -> int | None:
+    """To the nearest ns, None without steps."""
+    middle = np.sort(durations)[(len(durations) - 1) // 2 : len(durations) // 2 + 1].tolist()
+    return (2 * sum(middle) + len(middle)) // (2 * len(middle)) if middle else None
+
+
+def _described(run: Run, metas: Sequence[TraceMeta]) -> Run:
+    ranks = {rank for meta in metas for rank in meta.ranks}
+    told = {device.id: device for meta in metas for device in meta.devices}
+    first = metas[0]
+    at = [facts.recorded_at_ns(meta) for meta in metas]
+    known = [ns for ns in at if ns is not None]
+    return replace(
+        run,
+        framework=" ".join(part for part in (first.framework, first.framework_version) if part) or None,
+        devices=facts.devices(tuple(told.values())) or None,
+        ranks=len(ranks) or None,
+        recorded_at=pd.Timestamp(min(known), unit="ns", tz="UTC") if known else None,
+    )
+
+
+def of_file(run: Run, path: Path, read: bool) -> Run:
+    """Figures of a trace file: those of the file system, and with ``read`` those of its events."""
+    status = path.stat()
+    run = replace(run, file_bytes=status.st_size, recorded_at=pd.Timestamp(status.st_mtime_ns, unit="ns", tz="UTC"))
+    if not read:
+        return run
+    from perfkit_core.loading import load_one
+
+    trace = load_one(path)
+    steps = trace.host & trace.rows("kind", schema.STEP)
+    described = _described(run, [trace.meta])
+    return replace(
+        described,
+        recorded_at=described.recorded_at or run.recorded_at,
+        cycles=1,
+        steps=len(np.unique(trace.ints("step")[steps])),
+        median_step_ns=_median(trace.ints("dur_ns")[steps]),
+        events=len(trace),
+        findings=len(trace.quality),
+    )
