@@ -51,8 +51,8 @@ def _table(found: Frames, columns: dict[str, IntArray], order: IntArray) -> pd.D
         result[name] = numbers[order]
     whole = int(result.loc[result["depth"] == 0, "total_cpu_ns"].sum())
     for kind in ("total", "self"):
-        place = result.columns.get_loc(f"{kind}_cpu_ns")
-        result.insert(int(place) + 1, f"{kind}_cpu_ratio", ratio(result[f"{kind}_cpu_ns"], whole))
+        place = list(result.columns).index(f"{kind}_cpu_ns")
+        result.insert(place + 1, f"{kind}_cpu_ratio", ratio(result[f"{kind}_cpu_ns"], whole))
     return result
 
 

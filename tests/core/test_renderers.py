@@ -18,9 +18,9 @@ from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.renderers import csv, html, markdown, text
 from perfkit_core.renderers import json as as_json
+from perfkit_core.report.display import Display
 from perfkit_core.report.model import Chart, Report, Section, Source
 from perfkit_core.report.page import run_report
-from perfkit_core.report.display import Display
 from perfkit_core.report.summary import choose_views, summary_report
 from perfkit_core.trace import Finding
 

@@ -75,7 +75,8 @@ TREE = pd.DataFrame(
 def test_rows_that_go_leave_their_children_one_level_up() -> None:
     keep = np.array([True, False, True, True, True])
     left = tree_rows.kept(TREE, tree_rows.parents(TREE["depth"].to_numpy()), keep)
-    assert list(zip(left["depth"], left["name"], strict=True)) == [(0, "model"), (1, "linear"), (1, "head"), (0, "loss")]
+    rows = list(zip(left["depth"], left["name"], strict=True))
+    assert rows == [(0, "model"), (1, "linear"), (1, "head"), (0, "loss")]
 
 
 def test_totals_are_counted_anew_from_what_is_left() -> None:

@@ -1,4 +1,4 @@
-"""The code view: frames as events, frames as stacks of operators, and the names of lines; numbers worked out by hand."""
+"""The code view: frames as events, as stacks of operators, and the names of lines; numbers worked out by hand."""
 
 from __future__ import annotations
 
