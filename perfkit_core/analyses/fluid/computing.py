@@ -1,0 +1,48 @@
+"""Which host events compute, rather than dispatch, infer shapes or prepare data?
+
+- a detail of an operator whose name says so (``conv2d compute``, ``conv2d kernel launch``),
+- the innermost operator whose canonical name stands for arithmetic, where no details were recorded in it
+  (``aten::addmm``: what it calls to allocate, copy or view belongs to it),
+- a leaf: an operator in which no operator and no detail was recorded.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from perfkit_core import nesting, patterns
+from perfkit_core.analyses.fluid import scope
+from perfkit_core.operator_names import CANONICAL, GRADIENT_SUFFIX
+from perfkit_core.schema import OPERATOR_DETAIL
+from perfkit_core.trace import BoolArray, Trace
+
+_COMPUTES: Final = "(?i)compute$|kernel ?launch$"
+_NO_ARITHMETIC: Final = frozenset(
+    "reshape transpose expand concat split stack slice gather index tile flip roll copy cast contiguous "
+    "fill arange assign item accumulate_grad optimizer_update".split()
+)
+"""Canonical names of movement and creation, and of what stands for many operators: what computes inside of them does."""
+
+
+def computing(trace: Trace) -> BoolArray:
+    """True for the host events that compute, shape (rows,). They can lie in each other: take their union."""
+    operators, details = scope.operators(trace), trace.host & trace.rows("kind", OPERATOR_DETAIL)
+    name = trace.codes("name")
+    says = details & name.lookup(patterns.matches(name.values, _COMPUTES), False)
+    arithmetic = operators & _arithmetic(trace)
+    innermost = arithmetic & ~_holds(trace, arithmetic) & ~_holds(trace, details)
+    return says | innermost | (operators & ~_holds(trace, operators | details))
+
+
+def _arithmetic(trace: Trace) -> BoolArray:
+    codes = trace.codes("op_name")
+    names = [name.removesuffix(GRADIENT_SUFFIX) for name in codes.values]
+    found: BoolArray = codes.lookup(np.array([n in CANONICAL - _NO_ARITHMETIC for n in names], np.bool_), False)
+    return found
+
+
+def _holds(trace: Trace, events: BoolArray) -> BoolArray:
+    """True for rows with one of the events strictly inside."""
+    return nesting.sum_up(trace.ints("parent"), events.astype(np.int64)) > events

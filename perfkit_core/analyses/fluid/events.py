@@ -1,0 +1,86 @@
+"""Which operators took the time on the host and on the device, and which of their phases?
+
+A tree: outermost operators, below them what they call (operators, details such as the inference of shapes and the
+computation, calls that copy). Time is that of the host and of the device work launched inside, added.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core import nesting
+from perfkit_core.analyses import operators as operator_table
+from perfkit_core.analyses.fluid import labels, scope
+from perfkit_core.analyses.select import selected
+from perfkit_core.analyses.tables import rounded_division
+from perfkit_core.analyses.trees import Tree, merge, preorder
+from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.schema import NO_ROW, OPERATOR_DETAIL
+from perfkit_core.trace import BoolArray, IntArray, Trace
+
+
+def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """Columns depth, name, calls, total_ns (cpu + device), cpu_ns, cpu_ratio (of the total of the row), device_ns,
+    device_ratio, min_ns, max_ns, avg_ns (of the total of a call), ratio (total to the sum of the outermost rows)."""
+    scope.asked_for(request, scope.THREAD)
+    member = _members(trace, request)
+    named = labels.labels(trace, request, member)
+    tree = merge(trace.ints("parent"), named.key, member)
+    measures = _measures(tree, trace.ints("dur_ns"), scope.launched_ns(trace))
+    roots = measures["total_ns"][tree.parent == NO_ROW].sum()
+    measures["ratio"] = _share(measures["total_ns"], np.full(len(tree), roots))
+    result = pd.DataFrame({"depth": tree.depth(), "name": named.names(tree), **measures})
+    return result.iloc[preorder(tree.parent, measures["total_ns"])].reset_index(drop=True)
+
+
+def _members(trace: Trace, request: ViewRequest) -> BoolArray:
+    """Operators and their details, a re-dispatch counted once, and the calls inside of operators that copy."""
+    operators = scope.operators(trace)
+    inside = nesting.nearest_on_path(trace.ints("parent"), operators) != NO_ROW
+    once = operator_table.survivors(trace) == np.arange(len(trace))
+    phases = trace.host & trace.rows("kind", OPERATOR_DETAIL) & inside
+    return selected(trace, request) & (((operators | phases) & once) | (labels.copy_calls(trace) & inside))
+
+
+def _measures(tree: Tree, cpu: IntArray, device: IntArray) -> dict[str, IntArray | np.ndarray]:
+    calls, cpu_ns, device_ns = (tree.own(values) for values in (np.ones(len(cpu), np.int64), cpu, device))
+    total = cpu_ns + device_ns
+    least, most = _extremes(tree, cpu + device)
+    return {
+        "calls": calls,
+        "total_ns": total,
+        "cpu_ns": cpu_ns,
+        "cpu_ratio": _share(cpu_ns, total),
+        "device_ns": device_ns,
+        "device_ratio": _share(device_ns, total),
+        "min_ns": least,
+        "max_ns": most,
+        "avg_ns": rounded_division(total, calls),
+    }
+
+
+def _extremes(tree: Tree, values: IntArray) -> tuple[IntArray, IntArray]:
+    counted = tree.node != NO_ROW
+    least = np.full(len(tree), np.iinfo(np.int64).max)
+    most = np.zeros(len(tree), np.int64)
+    np.minimum.at(least, tree.node[counted], values[counted])
+    np.maximum.at(most, tree.node[counted], values[counted])
+    return least, most
+
+
+def _share(part: IntArray, whole: IntArray) -> np.ndarray:
+    return np.where(whole > 0, part / np.maximum(whole, 1), 0.0)
+
+
+VIEW = View(
+    name="fluid_events",
+    title="Event Summary",
+    description="host and device time of the outermost operators and of what they call",
+    table=table,
+    groupings=scope.GROUPINGS,
+    order="total_ns",
+    explain_empty=lambda trace: "no operators were recorded",
+    group=scope.GROUP,
+    per_step=("calls", "total_ns", "cpu_ns", "device_ns"),
+)

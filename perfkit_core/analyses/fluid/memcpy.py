@@ -1,0 +1,67 @@
+"""How much time did copies to, from and on the device take, by direction, asynchronous and synchronous ones apart?
+
+Which of the two a copy was says the name of the call that launched it, or of the event that the framework recorded
+around that call (``cudaMemcpyAsync``, ``GpuMemcpySync:GPU->CPU``). Copies outside of operators count too.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core import nesting, patterns
+from perfkit_core.analyses.fluid import scope
+from perfkit_core.analyses.fluid.overhead import total_time
+from perfkit_core.analyses.select import selected
+from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.schema import MEMCPY, NO_ROW, RUNTIME, SYNC
+from perfkit_core.trace import IntArray, Trace
+
+MODES: Final = ("GpuMemcpyAsync", "GpuMemcpySync", "GpuMemcpy (launch not recorded)")
+_ASYNC, _SYNC, _UNKNOWN = range(3)
+_SAYS_WHICH: Final = "(?i)memcpy_?a?sync"
+
+
+def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """Columns depth, name (mode, below it the directions), calls, total_ns, ratio (to the total time of the overhead
+    summary; null where no operators were recorded)."""
+    rows = np.flatnonzero(selected(trace, request) & trace.rows("kind", MEMCPY))
+    codes = trace.codes("copy_kind")
+    ways = np.array([*map(scope.direction, codes.values), scope.direction("")], dtype=object)
+    copies = pd.DataFrame({"mode": _modes(trace, rows), "name": ways[codes.codes[rows]],
+                           "ns": trace.ints("dur_ns")[rows]})  # fmt: skip
+    parts = [_sums(copies, ["mode"], 0), _sums(copies, ["mode", "name"], 1)]
+    result = pd.concat(parts).sort_values(["mode", "depth", "total_ns"], ascending=[True, True, False], kind="stable")
+    result["ratio"] = result["total_ns"].astype("Float64") / (total_time(trace, request) or pd.NA)
+    return result[["depth", "name", "calls", "total_ns", "ratio"]].reset_index(drop=True)
+
+
+def _sums(copies: pd.DataFrame, keys: list[str], depth: int) -> pd.DataFrame:
+    found = copies.groupby(keys)["ns"].agg(calls="count", total_ns="sum").reset_index()
+    names = found["name"] if depth else [MODES[mode] for mode in found["mode"]]
+    return found.assign(depth=depth, name=pd.Series(names, index=found.index, dtype=object))
+
+
+def _modes(trace: Trace, rows: IntArray) -> IntArray:
+    """For each copy: asynchronous, synchronous or unknown."""
+    name, launched_by = trace.codes("name"), trace.ints("launched_by")[rows]
+    says = name.lookup(patterns.matches(name.values, _SAYS_WHICH), False)
+    telling = nesting.first_on_path(trace.ints("parent"), np.where(says & trace.host, np.arange(len(trace)), NO_ROW))
+    call = np.where(trace.rows("kind", RUNTIME, SYNC), np.arange(len(trace)), NO_ROW)
+    by = np.where(launched_by == NO_ROW, NO_ROW, np.where(telling >= 0, telling, call)[launched_by])
+    asynchronous = name.lookup(patterns.matches(name.values, "(?i)async"), False)
+    return np.where(by == NO_ROW, _UNKNOWN, np.where(asynchronous[by], _ASYNC, _SYNC))
+
+
+VIEW = View(
+    name="fluid_memcpy",
+    title="Memcpy Summary",
+    description="copies by direction, asynchronous and synchronous ones apart, outside of operators too",
+    table=table,
+    order="total_ns",
+    explain_empty=lambda trace: "no copies to, from or on a device were recorded",
+    group=scope.GROUP,
+    per_step=("calls", "total_ns"),
+)

@@ -1,0 +1,60 @@
+"""What the tables of this report count: operators with all that is inside them, and the device work launched there."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from perfkit_core import nesting
+from perfkit_core.analyses.select import selected
+from perfkit_core.errors import UsageError
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.schema import DEVICE_WORK, NO_ROW, OPERATOR_KINDS
+from perfkit_core.trace import BoolArray, IntArray, Trace
+
+GROUP: Final = "fluid"
+THREAD: Final = "thread"
+INSTANCE: Final = "instance"
+GROUPINGS: Final = (THREAD, INSTANCE)
+
+DIRECTIONS: Final = {"HtoD": "CPU->GPU", "DtoH": "GPU->CPU", "DtoD": "GPU->GPU same device",
+                     "PtoP": "GPU->GPU other device", "HtoH": "CPU->CPU"}  # fmt: skip
+UNKNOWN_DIRECTION: Final = "direction not recorded"
+
+
+def asked_for(request: ViewRequest, grouping: str) -> bool:
+    """Whether the rows are to be split by ``grouping``. Raises UsageError for a grouping that this report lacks."""
+    for item in request.by:
+        if item not in GROUPINGS:
+            raise UsageError(f"this report cannot be grouped by {item!r}", f"known: {', '.join(GROUPINGS)}")
+    return grouping in request.by
+
+
+def operators(trace: Trace) -> BoolArray:
+    """True for operators on the host."""
+    return trace.host & trace.rows("kind", *OPERATOR_KINDS)
+
+
+def outermost(trace: Trace, request: ViewRequest) -> IntArray:
+    """Row of the outermost operator of the request around each event (itself too), -1 where there is none."""
+    wanted = operators(trace) & selected(trace, request)
+    return nesting.first_on_path(trace.ints("parent"), np.where(wanted, np.arange(len(trace)), NO_ROW))
+
+
+def launches(trace: Trace, *kinds: str) -> IntArray:
+    """Rows of the device work (of the kinds, or all of it) whose launch was recorded."""
+    return np.flatnonzero(trace.rows("kind", *(kinds or DEVICE_WORK)) & (trace.ints("launched_by") != NO_ROW))
+
+
+def launched_ns(trace: Trace) -> IntArray:
+    """Sum of the device work launched in each host event or in what it calls, shape (rows,)."""
+    work = launches(trace)
+    own = np.zeros(len(trace), np.int64)
+    np.add.at(own, trace.ints("launched_by")[work], trace.ints("dur_ns")[work])
+    return nesting.sum_up(trace.ints("parent"), own)
+
+
+def direction(copy_kind: str) -> str:
+    """A recorded copy kind ("HtoD pinned") in the words of this report ("CPU->GPU")."""
+    return DIRECTIONS.get(copy_kind.split(" ")[0], copy_kind) if copy_kind else UNKNOWN_DIRECTION

@@ -1,0 +1,32 @@
+"""The host threads of a trace, numbered in the order in which they appear: ``thread0``, ``thread1``, …"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perfkit_core.schema import NESTED_KINDS
+from perfkit_core.trace import IntArray, Trace
+
+_KEYS = ("rank", "pid", "tid")
+
+
+def thread_numbers(trace: Trace) -> tuple[IntArray, IntArray]:
+    """Number of the thread of each event (-1: no host event that occupies one), and the first row of each thread."""
+    rows = np.flatnonzero(trace.host & trace.rows("kind", *NESTED_KINDS))
+    identity = np.stack([trace.ints(name, np.iinfo(np.int64).min)[rows] for name in _KEYS], axis=1)
+    _, first, inverse = np.unique(identity, axis=0, return_index=True, return_inverse=True)
+    appearance = np.argsort(first, kind="stable")
+    number = np.empty(len(first), np.int64)
+    number[appearance] = np.arange(len(first))
+    found = np.full(len(trace), -1, np.int64)
+    found[rows] = number[inverse.reshape(-1)]
+    return found, rows[first[appearance]]
+
+
+def described(trace: Trace, row: int) -> str:
+    """The thread of an event in words: rank where there are several, number and name of the thread."""
+    rank, pid, tid = (trace.ints(name)[row] for name in _KEYS)
+    names = (trace.meta.thread_names.get(f"{r}:{pid}:{tid}") for r in (rank, 0))
+    name = next((name for name in names if name), "")
+    place = f"rank {rank}, " if len(trace.meta.ranks) > 1 else ""
+    return f"{place}tid {tid}" + (f" ({name})" if name else "")
