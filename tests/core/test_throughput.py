@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import math
@@ -170,6 +171,37 @@ def test_what_lies_between_stop_and_start_counts_as_nothing() -> None:
     summary = throughput.summary()
     assert summary.batch_cost == Costs(300, *[100] * 6)
     assert summary.reader_cost is None
+
+
+def test_what_is_read_in_a_pause_is_no_wait_of_the_loop() -> None:
+    """Two steps read 5 ns each; in the pause between them another reader takes 1000 ns, and 1000 to find its end."""
+
+    def evaluation() -> Iterator[int]:
+        clock.advance(1_000)
+        yield 0
+        clock.advance(1_000)
+
+    clock = Clock()
+    throughput = Throughput(warmup=0, clock=clock)
+    batches = iter(throughput.reader(clock.loader(5, 5)))
+    for _ in range(2):
+        throughput.start()
+        next(batches)
+        throughput.step()
+        throughput.stop()
+        list(throughput.reader(evaluation()))
+    assert throughput.summary().reader_cost == throughput.summary().batch_cost == Costs(10, *[5] * 6)
+
+
+def test_the_steps_leave_no_gap_between_them() -> None:
+    """A clock that moves with each reading: what the benchmark itself takes lies in the batches too."""
+    clock = itertools.count()
+    throughput = Throughput(warmup=0, clock=lambda: next(clock))
+    with throughput:
+        for _ in throughput.reader(range(5)):
+            throughput.step()
+    log = throughput._log
+    assert log.last_ns == sum(log.batch_ns)
 
 
 def test_waits_that_bring_no_batch_belong_to_the_step_they_fall_in() -> None:
@@ -357,11 +389,12 @@ def test_steps_on_a_device_are_timed_by_what_has_finished() -> None:
     assert (summary.steps, summary.unfinished_steps, summary.samples) == (2, 1, 20)
     assert summary.batch_cost == Costs(300, 150, 100, 200, 100, 200, 200)
     assert "1 step not yet finished on the device" in str(summary)
-    device.on_wait = [1_600]
+    throughput.step(10)
+    device.on_wait = [1_600, 2_000]
     assert device.waited == []  # neither step() nor summary() waits
     throughput.stop()
-    assert device.waited == [3]
-    assert throughput.summary().batch_cost == Costs(600, 200, 100, 300, 200, 300, 300)
+    assert device.waited == [4]
+    assert throughput.summary().batch_cost == Costs(1_000, 250, 100, 400, 200, 400, 400)
     assert throughput.summary().timed_by == "fake device"
 
 

@@ -89,13 +89,14 @@ def test_samples_in_a_tensor_are_not_read(caplog: pytest.LogCaptureFixture) -> N
     assert throughput.summary().samples is None
 
 
-def test_looking_for_cuda_does_not_start_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_looking_for_cuda_does_not_start_it(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """CUDA is there, but not yet in use: nothing but these two questions is asked."""
     fake = SimpleNamespace(is_available=lambda: True, is_initialized=lambda: False)
     monkeypatch.setattr(torch, "cuda", fake)
     with perfkit_torch.Throughput(warmup=0) as throughput:
         throughput.step()
     assert throughput.summary().timed_by == "host clock"
+    assert not caplog.records
 
 
 class Cuda:
