@@ -5,7 +5,19 @@ A new view needs its file and a line in :data:`VIEWS` (a plugin's view: the hook
 
 from __future__ import annotations
 
-from perfkit_core.analyses import device, fluid, kernels, memcpy, model, operators, overview, steps, user_annotations
+from perfkit_core.analyses import (
+    code,
+    device,
+    fluid,
+    graph,
+    kernels,
+    memcpy,
+    model,
+    operators,
+    overview,
+    steps,
+    user_annotations,
+)
 
 VIEWS = (
     steps.VIEW,
@@ -16,5 +28,7 @@ VIEWS = (
     memcpy.VIEW,
     user_annotations.VIEW,
     device.VIEW,
+    code.VIEW,
+    graph.VIEW,
     *fluid.VIEWS,
 )
