@@ -1,0 +1,131 @@
+"""Views, steps, filters and outputs as tfprof has them, from either framework; tests carry the codes of features."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import perfkit_core
+from perfkit_core.cli.main import main
+from perfkit_core.errors import UsageError
+from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.trace import Trace
+
+DATA = Path(__file__).resolve().parent.parent / "data"
+FILES = {"torch": DATA / "torch-mlp.json.gz", "paddle": DATA / "paddle-mlp.pb"}
+MATMUL = {"torch": "^aten::addmm$", "paddle": "^matmul dygraph$"}
+
+
+@pytest.fixture(scope="module", params=FILES)
+def framework(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def run(framework: str) -> Trace:
+    return perfkit_core.load(FILES[framework])
+
+
+def test_D1_four_views(run: Trace, framework: str) -> None:
+    """Scope, graph, op and code. Paddle records no Python stacks in dygraph mode: the code view says so."""
+    assert len(perfkit_core.summarize(run, "operators")) > 10
+    graph = perfkit_core.summarize(run, "graph")
+    assert (graph["phase"] == "backward").any()
+    assert graph.loc[graph["phase"] == "backward", "forward"].notna().any()
+    scope = perfkit_core.summarize(run, "modules")
+    assert "depth" in scope
+    code = perfkit_core.summarize(run, "code")
+    assert code.empty
+    assert "with_stack" in get_plugins().views()["code"].explain_empty(run)
+
+
+def test_D1_code_view_of_recorded_stacks(traces: Path) -> None:
+    """torch with_stack: frames are events. Paddle's static programs: operators hold the stack that built them."""
+    torch_code = perfkit_core.summarize(traces / "torch" / "h100-vit.json.gz", "code")
+    paddle_code = perfkit_core.summarize(traces / "paddle" / "versions" / "static_3.3.1_pir0_nofeed.pb", "code")
+    for code in (torch_code, paddle_code):
+        assert code["depth"].max() > 3
+        assert code["line"].notna().any()
+        roots = code[code["depth"] == 0]
+        assert roots["total_cpu_ns"].sum() >= code["self_cpu_ns"].sum() > 0
+
+
+def test_D3_each_step_one_step_or_the_average(run: Trace) -> None:
+    """What each step has sums to what all have; a chosen step is its row; the average is the sum over their number."""
+    steps = perfkit_core.summarize(run, "steps")["step"].to_list()
+    assert len(steps) >= 2
+    sums = ["calls", "self_cpu_ns", "total_cpu_ns"]
+    whole = perfkit_core.summarize(run, "operators", steps=steps).set_index("name")[sums]
+    each = perfkit_core.summarize(run, "operators", steps=steps, by="step")
+    assert each.groupby("name")[sums].sum().to_dict() == whole.to_dict()
+    one = perfkit_core.summarize(run, "operators", steps=steps[:1]).set_index("name")[sums]
+    assert each[each["step"] == steps[0]].set_index("name")[sums].to_dict() == one.to_dict()
+    average = perfkit_core.summarize(run, "operators", average=True).set_index("name")
+    assert (average["calls"] * len(steps)).to_dict() == whole["calls"].to_dict()
+    off = (average["total_cpu_ns"] * len(steps) - whole["total_cpu_ns"]).abs()
+    assert (off <= len(steps) / 2).all()
+
+
+def test_D4_account_filters_change_what_is_counted(run: Trace, framework: str) -> None:
+    whole = perfkit_core.summarize(run, "operators")
+    some = perfkit_core.summarize(run, "operators", pattern=MATMUL[framework])
+    assert len(some) == 1
+    assert some["self_cpu_ratio"].to_list() == [1.0]
+    assert perfkit_core.summarize(run, "operators", kind="^annotation$").empty
+    assert len(perfkit_core.summarize(run, "operators", kind="^operator$")) == len(whole)
+    assert perfkit_core.summarize(run, "operators", device="cuda|npu").empty
+
+
+def test_D4_display_filters_change_what_is_shown(run: Trace, framework: str) -> None:
+    whole = perfkit_core.summarize(run, "operators").set_index("name")
+    some = perfkit_core.summarize(run, "operators", show=MATMUL[framework]).set_index("name")
+    pd.testing.assert_frame_equal(some, whole.loc[some.index])
+    assert len(some) == 1
+    rest = perfkit_core.summarize(run, "operators", hide=MATMUL[framework])
+    assert len(rest) == len(whole) - 1
+    least = int(whole["calls"].median())
+    often = perfkit_core.summarize(run, "operators", minimums={"calls": least}, sort="calls")
+    assert often["calls"].to_list() == sorted(whole.loc[whole["calls"] >= least, "calls"], reverse=True)
+
+
+def test_D4_patterns_are_bounded(run: Trace) -> None:
+    for option in ("pattern", "kind", "device", "show", "hide"):
+        with pytest.raises(UsageError, match="regular expression"):
+            perfkit_core.summarize(run, "operators", **{option: "(" * 20})
+    assert perfkit_core.summarize(run, "operators", show="(a*)*(a*)*(a*)*\\d{7}$").empty
+
+
+@pytest.mark.parametrize("view", [*get_plugins().views()])
+def test_D5_every_view_in_every_format(
+    view: str, framework: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same table as text and Markdown, whole in JSON and CSV, on the terminal and in a file."""
+    source = str(FILES[framework])
+    table = perfkit_core.summarize(source, view)
+    outputs = {}
+    for name in ("text", "markdown", "json", "csv"):
+        assert main(["summary", source, "--view", view, "--format", name]) == 0
+        outputs[name] = capsys.readouterr().out
+        assert main(["summary", source, "--view", view, "--format", name, "-o", str(tmp_path / name)]) == 0
+        assert (tmp_path / name).read_text(encoding="utf-8") == outputs[name]
+    capsys.readouterr()
+    rows = json.loads(outputs["json"])["views"][view]
+    assert len(rows) == len(table)
+    head, *lines = csv.reader(io.StringIO(outputs["csv"]))
+    assert head == list(table)
+    assert len(lines) == len(table)
+    for text in (outputs["text"], outputs["markdown"]):
+        assert get_plugins().views()[view].title in text.replace("\\", "")
+    if len(table):
+        assert list(rows[0]) == list(table)
+
+
+def test_D5_columns_and_order(run: Trace) -> None:
+    table = perfkit_core.summarize(run, "operators", columns=("calls", "name"), sort="calls", ascending=True)
+    assert list(table) == ["calls", "name"]
+    assert table["calls"].is_monotonic_increasing
