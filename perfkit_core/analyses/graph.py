@@ -109,5 +109,6 @@ VIEW = View(
     "and the forward operator of a backward node",
     table=table,
     groupings=GROUPINGS,
+    page=False,
     explain_empty=lambda trace: "no operators were recorded",
 )

@@ -86,7 +86,8 @@ class View:
     ``groupings`` are the values of ``request.by`` it understands, ``order`` the column it is sorted by (descending; in
     a tree among siblings) when nothing is asked, None for the order of the table itself. ``group`` names a report of
     several views, which ``--view GROUP`` shows. ``native`` tells that the view heeds ``request.native``, ``per_step``
-    names the columns that are sums over the chosen steps, which an average divides.
+    names the columns that are sums over the chosen steps, which an average divides. ``page``: the report on a run shows
+    it; long tables that only scripts read are left out.
     ``explain_empty(trace)`` says why the table has no rows.
     """
 
@@ -100,6 +101,7 @@ class View:
     group: str | None = None
     native: bool = False
     per_step: tuple[str, ...] = ()
+    page: bool = True
 
 
 @dataclass(frozen=True, slots=True)

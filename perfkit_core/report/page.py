@@ -22,8 +22,9 @@ _PHASES: Final = ("dataloader_ns", "forward_ns", "backward_ns", "optimizer_ns")
 
 
 def run_report(trace: Trace) -> Report:
-    """Head facts, headline, and a section for every view that is installed, step time with its chart first."""
-    report = summary_report(trace, _in_order(get_plugins().views()), ViewRequest(), Display(limit=ROWS))
+    """Head facts, headline, and a section for every view that belongs on a page, step time with its chart first."""
+    views = {name: view for name, view in get_plugins().views().items() if view.page and view.group is None}
+    report = summary_report(trace, _in_order(views), ViewRequest(), Display(limit=ROWS))
     sections = tuple(_step_time(s) if s.name == "steps" else s for s in report.sections)
     tables = {section.name: section.table for section in report.sections}
     title = f"Profile of {report.sources[0].label}"
