@@ -8,21 +8,30 @@ from __future__ import annotations
 from perfkit_core.analyses import (
     code,
     device,
+    distributed,
     fluid,
     graph,
+    input_pipeline,
     kernels,
     memcpy,
+    memory,
     model,
     operators,
     overview,
+    partition,
+    step_trace,
     steps,
     user_annotations,
 )
 
 VIEWS = (
     steps.VIEW,
+    partition.VIEW,
+    step_trace.VIEW,
+    input_pipeline.VIEW,
     overview.VIEW,
     model.VIEW,
+    distributed.VIEW,
     operators.VIEW,
     kernels.VIEW,
     memcpy.VIEW,
@@ -31,4 +40,5 @@ VIEWS = (
     code.VIEW,
     graph.VIEW,
     *fluid.VIEWS,
+    *memory.VIEWS,
 )

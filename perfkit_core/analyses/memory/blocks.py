@@ -1,0 +1,71 @@
+"""Which blocks were allocated in the recording, and which event freed each?
+
+A block lives from its allocation to the next event at its address in the same pool. When that is another allocation,
+the free in between was not recorded, and the block ends there. A free without an allocation before it at its address
+frees a block from before the recording. Events of the allocator's own reserve are no blocks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from perfkit_core.analyses.memory_events import MISSING, MemoryEvents, explain_empty, memory_events
+from perfkit_core.trace import BoolArray, IntArray, Trace
+
+NEVER: Final = int(np.iinfo(np.int64).max)
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Positions among the memory events. ``allocation`` and ``end`` (NEVER: alive at the end of the recording), shape
+    (blocks,). ``repeated``: allocations at an address that was not known to be free; ``unmatched``: frees of what was
+    not allocated in the recording; ``resized``: frees of another size than the block had; ``placeless``: without an
+    address, so not matched at all."""
+
+    allocation: IntArray
+    end: IntArray
+    repeated: IntArray
+    unmatched: IntArray
+    resized: IntArray
+    placeless: IntArray
+
+    def alive(self, position: IntArray) -> BoolArray:
+        """True for blocks that are alive after the event at ``position`` (one for each block)."""
+        return np.asarray((self.allocation <= position) & (position < self.end), np.bool_)
+
+
+def blocks(trace: Trace, found: MemoryEvents) -> Blocks:
+    """The blocks of all pools, in the order of their allocation."""
+    address = trace.ints("address", MISSING)[found.row]
+    placed = ~found.reserve & (address != MISSING)
+    at = np.flatnonzero(placed)
+    at = at[np.lexsort((at, address[at], found.pool[at]))]
+    same = (address[at][1:] == address[at][:-1]) & (found.pool[at][1:] == found.pool[at][:-1])
+    after, before = np.append(same, False), np.append(False, same)
+    frees = found.change[at] < 0
+    following = np.append(at[1:], NEVER)
+    end = np.where(after, following, NEVER)
+    opened = before & np.append(False, ~frees[:-1])
+    resized = opened & frees & (found.change[at] + np.append(0, found.change[at][:-1]) != 0)
+    order = np.argsort(at[~frees])
+    return Blocks(
+        allocation=at[~frees][order],
+        end=end[~frees][order],
+        repeated=at[~frees & opened],
+        unmatched=at[frees & ~opened],
+        resized=at[resized],
+        placeless=np.flatnonzero(~placed & ~found.reserve),
+    )
+
+
+def explain_no_blocks(trace: Trace) -> str:
+    """Why a table of blocks has no rows."""
+    found = memory_events(trace)
+    if not len(found.row):
+        return explain_empty(trace)
+    if not len(blocks(trace, found).allocation):
+        return "the memory events have no addresses, so allocations cannot be matched with frees"
+    return "nothing that was allocated in the recording was alive then"

@@ -1,0 +1,96 @@
+"""For which host event was memory allocated or freed?
+
+The innermost operator around a memory event says what took the memory, the outermost one what the user called. Outside
+every operator it is the nearest host event, and a step stands for all steps. Names in parentheses are perfkit's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core import nesting, patterns
+from perfkit_core.analyses import grouping
+from perfkit_core.analyses.select import selected
+from perfkit_core.analyses.tables import texts
+from perfkit_core.errors import UsageError
+from perfkit_core.plugins.contracts import ViewRequest, split_grouping
+from perfkit_core.schema import NO_ROW, OPERATOR_KINDS, STEP
+from perfkit_core.trace import BoolArray, IntArray, Trace
+
+IN_STEP: Final = "(in a step, outside operators)"
+OUTSIDE: Final = "(outside host events)"
+
+_OF_THE_OWNER: Final = ("shape", "category")
+
+
+def innermost(trace: Trace, rows: IntArray) -> IntArray:
+    """Row of the innermost operator around each memory event, else of the nearest host event; -1: none."""
+    parent = trace.ints("parent")
+    operator = np.append(nesting.nearest_on_path(parent, _operators(trace)), NO_ROW)[parent[rows]]
+    return np.where(operator == NO_ROW, parent[rows], operator)
+
+
+def outermost(trace: Trace, rows: IntArray) -> IntArray:
+    """Row of the outermost operator around each memory event, else of the nearest host event; -1: none."""
+    parent = trace.ints("parent")
+    own = np.where(_operators(trace), np.arange(len(trace)), NO_ROW)
+    operator = np.append(nesting.first_on_path(parent, own), NO_ROW)[parent[rows]]
+    return np.where(operator == NO_ROW, parent[rows], operator)
+
+
+def names(trace: Trace, owner: IntArray, steps_apart: bool = False) -> pd.Categorical:
+    """The names of owners, shape (len(owner),)."""
+    known = trace.codes("name")
+    labels = list(dict.fromkeys([*known.values, IN_STEP, OUTSIDE]))
+    step = np.append(trace.rows("kind", STEP) & (not steps_apart), False)[owner]
+    code = np.where(step, labels.index(IN_STEP), np.append(known.codes, labels.index(OUTSIDE))[owner])
+    return pd.Categorical.from_codes(code, categories=pd.Index(labels, dtype=object))
+
+
+def keys(trace: Trace, request: ViewRequest, rows: IntArray, owner: IntArray, known: Sequence[str]) -> dict[str, Any]:
+    """Columns to group memory events by: their step, phase and thread, and what their owners know. Raises UsageError
+    for a grouping that is not in ``known``."""
+    found: dict[str, Any] = {}
+    for item in request.by:
+        name = split_grouping(item)[0]
+        if name not in known:
+            raise UsageError(f"this view cannot be grouped by {name!r}", f"known: {', '.join(known)}")
+        of = np.where(owner == NO_ROW, rows, owner) if name in _OF_THE_OWNER else rows
+        found |= _SPECIAL.get(name, grouping.keys)(trace, replace(request, by=(item,)), of, known)
+    return found
+
+
+def chosen(trace: Trace, request: ViewRequest, rows: IntArray, name: pd.Categorical) -> BoolArray:
+    """True for the memory events that count: of the wanted steps, devices and kinds, with an owner whose name matches
+    the pattern. Raises UsageError."""
+    found = selected(trace, replace(request, pattern=None))[rows]
+    if request.pattern is None:
+        return found
+    matching: BoolArray = found & patterns.matches(list(name.categories), request.pattern)[name.codes]
+    return matching
+
+
+def _operators(trace: Trace) -> BoolArray:
+    return trace.host & trace.rows("kind", *OPERATOR_KINDS)
+
+
+def _module(trace: Trace, request: ViewRequest, rows: IntArray, known: Sequence[str]) -> dict[str, Any]:
+    """Of the nearest event around it that knows its module."""
+    knows = trace.codes("module").codes >= 0
+    nearest = nesting.nearest_on_path(trace.ints("parent"), knows)[rows]
+    return {"module": texts(trace.codes("module"), np.where(nearest == NO_ROW, rows, nearest))}
+
+
+def _category(trace: Trace, request: ViewRequest, rows: IntArray, known: Sequence[str]) -> dict[str, Any]:
+    return {"category": texts(trace.codes("category"), rows)}
+
+
+_SPECIAL: Final[dict[str, Callable[[Trace, ViewRequest, IntArray, Sequence[str]], dict[str, Any]]]] = {
+    "module": _module,
+    "category": _category,
+}

@@ -1,0 +1,72 @@
+"""How much memory did each device hold: before, at the peak, at the end?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core.analyses.memory.levels import Levels, before, levels, peak
+from perfkit_core.analyses.memory.owners import chosen, innermost, names
+from perfkit_core.analyses.memory_events import (
+    MISSING,
+    MemoryEvents,
+    argument,
+    counted_bytes,
+    explain_empty,
+    memory_events,
+    nullable,
+    pool_columns,
+)
+from perfkit_core.analyses.rank_origin import since_first_event
+from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.trace import IntArray, Trace
+
+
+def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """Columns rank, device, allocations, frees, start_bytes (allocated before the first event), peak_bytes (with what
+    was allocated before), peak_time_ns (since the first event of the rank), end_bytes, growth_bytes (by the events
+    alone), peak_growth_bytes (peak less start), peak_reserved_bytes, process_peak_bytes and process_peak_reserved_bytes
+    (since the process began, where the framework tells). NA: not recorded."""
+    found = memory_events(trace)
+    counted = chosen(trace, request, found.row, names(trace, innermost(trace, found.row)))
+    pools = np.unique(found.pool[counted])
+    level = levels(trace, found)
+    rows = [_pool(trace, found, level, np.flatnonzero(counted & (found.pool == pool))) for pool in pools]
+    measures = {name: nullable(np.array([row[name] for row in rows], np.int64)) for name in _MEASURES}
+    return pd.DataFrame({**pool_columns(trace, found, pools), **measures})
+
+
+_MEASURES = (
+    "allocations", "frees", "start_bytes", "peak_bytes", "peak_time_ns", "end_bytes", "growth_bytes",
+    "peak_growth_bytes", "peak_reserved_bytes", "process_peak_bytes", "process_peak_reserved_bytes",
+)  # fmt: skip
+
+
+def _pool(trace: Trace, found: MemoryEvents, level: Levels, at: IntArray) -> dict[str, int]:
+    """Of the events at some positions, all of one pool."""
+    change, row = counted_bytes(found)[at], found.row[at]
+    start, (position, most) = before(level, found, int(at[0])), peak(level, found, at)
+    told = level.allocated[at[0]] != MISSING
+    since = since_first_event(trace, found.row[position : position + 1])
+    return {
+        "allocations": int((~found.reserve[at] & (change >= 0)).sum()),
+        "frees": int((change < 0).sum()),
+        "start_bytes": start if told else MISSING,
+        "peak_bytes": most if told else MISSING,
+        "peak_time_ns": int(since[0]) if position >= found.first()[found.pool[at[0]]] else 0,
+        "end_bytes": int(level.allocated[at[-1]]),
+        "growth_bytes": int(change.sum()),
+        "peak_growth_bytes": most - start,
+        "peak_reserved_bytes": int(level.reserved[at].max()),
+        "process_peak_bytes": int(argument(trace, row, "peak_allocated").max()),
+        "process_peak_reserved_bytes": int(argument(trace, row, "peak_reserved").max()),
+    }
+
+
+VIEW = View(
+    name="memory_places",
+    title="Memory of each device",
+    description="what was allocated on each device before, at the peak and at the end of the recording",
+    table=table,
+    explain_empty=explain_empty,
+)
