@@ -1,7 +1,8 @@
 """Which phase of a step each event belongs to: dataloader, forward, backward, optimizer, other.
 
 Recorded phases win: a dataloader, forward, backward or optimizer span (or an operator that its adapter marked) gives
-its phase to everything below it; of nested ones the outermost counts. Where no forward span was recorded, operators
+its phase to everything below it; of nested ones the outermost counts, but what an optimizer's closure computes is not
+the optimizer's. Where no forward span was recorded, operators
 outside every phase are forward when the trace proves it: a sequence number ties an operator of the same run of
 operators, at or after them, to a backward node. Device work has the phase of its launch.
 """
@@ -12,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from perfkit_core import nesting
+from perfkit_core.closures import without_closures
 from perfkit_core.schema import BACKWARD, FORWARD, NO_ROW, OPERATOR_KINDS, OTHER, PHASES, SCHEMA
 from perfkit_core.trace import BoolArray, Finding, IntArray, Trace
 
@@ -20,7 +22,7 @@ _FORWARD, _BACKWARD, _OTHER = PHASES.index(FORWARD), PHASES.index(BACKWARD), PHA
 
 def assign(trace: Trace) -> tuple[pa.Array, tuple[Finding, ...]]:
     """The phase column (dictionary array, shape (rows,)); null for events outside every host thread."""
-    phase = _recorded(trace)
+    phase = without_closures(trace, _recorded(trace))
     inferred = np.zeros(0, np.int64)
     if not (phase == _FORWARD).any() and (phase == _BACKWARD).any():
         inferred = _forward_roots(trace, phase)

@@ -7,6 +7,8 @@ two steps belongs to neither and is not recorded: the profiler stops before it, 
 from __future__ import annotations
 
 import atexit
+import contextlib
+import enum
 import functools
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, Protocol
@@ -15,6 +17,17 @@ from perfkit_core.capture import CycleWriter, logger
 from perfkit_core.step_window import Action, StepWindow
 
 P = ParamSpec("P")
+
+
+class Ending(enum.Enum):
+    """What has become of the step that was begun last, when a cycle ends."""
+
+    ENDED = enum.auto()
+    """It has ended."""
+    NOT_TAKEN = enum.auto()
+    """It does not take place, or takes place later."""
+    BROKEN_OFF = enum.auto()
+    """It ended in the middle."""
 
 
 class StepProfiler(Protocol):
@@ -31,8 +44,8 @@ class StepProfiler(Protocol):
     def next(self, step: int) -> None:
         """The running step ends and ``step`` begins."""
 
-    def stop(self, ended: bool) -> None:
-        """Write the cycle. The running step has ended, or is cut off and thus is no step."""
+    def stop(self, ending: Ending) -> None:
+        """Write the cycle. Only a step that has ended is a step; one that was broken off is a finding."""
 
     def cancel(self) -> None:
         """Stop warming up or recording, and write nothing."""
@@ -81,7 +94,7 @@ class StepRecording:
             self._whole_steps += 1
             self._recorded += 1
             if self._window.ends_cycle(self._step, self._begun):
-                self._leave(ended=True, keep=True)
+                self._leave(Ending.ENDED, keep=True)
         self._enter(self._step + 1)
 
     @_guarded
@@ -89,7 +102,7 @@ class StepRecording:
         """Something else than training begins."""
         if self._running and not self._paused:
             self._paused = True
-            self._leave(ended=False, keep=self._whole_steps > 0)
+            self._leave(Ending.NOT_TAKEN, keep=self._whole_steps > 0)
 
     @_guarded
     def resume(self) -> None:
@@ -102,7 +115,7 @@ class StepRecording:
     def finish(self) -> None:
         """Training has ended: what was recorded is written. A second call does nothing."""
         if self._running:
-            self._leave(ended=False, keep=self._whole_steps > 0)
+            self._leave(Ending.NOT_TAKEN, keep=self._whole_steps > 0)
             self._end()
             if not self._recorded:
                 logger.warning("perfkit: none of the chosen steps was trained: %s", self._trained())
@@ -111,7 +124,7 @@ class StepRecording:
     def abort(self) -> None:
         """Training broke off: what was recorded is written, even when it is less than a step."""
         if self._running:
-            self._leave(ended=False, keep=True)
+            self._leave(Ending.BROKEN_OFF, keep=True)
             self._end()
 
     def _enter(self, step: int) -> None:
@@ -125,11 +138,11 @@ class StepRecording:
             self._profiler.warm_up(step)
         self._doing = wanted
 
-    def _leave(self, ended: bool, keep: bool) -> None:
+    def _leave(self, ending: Ending, keep: bool) -> None:
         doing, self._doing = self._doing, Action.OFF
         self._whole_steps = 0
         if doing is Action.RECORD and keep:
-            self._profiler.stop(ended)
+            self._profiler.stop(ending)
         elif doing is not Action.OFF:
             self._profiler.cancel()
 
@@ -141,6 +154,9 @@ class StepRecording:
         logger.error("perfkit: recording ended early, training goes on: %s", error, exc_info=error)
         self._end()
         self._profiler.writer.mark_incomplete(error)
+        if self._doing is not Action.OFF:
+            with contextlib.suppress(Exception):  # it has failed once already; it must only not go on recording
+                self._profiler.cancel()
 
     def _trained(self) -> str:
         if self._step == self._begun:

@@ -30,7 +30,7 @@ def trace_handler(
     ``also`` are further callbacks, called with the profiler after the file is written. Neither ours nor their failures
     reach the training: they are logged under ``perfkit``.
     """
-    return CycleWriter(run_dir, extract, also, _place)
+    return CycleWriter(run_dir, extract, also, place)
 
 
 def extract(profiler: Any, place: Place) -> Trace:
@@ -98,7 +98,7 @@ def _thread_names() -> dict[str, str]:
     return names
 
 
-def _place() -> Place:
+def place() -> Place:
     """From torch.distributed when it is initialised, else from the launcher's environment."""
     import torch
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from perfkit_core.capture import CycleWriter, Place
 from perfkit_core.errors import CaptureError
+from perfkit_core.step_recording import Ending
 from perfkit_core.trace import Trace
-from perfkit_paddle import framework
+from perfkit_paddle import findings, framework
 from perfkit_paddle.capture import extract
 
 
@@ -29,6 +30,7 @@ class PaddleStepProfiler:
         self._profiler: Any = None
         self._state: Any = None
         self._cut_off: frozenset[int] = frozenset()
+        self._ending = Ending.ENDED
         self._keep = False
 
     def warm_up(self, step: int) -> None:
@@ -49,10 +51,11 @@ class PaddleStepProfiler:
         self._profiler.step_num = step - 1
         self._profiler.step()
 
-    def stop(self, ended: bool) -> None:
+    def stop(self, ending: Ending) -> None:
         """Write the cycle."""
         running = self._profiler.step_num
-        self._cut_off = frozenset() if ended else frozenset({running})
+        self._ending = ending
+        self._cut_off = frozenset() if ending is Ending.ENDED else frozenset({running})
         self._profiler.step_num = running + 1  # none is running when the result is read
         self._keep = True
         self._stop()
@@ -84,4 +87,6 @@ class PaddleStepProfiler:
             self.writer(profiler)
 
     def _extract(self, profiler: Any, place: Place) -> Trace:
-        return extract(profiler, place, no_steps=self._cut_off)
+        trace = extract(profiler, place, no_steps=self._cut_off)
+        found = map(findings.partial_step, self._cut_off if self._ending is Ending.BROKEN_OFF else ())
+        return trace.with_findings(*found)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 
+from perfkit_core.capture import CycleWriter, Place
 from perfkit_core.errors import CaptureError
-from perfkit_torch.capture import trace_handler
+from perfkit_core.step_recording import Ending
+from perfkit_core.trace import Trace
+from perfkit_torch.capture import extract, place
 
 
 class TorchStepProfiler:
@@ -22,11 +26,12 @@ class TorchStepProfiler:
     def __init__(
         self, run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any], Any]], options: Mapping[str, Any]
     ) -> None:
-        self.writer = trace_handler(run_dir, also)
+        self.writer = CycleWriter(run_dir, self._extract, also, place)
         self._options = options
         self._profiler: Any = None
         self._recording = False
         self._label: Any = None
+        self._ending = Ending.ENDED
 
     def warm_up(self, step: int) -> None:
         """Start the device's tracing, which takes long the first time. Raises CaptureError where torch profiles."""
@@ -48,12 +53,12 @@ class TorchStepProfiler:
         self._close()
         self._open(step)
 
-    def stop(self, ended: bool) -> None:
+    def stop(self, ending: Ending) -> None:
         """Write the cycle. A label that is still open when torch stops is a step that was cut off."""
-        if ended:
+        if ending is Ending.ENDED:
             self._close()
-        profiler = self._stop()
-        self.writer(profiler)
+        self._ending = ending
+        self.writer(self._stop())
 
     def cancel(self) -> None:
         """torch cannot leave its warm-up without recording."""
@@ -66,6 +71,12 @@ class TorchStepProfiler:
         profiler.stop_trace()
         self._close()
         return profiler
+
+    def _extract(self, profiler: Any, place: Place) -> Trace:
+        trace = extract(profiler, place)
+        if self._ending is Ending.BROKEN_OFF:
+            return trace
+        return replace(trace, quality=tuple(f for f in trace.quality if f.code != "partial-step"))
 
     def _open(self, step: int) -> None:
         self._label = torch.profiler.record_function(f"ProfilerStep#{step}")

@@ -35,6 +35,52 @@ def test_of_nested_spans_the_outermost_counts() -> None:
     assert set(column(found, "phase").values()) == {"backward"}
 
 
+def test_what_an_optimizers_closure_computes_is_not_the_optimizers() -> None:
+    """Forward and backward in the closure are themselves; what starts after the last backward work is the update."""
+    found = trace(
+        [
+            host("Optimizer.step", "optimizer", 0, 1000, phase="optimizer"),
+            host("mm", "operator", 10, 20, sequence=1),
+            host("zero_grad", "optimizer", 40, 10, phase="optimizer"),
+            host("MmBackward", "operator", 100, 50, sequence=1, phase="backward"),
+            host("grad mm", "operator", 110, 20),
+            host("clip", "operator", 300, 10),
+            host("adam", "operator", 400, 100),
+            host("Optimizer.step 2", "optimizer", 2000, 100, phase="optimizer"),
+            host("adam 2", "operator", 2010, 50),
+        ]
+    )
+    phase = column(found, "phase")
+    assert phase["mm"] == "forward"
+    assert phase["MmBackward"] == phase["grad mm"] == "backward"
+    assert [phase[name] for name in ("zero_grad", "clip", "adam", "Optimizer.step 2", "adam 2")] == ["optimizer"] * 5
+    assert phase["Optimizer.step"] == "other"
+
+
+def test_a_closures_backward_pass_may_run_on_another_thread_of_the_process() -> None:
+    """As autograd's device threads do. Another process with an optimizer at the same time is not concerned."""
+    rows = [
+        host("Optimizer.step", "optimizer", 0, 1000, phase="optimizer"),
+        host("mm", "operator", 10, 20, sequence=1),
+        host("MmBackward", "operator", 100, 50, tid=2, sequence=1, phase="backward"),
+        host("adam", "operator", 400, 100),
+        {**host("other step", "optimizer", 50, 900, phase="optimizer"), "pid": 2},
+        {**host("other adam", "operator", 60, 10), "pid": 2},
+    ]
+    phase = column(trace(rows), "phase")
+    assert (phase["mm"], phase["adam"]) == ("forward", "optimizer")
+    assert phase["other step"] == phase["other adam"] == "optimizer"
+
+
+def test_an_optimizer_within_the_backward_pass_belongs_to_it() -> None:
+    rows = [
+        host("Backward", "backward", 0, 1000, phase="backward"),
+        host("Optimizer.step", "optimizer", 100, 500, phase="optimizer"),
+        host("AccumulateGrad", "operator", 200, 50, phase="backward"),
+    ]
+    assert set(column(trace(rows), "phase").values()) == {"backward"}
+
+
 def test_forward_is_what_sequence_numbers_tie_to_the_backward_pass() -> None:
     """Operators up to the last proven one are forward; those after it (the loss print) are not."""
     rows = [

@@ -9,7 +9,7 @@ import pytest
 
 from perfkit_core.capture import INCOMPLETE_MARK, CycleWriter
 from perfkit_core.errors import UsageError
-from perfkit_core.step_recording import StepRecording
+from perfkit_core.step_recording import Ending, StepRecording
 from perfkit_core.step_window import Action, StepWindow, step_window
 
 
@@ -71,8 +71,8 @@ class Told:
     def next(self, step: int) -> None:
         self._note(f"next {step}")
 
-    def stop(self, ended: bool) -> None:
-        self._note("stop" if ended else "cut off")
+    def stop(self, ending: Ending) -> None:
+        self._note({Ending.ENDED: "stop", Ending.NOT_TAKEN: "cut off", Ending.BROKEN_OFF: "broken off"}[ending])
 
     def cancel(self) -> None:
         self._note("cancel")
@@ -100,8 +100,8 @@ def recorded(tmp_path: Path, script: str, fails_at: str = "") -> list[str]:
         ("sprsssf", ["warm up 1", "cancel", "warm up 1", "start 2", "next 3", "next 4", "cut off"]),
         ("sssppprrssf", ["warm up 1", "start 2", "next 3", "cut off", "start 3", "next 4", "stop"]),
         ("ssspsf", ["warm up 1", "start 2", "next 3", "cut off", "start 4", "cancel"]),
-        ("sssa", ["warm up 1", "start 2", "next 3", "cut off"]),
-        ("ssa", ["warm up 1", "start 2", "cut off"]),
+        ("sssa", ["warm up 1", "start 2", "next 3", "broken off"]),
+        ("ssa", ["warm up 1", "start 2", "broken off"]),
         ("ssf", ["warm up 1", "start 2", "cancel"]),
         ("sff", ["warm up 1", "cancel"]),
         ("fsss", []),
@@ -111,8 +111,16 @@ def test_what_the_profiler_is_told(script: str, told: list[str], tmp_path: Path)
     assert recorded(tmp_path, script) == told
 
 
-@pytest.mark.parametrize("fails_at", ["warm up 1", "start 2", "next 3", "cut off"])
-def test_a_failure_ends_the_recording_only(fails_at: str, tmp_path: Path) -> None:
-    """Nothing is raised, nothing more is asked of the profiler, and the run folder says why it is incomplete."""
-    assert recorded(tmp_path, "sssprssssf", fails_at)[-1] == fails_at
+@pytest.mark.parametrize(
+    ("fails_at", "told"),
+    [
+        ("warm up 1", ["warm up 1"]),
+        ("start 2", ["warm up 1", "start 2", "cancel"]),
+        ("next 3", ["warm up 1", "start 2", "next 3", "cancel"]),
+        ("cut off", ["warm up 1", "start 2", "next 3", "cut off"]),
+    ],
+)
+def test_a_failure_ends_the_recording_only(fails_at: str, told: list[str], tmp_path: Path) -> None:
+    """Nothing is raised, what runs is stopped and nothing more asked for, and the folder says why it is incomplete."""
+    assert recorded(tmp_path, "sssprssssf", fails_at) == told
     assert "no device" in (tmp_path / INCOMPLETE_MARK).read_text()

@@ -27,7 +27,7 @@ def steps_of(trace: Trace) -> list[int]:
 
 
 def cycles_of(run: Path) -> list[list[int]]:
-    """Steps in each file, in the order of the cycles' numbers; without a cycle that the loop's last step() only opened."""
+    """Steps in each file, in the order of the cycles; without one that the loop's last step() has only opened."""
     cycles = [load(path) for path in sorted(run.glob("*.parquet"))]
     assert [trace.meta.cycle for trace in cycles] == list(range(len(cycles)))
     assert len({trace.meta.recording for trace in cycles}) == 1

@@ -126,7 +126,9 @@ def test_an_evaluation_during_the_warm_up(fit: Fit, tmp_path: Path) -> None:
 def test_the_training_ends_within_the_window(fit: Fit, tmp_path: Path) -> None:
     """Whole steps are kept; the one that was opened and never came is none."""
     fit(perfkit_callback(tmp_path, steps=(1, 100)), epochs=1)
-    assert steps_of(load(tmp_path)) == [1, 2, 3]
+    trace = load(tmp_path)
+    assert steps_of(trace) == [1, 2, 3]
+    assert "partial-step" not in {finding.code for finding in trace.quality}
 
 
 def test_an_exception_is_kept_at_close(paddle: Any, fit: Fit, tmp_path: Path) -> None:
@@ -135,7 +137,9 @@ def test_an_exception_is_kept_at_close(paddle: Any, fit: Fit, tmp_path: Path) ->
         fit(callback, crash_at=3, epochs=2)
     callback.close()
     callback.close()
-    assert steps_of(load(tmp_path)) == [1, 2]
+    broken_off = load(tmp_path)
+    assert steps_of(broken_off) == [1, 2]
+    assert "partial-step" in {finding.code for finding in broken_off.quality}
     fit(callback, epochs=2)
     assert steps_of(load(tmp_path)) == [1, 2, 3, 4, 5, 6, 7]
 
