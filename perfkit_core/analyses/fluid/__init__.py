@@ -1,4 +1,4 @@
-"""The report of Paddle 1.x (``--view fluid``), for every framework: head, overhead, copies, events. One file a table."""
+"""The report of Paddle 1.x (``--view fluid``), for every framework: head, overhead, copies, events."""
 
 from __future__ import annotations
 

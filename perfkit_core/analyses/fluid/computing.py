@@ -1,8 +1,8 @@
 """Which host events compute, rather than dispatch, infer shapes or prepare data?
 
 - a detail of an operator whose name says so (``conv2d compute``, ``conv2d kernel launch``),
-- the innermost operator whose canonical name stands for arithmetic, where no details were recorded in it
-  (``aten::addmm``: what it calls to allocate, copy or view belongs to it),
+- the innermost operator that works, where no details were recorded in it: its canonical name stands for arithmetic, or
+  it has none and is no leaf. What ``aten::addmm`` calls to allocate, copy or view belongs to it.
 - a leaf: an operator in which no operator and no detail was recorded.
 """
 
@@ -20,10 +20,10 @@ from perfkit_core.trace import BoolArray, Trace
 
 _COMPUTES: Final = "(?i)compute$|kernel ?launch$"
 _NO_ARITHMETIC: Final = frozenset(
-    "reshape transpose expand concat split stack slice gather index tile flip roll copy cast contiguous "
-    "fill arange assign item accumulate_grad optimizer_update".split()
-)
-"""Canonical names of movement and creation, and of what stands for many operators: what computes inside of them does."""
+    {"reshape", "transpose", "expand", "concat", "split", "stack", "slice", "gather", "index", "tile", "flip", "roll",
+     "copy", "cast", "contiguous", "fill", "arange", "assign", "item", "accumulate_grad", "optimizer_update"}
+)  # fmt: skip
+"""Canonical names of movement and creation, and of what stands for many operators: what is inside of them computes."""
 
 
 def computing(trace: Trace) -> BoolArray:
@@ -31,16 +31,19 @@ def computing(trace: Trace) -> BoolArray:
     operators, details = scope.operators(trace), trace.host & trace.rows("kind", OPERATOR_DETAIL)
     name = trace.codes("name")
     says = details & name.lookup(patterns.matches(name.values, _COMPUTES), False)
-    arithmetic = operators & _arithmetic(trace)
-    innermost = arithmetic & ~_holds(trace, arithmetic) & ~_holds(trace, details)
-    return says | innermost | (operators & ~_holds(trace, operators | details))
-
-
-def _arithmetic(trace: Trace) -> BoolArray:
-    codes = trace.codes("op_name")
-    names = [name.removesuffix(GRADIENT_SUFFIX) for name in codes.values]
-    found: BoolArray = codes.lookup(np.array([n in CANONICAL - _NO_ARITHMETIC for n in names], np.bool_), False)
+    leaf = operators & ~_holds(trace, operators | details)
+    arithmetic, unnamed = _by_name(trace)
+    works = operators & (arithmetic | (unnamed & ~leaf))
+    found: BoolArray = says | leaf | (works & ~_holds(trace, works) & ~_holds(trace, details))
     return found
+
+
+def _by_name(trace: Trace) -> tuple[BoolArray, BoolArray]:
+    """Where the canonical name stands for arithmetic, and where there is none."""
+    codes = trace.codes("op_name")
+    known = [name.removesuffix(GRADIENT_SUFFIX) in CANONICAL - _NO_ARITHMETIC for name in codes.values]
+    arithmetic: BoolArray = codes.lookup(np.array(known, np.bool_), False)
+    return arithmetic, codes.codes < 0
 
 
 def _holds(trace: Trace, events: BoolArray) -> BoolArray:

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core import nesting
-from perfkit_core.analyses import operators as operator_table
 from perfkit_core.analyses.fluid import labels, scope
 from perfkit_core.analyses.select import selected
+from perfkit_core.analyses.spans import survivors
 from perfkit_core.analyses.tables import rounded_division
 from perfkit_core.analyses.trees import Tree, merge, preorder
 from perfkit_core.plugins.contracts import View, ViewRequest
@@ -38,9 +38,11 @@ def _members(trace: Trace, request: ViewRequest) -> BoolArray:
     """Operators and their details, a re-dispatch counted once, and the calls inside of operators that copy."""
     operators = scope.operators(trace)
     inside = nesting.nearest_on_path(trace.ints("parent"), operators) != NO_ROW
-    once = operator_table.survivors(trace) == np.arange(len(trace))
+    once = survivors(trace) == np.arange(len(trace))
     phases = trace.host & trace.rows("kind", OPERATOR_DETAIL) & inside
-    return selected(trace, request) & (((operators | phases) & once) | (labels.copy_calls(trace) & inside))
+    counted = ((operators | phases) & once) | (labels.copy_calls(trace) & inside)
+    member: BoolArray = counted & selected(trace, request)
+    return member
 
 
 def _measures(tree: Tree, cpu: IntArray, device: IntArray) -> dict[str, IntArray | np.ndarray]:
@@ -82,5 +84,6 @@ VIEW = View(
     order="total_ns",
     explain_empty=lambda trace: "no operators were recorded",
     group=scope.GROUP,
+    page=False,
     per_step=("calls", "total_ns", "cpu_ns", "device_ns"),
 )

@@ -65,4 +65,5 @@ VIEW = View(
     table=table,
     groupings=scope.GROUPINGS,
     group=scope.GROUP,
+    page=False,
 )

@@ -18,8 +18,8 @@ from perfkit_core.trace import BoolArray, IntArray, Trace
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """``key`` of each event, shape (rows,): below ``len(texts)`` a text, above it a root of ``roots``, which has one row
-    for each (text, thread, instance), -1 where it is not split."""
+    """``key`` of each event, shape (rows,): below ``len(texts)`` a text, from there on a row of ``roots``, which holds
+    text, thread and instance of a root, -1 where it is not split."""
 
     key: IntArray
     texts: list[str]
@@ -35,8 +35,8 @@ class Labels:
         prefix = f"thread{thread}::" if thread >= 0 else ""
         if key < len(self.texts):
             return prefix + self.texts[key]
-        text, _, instance = self.roots[key - len(self.texts)]
-        return prefix + self.texts[text] + (f"_{instance}" if instance >= 0 else "")
+        text, _, instance = self.roots[key - len(self.texts)].tolist()
+        return f"{prefix}{self.texts[text]}{f'_{instance}' if instance >= 0 else ''}"
 
 
 def labels(trace: Trace, request: ViewRequest, member: BoolArray) -> Labels:
@@ -63,7 +63,8 @@ def copy_calls(trace: Trace) -> BoolArray:
     """True for host calls that launched copies and nothing else."""
     every = np.bincount(trace.ints("launched_by")[scope.launches(trace)], minlength=len(trace))
     copies = np.bincount(trace.ints("launched_by")[scope.launches(trace, MEMCPY)], minlength=len(trace))
-    return (copies > 0) & (copies == every)
+    only: BoolArray = (copies > 0) & (copies == every)
+    return only
 
 
 def _texts(trace: Trace, rows: IntArray) -> tuple[IntArray, list[str]]:

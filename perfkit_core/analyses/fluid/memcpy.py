@@ -63,5 +63,6 @@ VIEW = View(
     order="total_ns",
     explain_empty=lambda trace: "no copies to, from or on a device were recorded",
     group=scope.GROUP,
+    page=False,
     per_step=("calls", "total_ns"),
 )

@@ -1,9 +1,9 @@
 """How much of the time in operators is computation, and how much is the framework's own?
 
 Operator time is the union of the outermost operators of each thread, and that of the device work launched in them on
-each stream, added. What of it is computation says :mod:`perfkit_core.analyses.fluid.computing`; the rest is overhead:
-dispatch, inference of shapes, preparation of data, calls into the device's runtime. Never negative, as computation
-lies inside the operators.
+each stream, added. Computation are the host events that compute (:mod:`perfkit_core.analyses.fluid.computing`) without
+their calls into the device's runtime, kernels, and the copies and fills that computing events launched. The rest is
+overhead: dispatch, inference of shapes, preparation of data, launches. Never negative, as it lies in the operators too.
 """
 
 from __future__ import annotations
@@ -17,45 +17,61 @@ from perfkit_core.analyses.fluid.computing import computing
 from perfkit_core.analyses.fluid.threads import thread_numbers
 from perfkit_core.analyses.tables import ratio
 from perfkit_core.plugins.contracts import View, ViewRequest
-from perfkit_core.schema import NO_ROW, RUNTIME, SYNC
+from perfkit_core.schema import KERNEL, NO_ROW, RUNTIME, SYNC
 from perfkit_core.trace import IntArray, Trace
 
-ROWS = ("total time", "computation", "framework overhead")
+ROWS = ("total time", "computation", "framework overhead", "calls into the device's runtime")
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Columns name (of ROWS), total_ns (cpu + device), cpu_ns, device_ns, ratio (to the total time). Computation and
-    overhead add up to the total, exactly. No rows where no operators were recorded."""
+    """Columns depth, name (of ROWS), total_ns (cpu + device), cpu_ns, device_ns, ratio (to the total time). Computation
+    and framework overhead add up to the total, exactly; the calls are part of the overhead, and left out where
+    none were recorded. No rows without operators."""
     root = scope.outermost(trace, request)
-    count = len(ROWS) if (root != NO_ROW).any() else 0
-    cpu = _rows(_operator_ns(trace, root), _computing_ns(trace, root))
-    device = _rows(*_device_ns(trace, root))
-    result = pd.DataFrame({"name": ROWS, "total_ns": cpu + device, "cpu_ns": cpu, "device_ns": device})
-    result["ratio"] = ratio(result["total_ns"], int(result["total_ns"].iloc[0]))
-    return result.head(count)
+    inside = nesting.nearest_on_path(trace.ints("parent"), computing(trace))
+    cpu, device = _host_rows(trace, root, inside), _device_rows(trace, root, inside)
+    result = pd.DataFrame({"depth": [0, 0, 0, 1], "name": ROWS, "total_ns": cpu + device, "cpu_ns": cpu,
+                           "device_ns": device})  # fmt: skip
+    result["ratio"] = ratio(result["total_ns"], int(cpu[0] + device[0]))
+    calls = trace.rows("kind", RUNTIME, SYNC).any()
+    return result.head((4 if calls else 3) if (root != NO_ROW).any() else 0)
 
 
 def total_time(trace: Trace, request: ViewRequest) -> int:
     """The total time of all operators in the steps of a request, ns."""
     root = scope.outermost(trace, ViewRequest(steps=request.steps))
-    return _operator_ns(trace, root) + _device_ns(trace, root)[0]
+    return _covered(trace, root, _outermost(root)) + _occupied(trace, _launched(trace, root))
 
 
-def _rows(total: int, computation: int) -> IntArray:
-    return np.array([total, computation, total - computation], np.int64)
+def _host_rows(trace: Trace, root: IntArray, inside: IntArray) -> IntArray:
+    """What computes is its union less the calls into the runtime in it."""
+    rows, counted = np.arange(len(trace)), root != NO_ROW
+    calls = trace.rows("kind", RUNTIME, SYNC) & counted
+    computes, computing_calls = (inside == rows) & counted, calls & (inside != NO_ROW)
+    total, runtime = _covered(trace, root, _outermost(root)), _covered(trace, root, np.flatnonzero(calls))
+    computation = _covered(trace, root, np.flatnonzero(computes)) - _covered(
+        trace, root, np.flatnonzero(computing_calls), inside[computing_calls]
+    )
+    return np.array([total, computation, total - computation, runtime], np.int64)
 
 
-def _operator_ns(trace: Trace, root: IntArray) -> int:
-    return _covered(trace, root, np.flatnonzero(root == np.arange(len(trace))))
+def _device_rows(trace: Trace, root: IntArray, inside: IntArray) -> IntArray:
+    """Kernels compute, and the copies and fills launched by what computes."""
+    work = _launched(trace, root)
+    computes = trace.rows("kind", KERNEL)[work] | (inside[trace.ints("launched_by")[work]] != NO_ROW)
+    total, computation = _occupied(trace, work), _occupied(trace, work[computes])
+    return np.array([total, computation, total - computation, 0], np.int64)
 
 
-def _computing_ns(trace: Trace, root: IntArray) -> int:
-    """Union of what computes less the calls into the runtime in it."""
-    computes = computing(trace)
-    inside = nesting.nearest_on_path(trace.ints("parent"), computes)
-    calls = trace.rows("kind", RUNTIME, SYNC) & (inside != NO_ROW) & (root != NO_ROW)
-    within = _covered(trace, root, np.flatnonzero(calls), inside[calls])
-    return _covered(trace, root, np.flatnonzero(computes & (root != NO_ROW))) - within
+def _outermost(root: IntArray) -> IntArray:
+    return np.flatnonzero(root == np.arange(len(root)))
+
+
+def _launched(trace: Trace, root: IntArray) -> IntArray:
+    """Device work launched in the operators."""
+    work = scope.launches(trace)
+    inside: IntArray = work[root[trace.ints("launched_by")[work]] != NO_ROW]
+    return inside
 
 
 def _covered(trace: Trace, root: IntArray, rows: IntArray, around: IntArray | None = None) -> int:
@@ -67,18 +83,10 @@ def _covered(trace: Trace, root: IntArray, rows: IntArray, around: IntArray | No
     return int(intervals.union_length_by(thread[root[rows]], len(first), start, end).sum())
 
 
-def _device_ns(trace: Trace, root: IntArray) -> tuple[int, int]:
-    """Of the device work launched in operators: its union for each stream, summed, and that of what computes."""
-    inside = nesting.nearest_on_path(trace.ints("parent"), computing(trace))
-    work = scope.launches(trace)
-    work = work[root[trace.ints("launched_by")[work]] != NO_ROW]
-    computed = work[inside[trace.ints("launched_by")[work]] != NO_ROW]
-    return _occupied(trace, work), _occupied(trace, computed)
-
-
 def _occupied(trace: Trace, work: IntArray) -> int:
-    queue = [trace.ints("rank")[work], trace.codes("device").codes[work], trace.ints("stream")[work]]
-    streams, stream = np.unique(np.stack(queue, axis=1), axis=0, return_inverse=True)
+    device = trace.codes("device").codes[work].astype(np.int64)
+    queue = np.stack([trace.ints("rank")[work], device, trace.ints("stream")[work]], axis=1)
+    streams, stream = np.unique(queue, axis=0, return_inverse=True)
     start, end = trace.ints("start_ns")[work], trace.end_ns[work]
     return int(intervals.union_length_by(stream.reshape(-1), len(streams), start, end).sum())
 
