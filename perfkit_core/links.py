@@ -50,5 +50,8 @@ def _findings(trace: Trace, launched_by: IntArray) -> tuple[Finding, ...]:
     lost = int((work & (launched_by == NO_ROW)).sum())
     if not lost:
         return ()
-    text = f"{lost} of {int(work.sum())} device events have no recorded launch: they are in no operator, step or phase"
+    text = (
+        f"{lost} of {int(work.sum())} device events have no recorded launch: they are in no operator, step or phase; "
+        "the view model has them in a row of their own, unlaunched"
+    )
     return (Finding("device-events-without-launch", text),)

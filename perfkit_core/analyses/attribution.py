@@ -11,7 +11,7 @@ import numpy as np
 
 from perfkit_core import nesting
 from perfkit_core.schema import DEVICE_WORK, NO_ROW, RUNTIME, SYNC
-from perfkit_core.trace import IntArray, Trace
+from perfkit_core.trace import BoolArray, IntArray, Trace
 
 
 def owners(trace: Trace) -> IntArray:
@@ -37,3 +37,9 @@ def self_device_ns(trace: Trace, *kinds: str) -> IntArray:
 def total_device_ns(trace: Trace, *kinds: str) -> IntArray:
     """As :func:`self_device_ns`, with everything inside each event."""
     return nesting.sum_up(trace.ints("parent"), self_device_ns(trace, *kinds))
+
+
+def unlaunched(trace: Trace) -> BoolArray:
+    """True for device work whose launch was not recorded: it belongs to no operator, step or phase, shape (rows,)."""
+    lost: BoolArray = trace.rows("kind", *DEVICE_WORK) & (trace.ints("launched_by") == NO_ROW)
+    return lost

@@ -3,15 +3,19 @@
 A device is busy while at least one kernel runs on it (a union over streams). Utilisation is busy time over the union
 of the steps of the ranks that use the device (without steps: the extent of their events), as Paddle has it: kernels
 that run outside the steps count, so it can exceed 1. ``busy_in_steps_ratio`` is the share of the step time in which the
-device is busy, never above 1. CPU utilisation is what the framework itself measured.
+device is busy, never above 1. CPU utilisation is what the framework itself measured. With ``native`` only kernels that
+a host event launched count, and the step time is Paddle's (see ``native_rules``).
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
 
 from perfkit_core import intervals
+from perfkit_core.analyses.native_rules import counted, native_step_ns
 from perfkit_core.analyses.select import in_steps
 from perfkit_core.analyses.span import span
 from perfkit_core.analyses.tables import ratio
@@ -24,11 +28,13 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Columns device, product, kernels, busy_ns, span_ns, utilisation_ratio, busy_in_steps_ratio; rows for the CPU have
     only utilisation_ratio."""
     chosen = in_steps(trace, request)
+    measure = _native if request.native else _times
     rows = [_cpu(scope, value) for scope, value in trace.meta.cpu_utilisation.items()]
-    rows += [_device(trace, chosen, name) for name in _devices(trace)]
+    rows += [_device(trace, chosen, name, measure) for name in _devices(trace)]
     return pd.DataFrame(rows, columns=["device", "product", *_TYPES]).astype(_TYPES)
 
 
+Measure = Callable[[Trace, BoolArray, BoolArray, BoolArray], tuple[int, int, int, int]]
 _TYPES = {"kernels": "Int64", "busy_ns": "Int64", "span_ns": "Int64", "utilisation_ratio": "Float64",
           "busy_in_steps_ratio": "Float64"}  # fmt: skip
 
@@ -39,17 +45,17 @@ def _devices(trace: Trace) -> list[str]:
     return sorted(codes.values[code] for code in used)
 
 
-def _device(trace: Trace, chosen: BoolArray, name: str) -> dict[str, object]:
+def _device(trace: Trace, chosen: BoolArray, name: str, measure: Measure) -> dict[str, object]:
     mine = trace.rows("device", name) & trace.rows("kind", *DEVICE_WORK)
     kernels = chosen & mine & trace.rows("kind", KERNEL)
     rank = trace.ints("rank")
-    times = [_times(trace, chosen & (rank == one), kernels & (rank == one)) for one in np.unique(rank[mine])]
-    busy, inside, whole = (sum(column) for column in zip(*times, strict=True))
+    times = [measure(trace, chosen, kernels, rank == one) for one in np.unique(rank[mine])]
+    calls, busy, inside, whole = (sum(column) for column in zip(*times, strict=True))
     product = next((device.name for device in trace.meta.devices if device.id == name), None)
     return {
         "device": name,
         "product": product if product is not None else pd.NA,
-        "kernels": int(kernels.sum()),
+        "kernels": calls,
         "busy_ns": busy,
         "span_ns": whole,
         "utilisation_ratio": float(ratio(busy, whole)),
@@ -57,11 +63,18 @@ def _device(trace: Trace, chosen: BoolArray, name: str) -> dict[str, object]:
     }
 
 
-def _times(trace: Trace, chosen: BoolArray, kernels: BoolArray) -> tuple[int, int, int]:
-    """Of one rank: busy time, the part of it within the span, and the length of the span."""
-    busy = intervals.union(trace.ints("start_ns")[kernels], trace.end_ns[kernels])
-    within = span(trace, chosen)
-    return intervals.length(busy), intervals.length(intervals.intersect(busy, within)), intervals.length(within)
+def _times(trace: Trace, chosen: BoolArray, kernels: BoolArray, mine: BoolArray) -> tuple[int, int, int, int]:
+    """Of one rank: kernels, busy time, the part of it within the span, and the length of the span."""
+    busy = intervals.union(trace.ints("start_ns")[kernels & mine], trace.end_ns[kernels & mine])
+    within = span(trace, chosen & mine)
+    inside = intervals.length(intervals.intersect(busy, within))
+    return int((kernels & mine).sum()), intervals.length(busy), inside, intervals.length(within)
+
+
+def _native(trace: Trace, chosen: BoolArray, kernels: BoolArray, mine: BoolArray) -> tuple[int, int, int, int]:
+    """As :func:`_times`, of the kernels that Paddle counts, over its step time."""
+    calls, busy, inside, _ = _times(trace, chosen, kernels & counted(trace), mine)
+    return calls, busy, inside, native_step_ns(trace, chosen, mine)
 
 
 def _cpu(scope: str, value: float) -> dict[str, object]:
@@ -75,4 +88,5 @@ VIEW = View(
     description="busy time and utilisation of each device",
     table=table,
     explain_empty=lambda trace: "no device work and no CPU utilisation were recorded",
+    native=True,
 )

@@ -1,94 +1,109 @@
 """Where does a step go: data loading, forward, backward, optimizer, or none of them?
 
 Host time of a phase is the sum of its segments (see ``segments``); ``other`` is the step time that no segment covers, a
-union, so it is never negative. Device time is the sum of the kernels launched in the phase. Where steps were recorded,
-only what belongs to a step counts.
+union, so it is never negative. Device time is the union, step by step, of the kernels, copies and fills launched in the
+phase, so it never exceeds the time that passed; phases whose work runs at the same time on several streams can sum to
+more than the step. Where steps were recorded, only what belongs to a step counts; device work without a recorded launch
+has a row of its own.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from perfkit_core import intervals
+from perfkit_core.analyses import model_native
+from perfkit_core.analyses.attribution import unlaunched
+from perfkit_core.analyses.model_rows import model_table, row
 from perfkit_core.analyses.segments import Segments, segments
 from perfkit_core.analyses.select import in_steps
 from perfkit_core.analyses.span import rank_codes, union_ns
-from perfkit_core.analyses.step_rows import step_rows
-from perfkit_core.analyses.tables import ratio, rounded_division
+from perfkit_core.analyses.step_rows import chosen_steps, position
 from perfkit_core.plugins.contracts import View, ViewRequest
-from perfkit_core.schema import KERNEL, OTHER, PHASES, STEP
+from perfkit_core.schema import DEVICE_WORK, NO_ROW, OTHER, PHASES, STEP
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
-_EMPTY = np.empty(0, np.int64)
+UNLAUNCHED = "unlaunched"
+"""The row of the device work whose launch was not recorded."""
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Columns phase, calls, total/avg/min/max_cpu_ns, cpu_ratio (to the steps), total/avg/min/max_device_ns,
-    device_ratio (to the kernels of the steps). Rows: step, then the phases that occur, then other."""
-    chosen = in_steps(trace, request)
-    steps = step_rows(trace)
-    steps = steps[chosen[steps]]
-    found = segments(trace, chosen & (trace.ints("step") >= 0) if len(steps) else chosen)
+    device_ratio (to the device time of the steps). Rows: step, then the phases that occur, then other, then the device
+    work without a launch, where there is any. ``min`` and ``max`` are of a step or a segment."""
+    if request.native:
+        return model_native.table(trace, request)
+    steps, found, work = _counted(trace, request)
     if not len(steps) and not len(found.phase):
-        return pd.DataFrame(columns=["phase", "calls", *_STATISTICS])
-    device = _device_by_step(trace, steps)
-    rows = [_row(STEP, trace.ints("dur_ns")[steps], device)] if len(steps) else []
+        return model_table([], 0, 0)
+    rows = list(_rows(trace, steps, found, work))
+    wholes = _wholes(trace, steps, rows)
+    if request.steps is None and unlaunched(trace).any():
+        rows.append(row(UNLAUNCHED, device_total=union_ns(trace, unlaunched(trace))))
+    result = model_table(rows, *wholes)
+    result.loc[result["phase"] == UNLAUNCHED, "device_ratio"] = pd.NA  # it is in no step
+    return result
+
+
+def _wholes(trace: Trace, steps: IntArray, rows: Sequence[dict[str, Any]]) -> tuple[int, int]:
+    """Host and device time of the steps; of all phases where there are no steps."""
+    if len(steps):
+        return union_ns(trace, _mask(trace, steps)), rows[0]["total_device_ns"]
+    return sum(r["total_cpu_ns"] for r in rows), sum(r["total_device_ns"] for r in rows)
+
+
+def _counted(trace: Trace, request: ViewRequest) -> tuple[IntArray, Segments, BoolArray]:
+    """The steps, the segments and the device work that count."""
+    chosen = in_steps(trace, request)
+    steps = chosen_steps(trace, request)
+    if len(steps):
+        chosen = chosen & (trace.ints("step") >= 0)
+    return steps, segments(trace, chosen), chosen & trace.rows("kind", *DEVICE_WORK) & ~unlaunched(trace)
+
+
+def _rows(trace: Trace, steps: IntArray, found: Segments, work: BoolArray) -> Iterator[dict[str, Any]]:
+    group, count = _groups(trace, steps)
+    segment = np.where(work, found.of_row, NO_ROW)
+    if len(steps):
+        device = _union_by(trace, np.where(work, group, -1), count)
+        yield row(STEP, trace.ints("dur_ns")[steps], device, int(device.sum()))
+    of_segment = _union_by(trace, segment, len(found.phase))
+    phase = np.append(found.phase, -1)[segment]
     for index, name in enumerate(PHASES):
         mine = found.phase == index
         if mine.any():
-            rows.append(_row(name, (found.end_ns - found.start_ns)[mine], found.device_ns[mine]))
+            device = _union_by(trace, np.where(phase == index, group, -1), count)
+            yield row(name, found.dur_ns[mine], of_segment[mine], int(device.sum()))
     if len(steps):
-        rows.append(_others(trace, steps, found, int(device.sum())))
-    result = pd.DataFrame(rows).astype(dict.fromkeys(_INTEGERS, "Int64"))
-    whole = union_ns(trace, _mask(trace, steps)) if len(steps) else int(result["total_cpu_ns"].sum())
-    result["cpu_ratio"] = ratio(result["total_cpu_ns"].to_numpy(np.int64), whole)
-    kernels = int(device.sum()) if len(steps) else int(result["total_device_ns"].sum())
-    result["device_ratio"] = ratio(result["total_device_ns"].to_numpy(np.int64), kernels)
-    return result[["phase", "calls", *_STATISTICS]]
+        device = _union_by(trace, np.where(work & (segment == NO_ROW), group, -1), count)
+        yield row(OTHER, cpu_total=_uncovered(trace, steps, found), device_total=int(device.sum()))
 
 
-_CPU = ("total_cpu_ns", "avg_cpu_ns", "min_cpu_ns", "max_cpu_ns")
-_DEVICE = ("total_device_ns", "avg_device_ns", "min_device_ns", "max_device_ns")
-_INTEGERS = ("calls", *_CPU, *_DEVICE)
-_STATISTICS = (*_CPU, "cpu_ratio", *_DEVICE, "device_ratio")
+def _groups(trace: Trace, steps: IntArray) -> tuple[IntArray, int]:
+    """The step of each event as an index into ``steps``; without steps its rank."""
+    if not len(steps):
+        return rank_codes(trace)
+    return position(trace, steps, trace.ints("rank"), trace.ints("step")), len(steps)
 
 
-def _row(phase: str, cpu: IntArray, device: IntArray) -> dict[str, object]:
-    return {"phase": phase, "calls": len(cpu), **_four(_CPU, cpu), **_four(_DEVICE, device)}
+def _union_by(trace: Trace, group: IntArray, count: int) -> IntArray:
+    rows = np.flatnonzero(group >= 0)
+    return intervals.union_length_by(group[rows], count, trace.ints("start_ns")[rows], trace.end_ns[rows])
 
 
-def _four(names: tuple[str, ...], values: IntArray) -> dict[str, int]:
-    average = rounded_division(values.sum(keepdims=True), np.array([len(values)]))[0]
-    return dict(zip(names, map(int, (values.sum(), average, values.min(), values.max())), strict=True))
+def _uncovered(trace: Trace, steps: IntArray, found: Segments) -> int:
+    """Step time that no segment covers: a union within each rank, summed over ranks."""
+    ranks = np.unique(trace.ints("rank")[steps])
+    return sum(_uncovered_of(trace, steps[trace.ints("rank")[steps] == rank], found, rank) for rank in ranks)
 
 
-def _device_by_step(trace: Trace, steps: IntArray) -> IntArray:
-    """Sum of the kernels of each of the step rows, in their order."""
-    kernels = trace.rows("kind", KERNEL) & (trace.ints("step") >= 0)
-    rank, _ = rank_codes(trace)
-    width = int(trace.ints("step").max(initial=0)) + 1
-    key = rank * width + trace.ints("step")
-    total = np.zeros(int(key.max(initial=0)) + 2, np.int64)
-    np.add.at(total, key[kernels], trace.ints("dur_ns")[kernels])
-    return total[key[steps]]
-
-
-def _others(trace: Trace, steps: IntArray, found: Segments, kernels: int) -> dict[str, object]:
-    """Step time that no segment covers, and kernels of the steps that no phase launched."""
-    missing: dict[str, object] = dict.fromkeys(_INTEGERS, pd.NA)
-    covered = found.device_ns.sum()
-    return missing | {
-        "phase": OTHER,
-        "total_cpu_ns": sum(_uncovered(trace, steps, found, rank) for rank in np.unique(trace.ints("rank")[steps])),
-        "total_device_ns": max(kernels - int(covered), 0),
-    }
-
-
-def _uncovered(trace: Trace, steps: IntArray, found: Segments, rank: int) -> int:
-    mine = steps[trace.ints("rank")[steps] == rank]
+def _uncovered_of(trace: Trace, steps: IntArray, found: Segments, rank: int) -> int:
     inside = found.rank == rank
-    whole = intervals.union(trace.ints("start_ns")[mine], trace.end_ns[mine])
+    whole = intervals.union(trace.ints("start_ns")[steps], trace.end_ns[steps])
     phases = intervals.union(found.start_ns[inside], found.end_ns[inside])
     return intervals.length(intervals.subtract(whole, phases))
 
@@ -105,4 +120,6 @@ VIEW = View(
     description="host and device time of data loading, forward, backward and optimizer",
     table=table,
     explain_empty=lambda trace: "neither steps nor phases were recorded",
+    native=True,
+    per_step=("calls", "total_cpu_ns", "total_device_ns"),
 )

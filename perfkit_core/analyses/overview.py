@@ -1,7 +1,8 @@
 """What kinds of events are there, and how much time do they cover?
 
 Time is a union over threads and streams, so nothing is counted twice within a row; rows of different kinds overlap.
-Equal to Paddle's overview with ``by=("category",)``, which counts the framework's own event types.
+``by=("category",)`` counts the framework's own event types. With ``native`` the table is Paddle's (see
+``overview_native``).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core import intervals
+from perfkit_core.analyses import overview_native
 from perfkit_core.analyses.select import in_steps, selected
 from perfkit_core.analyses.span import rank_codes, span_ns
 from perfkit_core.analyses.tables import ratio
@@ -23,6 +25,8 @@ GROUPINGS = ("category",)
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Columns kind (or category), place ("host" or "device"), calls, time_ns, ratio (to the union of the steps)."""
     column = _column(request)
+    if request.native:
+        return overview_native.table(trace, request)
     chosen = selected(trace, request)
     codes = trace.codes(column)
     rank, ranks = rank_codes(trace)
@@ -59,4 +63,6 @@ VIEW = View(
     groupings=GROUPINGS,
     order="time_ns",
     explain_empty=lambda trace: "no events were recorded",
+    native=True,
+    per_step=("calls", "time_ns"),
 )

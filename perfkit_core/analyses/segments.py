@@ -12,26 +12,32 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfkit_core.analyses import attribution
+from perfkit_core import nesting
 from perfkit_core.analyses.step_rows import position, step_rows
-from perfkit_core.schema import KERNEL, NESTED_KINDS, NO_ROW, OTHER, PHASES
+from perfkit_core.schema import NESTED_KINDS, NO_ROW, OTHER, PHASES
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """Parallel arrays, one item a segment. ``phase`` indexes schema.PHASES; ``device_ns`` is the sum of its kernels."""
+    """Parallel arrays, one item a segment. ``phase`` indexes schema.PHASES. ``of_row``, shape (rows,), is the segment
+    around each host event and around the launch of each device event, -1 where there is none."""
 
     phase: IntArray
     step: IntArray
     rank: IntArray
     start_ns: IntArray
     end_ns: IntArray
-    device_ns: IntArray
+    of_row: IntArray
+
+    @property
+    def dur_ns(self) -> IntArray:
+        """Length of each segment."""
+        return self.end_ns - self.start_ns
 
 
-def segments(trace: Trace, chosen: BoolArray) -> Segments:
-    """The segments of all phases but ``other``, from the chosen events."""
+def segments(trace: Trace, chosen: BoolArray, within_step: bool = True) -> Segments:
+    """The segments of all phases but ``other``, from the chosen events; ``within_step``: cut at the end of the step."""
     phase = _phase_index(trace)
     rows = _roots(trace, phase, chosen)
     identity = np.stack([trace.ints(name)[rows] for name in ("rank", "pid", "tid", "step")] + [phase[rows]])
@@ -40,15 +46,26 @@ def segments(trace: Trace, chosen: BoolArray) -> Segments:
     first[1:] = (identity[:, 1:] != identity[:, :-1]).any(axis=0) | spans[1:] | spans[:-1]
     at = np.flatnonzero(first)
     if not len(at):
-        return Segments(*(np.empty(0, np.int64) for _ in range(6)))
+        nothing = np.empty(0, np.int64)
+        return Segments(nothing, nothing, nothing, nothing, nothing, np.full(len(trace), NO_ROW, np.int64))
+    end = np.maximum.reduceat(trace.end_ns[rows], at)
     return Segments(
         phase[rows][at],
         trace.ints("step")[rows][at],
         trace.ints("rank")[rows][at],
         np.minimum.reduceat(trace.ints("start_ns")[rows], at),
-        _within_step(trace, np.maximum.reduceat(trace.end_ns[rows], at), rows[at]),
-        np.add.reduceat(attribution.total_device_ns(trace, KERNEL)[rows], at),
+        _within_step(trace, end, rows[at]) if within_step else end,
+        _spread(trace, rows, np.cumsum(first) - 1),
     )
+
+
+def _spread(trace: Trace, roots: IntArray, segment: IntArray) -> IntArray:
+    """The segments of the roots for everything below them, and for the device work launched there."""
+    own = np.full(len(trace), NO_ROW, np.int64)
+    own[roots] = segment
+    found = nesting.first_on_path(trace.ints("parent"), own)
+    launched_by = trace.ints("launched_by")
+    return np.where(launched_by == NO_ROW, found, found[launched_by])
 
 
 def _within_step(trace: Trace, end_ns: IntArray, first: IntArray) -> IntArray:

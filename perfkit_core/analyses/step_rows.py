@@ -2,16 +2,44 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 
-from perfkit_core.schema import STEP
-from perfkit_core.trace import IntArray, Trace
+from perfkit_core.analyses.select import in_steps
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.schema import OTHER, STEP
+from perfkit_core.trace import BoolArray, IntArray, Trace
 
 
 def step_rows(trace: Trace) -> IntArray:
     """Rows of the step events."""
     return np.flatnonzero(trace.host & trace.rows("kind", STEP))
+
+
+def chosen_steps(trace: Trace, request: ViewRequest) -> IntArray:
+    """Rows of the step events that are asked for, by rank, step and start. Raises UsageError."""
+    rows = step_rows(trace)
+    rows = rows[in_steps(trace, request)[rows]]
+    rank, step, start = (trace.ints(name)[rows] for name in ("rank", "step", "start_ns"))
+    return rows[np.lexsort((start, step, rank))]
+
+
+def step_frame(trace: Trace, steps: IntArray) -> pd.DataFrame:
+    """Columns rank (null where unknown), step, dur_ns of step rows, in their order."""
+    rank = trace.ints("rank")[steps]
+    frame = pd.DataFrame({"rank": pd.arrays.IntegerArray(rank, rank < 0)})
+    return frame.assign(step=trace.ints("step")[steps], dur_ns=trace.ints("dur_ns")[steps])
+
+
+def cut_off_rows(trace: Trace) -> BoolArray:
+    """True for host events that were recorded as a step but are none: named like the steps but for the number."""
+    names, steps = trace.codes("name"), step_rows(trace)
+    known = {_unnumbered(names.values[code]) for code in np.unique(names.codes[steps])}
+    alike = np.array([_unnumbered(name) in known for name in names.values], np.bool_)
+    same: BoolArray = names.lookup(alike, False)
+    return same & trace.host & trace.rows("kind", OTHER)
 
 
 def position(trace: Trace, steps: IntArray, rank: IntArray, step: IntArray) -> IntArray:
@@ -20,3 +48,7 @@ def position(trace: Trace, steps: IntArray, rank: IntArray, step: IntArray) -> I
     first = np.flatnonzero(~index.duplicated())
     found = index[first].get_indexer(pd.MultiIndex.from_arrays([rank, step]))
     return np.where(found >= 0, np.append(first, -1)[found], -1)
+
+
+def _unnumbered(name: str) -> str:
+    return re.sub(r"\d+", "", name)

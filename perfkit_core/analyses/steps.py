@@ -8,7 +8,7 @@ import pandas as pd
 from perfkit_core import intervals
 from perfkit_core.analyses.segments import Segments, segments
 from perfkit_core.analyses.select import in_steps
-from perfkit_core.analyses.step_rows import position, step_rows
+from perfkit_core.analyses.step_rows import chosen_steps, position, step_frame
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import DEVICE_WORK, OTHER, PHASES
 from perfkit_core.trace import IntArray, Trace
@@ -18,24 +18,22 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Columns rank (null where unknown), step, start_ns (since the first step of the rank), dur_ns, then for each phase
     ``{phase}_ns`` (union of its segments on the host; null where the recording knows no phases) and device_busy_ns
     (union of the device work launched in the step)."""
-    chosen = in_steps(trace, request)
-    rows = step_rows(trace)
-    rows = rows[chosen[rows]]
-    rank, step, start = (trace.ints(name)[rows] for name in ("rank", "step", "start_ns"))
-    result = pd.DataFrame({"rank": pd.array(rank, "Int64"), "step": step, "start_ns": start - _origins(rank, start)})
-    result.loc[rank < 0, "rank"] = pd.NA
-    result["dur_ns"] = trace.ints("dur_ns")[rows]
-    found = segments(trace, chosen)
+    rows = chosen_steps(trace, request)
+    result = step_frame(trace, rows)
+    result.insert(2, "start_ns", trace.ints("start_ns")[rows] - _origins(trace, rows))
+    found = segments(trace, in_steps(trace, request))
     key = position(trace, rows, found.rank, found.step)
     for index, name in enumerate(PHASES):
         if name != OTHER:
             result[f"{name}_ns"] = _phase_ns(found, index, key, len(rows))
     result["device_busy_ns"] = _device_busy(trace, rows)
-    return result.sort_values(["rank", "step", "start_ns"], ignore_index=True)
+    return result
 
 
-def _origins(rank: IntArray, start: IntArray) -> IntArray:
-    _, group = np.unique(rank, return_inverse=True)
+def _origins(trace: Trace, rows: IntArray) -> IntArray:
+    """Start of the first of the steps of each one's rank."""
+    start = trace.ints("start_ns")[rows]
+    _, group = np.unique(trace.ints("rank")[rows], return_inverse=True)
     first = np.full(int(group.max(initial=0)) + 1, np.iinfo(np.int64).max)
     np.minimum.at(first, group, start)
     return first[group]

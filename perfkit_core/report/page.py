@@ -15,7 +15,10 @@ from perfkit_core.report.model import Chart, Report, Section
 from perfkit_core.report.summary import ROWS, summary_report
 from perfkit_core.trace import Trace
 
-ORDER: Final = ("steps", "overview", "model", "operators", "kernels", "memcpy", "annotations", "device")
+ORDER: Final = (
+    "steps", "partition", "step_trace", "input_pipeline", "overview", "model", "distributed", "operators", "kernels",
+    "memcpy", "annotations", "device",
+)  # fmt: skip
 """Views in reading order. Views that it does not name follow in the order of their registration."""
 
 _PHASES: Final = ("dataloader_ns", "forward_ns", "backward_ns", "optimizer_ns")

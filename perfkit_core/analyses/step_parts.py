@@ -1,0 +1,53 @@
+"""The two tables of a view that takes steps apart: one row a step, and what that is for all steps together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core.analyses.tables import ratio, rounded_division
+from perfkit_core.errors import UsageError
+from perfkit_core.plugins.contracts import ViewRequest
+
+GROUPINGS = ("step", "rank")
+
+
+def by_step(view: str, request: ViewRequest) -> bool:
+    """Whether a row a step is asked for. Raises UsageError for a grouping that such views do not know."""
+    unknown = [item for item in request.by if item not in GROUPINGS]
+    if unknown:
+        raise UsageError(f"{view} cannot be grouped by {unknown[0]!r}", f"known: {', '.join(GROUPINGS)}")
+    return "step" in request.by
+
+
+def over_steps(wide: pd.DataFrame, parts: Sequence[str], what: str, by_rank: bool) -> pd.DataFrame:
+    """Rows of the parts: [rank,] ``what``, steps (that tell), total/avg/min/max_ns of a step, ratio to their duration.
+
+    ``wide`` has the columns rank, dur_ns and ``{part}_ns``, null where a step does not tell.
+    """
+    columns = [*(["rank"] if by_rank else []), what, "steps", *_TIMES, "ratio"]
+    groups = list(wide.groupby("rank", dropna=False, sort=True)) if by_rank else [(None, wide)]
+    rows = [{"rank": rank, **row} for rank, steps in groups for row in _rows(steps, parts, what)]
+    result = pd.DataFrame(rows, columns=columns)
+    if by_rank:
+        result["rank"] = result["rank"].astype("Int64")
+    return result
+
+
+_TIMES = ("total_ns", "avg_ns", "min_ns", "max_ns")
+
+
+def _rows(wide: pd.DataFrame, parts: Sequence[str], what: str) -> list[dict[str, object]]:
+    rows = []
+    for part in parts:
+        known = wide[f"{part}_ns"].notna()
+        times = wide.loc[known, f"{part}_ns"].to_numpy(np.int64)
+        if not len(times):
+            continue
+        total, whole = times.sum(), int(wide.loc[known, "dur_ns"].sum())
+        average = rounded_division(np.array([total]), np.array([len(times)]))[0]
+        four = dict(zip(_TIMES, map(int, (total, average, times.min(), times.max())), strict=True))
+        rows.append({what: part, "steps": len(times), **four, "ratio": float(ratio(total, whole))})
+    return rows
