@@ -84,9 +84,9 @@ def _guarded(run: Run, fill: Callable[[Run], Run]) -> Run:
     try:
         return fill(run)
     except PerfkitError as error:
-        return replace(run, error=str(error))
+        return replace(run, error=str(error).removeprefix(f"{run.path}: ").removeprefix(f"{run.path}{os.sep}"))
     except (OSError, pa.ArrowException, ValueError) as error:
-        return replace(run, error=f"{run.path}: cannot be read ({' '.join(str(error).split())})")
+        return replace(run, error=f"cannot be read ({' '.join(str(error).split())})")
 
 
 def _source(path: Path) -> Source | None:

@@ -46,8 +46,10 @@ def export(
     from perfkit_core.exporters.restrict import only_steps
     from perfkit_core.plugins.contracts import ExportOptions
 
-    if output is None and (to is None or sys.stdout.isatty()):
-        raise UsageError("where to?", "name a file with -o, as in -o trace.json.gz")
+    if output is None and sys.stdout.isatty():
+        raise UsageError("a terminal is no place for this", "name a file with -o, as in -o trace.json.gz")
+    if output is None and to is None:
+        raise UsageError("which format?", "choose one with --to, or name a file with -o, as in -o trace.json.gz")
     chosen, asked, wanted = exporting.choose(to, output), ExportOptions(weight), options.steps(steps)
     exporting.check(chosen, asked)
     trace = loaded(sources, partial)

@@ -40,7 +40,7 @@ def runs(folder: Path, read_files: bool, limit: int | None, format_name: str | N
     elif limit:
         table = table.head(limit)
     section = Section("runs", "Runs", table, note, f"no runs or trace files below {folder}", limit or None)
-    emit(Report(f"Runs in {folder}", (), (section,)), chosen, output)
+    emit(Report(f"Runs in {folder}", (), (section,), data={"source": str(folder)}), chosen, output)
 
 
 def _note(table: pd.DataFrame, read_files: bool) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import sys
@@ -17,9 +18,10 @@ import pytest
 from perfkit_core import intervals
 from perfkit_core.errors import SourceError
 from perfkit_core.loading import load
-from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.plugins.contracts import ExportOptions, ViewRequest
 from perfkit_core.plugins.manager import Plugins
 from perfkit_core.plugins.manager import load as load_plugins
+from perfkit_core.testing.conformance import check_exporter
 from perfkit_core.trace import Trace
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "example_plugin"
@@ -58,10 +60,12 @@ def recorded(timeline: Path) -> list[dict[str, Any]]:
     return [event for event in events if event["pid"] == 1]
 
 
-def test_it_uses_three_hooks_and_nothing_else_of_the_core_knows_it(plugins: Plugins) -> None:
+def test_it_uses_four_hooks_and_nothing_else_of_the_core_knows_it(plugins: Plugins) -> None:
     listed = plugins.listed["mindspore"]
     assert listed.error is None
-    assert listed.hooks == ("perfkit_analyses", "perfkit_operator_names", "perfkit_sources")
+    assert listed.hooks == (
+        "perfkit_analyses", "perfkit_exporters", "perfkit_operator_names", "perfkit_sources"
+    )  # fmt: skip
 
 
 def test_every_operator_of_the_timeline_is_a_kernel_with_its_exact_time(
@@ -112,3 +116,14 @@ def test_a_cut_timeline_gives_its_beginning(plugins: Plugins, timeline: Path, fo
     assert 500 < len(part) < len(found)
     assert part.ints("start_ns").tolist() == found.ints("start_ns")[: len(part)].tolist()
     assert "truncated" in {finding.code for finding in part.quality}
+
+
+def test_it_exports_in_a_format_of_its_own(plugins: Plugins, found: Trace) -> None:
+    exporter = plugins.exporters()["layers"]
+    check_exporter(exporter, found)
+    file = io.BytesIO()
+    exporter.write(found, file, ExportOptions())
+    lines = dict(line.split("\t") for line in file.getvalue().decode().splitlines())
+    layers = plugins.views()["layers"].table(found, ViewRequest()).set_index("layer")["busy_ns"]
+    assert {name: int(busy) for name, busy in lines.items()} == layers.to_dict()
+    assert "chrome" in plugins.exporters()

@@ -15,7 +15,7 @@ import perfkit_torch
 EXPORTED = {
     "perfkit_core": {
         "CaptureError", "Comparison", "PerfkitError", "SourceError", "Trace", "UsageError",
-        "compare", "load", "summarize",
+        "compare", "export", "list_runs", "load", "summarize",
     },
     "perfkit_torch": {"Throughput", "trace_handler"},
     "perfkit_paddle": {"Throughput", "trace_handler"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfkit_core.plugins import hookimpl
-from perfkit_core.plugins.contracts import OperatorNames, Source, View
+from perfkit_core.plugins.contracts import Exporter, OperatorNames, Source, View
 from perfkit_mindspore import layers, source
 from perfkit_mindspore.names import operator_name
 
@@ -25,3 +25,8 @@ def perfkit_operator_names() -> OperatorNames:
 @hookimpl
 def perfkit_analyses() -> Sequence[View]:
     return [layers.VIEW]
+
+
+@hookimpl
+def perfkit_exporters() -> Sequence[Exporter]:
+    return [layers.EXPORTER]

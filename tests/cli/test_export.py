@@ -1,0 +1,93 @@
+"""perfkit export: the file, what is said about it, and one line for every mistake."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from small_trace import small_trace
+
+import perfkit_core
+from perfkit_core.store import write_cycle
+from perfkit_core.trace import with_rank
+
+
+def test_the_name_of_the_file_is_enough(perfkit, run: Path, tmp_path: Path) -> None:
+    path = tmp_path / "trace.json.gz"
+    code, out, err = perfkit("export", run, "-o", path)
+    assert (code, out) == (0, "")
+    assert err == f"wrote {path}, timeline for Perfetto and chrome://tracing\n"
+    assert perfkit_core.load(path).events.to_pylist() == small_trace().events.to_pylist()
+
+
+@pytest.mark.parametrize("name", ["chrome", "folded", "speedscope", "pprof", "csv", "parquet"])
+def test_every_format_by_its_name(perfkit, run: Path, tmp_path: Path, name: str) -> None:
+    code, _, err = perfkit("export", run, "--to", name, "-o", tmp_path / "file")
+    assert (code, err.count("\n")) == (0, 1)
+    perfkit_core.export(perfkit_core.load([run]), tmp_path / "same", name)
+    assert (tmp_path / "file").read_bytes() == (tmp_path / "same").read_bytes()
+
+
+def test_several_sources_are_the_ranks_of_one_timeline(perfkit, run: Path, tmp_path: Path) -> None:
+    write_cycle(with_rank(small_trace(), 1), tmp_path / "other")
+    perfkit("export", run, tmp_path / "other", "-o", tmp_path / "t.json")
+    assert perfkit_core.load(tmp_path / "t.json").meta.ranks == (0, 1)
+
+
+def test_weight_and_step(perfkit, run: Path, tmp_path: Path) -> None:
+    path = tmp_path / "t.folded"
+    perfkit("export", run, "-o", path, "--weight", "device", "--step", "1")
+    assert sum(int(line.rsplit(" ", 1)[1]) for line in path.read_text(encoding="utf-8").splitlines()) == 3_002_000
+
+
+def test_what_is_missing_is_noted(perfkit, run: Path, tmp_path: Path) -> None:
+    code, _, err = perfkit("export", run, "-o", tmp_path / "t.folded", "--weight", "bytes")
+    assert code == 0
+    assert err.startswith("note: no memory events were recorded")
+
+
+def test_to_a_pipe(run: Path) -> None:
+    command = [sys.executable, "-m", "perfkit_core.cli", "export", str(run), "--to"]
+    done = subprocess.run([*command, "folded"], capture_output=True, encoding="utf-8")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ";step;label;fw::matmul " in done.stdout
+    table = subprocess.run([*command, "parquet"], capture_output=True)
+    assert table.stdout.startswith(b"PAR1")
+    assert table.stdout.endswith(b"PAR1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "choose one with --to"),
+        (["-o", "x"], "its name does not tell the format"),
+        (["--to", "nope", "-o", "x"], "known: chrome, folded, speedscope, pprof, csv, parquet"),
+        (["-o", "x.csv", "--weight", "cpu"], "csv has no weight 'cpu'"),
+        (["-o", "x.folded", "--weight", "kg"], "known: cpu, device, calls, bytes"),
+        (["-o", "x.json", "--step", "9"], "recorded steps: 0, 1"),
+        (["-o", "x.json", "--step", "no"], "--step 5"),
+        (["-o", "/proc/nowhere/x.json"], "cannot be written"),
+    ],
+)
+def test_a_mistake_is_one_line_and_no_file(
+    perfkit, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = set(tmp_path.iterdir())
+    code, out, err = perfkit("export", run, *arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert said in err
+    assert set(tmp_path.iterdir()) == before
+
+
+def test_partial_reads_a_damaged_file(perfkit, run: Path, tmp_path: Path) -> None:
+    whole = tmp_path / "whole.json"
+    perfkit("export", run, "-o", whole)
+    (tmp_path / "cut.json").write_bytes(whole.read_bytes()[:-1500])
+    assert perfkit("export", tmp_path / "cut.json", "-o", tmp_path / "a.json").code == 2
+    assert perfkit("export", tmp_path / "cut.json", "-o", tmp_path / "a.json", "--partial").code == 0
+    rows = [e for e in json.loads((tmp_path / "a.json").read_bytes())["traceEvents"] if e["ph"] == "X"]
+    assert 0 < len(rows) < len(small_trace())

@@ -1,0 +1,139 @@
+"""perfkit runs: the figures are those of the runs themselves, broken ones say why, and the newest comes first."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from chrome import event, write
+from small_trace import small_trace
+
+import perfkit_core
+from perfkit_core.errors import SourceError
+from perfkit_core.schema import STEP
+from perfkit_core.store import SUFFIX, write_cycle, write_trace
+from perfkit_core.trace import Trace, with_rank
+
+DAY_NS = 86_400 * 10**9
+
+
+def cycle(number: int, rank: int = 0, **meta: object) -> Trace:
+    found = with_rank(small_trace(), rank)
+    return Trace(found.events, msgspec.structs.replace(found.meta, cycle=number, **meta), found.quality)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two ranks of two cycles, a newer run, a stored run, a trace file, a broken run and what is no run at all."""
+    root = tmp_path / "runs"
+    for rank in (0, 1):
+        for number in (0, 1):
+            write_cycle(cycle(number, rank, recording=f"r{rank}"), root / "old")
+    new = small_trace().meta.recorded_at_ns + DAY_NS
+    write_cycle(cycle(0, recorded_at_ns=new, recording="n"), root / "deep" / "new")
+    write_trace(cycle(0, recorded_at_ns=new - 1), root / "kept.parquet")
+    write(root / "trace.json", [event("aten::add", 1, 5), event("ProfilerStep#3", 0, 8, cat="user_annotation")])
+    (root / "broken").mkdir()
+    (root / "broken" / f"rank00000{SUFFIX}").write_bytes(b"PAR1 no")
+    (root / "notes.txt").write_text("nothing")
+    (root / "settings.json").write_text("{}")
+    pq.write_table(pa.table({"a": [1]}), root / "data.parquet")
+    (root / ".hidden").mkdir()
+    write_cycle(cycle(0), root / ".hidden" / "run")
+    return root
+
+
+def by_path(table: pd.DataFrame, root: Path) -> dict[str, dict[str, object]]:
+    return {str(Path(row["path"]).relative_to(root)): row for row in table.to_dict("records")}
+
+
+def test_every_run_and_nothing_else_the_newest_first(folder: Path) -> None:
+    table = perfkit_core.list_runs(folder)
+    names = [str(Path(path).relative_to(folder)) for path in table["path"]]
+    assert names == ["trace.json", "deep/new", "kept.parquet", "old", "broken"]
+    assert table["recorded_at"].iloc[1] == pd.Timestamp("2023-11-15T22:13:20Z")
+
+
+def test_figures_are_those_of_the_loaded_run(folder: Path) -> None:
+    rows = by_path(perfkit_core.list_runs(folder), folder)
+    for name in ("old", "deep/new", "kept.parquet"):
+        loaded, row = perfkit_core.load(folder / name), rows[name]
+        steps = loaded.rows("kind", STEP)
+        assert row["events"] == len(loaded)
+        assert row["findings"] == len(loaded.quality)
+        assert row["ranks"] == len(loaded.meta.ranks)
+        assert row["steps"] == len(set(loaded.ints("step")[steps].tolist()))
+        assert row["median_step_ns"] == round(np.median(loaded.ints("dur_ns")[steps]) + 0.1)
+        assert row["framework"] == "fw 1.2"
+        assert row["devices"] == "Small GPU"
+        assert pd.isna(row["error"])
+    assert (rows["old"]["cycles"], rows["old"]["ranks"], rows["old"]["events"]) == (2, 2, 4 * len(small_trace()))
+    assert rows["old"]["median_step_ns"] == 9_000_001  # of 9 000 000 and 9 000 001, half rounds up
+    assert rows["old"]["file_bytes"] == sum(path.stat().st_size for path in (folder / "old").iterdir())
+
+
+def test_trace_files_are_read_on_request_only(folder: Path) -> None:
+    unread = by_path(perfkit_core.list_runs(folder), folder)["trace.json"]
+    assert unread["format"] == "torch"
+    assert unread["file_bytes"] == (folder / "trace.json").stat().st_size
+    assert all(pd.isna(unread[name]) for name in ("framework", "events", "steps", "median_step_ns", "findings"))
+    read = by_path(perfkit_core.list_runs(folder, read_files=True), folder)["trace.json"]
+    assert (read["framework"], read["events"], read["steps"], read["median_step_ns"]) == ("torch", 2, 1, 8000)
+
+
+def test_a_broken_run_says_why_and_a_damaged_file_too(folder: Path) -> None:
+    (folder / "trace.json").write_bytes((folder / "trace.json").read_bytes()[:-20])
+    rows = by_path(perfkit_core.list_runs(folder, read_files=True), folder)
+    assert "not a readable Parquet file" in str(rows["broken"]["error"])
+    assert "--partial" in str(rows["trace.json"]["error"])
+
+
+def test_older_recordings_in_a_folder_are_left_out_as_they_are_when_it_is_read(folder: Path) -> None:
+    later = small_trace().meta.recorded_at_ns + DAY_NS
+    window = (later, later + 10**9)
+    write_cycle(cycle(0, recording="again", recorded_at_ns=later, window_ns=window), folder / "old")
+    row = by_path(perfkit_core.list_runs(folder), folder)["old"]
+    loaded = perfkit_core.load(folder / "old")
+    assert (row["events"], row["findings"]) == (len(loaded), len(loaded.quality))
+
+
+def test_in_the_terminal(perfkit, folder: Path) -> None:
+    code, out, err = perfkit("runs", folder)
+    assert (code, err) == (0, "")
+    assert f"To look at one: perfkit report {folder / 'trace.json'}." in out
+    assert "--read-files" in out
+    assert "Median step (ms)" in out
+    assert "2023-11-15 22:13:20" in out
+    assert str(folder / "old") not in out
+
+
+def test_for_machines(perfkit, folder: Path) -> None:
+    content = json.loads(perfkit("runs", folder, "--format", "json").out)
+    assert content["source"] == str(folder)
+    rows = content["views"]["runs"]
+    assert [row["recorded_at"] for row in rows][1] == "2023-11-15T22:13:20+00:00"
+    assert rows[1]["median_step_ns"] == 9_000_001
+    table = list(csv.DictReader(io.StringIO(perfkit("runs", folder, "--format", "csv").out)))
+    assert [row["path"] for row in table] == [row["path"] for row in rows]
+    assert len(json.loads(perfkit("runs", folder, "--format", "json", "--limit", "2").out)["views"]["runs"]) == 2
+
+
+def test_nothing_there(perfkit, tmp_path: Path) -> None:
+    assert f"No runs or trace files below {tmp_path}." in perfkit("runs", tmp_path).out
+    assert list(perfkit_core.list_runs(tmp_path)) == list(perfkit_core.list_runs(tmp_path.parent))
+    with pytest.raises(SourceError, match="no such folder"):
+        perfkit_core.list_runs(tmp_path / "nowhere")
+    assert perfkit("runs", tmp_path / "nowhere").code == 2
+
+
+def test_the_folder_may_be_a_run_itself(folder: Path) -> None:
+    table = perfkit_core.list_runs(folder / "old")
+    assert table["path"].tolist() == [str(folder / "old")]

@@ -1,0 +1,49 @@
+"""Reads protobuf bytes by the wire format alone: field number → its values, with no schema and no library."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+Fields = dict[int, list[int | bytes]]
+
+
+def fields(data: bytes) -> Fields:
+    """Varints as unsigned numbers, everything with a length as bytes."""
+    found: Fields = defaultdict(list)
+    at = 0
+    while at < len(data):
+        key, at = _varint(data, at)
+        number, kind = key >> 3, key & 7
+        assert kind in (0, 2), f"wire type {kind}"
+        value, at = _varint(data, at)
+        if kind == 2:
+            found[number].append(data[at : at + value])
+            at += value
+        else:
+            found[number].append(value)
+    return found
+
+
+def packed(values: list[int | bytes]) -> list[int]:
+    """A repeated number field, packed or not."""
+    result: list[int] = []
+    for value in values:
+        if isinstance(value, int):
+            result.append(value)
+            continue
+        at = 0
+        while at < len(value):
+            one, at = _varint(value, at)
+            result.append(one)
+    return result
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
