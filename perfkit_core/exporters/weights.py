@@ -6,7 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.schema import DEVICE_WORK, MEMORY
+from perfkit_core.analyses.memory_events import counted_bytes, memory_events
+from perfkit_core.schema import DEVICE_WORK
 from perfkit_core.trace import IntArray, Trace
 
 CPU: Final = "cpu"
@@ -31,7 +32,7 @@ def default(trace: Trace) -> str:
 
 def weigh(trace: Trace, weight: str) -> IntArray:
     """The weight of each event itself, shape (rows,): self time of host events or duration of device work in ns, 1 for
-    each of both, bytes of memory that was allocated."""
+    each of both, bytes of memory that was allocated (not the allocator's own reserve)."""
     if weight == CPU:
         return trace.ints("self_ns", 0)
     work = trace.rows("kind", *DEVICE_WORK)
@@ -40,4 +41,6 @@ def weigh(trace: Trace, weight: str) -> IntArray:
     if weight == CALLS:
         nested = ~trace.events["self_ns"].is_null().to_numpy()
         return np.where(work | nested, 1, 0).astype(np.int64)
-    return np.where(trace.rows("kind", MEMORY), np.maximum(trace.ints("bytes", 0), 0), 0)
+    found, allocated = memory_events(trace), np.zeros(len(trace), np.int64)
+    allocated[found.row] = np.maximum(counted_bytes(found), 0)
+    return allocated

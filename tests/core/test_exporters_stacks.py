@@ -85,6 +85,16 @@ def test_separators_in_names_do_not_make_frames(tmp_path: Path) -> None:
     assert folded(found, tmp_path / "t.folded") == {"1;a:b c  1": 10}
 
 
+def test_the_reserve_of_the_allocator_is_not_allocated(tmp_path: Path) -> None:
+    found = trace([
+        host("a", "operator", 0, 10), host("m", "memory", 1, 0, bytes=4096, category="ReservedAllocate"),
+        host("m", "memory", 2, 0, bytes=64, category="Allocate"),
+        host("m", "memory", 30, 0, bytes=8, category="Allocate"),
+    ])  # fmt: skip
+    assert folded(found, tmp_path / "t.folded", "bytes") == {"1;a": 64, "1": 8}
+    assert Pprof(found, tmp_path / "t.pb.gz").sums()["allocated"] == 72
+
+
 def test_ranks_are_roots(tmp_path: Path) -> None:
     found = concat_traces([with_rank(trace([host("a", "operator", 0, 5 + rank)]), rank) for rank in (0, 1)])
     assert folded(found, tmp_path / "t.folded") == {"rank 0: 1;a": 5, "rank 1: 1;a": 6}
