@@ -1,0 +1,287 @@
+"""The report of Paddle 1.x (A2–A8) from either framework, live and from real traces; tests carry the codes of features.
+
+Live numbers are compared with the frameworks' own events (torch: kineto's, Paddle: its tree), put into a tree here by
+their times alone; those of files with the raw JSON and with what Paddle printed.
+"""
+
+from __future__ import annotations
+
+import gc
+import gzip
+import json
+import re
+import warnings
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from native_nodes import Node, paddle_nodes, roots_of, torch_nodes
+from paddle_summary import tables, time
+
+import perfkit_paddle
+import perfkit_torch
+from perfkit_core.cli.main import main
+from perfkit_core.loading import load
+from perfkit_core.report.summary import summarize
+from perfkit_core.trace import Trace
+
+COMPUTES = re.compile("compute$|kernel launch$")
+
+
+def train_torch(run: Path) -> list[Node]:
+    torch = pytest.importorskip("torch", reason="needs torch")
+    net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    seen: list[Node] = []
+    handler = perfkit_torch.trace_handler(run, also=[lambda prof: seen.extend(torch_nodes(prof))])
+    schedule = torch.profiler.schedule(wait=0, warmup=1, active=3, repeat=1)
+    with torch.profiler.profile(schedule=schedule, on_trace_ready=handler) as prof:
+        for _ in range(4):
+            net(torch.rand(4, 8)).mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            prof.step()
+    return seen
+
+
+def train_paddle(run: Path) -> list[Node]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the import itself warns (missing ccache)
+        paddle = pytest.importorskip("paddle", reason="needs PaddlePaddle")
+        pytest.importorskip("paddle.profiler")
+    net = paddle.nn.Sequential(paddle.nn.Linear(8, 8), paddle.nn.ReLU(), paddle.nn.Linear(8, 1))
+    optimizer = paddle.optimizer.SGD(0.1, parameters=net.parameters())
+    seen: list[Node] = []
+    handler = perfkit_paddle.trace_handler(run, also=[lambda prof: seen.extend(paddle_nodes(prof))])
+    with paddle.profiler.Profiler(scheduler=(1, 4), on_trace_ready=handler) as prof:
+        for _ in range(5):
+            net(paddle.rand([4, 8])).mean().backward()
+            optimizer.step()
+            optimizer.clear_grad()
+            prof.step()
+    del prof
+    gc.collect()  # Paddle allows one profiler in a process
+    return seen
+
+
+@dataclass(frozen=True)
+class Live:
+    """A training recorded here: the run folder, our trace, the framework's own outermost operators."""
+
+    framework: str
+    run: Path
+    trace: Trace
+    roots: list[Node]
+
+
+@pytest.fixture(scope="module", params=["torch", "paddle"])
+def live(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Live:
+    run = tmp_path_factory.mktemp(request.param)
+    nodes = {"torch": train_torch, "paddle": train_paddle}[request.param](run)
+    return Live(request.param, run, load(run), roots_of(nodes))
+
+
+def by_name(nodes: list[Node]) -> dict[str, tuple[int, ...]]:
+    """Calls, total, minimum, maximum."""
+    found = defaultdict(list)
+    for node in nodes:
+        found[node.name].append(node.dur)
+    return {name: (len(durs), sum(durs), min(durs), max(durs)) for name, durs in found.items()}
+
+
+def called(node: Node) -> list[Node]:
+    """What an operator calls; one that only calls itself once more (a re-dispatch) is one event."""
+    again = len(node.children) == 1 and node.children[0].name == node.name
+    return called(node.children[0]) if again else node.children
+
+
+def measured(frame: pd.DataFrame) -> dict[str, tuple[int, ...]]:
+    columns = ["calls", "total_ns", "min_ns", "max_ns"]
+    return dict(zip(frame["name"], frame[columns].itertuples(index=False, name=None), strict=True))
+
+
+def children_of(frame: pd.DataFrame, root: str) -> pd.DataFrame:
+    """The rows one level below a root."""
+    under = frame["name"].where(frame["depth"] == 0).ffill() == root
+    return frame[under & (frame["depth"] == 1)]
+
+
+def test_A2_head(live: Live) -> None:
+    head = summarize(live.trace, "fluid_head", by="thread").set_index("setting")["value"]
+    assert head["place"] == "CPU"
+    assert head["framework"].split()[0] == live.framework
+    assert head["steps"].startswith("all 3 recorded")
+    assert head["threads"] == "apart"
+    assert head["thread0"].startswith("tid ")
+
+
+@pytest.mark.parametrize("source", ["torch/h100-bert-small.json.gz", "paddle/gpu-synthetic/gpu1.pb"])
+def test_A2_head_names_the_device(traces: Path, source: str) -> None:
+    head = summarize(traces / source, "fluid_head").set_index("setting")["value"]
+    assert re.fullmatch(r"All: CPU and cuda:0 \(NVIDIA .+\)", head["place"])
+
+
+def test_A3_overhead(live: Live) -> None:
+    """The total is the time of the outermost operators; nothing is left over between computation and overhead."""
+    rows = summarize(live.trace, "fluid_overhead").set_index("name")
+    total = rows["total_ns"]
+    assert total["total time"] == sum(root.dur for root in live.roots)
+    assert total["computation"] + total["framework overhead"] == total["total time"]
+    assert 0 < total["computation"] < total["total time"]
+    assert list(total.index) == ["total time", "computation", "framework overhead"]
+
+
+def test_A3_overhead_paddle(tmp_path: Path) -> None:
+    """Computation is the recorded kernel launches, and operators without recorded phases."""
+    roots = roots_of(train_paddle(tmp_path))
+    total = summarize(tmp_path, "fluid_overhead").set_index("name")["total_ns"]
+    assert total["computation"] == sum(computed(root) for root in roots)
+
+
+def computed(node: Node) -> int:
+    if COMPUTES.search(node.name) or (node.operator and not node.children):
+        return node.dur
+    return sum(computed(child) for child in node.children)
+
+
+def test_A3_overhead_torch(tmp_path: Path) -> None:
+    """A linear layer: its product computes with all that it calls, and so do leaves outside of it."""
+    torch = pytest.importorskip("torch", reason="needs torch")
+    seen: list[Node] = []
+    handler = perfkit_torch.trace_handler(tmp_path, also=[lambda prof: seen.extend(torch_nodes(prof))])
+    with torch.profiler.profile(on_trace_ready=handler), torch.no_grad():
+        torch.nn.functional.linear(torch.ones(64, 64), torch.ones(64, 64), torch.ones(64))
+    roots = roots_of([node for node in seen if node.name not in ("aten::ones", "aten::empty", "aten::fill_")])
+    total = summarize(tmp_path, "fluid_overhead", pattern="^aten::(linear|addmm|t|transpose|as_strided)$")
+    total = total.set_index("name")["total_ns"]
+    assert {root.name for root in roots} == {"aten::linear"}
+    assert total["total time"] == sum(root.dur for root in roots)
+    assert total["computation"] == sum(product_or_leaf(root) for root in roots)
+
+
+def product_or_leaf(node: Node) -> int:
+    if node.name == "aten::addmm" or not node.children:
+        return node.dur
+    return sum(product_or_leaf(child) for child in node.children)
+
+
+COPIES = {"HtoD": "CPU->GPU", "DtoH": "GPU->CPU", "DtoD": "GPU->GPU same device"}
+
+
+@pytest.mark.parametrize("source", ["torch/dlrm-8xv100/rank0.json", "torch/sampled-rank0.json.gz"])
+def test_A4_copies_torch(traces: Path, source: str) -> None:
+    """Calls and time of each direction, against the raw JSON; all of them from cudaMemcpyAsync."""
+    raw = (traces / source).read_bytes()
+    events = json.loads(gzip.decompress(raw) if source.endswith(".gz") else raw)["traceEvents"]
+    expected: dict[str, list[float]] = defaultdict(list)
+    for event in events:
+        if event.get("cat") in ("gpu_memcpy", "Memcpy"):
+            expected[COPIES[re.search("HtoD|DtoH|DtoD", event["name"])[0]]].append(event["dur"])  # type: ignore[index]
+    table = summarize(traces / source, "fluid_memcpy")
+    assert table[table["depth"] == 0]["name"].tolist() == ["GpuMemcpyAsync"]
+    directions = table[table["depth"] == 1].set_index("name")
+    assert directions["calls"].to_dict() == {name: len(durs) for name, durs in expected.items()}
+    assert directions["total_ns"].to_dict() == {name: round(1000 * sum(durs)) for name, durs in expected.items()}
+    assert len(expected) == 3
+
+
+def test_A4_synchronous_copies_torch(traces: Path) -> None:
+    """hipMemcpyWithStream waits for its copy."""
+    table = summarize(traces / "torch" / "mi300x-qwen05b.json.gz", "fluid_memcpy")
+    assert table["name"].tolist() == ["GpuMemcpySync", "GPU->GPU same device"]
+
+
+def test_A4_copies_paddle(traces: Path) -> None:
+    """As Paddle's own summary counts its label around the copy."""
+    folder = traces / "paddle" / "gpu-synthetic"
+    (native,) = tables((folder / "gpu1_by_3.3.1.summary" / "view_MemoryManipulationView.txt").read_text())
+    table = summarize(folder / "gpu1.pb", "fluid_memcpy")
+    assert [f"{table['name'][0]}:{table['name'][1]}"] == [row.name for row in native.rows]
+    assert [str(table["calls"][1])] == [row.cells["Calls"] for row in native.rows]
+    assert [time(table["total_ns"][1], native.unit)] == [row.cells["GPU Total"] for row in native.rows]
+
+
+def test_A4_without_a_device_there_are_no_copies(live: Live, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["summary", str(live.run), "--view", "fluid_memcpy"]) == 0
+    assert "no copies to, from or on a device were recorded" in capsys.readouterr().out.lower()
+
+
+def test_A5_events(live: Live) -> None:
+    """Operators, and what each calls: calls, total, minimum and maximum of all rows of the first two levels."""
+    frame = summarize(live.trace, "fluid_events")
+    assert measured(frame[frame["depth"] == 0]) == by_name(live.roots)
+    count = 0
+    for name in by_name(live.roots):
+        inside = [child for root in live.roots if root.name == name for child in called(root)]
+        assert measured(children_of(frame, name)) == by_name(inside), name
+        count += len(by_name(inside))
+    assert count > 10
+    assert frame[frame["depth"] == 0]["ratio"].sum() == pytest.approx(1)
+    assert (frame["cpu_ratio"] == 1).all()
+
+
+def test_A6_threads_merged_or_apart_torch(traces: Path) -> None:
+    """Forward on one thread, backward on another: times of each thread against the raw JSON."""
+    source = traces / "torch" / "dlrm-8xv100" / "rank0.json"
+    events = [
+        e for e in json.loads(source.read_bytes())["traceEvents"] if e.get("cat") in ("cpu_op", "user_annotation")
+    ]
+    operators = [e for e in events if e["cat"] == "cpu_op" or e["name"].startswith("nccl:")]
+    nodes = [Node(e["name"], e["tid"], e["ts"], e["ts"] + e["dur"], True) for e in operators]
+    expected = defaultdict(int)
+    for root in roots_of(nodes):
+        expected[str(root.thread), root.name] += 1000 * root.dur
+    frame = summarize(source, "fluid_events", by="thread", depth=0)
+    assert threads_of(source, frame) == expected
+    assert len({thread for thread, _ in expected}) == 2
+
+
+def threads_of(source: Path, frame: pd.DataFrame) -> dict[tuple[str, str], int]:
+    """CPU time by (tid, name), from rows named ``thread0::name`` and the head, which says what thread0 is."""
+    head = summarize(source, "fluid_head", by="thread").set_index("setting")["value"]
+    tids = {name: text.split()[1] for name, text in head.items() if re.fullmatch(r"thread\d+", name)}
+    keys = [(tids[name.split("::")[0]], name.split("::", 1)[1]) for name in frame["name"]]
+    return dict(zip(keys, frame["cpu_ns"], strict=True))
+
+
+def test_A6_threads_merged_or_apart_paddle(traces: Path) -> None:
+    """A static program on several threads, against Paddle's own table with threads apart."""
+    folder = traces / "paddle" / "cpu-3.3.1" / "static_pir"
+    printed = tables((folder / "cycle0.summary" / "all_us_threadsep_nodetail.txt").read_text())
+    (native,) = [table for table in printed if table.title == "Operator Summary"]
+    expected = {(row.thread, row.name): row.cells["CPU Total"] for row in native.rows}
+    source = folder / "cycle0.pb"
+    mine = threads_of(source, summarize(source, "fluid_events", by="thread", depth=0))
+    assert {key: time(ns, native.unit) for key, ns in mine.items()} == expected
+    assert len({thread for thread, _ in expected}) > 2
+
+
+def test_A7_three_levels(live: Live) -> None:
+    """Operators only; with what they call; each instance by itself."""
+    assert set(summarize(live.trace, "fluid_events", depth=0)["name"]) == {root.name for root in live.roots}
+    assert summarize(live.trace, "fluid_events")["depth"].max() >= 1
+    frame = summarize(live.trace, "fluid_events", by="instance", depth=0)
+    expected, seen = {}, defaultdict(int)
+    for root in live.roots:
+        expected[f"{root.name}_{seen[root.name]}"] = root.dur
+        seen[root.name] += 1
+    assert dict(zip(frame["name"], frame["total_ns"], strict=True)) == expected
+
+
+def test_A8_sorted_by_any_column(live: Live, capsys: pytest.CaptureFixture[str]) -> None:
+    """On the command line, as in Paddle 1.x by calls, total, max, min, average, and by every other column."""
+    columns = ["calls", "total_ns", "max_ns", "min_ns", "avg_ns", "cpu_ns", "device_ns", "ratio", "cpu_ratio"]
+    arguments = ["summary", str(live.run), "--view", "fluid_events", "--depth", "0", "--format", "json", "--sort"]
+    for column in columns:
+        assert main([*arguments, column]) == 0
+        values = [row[column] for row in json.loads(capsys.readouterr().out)["views"]["fluid_events"]]
+        assert values == sorted(values, reverse=True), column
+        assert len(values) == len(by_name(live.roots))
+
+
+def test_the_whole_report_is_one_group(live: Live, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["summary", str(live.run), "--view", "fluid", "--by", "thread", "--sort", "calls"]) == 0
+    titles = ["Profiling Report", "Overhead Summary", "Memcpy Summary", "Event Summary"]
+    assert [line for line in capsys.readouterr().out.splitlines() if line in titles] == titles
