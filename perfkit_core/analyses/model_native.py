@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from perfkit_core import nesting
 from perfkit_core.analyses import attribution
 from perfkit_core.analyses.model_rows import model_table, row
 from perfkit_core.analyses.native_rules import native_step_ns, native_steps
 from perfkit_core.analyses.segments import segments
 from perfkit_core.analyses.select import in_steps
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.schema import KERNEL, OTHER, PHASES, STEP
+from perfkit_core.schema import KERNEL, NO_ROW, OTHER, PHASES, STEP
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 
@@ -38,13 +39,26 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def phase_rows(trace: Trace, chosen: BoolArray) -> list[dict[str, Any]]:
-    """Calls, and sums of host time and kernels, of each phase that occurs."""
+    """Calls, and sums of host time and kernels, of each phase that occurs: its outermost recorded spans; its segments
+    where the framework records no such span."""
+    found = [_spans(trace, chosen, name) or _segments(trace, chosen, name) for name in PHASES if name != OTHER]
+    return [one for one in found if one]
+
+
+def _spans(trace: Trace, chosen: BoolArray, name: str) -> dict[str, Any] | None:
+    marked = trace.host & trace.rows("kind", *PHASES) & ~trace.rows("kind", OTHER)
+    outermost = nesting.first_on_path(trace.ints("parent"), np.where(marked, np.arange(len(trace)), NO_ROW))
+    rows = np.flatnonzero(chosen & (outermost == np.arange(len(trace))) & trace.rows("kind", name))
+    return row(name, trace.ints("dur_ns")[rows], _kernels(trace)[rows]) if len(rows) else None
+
+
+def _segments(trace: Trace, chosen: BoolArray, name: str) -> dict[str, Any] | None:
     found = segments(trace, chosen, within_step=False)
-    kernels = np.zeros(len(found.phase), np.int64)
+    mine = found.phase == PHASES.index(name)
+    kernels = np.zeros(len(mine), np.int64)
     counted = trace.rows("kind", KERNEL) & (found.of_row >= 0) & chosen
     np.add.at(kernels, found.of_row[counted], trace.ints("dur_ns")[counted])
-    masks = ((name, found.phase == index) for index, name in enumerate(PHASES))
-    return [row(name, found.dur_ns[mine], kernels[mine]) for name, mine in masks if mine.any()]
+    return row(name, found.dur_ns[mine], kernels[mine]) if mine.any() else None
 
 
 def _kernels(trace: Trace) -> IntArray:
