@@ -37,9 +37,7 @@ def test_each_nanosecond_of_a_window_goes_to_the_first_layer_that_holds_it(layer
 @given(PAIRS, PAIRS)
 def test_covered_is_the_intersection_with_each_window(layer: Pairs, windows: Pairs) -> None:
     union = intervals.union(*arrays(layer))
-    expected = [
-        intervals.length(intervals.intersect(union, intervals.union(*arrays([window])))) for window in windows
-    ]
+    expected = [intervals.length(intervals.intersect(union, intervals.union(*arrays([window])))) for window in windows]
     assert covered_ns(union, *arrays(windows)).tolist() == expected
 
 

@@ -84,6 +84,7 @@ def test_operators(small: Trace) -> None:
         "add": ("add", 1, 30, 40, 40, 40, 40, 100, 100),
         "mm_bwd": ("matmul_grad", 1, 190, 200, 200, 200, 200, 120, 120),
         "sgd": (None, 1, 80, 90, 90, 90, 90, 50, 50),
+        "(no launch recorded)": (None, None, None, None, None, None, None, 10, 10),
     }
     ratios = table(small, "operators").set_index("name")["self_cpu_ratio"]
     assert ratios["mm"] == pytest.approx(240 / 570)
@@ -125,7 +126,7 @@ def test_operators_by_shape_and_by_thread(small: Trace) -> None:
     assert dict(zip(by_thread["tid"], by_thread["total_device_ns"], strict=True)) == {1: 100, 2: 100}
     both = table(small, "operators", by=("shape", "thread"))
     assert set(both["shapes"][both["name"] == "add"].isna()) == {True}
-    assert len(both) == 6
+    assert len(both) == 6 + 1  # the kernel without a launch
 
 
 def test_operators_by_stack_from_the_python_frames_around_them() -> None:
@@ -234,16 +235,17 @@ def test_steps(small: Trace) -> None:
 def test_model(small: Trace) -> None:
     found = by_name(small, "model", "calls total_cpu_ns total_device_ns", key="phase")
     assert found == {
-        "step": (2, 2000, 420),
+        "step": (2, 2000, 150 + 100 + 50 + 100),
         "dataloader": (1, 100, 0),
-        "forward": (1, 300, 200),
-        "backward": (1, 300, 120),
-        "optimizer": (1, 200, 0),
+        "forward": (1, 300, 150),
+        "backward": (1, 300, 100),
+        "optimizer": (1, 200, 50),
         "other": (None, 1100, 100),
+        "unlaunched": (None, None, 10),
     }
     ratios = table(small, "model").set_index("phase")
     assert ratios["cpu_ratio"]["other"] == pytest.approx(0.55)
-    assert ratios["device_ratio"]["forward"] == pytest.approx(200 / 420)
+    assert ratios["device_ratio"]["forward"] == pytest.approx(150 / 400)
 
 
 def test_annotations(small: Trace) -> None:
