@@ -41,10 +41,12 @@ def _event(event: Any, pid: int) -> ChromeEvent:
     name = event.name()
     if name == MEMORY_EVENT:
         return _memory_event(event, pid)
+    overload = getattr(event, "overload_name", str)()
     on_host = event.device_type().name == "CPU"
     category = _host_category(event, name) if on_host else _device_category(event, name)
     pid = pid if on_host else event.device_index()
     tid = _thread(event) if on_host else event.device_resource_id()
+    name = f"{name}.{overload}" if overload else name  # as the Chrome export has it
     return ChromeEvent("X", name, category, pid=pid, tid=tid, args=_arguments(event, category))
 
 

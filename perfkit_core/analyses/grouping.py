@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from perfkit_core.analyses import stacks
+from perfkit_core import nesting
+from perfkit_core.analyses import overloads, stacks
 from perfkit_core.analyses.tables import texts
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import ViewRequest, split_grouping
-from perfkit_core.trace import IntArray, Trace
+from perfkit_core.schema import ANNOTATION, NO_ROW
+from perfkit_core.trace import BoolArray, IntArray, Trace
 
 Key = Callable[[Trace, IntArray, str | None], Any]
 
 
-def keys(trace: Trace, request: ViewRequest, rows: IntArray, known: Sequence[str]) -> dict[str, Any]:
-    """Column name → values of the ``rows``, for each grouping asked for. Raises UsageError for one not in ``known``."""
-    found = {}
+def keys(
+    trace: Trace,
+    request: ViewRequest,
+    rows: IntArray,
+    known: Sequence[str],
+    own: Mapping[str, tuple[str, Key]] | None = None,
+) -> dict[str, Any]:
+    """Column name → values of the ``rows``, for each grouping asked for. ``own`` are groupings that mean something else
+    in a view: column and key. Raises UsageError for a grouping not in ``known``."""
+    found, meaning = {}, {**_KEYS, **(own or {})}
     for item in request.by:
         name, argument = split_grouping(item)
-        if name not in known or name not in _KEYS:
+        if name not in known or name not in meaning:
             raise UsageError(f"this view cannot be grouped by {name!r}", f"known: {', '.join(known) or 'none'}")
-        column, key = _KEYS[name]
+        column, key = meaning[name]
         found[column] = key(trace, rows, argument)
     return found
 
@@ -50,11 +59,30 @@ def _stack(trace: Trace, rows: IntArray, argument: str | None) -> pd.Categorical
     return stacks.innermost(whole, int(argument))
 
 
+def _label(trace: Trace, rows: IntArray, argument: str | None) -> pd.Categorical:
+    nearest = np.append(nesting.nearest_on_path(trace.ints("parent"), _is_label(trace)), NO_ROW)[rows]
+    names = trace.codes("name")
+    codes = np.where(nearest == NO_ROW, -1, names.codes[nearest])
+    return pd.Categorical.from_codes(codes, categories=pd.Index(names.values, dtype=object))
+
+
+def _scope(trace: Trace, rows: IntArray, argument: str | None) -> pd.Categorical:
+    return stacks.around(trace, rows, _is_label(trace), outermost_first=True)
+
+
+def _is_label(trace: Trace) -> BoolArray:
+    return trace.host & trace.rows("kind", ANNOTATION)
+
+
 _UNKNOWN = np.iinfo(np.int64).min
 _KEYS: dict[str, tuple[str, Key]] = {
     "shape": ("shapes", _text("shapes")),
     "stack": ("stack", _stack),
     "thread": ("tid", _number("tid")),
+    "stream": ("stream", _number("stream")),
+    "overload": ("overload", lambda trace, rows, argument: overloads.overloads(trace, rows)),
+    "label": ("label", _label),
+    "scope": ("scope", _scope),
     "module": ("module", _text("module")),
     "phase": ("phase", _text("phase")),
     "device": ("device", _text("device")),

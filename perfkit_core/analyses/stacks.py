@@ -20,13 +20,19 @@ def stacks(trace: Trace, rows: IntArray) -> pd.Categorical:
     recorded = trace.codes("stack")
     if (recorded.codes[rows] >= 0).any():
         return texts(recorded, rows)
-    frames, path = _paths(trace)
-    around = nesting.nearest_on_path(trace.ints("parent"), is_frame(trace))[rows]
+    return around(trace, rows, is_frame(trace))
+
+
+def around(trace: Trace, rows: IntArray, member: BoolArray, outermost_first: bool = False) -> pd.Categorical:
+    """Names of the events where ``member`` is true that lie around each row, separated by ``;``, null where there are
+    none. Shape (len(rows),)."""
+    members, path = _paths(trace, member, outermost_first)
+    nearest = nesting.nearest_on_path(trace.ints("parent"), member)[rows]
     position = np.full(len(trace) + 1, -1, np.int64)
-    position[frames] = np.arange(len(frames))
+    position[members] = np.arange(len(members))
     encoded = path.dictionary_encode()
     codes = np.append(encoded.indices.to_numpy(), -1)
-    return pd.Categorical.from_codes(codes[position[around]], categories=encoded.dictionary.to_pylist())
+    return pd.Categorical.from_codes(codes[position[nearest]], categories=encoded.dictionary.to_pylist())
 
 
 def innermost(stack: pd.Categorical, count: int) -> pd.Categorical:
@@ -43,24 +49,25 @@ def is_frame(trace: Trace) -> BoolArray:
     return trace.rows("kind", PYTHON) | (trace.rows("kind", FORWARD) & trace.rows("category", "python_function"))
 
 
-def _paths(trace: Trace) -> tuple[IntArray, pa.Array]:
-    """Rows of all frames, and the stack text of each; one pass for each depth, all frames of it at once."""
-    frames = np.flatnonzero(is_frame(trace))
+def _paths(trace: Trace, member: BoolArray, outermost_first: bool) -> tuple[IntArray, pa.Array]:
+    """Rows of all members, and the path of each; one pass for each depth, all members of it at once."""
+    members = np.flatnonzero(member)
     position = np.full(len(trace) + 1, -1, np.int64)
-    position[frames] = np.arange(len(frames))
+    position[members] = np.arange(len(members))
     parent = trace.ints("parent")
-    nearest = np.append(nesting.nearest_on_path(parent, is_frame(trace)), NO_ROW)
-    above = position[nearest[parent[frames]]]
+    nearest = np.append(nesting.nearest_on_path(parent, member), NO_ROW)
+    above = position[nearest[parent[members]]]
     names = trace.codes("name")
-    path = pa.array(names.values, pa.string()).take(pa.array(names.codes[frames]))
+    path = pa.array(names.values, pa.string()).take(pa.array(names.codes[members]))
     level = _depth(above)
     for depth in range(1, int(level.max(initial=0)) + 1):
         at = np.flatnonzero(level == depth)
-        joined = pc.binary_join_element_wise(path.take(pa.array(at)), path.take(pa.array(above[at])), SEPARATOR)
-        mask = np.zeros(len(frames), np.bool_)
+        ends = path.take(pa.array(at)), path.take(pa.array(above[at]))
+        joined = pc.binary_join_element_wise(*(ends[::-1] if outermost_first else ends), SEPARATOR)
+        mask = np.zeros(len(members), np.bool_)
         mask[at] = True
         path = pc.replace_with_mask(path, pa.array(mask), joined)
-    return frames, path
+    return members, path
 
 
 def _depth(above: IntArray) -> IntArray:

@@ -3,13 +3,72 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfkit_core.trace import Codes
+from perfkit_core.trace import BoolArray, Codes, IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Rows that share their keys. ``keys``: one row a group, in order of first appearance; ``code``: group of each row,
+    shape (rows,). All results have shape (groups,)."""
+
+    keys: pd.DataFrame
+    code: IntArray
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def calls(self) -> IntArray:
+        """Rows of each group."""
+        return np.bincount(self.code, minlength=len(self)).astype(np.int64)
+
+    def sum(self, values: npt.NDArray[Any]) -> IntArray:
+        """Sum of ``values`` (shape (rows,))."""
+        total = np.zeros(len(self), np.int64)
+        np.add.at(total, self.code, values)
+        return total
+
+    def known_sum(self, values: IntArray, known: BoolArray) -> pd.arrays.IntegerArray:
+        """Sum of the values that are known; NA where none is."""
+        return integers(self.sum(np.where(known, values, 0)), self.sum(known) > 0)
+
+    def smallest(self, values: IntArray) -> IntArray:
+        """Minimum of ``values``."""
+        least = np.full(len(self), np.iinfo(np.int64).max)
+        np.minimum.at(least, self.code, values)
+        return least
+
+    def largest(self, values: IntArray) -> IntArray:
+        """Maximum of ``values``."""
+        most = np.full(len(self), np.iinfo(np.int64).min)
+        np.maximum.at(most, self.code, values)
+        return most
+
+    def statistics(self, values: IntArray, prefix: str) -> dict[str, IntArray]:
+        """total_{prefix}_ns, avg_… (to the nearest integer), min_…, max_…"""
+        total = self.sum(values)
+        found = (total, rounded_division(total, self.calls()), self.smallest(values), self.largest(values))
+        return {f"{what}_{prefix}_ns": each for what, each in zip(("total", "avg", "min", "max"), found, strict=True)}
+
+
+def group(keys: Mapping[str, Any]) -> Groups:
+    """The groups of rows with equal ``keys`` (columns of one length); missing is a key of its own."""
+    frame = pd.DataFrame(dict(keys))
+    grouped = frame.groupby(list(keys), sort=False, dropna=False, observed=True)
+    code: IntArray = grouped.ngroup().to_numpy().astype(np.int64)
+    first = np.unique(code, return_index=True)[1]
+    return Groups(frame.iloc[first].reset_index(drop=True), code)
+
+
+def integers(values: npt.NDArray[Any], known: BoolArray) -> pd.arrays.IntegerArray:
+    """Int64 with NA where not ``known``."""
+    return pd.arrays.IntegerArray(values.astype(np.int64), ~np.asarray(known, np.bool_))
 
 
 def statistics(keys: Mapping[str, Any], values: npt.ArrayLike, prefix: str) -> pd.DataFrame:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from perfkit_core.analyses.operators import GROUPINGS, span_table
+from perfkit_core.analyses import step_share
+from perfkit_core.analyses.spans import GROUPINGS, SUMS, span_table
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import ANNOTATION, BACKWARD, DATALOADER, FORWARD, OPTIMIZER
 from perfkit_core.trace import Trace
@@ -13,10 +14,14 @@ LABELLED = (ANNOTATION, DATALOADER, FORWARD, BACKWARD, OPTIMIZER)
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Columns name, [shapes, stack, tid,] kind, calls, self_cpu_ns, total/avg/min/max_cpu_ns, self_device_ns,
-    total_device_ns. Kind ``annotation`` is the user's own label, the others are the framework's."""
+    """As the view operators, with kind in place of op_name, and shares of the steps in place of those of the rows:
+    total_cpu_ratio (to the union of the steps), total_device_ratio (to the device work of the steps). Kind
+    ``annotation`` is the user's own label, the others are the framework's."""
     result = span_table(trace, request, trace.host & trace.rows("kind", *LABELLED), "kind")
-    return result.drop(columns=["self_cpu_ratio"])
+    cpu, device = step_share.ratios(trace, request, result["total_cpu_ns"], result["total_device_ns"])
+    result["total_cpu_ratio"] = cpu
+    result.insert(list(result.columns).index("total_device_ns") + 1, "total_device_ratio", device)
+    return result.drop(columns=["self_cpu_ratio", "self_device_ratio"])
 
 
 VIEW = View(
@@ -27,4 +32,6 @@ VIEW = View(
     groupings=GROUPINGS,
     order="total_cpu_ns",
     explain_empty=lambda trace: "no labelled ranges were recorded",
+    native=True,
+    per_step=SUMS,
 )

@@ -1,0 +1,30 @@
+"""Device work that no operator owns: what no recorded call launched, and what was launched outside every operator."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from perfkit_core import nesting
+from perfkit_core.analyses.select import selected
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.schema import DEVICE_WORK, NO_ROW, OPERATOR_KINDS
+from perfkit_core.trace import IntArray, Trace
+
+NO_LAUNCH: Final = "(no launch recorded)"
+OUTSIDE: Final = "(launched outside operators)"
+
+
+def unowned(trace: Trace, request: ViewRequest) -> dict[str, IntArray]:
+    """Rows of the chosen device work by the name of the reason. None where the request names events: what operators of
+    some name own has no rest."""
+    if request.native or request.pattern is not None or request.kind is not None:
+        return {}
+    work = trace.rows("kind", *DEVICE_WORK) & selected(trace, request)
+    launched_by = trace.ints("launched_by")
+    operators = trace.host & trace.rows("kind", *OPERATOR_KINDS)
+    holder = np.append(nesting.nearest_on_path(trace.ints("parent"), operators), NO_ROW)[launched_by]
+    reasons = {NO_LAUNCH: launched_by == NO_ROW, OUTSIDE: (launched_by != NO_ROW) & (holder == NO_ROW)}
+    found = {name: np.flatnonzero(work & mask) for name, mask in reasons.items()}
+    return {name: rows for name, rows in found.items() if len(rows)}
