@@ -63,4 +63,5 @@ VIEW = View(
     description="frees and changes of the total that the recorded events do not explain; all 0 is as it should be",
     table=table,
     explain_empty=explain_empty,
+    page=False,
 )

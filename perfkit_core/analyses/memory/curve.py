@@ -56,4 +56,5 @@ VIEW = View(
     description="allocated and reserved memory of each device after every allocation and free",
     table=table,
     explain_empty=explain_empty,
+    page=False,
 )

@@ -91,7 +91,10 @@ def _explain(trace: Trace) -> str:
 VIEW = View(
     name="memory_leaks",
     title="Memory that stays",
-    description="what steps allocate and later steps do not free, by the outermost operator that allocated it",
+    description=(
+        "what steps allocated and later ones did not free, by the outermost operator around it; a leak comes back in "
+        "every step, what is made once (the state of an optimizer) does not"
+    ),
     table=table,
     groupings=GROUPINGS,
     order="bytes",

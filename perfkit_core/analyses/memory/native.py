@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from perfkit_core.analyses.memory_events import MemoryEvents
+from perfkit_core.analyses.step_rows import cut_off_rows
 from perfkit_core.schema import NO_ROW
 from perfkit_core.trace import IntArray, Trace
 
@@ -29,8 +30,19 @@ def exists(trace: Trace) -> bool:
 def owned(trace: Trace, found: MemoryEvents) -> tuple[IntArray, IntArray]:
     """Positions of memory events, and the row of the host event that each counts for; some twice."""
     parent, category = trace.ints("parent"), trace.codes("category")
-    nearest = parent[found.row]
+    nearest = _in_cut_off_steps(trace, found.row, parent[found.row])
     above = np.append(parent, NO_ROW)[nearest]
     own = np.flatnonzero((nearest != NO_ROW) & ~np.append(category.rows(INNER), False)[nearest])
     lent = np.flatnonzero(np.append(category.rows(OPERATOR), False)[above] & (above != NO_ROW))
     return np.concatenate([own, lent]), np.concatenate([nearest[own], above[lent]])
+
+
+def _in_cut_off_steps(trace: Trace, rows: IntArray, nearest: IntArray) -> IntArray:
+    """The same, with the last step in which nothing was computed: it is no step of ours, so nothing lies in it."""
+    start, end = trace.ints("start_ns"), trace.end_ns
+    for step in np.flatnonzero(cut_off_rows(trace)):
+        inside = (nearest == NO_ROW) & (start[rows] >= start[step]) & (start[rows] <= end[step])
+        for column in ("rank", "pid", "tid"):
+            inside &= trace.ints(column)[rows] == trace.ints(column)[step]
+        nearest = np.where(inside, step, nearest)
+    return nearest

@@ -86,11 +86,18 @@ def _module(trace: Trace, request: ViewRequest, rows: IntArray, known: Sequence[
     return {"module": texts(trace.codes("module"), np.where(nearest == NO_ROW, rows, nearest))}
 
 
+def _phase(trace: Trace, request: ViewRequest, rows: IntArray, known: Sequence[str]) -> dict[str, Any]:
+    """Of the nearest host event: memory events know their phase only inside of a marked one, not that it is another."""
+    parent = trace.ints("parent")[rows]
+    return {"phase": texts(trace.codes("phase"), np.where(parent == NO_ROW, rows, parent))}
+
+
 def _category(trace: Trace, request: ViewRequest, rows: IntArray, known: Sequence[str]) -> dict[str, Any]:
     return {"category": texts(trace.codes("category"), rows)}
 
 
 _SPECIAL: Final[dict[str, Callable[[Trace, ViewRequest, IntArray, Sequence[str]], dict[str, Any]]]] = {
     "module": _module,
+    "phase": _phase,
     "category": _category,
 }

@@ -92,7 +92,10 @@ def _explain(trace: Trace) -> str:
 VIEW = View(
     name="memory_steps",
     title="Memory of each step",
-    description="what each step leaves allocated, and how the memory in use grows from step to step",
+    description=(
+        "what each step allocated that was alive at its end, at the end of the next step and of the last one in a row; "
+        "all that was allocated at its end, and how that grew"
+    ),
     table=table,
     explain_empty=_explain,
 )

@@ -66,7 +66,10 @@ def _pool(trace: Trace, found: MemoryEvents, level: Levels, at: IntArray) -> dic
 VIEW = View(
     name="memory_places",
     title="Memory of each device",
-    description="what was allocated on each device before, at the peak and at the end of the recording",
+    description=(
+        "what was allocated on each device at the start, the peak and the end of the recording; growth: by the events "
+        "alone; process peak: since the process began"
+    ),
     table=table,
     explain_empty=explain_empty,
 )
