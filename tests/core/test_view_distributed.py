@@ -43,8 +43,8 @@ def parts(found: Trace, columns: str, **request: Any) -> dict[str, tuple[Any, ..
 
 
 def test_ours_by_hand() -> None:
-    """Communication: pack 120–140 and ring 140–340, launched by all_reduce; the barrier 900–950, which launched nothing;
-    980–1000 of the kernel that its name tells. Computation: 260–300 and 330–430. Only the step counts."""
+    """Communication: pack 120–140 and ring 140–340, launched by all_reduce; the barrier 900–950, which launched
+    nothing; 980–1000 of the kernel that its name tells. Computation: 260–300 and 330–430. Only the step counts."""
     assert parts(trace(ROWS), "host_calls device_calls time_ns bytes") == {
         "step": (None, None, 1000, None),
         "communication": (2, 3, 220 + 50 + 20, 4096),

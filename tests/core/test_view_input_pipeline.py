@@ -37,8 +37,8 @@ def rows(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def test_by_hand() -> None:
-    """Two loaders on the thread of the steps; nested calls are one; what another thread prefetches is no waiting. Copies
-    to the device 350–450 and 400–500, of which a kernel hides 350–400; the one back does not count."""
+    """Two loaders on the thread of the steps; nested calls are one; what another thread prefetches is no waiting.
+    Copies to the device 350–450 and 400–500, of which a kernel hides 350–400; the one back does not count."""
     first, second = rows(ROWS)
     assert first == {
         "rank": None, "step": 0, "dur_ns": 1000, "loader": f"Other, {LOADER}", "loads": 2, "input_wait_ns": 150,

@@ -49,8 +49,8 @@ def phases(found: Trace, columns: str, **request: Any) -> dict[str, tuple[Any, .
 
 
 def test_device_time_is_a_union() -> None:
-    """Forward: a 150–250, b 200–300, c 280–320 and the fill up to 330: 180; its segments 150, 50 and 0. With d, 290–390,
-    the first step has 240. The step without work is none; the launch outside the steps is in none."""
+    """Forward: a 150–250, b 200–300, c 280–320 and the fill up to 330: 180; its segments 150, 50 and 0. With d,
+    290–390, the first step has 240. The step without work is none; the launch outside the steps is in none."""
     assert phases(trace(ROWS), "calls total_device_ns avg_device_ns min_device_ns max_device_ns") == {
         "step": (2, 240 + 30, 135, 30, 240),
         "forward": (3, 180, 60, 0, 150),

@@ -163,7 +163,7 @@ def at(rows: list[dict[str, Any]], time: int, *kinds: str, tid: int | None = Non
     return any(
         row["start_ns"] <= time < row["start_ns"] + row["dur_ns"] and tid in (None, row.get("tid"))
         for row in rows
-        if row["name"] in kinds or row["kind"] in kinds and row["name"] != "nccl"
+        if row["name"] in kinds or (row["kind"] in kinds and row["name"] != "nccl")
     )
 
 

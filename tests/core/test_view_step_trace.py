@@ -48,8 +48,8 @@ def by_step(found: Trace) -> dict[int, tuple[Any, ...]]:
 
 
 def test_each_step_by_hand() -> None:
-    """Backward of step 0 ends on another thread, that of step 3 goes on into step 4 and is cut there. Step 5 was cut off
-    by the end of the recording: it is reported, and no step."""
+    """Backward of step 0 ends on another thread, that of step 3 goes on into step 4 and is cut there. Step 5 was cut
+    off by the end of the recording: it is reported, and no step."""
     found = trace(ROWS)
     nothing = (None, None, None)
     assert by_step(found) == {

@@ -1,0 +1,273 @@
+"""With ``native`` the views overview, model, device and distributed are Paddle's tables, number by number.
+
+Against the raw integers of every recorded CPU workload, against every printed table of them and of the profile with
+device work (compared as printed strings), and live against the objects from which Paddle prints.
+"""
+
+from __future__ import annotations
+
+import gc
+import gzip
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import paddle_summary
+import pytest
+from paddle_summary import Row
+
+from perfkit_core.analyses import device, distributed, model, overview
+from perfkit_core.loading import load
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.trace import Trace
+
+NATIVE = ViewRequest(native=True)
+PHASE = {"ProfileStep": "step", "Dataloader": "dataloader", "Forward": "forward", "Backward": "backward",
+         "Optimization": "optimizer", "Others": "other"}  # fmt: skip
+COLUMNS = {"call": "calls", "cpu_time": "total_cpu_ns", "max_cpu_time": "max_cpu_ns", "min_cpu_time": "min_cpu_ns",
+           "gpu_time": "total_device_ns", "max_gpu_time": "max_device_ns", "min_gpu_time": "min_device_ns"}  # fmt: skip
+
+
+def _sources(traces: Path) -> Iterator[tuple[str, Path, Path]]:
+    """Name, profile and what Paddle printed about it."""
+    for folder in sorted(traces.glob("paddle/cpu-3.3.1/*/cycle*.summary")):
+        (source,) = folder.parent.glob(f"{folder.name.removesuffix('.summary')}.pb*")
+        yield f"{folder.parent.name}/{folder.name}", source, folder
+    synthetic = traces / "paddle" / "gpu-synthetic"
+    yield "gpu-synthetic", synthetic / "gpu1.pb", synthetic / "gpu1_by_3.3.1.summary"
+
+
+@pytest.fixture(scope="module")
+def sources(traces: Path) -> dict[str, tuple[Trace, Path]]:
+    return {name: (load(source), folder) for name, source, folder in _sources(traces)}
+
+
+# -- raw integers --------------------------------------------------------------------------------------------------
+
+
+def test_model_overview_and_distributed_as_integers(traces: Path) -> None:
+    count = 0
+    for path in sorted(traces.glob("paddle/cpu-3.3.1/*/cycle*.stats.json.gz")):
+        (source,) = path.parent.glob(f"{path.name.removesuffix('.stats.json.gz')}.pb*")
+        trace, stats = load(source), json.loads(gzip.decompress(path.read_bytes()))
+        count += model_equal(trace, stats["model"], stats["CPUTimeRangeSum"]["ProfileStep"])
+        count += overview_equal(trace, stats["CPUTimeRangeSum"], stats["call_times"], stats["model"])
+        assert stats["distributed"]["cpu_calls"] == 0
+        assert distributed.table(trace, NATIVE).empty
+        count += 1
+    print(f"{count} integers equal")
+    assert count > 450
+
+
+def model_equal(trace: Trace, items: dict[str, dict[str, Any]], step_ns: int) -> int:
+    """Every number of the Model Summary; Others as it prints them."""
+    table = model.table(trace, NATIVE).set_index("phase")
+    assert set(table.index) == {PHASE[name] for name in items} | {"other"}
+    for name, numbers in items.items():
+        for key, column in COLUMNS.items():
+            assert table.loc[PHASE[name], column] == numbers[key], (name, key)
+    phases = [numbers for name, numbers in items.items() if name != "ProfileStep"]
+    assert table.loc["other", "total_cpu_ns"] == step_ns - sum(numbers["cpu_time"] for numbers in phases)
+    kernels = items["ProfileStep"]["gpu_time"] - sum(numbers["gpu_time"] for numbers in phases)
+    assert table.loc["other", "total_device_ns"] == kernels
+    return len(items) * len(COLUMNS) + 2
+
+
+def overview_equal(trace: Trace, times: dict[str, int], calls: dict[str, int], items: dict[str, dict[str, Any]]) -> int:
+    """Host rows of the Overview Summary: phases as the Model Summary has them. Communication is not among them."""
+    table = overview.table(trace, NATIVE)
+    table = table[(table["place"] == "host") & (table["category"] != "Communication")].set_index("category")
+    for name in set(items) - {"ProfileStep"}:
+        times, calls = times | {name: items[name]["cpu_time"]}, calls | {name: items[name]["call"]}
+    expected = {name: (times[name], calls[name]) for name in times if name != "Communication"}
+    assert {name: (row["time_ns"], row["calls"]) for name, row in table.iterrows()} == expected
+    return 2 * len(expected)
+
+
+# -- printed tables ------------------------------------------------------------------------------------------------
+
+
+def printed(sources: dict[str, tuple[Trace, Path]], title: str) -> Iterator[tuple[str, Trace, paddle_summary.Table]]:
+    """Every table of this title in every text that Paddle printed: all units, threads apart or merged, sort keys."""
+    for name, (trace, folder) in sources.items():
+        for path in sorted(folder.glob("*.txt")):
+            for table in paddle_summary.tables(path.read_text()):
+                if table.title == title:
+                    yield f"{name}/{path.name}", trace, table
+
+
+def compared(rows: list[Row], expected: dict[Any, dict[str, str]], where: str) -> int:
+    """Each printed cell, and no row of ours that is not printed."""
+    mine = {key: dict(cells) for key, cells in expected.items()}
+    theirs = {_key(row): row.cells for row in rows}
+    assert theirs == mine, where
+    return sum(len(cells) for cells in theirs.values())
+
+
+def _key(row: Row) -> str:
+    return f"{row.name} on the device" if "GPU Time" in row.cells else row.name
+
+
+def test_device_as_printed(sources: dict[str, tuple[Trace, Path]]) -> None:
+    count = 0
+    for where, trace, native in printed(sources, "Device Summary"):
+        table = device.table(trace, NATIVE).set_index("device")["utilisation_ratio"]
+        expected = {
+            _device(name): {"Utilization (%)": paddle_summary.percent(value, 1)} for name, value in table.items()
+        }
+        count += compared(native.rows, expected, where)
+    print(f"device: {count} printed numbers equal")
+    assert count > 80
+
+
+def _device(name: str) -> str:
+    return {"cpu (process)": "CPU(Process)", "cpu (system)": "CPU(System)"}.get(name, name.replace("cuda:", "GPU"))
+
+
+def test_overview_as_printed(sources: dict[str, tuple[Trace, Path]]) -> None:
+    count = 0
+    for where, trace, native in printed(sources, "Overview Summary"):
+        expected = {}
+        for _, row in overview.table(trace, NATIVE).iterrows():
+            side, where_it_ran = ("CPU", "") if row["place"] == "host" else ("GPU", " on the device")
+            name = row["category"] + where_it_ran
+            time, ratio = paddle_summary.time(row["time_ns"], native.unit), paddle_summary.percent(row["ratio"], 1)
+            expected[name] = {"Calls": str(row["calls"]), f"{side} Time": time, "Ratio (%)": ratio}
+        count += compared(native.rows, expected, where)
+    print(f"overview: {count} printed numbers equal")
+    assert count > 1300
+
+
+def test_model_as_printed(sources: dict[str, tuple[Trace, Path]]) -> None:
+    count = 0
+    for where, trace, native in printed(sources, "Model Summary"):
+        table = model.table(trace, NATIVE).set_index("phase")
+        expected = {
+            name: _phase_cells(table.loc[phase], native.unit) for name, phase in PHASE.items() if phase in table.index
+        }
+        count += compared(native.rows, expected, where)
+    print(f"model: {count} printed numbers equal")
+    assert count > 1500
+
+
+def _phase_cells(row: pd.Series, unit: str) -> dict[str, str]:
+    cells = {"Calls": "-" if pd.isna(row["calls"]) else str(int(row["calls"]))}
+    for side, ours in (("CPU", "cpu"), ("GPU", "device")):
+        total, calls = row[f"total_{ours}_ns"], row["calls"]
+        cells[f"{side} Total"] = paddle_summary.time(total, unit)
+        cells[f"{side} Avg"] = "-" if pd.isna(calls) else paddle_summary.time(total / calls, unit)
+        for name, column in (("Max", "max"), ("Min", "min")):
+            value = row[f"{column}_{ours}_ns"]
+            cells[f"{side} {name}"] = "-" if pd.isna(value) else paddle_summary.time(value, unit)
+        cells[f"{side} Ratio(%)"] = paddle_summary.percent(row[f"{ours}_ratio"], 1)
+    return cells
+
+
+PART = {"ProfileStep": "step", "Communication": "communication", "Computation": "computation", "Overlap": "overlap"}
+
+
+def test_distributed_as_printed(sources: dict[str, tuple[Trace, Path]]) -> None:
+    count = 0
+    for where, trace, native in printed(sources, "Distribution Summary"):
+        table = distributed.table(trace, NATIVE).set_index("part")
+        expected = {
+            name: {
+                "Total Time": paddle_summary.time(table.loc[part, "time_ns"], native.unit),
+                "Ratio (%)": paddle_summary.percent(table.loc[part, "ratio"], 1),
+            }
+            for name, part in PART.items()
+        }
+        count += compared(native.rows, expected, where)
+    print(f"distributed: {count} printed numbers equal")
+    assert count >= 16
+
+
+def test_ours_on_the_same_profile(sources: dict[str, tuple[Trace, Path]]) -> None:
+    """The synthetic device work overlaps on two streams: unions are shorter than Paddle's sums. One kernel of 5 µs has a
+    launch outside every host event: it counts in ours."""
+    trace, _ = sources["gpu-synthetic"]
+    ours, theirs = (model.table(trace, request).set_index("phase") for request in (ViewRequest(), NATIVE))
+    assert ours.loc["step", "total_device_ns"] < theirs.loc["step", "total_device_ns"]
+    mine, native = (
+        device.table(trace, request).set_index("device").loc["cuda:0"] for request in (ViewRequest(), NATIVE)
+    )
+    assert mine["kernels"] == native["kernels"] + 1
+    assert mine["busy_ns"] == native["busy_ns"] + 5000
+
+
+# -- live ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def live(paddle: Any, tmp_path: Path) -> Iterator[tuple[Trace, Any]]:
+    """Two threads in Forward at once, a communication event, an operator that only sounds like communication."""
+    from paddle.profiler.profiler_statistic import StatisticData
+
+    from perfkit_paddle import trace_handler
+
+    found: list[Any] = []
+
+    def keep(profiler: Any) -> None:
+        result = profiler.profiler_result
+        found.append(StatisticData(result.get_data(), result.get_extra_info()))
+        found.append(result)  # its event types point into the result's memory
+
+    handler = trace_handler(tmp_path, also=[keep])
+    with paddle.profiler.Profiler(scheduler=(2, 5), on_trace_ready=handler) as profiler:
+        _train(paddle, profiler, steps=5)
+    yield load(tmp_path), found[0]
+    found.clear()
+    del profiler
+    gc.collect()
+
+
+def _train(paddle: Any, profiler: Any, steps: int) -> None:
+    net, other = paddle.nn.Linear(8, 4), paddle.nn.Linear(8, 4)
+    optimizer = paddle.optimizer.Adam(parameters=net.parameters())
+    loader = paddle.io.DataLoader(paddle.io.TensorDataset([paddle.randn([2 * steps, 8])]), batch_size=2)
+    event_type = paddle.base.core.TracerEventType.Communication
+    for (batch,) in loader:
+        thread = threading.Thread(target=lambda batch=batch: other(batch))
+        thread.start()
+        net(batch).square().sum().backward()
+        thread.join()
+        exchange = paddle.base.core._RecordEvent("exchange", event_type)  # as Paddle's collectives do it
+        paddle.broadcast_tensors([paddle.ones([2, 1]), paddle.ones([1, 3])])
+        exchange.end()
+        paddle.broadcast_tensors([paddle.ones([2, 1]), paddle.ones([1, 3])])
+        optimizer.step()
+        optimizer.clear_grad()
+        profiler.step()
+
+
+def test_live_run(live: tuple[Trace, Any]) -> None:
+    trace, statistic = live
+    times, events, theirs = statistic.time_range_summary, statistic.event_summary, statistic.distributed_summary
+    items = {
+        name: {key: getattr(item, key) for key in COLUMNS} for name, item in events.model_perspective_items.items()
+    }
+    ranges = {kind.name: ns for kind, ns in times.CPUTimeRangeSum.items()}
+    calls = {kind.name: number for kind, number in times.call_times.items()}
+    count = model_equal(trace, items, ranges["ProfileStep"]) + overview_equal(trace, ranges, calls, items)
+    table = distributed.table(trace, NATIVE).set_index("part")
+    expected = {"communication": theirs.communication_range, "computation": theirs.computation_range}
+    for part, found in (expected | {"overlap": theirs.overlap_range}).items():
+        assert table.loc[part, "time_ns"] == sum(end - start for start, end in found), part
+    assert table.loc["communication", "host_calls"] == theirs.cpu_calls == 3 + 6
+    assert table.loc["step", "time_ns"] == ranges["ProfileStep"]
+    row = overview.table(trace, NATIVE).set_index("category").loc["Communication"]
+    assert (row["calls"], row["time_ns"]) == (theirs.cpu_calls, table.loc["communication", "time_ns"])
+    print(f"live: {count + 6} numbers equal")
+
+
+def test_ours_on_the_live_run(live: tuple[Trace, Any]) -> None:
+    """Only the communication event is communication; the rest of the step is never negative."""
+    trace, _ = live
+    table = distributed.table(trace, ViewRequest()).set_index("part")
+    assert table.loc["communication", "host_calls"] == 3
+    exchange = trace.ints("dur_ns")[trace.rows("name", "exchange")]
+    assert table.loc["communication", "time_ns"] == exchange.sum()
+    assert model.table(trace, ViewRequest()).set_index("phase").loc["other", "total_cpu_ns"] >= 0
