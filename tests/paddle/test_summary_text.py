@@ -1,0 +1,141 @@
+"""Every number that Paddle's ``summary()`` prints, walked table by table, against ours with ``native=True``.
+
+Whole tables are compared as printed strings: no row and no cell more or less, in each time unit, with threads apart or
+merged, with and without the parts of operators, by each sort key (where equal values may stand in any order).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from paddle_parity import TABLES, Line, facts, mine, theirs
+from paddle_summary import Table, tables
+
+from perfkit_core.loading import load
+from perfkit_core.trace import Trace
+from perfkit_paddle import trace_handler
+
+SORTED = {f"{side}{name}": f"{column}_{kind}_ns" for side, kind in (("CPU", "cpu"), ("GPU", "device"))
+          for name, column in (("Total", "total"), ("Avg", "avg"), ("Max", "max"), ("Min", "min"))}  # fmt: skip
+WORKLOADS = ("amp_custom", "cnn_small", "cnn_small_flags", "mlp_medium", "mlp_medium_mem", "repeat3",
+             "static_cond_guard", "static_pir", "to_static")  # fmt: skip
+
+
+@lru_cache(maxsize=2)
+def recorded(source: Path) -> Trace:
+    return load(source)
+
+
+def cycles(folder: Path) -> Iterator[tuple[Trace, Path]]:
+    """The trace of each cycle and the folder of its printed summaries."""
+    for printed in sorted(folder.glob("cycle*.summary")):
+        (source,) = folder.glob(printed.name.removesuffix(".summary") + ".pb*")
+        yield recorded(source), printed
+
+
+def texts(printed: Path) -> Iterator[tuple[str, str | None, str]]:
+    """Name, sort key and text of each printed summary."""
+    for path in sorted(printed.glob("*.txt")):
+        yield path.name, SORTED.get(path.stem.removeprefix("op_sorted_")), path.read_text()
+
+
+def flat(lines: list[Line]) -> Counter[tuple[Any, ...]]:
+    """The rows, whatever their order."""
+    return Counter((path, *sorted(cells.items())) for path, cells in lines)
+
+
+def equal(trace: Trace, table: Table, sort: str | None, where: str) -> int:
+    """The number of cells that are equal: all of them, or an AssertionError."""
+    ours, native = mine(trace, table, sort), theirs(table)
+    where = f"{where}, {table.title}"
+    assert flat(native) == flat(ours), (
+        f"{where}: only in one {[*((flat(native) - flat(ours)) + (flat(ours) - flat(native)))][:4]}"
+    )
+    assert in_order(table.title, native, sort) == in_order(table.title, ours, sort), where
+    peaks = {head: value for head, value in table.facts.items() if head != "Time unit"}
+    assert facts(trace, table) == peaks, where
+    return sum(len(cells) for _, cells in native) + len(peaks)
+
+
+def in_order(title: str, lines: list[Line], sort: str | None) -> dict[str, list[str]]:
+    """The column by which a table is sorted, from top to bottom, at the outermost level of each thread."""
+    wanted = next((f"{name[:3]} {name[3:]}" for name, column in SORTED.items() if column == sort), "CPU Total")
+    column = {"Operator Summary": wanted, "UserDefined Summary": wanted, "Memory Summary": "Increased Size",
+              "Kernel Summary": wanted if "GPU" in wanted else "GPU Total"}.get(title.partition(" - ")[0])  # fmt: skip
+    found: dict[str, list[str]] = defaultdict(list)
+    for path, cells in lines:
+        if column is not None and len(path) == 2:
+            found[path[0]].append(cells[column])
+    return found
+
+
+def walk(trace: Trace, text: str, sort: str | None, where: str) -> Counter[str]:
+    """Equal cells of each table of a text."""
+    found: Counter[str] = Counter()
+    for table in tables(text):
+        found[table.title] += equal(trace, table, sort, where)
+    return found
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_recorded_on_the_cpu(paddle_traces: Path, workload: str) -> None:
+    found: Counter[str] = Counter()
+    for trace, printed in cycles(paddle_traces / "cpu-3.3.1" / workload):
+        for name, sort, text in texts(printed):
+            found += walk(trace, text, sort, f"{workload}/{name}")
+    print(f"{workload}: {found.total()} cells equal: {dict(found)}")
+    assert found.total() > 500
+    assert {"Device Summary", "Overview Summary", "Operator Summary"} <= set(found)
+
+
+def test_recorded_with_a_device(paddle_traces: Path) -> None:
+    """A genuine file with invented kernels, printed by Paddle: eight of the nine tables (it holds no memory events)."""
+    folder = paddle_traces / "gpu-synthetic"
+    found: Counter[str] = Counter()
+    for name, sort, text in texts(folder / "gpu1_by_3.3.1.summary"):
+        found += walk(recorded(folder / "gpu1.pb"), text, sort, name)
+    print(f"device: {found.total()} cells equal: {dict(found)}")
+    assert set(found) == set(TABLES) - {"Memory Summary"}
+    assert found.total() > 10_000
+
+
+@pytest.fixture
+def live(paddle: Any, tmp_path: Path) -> tuple[Trace, list[tuple[str, str]]]:
+    """A run recorded here: our trace, and what Paddle prints of it for each sort key, unit and kind of detail."""
+    net = paddle.nn.Sequential(paddle.nn.Linear(8, 8), paddle.nn.ReLU(), paddle.nn.Linear(8, 1))
+    optimizer = paddle.optimizer.Adam(parameters=net.parameters())
+    handler = trace_handler(tmp_path)
+    with paddle.profiler.Profiler(scheduler=(1, 4), on_trace_ready=handler, profile_memory=True) as profiler:
+        for _ in range(5):
+            with paddle.profiler.RecordEvent("iteration"):
+                net(paddle.rand([4, 8])).mean().backward()
+                optimizer.step()
+                optimizer.clear_grad()
+            profiler.step()
+    asked = [{"sorted_by": paddle.profiler.SortedKeys[key], "time_unit": "ns"} for key in SORTED]
+    asked += [{"time_unit": unit, "thread_sep": True, "op_detail": unit == "us"} for unit in ("s", "ms", "us", "ns")]
+    return load(tmp_path), [(str(options.get("sorted_by")), summary(profiler, options)) for options in asked]
+
+
+def summary(profiler: Any, options: dict[str, Any]) -> str:
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        profiler.summary(**options)
+    return out.getvalue()
+
+
+def test_live_run(live: tuple[Trace, list[tuple[str, str]]]) -> None:
+    trace, printed = live
+    found: Counter[str] = Counter()
+    for key, text in printed:
+        found += walk(trace, text, SORTED.get(key.partition(".")[2]), key)
+    print(f"live: {found.total()} cells equal: {dict(found)}")
+    wanted = {"Device Summary", "Overview Summary", "Model Summary", "Operator Summary", "UserDefined Summary"}
+    assert {title.partition(" - ")[0] for title in found} == wanted | {"Memory Summary"}
+    assert len(printed) == 12
