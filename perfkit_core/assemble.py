@@ -1,4 +1,4 @@
-"""From recorded columns to the event table: order, nesting, launch links, steps, phases.
+"""From recorded columns to the event table: order, nesting, launch links, steps, phases, modules.
 
 A source records what its file says; everything that has to be worked out is worked out here, once, for every source.
 """
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import structs
 
-from perfkit_core import links, nesting, phases, schema, steps
+from perfkit_core import links, modules, nesting, phases, schema, steps
 from perfkit_core.schema import NESTED_KINDS, NO_ROW
 from perfkit_core.trace import Finding, IntArray, Trace, TraceMeta
 
@@ -27,7 +27,8 @@ class Recorded:
 
     ``columns`` has those columns of the schema that the source knows (name, kind, start_ns, dur_ns, device at least;
     ``step`` filled on step events, ``phase`` on events that mark a phase), and may have ``external``: an id that an
-    operator shares with its launches and device work. ``parent`` is the recorded parent row of each row (-1: none),
+    operator shares with its launches and device work, and ``layer``: what the call of a layer adds to the path of the
+    calls around it. ``parent`` is the recorded parent row of each row (-1: none),
     where the source holds a tree; else it is rebuilt from the times.
     """
 
@@ -52,7 +53,8 @@ def assemble(
     step, step_findings = steps.assign(draft)
     draft = _with(draft, step=_nullable(step))
     phase, phase_findings = phases.assign(draft)
-    draft = _with(draft, phase=phase, op_name=_op_names(draft, operator_names))
+    module = modules.assign(draft, phase, recorded.columns)
+    draft = _with(draft, phase=phase, module=module, op_name=_op_names(draft, operator_names))
     meta = structs.replace(meta, window_ns=meta.window_ns or _extent(draft))
     return Trace(draft.events, meta, quality + launch_findings + step_findings + phase_findings)
 

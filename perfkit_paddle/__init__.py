@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from perfkit_paddle.modules import annotate, describe
     from perfkit_paddle.throughput import Throughput
 
-__all__ = ["Throughput", "trace_handler"]
+__all__ = ["Throughput", "annotate", "describe", "trace_handler"]
 
 
 def trace_handler(run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any], Any]] = ()) -> Callable[[Any], None]:
@@ -20,9 +21,13 @@ def trace_handler(run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any]
 
 
 def __getattr__(name: str) -> Any:
-    """``Throughput`` is imported on first use."""
-    if name != "Throughput":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from perfkit_paddle.throughput import Throughput
+    """``Throughput``, ``annotate`` and ``describe`` are imported on first use."""
+    if name == "Throughput":
+        from perfkit_paddle.throughput import Throughput
 
-    return Throughput
+        return Throughput
+    if name in ("annotate", "describe"):
+        from perfkit_paddle import modules
+
+        return getattr(modules, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -39,8 +39,10 @@ def extract(profiler: Any, place: Place, no_steps: frozenset[int] = frozenset())
     result = getattr(profiler, "profiler_result", None)
     if result is None:
         raise CaptureError("the profiler has recorded nothing", "timer_only=True records no events")
+    from perfkit_paddle import modules
+
     facts = {"framework_version": framework.paddle().__version__, "options": _options(profiler)}
-    live = Live(place.rank, no_steps, facts)
+    live = Live(place.rank, no_steps, facts, modules.extra())
     return _with_partial_step(_trace(result, live), profiler)
 
 

@@ -23,7 +23,7 @@ def category_name(number: int, types: Sequence[str] = names.EVENT_TYPES) -> str:
 
 
 def labelled(name: pa.DictionaryArray, types: IntArray) -> Columns:
-    """The columns name, kind, category, phase and step of events with these names and type numbers."""
+    """The columns name, kind, category, phase, layer and step of events with these names and type numbers."""
     numbers, type_code = np.unique(types, return_inverse=True)
     pairs, row = np.unique(name.indices.to_numpy() * len(numbers) + type_code, return_inverse=True)
     spelled = name.dictionary.to_pylist()
@@ -34,6 +34,7 @@ def labelled(name: pa.DictionaryArray, types: IntArray) -> Columns:
         "kind": spread([label.kind for _, label in found], row),
         "category": spread([category for category, _ in found], row),
         "phase": spread([label.phase for _, label in found], row),
+        "layer": spread([label.layer for _, label in found], row),
         "step": pa.array(steps, mask=steps < 0),
     }
 

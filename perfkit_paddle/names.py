@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from perfkit_core import schema
+from perfkit_core import module_labels, schema
 from perfkit_core.sources.dialect import Label
 
 EVENT_TYPES: Final = (
@@ -65,9 +65,13 @@ def is_known(category: str) -> bool:
 
 
 def label(category: str, name: str) -> Label:
-    """What an event of this type and name is."""
+    """What an event of this type and name is. Paddle records the call of every layer as a Forward event of its class;
+    ``annotate`` adds a label around it."""
     if category in _PHASE_KINDS:
-        return Label(_PHASE_KINDS[category], phase=_PHASE_KINDS[category])
+        layer = name if category == "Forward" else None
+        return Label(_PHASE_KINDS[category], phase=_PHASE_KINDS[category], layer=layer)
+    if module_labels.decode(name):
+        return Label(schema.ANNOTATION)
     if category in _DEVICE_KINDS:
         copy = copy_kind(name) if category == "Memcpy" else None
         return Label(_DEVICE_KINDS[category], backend=DEVICE_BACKEND, copy_kind=copy)

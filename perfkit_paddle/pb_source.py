@@ -23,11 +23,13 @@ FORMAT = "paddle-pb"
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """What only the recording process knows: its rank, further fields of TraceMeta, and which steps are none."""
+    """What only the recording process knows: its rank, which steps are none, further fields of TraceMeta, and what is
+    to be kept in its ``extra``."""
 
     rank: int | None = None
     no_steps: frozenset[int] = frozenset()
     facts: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 NOT_LIVE = Live()
@@ -60,7 +62,7 @@ def finish(tables: dict[str, Table], found: Rows, source: str, cut: bool = False
     devices = _devices(tables["property"])
     extra_info = _extra_info(tables["extra"])
     meta = make_meta(recorded, extra_info, live.rank, devices=devices, source=source, format=FORMAT,
-                     incomplete=cut, extra=_header(tables["file"]), **live.facts)  # fmt: skip
+                     incomplete=cut, extra={**_header(tables["file"]), **live.extra}, **live.facts)  # fmt: skip
     return assemble(recorded, meta, _findings(found, devices, cut), live.rank, operator_name)
 
 

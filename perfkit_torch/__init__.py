@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perfkit_core.capture import CycleWriter
+    from perfkit_torch.modules import annotate, describe
     from perfkit_torch.throughput import Throughput
 
-__all__ = ["Throughput", "trace_handler"]
+__all__ = ["Throughput", "annotate", "describe", "trace_handler"]
 
 
 def trace_handler(run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any], Any]] = ()) -> CycleWriter[Any]:
@@ -21,9 +22,13 @@ def trace_handler(run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any]
 
 
 def __getattr__(name: str) -> Any:
-    """``Throughput`` is imported on first use."""
-    if name != "Throughput":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from perfkit_torch.throughput import Throughput
+    """``Throughput``, ``annotate`` and ``describe`` are imported on first use."""
+    if name == "Throughput":
+        from perfkit_torch.throughput import Throughput
 
-    return Throughput
+        return Throughput
+    if name in ("annotate", "describe"):
+        from perfkit_torch import modules
+
+        return getattr(modules, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

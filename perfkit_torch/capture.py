@@ -62,6 +62,8 @@ def _batches(results: Any, with_flops: bool) -> Iterator[LiveBatch]:
 def _meta(profiler: Any, thread_names: dict[str, str]) -> TraceMeta:
     import torch
 
+    from perfkit_torch import modules
+
     return TraceMeta(
         source="live",
         format="perfkit-torch-live",
@@ -70,6 +72,7 @@ def _meta(profiler: Any, thread_names: dict[str, str]) -> TraceMeta:
         devices=_devices(),
         options={name: bool(getattr(profiler, name)) for name in _OPTIONS if hasattr(profiler, name)},
         thread_names=thread_names,
+        extra=modules.extra(),
     )
 
 

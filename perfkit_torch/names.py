@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from perfkit_core import schema
+from perfkit_core import module_labels, schema
 from perfkit_core.sources.dialect import Label
 
 _HOST_KINDS: Final = {
@@ -102,6 +102,9 @@ def _device_label(backend: str, kind: str, name: str) -> Label:
 
 
 def _host_label(category: str, name: str) -> Label:
+    module = module_labels.decode(name)
+    if module:
+        return Label(schema.ANNOTATION, None if module.backward else schema.FORWARD)
     step = _STEP.fullmatch(name)
     if step:
         return Label(schema.STEP, step=int(step[1]))
@@ -120,7 +123,7 @@ def _host_label(category: str, name: str) -> Label:
 
 def _python_label(name: str) -> Label:
     if name.startswith(_MODULE):
-        return Label(schema.FORWARD, schema.FORWARD)
+        return Label(schema.FORWARD, schema.FORWARD, layer=name.removeprefix(_MODULE))
     return Label(schema.PYTHON)
 
 

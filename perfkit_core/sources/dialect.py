@@ -31,7 +31,8 @@ _FLOWS: Final = frozenset("stf")
 class Label(NamedTuple):
     """What the name and category of an event say.
 
-    ``phase`` marks the whole subtree; ``step`` numbers a step; ``backend`` is the device type (None: the host).
+    ``phase`` marks the whole subtree; ``step`` numbers a step; ``backend`` is the device type (None: the host);
+    ``layer`` names the layer whose call the event spans, as one part of its path.
     """
 
     kind: str
@@ -39,6 +40,7 @@ class Label(NamedTuple):
     step: int | None = None
     backend: str | None = None
     copy_kind: str | None = None
+    layer: str | None = None
 
 
 class Dialect:
@@ -165,6 +167,7 @@ class Recorder:
         rows.category.append(category or None)
         rows.step.append(label.step)
         rows.phase.append(label.phase)
+        rows.layer.append(label.layer)
         if label.backend is None:
             rows.pid.append(integer(event.pid))
             rows.tid.append(dialect.thread(event.tid))
@@ -188,6 +191,7 @@ class _Rows:
         self.device: list[str] = []
         self.step: list[int | None] = []
         self.phase: list[str | None] = []
+        self.layer: list[str | None] = []
         self.args: list[str | None] = []
         self.integers: dict[str, list[int | None]] = {column: [] for column in _INTEGERS}
         self.texts: dict[str, list[str | None]] = {column: [] for column in _TEXTS}
@@ -219,7 +223,7 @@ class _Rows:
             "step": pa.array(self.step, pa.int64()),
             "args": pa.array(self.args, pa.string()),
         }
-        for column in ("name", "kind", "category", "device", "phase"):
+        for column in ("name", "kind", "category", "device", "phase", "layer"):
             columns[column] = _dictionary(getattr(self, column))
         columns |= {column: pa.array(values, pa.int64()) for column, values in self.integers.items()}
         columns |= {column: _dictionary(values) for column, values in self.texts.items()}

@@ -17,8 +17,8 @@ EXPORTED = {
         "CaptureError", "Comparison", "PerfkitError", "SourceError", "Trace", "UsageError",
         "compare", "export", "list_runs", "load", "summarize",
     },
-    "perfkit_torch": {"Throughput", "trace_handler"},
-    "perfkit_paddle": {"Throughput", "trace_handler"},
+    "perfkit_torch": {"Throughput", "annotate", "describe", "trace_handler"},
+    "perfkit_paddle": {"Throughput", "annotate", "describe", "trace_handler"},
 }  # fmt: skip
 IMPORTS = """
 import sys
@@ -47,7 +47,18 @@ def test_importing_perfkit_imports_no_framework() -> None:
 
 def test_both_adapters_have_files_of_the_same_names() -> None:
     """Who knows one adapter finds their way in the other."""
-    shared = {"plugin", "capture", "names", "record", "demo", "throughput"}
+    shared = {
+        "plugin",
+        "capture",
+        "names",
+        "record",
+        "demo",
+        "throughput",
+        "modules",
+        "layers",
+        "layer_hooks",
+        "layer_flops",
+    }
     for package in (perfkit_torch, perfkit_paddle):
         files = {path.stem for folder in package.__path__ for path in Path(folder).glob("*.py")}
         assert files >= shared

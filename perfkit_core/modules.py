@@ -1,0 +1,91 @@
+"""Which layer of the model each event belongs to.
+
+The calls of layers are spans: the labels of ``annotate`` (whole paths, ``layers.0.attention``), or else what a
+framework records by itself (``ResNet_0/Sequential_1/Conv2d_3``: the path is that of the calls around it). A host event
+belongs to the nearest call around it, a node of a backward pass to the layer whose forward made it (see
+``backward_modules``) with everything in it, device work to the layer of its launch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from perfkit_core import backward_modules, module_labels, nesting, schema
+from perfkit_core.analyses.trees import merge
+from perfkit_core.schema import ANNOTATION, NO_ROW
+from perfkit_core.trace import IntArray, Trace
+
+CALL_SEPARATOR: Final = "/"
+"""Between the parts of a path that was put together from the calls around it."""
+LABEL_SEPARATOR: Final = "."
+"""Between the parts of a path that ``annotate`` wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """``path`` of each event that spans the call of a layer, and ``mark`` of each that marks its backward pass: numbers
+    of ``paths``, -1 for all other events, shape (rows,)."""
+
+    paths: list[str]
+    path: IntArray
+    mark: IntArray
+
+    @property
+    def known(self) -> bool:
+        """Whether the recording tells any layer."""
+        return bool(self.paths)
+
+
+def assign(trace: Trace, phase: pa.Array, recorded: pa.Table) -> pa.Array:
+    """The module column (dictionary array, shape (rows,)); what the source itself says where it names no layer's call.
+
+    ``phase`` is the finished phase column, that of ``trace`` only marks what its adapter marked.
+    """
+    calls = labelled(trace)
+    if not calls.known and "layer" in recorded.column_names:
+        calls = _nested(trace, recorded)
+    if not calls.known:
+        return trace.events["module"]
+    own = np.where(calls.path >= 0, calls.path, calls.mark)
+    own = np.where(own >= 0, own, backward_modules.assign(trace, phase, calls.path, calls.mark))
+    nearest = nesting.nearest_on_path(trace.ints("parent"), own >= 0)
+    module = np.append(own, -1)[nearest]
+    launched_by = trace.ints("launched_by")
+    launched = launched_by != NO_ROW
+    module[launched] = module[launched_by[launched]]
+    return _column(module, calls.paths)
+
+
+def labelled(trace: Trace) -> Calls:
+    """The calls that ``annotate`` labelled. The path of a model itself is the name of its class."""
+    names = trace.codes("name")
+    found = {code: label for code, name in enumerate(names.values) if (label := module_labels.decode(name))}
+    paths = list(dict.fromkeys(label.path or label.class_name for label in found.values()))
+    position = {path: number for number, path in enumerate(paths)}
+    spans, marks = np.full((2, len(names.values)), -1, np.int64)
+    for code, label in found.items():
+        (marks if label.backward else spans)[code] = position[label.path or label.class_name]
+    host = trace.host & trace.rows("kind", ANNOTATION)
+    return Calls(paths, np.where(host, names.lookup(spans, -1), -1), np.where(host, names.lookup(marks, -1), -1))
+
+
+def _nested(trace: Trace, recorded: pa.Table) -> Calls:
+    """The calls that the framework recorded by itself: a path of the parts of the calls around."""
+    draft = Trace(recorded.select(["layer"]), trace.meta)
+    layer = draft.codes("layer")
+    tree = merge(trace.ints("parent"), layer.codes.astype(np.int64), trace.host & (layer.codes >= 0))
+    paths: list[str] = []
+    for parent, key in zip(tree.parent.tolist(), tree.key.tolist(), strict=True):
+        above = paths[parent] + CALL_SEPARATOR if parent != NO_ROW else ""
+        paths.append(above + layer.values[key])
+    return Calls(paths, tree.node, np.full(len(trace), -1, np.int64))
+
+
+def _column(module: IntArray, paths: list[str]) -> pa.Array:
+    codes = pa.array(module.astype(np.int32), mask=module < 0)
+    values = pa.array(paths, pa.string())
+    return pa.DictionaryArray.from_arrays(codes, values).cast(schema.SCHEMA.field("module").type)

@@ -1,0 +1,129 @@
+"""A model's architecture as a table and as text, with the renderers of every other report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core import nesting
+from perfkit_core.architecture import Architecture, Layer
+from perfkit_core.layer_calls import TensorSpec
+from perfkit_core.report.model import Report, Section, Source
+from perfkit_core.trace import IntArray
+
+_COUNTED: dict[str, Callable[[Layer], int | None]] = {
+    "parameters": Layer.count,
+    "trainable_parameters": Layer.trainable,
+    "parameter_bytes": Layer.size,
+    "flops": lambda layer: layer.flops,
+    "backward_flops": lambda layer: layer.backward_flops,
+}
+
+
+def table(model: Architecture) -> pd.DataFrame:
+    """Tree in the order of the model: depth, name (its own part of the path), module (the path; that of the model
+    itself is its name), class, device, parameters (elements, with all below), parameters_ratio, self_parameters,
+    self_parameters_ratio, trainable_parameters, parameter_bytes, calls, flops (of these calls, with all below; a sum of
+    what is known), flops_ratio, self_flops, self_flops_ratio, backward_flops, inputs, outputs, shapes, dtype, tied. NA
+    where unknown. The ratios are to the whole model."""
+    parent = model.parents()
+    columns: dict[str, Any] = {}
+    for name, own in _COUNTED.items():
+        values = [own(layer) for layer in model.layers]
+        total = _with_all_below(parent, values)
+        columns[name] = total
+        if name in ("parameters", "flops"):
+            whole = int(total[parent < 0].fillna(0).sum())
+            mine = pd.Series(pd.array(values, "Int64"))
+            columns |= {f"{name}_ratio": _share(total, whole), f"self_{name}": mine}
+            columns[f"self_{name}_ratio"] = _share(mine, whole)
+        if name == "parameter_bytes":
+            columns["calls"] = pd.array([layer.calls for layer in model.layers], "Int64")
+    texts = {name: pd.Series(values, dtype=object) for name, values in _texts(model).items()}
+    return pd.concat([_names(model, parent), pd.DataFrame(columns | texts)], axis=1)
+
+
+def report(model: Architecture) -> Report:
+    """The architecture as a Report with one section, for every renderer."""
+    tied = sum(p.tied_to is not None for layer in model.layers for p in layer.parameters)
+    note = "Each row with all layers below it; self: without them."
+    if tied:
+        note += f" {tied} tied tensor{'s are' if tied > 1 else ' is'} counted once, where it comes first."
+    if any(layer.calls for layer in model.layers):
+        note += " FLOPs are those of matrix products and convolutions, where a formula or counter knows them."
+    found = _readable(table(model))
+    section = Section("architecture", "Architecture", found, note=note, empty="the model has no layers")
+    facts = {"Framework": model.framework, "Layers": f"{len(model.layers)} layers"} | _same_everywhere(model)
+    return Report(f"Architecture of {model.name}", (Source(model.name, model.name, (), facts),), (section,))
+
+
+def _readable(found: pd.DataFrame) -> pd.DataFrame:
+    """Without what says the same in every row, or what the rest tells."""
+    same = [name for name in ("device", "dtype") if found[name].nunique() == 1]
+    unknown = [str(name) for name in found.columns if found[name].isna().all()]
+    if (found["trainable_parameters"] == found["parameters"]).all():
+        same.append("trainable_parameters")
+    return found.drop(columns=dict.fromkeys(["module", *same, *unknown]))
+
+
+def _same_everywhere(model: Architecture) -> dict[str, str]:
+    places = {layer.device for layer in model.layers if layer.device is not None}
+    types = {p.dtype for layer in model.layers for p in layer.parameters}
+    known = {"Device": places, "Type": types}
+    return {name: next(iter(found)) for name, found in known.items() if len(found) == 1}
+
+
+def text(model: Architecture) -> str:
+    """The report as plain text."""
+    from perfkit_core.renderers.text import render
+
+    return render(report(model))
+
+
+def _names(model: Architecture, parent: IntArray) -> pd.DataFrame:
+    above = [model.layers[at].path if at >= 0 else "" for at in parent]
+    names = [layer.path.removeprefix(path).lstrip(".") for layer, path in zip(model.layers, above, strict=True)]
+    return pd.DataFrame(
+        {
+            "depth": nesting.sum_down(parent, (parent >= 0).astype(np.int64)),
+            "name": pd.Series([name or model.name for name in names], dtype=object),
+            "module": pd.Series([layer.path or model.name for layer in model.layers], dtype=object),
+            "class": pd.Series([layer.class_name for layer in model.layers], dtype=object),
+            "device": pd.Series([layer.device for layer in model.layers], dtype=object),
+        }
+    )
+
+
+def _with_all_below(parent: IntArray, values: list[int | None]) -> pd.Series[int]:
+    """Sums of what is known; NA where nothing below is known either."""
+    known = np.array([value is not None for value in values], np.int64)
+    total = nesting.sum_up(parent, np.array([value or 0 for value in values], np.int64))
+    return pd.Series(pd.arrays.IntegerArray(total, nesting.sum_up(parent, known) == 0))
+
+
+def _share(values: pd.Series[int], whole: int) -> pd.Series[float]:
+    return values.astype("Float64") / whole if whole else values.astype("Float64") * 0
+
+
+def _texts(model: Architecture) -> dict[str, list[str | None]]:
+    layers = model.layers
+    return {
+        "inputs": [_shapes(layer.inputs) for layer in layers],
+        "outputs": [_shapes(layer.outputs) for layer in layers],
+        "shapes": [", ".join(f"{p.name} {_shape(p.shape)}" for p in layer.parameters) or None for layer in layers],
+        "dtype": [", ".join(dict.fromkeys(p.dtype for p in layer.parameters)) or None for layer in layers],
+        "tied": [
+            ", ".join(f"{p.name} = {p.tied_to}" for p in layer.parameters if p.tied_to) or None for layer in layers
+        ],
+    }
+
+
+def _shapes(tensors: tuple[TensorSpec, ...]) -> str | None:
+    return ", ".join(f"{_shape(one.shape)} {one.dtype}" for one in tensors) or None
+
+
+def _shape(shape: tuple[int, ...] | None) -> str:
+    return "?" if shape is None else "×".join(map(str, shape)) or "scalar"

@@ -1,0 +1,201 @@
+"""The hooks that label the calls of layers, and how they come and go with the profiler.
+
+A call is a RecordEvent. A backward pass is marked by gradient hooks on the tensors that a call returned, so inside the
+graph node that it begins with; the mark lists the nodes that belong to the call (see ``layer_nodes``), because Paddle
+numbers neither operators nor nodes. RecordEvents must nest: a span over a backward pass, whose nodes take turns with
+those of other layers, would lose the whole profile.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import paddle
+from paddle.profiler import Profiler, ProfilerState, RecordEvent
+
+from perfkit_core import module_labels
+from perfkit_core.annotation import Annotation
+from perfkit_core.capture import logger
+from perfkit_core.layer_calls import CallLog, Signature, TensorSpec, tensors
+from perfkit_paddle.layer_nodes import Nodes
+
+_RECORDS = (ProfilerState.RECORD, ProfilerState.RECORD_AND_RETURN)
+
+
+class _Thread(threading.local):
+    """``stack``: the calls that this thread is in: hooks, open event, nodes of the inputs."""
+
+    def __init__(self) -> None:
+        self.stack: list[tuple[LayerHooks, Any, frozenset[int]]] = []
+        self.nodes = Nodes()
+
+
+_thread = _Thread()
+
+
+class LayerHooks:
+    """The hooks of one layer. Copies of a model share them: they hold nothing of it."""
+
+    def __init__(self, path: str, class_name: str, log: CallLog) -> None:
+        self.path = path
+        self.class_name = class_name
+        self.label = module_labels.encode(path, class_name)
+        self.log = log
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> LayerHooks:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A layer that is saved while a profiler runs takes hooks along that only label."""
+        return LayerHooks, (self.path, self.class_name, CallLog())
+
+    def before(self, layer: Any, args: Any, kwargs: Any = None) -> None:
+        """Forward pre-hook."""
+        if not _recording():
+            return
+        try:
+            nodes = _thread.nodes.of(tensors_in((args, kwargs)))
+            event = RecordEvent(self.label)
+            event.begin()
+            _thread.stack.append((self, event, nodes))
+        except Exception:
+            _failed("the begin of a call")
+
+    def after(self, layer: Any, args: Any, *rest: Any) -> None:
+        """Forward post-hook; also called when the layer raised, where Paddle can do that."""
+        if not _thread.stack:
+            return
+        try:
+            *kwargs, output = rest
+            inputs = _close(self)
+            if inputs is not None:
+                returned = list(tensors_in(output))
+                self.log.add(self.path, signature(layer, (args, kwargs), returned))
+                self._mark(returned, inputs)
+            if not _thread.stack:
+                _thread.nodes = Nodes()
+        except Exception:
+            _failed("the end of a call")
+
+    def _mark(self, returned: list[Any], inputs: frozenset[int]) -> None:
+        """Have the call's backward pass marked where it begins, if the call made any node."""
+        made = [tensor for tensor in returned if not tensor.stop_gradient and tensor.grad_fn is not None]
+        own, first = _thread.nodes.claim(made, inputs)
+        if first:
+            mark = _Mark(module_labels.encode_backward(self.path, self.class_name, own))
+            for tensor in first:
+                tensor.register_hook(mark)
+
+
+class _Mark:
+    """Gradient hook of the tensors that a call returned: marks the first gradient that arrives, changes none."""
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self.done = False
+
+    def __call__(self, gradient: Any) -> None:
+        if self.done or not _recording():
+            return
+        self.done = True
+        with RecordEvent(self.label):
+            pass
+
+
+def install(layer: Any, path: str, log: CallLog) -> Iterator[Any]:
+    """Hook a layer; handles with ``remove()``. A layer that is hooked already keeps the hooks it has."""
+    if any(isinstance(getattr(hook, "__self__", None), LayerHooks) for hook in layer._forward_pre_hooks.values()):
+        return
+    hooks = LayerHooks(path, type(layer).__name__, log)
+    yield layer.register_forward_pre_hook(hooks.before, **_known(layer.register_forward_pre_hook, "prepend"))
+    yield after_call(layer, hooks.after, "always_call")
+
+
+def after_call(layer: Any, hook: Any, *options: str) -> Any:
+    """Register a hook that gets the layer, positional and (not in 2.6) keyword arguments, and the output."""
+    return layer.register_forward_post_hook(hook, **_known(layer.register_forward_post_hook, *options))
+
+
+def _known(method: Any, *wanted: str) -> dict[str, bool]:
+    """Those options that this Paddle has; 2.6 has none."""
+    return dict.fromkeys({"with_kwargs", *wanted} & set(inspect.signature(method).parameters), True)
+
+
+def _close(hooks: LayerHooks) -> frozenset[int] | None:
+    """End the event of a call and those left open inside it; the nodes of its inputs, None if it has no event."""
+    if not any(open_hooks is hooks for open_hooks, _, _ in _thread.stack):
+        return None
+    while True:
+        open_hooks, event, nodes = _thread.stack.pop()
+        event.end()
+        if open_hooks is hooks:
+            return nodes
+
+
+def signature(layer: Any, given: Any, returned: Any) -> Signature:
+    """The tensors of a call, and which gradients its backward pass will compute."""
+    inputs = list(tensors_in(given))
+    enabled = paddle.is_grad_enabled()
+    return Signature(
+        tuple(map(_spec, inputs)),
+        tuple(map(_spec, tensors_in(returned))),
+        enabled and any(not tensor.stop_gradient for tensor in inputs),
+        enabled and any(not p.stop_gradient for p in layer._parameters.values() if p is not None),
+    )
+
+
+def _spec(tensor: Any) -> TensorSpec:
+    return TensorSpec(tuple(tensor.shape), str(tensor.dtype).removeprefix("paddle."))
+
+
+def tensors_in(value: Any) -> Iterator[Any]:
+    """The tensors of a structure."""
+    return tensors(value, lambda item: isinstance(item, paddle.Tensor))
+
+
+def _failed(what: str) -> None:
+    logger.debug("perfkit: %s could not be labelled", what, exc_info=True)
+
+
+_running: list[Profiler] = []
+"""The profilers between start() and stop(): one, as a process can have only one."""
+
+
+def _recording() -> bool:
+    """Whether a label would be recorded: not while the schedule waits, nor where a static graph is built."""
+    return bool(_running) and _running[-1].current_state in _RECORDS and paddle.in_dynamic_mode()
+
+
+def watch(active: list[Annotation[Any]]) -> None:
+    """Install hooks whenever a profiler starts."""
+    if hasattr(Profiler, "_perfkit_original"):
+        return
+    originals = (Profiler.start, Profiler.stop)
+
+    def start(profiler: Profiler) -> None:
+        originals[0](profiler)
+        if not profiler.timer_only:
+            _running.append(profiler)
+            for one in list(active):
+                one.install()
+
+    def stop(profiler: Profiler) -> None:
+        try:
+            originals[1](profiler)
+        finally:
+            _running.clear()
+            for one in list(active):
+                one.uninstall()
+
+    Profiler._perfkit_original = originals
+    Profiler.start, Profiler.stop = start, stop
+
+
+def unwatch(active: list[Annotation[Any]]) -> None:
+    """Give Paddle its methods back once nothing is annotated."""
+    if not active and hasattr(Profiler, "_perfkit_original"):
+        Profiler.start, Profiler.stop = Profiler._perfkit_original
+        del Profiler._perfkit_original

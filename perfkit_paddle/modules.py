@@ -1,0 +1,78 @@
+"""``annotate`` and ``describe``: the layers of a Paddle model, in what a profiler records and on their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from perfkit_core import annotation
+from perfkit_core.annotation import Annotation
+from perfkit_core.architecture import Architecture, to_extra
+from perfkit_paddle import layer_hooks, layers
+
+if TYPE_CHECKING:
+    from paddle import nn
+
+__all__ = ["annotate", "describe"]
+
+
+def annotate(model: nn.Layer, name: str | None = None) -> Annotation[nn.Layer]:
+    """Label every call of every layer of ``model``, forward and backward, in what Paddle's profiler records.
+
+    The hooks exist only while a profiler runs; without one a model runs as it would without us. Nothing raises into the
+    training. Paths are those of ``named_sublayers()``; ``name`` goes before them, and is the class where another model
+    is annotated already. Annotating a model again returns the same handle; its ``remove()`` or the end of its ``with``
+    block ends the labels. A ``trace_handler`` keeps parameters, shapes and FLOPs of the layers with the recording,
+    which Paddle's profiler itself does not record. Raises UsageError for a name that is taken.
+    """
+    active = ModelAnnotation.active
+    found = annotation.find(active, model)
+    if found is not None:
+        return found
+    made = ModelAnnotation(model, annotation.choose_prefix(active, model, name))
+    active.append(made)
+    layer_hooks.watch(active)
+    return made
+
+
+def describe(model: nn.Layer, *example_inputs: Any, **example_keywords: Any) -> Architecture:
+    """The tree of layers with parameters, shapes and devices; with example inputs also calls, tensors and FLOPs.
+
+    With inputs the model runs once, without gradients and in eval mode, then has its modes back; FLOPs are by formula
+    for Paddle's own layers, and unknown for what a user's layer computes by itself. ``print()`` shows the tree,
+    ``to_pandas()`` returns it as a table.
+    """
+    found = list(layers.named(model))
+    called = layers.run(model, found, example_inputs, example_keywords) if example_inputs or example_keywords else {}
+    return Architecture(type(model).__name__, "paddle", tuple(layers.described(found, called)))
+
+
+class ModelAnnotation(Annotation["nn.Layer"]):
+    """See :class:`perfkit_core.annotation.Annotation`."""
+
+    active: ClassVar[list[Annotation[Any]]] = []
+
+    def layers(self, model: nn.Layer) -> Iterator[tuple[str, Any]]:
+        for path, layer in layers.named(model):
+            yield annotation.joined(self.prefix, path), layer
+
+    def hook(self, path: str, layer: Any) -> Iterable[Any]:
+        return layer_hooks.install(layer, path, self.log)
+
+    def architecture(self) -> Architecture | None:
+        model = self.model
+        if model is None:
+            return None
+        found = list(self.layers(model))
+        calls = self.log.take()
+        called = {path: layers.seen(layer, calls[path]) for path, layer in found if path in calls}
+        return Architecture(self.prefix or type(model).__name__, "paddle", tuple(layers.described(found, called)))
+
+    def remove(self) -> None:
+        super().remove()
+        layer_hooks.unwatch(self.active)
+
+
+def extra() -> dict[str, Any]:
+    """What the handler keeps of the annotated models in ``TraceMeta.extra``."""
+    return to_extra(annotation.recorded(ModelAnnotation.active))

@@ -1,0 +1,175 @@
+"""The hooks that label the calls of layers, and how they come and go with the profiler.
+
+Labels are made by torch's own fast record function (0.6 µs a label while recording, against 5 µs for the public
+``record_function``), where it exists. A backward pass is marked by a hook on the graph node that a call ended with:
+unlike ``register_full_backward_hook`` that changes neither the graph nor what may be done in place.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import torch
+
+from perfkit_core import module_labels
+from perfkit_core.annotation import Annotation, install_all, uninstall_all
+from perfkit_core.capture import logger
+from perfkit_core.layer_calls import CallLog, Signature, TensorSpec, tensors
+
+_ORIGINALS: Final = "_perfkit_originals"
+"""Attribute of ``torch.autograd.profiler`` for the functions that :func:`watch` replaces there: what torch itself calls
+when a profiler begins and stops to record, whoever started it."""
+
+_open = threading.local()
+"""``stack``: the calls that this thread is in: hooks, running label, graph nodes of the inputs."""
+
+_Label: Callable[[str], Any] = getattr(torch._C._profiler, "_RecordFunctionFast", torch.profiler.record_function)
+
+
+class LayerHooks:
+    """The hooks of one layer. Copies of a model share them: they hold nothing of it."""
+
+    def __init__(self, path: str, class_name: str, log: CallLog) -> None:
+        self.path = path
+        self.label = module_labels.encode(path, class_name)
+        self.mark = module_labels.encode_backward(path, class_name)
+        self.log = log
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> LayerHooks:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A model that is saved while a profiler runs takes hooks along that only label."""
+        found = module_labels.decode(self.label)
+        return LayerHooks, (self.path, found.class_name if found else "", CallLog())
+
+    def before(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Forward pre-hook."""
+        if _silent():
+            return
+        try:
+            nodes = [tensor.grad_fn for tensor in _tensors((args, kwargs))]
+            label = _Label(self.label)
+            label.__enter__()
+            _stack().append((self, label, nodes))
+        except Exception:
+            _failed("the begin of a call")
+
+    def after(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        """Forward hook; also called when the layer raised, without an output."""
+        if _silent():
+            return
+        try:
+            nodes = _close(self)
+            if nodes is None:
+                return
+            self.log.add(self.path, signature(module, (args, kwargs), output))
+            _mark(self, output, nodes)
+        except Exception:
+            _failed("the end of a call")
+
+    def backward(self, *_: Any) -> None:
+        """Hook before the graph node in which the call's backward pass begins."""
+        try:
+            if torch.autograd._profiler_enabled():
+                with _Label(self.mark):
+                    pass
+        except Exception:
+            _failed("a backward pass")
+
+
+def install(module: Any, path: str, log: CallLog) -> Iterator[Any]:
+    """Hook a layer; handles with ``remove()``. A layer that is hooked already keeps the hooks it has."""
+    if any(isinstance(getattr(hook, "__self__", None), LayerHooks) for hook in module._forward_pre_hooks.values()):
+        return
+    hooks = LayerHooks(path, type(module).__name__, log)
+    yield module.register_forward_pre_hook(hooks.before, prepend=True, with_kwargs=True)
+    yield module.register_forward_hook(hooks.after, with_kwargs=True, always_call=True)
+
+
+def _silent() -> bool:
+    """Where labels would end up in a compiled or traced graph."""
+    return bool(torch.compiler.is_compiling() or torch.jit.is_tracing())
+
+
+def _stack() -> list[tuple[LayerHooks, Any, list[Any]]]:
+    try:
+        stack: list[tuple[LayerHooks, Any, list[Any]]] = _open.stack
+    except AttributeError:
+        stack = _open.stack = []
+    return stack
+
+
+def _close(hooks: LayerHooks) -> list[Any] | None:
+    """End the label of a call and those left open inside it; the graph nodes of its inputs, None if it has no label."""
+    stack = _stack()
+    if not any(open_hooks is hooks for open_hooks, _, _ in stack):
+        return None
+    while True:
+        open_hooks, label, nodes = stack.pop()
+        label.__exit__(None, None, None)
+        if open_hooks is hooks:
+            return nodes
+
+
+def _mark(hooks: LayerHooks, output: Any, before: list[Any]) -> None:
+    """Hook the node that the backward pass of a call begins with, if the call made any: engines take the last first."""
+    made = [tensor.grad_fn for tensor in _tensors(output) if tensor.grad_fn is not None]
+    made = [node for node in made if not any(node is known for known in before)]
+    if made and torch.autograd._profiler_enabled():
+        last = max(made, key=lambda node: node._sequence_nr() if hasattr(node, "_sequence_nr") else 0)
+        last.register_prehook(hooks.backward)
+
+
+def signature(module: Any, given: Any, returned: Any) -> Signature:
+    """The tensors of a call, and which gradients its backward pass will compute."""
+    enabled = torch.is_grad_enabled()
+    inputs = list(_tensors(given))
+    return Signature(
+        tuple(map(_spec, inputs)),
+        tuple(map(_spec, _tensors(returned))),
+        enabled and any(tensor.requires_grad for tensor in inputs),
+        enabled and any(p.requires_grad for p in module._parameters.values() if p is not None),
+    )
+
+
+def _spec(tensor: Any) -> TensorSpec:
+    return TensorSpec(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+
+
+def _tensors(value: Any) -> Iterator[Any]:
+    return tensors(value, lambda item: isinstance(item, torch.Tensor))
+
+
+def _failed(what: str) -> None:
+    logger.debug("perfkit: %s could not be labelled", what, exc_info=True)
+
+
+def watch(active: list[Annotation[Any]]) -> None:
+    """Install hooks whenever a profiler begins to record, and now if one does."""
+    profiler = torch.autograd.profiler
+    if not hasattr(profiler, _ORIGINALS):
+        on_start, on_stop = profiler._run_on_profiler_start, profiler._run_on_profiler_stop
+
+        def started() -> None:
+            on_start()
+            install_all(active)
+
+        def stopped() -> None:
+            uninstall_all(active)
+            on_stop()
+
+        setattr(profiler, _ORIGINALS, (on_start, on_stop))
+        profiler._run_on_profiler_start, profiler._run_on_profiler_stop = started, stopped
+    if torch.autograd._profiler_enabled():
+        install_all(active)
+
+
+def unwatch(active: list[Annotation[Any]]) -> None:
+    """Give torch its functions back once nothing is annotated."""
+    profiler = torch.autograd.profiler
+    if not active and hasattr(profiler, _ORIGINALS):
+        profiler._run_on_profiler_start, profiler._run_on_profiler_stop = getattr(profiler, _ORIGINALS)
+        delattr(profiler, _ORIGINALS)
