@@ -19,7 +19,7 @@ def stacks(trace: Trace, rows: IntArray) -> pd.Categorical:
     """Innermost frame first, separated by ``;``; null where no frame was recorded. Shape (len(rows),)."""
     recorded = trace.codes("stack")
     if (recorded.codes[rows] >= 0).any():
-        return texts(recorded, rows)
+        return innermost(texts(recorded, rows), None)
     return around(trace, rows, is_frame(trace))
 
 
@@ -35,9 +35,9 @@ def around(trace: Trace, rows: IntArray, member: BoolArray, outermost_first: boo
     return pd.Categorical.from_codes(codes[position[nearest]], categories=encoded.dictionary.to_pylist())
 
 
-def innermost(stack: pd.Categorical, count: int) -> pd.Categorical:
-    """The ``count`` innermost frames of each stack."""
-    short = [SEPARATOR.join(text.split(SEPARATOR)[:count]) for text in stack.categories]
+def innermost(stack: pd.Categorical, count: int | None) -> pd.Categorical:
+    """The ``count`` innermost frames of each stack (None: all)."""
+    short = [SEPARATOR.join([part for part in text.split(SEPARATOR) if part][:count]) for text in stack.categories]
     values = list(dict.fromkeys(short))
     position = {text: code for code, text in enumerate(values)}
     codes = np.array([position[text] for text in short] + [-1], np.int64)
