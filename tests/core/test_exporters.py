@@ -127,6 +127,10 @@ def test_the_file_takes_its_name_at_the_end(tmp_path: Path) -> None:
         file.write(b"all")
         assert not path.exists()
     assert path.read_bytes() == b"all"
+    os.link(path, tmp_path / "same")
+    with replacing(path) as file:
+        file.write(b"new")
+    assert (tmp_path / "same").read_bytes() == b"all", "written over, not replaced"
     assert stat.S_IMODE(path.stat().st_mode) & stat.S_IRUSR
 
 

@@ -101,6 +101,7 @@ def test_arrows_lead_from_launches_and_to_gradients(tmp_path: Path) -> None:
         device("kernel", "kernel", 50, 500, 1),
         device("second", "kernel", 600, 5, 1),
         host("AddmmBackward", "operator", 1000, 50, sequence=5, phase="backward", tid=2),
+        host("mm in it", "operator", 1010, 5, sequence=5, tid=2),
     ])  # fmt: skip
     events = exported(found, tmp_path / "t.json")
     chrome_check.check(events)
@@ -112,6 +113,13 @@ def test_arrows_lead_from_launches_and_to_gradients(tmp_path: Path) -> None:
     drawn = Counter((name, tail, tip) for (name, _), (tail, tip) in ends.items())
     expected = [("launch", "launch", "kernel"), ("launch", "launch", "second"), ("gradient", "addmm", "AddmmBackward")]
     assert drawn == Counter(expected)
+
+
+def test_a_launch_stands_before_work_of_the_same_instant(tmp_path: Path) -> None:
+    found = trace([host("launch", "runtime", 20, 10, correlation=1), device("kernel", "kernel", 20, 500, 1)])
+    events = exported(found, tmp_path / "t.json")
+    chrome_check.check(events)
+    assert [e["ph"] for e in events if e["ph"] in "sf"] == ["s", "f"]
 
 
 def test_work_that_starts_before_its_launch_has_no_arrow_but_keeps_its_launch(tmp_path: Path) -> None:
@@ -218,6 +226,15 @@ def test_a_header_that_cannot_be_read_is_refused(old: bytes, new: bytes, said: s
     path = raw(tmp_path / "u.json", (tmp_path / "t.json").read_bytes().replace(old, new))
     with pytest.raises(SourceError, match=said):
         load(path)
+
+
+def test_references_to_rows_that_another_tool_removed_point_nowhere(tmp_path: Path) -> None:
+    rows = [host("gone", "operator", 0, 90), host("a", "operator", 5, 60), host("b", "operator", 10, 50)]
+    export(trace(rows), tmp_path / "t.json")
+    data = json.loads((tmp_path / "t.json").read_bytes())
+    data["traceEvents"] = [event for event in data["traceEvents"] if event["name"] != "gone"]
+    part = load(raw(tmp_path / "u.json", json.dumps(data).encode()))
+    assert (part.events["name"].to_pylist(), part.ints("parent").tolist()) == (["a", "b"], [-1, 0])
 
 
 def test_rows_shuffled_by_another_tool_come_back_in_order(tmp_path: Path) -> None:
