@@ -271,6 +271,15 @@ def test_alive_at_the_peak_by_step_and_phase(small: Trace) -> None:
     assert set(found) == {("linear", 1, "forward", 100), ("relu", 0, "other", 50), (BEFORE, None, None, 1000)}
 
 
+@pytest.mark.parametrize("recorded", [True, False])
+def test_alive_at_the_peak_by_stack(recorded: bool) -> None:
+    """As recorded with the operator, or from the frames around it."""
+    stack = {"stack": "net.py(9): forward"} if recorded else {}
+    frame = [] if recorded else [host("net.py(9): forward", "python", 0, 100)]
+    found = trace([*frame, host("mm", "operator", 10, 50, **stack), host("empty", "operator", 12, 8), mem(15, 8, A)])
+    assert rows(found, "memory_peak", "name stack bytes", by=("stack",)) == [("mm", "net.py(9): forward", 8)]
+
+
 ODD = [
     host("mm", "operator", 0, 100),
     mem(10, 10, A, 10),

@@ -63,7 +63,7 @@ def _measures(change: IntArray) -> dict[str, Any]:
 VIEW = View(
     name="memory",
     title="Memory by operator",
-    description="allocations and frees, each counted once, at the innermost operator around it",
+    description="allocations and frees, each counted once, at the innermost operator (natively: in several rows)",
     table=table,
     groupings=GROUPINGS,
     order="allocated_bytes",

@@ -25,7 +25,7 @@ from perfkit_core.trace import BoolArray, IntArray, Trace
 IN_STEP: Final = "(in a step, outside operators)"
 OUTSIDE: Final = "(outside host events)"
 
-_OF_THE_OWNER: Final = ("shape", "category")
+_OF_THE_OWNER: Final = ("shape", "stack", "category")
 
 
 def innermost(trace: Trace, rows: IntArray) -> IntArray:
