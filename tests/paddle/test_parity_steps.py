@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import paddle_summary
+import pandas as pd
 import pytest
 from paddle_summary import Row
 
@@ -186,7 +186,7 @@ def test_distributed_as_printed(sources: dict[str, tuple[Trace, Path]]) -> None:
 
 
 def test_ours_on_the_same_profile(sources: dict[str, tuple[Trace, Path]]) -> None:
-    """The synthetic device work overlaps on two streams: unions are shorter than Paddle's sums. One kernel of 5 µs has a
+    """The synthetic device work overlaps on two streams: unions are shorter than sums. One kernel of 5 µs has a
     launch outside every host event: it counts in ours."""
     trace, _ = sources["gpu-synthetic"]
     ours, theirs = (model.table(trace, request).set_index("phase") for request in (ViewRequest(), NATIVE))
@@ -243,24 +243,71 @@ def _train(paddle: Any, profiler: Any, steps: int) -> None:
         profiler.step()
 
 
-def test_live_run(live: tuple[Trace, Any]) -> None:
-    trace, statistic = live
-    times, events, theirs = statistic.time_range_summary, statistic.event_summary, statistic.distributed_summary
+def statistic_equal(trace: Trace, statistic: Any) -> int:
+    """Every number of the four tables from the objects that Paddle prints."""
+    times, events = statistic.time_range_summary, statistic.event_summary
     items = {
         name: {key: getattr(item, key) for key in COLUMNS} for name, item in events.model_perspective_items.items()
     }
     ranges = {kind.name: ns for kind, ns in times.CPUTimeRangeSum.items()}
     calls = {kind.name: number for kind, number in times.call_times.items()}
     count = model_equal(trace, items, ranges["ProfileStep"]) + overview_equal(trace, ranges, calls, items)
+    count += distributed_equal(trace, statistic.distributed_summary, ranges["ProfileStep"])
+    return count + devices_equal(trace, times, calls, ranges["ProfileStep"])
+
+
+def distributed_equal(trace: Trace, theirs: Any, step_ns: int) -> int:
     table = distributed.table(trace, NATIVE).set_index("part")
     expected = {"communication": theirs.communication_range, "computation": theirs.computation_range}
     for part, found in (expected | {"overlap": theirs.overlap_range}).items():
-        assert table.loc[part, "time_ns"] == sum(end - start for start, end in found), part
-    assert table.loc["communication", "host_calls"] == theirs.cpu_calls == 3 + 6
-    assert table.loc["step", "time_ns"] == ranges["ProfileStep"]
-    row = overview.table(trace, NATIVE).set_index("category").loc["Communication"]
-    assert (row["calls"], row["time_ns"]) == (theirs.cpu_calls, table.loc["communication", "time_ns"])
-    print(f"live: {count + 6} numbers equal")
+        assert table.loc[part, "time_ns"] == _length(found), part
+    assert table.loc["step", "time_ns"] == step_ns
+    assert table.loc["communication", "host_calls"] == theirs.cpu_calls > 0
+    assert table.loc["communication", "device_calls"] == theirs.gpu_calls
+    rows = overview.table(trace, NATIVE).set_index(["category", "place"])
+    sides = {"host": (theirs.cpu_calls, theirs.cpu_communication_range)}
+    sides |= {"device": (theirs.gpu_calls, theirs.gpu_communication_range)} if theirs.gpu_calls else {}
+    for place, (calls, found) in sides.items():
+        assert rows.loc[("Communication", place), ["calls", "time_ns"]].tolist() == [calls, _length(found)]
+    return 6 + 2 * len(sides)
+
+
+def devices_equal(trace: Trace, times: Any, calls: dict[str, int], step_ns: int) -> int:
+    """One device: device rows of the overview, and what its utilisation is divided from."""
+    table = overview.table(trace, NATIVE)
+    table = table[(table["place"] == "device") & (table["category"] != "Communication")].set_index("category")
+    theirs = {
+        kind.name: ns for device_id in times.GPUTimeRangeSum for kind, ns in times.GPUTimeRangeSum[device_id].items()
+    }
+    assert table["time_ns"].to_dict() == theirs
+    assert table["calls"].to_dict() == {name: calls[name] for name in theirs}
+    if theirs:
+        row = device.table(trace, NATIVE).set_index("device").loc["cuda:0"]
+        assert row[["kernels", "busy_ns", "span_ns"]].tolist() == [calls["Kernel"], theirs["Kernel"], step_ns]
+    return 2 * len(theirs) + 3 * bool(theirs)
+
+
+def _length(ranges: list[tuple[int, int]]) -> int:
+    return sum(end - start for start, end in ranges)
+
+
+def test_live_run(live: tuple[Trace, Any]) -> None:
+    trace, statistic = live
+    count = statistic_equal(trace, statistic)
+    assert statistic.distributed_summary.cpu_calls == 3 + 6  # the event, and every broadcast_tensors
+    print(f"live: {count} numbers equal")
+    assert count > 50
+
+
+def test_profile_with_device_work_as_integers(paddle: Any, sources: dict[str, tuple[Trace, Path]]) -> None:
+    """Paddle reads the profile itself and makes its statistics of it."""
+    from paddle.profiler.profiler_statistic import StatisticData
+
+    trace, _ = sources["gpu-synthetic"]
+    result = paddle.profiler.load_profiler_result(trace.meta.source)
+    count = statistic_equal(trace, StatisticData(result.get_data(), result.get_extra_info()))
+    print(f"with device work: {count} numbers equal")
+    assert count > 70
 
 
 def test_ours_on_the_live_run(live: tuple[Trace, Any]) -> None:
