@@ -244,6 +244,13 @@ def test_a_step_and_a_pattern_restrict_what_counts() -> None:
     assert overhead(found, pattern="^add$")["total time"] == (80, 0)
 
 
+def test_a_pattern_chooses_operators_and_what_is_shown_inside_of_them(small: Trace) -> None:
+    """As in the overhead: what matches outside of the chosen operators has no row."""
+    assert rows(table(small, "events", pattern="^conv$|compute$"), "name") == [("conv",), ("conv compute",)]
+    assert table(small, "events", pattern="compute$").empty
+    assert table(small, "overhead", pattern="compute$").empty
+
+
 def test_a_redispatch_is_one_event() -> None:
     found = trace([host("mm", "operator", 0, 100), host("mm", "operator", 10, 80), host("empty", "operator", 20, 5)])
     assert rows(table(found, "events"), "depth", "name", "calls", "total_ns") == [(0, "mm", 1, 100), (1, "empty", 1, 5)]

@@ -2,8 +2,8 @@
 
 ``tables(text)`` finds every table of the text: Device, Overview, Model, Distribution, Operator, Kernel, Memory
 Manipulation and UserDefined Summary, and one "Memory Summary - PLACE" a place. A row has its name, its indentation
-level (two spaces each), the thread heading above it, and its cells by heading. A cell with several numbers is taken apart:
-"CPU Total / Avg / Max / Min / Ratio(%)" gives "CPU Total", "CPU Avg", "CPU Max", "CPU Min" and "CPU Ratio(%)".
+level (two spaces each), the thread heading above it, and its cells by heading. A cell with several numbers is taken
+apart: "CPU Total / Avg / Max / Min / Ratio(%)" gives "CPU Total", "CPU Avg", "CPU Max", "CPU Min", "CPU Ratio(%)".
 ``time`` and ``percent`` print a number of ours as Paddle prints it, so that strings are compared, not floats.
 """
 

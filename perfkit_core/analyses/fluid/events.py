@@ -9,14 +9,13 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from perfkit_core import nesting
 from perfkit_core.analyses.fluid import labels, scope
 from perfkit_core.analyses.select import selected
 from perfkit_core.analyses.spans import survivors
 from perfkit_core.analyses.tables import rounded_division
 from perfkit_core.analyses.trees import Tree, merge, preorder
 from perfkit_core.plugins.contracts import View, ViewRequest
-from perfkit_core.schema import NO_ROW, OPERATOR_DETAIL
+from perfkit_core.schema import NO_ROW, OPERATOR_DETAIL, OPERATOR_KINDS
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 
@@ -35,13 +34,11 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _members(trace: Trace, request: ViewRequest) -> BoolArray:
-    """Operators and their details, a re-dispatch counted once, and the calls inside of operators that copy."""
-    operators = scope.operators(trace)
-    inside = nesting.nearest_on_path(trace.ints("parent"), operators) != NO_ROW
+    """Operators, and inside of them details and the calls that copy; a re-dispatch counts once."""
+    inside = scope.outermost(trace, request) != NO_ROW
     once = survivors(trace) == np.arange(len(trace))
-    phases = trace.host & trace.rows("kind", OPERATOR_DETAIL) & inside
-    counted = ((operators | phases) & once) | (labels.copy_calls(trace) & inside)
-    member: BoolArray = counted & selected(trace, request)
+    events = trace.host & trace.rows("kind", *OPERATOR_KINDS, OPERATOR_DETAIL)
+    member: BoolArray = inside & selected(trace, request) & ((events & once) | labels.copy_calls(trace))
     return member
 
 

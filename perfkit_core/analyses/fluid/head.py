@@ -16,17 +16,18 @@ from perfkit_core.trace import Trace
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Columns setting, value: place, time unit, order, threads merged or which number means which, steps, framework."""
+    """Columns setting, value: place, framework, steps, time unit, order, operator instances and threads merged or
+    apart, and which thread each number means."""
     apart = scope.asked_for(request, scope.THREAD)
     rows = [
         ("place", _place(trace)),
+        ("framework", " ".join(filter(None, (trace.meta.framework, trace.meta.framework_version))) or "not recorded"),
+        ("steps", _steps(trace, request)),
         ("time unit", "as each column says; ns in csv and json"),
         ("sorted by", request.sort or events.VIEW.order),
+        ("operator instances", "apart" if scope.asked_for(request, scope.INSTANCE) else "merged"),
         ("threads", "apart" if apart else "merged"),
         *(_threads(trace) if apart else ()),
-        ("operator instances", "apart" if scope.asked_for(request, scope.INSTANCE) else "merged"),
-        ("steps", _steps(trace, request)),
-        ("framework", " ".join(filter(None, (trace.meta.framework, trace.meta.framework_version))) or "not recorded"),
     ]
     return pd.DataFrame(rows, columns=["setting", "value"])
 

@@ -40,18 +40,18 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 def total_time(trace: Trace, request: ViewRequest) -> int:
     """The total time of all operators in the steps of a request, ns."""
     root = scope.outermost(trace, ViewRequest(steps=request.steps))
-    return _covered(trace, root, _outermost(root)) + _occupied(trace, _launched(trace, root))
+    return _covered(trace, thread_numbers(trace)[0], root, _outermost(root)) + _occupied(trace, _launched(trace, root))
 
 
 def _host_rows(trace: Trace, root: IntArray, inside: IntArray) -> IntArray:
     """What computes is its union less the calls into the runtime in it."""
-    rows, counted = np.arange(len(trace)), root != NO_ROW
+    threads, rows, counted = thread_numbers(trace)[0], np.arange(len(trace)), root != NO_ROW
     calls = trace.rows("kind", RUNTIME, SYNC) & counted
     computes, computing_calls = (inside == rows) & counted, calls & (inside != NO_ROW)
-    total, runtime = _covered(trace, root, _outermost(root)), _covered(trace, root, np.flatnonzero(calls))
-    computation = _covered(trace, root, np.flatnonzero(computes)) - _covered(
-        trace, root, np.flatnonzero(computing_calls), inside[computing_calls]
-    )
+    total = _covered(trace, threads, root, _outermost(root))
+    runtime = _covered(trace, threads, root, np.flatnonzero(calls))
+    within = _covered(trace, threads, root, np.flatnonzero(computing_calls), inside[computing_calls])
+    computation = _covered(trace, threads, root, np.flatnonzero(computes)) - within
     return np.array([total, computation, total - computation, runtime], np.int64)
 
 
@@ -74,21 +74,22 @@ def _launched(trace: Trace, root: IntArray) -> IntArray:
     return inside
 
 
-def _covered(trace: Trace, root: IntArray, rows: IntArray, around: IntArray | None = None) -> int:
+def _covered(trace: Trace, threads: IntArray, root: IntArray, rows: IntArray, around: IntArray | None = None) -> int:
     """Union of the rows for each thread, summed; cut where they stick out of their operator (or what is ``around``)."""
     start, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
     for outer in (root[rows],) if around is None else (root[rows], around):
         start, end = np.maximum(start, trace.ints("start_ns")[outer]), np.minimum(end, trace.end_ns[outer])
-    thread, first = thread_numbers(trace)
-    return int(intervals.union_length_by(thread[root[rows]], len(first), start, end).sum())
+    thread = threads[root[rows]]
+    return int(intervals.union_length_by(thread, int(thread.max(initial=-1)) + 1, start, end).sum())
 
 
 def _occupied(trace: Trace, work: IntArray) -> int:
-    device = trace.codes("device").codes[work].astype(np.int64)
-    queue = np.stack([trace.ints("rank")[work], device, trace.ints("stream")[work]], axis=1)
-    streams, stream = np.unique(queue, axis=0, return_inverse=True)
+    """Union of device work on each stream, summed."""
+    device = trace.codes("device").codes[work]
+    queue = pd.DataFrame({"rank": trace.ints("rank")[work], "device": device, "stream": trace.ints("stream")[work]})
+    stream = queue.groupby(list(queue), sort=False).ngroup().to_numpy(np.int64)
     start, end = trace.ints("start_ns")[work], trace.end_ns[work]
-    return int(intervals.union_length_by(stream.reshape(-1), len(streams), start, end).sum())
+    return int(intervals.union_length_by(stream, int(stream.max(initial=-1)) + 1, start, end).sum())
 
 
 VIEW = View(

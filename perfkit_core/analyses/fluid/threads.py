@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 
 from perfkit_core.schema import NESTED_KINDS
 from perfkit_core.trace import IntArray, Trace
 
 _KEYS = ("rank", "pid", "tid")
+_UNKNOWN = np.iinfo(np.int64).min
 
 
 def thread_numbers(trace: Trace) -> tuple[IntArray, IntArray]:
     """Number of the thread of each event (-1: no host event that occupies one), and the first row of each thread."""
     rows = np.flatnonzero(trace.host & trace.rows("kind", *NESTED_KINDS))
-    identity = np.stack([trace.ints(name, np.iinfo(np.int64).min)[rows] for name in _KEYS], axis=1)
-    _, first, inverse = np.unique(identity, axis=0, return_index=True, return_inverse=True)
-    appearance = np.argsort(first, kind="stable")
-    number = np.empty(len(first), np.int64)
-    number[appearance] = np.arange(len(first))
+    identity = pd.DataFrame({name: trace.ints(name, _UNKNOWN)[rows] for name in _KEYS})
     found = np.full(len(trace), -1, np.int64)
-    found[rows] = number[inverse.reshape(-1)]
-    return found, rows[first[appearance]]
+    found[rows] = identity.groupby(list(_KEYS), sort=False).ngroup()
+    return found, rows[np.flatnonzero(~identity.duplicated())]
 
 
 def described(trace: Trace, row: int) -> str:
