@@ -39,16 +39,15 @@ def write_trace(trace: Trace, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
-        with temporary.open("wb") as file:
-            write_table(trace, file)
+        write_table(trace, temporary)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
     return path
 
 
-def write_table(trace: Trace, file: BinaryIO) -> None:
-    """Write a trace, with its metadata, to a file that is open. Raises OSError."""
+def write_table(trace: Trace, file: Path | BinaryIO) -> None:
+    """Write a trace, with its metadata, to a path or a file that is open, as it comes. Raises OSError."""
     stored = _Stored(schema.SCHEMA_VERSION, trace.meta, trace.quality)
     table = trace.events.unify_dictionaries().replace_schema_metadata({_KEY: msgspec.json.encode(stored)})
     pq.write_table(table, file, compression="zstd", compression_level=3, row_group_size=_ROW_GROUP)

@@ -7,14 +7,15 @@ rows as they need: a viewer draws a row as a stack of boxes, and would cut or dr
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
 from numba import njit
 
 from perfkit_core import schema
-from perfkit_core.schema import CPU, NO_ROW
+from perfkit_core.exporters.lane_names import CPP, LABELS, PYTHON, STREAM, THREAD, Lane, described
+from perfkit_core.schema import NO_ROW
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 PYTHON_KINDS: Final = (schema.STEP, schema.DATALOADER, schema.FORWARD, schema.BACKWARD, schema.OPTIMIZER, schema.PYTHON,
@@ -23,31 +24,6 @@ PYTHON_KINDS: Final = (schema.STEP, schema.DATALOADER, schema.FORWARD, schema.BA
 
 INSTANT_KINDS: Final = (schema.MEMORY, schema.COUNTER)
 """Kinds that are points in time when they have no duration: they share a row with what is around them."""
-
-_THREAD, _PYTHON, _CPP, _STREAM, _LABELS = range(5)
-_SUFFIX: Final = {_THREAD: "", _PYTHON: " (Python)", _CPP: " (C++)", _STREAM: "", _LABELS: " (annotations)"}
-
-
-class Lane(msgspec.Struct, frozen=True):
-    """One row of the timeline: where its events ran, and how the viewer calls it.
-
-    ``process`` and ``thread`` are numbers of the viewer, unique over all ranks; ``pid`` and ``tid`` the system's.
-    """
-
-    process: int
-    thread: int
-    process_name: str
-    name: str
-    rank: int | None
-    pid: int | None
-    tid: int | None
-    device: str
-    stream: int | None
-
-    @property
-    def host(self) -> bool:
-        """Whether this is a thread."""
-        return self.device == CPU
 
 
 class Lanes(msgspec.Struct, frozen=True):
@@ -65,7 +41,7 @@ def lanes(trace: Trace, apart: bool, spread: bool = True) -> Lanes:
     place, first = _places(trace, _groups(trace, apart))
     level = _levels(trace, place) if spread else np.zeros(len(trace), np.int64)
     key, example = _numbered(place * (int(level.max(initial=0)) + 1) + level)
-    return Lanes(key, _described(trace, first[place[example]], _groups(trace, apart), level[example]))
+    return Lanes(key, described(trace, first[place[example]], _groups(trace, apart), level[example]))
 
 
 def on_thread(trace: Trace) -> BoolArray:
@@ -82,8 +58,8 @@ def instants(trace: Trace) -> BoolArray:
 
 def _groups(trace: Trace, apart: bool) -> IntArray:
     label = trace.rows("kind", *PYTHON_KINDS)
-    host = np.where(label, _PYTHON, _CPP) if apart else np.full(len(trace), _THREAD)
-    return np.where(on_thread(trace), host, np.where(label, _LABELS, _STREAM)).astype(np.int64)
+    host = np.where(label, PYTHON, CPP) if apart else np.full(len(trace), THREAD)
+    return np.where(on_thread(trace), host, np.where(label, LABELS, STREAM)).astype(np.int64)
 
 
 def _places(trace: Trace, group: IntArray) -> tuple[IntArray, IntArray]:
@@ -139,42 +115,3 @@ def _first_that_nests(place, start, end):  # type: ignore[no-untyped-def]
         top[at] = i
         level[i] = at
     return level
-
-
-def _described(trace: Trace, rows: IntArray, group: IntArray, level: IntArray) -> list[Lane]:
-    several = len(trace.meta.ranks) > 1
-    processes: dict[Any, int] = {}
-    found = []
-    for thread, (row, nth) in enumerate(zip(rows.tolist(), level.tolist(), strict=True), start=1):
-        rank, pid, tid, stream = (_integer(trace, name, row) for name in ("rank", "pid", "tid", "stream"))
-        device = trace.events["device"][row].as_py()
-        host = group[row] in (_THREAD, _PYTHON, _CPP)
-        process = processes.setdefault((rank, pid if host else device, host), len(processes) + 1)
-        name = _thread_name(trace, rank, pid, tid) if host else _stream_name(stream)
-        name += _SUFFIX[int(group[row])] + (f" {nth + 1}" if nth else "")
-        of_rank = f"rank {rank}: " if several else ""
-        what = of_rank + (f"process {pid}" if host and pid is not None else "host" if host else _product(trace, device))
-        found.append(Lane(process, thread, what, name, rank, pid, tid, CPU if host else device, stream))
-    return found
-
-
-def _integer(trace: Trace, column: str, row: int) -> int | None:
-    value: int | None = trace.events[column][row].as_py()
-    return value
-
-
-def _thread_name(trace: Trace, rank: int | None, pid: int | None, tid: int | None) -> str:
-    if tid is None:
-        return "no thread"
-    known = trace.meta.thread_names
-    name = known.get(f"{rank}:{pid}:{tid}") or known.get(f"-:{pid}:{tid}") or ""
-    return name if str(tid) in name else f"{tid} {name}".strip()
-
-
-def _stream_name(stream: int | None) -> str:
-    return "no stream" if stream is None else f"stream {stream}"
-
-
-def _product(trace: Trace, device: str) -> str:
-    names = {one.id: one.name for one in trace.meta.devices}
-    return f"{device} {names[device]}" if names.get(device) else device

@@ -16,7 +16,8 @@ from numba import njit
 
 from perfkit_core.exporters import json_lines
 from perfkit_core.exporters.frames import frame
-from perfkit_core.exporters.lanes import Lane, instants, lanes
+from perfkit_core.exporters.lane_names import Lane
+from perfkit_core.exporters.lanes import instants, lanes
 from perfkit_core.plugins.contracts import ExportOptions
 from perfkit_core.trace import IntArray, Trace
 

@@ -17,7 +17,7 @@ from perfkit_core import schema
 from perfkit_core.errors import SourceError
 from perfkit_core.exporters.chrome import FORMAT, VERSION
 from perfkit_core.exporters.chrome_extras import OWN_CATEGORY
-from perfkit_core.exporters.lanes import Lane
+from perfkit_core.exporters.lane_names import Lane
 from perfkit_core.schema import NO_ROW
 from perfkit_core.sources.chrome import ChromeEvent, ChromeFile
 from perfkit_core.sources.decimals import to_ns
