@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import click
 
 from perfkit_core.cli import options
@@ -12,33 +15,45 @@ from perfkit_core.plugins.manager import Plugins, get_plugins
 @click.command()
 @options.format_option(options.SUMMARY_FORMATS)
 def plugins(format_name: str | None) -> None:
-    """List the plugins with what they add, and why a broken one does not work."""
+    """List the plugins with what they add, the views with how they can be split, and why a plugin does not work."""
     chosen = renderer(format_name)
     found = get_plugins()
-    provided = _provided(found)
+    provided, views = list(_provided(found)), _views(found)
     import pandas as pd
 
     from perfkit_core.report.model import Report, Section
 
-    table = pd.DataFrame(
-        [(p.name, p.origin, ", ".join(p.hooks) or None, p.error or "ok") for p in found.listed.values()],
-        columns=["name", "origin", "hooks", "status"],
-        dtype=object,
+    listed = [(p.name, p.origin, ", ".join(p.hooks) or None, p.error or "ok") for p in found.listed.values()]
+    tables: dict[str, tuple[str, list[str], list[tuple[Any, ...]]]] = {
+        "plugins": ("Installed", ["name", "origin", "hooks", "status"], listed),
+        "views": ("Views: perfkit summary --view NAME or GROUP", ["name", "group", "title", "by", "native"], views),
+        "provided": ("What else they provide", ["what", "name", "description"], provided),
+    }
+    sections = tuple(
+        Section(name, title, pd.DataFrame(rows, columns=columns, dtype=object))
+        for name, (title, columns, rows) in tables.items()
     )
-    names = pd.DataFrame(provided, columns=["what", "names"], dtype=object)
-    sections = (Section("plugins", "Installed", table), Section("provided", "What they provide", names))
     emit(Report("perfkit plugins", (), sections), chosen, None)
 
 
-def _provided(found: Plugins) -> list[tuple[str, str]]:
-    """Names by kind. Calls every hook, so that a plugin that fails only then is found out too."""
+def _views(found: Plugins) -> list[tuple[Any, ...]]:
+    return [
+        (view.name, view.group, view.title, ", ".join(view.groupings) or None, "yes" if view.native else None)
+        for view in found.views().values()
+    ]
+
+
+def _provided(found: Plugins) -> Iterator[tuple[Any, ...]]:
+    """Kind, name and description. Calls every hook, so that a plugin that fails only then is found out too."""
     found.operator_names(None)
-    kinds = {
-        "sources": [source.name for source in found.sources()],
-        "recorders": [recorder.framework for recorder in found.recorders()],
-        "views": list(found.views()),
-        "formats": list(found.renderers()),
-        "exports": list(found.exporters()),
-        "commands": [name for name, command in found.commands().items() if not command.hidden],
-    }
-    return [(kind, ", ".join(names)) for kind, names in kinds.items()]
+    for source in found.sources():
+        yield "source", source.name, source.description
+    for recorder in found.recorders():
+        yield "recorder", recorder.framework, None
+    for name in found.renderers():
+        yield "format", name, None
+    for exporter in found.exporters():
+        yield "export", exporter, found.exporters()[exporter].description
+    for name, command in found.commands().items():
+        if not command.hidden:
+            yield "command", name, command.get_short_help_str(80)
