@@ -87,7 +87,7 @@ def _occupied(trace: Trace, work: IntArray) -> int:
     """Union of device work on each stream, summed."""
     device = trace.codes("device").codes[work]
     queue = pd.DataFrame({"rank": trace.ints("rank")[work], "device": device, "stream": trace.ints("stream")[work]})
-    stream: IntArray = queue.groupby(list(queue), sort=False).ngroup().to_numpy(np.int64)
+    stream = np.asarray(queue.groupby(list(queue), sort=False).ngroup(), np.int64)
     start, end = trace.ints("start_ns")[work], trace.end_ns[work]
     return int(intervals.union_length_by(stream, int(stream.max(initial=-1)) + 1, start, end).sum())
 
