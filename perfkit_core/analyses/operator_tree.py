@@ -15,7 +15,7 @@ from perfkit_core import nesting
 from perfkit_core.analyses import overloads
 from perfkit_core.analyses.operator_entries import Entries, entries
 from perfkit_core.analyses.spans import GROUPINGS
-from perfkit_core.analyses.tables import Groups, integers, plain
+from perfkit_core.analyses.tables import Groups, group, integers, plain
 from perfkit_core.analyses.trees import Tree, merge, preorder
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import DEVICE_WORK, NO_ROW
@@ -26,7 +26,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Columns depth, name, kind, [the groupings of its operator,] calls, total/avg/min/max_cpu_ns, cpu_ratio,
     total/avg/min/max_device_ns, device_ratio, flops. Device rows have no host times, rows in parentheses are device
     work that no operator owns. Device time is that of all below a row. A ratio is to the row above, of a root to the
-    sum of the roots. Raises UsageError."""
+    sum of the roots (natively of those with the same groupings). Raises UsageError."""
     found = entries(trace, request)
     tree = merge(found.above, found.keys(trace), np.ones(len(found.row), np.bool_))
     nodes = Groups(pd.DataFrame(index=np.arange(len(tree))), tree.node)
@@ -34,7 +34,8 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     host = nodes.sum(np.arange(len(found.row)) < found.host) > 0
     columns = {"depth": tree.depth()} | _texts(trace, found, tree, first)
     columns |= {"calls": integers(nodes.calls(), found.row[first] != NO_ROW)}
-    columns |= _cpu(trace, found, tree, nodes, host) | _device(trace, found, tree, nodes)
+    whole = _wholes(found, tree, first, request.native)
+    columns |= _cpu(trace, found, tree, nodes, host, whole) | _device(trace, found, tree, nodes, whole)
     columns["flops"] = _flops(trace, found, nodes)
     result = pd.DataFrame(columns)
     weight = result[["total_cpu_ns", "total_device_ns"]].fillna(-1).to_numpy(np.int64)
@@ -60,27 +61,38 @@ def _text(codes: Codes, row: IntArray) -> npt.NDArray[np.object_]:
     return found
 
 
-def _cpu(trace: Trace, found: Entries, tree: Tree, nodes: Groups, host: BoolArray) -> dict[str, Any]:
+def _cpu(trace: Trace, found: Entries, tree: Tree, nodes: Groups, host: BoolArray, whole: IntArray) -> dict[str, Any]:
     """Host times and their share, NA for device work."""
     dur_ns = np.where(np.arange(len(found.row)) < found.host, trace.ints("dur_ns")[found.row], 0)
     times = nodes.statistics(dur_ns, "cpu")
-    share = np.where(host, _share(tree, times["total_cpu_ns"]), np.nan)
+    share = np.where(host, _share(tree, times["total_cpu_ns"], whole), np.nan)
     return {name: integers(values, host) for name, values in times.items()} | {"cpu_ratio": share}
 
 
-def _device(trace: Trace, found: Entries, tree: Tree, nodes: Groups) -> dict[str, Any]:
+def _device(trace: Trace, found: Entries, tree: Tree, nodes: Groups, whole: IntArray) -> dict[str, Any]:
     """Device times and their share, NA where no work of a device was recorded."""
     known = np.full(len(tree), trace.rows("kind", *DEVICE_WORK).any())
     times = nodes.statistics(found.device_ns, "device")
-    share = np.where(known, _share(tree, times["total_device_ns"]), np.nan)
+    share = np.where(known, _share(tree, times["total_device_ns"], whole), np.nan)
     return {name: integers(values, known) for name, values in times.items()} | {"device_ratio": share}
 
 
-def _share(tree: Tree, total: IntArray) -> Any:
-    """Of the row above; of all roots at the top; 0 where that is 0."""
+def _wholes(found: Entries, tree: Tree, first: IntArray, native: bool) -> IntArray:
+    """Number of the whole that each node is a share of: -1 - w for roots of whole w, else the node above it."""
+    wholes = np.zeros(len(tree), np.int64)
+    apart = found.tops.drop(columns="name")
+    if native and len(apart.columns):
+        wholes = group(dict(apart)).code[np.maximum(found.top[first], 0)]
+    return np.where(tree.parent == NO_ROW, -1 - wholes, tree.parent)
+
+
+def _share(tree: Tree, total: IntArray, whole: IntArray) -> Any:
+    """Of the row above; of all roots at the top (natively of those of the same groupings); 0 where that is 0."""
     root = tree.parent == NO_ROW
-    whole = np.where(root, total[root].sum(), total[tree.parent])
-    return total / np.where(whole == 0, 1, whole)
+    sums = np.zeros(1 + int((-1 - whole[root]).max(initial=0)), np.int64)
+    np.add.at(sums, -1 - whole[root], total[root])
+    of = np.where(root, sums[np.where(root, -1 - whole, 0)], total[tree.parent])
+    return total / np.where(of == 0, 1, of)
 
 
 def _flops(trace: Trace, found: Entries, nodes: Groups) -> pd.arrays.IntegerArray:
