@@ -116,7 +116,6 @@ def sorting(sort: str | None, default: str) -> dict[str, Any]:
 
 def operator(trace: Trace, table: Table, sort: str | None) -> Iterator[Line]:
     frame = summarize(trace, "operator_tree", by=threads(table), native=True, **sorting(sort, "total_cpu_ns"))
-    frame = of_the_thread(frame) if "tid" in frame else frame
     if all(row.level == 0 for row in table.rows):
         frame = frame[frame["depth"] == 0]
     path: list[str] = []
@@ -124,17 +123,6 @@ def operator(trace: Trace, table: Table, sort: str | None) -> Iterator[Line]:
         depth = row["depth"]
         path = [*path[:depth], cut(row["name"], 52 - 2 * depth) if depth else row["name"]]
         yield (heading(row), *path), operator_cells(row, table.unit)
-
-
-def of_the_thread(frame: pd.DataFrame) -> pd.DataFrame:
-    """With threads apart, Paddle's shares of operators are of their thread; ours are of all of them."""
-    frame = frame.copy()
-    outer = frame["depth"] == 0
-    for side in ("cpu", "device"):
-        total = frame.loc[outer, f"total_{side}_ns"].fillna(0).astype("int64")
-        whole = total.groupby(frame.loc[outer, "tid"]).transform("sum")
-        frame.loc[outer, f"{side}_ratio"] = total / whole.where(whole > 0, 1)
-    return frame
 
 
 def operator_cells(row: pd.Series, unit: str) -> dict[str, str]:
