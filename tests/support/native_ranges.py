@@ -1,0 +1,157 @@
+"""Time ranges as the profilers themselves tell them, taken apart without perfkit: what its numbers are compared with.
+
+From torch's event list or file, and from Paddle's node trees. A range is (start, end) in nanoseconds.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+Range = tuple[int, int]
+Ranges = dict[str, list[Range]]
+
+
+def first_of(ranges: Ranges, order: Iterable[str], window: Range) -> dict[str, int]:
+    """Time of the window by the first name in ``order`` that has a range there; "idle" when none has."""
+    start, end = window
+    inside = {name: [(s, e) for s, e in ranges.get(name, []) if s < end and e > start] for name in order}
+    marks = sorted({start, end, *(min(max(t, start), end) for some in inside.values() for r in some for t in r)})
+    found = dict.fromkeys([*order, "idle"], 0)
+    for low, high in itertools.pairwise(marks):
+        names = (name for name in order if any(s <= low and high <= e for s, e in inside[name]))
+        found[next(names, "idle")] += high - low
+    return found
+
+
+def covered(ranges: Iterable[Range]) -> int:
+    """Union, one range after the other."""
+    total, reach = 0, -(2**62)
+    for start, end in sorted(ranges):
+        total += max(0, end - max(start, reach))
+        reach = max(reach, end)
+    return total
+
+
+def clipped(ranges: Iterable[Range], window: Range) -> list[Range]:
+    return [(max(s, window[0]), min(e, window[1])) for s, e in ranges if s < window[1] and e > window[0]]
+
+
+# -- torch, live
+
+
+def torch_ranges(events: list[Any]) -> Ranges:
+    found: Ranges = defaultdict(list)
+    for event in events:
+        found[_torch_kind(event)].append((round(event.time_range.start * 1000), round(event.time_range.end * 1000)))
+    return found
+
+
+def _torch_kind(event: Any) -> str:
+    for start, kind in (("ProfilerStep", "step"), ("enumerate(DataLoader)", "input"), ("Optimizer.", "optimizer")):
+        if event.name.startswith(start):
+            return kind
+    return "communication" if event.name.startswith(("gloo:", "c10d::")) else "operator"
+
+
+# -- Paddle's node trees
+
+
+def nodes(result: Any) -> Iterator[tuple[Any, bool]]:
+    """Every host node below the roots, and whether a Dataloader is around it."""
+    pending = [(child, False) for root in result.get_data().values() for child in root.children_node]
+    while pending:
+        node, loading = pending.pop()
+        yield node, loading
+        pending += [(child, loading or node.type.name == "Dataloader") for child in node.children_node]
+
+
+def paddle_ranges(result: Any) -> Ranges:
+    """Ranges of host nodes by type; operators of the data loader are "Loading"."""
+    found: Ranges = defaultdict(list)
+    for node, loading in nodes(result):
+        kind = "Loading" if loading and node.type.name == "Operator" else node.type.name
+        found[kind].append((node.start_ns, node.end_ns))
+    return found
+
+
+def device_ranges(result: Any) -> Ranges:
+    """Ranges of device nodes by type, kernels named nccl apart."""
+    found: Ranges = defaultdict(list)
+    roots = list(result.get_data().values())
+    for node in [*roots, *(node for node, _ in nodes(result))]:
+        for call in node.runtime_node:
+            found["CudaRuntime"].append((call.start_ns, call.end_ns))
+            for work in call.device_node:
+                kind = "nccl" if "nccl" in work.name else work.type.name
+                found[kind].append((work.start_ns, work.end_ns))
+    return found
+
+
+def outermost_phases(node: Any, found: dict[str, list[Any]]) -> None:
+    """The first phase on each path from the root."""
+    for child in node.children_node:
+        if child.type.name in ("Dataloader", "Forward", "Backward", "Optimization"):
+            found[child.type.name].append(child)
+        else:
+            outermost_phases(child, found)
+
+
+def launched_below(node: Any) -> list[Range]:
+    own = [(work.start_ns, work.end_ns) for call in node.runtime_node for work in call.device_node]
+    return own + [r for child in node.children_node for r in launched_below(child)]
+
+
+# -- a file of torch
+
+
+class File:
+    """One rank of a training on 8 GPUs: whole microseconds, NCCL, a data loader."""
+
+    def __init__(self, path: Path) -> None:
+        events = json.loads(path.read_text())["traceEvents"]
+        self.events = [event for event in events if event.get("ph") == "X" and event.get("cat") != "Trace"]
+
+    def ranges(self, wanted: Callable[[dict[str, Any]], bool]) -> list[Range]:
+        return [range_of(event) for event in self.events if wanted(event)]
+
+    def category(self, *names: str) -> list[Range]:
+        return self.ranges(lambda event: event.get("cat") in names)
+
+    @property
+    def step(self) -> Range:
+        (found,) = self.ranges(lambda event: str(event["name"]).startswith("ProfilerStep"))
+        return found
+
+
+def range_of(event: dict[str, Any]) -> Range:
+    return event["ts"] * 1000, (event["ts"] + event["dur"]) * 1000
+
+
+def _is_call(event: dict[str, Any]) -> bool:
+    return event.get("cat") not in KERNELS and event["name"].startswith(("nccl:", "c10d::", "record_param_comms"))
+
+
+KERNELS = ("kernel", "Kernel")
+COPIES = ("gpu_memcpy", "gpu_memset", "Memcpy", "Memset")
+HOST = ("cpu_op", "user_annotation", "cuda_runtime", "cuda_driver", "Operator", "Runtime", "overhead")
+
+
+def communication(file: File) -> list[Range]:
+    """NCCL kernels; and the host calls around none of whose launches such a kernel was launched."""
+    launches = {e["args"].get("correlation"): e for e in file.events if "Runtime" in e["cat"] or "cuda_" in e["cat"]}
+    kernels = [event for event in file.events if event["cat"] in KERNELS and "nccl" in event["name"]]
+    started = [launches[kernel["args"]["correlation"]] for kernel in kernels]
+    calls = [event for event in file.events if _is_call(event)]
+    outermost = [call for call in calls if not any(is_inside(call, other) for other in calls if other is not call)]
+    alone = [call for call in outermost if not any(is_inside(launch, call) for launch in started)]
+    return [range_of(event) for event in (*kernels, *alone)]
+
+
+def is_inside(event: dict[str, Any], around: dict[str, Any]) -> bool:
+    (start, end), (low, high) = range_of(event), range_of(around)
+    return event["tid"] == around["tid"] and low <= start and end <= high and (start, end) != (low, high)
