@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from perfkit_core.cli import options
 from perfkit_core.cli.output import emit, renderer
 from perfkit_core.plugins.manager import Plugins, get_plugins
+
+_PREFIX: Final = "perfkit_"
+"""Every hook begins with it."""
 
 
 @click.command()
@@ -23,7 +26,10 @@ def plugins(format_name: str | None) -> None:
 
     from perfkit_core.report.model import Report, Section
 
-    listed = [(p.name, p.origin, ", ".join(p.hooks) or None, p.error or "ok") for p in found.listed.values()]
+    listed = [
+        (p.name, p.origin, ", ".join(hook.removeprefix(_PREFIX) for hook in p.hooks) or None, p.error or "ok")
+        for p in found.listed.values()
+    ]
     tables: dict[str, tuple[str, list[str], list[tuple[Any, ...]]]] = {
         "plugins": ("Installed", ["name", "origin", "hooks", "status"], listed),
         "views": ("Views: perfkit summary --view NAME or GROUP", ["name", "group", "title", "by", "native"], views),
