@@ -43,14 +43,12 @@ def self_cpu_ns(trace: Trace, native: bool = False) -> IntArray:
     return gathered(trace, own)
 
 
-def self_device_ns(trace: Trace, counted: BoolArray, native: bool = False) -> IntArray:
-    """Device work whose launch lies in the event, but in no operator and no ``counted`` event inside it; natively in no
-    event at all inside it. Shape (rows,)."""
+def self_device_ns(trace: Trace, counted: BoolArray) -> IntArray:
+    """Device work whose launch lies in the event, but in no operator and no ``counted`` event inside it. Shape
+    (rows,)."""
     owner = attribution.owners(trace)
     work = trace.rows("kind", *DEVICE_WORK) & (owner != NO_ROW)
-    holder = owner[work]
-    if not native:
-        holder = nesting.nearest_on_path(trace.ints("parent"), counted | _operators(trace))[holder]
+    holder = nesting.nearest_on_path(trace.ints("parent"), counted | _operators(trace))[owner[work]]
     found = holder != NO_ROW
     own = np.zeros(len(trace), np.int64)
     np.add.at(own, holder[found], trace.ints("dur_ns")[work][found])

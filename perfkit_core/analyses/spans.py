@@ -62,7 +62,7 @@ def keys(trace: Trace, request: ViewRequest, rows: IntArray) -> dict[str, Any]:
 
 def _times(trace: Trace, request: ViewRequest, groups: Groups, rows: IntArray, counted: BoolArray) -> dict[str, Any]:
     self_cpu_ns = groups.sum(own_time.self_cpu_ns(trace, request.native)[rows])
-    self_device_ns = groups.sum(own_time.self_device_ns(trace, counted, request.native)[rows])
+    self_device_ns = groups.sum(own_time.self_device_ns(trace, counted)[rows])
     cpu = groups.statistics(trace.ints("dur_ns")[rows], "cpu")
     device = groups.statistics(attribution.total_device_ns(trace)[rows], "device")
     known = np.full(len(groups), trace.rows("kind", *DEVICE_WORK).any())
