@@ -89,14 +89,19 @@ def _add_copies(result: pd.DataFrame, trace: Trace, step: IntArray, acts: Activi
 
 
 def _hidden(trace: Trace, acts: Activities, rows: IntArray, step: IntArray, count: int) -> IntArray:
-    """Of the union of the copies of each step, what a kernel covers."""
-    start, end, rank = trace.ints("start_ns")[rows], trace.end_ns[rows], trace.ints("rank")[rows]
+    """Of the union of the copies of each step, what a kernel of its rank covers."""
+    order = np.argsort(step, kind="stable")
+    rows, step = rows[order], step[order]
+    edges = np.flatnonzero(np.diff(step)) + 1
+    unions = [intervals.union(trace.ints("start_ns")[some], trace.end_ns[some]) for some in np.split(rows, edges)]
+    of_step = np.repeat(step[np.append(0, edges)], [len(starts) for starts, _ in unions]) if len(rows) else step
+    start, end = (np.concatenate(some) for some in zip(*unions, strict=True))
+    rank = np.zeros(count, np.int64)
+    rank[step] = trace.ints("rank")[rows]
     hidden = np.zeros(count, np.int64)
-    for one in np.unique(rank).tolist():
-        compute = acts.of(one).compute
-        for at in np.unique(step[rank == one]).tolist():
-            copies = intervals.union(start[(rank == one) & (step == at)], end[(rank == one) & (step == at)])
-            hidden[at] += int(covered_ns(compute, *copies).sum())
+    for one in np.unique(rank[step]).tolist():
+        mine = rank[of_step] == one
+        np.add.at(hidden, of_step[mine], covered_ns(acts.of(one).compute, start[mine], end[mine]))
     return hidden
 
 
