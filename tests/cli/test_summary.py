@@ -84,7 +84,7 @@ def test_a_filter_without_matches_says_so(perfkit, run: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--view", "nope"], "known: steps, overview"),
+        (["--view", "nope"], "known: steps, partition"),
         (["--format", "nope"], "known: text, markdown, json, csv"),
         (["--format", "html"], "perfkit report writes HTML"),
         (["--sort", "nope"], "columns: kind, place, calls"),
