@@ -106,8 +106,8 @@ def choose_prefix(active: list[Annotation[Any]], model: Any, name: str | None) -
 
 
 def joined(prefix: str, path: str) -> str:
-    """Prefix and path of a layer, either of which may be empty."""
-    return ".".join(part for part in (prefix, path) if part)
+    """The path of a layer as its label tells it; that of the model itself ends with a dot where it has a name."""
+    return f"{prefix}.{path}" if prefix else path
 
 
 def install_all(active: list[Annotation[Any]]) -> None:

@@ -35,7 +35,8 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Layer(msgspec.Struct, frozen=True, kw_only=True):
-    """A layer without its children. ``path`` is "" for the model itself. ``calls`` were seen, with the tensors of the
+    """A layer without its children. ``path`` as in labels: "" for the model itself, its name and a dot if it has one.
+    ``calls`` were seen, with the tensors of the
     last of them; ``flops`` and ``backward_flops`` are of all these calls, None where unknown."""
 
     path: str
@@ -91,13 +92,16 @@ class Architecture:
 
 
 def path_parents(paths: Sequence[str]) -> IntArray:
-    """Position of the longest path that each path continues (-1: none), shape (paths,). "" is above all others."""
-    position = {path: number for number, path in enumerate(paths)}
+    """Position of the longest path that each path continues (-1: none), shape (paths,). "" is above all that continue no
+    model with a name."""
+    position = {path: number for number, path in enumerate(paths)} | {
+        path.removesuffix(SEPARATOR): number for number, path in enumerate(paths) if path.endswith(SEPARATOR)
+    }
     return np.array([_above(path, position) for path in paths], np.int64)
 
 
 def _above(path: str, position: dict[str, int]) -> int:
-    while path:
+    while path and not path.endswith(SEPARATOR):
         path = path.rpartition(SEPARATOR)[0]
         if path in position:
             return position[path]

@@ -20,12 +20,23 @@ _NODE: Final = re.compile(r"(.+?)(?:\*(\d{1,6}))?")
 
 
 class ModuleLabel(NamedTuple):
-    """``path`` as the framework names the layer ("" for the model itself); ``nodes`` follow a backward mark."""
+    """``path`` as the framework names the layer; that of a model itself is "", or its name and a dot if it has one.
+    ``nodes`` follow a backward mark."""
 
     path: str
     class_name: str
     backward: bool = False
     nodes: tuple[str, ...] = ()
+
+    @property
+    def is_model(self) -> bool:
+        """Whether it is a model itself, not a layer of one."""
+        return not self.path or self.path.endswith(".")
+
+    @property
+    def module(self) -> str:
+        """What stands in the column ``module``: the path; for a model without a name its class."""
+        return self.path.rstrip(".") or self.class_name
 
 
 def encode(path: str, class_name: str) -> str:

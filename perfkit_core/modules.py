@@ -8,6 +8,7 @@ belongs to the nearest call around it, a node of a backward pass to the layer wh
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 
 from perfkit_core import backward_modules, module_labels, nesting, schema
-from perfkit_core.analyses.trees import merge
 from perfkit_core.schema import ANNOTATION, NO_ROW
 from perfkit_core.trace import IntArray, Trace
 
@@ -23,6 +23,8 @@ CALL_SEPARATOR: Final = "/"
 """Between the parts of a path that was put together from the calls around it."""
 LABEL_SEPARATOR: Final = "."
 """Between the parts of a path that ``annotate`` wrote."""
+_NUMBERED: Final = re.compile(r"_\d+$")
+"""Ends a part that names one layer, not just its class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,25 +66,51 @@ def labelled(trace: Trace) -> Calls:
     """The calls that ``annotate`` labelled. The path of a model itself is the name of its class."""
     names = trace.codes("name")
     found = {code: label for code, name in enumerate(names.values) if (label := module_labels.decode(name))}
-    paths = list(dict.fromkeys(label.path or label.class_name for label in found.values()))
+    paths = list(dict.fromkeys(label.module for label in found.values()))
     position = {path: number for number, path in enumerate(paths)}
     spans, marks = np.full((2, len(names.values)), -1, np.int64)
     for code, label in found.items():
-        (marks if label.backward else spans)[code] = position[label.path or label.class_name]
+        (marks if label.backward else spans)[code] = position[label.module]
     host = trace.host & trace.rows("kind", ANNOTATION)
     return Calls(paths, np.where(host, names.lookup(spans, -1), -1), np.where(host, names.lookup(marks, -1), -1))
 
 
 def _nested(trace: Trace, recorded: pa.Table) -> Calls:
     """The calls that the framework recorded by itself: a path of the parts of the calls around."""
+    from perfkit_core.analyses.trees import merge  # analyses in turn need this module
+
     draft = Trace(recorded.select(["layer"]), trace.meta)
     layer = draft.codes("layer")
     tree = merge(trace.ints("parent"), layer.codes.astype(np.int64), trace.host & (layer.codes >= 0))
+    texts = _paths(tree.parent.tolist(), [layer.values[key] for key in tree.key.tolist()])
+    paths = list(dict.fromkeys(texts))
+    position = {path: number for number, path in enumerate(paths)}
+    number = np.array([*(position[text] for text in texts), -1], np.int64)
+    return Calls(paths, number[tree.node], np.full(len(trace), -1, np.int64))
+
+
+def _paths(parent: list[int], part: list[str]) -> list[str]:
+    """The path of each node. A numbered layer that is called outside of all others, and is known below one of them, is
+    that one: so it is when activations are computed again in a backward pass."""
+    below: dict[str, list[int]] = {}
+    for node, above in enumerate(parent):
+        if above != NO_ROW and _NUMBERED.search(part[node]):
+            below.setdefault(part[node], []).append(node)
+    once = {name: nodes[0] for name, nodes in below.items() if len(nodes) == 1}
+    plain = _joined(parent, part, {})
+    return _joined(parent, part, {node: plain[once[part[node]]] for node in _roots(parent) if part[node] in once})
+
+
+def _joined(parent: list[int], part: list[str], known: dict[int, str]) -> list[str]:
     paths: list[str] = []
-    for parent, key in zip(tree.parent.tolist(), tree.key.tolist(), strict=True):
-        above = paths[parent] + CALL_SEPARATOR if parent != NO_ROW else ""
-        paths.append(above + layer.values[key])
-    return Calls(paths, tree.node, np.full(len(trace), -1, np.int64))
+    for node, above in enumerate(parent):
+        whole = part[node] if above == NO_ROW else paths[above] + CALL_SEPARATOR + part[node]
+        paths.append(known.get(node, whole))
+    return paths
+
+
+def _roots(parent: list[int]) -> list[int]:
+    return [node for node, above in enumerate(parent) if above == NO_ROW]
 
 
 def _column(module: IntArray, paths: list[str]) -> pa.Array:

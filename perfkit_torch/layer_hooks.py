@@ -70,11 +70,19 @@ class LayerHooks:
         except Exception:
             _failed("the end of a call")
 
-    def backward(self, *_: Any) -> None:
-        """Hook before the graph node in which the call's backward pass begins."""
+
+class _Mark:
+    """Hook before the graph nodes in which a call's backward pass may begin: marks the first of them."""
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self.done = False
+
+    def __call__(self, *_: Any) -> None:
         try:
-            if torch.autograd._profiler_enabled():
-                with _Label(self.mark):
+            if not self.done and torch.autograd._profiler_enabled():
+                self.done = True
+                with _Label(self.label):
                     pass
         except Exception:
             _failed("a backward pass")
@@ -115,12 +123,21 @@ def _close(hooks: LayerHooks) -> list[Any] | None:
 
 
 def _mark(hooks: LayerHooks, output: Any, before: list[Any]) -> None:
-    """Hook the node that the backward pass of a call begins with, if the call made any: engines take the last first."""
+    """Hook the node that the backward pass of a call begins with, if the call made any: engines take the last first.
+    And those before it, because a change in place of a view replaces the node that made it."""
     made = [tensor.grad_fn for tensor in _tensors(output) if tensor.grad_fn is not None]
-    made = [node for node in made if not any(node is known for known in before)]
+    made = [node for node in made if not _among(node, before)]
     if made and torch.autograd._profiler_enabled():
         last = max(made, key=lambda node: node._sequence_nr() if hasattr(node, "_sequence_nr") else 0)
-        last.register_prehook(hooks.backward)
+        mark = _Mark(hooks.mark)
+        last.register_prehook(mark)
+        for node, _ in last.next_functions:
+            if node is not None and node.next_functions and not _among(node, before):
+                node.register_prehook(mark)
+
+
+def _among(node: Any, nodes: list[Any]) -> bool:
+    return any(node is one for one in nodes)
 
 
 def signature(module: Any, given: Any, returned: Any) -> Signature:

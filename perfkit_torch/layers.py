@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import torch
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parameter import is_lazy
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -25,7 +26,7 @@ Named = tuple[str, nn.Module]
 
 
 def named(model: nn.Module) -> Iterator[Named]:
-    """Path and module, the model first. What is wrapped stands for its wrapper; a module that occurs twice comes once."""
+    """Path and module, the model first. What is wrapped stands for its wrapper; what occurs twice comes once."""
     found: dict[str, nn.Module] = {}
     for path, module in model.named_modules():
         parts = [part for part in path.split(".") if part not in _WRAPPERS] if path else []
@@ -86,7 +87,7 @@ def run(
 
 @contextmanager
 def _eval(model: nn.Module) -> Iterator[None]:
-    """Eval mode, and attention as the operators that the counter knows; every module gets its own mode back."""
+    """Eval mode, and attention as products that the counter knows; every module gets its own mode back."""
     training = [(module, module.training) for module in model.modules()]
     backend = getattr(torch.backends, "mha", None)
     fast = backend.get_fastpath_enabled() if backend else None
@@ -94,7 +95,8 @@ def _eval(model: nn.Module) -> Iterator[None]:
         model.eval()
         if backend:
             backend.set_fastpath_enabled(False)
-        yield
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
     finally:
         if backend:
             backend.set_fastpath_enabled(fast)

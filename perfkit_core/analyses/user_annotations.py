@@ -6,9 +6,10 @@ import pandas as pd
 
 from perfkit_core.analyses import step_share
 from perfkit_core.analyses.spans import GROUPINGS, SUMS, span_table
+from perfkit_core.modules import labelled
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import ANNOTATION, BACKWARD, DATALOADER, FORWARD, OPTIMIZER
-from perfkit_core.trace import Trace
+from perfkit_core.trace import BoolArray, Trace
 
 LABELLED = (ANNOTATION, DATALOADER, FORWARD, BACKWARD, OPTIMIZER)
 
@@ -17,11 +18,21 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """As the view operators, with kind in place of op_name, and shares of the steps in place of those of the rows:
     total_cpu_ratio (to the union of the steps), total_device_ratio (to the device work of the steps). Kind
     ``annotation`` is the user's own label, the others are the framework's."""
-    result = span_table(trace, request, trace.host & trace.rows("kind", *LABELLED), "kind")
+    counted = trace.host & trace.rows("kind", *LABELLED)
+    if not request.native:
+        counted &= ~_layers(trace)
+    result = span_table(trace, request, counted, "kind")
     cpu, device = step_share.ratios(trace, request, result["total_cpu_ns"], result["total_device_ns"])
     result["total_cpu_ratio"] = cpu
     result.insert(list(result.columns).index("total_device_ns") + 1, "total_device_ratio", device)
     return result.drop(columns=["self_cpu_ratio", "self_device_ratio"])
+
+
+def _layers(trace: Trace) -> BoolArray:
+    """The labels of ``annotate``: they are the view modules. The framework's own tables print them among all others."""
+    calls = labelled(trace)
+    found: BoolArray = (calls.path >= 0) | (calls.mark >= 0)
+    return found
 
 
 VIEW = View(

@@ -27,7 +27,7 @@ _FAMILIES: Final = (("bytes_per_s", _RATES), ("ratio", _SHARES), ("bytes", _SIZE
 _SMALL, _LARGE = 0.1, 10_000.0  # a median outside of these reads badly with three decimals
 _DEPTH: Final = "depth"
 _BARE: Final = {"bytes_per_s": "Bandwidth", "ratio": "Share", "bytes": "Size", "ns": "Time"}
-_WORDS: Final = {word: word.upper() for word in ("cpu", "gpu", "npu", "id", "pid", "tid")} | {"dur": "duration"}
+_WORDS: Final = {word: word.upper() for word in ("cpu", "gpu", "npu", "id", "pid", "tid")} | {"dur": "duration", "flops": "FLOPs"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,13 @@ def _formatted(table: pd.DataFrame, first: int | None, unit: str | None) -> list
 
 def unknown(table: pd.DataFrame) -> list[str]:
     """Headings of the columns of which no cell is known."""
-    return [label(str(name)) for name in table.columns if len(table) and table[name].isna().all()]
+    names = (_in_words(str(name)) for name in table.columns if len(table) and table[name].isna().all())
+    return list(dict.fromkeys(names))
+
+
+def _in_words(name: str) -> str:
+    """A heading that stands without its unit: ``Self CPU`` is a time, ``Self CPU memory`` is none."""
+    return f"{label(name)} memory" if name.endswith("_bytes") else label(name)
 
 
 def label(name: str) -> str:

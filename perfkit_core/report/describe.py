@@ -85,12 +85,12 @@ def text(model: Architecture) -> str:
 
 def _names(model: Architecture, parent: IntArray) -> pd.DataFrame:
     above = [model.layers[at].path if at >= 0 else "" for at in parent]
-    names = [layer.path.removeprefix(path).lstrip(".") for layer, path in zip(model.layers, above, strict=True)]
+    names = [layer.path.removeprefix(path).strip(".") for layer, path in zip(model.layers, above, strict=True)]
     return pd.DataFrame(
         {
             "depth": nesting.sum_down(parent, (parent >= 0).astype(np.int64)),
             "name": pd.Series([name or model.name for name in names], dtype=object),
-            "module": pd.Series([layer.path or model.name for layer in model.layers], dtype=object),
+            "module": pd.Series([layer.path.rstrip(".") or model.name for layer in model.layers], dtype=object),
             "class": pd.Series([layer.class_name for layer in model.layers], dtype=object),
             "device": pd.Series([layer.device for layer in model.layers], dtype=object),
         }
