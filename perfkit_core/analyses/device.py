@@ -9,13 +9,11 @@ a host event launched count, and the step time is Paddle's (see ``native_rules``
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pandas as pd
 
 from perfkit_core import intervals
-from perfkit_core.analyses.native_rules import counted, native_step_ns
+from perfkit_core.analyses.native_rules import counted, native_steps
 from perfkit_core.analyses.select import in_steps
 from perfkit_core.analyses.span import span
 from perfkit_core.analyses.tables import ratio
@@ -28,13 +26,13 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Columns device, product, kernels, busy_ns, span_ns, utilisation_ratio, busy_in_steps_ratio; rows for the CPU have
     only utilisation_ratio."""
     chosen = in_steps(trace, request)
-    measure = _native if request.native else _times
+    counts = chosen & counted(trace) if request.native else chosen
+    steps = native_steps(trace, chosen) if request.native else None
     rows = [_cpu(scope, value) for scope, value in trace.meta.cpu_utilisation.items()]
-    rows += [_device(trace, chosen, name, measure) for name in _devices(trace)]
+    rows += [_device(trace, name, counts, chosen, steps) for name in _devices(trace)]
     return pd.DataFrame(rows, columns=["device", "product", *_TYPES]).astype(_TYPES)
 
 
-Measure = Callable[[Trace, BoolArray, BoolArray, BoolArray], tuple[int, int, int, int]]
 _TYPES = {"kernels": "Int64", "busy_ns": "Int64", "span_ns": "Int64", "utilisation_ratio": "Float64",
           "busy_in_steps_ratio": "Float64"}  # fmt: skip
 
@@ -45,17 +43,22 @@ def _devices(trace: Trace) -> list[str]:
     return sorted(codes.values[code] for code in used)
 
 
-def _device(trace: Trace, chosen: BoolArray, name: str, measure: Measure) -> dict[str, object]:
+def _device(
+    trace: Trace, name: str, counts: BoolArray, chosen: BoolArray, steps: BoolArray | None
+) -> dict[str, object]:
+    """The row of a device. ``steps``: the events whose union busy time is divided by; None: the span."""
     mine = trace.rows("device", name) & trace.rows("kind", *DEVICE_WORK)
-    kernels = chosen & mine & trace.rows("kind", KERNEL)
+    kernels = counts & mine & trace.rows("kind", KERNEL)
     rank = trace.ints("rank")
-    times = [measure(trace, chosen, kernels, rank == one) for one in np.unique(rank[mine])]
-    calls, busy, inside, whole = (sum(column) for column in zip(*times, strict=True))
+    ranks = [rank == one for one in np.unique(rank[mine])]
+    spans = [span(trace, chosen & of) if steps is None else _union(trace, steps & of) for of in ranks]
+    times = [_times(_union(trace, kernels & of), within) for of, within in zip(ranks, spans, strict=True)]
+    busy, inside, whole = (sum(column) for column in zip(*times, strict=True))
     product = next((device.name for device in trace.meta.devices if device.id == name), None)
     return {
         "device": name,
         "product": product if product is not None else pd.NA,
-        "kernels": calls,
+        "kernels": int(kernels.sum()),
         "busy_ns": busy,
         "span_ns": whole,
         "utilisation_ratio": float(ratio(busy, whole)),
@@ -63,18 +66,13 @@ def _device(trace: Trace, chosen: BoolArray, name: str, measure: Measure) -> dic
     }
 
 
-def _times(trace: Trace, chosen: BoolArray, kernels: BoolArray, mine: BoolArray) -> tuple[int, int, int, int]:
-    """Of one rank: kernels, busy time, the part of it within the span, and the length of the span."""
-    busy = intervals.union(trace.ints("start_ns")[kernels & mine], trace.end_ns[kernels & mine])
-    within = span(trace, chosen & mine)
-    inside = intervals.length(intervals.intersect(busy, within))
-    return int((kernels & mine).sum()), intervals.length(busy), inside, intervals.length(within)
+def _union(trace: Trace, mask: BoolArray) -> intervals.Intervals:
+    return intervals.union(trace.ints("start_ns")[mask], trace.end_ns[mask])
 
 
-def _native(trace: Trace, chosen: BoolArray, kernels: BoolArray, mine: BoolArray) -> tuple[int, int, int, int]:
-    """As :func:`_times`, of the kernels that Paddle counts, over its step time."""
-    calls, busy, inside, _ = _times(trace, chosen, kernels & counted(trace), mine)
-    return calls, busy, inside, native_step_ns(trace, chosen, mine)
+def _times(busy: intervals.Intervals, within: intervals.Intervals) -> tuple[int, int, int]:
+    """Of one rank: busy time, the part of it within the span, and the length of the span."""
+    return intervals.length(busy), intervals.length(intervals.intersect(busy, within)), intervals.length(within)
 
 
 def _cpu(scope: str, value: float) -> dict[str, object]:

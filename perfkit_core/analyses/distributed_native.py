@@ -14,7 +14,7 @@ import numpy as np
 
 from perfkit_core import intervals, nesting
 from perfkit_core.analyses.distributed_rows import PARTS, Measured
-from perfkit_core.analyses.native_rules import native_owners, native_step_ns
+from perfkit_core.analyses.native_rules import native_owners, native_steps
 from perfkit_core.analyses.select import in_steps, selected
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.schema import COMMUNICATION, KERNEL, NO_ROW, OPERATOR
@@ -47,9 +47,10 @@ def native_communication(trace: Trace) -> NativeCommunication:
 
 def measured(trace: Trace, request: ViewRequest) -> dict[int | None, Measured]:
     """The numbers of each rank."""
-    chosen, here, rank = selected(trace, request), in_steps(trace, request), trace.ints("rank")
-    talk = native_communication(trace)
-    return {one: _of_rank(trace, talk, chosen & (rank == one), here, rank == one) for one in np.unique(rank).tolist()}
+    chosen, rank = selected(trace, request), trace.ints("rank")
+    talk, steps = native_communication(trace), native_steps(trace, in_steps(trace, request))
+    masks = {one: rank == one for one in np.unique(rank).tolist()}
+    return {one: _of_rank(trace, talk, chosen & mine, steps & mine) for one, mine in masks.items()}
 
 
 def distinct(trace: Trace, mask: BoolArray) -> int:
@@ -58,18 +59,18 @@ def distinct(trace: Trace, mask: BoolArray) -> int:
     return int(np.unique(pairs, axis=1).shape[1])
 
 
-def _of_rank(trace: Trace, talk: NativeCommunication, chosen: BoolArray, here: BoolArray, mine: BoolArray) -> Measured:
+def _of_rank(trace: Trace, talk: NativeCommunication, chosen: BoolArray, steps: BoolArray) -> Measured:
     both = _union(trace, chosen & (talk.host | talk.device))
     compute = _union(trace, chosen & talk.computation)
     overlap = intervals.intersect(both, compute)
     alone = intervals.subtract(both, compute)
-    times = map(intervals.length, (both, compute, overlap, alone))
+    times = map(intervals.length, (_union(trace, steps), both, compute, overlap, alone))
     host = {"communication": distinct(trace, chosen & talk.host)}
     device = {
         "communication": distinct(trace, chosen & talk.device),
         "computation": int((chosen & talk.computation).sum()),
     }
-    return Measured(host, device, dict(zip(PARTS, (native_step_ns(trace, here, mine), *times), strict=True)), None)
+    return Measured(host, device, dict(zip(PARTS, times, strict=True)), None)
 
 
 def _union(trace: Trace, mask: BoolArray) -> intervals.Intervals:

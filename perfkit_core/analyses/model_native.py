@@ -13,9 +13,10 @@ import pandas as pd
 from perfkit_core import nesting
 from perfkit_core.analyses import attribution
 from perfkit_core.analyses.model_rows import model_table, row
-from perfkit_core.analyses.native_rules import native_step_ns, native_steps
+from perfkit_core.analyses.native_rules import native_steps
 from perfkit_core.analyses.segments import segments
 from perfkit_core.analyses.select import in_steps
+from perfkit_core.analyses.span import union_ns
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.schema import KERNEL, NO_ROW, OTHER, PHASES, STEP
 from perfkit_core.trace import BoolArray, IntArray, Trace
@@ -26,10 +27,10 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     chosen = in_steps(trace, request)
     phases = phase_rows(trace, chosen)
     steps = native_steps(trace, chosen)
-    if not len(steps):
+    if not steps.any():
         return model_table(phases, sum(r["total_cpu_ns"] for r in phases), sum(r["total_device_ns"] for r in phases))
     whole = row(STEP, trace.ints("dur_ns")[steps], _kernels(trace)[steps])
-    time, kernels = native_step_ns(trace, chosen), whole["total_device_ns"]
+    time, kernels = union_ns(trace, steps), whole["total_device_ns"]
     other = row(
         OTHER,
         cpu_total=time - sum(r["total_cpu_ns"] for r in phases),

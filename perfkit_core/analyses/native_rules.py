@@ -10,24 +10,17 @@ import numpy as np
 
 from perfkit_core import nesting
 from perfkit_core.analyses.attribution import owners
-from perfkit_core.analyses.span import union_ns
 from perfkit_core.analyses.step_rows import cut_off_rows, step_rows
 from perfkit_core.schema import DEVICE_WORK, MEMORY, NO_ROW, RUNTIME, SYNC
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 
-def native_steps(trace: Trace, chosen: BoolArray) -> IntArray:
-    """Rows of the steps, the cut-off one too (if all steps are chosen)."""
-    rows = step_rows(trace)
-    cut_off = np.flatnonzero(cut_off_rows(trace)) if chosen.all() else rows[:0]
-    return np.concatenate([rows[chosen[rows]], cut_off])
-
-
-def native_step_ns(trace: Trace, chosen: BoolArray, mine: BoolArray | None = None) -> int:
-    """Step time that ratios are divided by: a union within each rank, summed over ranks. ``mine``: of these events."""
+def native_steps(trace: Trace, chosen: BoolArray) -> BoolArray:
+    """True for the steps, the cut-off one too (if all events are chosen), shape (rows,)."""
     mask = np.zeros(len(trace), np.bool_)
-    mask[native_steps(trace, chosen)] = True
-    return union_ns(trace, mask if mine is None else mask & mine)
+    mask[step_rows(trace)] = True
+    mask &= chosen
+    return mask | cut_off_rows(trace) if chosen.all() else mask
 
 
 def native_owners(trace: Trace) -> IntArray:

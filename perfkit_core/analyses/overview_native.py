@@ -16,7 +16,7 @@ import pandas as pd
 from perfkit_core import intervals
 from perfkit_core.analyses.distributed_native import distinct, native_communication
 from perfkit_core.analyses.model_native import phase_rows
-from perfkit_core.analyses.native_rules import counted, native_step_ns
+from perfkit_core.analyses.native_rules import counted, native_steps
 from perfkit_core.analyses.select import in_steps, selected
 from perfkit_core.analyses.span import rank_codes, union_ns
 from perfkit_core.analyses.tables import ratio
@@ -36,7 +36,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     name = next((codes.values[code] for code in types.get(COMMUNICATION, [])), COMMUNICATION.capitalize())
     rows += _communication(trace, chosen, name)
     result = pd.DataFrame(rows, columns=["category", "place", "calls", "time_ns"])
-    return result.assign(ratio=ratio(result["time_ns"], native_step_ns(trace, here)))
+    return result.assign(ratio=ratio(result["time_ns"], union_ns(trace, native_steps(trace, here))))
 
 
 def _types(trace: Trace) -> dict[str, list[int]]:
