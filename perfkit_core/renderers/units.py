@@ -27,7 +27,8 @@ _FAMILIES: Final = (("bytes_per_s", _RATES), ("ratio", _SHARES), ("bytes", _SIZE
 _SMALL, _LARGE = 0.1, 10_000.0  # a median outside of these reads badly with three decimals
 _DEPTH: Final = "depth"
 _BARE: Final = {"bytes_per_s": "Bandwidth", "ratio": "Share", "bytes": "Size", "ns": "Time"}
-_WORDS: Final = {word: word.upper() for word in ("cpu", "gpu", "npu", "id", "pid", "tid")} | {"dur": "duration", "flops": "FLOPs"}
+_UPPER: Final = {word: word.upper() for word in ("cpu", "gpu", "npu", "id", "pid", "tid")}
+_WORDS: Final = _UPPER | {"dur": "duration", "flops": "FLOPs"}
 
 
 @dataclass(frozen=True, slots=True)
