@@ -30,8 +30,9 @@ def assign(trace: Trace, phase: pa.Array, path: IntArray, mark: IntArray) -> Int
         return result
     around = nesting.nearest_on_path(trace.ints("parent"), node)
     known = _by_number(trace, phase, path, rows, around)
-    order = _in_turn(trace, rows, around)
-    found = _by_marks(trace, mark, rows[order], around, known[order])
+    above = _above(trace, node, rows)
+    order = _in_turn(trace, rows, above)
+    found = _by_marks(trace, mark, rows[order], around, above[order], known[order])
     result[rows[order]] = np.maximum(found, _NONE)
     return result
 
@@ -51,7 +52,7 @@ def _nodes(trace: Trace) -> BoolArray:
 def _by_number(trace: Trace, phase: pa.Array, path: IntArray, rows: IntArray, around: IntArray) -> IntArray:
     """Layer by sequence number: that of the last operator before the node that had its number, shape (len(rows),)."""
     sequence = trace.ints("sequence")
-    number = _numbers(sequence, rows, around)
+    number = _numbers(sequence, trace.ints("parent"), rows, around)
     node = np.zeros(len(trace), np.bool_)
     node[rows] = True
     made = np.flatnonzero(trace.host & trace.rows("kind", *OPERATOR_KINDS) & (sequence >= 0) & ~node)
@@ -67,21 +68,33 @@ def _by_number(trace: Trace, phase: pa.Array, path: IntArray, rows: IntArray, ar
     return found
 
 
-def _numbers(sequence: IntArray, rows: IntArray, around: IntArray) -> IntArray:
-    """The sequence number of each node: its own, or the first one right inside it."""
+def _numbers(sequence: IntArray, parent: IntArray, rows: IntArray, around: IntArray) -> IntArray:
+    """The sequence number of each node: its own, or the first one inside it."""
     inner = np.flatnonzero((sequence >= 0) & (around >= 0))
     first = np.full(len(sequence), -1, np.int64)
     first[around[inner[::-1]]] = sequence[inner[::-1]]
-    return first[rows]
+    above = np.append(around, NO_ROW)[parent[rows]]
+    nested = (first[rows] >= 0) & (above != NO_ROW)
+    below = np.full(len(sequence), -1, np.int64)
+    below[above[nested][::-1]] = first[rows[nested]][::-1]
+    return np.where(first >= 0, first, below)[rows]
 
 
-def _in_turn(trace: Trace, rows: IntArray, around: IntArray) -> IntArray:
-    """Nodes as an engine took them: by thread, by the node around them, by time."""
-    above = np.append(around, NO_ROW)[trace.ints("parent")[rows]]
+def _above(trace: Trace, node: BoolArray, rows: IntArray) -> IntArray:
+    """The node or backward span around each node, -1: none."""
+    parent = trace.ints("parent")
+    stops = node | trace.host & trace.rows("kind", BACKWARD)
+    return np.append(nesting.nearest_on_path(parent, stops), NO_ROW)[parent[rows]]
+
+
+def _in_turn(trace: Trace, rows: IntArray, above: IntArray) -> IntArray:
+    """Nodes as an engine took them: by thread, by what is around them, by time."""
     return np.lexsort((rows, above, trace.ints("step")[rows], trace.ints("tid")[rows], trace.ints("pid")[rows]))
 
 
-def _by_marks(trace: Trace, mark: IntArray, rows: IntArray, around: IntArray, known: IntArray) -> IntArray:
+def _by_marks(
+    trace: Trace, mark: IntArray, rows: IntArray, around: IntArray, above: IntArray, known: IntArray
+) -> IntArray:
     """Layers of nodes in turn, from the marks inside them and from the nodes that marks list."""
     names = trace.codes("name")
     marks = np.flatnonzero((mark >= 0) & (around >= 0))
@@ -92,7 +105,6 @@ def _by_marks(trace: Trace, mark: IntArray, rows: IntArray, around: IntArray, kn
     marks, owner = marks[order], owner[order]
     first = np.searchsorted(owner, np.arange(len(rows) + 1))
     listed, start, wanted = _listed(names.values)
-    above = np.append(around, NO_ROW)[trace.ints("parent")[rows]]
     group = np.stack([trace.ints(name)[rows] for name in ("pid", "tid", "step")] + [above])
     fresh = np.append(True, (group[:, 1:] != group[:, :-1]).any(axis=0))
     own = wanted[names.codes[rows]]

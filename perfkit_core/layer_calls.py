@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -83,13 +83,19 @@ def _sum(counted: list[tuple[int | None, int]]) -> int | None:
     return sum(value * count for value, count in known) if len(known) == len(counted) else None
 
 
-def tensors(value: Any, is_tensor: Callable[[Any], bool], depth: int = _DEEPEST) -> Iterator[Any]:
-    """The tensors in what a layer takes or returns: itself, or in tuples, lists and dictionaries."""
-    if is_tensor(value):
-        yield value
+def tensors(value: Any, kind: type, depth: int = _DEEPEST) -> list[Any]:
+    """The tensors (of class ``kind``) that a layer takes or returns: itself, or in tuples, lists and dictionaries."""
+    found: list[Any] = []
+    _collect(value, kind, depth, found)
+    return found
+
+
+def _collect(value: Any, kind: type, depth: int, found: list[Any]) -> None:
+    if isinstance(value, kind):
+        found.append(value)
     elif depth and isinstance(value, (tuple, list)):
         for item in value:
-            yield from tensors(item, is_tensor, depth - 1)
+            _collect(item, kind, depth - 1, found)
     elif depth and isinstance(value, dict):
         for item in value.values():
-            yield from tensors(item, is_tensor, depth - 1)
+            _collect(item, kind, depth - 1, found)

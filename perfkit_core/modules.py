@@ -79,14 +79,17 @@ def _nested(trace: Trace, recorded: pa.Table) -> Calls:
     """The calls that the framework recorded by itself: a path of the parts of the calls around."""
     from perfkit_core.analyses.trees import merge  # analyses in turn need this module
 
-    draft = Trace(recorded.select(["layer"]), trace.meta)
-    layer = draft.codes("layer")
+    layer = Trace(pa.table({"layer": _encoded(recorded["layer"])}), trace.meta).codes("layer")
     tree = merge(trace.ints("parent"), layer.codes.astype(np.int64), trace.host & (layer.codes >= 0))
     texts = _paths(tree.parent.tolist(), [layer.values[key] for key in tree.key.tolist()])
     paths = list(dict.fromkeys(texts))
     position = {path: number for number, path in enumerate(paths)}
     number = np.array([*(position[text] for text in texts), -1], np.int64)
     return Calls(paths, number[tree.node], np.full(len(trace), -1, np.int64))
+
+
+def _encoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column if pa.types.is_dictionary(column.type) else column.cast(pa.string()).dictionary_encode()
 
 
 def _paths(parent: list[int], part: list[str]) -> list[str]:

@@ -8,10 +8,11 @@ those of other layers, would lose the whole profile.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import paddle
 from paddle.profiler import Profiler, ProfilerState, RecordEvent
@@ -25,11 +26,20 @@ from perfkit_paddle.layer_nodes import Nodes
 _RECORDS = (ProfilerState.RECORD, ProfilerState.RECORD_AND_RETURN)
 
 
+class _Call(NamedTuple):
+    """A call that goes on: its open event, tensors it was given, and the addresses of the nodes that had made them."""
+
+    hooks: LayerHooks
+    event: Any
+    inputs: list[Any]
+    nodes: frozenset[int]
+
+
 class _Thread(threading.local):
-    """``stack``: the calls that this thread is in: hooks, open event, nodes of the inputs."""
+    """``stack``: the calls that this thread is in; ``nodes``: those that the calls in the outermost one made."""
 
     def __init__(self) -> None:
-        self.stack: list[tuple[LayerHooks, Any, frozenset[int]]] = []
+        self.stack: list[_Call] = []
         self.nodes = Nodes()
 
 
@@ -57,10 +67,11 @@ class LayerHooks:
         if not _recording():
             return
         try:
-            nodes = _thread.nodes.of(tensors_in((args, kwargs)))
+            inputs = tensors((args, kwargs), paddle.Tensor)
+            nodes = _thread.nodes.of(inputs)  # now: what is changed in place has another one afterwards
             event = RecordEvent(self.label)
             event.begin()
-            _thread.stack.append((self, event, nodes))
+            _thread.stack.append(_Call(self, event, inputs, nodes))
         except Exception:
             _failed("the begin of a call")
 
@@ -69,12 +80,11 @@ class LayerHooks:
         if not _thread.stack:
             return
         try:
-            *kwargs, output = rest
-            inputs = _close(self)
-            if inputs is not None:
-                returned = list(tensors_in(output))
-                self.log.add(self.path, signature(layer, (args, kwargs), returned))
-                self._mark(returned, inputs)
+            call = _close(self)
+            if call is not None:
+                outputs = tensors(rest[-1], paddle.Tensor)
+                self.log.add(self.path, signature(layer, call.inputs, outputs))
+                self._mark(outputs, call.nodes)
             if not _thread.stack:
                 _thread.nodes = Nodes()
         except Exception:
@@ -82,10 +92,9 @@ class LayerHooks:
 
     def _mark(self, returned: list[Any], inputs: frozenset[int]) -> None:
         """Have the call's backward pass marked where it begins, if the call made any node."""
-        made = [tensor for tensor in returned if not tensor.stop_gradient and tensor.grad_fn is not None]
-        own, first = _thread.nodes.claim(made, inputs)
+        own, first = _thread.nodes.claim([tensor for tensor in returned if not tensor.stop_gradient], inputs)
         if first:
-            mark = _Mark(module_labels.encode_backward(self.path, self.class_name, own))
+            mark = _Mark(_mark_name(self.path, self.class_name, tuple(own)))
             for tensor in first:
                 tensor.register_hook(mark)
 
@@ -124,24 +133,26 @@ def _known(method: Any, *wanted: str) -> dict[str, bool]:
     return dict.fromkeys({"with_kwargs", *wanted} & set(inspect.signature(method).parameters), True)
 
 
-def _close(hooks: LayerHooks) -> frozenset[int] | None:
-    """End the event of a call and those left open inside it; the nodes of its inputs, None if it has no event."""
-    if not any(open_hooks is hooks for open_hooks, _, _ in _thread.stack):
+_mark_name = functools.lru_cache(maxsize=4096)(module_labels.encode_backward)
+
+
+def _close(hooks: LayerHooks) -> _Call | None:
+    """End the event of a call and those left open inside it. None if it has no event."""
+    if not any(call.hooks is hooks for call in _thread.stack):
         return None
     while True:
-        open_hooks, event, nodes = _thread.stack.pop()
-        event.end()
-        if open_hooks is hooks:
-            return nodes
+        call = _thread.stack.pop()
+        call.event.end()
+        if call.hooks is hooks:
+            return call
 
 
-def signature(layer: Any, given: Any, returned: Any) -> Signature:
+def signature(layer: Any, inputs: list[Any], outputs: list[Any]) -> Signature:
     """The tensors of a call, and which gradients its backward pass will compute."""
-    inputs = list(tensors_in(given))
     enabled = paddle.is_grad_enabled()
     return Signature(
         tuple(map(_spec, inputs)),
-        tuple(map(_spec, tensors_in(returned))),
+        tuple(map(_spec, outputs)),
         enabled and any(not tensor.stop_gradient for tensor in inputs),
         enabled and any(not p.stop_gradient for p in layer._parameters.values() if p is not None),
     )
@@ -149,11 +160,6 @@ def signature(layer: Any, given: Any, returned: Any) -> Signature:
 
 def _spec(tensor: Any) -> TensorSpec:
     return TensorSpec(tuple(tensor.shape), str(tensor.dtype).removeprefix("paddle."))
-
-
-def tensors_in(value: Any) -> Iterator[Any]:
-    """The tensors of a structure."""
-    return tensors(value, lambda item: isinstance(item, paddle.Tensor))
 
 
 def _failed(what: str) -> None:

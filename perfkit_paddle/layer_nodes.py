@@ -23,17 +23,17 @@ class Nodes:
 
     def of(self, tensors: Iterable[Any]) -> frozenset[int]:
         """Addresses of the nodes that made some tensors."""
-        return frozenset(self._address(tensor.grad_fn) for tensor in tensors if tensor.grad_fn is not None)
+        return frozenset(self._address(node) for tensor in tensors if (node := tensor.grad_fn) is not None)
 
     def claim(self, returned: list[Any], inputs: frozenset[int]) -> tuple[list[str], list[Any]]:
         """Names of the nodes that a call made itself, and those of the returned tensors that are not just passed on."""
-        first = [tensor for tensor in returned if self._address(tensor.grad_fn) not in inputs]
-        first = [tensor for tensor in first if tensor.grad_fn.name() != _ACCUMULATION]
+        made = [(tensor, node, self._address(node)) for tensor in returned if (node := tensor.grad_fn) is not None]
+        made = [one for one in made if one[2] not in inputs and one[1].name() != _ACCUMULATION]
         ends: list[Any] = []
-        own = dict(self._walk([tensor.grad_fn for tensor in first], inputs, ends))
-        for address in (*own, *(self._address(tensor.grad_fn) for tensor in first)):
+        own = dict(self._walk([node for _, node, _ in made], inputs, ends))
+        for address in (*own, *(address for _, _, address in made)):
             self._inputs[address] = ends
-        return list(own.values()), first
+        return list(own.values()), [tensor for tensor, _, _ in made]
 
     def _walk(self, nodes: list[Any], inputs: frozenset[int], ends: list[Any]) -> Iterator[tuple[int, str]]:
         """Address and name of the nodes that no call inside made; the nodes of the inputs go into ``ends``."""

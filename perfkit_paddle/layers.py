@@ -95,6 +95,7 @@ def _watched(found: Sequence[Named], log: CallLog) -> Iterator[None]:
 
 def _counting(path: str, log: CallLog) -> Any:
     def after(layer: Any, *call: Any) -> None:
-        log.add(path, layer_hooks.signature(layer, call[:-1], call[-1]))
+        given, returned = (layer_calls.tensors(value, paddle.Tensor) for value in (call[:-1], call[-1]))
+        log.add(path, layer_hooks.signature(layer, given, returned))
 
     return after

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import torch
 
@@ -23,9 +23,18 @@ _ORIGINALS: Final = "_perfkit_originals"
 when a profiler begins and stops to record, whoever started it."""
 
 _open = threading.local()
-"""``stack``: the calls that this thread is in: hooks, running label, graph nodes of the inputs."""
+"""``stack``: the calls that this thread is in."""
 
 _Label: Callable[[str], Any] = getattr(torch._C._profiler, "_RecordFunctionFast", torch.profiler.record_function)
+
+
+class _Call(NamedTuple):
+    """A call that goes on: its running label, tensors it was given, and the graph nodes that had made them."""
+
+    hooks: LayerHooks
+    label: Any
+    inputs: list[Any]
+    nodes: list[Any]
 
 
 class LayerHooks:
@@ -50,10 +59,11 @@ class LayerHooks:
         if _silent():
             return
         try:
-            nodes = [tensor.grad_fn for tensor in _tensors((args, kwargs))]
+            inputs = tensors((args, kwargs), torch.Tensor)
+            nodes = [tensor.grad_fn for tensor in inputs]  # now: what is changed in place has another one afterwards
             label = _Label(self.label)
             label.__enter__()
-            _stack().append((self, label, nodes))
+            _stack().append(_Call(self, label, inputs, nodes))
         except Exception:
             _failed("the begin of a call")
 
@@ -62,11 +72,11 @@ class LayerHooks:
         if _silent():
             return
         try:
-            nodes = _close(self)
-            if nodes is None:
-                return
-            self.log.add(self.path, signature(module, (args, kwargs), output))
-            _mark(self, output, nodes)
+            call = _close(self)
+            if call is not None:
+                outputs = tensors(output, torch.Tensor)
+                self.log.add(self.path, signature(module, call.inputs, outputs))
+                _mark(self, outputs, call.nodes)
         except Exception:
             _failed("the end of a call")
 
@@ -102,30 +112,30 @@ def _silent() -> bool:
     return bool(torch.compiler.is_compiling() or torch.jit.is_tracing())
 
 
-def _stack() -> list[tuple[LayerHooks, Any, list[Any]]]:
+def _stack() -> list[_Call]:
     try:
-        stack: list[tuple[LayerHooks, Any, list[Any]]] = _open.stack
+        stack: list[_Call] = _open.stack
     except AttributeError:
         stack = _open.stack = []
     return stack
 
 
-def _close(hooks: LayerHooks) -> list[Any] | None:
-    """End the label of a call and those left open inside it; the graph nodes of its inputs, None if it has no label."""
+def _close(hooks: LayerHooks) -> _Call | None:
+    """End the label of a call and those left open inside it. None if it has no label."""
     stack = _stack()
-    if not any(open_hooks is hooks for open_hooks, _, _ in stack):
+    if not any(call.hooks is hooks for call in stack):
         return None
     while True:
-        open_hooks, label, nodes = stack.pop()
-        label.__exit__(None, None, None)
-        if open_hooks is hooks:
-            return nodes
+        call = stack.pop()
+        call.label.__exit__(None, None, None)
+        if call.hooks is hooks:
+            return call
 
 
-def _mark(hooks: LayerHooks, output: Any, before: list[Any]) -> None:
+def _mark(hooks: LayerHooks, outputs: list[Any], before: list[Any]) -> None:
     """Hook the node that the backward pass of a call begins with, if the call made any: engines take the last first.
     And those before it, because a change in place of a view replaces the node that made it."""
-    made = [tensor.grad_fn for tensor in _tensors(output) if tensor.grad_fn is not None]
+    made = [tensor.grad_fn for tensor in outputs if tensor.grad_fn is not None]
     made = [node for node in made if not _among(node, before)]
     if made and torch.autograd._profiler_enabled():
         last = max(made, key=lambda node: node._sequence_nr() if hasattr(node, "_sequence_nr") else 0)
@@ -140,13 +150,12 @@ def _among(node: Any, nodes: list[Any]) -> bool:
     return any(node is one for one in nodes)
 
 
-def signature(module: Any, given: Any, returned: Any) -> Signature:
+def signature(module: Any, inputs: list[Any], outputs: list[Any]) -> Signature:
     """The tensors of a call, and which gradients its backward pass will compute."""
     enabled = torch.is_grad_enabled()
-    inputs = list(_tensors(given))
     return Signature(
         tuple(map(_spec, inputs)),
-        tuple(map(_spec, _tensors(returned))),
+        tuple(map(_spec, outputs)),
         enabled and any(tensor.requires_grad for tensor in inputs),
         enabled and any(p.requires_grad for p in module._parameters.values() if p is not None),
     )
@@ -154,10 +163,6 @@ def signature(module: Any, given: Any, returned: Any) -> Signature:
 
 def _spec(tensor: Any) -> TensorSpec:
     return TensorSpec(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
-
-
-def _tensors(value: Any) -> Iterator[Any]:
-    return tensors(value, lambda item: isinstance(item, torch.Tensor))
 
 
 def _failed(what: str) -> None:

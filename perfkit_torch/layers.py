@@ -116,7 +116,8 @@ def _watched(found: Sequence[Named], log: CallLog) -> Iterator[None]:
 
 def _counting(path: str, log: CallLog) -> Any:
     def after(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        log.add(path, layer_hooks.signature(module, (args, kwargs), output))
+        given, returned = (layer_calls.tensors(value, torch.Tensor) for value in ((args, kwargs), output))
+        log.add(path, layer_hooks.signature(module, given, returned))
 
     return after
 
