@@ -26,10 +26,11 @@ SUMS: Final = ("calls", "self_cpu_ns", "total_cpu_ns", "self_device_ns", "total_
                "total_cpu_bytes", "self_device_bytes", "total_device_bytes", "flops")  # fmt: skip
 """Columns that are sums over the chosen steps."""
 MEASURES: Final = (
-    "calls", "self_cpu_ns", "self_cpu_ratio", "total_cpu_ns", "total_cpu_ratio", "avg_cpu_ns", "min_cpu_ns",
-    "max_cpu_ns", "self_device_ns", "self_device_ratio", "total_device_ns", "avg_device_ns", "min_device_ns",
-    "max_device_ns", "self_cpu_bytes", "total_cpu_bytes", "self_device_bytes", "total_device_bytes", "flops",
+    "calls", "self_cpu_ns", "self_cpu_ratio", "total_cpu_ns", "total_cpu_ratio", "avg_cpu_ns", "self_device_ns",
+    "self_device_ratio", "total_device_ns", "avg_device_ns", "self_cpu_bytes", "total_cpu_bytes", "self_device_bytes",
+    "total_device_bytes", "flops", "min_cpu_ns", "max_cpu_ns", "min_device_ns", "max_device_ns",
 )  # fmt: skip
+"""Columns of the table after its keys, the most asked for first."""
 
 
 def span_table(trace: Trace, request: ViewRequest, counted: BoolArray, what: str) -> pd.DataFrame:

@@ -49,8 +49,27 @@ def _section(section: Section, width: int | None) -> Iterator[str]:
     if section.table.empty:
         yield visible(parts.reason(section))
         return
-    yield from _table(columns(parts.shown(section), unit=section.unit), width)
-    yield from filter(None, (parts.more(section, " (--limit 0 shows all)"), parts.unknown(section)))
+    fitting, left = _fitting(columns(parts.shown(section), unit=section.unit), width)
+    yield from _table(fitting, width)
+    yield from filter(None, (parts.more(section, " (--limit 0 shows all)"), _too_wide(left), parts.unknown(section)))
+
+
+def _fitting(shown: list[Column], width: int | None) -> tuple[list[Column], list[Column]]:
+    """The columns that a terminal has room for with names at their shortest, two at least, and the rest."""
+    if width is None:
+        return shown, []
+    needed = 0
+    for index, column in enumerate(shown):
+        size = max(map(cell_len, (visible(column.label), *column.cells)))
+        needed += (size if column.numeric else min(size, _SHORTEST)) + (len(_GAP) if index else 0)
+        if needed > width and index > 1:
+            return shown[:index], shown[index:]
+    return shown, []
+
+
+def _too_wide(left: list[Column]) -> str:
+    names = ", ".join(visible(column.label) for column in left)
+    return f"Too wide for this terminal: {names} (--columns chooses)" if left else ""
 
 
 def _table(shown: list[Column], width: int | None) -> Iterator[str]:

@@ -65,6 +65,18 @@ def test_text_fits_the_terminal() -> None:
     assert 85 <= max(map(len, shown.splitlines())) <= 90
 
 
+def test_text_leaves_out_columns_that_a_terminal_has_no_room_for_and_says_so() -> None:
+    report = one(pd.DataFrame({"name": ["a"]} | {f"column_{i}_ns": [123_456] for i in range(20)}))
+    shown = re.sub(r"\x1b\[\dm", "", text.render(report, 100))
+    table = [line for line in shown.splitlines() if not line.startswith("Too wide")]
+    assert 80 <= max(map(len, table)) <= 100
+    (told,) = (line for line in shown.splitlines() if line.startswith("Too wide"))
+    named = [f"Column {i} (" in "".join(table) for i in range(20)]
+    assert named == [f"Column {i} (µs)" not in told for i in range(20)]
+    assert 5 < sum(named) < 10
+    assert "Too wide" not in text.render(report)
+
+
 def test_text_tells_of_rows_left_out_unknown_columns_and_empty_sections() -> None:
     table = pd.DataFrame({"name": ["a", "b", "c"], "bytes": pd.array([None] * 3, "Int64")})
     shown = text.render(one(table, limit=2))
