@@ -9,7 +9,7 @@ import pandas as pd
 
 from perfkit_core.analyses.fluid import events, scope
 from perfkit_core.analyses.fluid.threads import described, thread_numbers
-from perfkit_core.analyses.select import step_numbers
+from perfkit_core.analyses.select import in_steps, step_numbers
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import DEVICE_WORK, NESTED_KINDS
 from perfkit_core.trace import Trace
@@ -51,6 +51,7 @@ def _threads(trace: Trace) -> Iterator[tuple[str, str]]:
 
 
 def _steps(trace: Trace, request: ViewRequest) -> str:
+    in_steps(trace, request)  # a step that was not recorded is refused
     recorded = step_numbers(trace)
     if not recorded:
         return "none recorded"
