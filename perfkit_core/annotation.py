@@ -93,12 +93,12 @@ def find(active: list[Annotation[Any]], model: Any) -> Annotation[Any] | None:
 def choose_prefix(active: list[Annotation[Any]], model: Any, name: str | None) -> str:
     """What the paths of a model begin with: nothing for the first one, the class for others, or the name that is asked
     for. Raises UsageError for a name that another model has."""
-    taken = {one.prefix for one in active}
+    taken = {one.prefix or type(one.model).__name__ for one in active}
     if name is not None:
         if name in taken:
             raise UsageError(f"another annotated model is called {name!r}", "give each model its own name")
         return name
-    if "" not in taken:
+    if all(one.prefix for one in active):
         return ""
     plain = type(model).__name__
     names = (plain if number == 1 else f"{plain}{number}" for number in range(1, len(taken) + 2))

@@ -76,8 +76,8 @@ def run(
     counter = FlopCounterMode(display=False)
     with _eval(model), _watched(found, log), torch.no_grad(), counter:
         model(*args, **kwargs)
-    own = _own_flops(model, found, counter)
     calls = log.take()
+    own = _own_flops(model, found, counter, set(calls))
     return {
         path: seen(module, calls[path]) | {"flops": own[path], "backward_flops": None}
         for path, module in found
@@ -122,8 +122,8 @@ def _counting(path: str, log: CallLog) -> Any:
     return after
 
 
-def _own_flops(model: nn.Module, found: Sequence[Named], counter: FlopCounterMode) -> dict[str, int]:
-    """FLOPs of each layer without its children, from sums with them."""
+def _own_flops(model: nn.Module, found: Sequence[Named], counter: FlopCounterMode, called: set[str]) -> dict[str, int]:
+    """FLOPs of each layer without its children, from sums with them, which the counter has of what was called."""
     names = {id(module): path for path, module in model.named_modules()}
     counts = counter.get_flop_counts()
     model_name = type(model).__name__
@@ -131,8 +131,11 @@ def _own_flops(model: nn.Module, found: Sequence[Named], counter: FlopCounterMod
     for _, module in found:
         path = names[id(module)]
         total.append(int(sum(counts.get(f"{model_name}.{path}" if path else model_name, {}).values())))
-    own = list(total)
-    for child, parent in enumerate(path_parents([path for path, _ in found]).tolist()):
-        if parent >= 0:
-            own[parent] -= total[child]
+    parents = path_parents([path for path, _ in found]).tolist()
+    own = [0] * len(total)
+    for child in reversed(range(len(total))):  # children come after their parents
+        total[child] = total[child] if found[child][0] in called else -own[child]
+        own[child] += total[child]
+        if parents[child] >= 0:
+            own[parents[child]] -= total[child]
     return {path: value for (path, _), value in zip(found, own, strict=True)}

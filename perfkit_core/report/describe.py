@@ -33,7 +33,7 @@ def table(model: Architecture) -> pd.DataFrame:
     columns: dict[str, Any] = {}
     for name, own in _COUNTED.items():
         values = [own(layer) for layer in model.layers]
-        total = _with_all_below(parent, values)
+        total = _with_all_below(parent, values, partly=name.endswith("flops"))
         columns[name] = total
         if name in ("parameters", "flops"):
             whole = int(total[parent < 0].fillna(0).sum())
@@ -97,11 +97,12 @@ def _names(model: Architecture, parent: IntArray) -> pd.DataFrame:
     )
 
 
-def _with_all_below(parent: IntArray, values: list[int | None]) -> pd.Series[int]:
-    """Sums of what is known; NA where nothing below is known either."""
-    known = np.array([value is not None for value in values], np.int64)
+def _with_all_below(parent: IntArray, values: list[int | None], partly: bool) -> pd.Series[int]:
+    """Sums; NA where something in them is unknown, or with ``partly`` only where all of it is."""
+    known = nesting.sum_up(parent, np.array([value is not None for value in values], np.int64))
     total = nesting.sum_up(parent, np.array([value or 0 for value in values], np.int64))
-    return pd.Series(pd.arrays.IntegerArray(total, nesting.sum_up(parent, known) == 0))
+    enough = 1 if partly else nesting.sum_up(parent, np.ones(len(values), np.int64))
+    return pd.Series(pd.arrays.IntegerArray(total, known < enough))
 
 
 def _share(values: pd.Series[int], whole: int) -> pd.Series[float]:
