@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from perfkit_core.analyses import device, kernels, memcpy, operators, user_annotations
+from perfkit_core.analyses import device, kernels, memcpy, operator_tree, operators, user_annotations
 from perfkit_core.loading import load
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace import Trace
@@ -175,6 +175,7 @@ def test_live_run(live: tuple[Trace, Any]) -> None:
     trace, statistic = live
     events = statistic.event_summary
     count = rows_equal(operators.table(trace, EVERYTHING), _plain(events.items), "operators")
+    count += _children_equal(operator_tree.table(trace, ViewRequest(native=True)), events.items)
     labels = user_annotations.table(trace, EVERYTHING)
     labels = labels[labels["kind"] == "annotation"]
     count += rows_equal(labels, _plain(events.userdefined_items), "labels")
@@ -182,6 +183,24 @@ def test_live_run(live: tuple[Trace, Any]) -> None:
     assert memcpy.table(trace, EVERYTHING).empty
     print(f"live: {count} numbers equal")
     assert count >= 100
+
+
+def _children_equal(table: pd.DataFrame, items: dict[str, Any]) -> int:
+    """What lies directly below each operator: same names, and each measure of each."""
+    count, operator = 0, ""
+    below: dict[str, dict[str, Any]] = {name: {} for name in items}
+    for row in table.to_dict("records"):
+        operator = row["name"] if row["depth"] == 0 else operator
+        if row["depth"] == 1:
+            below[operator][row["name"]] = row
+    for name, item in items.items():
+        assert sorted(below[name]) == sorted(item.operator_inners), name
+        for inner, numbers in item.operator_inners.items():
+            for key, column in list(MEASURES.items())[:4]:
+                assert below[name][inner][column] == getattr(numbers, key), (name, inner, key)
+                count += 1
+    assert count > 50
+    return count
 
 
 def _plain(items: dict[str, Any]) -> dict[str, dict[str, int]]:
