@@ -104,7 +104,7 @@ def _shares(table: pd.DataFrame) -> pd.DataFrame:
     result = table.astype({"depth": np.int64})
     for name in ("self_cpu", "self_device"):
         values = table[f"{name}_ns"].to_numpy(np.float64, na_value=np.nan)
-        share = ratio(values, int(table.loc[roots, f"{name}_ns"].sum()))
+        share = np.where(np.isnan(values), np.nan, ratio(values, int(table.loc[roots, f"{name}_ns"].sum())))
         result.insert(list(result.columns).index(f"{name}_ns") + 1, f"{name}_ratio", share)
     return result
 

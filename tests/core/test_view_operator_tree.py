@@ -118,6 +118,12 @@ def test_kinds(small: Trace) -> None:
     assert shares["custom"] == pytest.approx((40 / 180, 0))
 
 
+def test_what_no_operator_owns_has_no_share_of_the_host() -> None:
+    table = operator_kinds.table(trace([device("k", "kernel", 0, 5)]), ViewRequest())
+    assert table["self_cpu_ratio"].isna().all()
+    assert table["self_device_ratio"].tolist() == [1.0]
+
+
 def test_a_kind_within_another_is_outermost_again() -> None:
     """add in matmul in add: the inner add lies in one of its kind, whatever is between."""
     found = trace([
