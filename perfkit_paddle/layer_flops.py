@@ -12,6 +12,7 @@ from paddle.nn.layer.rnn import RNNBase
 from perfkit_core import layer_flops
 from perfkit_core.layer_calls import Flops, Signature, products
 
+_TRANSPOSED: Final = (nn.Conv1DTranspose, nn.Conv2DTranspose, nn.Conv3DTranspose)
 _GATES: Final = {"LSTM": 4, "GRU": 3}
 
 
@@ -35,7 +36,7 @@ def _bilinear(layer: Any, call: Signature) -> Flops:
 def _convolution(layer: Any, call: Signature) -> Flops:
     """The weights of a transposed one begin with its inputs, those of the others with their outputs; then come the
     channels of a group on the other side, and the kernel."""
-    positions = call.inputs[0] if layer._transposed else call.outputs[0]
+    positions = call.inputs[0] if isinstance(layer, _TRANSPOSED) else call.outputs[0]
     channels, *kernel = layer.weight.shape[1:]
     return products(call, layer_flops.convolution(positions.shape, channels, kernel))
 
