@@ -277,7 +277,7 @@ def test_describe_counts_what_paddle_counts(paddle: Any, capsys: pytest.CaptureF
     capsys.readouterr()
     assert table.loc["Sequential", "parameters"] == native["total_params"]
     assert table.loc["Sequential", "trainable_parameters"] == native["trainable_params"]
-    shapes = {"Input": [[2, 4, 6, 6]], "Filter": [list(model[0].weight.shape)]}
+    shapes = {"Bias": [], "Input": [[2, 4, 6, 6]], "Filter": [list(model[0].weight.shape)]}
     attributes = {"paddings": [0, 0], "strides": [1, 1], "dilations": [1, 1], "groups": 1}
     convolution = counted("conv2d", shapes, attributes)
     product = counted("matmul", {"X": [[2, 6 * 16]], "Y": [[6 * 16, 10]]}, {})
