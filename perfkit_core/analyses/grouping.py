@@ -10,6 +10,7 @@ import pandas as pd
 
 from perfkit_core import nesting
 from perfkit_core.analyses import overloads, stacks
+from perfkit_core.analyses.forward_stacks import forward_stacks
 from perfkit_core.analyses.tables import texts
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import ViewRequest, split_grouping
@@ -28,7 +29,7 @@ def keys(
 ) -> dict[str, Any]:
     """Column name → values of the ``rows``, for each grouping asked for. ``own`` are groupings that mean something else
     in a view: column and key. Raises UsageError for a grouping not in ``known``."""
-    found, meaning = {}, {**_KEYS, **(own or {})}
+    found, meaning = {}, {**_KEYS, **(_NATIVE_KEYS if request.native else {}), **(own or {})}
     for item in request.by:
         name, argument = split_grouping(item)
         if name not in known or name not in meaning:
@@ -50,13 +51,15 @@ def _number(column: str) -> Key:
     return key
 
 
-def _stack(trace: Trace, rows: IntArray, argument: str | None) -> pd.Categorical:
-    whole = stacks.stacks(trace, rows)
-    if argument is None:
-        return whole
-    if not argument.isdigit() or not int(argument):
-        raise UsageError(f"not a number of frames: {argument!r}", "write --by stack=5 for the five innermost frames")
-    return stacks.innermost(whole, int(argument))
+def _stack(of: Callable[[Trace, IntArray], pd.Categorical]) -> Key:
+    def key(trace: Trace, rows: IntArray, argument: str | None) -> pd.Categorical:
+        if argument is None:
+            return of(trace, rows)
+        if not argument.isdigit() or not int(argument):
+            raise UsageError(f"not a number of frames: {argument!r}", "write --by stack=5 for the five innermost")
+        return stacks.innermost(of(trace, rows), int(argument))
+
+    return key
 
 
 def _label(trace: Trace, rows: IntArray, argument: str | None) -> pd.Categorical:
@@ -77,7 +80,7 @@ def _is_label(trace: Trace) -> BoolArray:
 _UNKNOWN = np.iinfo(np.int64).min
 _KEYS: dict[str, tuple[str, Key]] = {
     "shape": ("shapes", _text("shapes")),
-    "stack": ("stack", _stack),
+    "stack": ("stack", _stack(stacks.stacks)),
     "thread": ("tid", _number("tid")),
     "stream": ("stream", _number("stream")),
     "overload": ("overload", lambda trace, rows, argument: overloads.overloads(trace, rows)),
@@ -89,3 +92,4 @@ _KEYS: dict[str, tuple[str, Key]] = {
     "step": ("step", _number("step")),
     "rank": ("rank", _number("rank")),
 }
+_NATIVE_KEYS: dict[str, tuple[str, Key]] = {"stack": ("stack", _stack(forward_stacks))}
