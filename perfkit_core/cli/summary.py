@@ -12,7 +12,7 @@ from perfkit_core.cli.filters import filters
 from perfkit_core.cli.output import FOR_PEOPLE, emit, renderer
 from perfkit_core.cli.progress import loaded, working
 
-DEFAULT_VIEWS: Final = ("overview", "model", "operators")
+DEFAULT_VIEWS: Final = ("partition", "model", "operators")
 
 
 @click.command(epilog="Example: perfkit summary runs/baseline --view operators --sort self_device_ns --by shape")
