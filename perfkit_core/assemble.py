@@ -53,7 +53,7 @@ def assemble(
     step, step_findings = steps.assign(draft)
     draft = _with(draft, step=_nullable(step))
     phase, phase_findings = phases.assign(draft)
-    module = modules.assign(draft, phase, recorded.columns)
+    module = modules.assign(draft, recorded.columns)
     draft = _with(draft, phase=phase, module=module, op_name=_op_names(draft, operator_names))
     meta = structs.replace(meta, window_ns=meta.window_ns or _extent(draft))
     return Trace(draft.events, meta, quality + launch_findings + step_findings + phase_findings)

@@ -42,10 +42,11 @@ class Calls:
         return bool(self.paths)
 
 
-def assign(trace: Trace, phase: pa.Array, recorded: pa.Table) -> pa.Array:
+def assign(trace: Trace, recorded: pa.Table) -> pa.Array:
     """The module column (dictionary array, shape (rows,)); what the source itself says where it names no layer's call.
 
-    ``phase`` is the finished phase column, that of ``trace`` only marks what its adapter marked.
+    ``recorded`` may have a column ``layer``. The phase column of ``trace`` is still that of the source: what an adapter
+    marked.
     """
     calls = labelled(trace)
     if not calls.known and "layer" in recorded.column_names:
@@ -53,7 +54,7 @@ def assign(trace: Trace, phase: pa.Array, recorded: pa.Table) -> pa.Array:
     if not calls.known:
         return trace.events["module"]
     own = np.where(calls.path >= 0, calls.path, calls.mark)
-    own = np.where(own >= 0, own, backward_modules.assign(trace, phase, calls.path, calls.mark))
+    own = np.where(own >= 0, own, backward_modules.assign(trace, calls.path, calls.mark))
     nearest = nesting.nearest_on_path(trace.ints("parent"), own >= 0)
     module = np.append(own, -1)[nearest]
     launched_by = trace.ints("launched_by")
