@@ -17,6 +17,7 @@ from perfkit_core.analyses import module_counts
 from perfkit_core.analyses.grouping import keys
 from perfkit_core.analyses.module_counts import Counts
 from perfkit_core.analyses.module_tree import ModuleTree, module_tree
+from perfkit_core.analyses.select import selected
 from perfkit_core.analyses.tables import Groups, group, integers, ratio
 from perfkit_core.analyses.trees import preorder
 from perfkit_core.plugins.contracts import View, ViewRequest
@@ -51,6 +52,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     below), self_flops, total_allocated_bytes, self_allocated_bytes, occurrence (outermost operators, with all below),
     module (the path; null for what is in none). Unknown is null. Grouped: a root for each group, its layers below."""
     keys(trace, request, np.empty(0, np.int64), GROUPINGS)  # refuses what it cannot be grouped by
+    selected(trace, request)  # and steps and patterns that mean nothing
     tree = module_tree(trace)
     if not len(tree):
         return pd.DataFrame(columns=list(_COLUMNS))
