@@ -2,7 +2,7 @@
 
 Recorded phases win: a dataloader, forward, backward or optimizer span (or an operator that its adapter marked) gives
 its phase to everything below it; of nested ones the outermost counts, but what an optimizer's closure computes is not
-the optimizer's. Where no forward span was recorded, operators
+the optimizer's. Where no forward span was recorded (labels of single layers are none), operators
 outside every phase are forward when the trace proves it: a sequence number ties an operator of the same run of
 operators, at or after them, to a backward node. Device work has the phase of its launch.
 """
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from perfkit_core import nesting
 from perfkit_core.closures import without_closures
-from perfkit_core.schema import BACKWARD, FORWARD, NO_ROW, OPERATOR_KINDS, OTHER, PHASES, SCHEMA
+from perfkit_core.schema import ANNOTATION, BACKWARD, FORWARD, NO_ROW, OPERATOR_KINDS, OTHER, PHASES, SCHEMA
 from perfkit_core.trace import BoolArray, Finding, IntArray, Trace
 
 _FORWARD, _BACKWARD, _OTHER = PHASES.index(FORWARD), PHASES.index(BACKWARD), PHASES.index(OTHER)
@@ -24,7 +24,9 @@ def assign(trace: Trace) -> tuple[pa.Array, tuple[Finding, ...]]:
     """The phase column (dictionary array, shape (rows,)); null for events outside every host thread."""
     phase = without_closures(trace, _recorded(trace))
     inferred = np.zeros(0, np.int64)
-    if not (phase == _FORWARD).any() and (phase == _BACKWARD).any():
+    spans, labels = phase == _FORWARD, trace.rows("kind", ANNOTATION)
+    labelled = bool((spans & labels).any())  # labelled layers leave out what is between them
+    if not (spans & ~labels).any() and (phase == _BACKWARD).any():
         inferred = _forward_roots(trace, phase)
         phase[inferred] = _FORWARD
     parent = trace.ints("parent")
@@ -35,7 +37,7 @@ def assign(trace: Trace) -> tuple[pa.Array, tuple[Finding, ...]]:
     told = (phase >= 0).any()
     nested = ~trace.events["self_ns"].is_null().to_numpy() | launched
     phase[nested & (phase < 0)] = _OTHER if told else -1
-    return _column(phase), _findings(phase, inferred)
+    return _column(phase), _findings(phase, inferred, labelled)
 
 
 def _recorded(trace: Trace) -> IntArray:
@@ -85,9 +87,10 @@ def _column(phase: IntArray) -> pa.Array:
     return pa.DictionaryArray.from_arrays(codes, pa.array(PHASES)).cast(SCHEMA.field("phase").type)
 
 
-def _findings(phase: IntArray, inferred: IntArray) -> tuple[Finding, ...]:
+def _findings(phase: IntArray, inferred: IntArray, labelled: bool) -> tuple[Finding, ...]:
     if len(inferred):
-        text = "no forward spans were recorded: forward is what sequence numbers tie to the backward pass"
+        where = "outside of the labelled layers" if labelled else "no forward spans were recorded:"
+        text = f"{where} forward is what sequence numbers tie to the backward pass"
         return (Finding("forward-inferred", text),)
     if not (phase >= 0).any():
         return (Finding("no-phases", "neither data loading, forward, backward nor optimizer spans were recorded"),)

@@ -22,9 +22,9 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:[\\s\\S]*Tensor do not have 'place' interface"),
 ]
 
-MADE_BY = {"Global_Conv2dGradNodeFinal": "Conv2D", "Global_BatchNormGradNode": "BatchNorm2D",
-           "Global_LayerNormGradNode": "LayerNorm", "Global_RnnGradNode": "LSTM",
-           "Global_DropoutGradNode": "Dropout"}  # fmt: skip
+MADE_BY = {"Conv2dGradNodeFinal": "Conv2D", "BatchNormGradNode": "BatchNorm2D",
+           "LayerNormGradNode": "LayerNorm", "RnnGradNode": "LSTM",
+           "DropoutGradNode": "Dropout"}  # fmt: skip
 """Graph nodes that only one class of layers makes here; those of attention's own dropout are told apart."""
 
 
@@ -61,7 +61,7 @@ def test_calls_backward_passes_and_nodes_of_every_layer(paddle: Any, tmp_path: P
     classes = {path: type(layer).__name__ for path, layer in model.named_sublayers()}
     frame = trace.to_pandas()
     for name, layer in MADE_BY.items():
-        nodes = frame[frame["name"] == name]
+        nodes = frame[frame["name"].isin([name, f"Global_{name}"])]  # up to Paddle 2.6 without the prefix
         inside = nodes[nodes["module"] != "attention.self_attn"]  # drops out its weights by itself
         assert len(inside)
         assert {classes[module] for module in inside["module"]} == {layer}, name
