@@ -1,4 +1,4 @@
-"""The hooks that label the calls of layers, and how they come and go with the profiler.
+"""The hooks that label the calls of layers.
 
 A call is a RecordEvent. A backward pass is marked by gradient hooks on the tensors that a call returned, so inside the
 graph node that it begins with; the mark lists the nodes that belong to the call (see ``layer_nodes``), because Paddle
@@ -15,15 +15,13 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import paddle
-from paddle.profiler import Profiler, ProfilerState, RecordEvent
+from paddle.profiler import RecordEvent
 
 from perfkit_core import module_labels
-from perfkit_core.annotation import Annotation
 from perfkit_core.capture import logger
 from perfkit_core.layer_calls import CallLog, Signature, TensorSpec, tensors
 from perfkit_paddle.layer_nodes import Nodes
-
-_RECORDS = (ProfilerState.RECORD, ProfilerState.RECORD_AND_RETURN)
+from perfkit_paddle.layer_watch import recording
 
 
 class _Call(NamedTuple):
@@ -64,7 +62,7 @@ class LayerHooks:
 
     def before(self, layer: Any, args: Any, kwargs: Any = None) -> None:
         """Forward pre-hook."""
-        if not _recording():
+        if not recording():
             return
         try:
             inputs = tensors((args, kwargs), paddle.Tensor)
@@ -107,7 +105,7 @@ class _Mark:
         self.done = False
 
     def __call__(self, gradient: Any) -> None:
-        if self.done or not _recording():
+        if self.done or not recording():
             return
         self.done = True
         with RecordEvent(self.label):
@@ -164,44 +162,3 @@ def _spec(tensor: Any) -> TensorSpec:
 
 def _failed(what: str) -> None:
     logger.debug("perfkit: %s could not be labelled", what, exc_info=True)
-
-
-_running: list[Profiler] = []
-"""The profilers between start() and stop(): one, as a process can have only one."""
-
-
-def _recording() -> bool:
-    """Whether a label would be recorded: not while the schedule waits, nor where a static graph is built."""
-    return bool(_running) and _running[-1].current_state in _RECORDS and paddle.in_dynamic_mode()
-
-
-def watch(active: list[Annotation[Any]]) -> None:
-    """Install hooks whenever a profiler starts."""
-    if hasattr(Profiler, "_perfkit_original"):
-        return
-    originals = (Profiler.start, Profiler.stop)
-
-    def start(profiler: Profiler) -> None:
-        originals[0](profiler)
-        if not profiler.timer_only:
-            _running.append(profiler)
-            for one in list(active):
-                one.install()
-
-    def stop(profiler: Profiler) -> None:
-        try:
-            originals[1](profiler)
-        finally:
-            _running.clear()
-            for one in list(active):
-                one.uninstall()
-
-    Profiler._perfkit_original = originals
-    Profiler.start, Profiler.stop = start, stop
-
-
-def unwatch(active: list[Annotation[Any]]) -> None:
-    """Give Paddle its methods back once nothing is annotated."""
-    if not active and hasattr(Profiler, "_perfkit_original"):
-        Profiler.start, Profiler.stop = Profiler._perfkit_original
-        del Profiler._perfkit_original

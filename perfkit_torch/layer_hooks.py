@@ -1,4 +1,4 @@
-"""The hooks that label the calls of layers, and how they come and go with the profiler.
+"""The hooks that label the calls of layers.
 
 Labels are made by torch's own fast record function (0.6 µs a label while recording, against 5 µs for the public
 ``record_function``), where it exists. A backward pass is marked by a hook on the graph node that a call ended with:
@@ -9,18 +9,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from perfkit_core import module_labels
-from perfkit_core.annotation import Annotation, install_all, uninstall_all
 from perfkit_core.capture import logger
 from perfkit_core.layer_calls import CallLog, Signature, TensorSpec, tensors
-
-_ORIGINALS: Final = "_perfkit_originals"
-"""Attribute of ``torch.autograd.profiler`` for the functions that :func:`watch` replaces there: what torch itself calls
-when a profiler begins and stops to record, whoever started it."""
 
 _open = threading.local()
 """``stack``: the calls that this thread is in."""
@@ -56,7 +51,7 @@ class LayerHooks:
 
     def before(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Forward pre-hook."""
-        if _silent():
+        if _silent() or not torch.autograd._profiler_enabled():
             return
         try:
             inputs = tensors((args, kwargs), torch.Tensor)
@@ -167,31 +162,3 @@ def _spec(tensor: Any) -> TensorSpec:
 
 def _failed(what: str) -> None:
     logger.debug("perfkit: %s could not be labelled", what, exc_info=True)
-
-
-def watch(active: list[Annotation[Any]]) -> None:
-    """Install hooks whenever a profiler begins to record, and now if one does."""
-    profiler = torch.autograd.profiler
-    if not hasattr(profiler, _ORIGINALS):
-        on_start, on_stop = profiler._run_on_profiler_start, profiler._run_on_profiler_stop
-
-        def started() -> None:
-            on_start()
-            install_all(active)
-
-        def stopped() -> None:
-            uninstall_all(active)
-            on_stop()
-
-        setattr(profiler, _ORIGINALS, (on_start, on_stop))
-        profiler._run_on_profiler_start, profiler._run_on_profiler_stop = started, stopped
-    if torch.autograd._profiler_enabled():
-        install_all(active)
-
-
-def unwatch(active: list[Annotation[Any]]) -> None:
-    """Give torch its functions back once nothing is annotated."""
-    profiler = torch.autograd.profiler
-    if not active and hasattr(profiler, _ORIGINALS):
-        profiler._run_on_profiler_start, profiler._run_on_profiler_stop = getattr(profiler, _ORIGINALS)
-        delattr(profiler, _ORIGINALS)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from perfkit_core import annotation
 from perfkit_core.annotation import Annotation
 from perfkit_core.architecture import Architecture, to_extra
-from perfkit_torch import layer_hooks, layers
+from perfkit_torch import layer_hooks, layer_watch, layers
 
 if TYPE_CHECKING:
     from torch import nn
@@ -31,7 +31,7 @@ def annotate(model: nn.Module, name: str | None = None) -> Annotation[nn.Module]
         return found
     made = ModelAnnotation(model, annotation.choose_prefix(active, model, name))
     active.append(made)
-    layer_hooks.watch(active)
+    layer_watch.watch(active)
     return made
 
 
@@ -70,7 +70,7 @@ class ModelAnnotation(Annotation["nn.Module"]):
 
     def remove(self) -> None:
         super().remove()
-        layer_hooks.unwatch(self.active)
+        layer_watch.unwatch(self.active)
 
 
 def extra() -> dict[str, Any]:

@@ -210,6 +210,19 @@ def test_without_a_profiler_there_are_no_hooks(net: Net) -> None:
     assert original.__module__ == "torch.autograd.profiler"
 
 
+def test_a_torch_that_does_not_tell_when_it_records_keeps_hooks_that_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(torch.autograd.profiler, "_run_on_profiler_start")
+    model = nn.Linear(2, 2)
+    with annotate(model) as handle:
+        model(torch.ones(1, 2))
+        assert not handle.log.calls
+        monkeypatch.undo()
+        with torch.profiler.profile() as profiler:
+            model(torch.ones(1, 2))
+    assert sum(event.name == "perfkit.module::Linear" for event in profiler.events()) == 1
+    assert not model._forward_hooks
+
+
 def test_a_profiler_that_runs_already_gets_labels_too() -> None:
     model = nn.Linear(2, 2)
     with torch.profiler.profile() as profiler, annotate(model):
