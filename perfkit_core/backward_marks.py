@@ -55,12 +55,14 @@ def _listed(values: list[str]) -> tuple[IntArray, IntArray, IntArray]:
 
 @njit(cache=True, nogil=True)
 def _walk(fresh, first, mark, name, listed, start, wanted, known):  # type: ignore[no-untyped-def]
-    """One pass over the nodes. Open calls: path, what they still list, and when their backward last went on."""
+    """One pass over the nodes. Open calls: path, what they still list and how much that is, and when their backward
+    last went on; those before ``low`` list nothing more."""
     count = len(wanted)
     found = np.empty(count, np.int64)
     path = np.empty(len(mark), np.int64)
     begin = np.empty(len(mark) + 1, np.int64)
     turn = np.empty(len(mark), np.int64)
+    left = np.zeros(len(mark), np.int64)
     low = high = 0
     total = 0
     for m in range(len(mark)):
@@ -70,18 +72,21 @@ def _walk(fresh, first, mark, name, listed, start, wanted, known):  # type: igno
     for i in range(count):
         if fresh[i]:
             low = high
+        while low < high and left[low] == 0:
+            low += 1
         mine = -1
         for m in range(first[i], first[i + 1]):
             at = begin[high]
             for k in range(start[name[m]], start[name[m] + 1]):
                 rest[at] = listed[k]
                 at += 1
-            path[high], turn[high], begin[high + 1] = mark[m], i, at
+            path[high], turn[high], begin[high + 1], left[high] = mark[m], i, at, at - begin[high]
             if mine < 0:
                 mine = high
                 for k in range(begin[high], at):  # the node that holds the mark is one of those listed
                     if rest[k] == wanted[i]:
                         rest[k] = -1
+                        left[high] -= 1
                         break
             high += 1
         if mine >= 0:
@@ -89,18 +94,26 @@ def _walk(fresh, first, mark, name, listed, start, wanted, known):  # type: igno
         elif known[i] != UNKNOWN:
             found[i] = known[i]
         else:
-            best, slot = -1, -1
-            for c in range(low, high if wanted[i] >= 0 else low):
-                if best >= 0 and turn[c] >= turn[best]:
-                    continue
-                for k in range(begin[c], begin[c + 1]):
-                    if rest[k] == wanted[i]:
-                        best, slot = c, k
-                        break
+            best, slot = _longest_waiting(low, high if wanted[i] >= 0 else low, turn, begin, rest, wanted[i])
             if best >= 0:
                 rest[slot] = -1
+                left[best] -= 1
                 turn[best] = i
                 found[i] = path[best]
             else:
                 found[i] = UNKNOWN if fresh[i] else found[i - 1]
     return found
+
+
+@njit(cache=True, nogil=True)
+def _longest_waiting(low, high, turn, begin, rest, node):  # type: ignore[no-untyped-def]
+    """Of the open calls that still list a node of this name the one that waited longest, and where it lists it."""
+    best, slot = -1, -1
+    for c in range(low, high):
+        if best >= 0 and turn[c] >= turn[best]:
+            continue
+        for k in range(begin[c], begin[c + 1]):
+            if rest[k] == node:
+                best, slot = c, k
+                break
+    return best, slot
