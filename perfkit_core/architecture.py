@@ -92,8 +92,8 @@ class Architecture:
 
 
 def path_parents(paths: Sequence[str]) -> IntArray:
-    """Position of the longest path that each path continues (-1: none), shape (paths,). "" is above all that continue no
-    model with a name."""
+    """Position of the longest path that each path continues (-1: none), shape (paths,). "" is above all that continue
+    no model with a name."""
     position = {path: number for number, path in enumerate(paths)} | {
         path.removesuffix(SEPARATOR): number for number, path in enumerate(paths) if path.endswith(SEPARATOR)
     }
