@@ -13,7 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import structs
 
-from perfkit_core import links, modules, nesting, phases, schema, steps
+from perfkit_core import nesting, schema
+from perfkit_core.assembly import links, phases, steps
+from perfkit_core.layers import modules
 from perfkit_core.schema import NESTED_KINDS, NO_ROW
 from perfkit_core.trace import Finding, IntArray, Trace, TraceMeta
 

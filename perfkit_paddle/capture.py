@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from perfkit_core.capture import CycleWriter, Place
 from perfkit_core.errors import CaptureError
+from perfkit_core.recording.capture import CycleWriter, Place
 from perfkit_core.trace import Trace
 from perfkit_paddle import findings, framework
 from perfkit_paddle.pb_rows import rows

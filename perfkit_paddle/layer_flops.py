@@ -9,8 +9,8 @@ from paddle import nn
 from paddle.nn.layer.conv import _ConvNd
 from paddle.nn.layer.rnn import RNNBase
 
-from perfkit_core import layer_flops
-from perfkit_core.layer_calls import Flops, Signature, products
+from perfkit_core.layers import layer_flops
+from perfkit_core.layers.layer_calls import Flops, Signature, products
 
 _TRANSPOSED: Final = (nn.Conv1DTranspose, nn.Conv2DTranspose, nn.Conv3DTranspose)
 _GATES: Final = {"LSTM": 4, "GRU": 3}

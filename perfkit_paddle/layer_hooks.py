@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import paddle
 from paddle.profiler import RecordEvent
 
-from perfkit_core import module_labels
-from perfkit_core.capture import logger
-from perfkit_core.layer_calls import CallLog, Signature, TensorSpec, tensors
+from perfkit_core.layers import module_labels
+from perfkit_core.layers.layer_calls import CallLog, Signature, TensorSpec, tensors
+from perfkit_core.recording.capture import logger
 from perfkit_paddle.layer_nodes import Nodes
 from perfkit_paddle.layer_watch import recording
 

@@ -7,7 +7,7 @@ from typing import Any
 import paddle
 from paddle.profiler import Profiler, ProfilerState
 
-from perfkit_core.annotation import Annotation, install_all, uninstall_all
+from perfkit_core.layers.annotation import Annotation, install_all, uninstall_all
 
 _RECORDS = (ProfilerState.RECORD, ProfilerState.RECORD_AND_RETURN)
 _running: list[Profiler] = []

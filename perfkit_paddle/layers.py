@@ -10,9 +10,9 @@ from typing import Any
 
 import paddle
 
-from perfkit_core import layer_calls
-from perfkit_core.architecture import Layer, Parameter
-from perfkit_core.layer_calls import CallLog, Signature
+from perfkit_core.layers import layer_calls
+from perfkit_core.layers.architecture import Layer, Parameter
+from perfkit_core.layers.layer_calls import CallLog, Signature
 from perfkit_paddle import layer_flops, layer_hooks, names
 
 Named = tuple[str, Any]

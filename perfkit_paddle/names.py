@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from perfkit_core import module_labels, schema
+from perfkit_core import schema
+from perfkit_core.layers import module_labels
 from perfkit_core.sources.dialect import Label
 
 EVENT_TYPES: Final = (

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from perfkit_core.capture import CycleWriter, Place
 from perfkit_core.errors import CaptureError
+from perfkit_core.recording.capture import CycleWriter, Place
 from perfkit_core.trace import Trace
 from perfkit_paddle import framework
 from perfkit_paddle.capture import extract

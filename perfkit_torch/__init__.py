@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from perfkit_core.capture import CycleWriter
+    from perfkit_core.recording.capture import CycleWriter
     from perfkit_torch.modules import annotate, describe
     from perfkit_torch.throughput import Throughput
 

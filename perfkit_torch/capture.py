@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from perfkit_core.assemble import assemble
-from perfkit_core.capture import CycleWriter, Place, environment_place
+from perfkit_core.recording.capture import CycleWriter, Place, environment_place
 from perfkit_core.sources.dialect import Recorder
 from perfkit_core.trace import Device, Trace, TraceMeta
 from perfkit_torch import kineto_events, trace_activities

@@ -8,8 +8,8 @@ from typing import Any, Final
 from torch import nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
-from perfkit_core import layer_flops
-from perfkit_core.layer_calls import Flops, Signature, products
+from perfkit_core.layers import layer_flops
+from perfkit_core.layers.layer_calls import Flops, Signature, products
 
 _GATES: Final = {"LSTM": 4, "GRU": 3}
 

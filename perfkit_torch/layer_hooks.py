@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from perfkit_core import module_labels
-from perfkit_core.capture import logger
-from perfkit_core.layer_calls import CallLog, Signature, TensorSpec, tensors
+from perfkit_core.layers import module_labels
+from perfkit_core.layers.layer_calls import CallLog, Signature, TensorSpec, tensors
+from perfkit_core.recording.capture import logger
 
 _open = threading.local()
 """``stack``: the calls that this thread is in."""

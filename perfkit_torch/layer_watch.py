@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import torch
 
-from perfkit_core.annotation import Annotation, install_all, uninstall_all
+from perfkit_core.layers.annotation import Annotation, install_all, uninstall_all
 
 _ORIGINALS: Final = "_perfkit_originals"
 """Attribute of ``torch.autograd.profiler`` for the functions that :func:`watch` replaces there: what torch itself calls

@@ -13,9 +13,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parameter import is_lazy
 from torch.utils.flop_counter import FlopCounterMode
 
-from perfkit_core import layer_calls
-from perfkit_core.architecture import Layer, Parameter, path_parents
-from perfkit_core.layer_calls import CallLog, Signature
+from perfkit_core.layers import layer_calls
+from perfkit_core.layers.architecture import Layer, Parameter, path_parents
+from perfkit_core.layers.layer_calls import CallLog, Signature
 from perfkit_torch import layer_flops, layer_hooks
 
 _WRAPPERS: Final = frozenset({"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"})

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from perfkit_core import annotation
-from perfkit_core.annotation import Annotation
-from perfkit_core.architecture import Architecture, to_extra
+from perfkit_core.layers import annotation
+from perfkit_core.layers.annotation import Annotation
+from perfkit_core.layers.architecture import Architecture, to_extra
 from perfkit_torch import layer_hooks, layer_watch, layers
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def describe(model: nn.Module, *example_inputs: Any, **example_keywords: Any) ->
 
 
 class ModelAnnotation(Annotation["nn.Module"]):
-    """See :class:`perfkit_core.annotation.Annotation`."""
+    """See :class:`perfkit_core.layers.annotation.Annotation`."""
 
     active: ClassVar[list[Annotation[Any]]] = []
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from perfkit_core.capture import logger
 from perfkit_core.errors import CaptureError
+from perfkit_core.recording.capture import logger
 from perfkit_torch.capture import trace_handler
 
 

@@ -1,32 +1,28 @@
 """One question a file. Each file holds a VIEW: a function from a Trace to a table, with its name and description.
 
-A new view needs its file and a line in :data:`VIEWS` (a plugin's view: the hook ``perfkit_analyses``).
+A new view needs its file and a line in :data:`VIEWS` (a plugin's view: the hook ``perfkit_analyses``). What several
+views share lies beside the packages: which events count (``select``), what rows are split by (``grouping``), whose the
+device work is (``attribution``), the time that ratios are of (``span``), and small helpers for tables.
 """
 
 from __future__ import annotations
 
-from perfkit_core.analyses import (
-    code,
-    device,
-    distributed,
-    fluid,
+from perfkit_core.analyses.communication import distributed
+from perfkit_core.analyses.devices import device, kernels, memcpy
+from perfkit_core.analyses.fluid import events, head, overhead
+from perfkit_core.analyses.fluid import memcpy as fluid_memcpy
+from perfkit_core.analyses.memory import by_operator, checks, curve, leaks, peak, per_step, places
+from perfkit_core.analyses.module import modules
+from perfkit_core.analyses.operator import (
     graph,
-    input_pipeline,
-    kernels,
-    memcpy,
-    memory,
     memory_manipulation,
-    model,
-    modules,
     operator_kinds,
     operator_tree,
     operators,
-    overview,
-    partition,
-    step_trace,
-    steps,
     user_annotations,
 )
+from perfkit_core.analyses.source import code
+from perfkit_core.analyses.step import input_pipeline, model, overview, partition, step_trace, steps
 
 VIEWS = (
     steps.VIEW,
@@ -39,14 +35,23 @@ VIEWS = (
     operators.VIEW,
     operator_tree.VIEW,
     operator_kinds.VIEW,
-    modules.VIEW,
-    kernels.VIEW,
-    memcpy.VIEW,
-    memory_manipulation.VIEW,
     user_annotations.VIEW,
-    device.VIEW,
+    memory_manipulation.VIEW,
+    modules.VIEW,
     code.VIEW,
     graph.VIEW,
-    *fluid.VIEWS,
-    *memory.VIEWS,
+    kernels.VIEW,
+    memcpy.VIEW,
+    device.VIEW,
+    by_operator.VIEW,
+    places.VIEW,
+    peak.VIEW,
+    curve.VIEW,
+    per_step.VIEW,
+    leaks.VIEW,
+    checks.VIEW,
+    head.VIEW,
+    overhead.VIEW,
+    fluid_memcpy.VIEW,
+    events.VIEW,
 )

@@ -10,7 +10,7 @@ import numpy as np
 
 from perfkit_core import nesting
 from perfkit_core.analyses.attribution import owners
-from perfkit_core.analyses.step_rows import cut_off_rows, step_rows
+from perfkit_core.analyses.step.step_rows import cut_off_rows, step_rows
 from perfkit_core.schema import DEVICE_WORK, MEMORY, NO_ROW, RUNTIME, SYNC
 from perfkit_core.trace import BoolArray, IntArray, Trace
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from perfkit_core.analyses import model, overview
 from perfkit_core.analyses.select import in_steps
-from perfkit_core.analyses.step_rows import step_rows
+from perfkit_core.analyses.step import model, overview
+from perfkit_core.analyses.step.step_rows import step_rows
 from perfkit_core.analyses.tables import rounded_division
 from perfkit_core.comparison.canonical import operator_time
 from perfkit_core.plugins.contracts import ViewRequest

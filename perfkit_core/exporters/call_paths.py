@@ -14,11 +14,11 @@ import numpy as np
 
 from perfkit_core import nesting, schema
 from perfkit_core.analyses.attribution import owners
-from perfkit_core.analyses.stacks import SEPARATOR
-from perfkit_core.analyses.trees import Tree, merge
+from perfkit_core.analyses.source.stacks import SEPARATOR
 from perfkit_core.exporters.lanes import lanes
 from perfkit_core.schema import DEVICE_WORK, MEMORY, NO_ROW
 from perfkit_core.trace import BoolArray, IntArray, Trace
+from perfkit_core.trees import Tree, merge
 
 NO_LAUNCH: Final = "no launch recorded"
 STEP: Final = "step"

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.analyses.memory_events import counted_bytes, memory_events
+from perfkit_core.analyses.memory.events import counted_bytes, memory_events
 from perfkit_core.schema import DEVICE_WORK
 from perfkit_core.trace import IntArray, Trace
 

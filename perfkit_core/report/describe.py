@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core import nesting
-from perfkit_core.architecture import Architecture, Layer
-from perfkit_core.layer_calls import TensorSpec
+from perfkit_core.layers.architecture import Architecture, Layer
+from perfkit_core.layers.layer_calls import TensorSpec
 from perfkit_core.report.model import Report, Section, Source
 from perfkit_core.trace import IntArray
 

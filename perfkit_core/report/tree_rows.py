@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core import nesting
-from perfkit_core.analyses.trees import preorder
 from perfkit_core.trace import BoolArray, IntArray
+from perfkit_core.trees import preorder
 
 
 def parents(depth: IntArray) -> IntArray:

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import structs
 
-from perfkit_core.capture import INCOMPLETE_MARK
 from perfkit_core.errors import SourceError
+from perfkit_core.recording.capture import INCOMPLETE_MARK
 from perfkit_core.store import SUFFIX, read_metadata, read_stored
 from perfkit_core.trace import Finding, Trace, TraceMeta, concat_traces
 

@@ -9,9 +9,9 @@ import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from perfkit_core.profiler_options import check_options
-from perfkit_core.step_recording import StepRecording
-from perfkit_core.step_window import step_window
+from perfkit_core.recording.profiler_options import check_options
+from perfkit_core.recording.step_recording import StepRecording
+from perfkit_core.recording.step_window import step_window
 from perfkit_paddle import framework
 from perfkit_paddle.integrations.step_profiler import PaddleStepProfiler
 

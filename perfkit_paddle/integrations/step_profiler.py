@@ -7,16 +7,16 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from perfkit_core.capture import CycleWriter, Place
 from perfkit_core.errors import CaptureError
-from perfkit_core.step_recording import Ending
+from perfkit_core.recording.capture import CycleWriter, Place
+from perfkit_core.recording.step_recording import Ending
 from perfkit_core.trace import Trace
 from perfkit_paddle import findings, framework
 from perfkit_paddle.capture import extract
 
 
 class PaddleStepProfiler:
-    """One training's profiler; see :class:`perfkit_core.step_recording.StepProfiler`.
+    """One training's profiler; see :class:`perfkit_core.recording.step_recording.StepProfiler`.
 
     Each cycle has a Profiler of its own, whose scheduler says what was asked for last and whose step number is set
     before each step. The previous one must be gone by then: Paddle allows one in a process.

@@ -9,7 +9,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from perfkit_core.step_recording import StepRecording
+from perfkit_core.recording.step_recording import StepRecording
 from perfkit_torch.integrations.recording import Recordings
 
 _PACKAGES: Final = ("lightning.pytorch", "pytorch_lightning")

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from perfkit_core.profiler_options import check_options
-from perfkit_core.step_recording import StepRecording
-from perfkit_core.step_window import step_window
+from perfkit_core.recording.profiler_options import check_options
+from perfkit_core.recording.step_recording import StepRecording
+from perfkit_core.recording.step_window import step_window
 from perfkit_torch.integrations.step_profiler import TorchStepProfiler
 
 

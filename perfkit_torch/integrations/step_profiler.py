@@ -9,15 +9,15 @@ from typing import Any
 
 import torch
 
-from perfkit_core.capture import CycleWriter, Place
 from perfkit_core.errors import CaptureError
-from perfkit_core.step_recording import Ending
+from perfkit_core.recording.capture import CycleWriter, Place
+from perfkit_core.recording.step_recording import Ending
 from perfkit_core.trace import Trace
 from perfkit_torch.capture import extract, place
 
 
 class TorchStepProfiler:
-    """One training's profiler; see :class:`perfkit_core.step_recording.StepProfiler`.
+    """One training's profiler; see :class:`perfkit_core.recording.step_recording.StepProfiler`.
 
     torch counts the steps of its own schedule from 0. A training that was resumed or that validates in between needs
     other numbers, so the phases of the profiler are called directly and the steps get their labels here.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perfkit_core.step_recording import StepRecording
+from perfkit_core.recording.step_recording import StepRecording
 from perfkit_torch.integrations.recording import Recordings
 
 try:

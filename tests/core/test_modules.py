@@ -7,9 +7,9 @@ from events import column, device, host, trace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfkit_core import layer_flops, module_labels
-from perfkit_core.architecture import Architecture, Layer, Parameter, from_meta, path_parents, to_extra
-from perfkit_core.module_labels import encode, encode_backward
+from perfkit_core.layers import layer_flops, module_labels
+from perfkit_core.layers.architecture import Architecture, Layer, Parameter, from_meta, path_parents, to_extra
+from perfkit_core.layers.module_labels import encode, encode_backward
 from perfkit_core.trace import TraceMeta
 
 NET, FIRST, SECOND = encode("", "Net"), encode("first", "Linear"), encode("block.second", "Conv")

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from perfkit_core.analyses import operators
-from perfkit_core.analyses.unowned import OUTSIDE
+from perfkit_core.analyses.operator import operators
+from perfkit_core.analyses.operator.unowned import OUTSIDE
 from perfkit_core.loading import load
 from perfkit_core.plugins.contracts import ViewRequest
 

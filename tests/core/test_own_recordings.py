@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.analyses import operators, user_annotations
+from perfkit_core.analyses.operator import operators, user_annotations
 from perfkit_core.loading import load
 from perfkit_core.plugins.contracts import ViewRequest
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from perfkit_core.capture import INCOMPLETE_MARK, CycleWriter
 from perfkit_core.errors import UsageError
-from perfkit_core.step_recording import Ending, StepRecording
-from perfkit_core.step_window import Action, StepWindow, step_window
+from perfkit_core.recording.capture import INCOMPLETE_MARK, CycleWriter
+from perfkit_core.recording.step_recording import Ending, StepRecording
+from perfkit_core.recording.step_window import Action, StepWindow, step_window
 
 
 def drawn(window: StepWindow, begun: int = 0, count: int = 14) -> str:

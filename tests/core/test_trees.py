@@ -7,7 +7,7 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfkit_core.analyses import trees
+from perfkit_core import trees
 from perfkit_core.report import tree_rows
 
 

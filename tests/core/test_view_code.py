@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from events import device, host, trace
 
-from perfkit_core.analyses import code, frames
+from perfkit_core.analyses.source import code, frames
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace import Trace
 

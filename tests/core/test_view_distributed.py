@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 from events import device, host, trace
 
-from perfkit_core.analyses import distributed, partition
+from perfkit_core.analyses.communication import distributed
+from perfkit_core.analyses.step import partition
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.testing.conformance import check_view
 from perfkit_core.trace import Trace, concat_traces

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from events import device, host, trace
 
-from perfkit_core.analyses import graph
+from perfkit_core.analyses.operator import graph
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace import Trace

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 from events import device, host, trace
 
-from perfkit_core.analyses import input_pipeline
+from perfkit_core.analyses.step import input_pipeline
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.testing.conformance import check_view
 

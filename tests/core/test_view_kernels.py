@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 from events import device, host, trace
 
-from perfkit_core.analyses import kernels, memcpy, memory_manipulation
+from perfkit_core.analyses.devices import kernels, memcpy
+from perfkit_core.analyses.operator import memory_manipulation
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.testing.conformance import check_view
 from perfkit_core.trace import Trace

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from events import device, host, trace
 
-from perfkit_core.analyses import device as device_view
-from perfkit_core.analyses import model, overview
+from perfkit_core.analyses.devices import device as device_view
+from perfkit_core.analyses.step import model, overview
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace import Trace, concat_traces
 

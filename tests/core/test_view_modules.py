@@ -13,10 +13,10 @@ from events import device, host, trace
 
 import perfkit_core as perfkit
 from perfkit_core import nesting
-from perfkit_core.analyses import modules
-from perfkit_core.architecture import Architecture, Layer, Parameter, to_extra
+from perfkit_core.analyses.module import modules
 from perfkit_core.errors import UsageError
-from perfkit_core.module_labels import encode, encode_backward
+from perfkit_core.layers.architecture import Architecture, Layer, Parameter, to_extra
+from perfkit_core.layers.module_labels import encode, encode_backward
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.schema import DEVICE_WORK, OPERATOR_KINDS
 from perfkit_core.testing.conformance import check_view

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from events import device, host, trace
 
-from perfkit_core.analyses import operator_kinds, operator_tree
+from perfkit_core.analyses.operator import operator_kinds, operator_tree
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.testing.conformance import check_view
 from perfkit_core.trace import Trace

@@ -10,8 +10,8 @@ from events import device, host, trace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfkit_core.analyses import partition
-from perfkit_core.analyses.partition import ON_DEVICE, ON_HOST
+from perfkit_core.analyses.step import partition
+from perfkit_core.analyses.step.partition import ON_DEVICE, ON_HOST
 from perfkit_core.errors import UsageError
 from perfkit_core.loading import load
 from perfkit_core.plugins.contracts import ViewRequest

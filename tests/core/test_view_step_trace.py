@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from events import codes, host, trace
 
-from perfkit_core.analyses import step_trace
+from perfkit_core.analyses.step import step_trace
 from perfkit_core.errors import UsageError
 from perfkit_core.loading import load
 from perfkit_core.plugins.contracts import ViewRequest

@@ -111,11 +111,11 @@ def check_steady(run: Path) -> None:
 
 
 def check_says_why(run: Path) -> None:
-    from perfkit_core.analyses.memory import VIEWS
+    from perfkit_core.analyses import VIEWS
     from perfkit_core.loading import load
 
     trace = load(run)
-    for view in VIEWS:
+    for view in (view for view in VIEWS if view.name.startswith("memory") and view.name != "memory_manipulation"):
         assert isinstance(summarize(trace, view.name), pd.DataFrame)
         assert summarize(trace, view.name).empty
         assert "profile_memory=True" in view.explain_empty(trace)

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfkit_core.capture import INCOMPLETE_MARK
 from perfkit_core.errors import UsageError
 from perfkit_core.loading import load
+from perfkit_core.recording.capture import INCOMPLETE_MARK
 from perfkit_core.trace import Trace
 
 pytestmark = pytest.mark.filterwarnings("ignore:To copy construct from a tensor")  # paddle.Model does that itself

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from perfkit_core.capture import INCOMPLETE_MARK, environment_place
 from perfkit_core.errors import CaptureError
 from perfkit_core.loading import load
+from perfkit_core.recording.capture import INCOMPLETE_MARK, environment_place
 from perfkit_core.trace import Trace
 from perfkit_paddle import capture, trace_handler
 from perfkit_paddle.demo import demo

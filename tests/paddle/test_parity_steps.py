@@ -19,7 +19,9 @@ import pandas as pd
 import pytest
 from paddle_summary import Row
 
-from perfkit_core.analyses import device, distributed, model, overview
+from perfkit_core.analyses.communication import distributed
+from perfkit_core.analyses.devices import device
+from perfkit_core.analyses.step import model, overview
 from perfkit_core.loading import load
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace import Trace

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from printed import Row, cells, cut, rows
 
-from perfkit_core.analyses import memory_manipulation, operator_tree, user_annotations
+from perfkit_core.analyses.operator import memory_manipulation, operator_tree, user_annotations
 from perfkit_core.loading import load
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.report.summary import summarize

@@ -14,8 +14,8 @@ torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[t
 
 from torch_models import MODELS, train  # noqa: E402
 
-from perfkit_core.capture import INCOMPLETE_MARK  # noqa: E402
 from perfkit_core.loading import load  # noqa: E402
+from perfkit_core.recording.capture import INCOMPLETE_MARK  # noqa: E402
 from perfkit_core.trace import Trace, concat_traces  # noqa: E402
 from perfkit_torch import capture, kineto_events, trace_activities, trace_handler  # noqa: E402
 

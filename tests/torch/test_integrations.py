@@ -15,9 +15,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
 
-from perfkit_core.capture import INCOMPLETE_MARK  # noqa: E402
 from perfkit_core.errors import UsageError  # noqa: E402
 from perfkit_core.loading import load  # noqa: E402
+from perfkit_core.recording.capture import INCOMPLETE_MARK  # noqa: E402
 from perfkit_core.trace import Trace  # noqa: E402
 
 Fit = Callable[..., list[int]]

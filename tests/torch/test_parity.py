@@ -15,8 +15,10 @@ torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[t
 
 from torch_models import MODELS, train  # noqa: E402
 
-from perfkit_core.analyses import device, memcpy, operators, overview, steps, user_annotations  # noqa: E402
-from perfkit_core.analyses import model as model_view  # noqa: E402
+from perfkit_core.analyses.devices import device, memcpy  # noqa: E402
+from perfkit_core.analyses.operator import operators, user_annotations  # noqa: E402
+from perfkit_core.analyses.step import model as model_view  # noqa: E402
+from perfkit_core.analyses.step import overview, steps  # noqa: E402
 from perfkit_core.loading import load  # noqa: E402
 from perfkit_core.plugins.contracts import ViewRequest  # noqa: E402
 from perfkit_core.trace import Trace  # noqa: E402

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[t
 
 from torch_models import train  # noqa: E402
 
-from perfkit_core.analyses import code, frames  # noqa: E402
+from perfkit_core.analyses.source import code, frames  # noqa: E402
 from perfkit_core.loading import load  # noqa: E402
 from perfkit_core.plugins.contracts import ViewRequest  # noqa: E402
 from perfkit_core.report.tree_rows import parents  # noqa: E402

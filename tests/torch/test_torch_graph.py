@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[t
 
 from torch_models import MODELS, train  # noqa: E402
 
-from perfkit_core.analyses import dataflow, graph  # noqa: E402
+from perfkit_core.analyses.operator import dataflow, graph  # noqa: E402
 from perfkit_core.loading import load  # noqa: E402
 from perfkit_core.plugins.contracts import ViewRequest  # noqa: E402
 from perfkit_torch import trace_handler  # noqa: E402

@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.analyses.fluid import labels, scope
+from perfkit_core.analyses.operator.spans import survivors
 from perfkit_core.analyses.select import selected
-from perfkit_core.analyses.spans import survivors
 from perfkit_core.analyses.tables import rounded_division
-from perfkit_core.analyses.trees import Tree, merge, preorder
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import NO_ROW, OPERATOR_DETAIL, OPERATOR_KINDS
 from perfkit_core.trace import BoolArray, IntArray, Trace
+from perfkit_core.trees import Tree, merge, preorder
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:

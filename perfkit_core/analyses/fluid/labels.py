@@ -10,10 +10,10 @@ import pandas as pd
 from perfkit_core import nesting
 from perfkit_core.analyses.fluid import scope
 from perfkit_core.analyses.fluid.threads import thread_numbers
-from perfkit_core.analyses.trees import Tree
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.schema import MEMCPY, NO_ROW
 from perfkit_core.trace import BoolArray, IntArray, Trace
+from perfkit_core.trees import Tree
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.analyses.memory_events import MISSING, MemoryEvents, explain_empty, memory_events
+from perfkit_core.analyses.memory.events import MISSING, MemoryEvents, explain_empty, memory_events
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 NEVER: Final = int(np.iinfo(np.int64).max)

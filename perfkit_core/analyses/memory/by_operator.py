@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.analyses.memory import native, owners
-from perfkit_core.analyses.memory_events import MemoryEvents, explain_empty, memory_events
+from perfkit_core.analyses.memory.events import MemoryEvents, explain_empty, memory_events
 from perfkit_core.analyses.tables import plain, texts
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.trace import BoolArray, Codes, IntArray, Trace

@@ -10,14 +10,14 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.analyses.memory.blocks import blocks
-from perfkit_core.analyses.memory.levels import levels
-from perfkit_core.analyses.memory_events import (
+from perfkit_core.analyses.memory.events import (
     MISSING,
     explain_empty,
     memory_events,
     nullable,
     pool_columns,
 )
+from perfkit_core.analyses.memory.levels import levels
 from perfkit_core.analyses.select import selected
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.trace import IntArray, Trace

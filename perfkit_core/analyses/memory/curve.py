@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from perfkit_core.analyses.memory.levels import levels
-from perfkit_core.analyses.memory.owners import chosen, innermost, names
-from perfkit_core.analyses.memory_events import (
+from perfkit_core.analyses.memory.events import (
     MISSING,
     counted_bytes,
     explain_empty,
@@ -15,6 +13,8 @@ from perfkit_core.analyses.memory_events import (
     nullable,
     pool_columns,
 )
+from perfkit_core.analyses.memory.levels import levels
+from perfkit_core.analyses.memory.owners import chosen, innermost, names
 from perfkit_core.analyses.rank_origin import since_first_event
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.trace import Trace

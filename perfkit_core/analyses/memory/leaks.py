@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.analyses.memory.blocks import NEVER, Blocks, blocks, explain_no_blocks
+from perfkit_core.analyses.memory.events import MemoryEvents, memory_events, pool_columns
 from perfkit_core.analyses.memory.owners import chosen, keys, names, outermost
 from perfkit_core.analyses.memory.step_ends import StepEnds, step_ends
-from perfkit_core.analyses.memory_events import MemoryEvents, memory_events, pool_columns
 from perfkit_core.analyses.tables import plain, rounded_division
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.trace import BoolArray, IntArray, Trace

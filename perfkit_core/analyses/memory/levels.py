@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.analyses.memory_events import MISSING, MemoryEvents, argument, counted_bytes
+from perfkit_core.analyses.memory.events import MISSING, MemoryEvents, argument, counted_bytes
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 RESERVED_ARGUMENTS: Final = ("Total Reserved", "current_reserved")

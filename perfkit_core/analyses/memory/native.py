@@ -11,8 +11,8 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.analyses.memory_events import MemoryEvents
-from perfkit_core.analyses.step_rows import cut_off_rows
+from perfkit_core.analyses.memory.events import MemoryEvents
+from perfkit_core.analyses.step.step_rows import cut_off_rows
 from perfkit_core.schema import NO_ROW
 from perfkit_core.trace import IntArray, Trace
 

@@ -14,14 +14,14 @@ import pandas as pd
 
 from perfkit_core import patterns
 from perfkit_core.analyses.memory.blocks import Blocks, blocks, explain_no_blocks
-from perfkit_core.analyses.memory.levels import Levels, levels, peak
-from perfkit_core.analyses.memory.owners import keys, names, outermost
-from perfkit_core.analyses.memory_events import (
+from perfkit_core.analyses.memory.events import (
     MISSING,
     MemoryEvents,
     memory_events,
     pool_columns,
 )
+from perfkit_core.analyses.memory.levels import Levels, levels, peak
+from perfkit_core.analyses.memory.owners import keys, names, outermost
 from perfkit_core.analyses.select import selected
 from perfkit_core.analyses.tables import plain
 from perfkit_core.plugins.contracts import View, ViewRequest

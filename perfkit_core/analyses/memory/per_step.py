@@ -9,9 +9,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.analyses.memory.blocks import Blocks, blocks
-from perfkit_core.analyses.memory.levels import Levels, levels
-from perfkit_core.analyses.memory.step_ends import StepEnds, step_ends
-from perfkit_core.analyses.memory_events import (
+from perfkit_core.analyses.memory.events import (
     MISSING,
     MemoryEvents,
     counted_bytes,
@@ -20,6 +18,8 @@ from perfkit_core.analyses.memory_events import (
     nullable,
     pool_columns,
 )
+from perfkit_core.analyses.memory.levels import Levels, levels
+from perfkit_core.analyses.memory.step_ends import StepEnds, step_ends
 from perfkit_core.analyses.select import accounted, in_steps
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.trace import BoolArray, IntArray, Trace

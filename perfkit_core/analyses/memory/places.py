@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from perfkit_core.analyses.memory.levels import Levels, before, levels, peak
-from perfkit_core.analyses.memory.owners import chosen, innermost, names
-from perfkit_core.analyses.memory_events import (
+from perfkit_core.analyses.memory.events import (
     MISSING,
     MemoryEvents,
     argument,
@@ -17,6 +15,8 @@ from perfkit_core.analyses.memory_events import (
     nullable,
     pool_columns,
 )
+from perfkit_core.analyses.memory.levels import Levels, before, levels, peak
+from perfkit_core.analyses.memory.owners import chosen, innermost, names
 from perfkit_core.analyses.rank_origin import since_first_event
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.trace import IntArray, Trace

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfkit_core.analyses.memory_events import MemoryEvents
-from perfkit_core.analyses.step_rows import step_rows
+from perfkit_core.analyses.memory.events import MemoryEvents
+from perfkit_core.analyses.step.step_rows import step_rows
 from perfkit_core.trace import IntArray, Trace
 
 

@@ -1,0 +1,1 @@
+"""Communication between processes, and what of it computation hides."""

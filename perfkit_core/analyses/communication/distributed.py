@@ -1,0 +1,85 @@
+"""How much of the time do the processes talk to each other, and how much of that does computation hide?
+
+Communication (see ``collectives``) and computation (see ``activity``) are unions over the threads, streams and devices
+of a rank; overlap is what both have in common, exposed communication the rest of the communication. Where steps were
+recorded, what runs within them counts, whenever it was launched, as in the view ``partition``. Ranks are added.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core import intervals
+from perfkit_core.analyses.communication import distributed_native
+from perfkit_core.analyses.communication.collectives import Communication, communication
+from perfkit_core.analyses.communication.distributed_rows import PARTS, Measured, part_table, total
+from perfkit_core.analyses.select import accounted, in_steps
+from perfkit_core.analyses.span import span
+from perfkit_core.analyses.step.activity import Activities, activities
+from perfkit_core.analyses.step.exclusive import covered_ns
+from perfkit_core.errors import UsageError
+from perfkit_core.intervals import Intervals
+from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.trace import BoolArray, IntArray, Trace
+
+GROUPINGS = ("rank",)
+
+
+def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """Columns [rank,] part, host_calls, device_calls, time_ns, ratio (to the steps; without steps, to the extent of the
+    events), bytes (null where no event tells). Rows: step, communication, computation, overlap, exposed_communication;
+    none where nothing communicates. ``host_calls`` of communication are the outermost ones; of computation
+    there are device_calls, or host_calls where no device work was recorded."""
+    unknown = set(request.by) - set(GROUPINGS)
+    if unknown:
+        raise UsageError(f"{VIEW.name} cannot be grouped by {sorted(unknown)[0]!r}", "known: rank")
+    measure = distributed_native.measured if request.native else _measured
+    ranks = measure(trace, request)
+    if not any(rank.communicates for rank in ranks.values()):
+        return part_table({}, by_rank="rank" in request.by)
+    return part_table(ranks if "rank" in request.by else {None: total(list(ranks.values()))}, "rank" in request.by)
+
+
+def _measured(trace: Trace, request: ViewRequest) -> dict[int | None, Measured]:
+    chosen, here, rank = accounted(trace, request), in_steps(trace, request), trace.ints("rank")
+    talk, acts = communication(trace), activities(trace)
+    return {
+        one: _of_rank(acts, talk, chosen, span(trace, here & (rank == one)), one) for one in np.unique(rank).tolist()
+    }
+
+
+def _of_rank(acts: Activities, talk: Communication, chosen: BoolArray, steps: Intervals, rank: int) -> Measured:
+    trace = acts.trace
+    sets = acts.of(rank, chosen)
+    talking, computing = (intervals.intersect(some, steps) for some in (sets.communication, sets.compute))
+    overlap, exposed = intervals.intersect(talking, computing), intervals.subtract(talking, computing)
+    chosen = chosen & (trace.ints("rank") == rank)
+    chosen[chosen] = covered_ns(steps, trace.ints("start_ns")[chosen], trace.end_ns[chosen]) > 0
+    host = {"communication": _count(chosen & talk.calls)}
+    on_device = {"communication": _count(chosen & talk.device)}
+    (on_device if acts.on_device else host)["computation"] = _count(chosen & acts.compute)
+    times = map(intervals.length, (steps, talking, computing, overlap, exposed))
+    return Measured(host, on_device, dict(zip(PARTS, times, strict=True)), _bytes(trace, chosen, talk))
+
+
+def _bytes(trace: Trace, chosen: BoolArray, talk: Communication) -> int | None:
+    """Of the events that are the communication, where they tell."""
+    moved: IntArray = trace.ints("bytes", -1)[chosen & (talk.device | talk.host)]
+    return int(moved[moved >= 0].sum()) if (moved >= 0).any() else None
+
+
+def _count(mask: BoolArray) -> int:
+    return int(mask.sum())
+
+
+VIEW = View(
+    name="distributed",
+    title="Communication and computation",
+    description="time of communication between processes, of computation, and of both at once",
+    table=table,
+    groupings=GROUPINGS,
+    explain_empty=lambda trace: "no communication between processes was recorded",
+    native=True,
+    per_step=("host_calls", "device_calls", "time_ns", "bytes"),
+)

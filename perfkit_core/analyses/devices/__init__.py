@@ -1,0 +1,1 @@
+"""Devices: what ran on them, and how busy they were."""

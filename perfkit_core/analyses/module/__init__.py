@@ -1,0 +1,1 @@
+"""Layers of the model: the cost of each, as a tree."""

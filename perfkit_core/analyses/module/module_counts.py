@@ -1,0 +1,137 @@
+"""What each event of a trace adds to its layer: time, calls, device work, memory, FLOPs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core import nesting
+from perfkit_core.analyses.memory.events import memory_events
+from perfkit_core.analyses.module.module_tree import ModuleTree
+from perfkit_core.analyses.operator import worked_on
+from perfkit_core.analyses.select import in_steps, selected
+from perfkit_core.analyses.tables import integers, rounded_division
+from perfkit_core.layers import modules
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.schema import DEVICE_WORK, FORWARD, NO_ROW, OPERATOR_KINDS
+from perfkit_core.trace import BoolArray, IntArray, Trace
+
+_UNKNOWN = np.iinfo(np.int64).min
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """``node``: layer of each event (-1: none); ``counted``: whether it adds anything; then what it adds, all of shape
+    (rows,). ``knows``: the columns that the recording can tell at all."""
+
+    node: IntArray
+    counted: BoolArray
+    values: dict[str, IntArray]
+    knows: frozenset[str]
+
+
+def counts(trace: Trace, request: ViewRequest, tree: ModuleTree) -> Counts:
+    """What the events that the request counts add. Raises UsageError."""
+    node = tree.nodes(trace)
+    chosen = selected(trace, replace(request, device=None)) & worked_on.on_device(trace, request.device)
+    operator = chosen & trace.host & trace.rows("kind", *OPERATOR_KINDS)
+    around = nesting.nearest_on_path(trace.ints("parent"), operator)
+    inside = around != NO_ROW
+    call, mark = _calls(trace, request, node)
+    values = {
+        "calls": call.astype(np.int64),
+        "backward_calls": mark.astype(np.int64),
+        "call_ns": np.where(call, trace.ints("dur_ns"), 0),
+        "cpu_ns": np.where(inside, np.maximum(trace.ints("self_ns"), 0), 0),
+        "device_ns": _device(trace, request, inside),
+        "bytes": _allocated(trace, request, inside),
+        "flops": _flops(trace, tree, node, operator, call, mark),
+        "occurrence": (operator & ~np.append(inside, False)[trace.ints("parent")]).astype(np.int64),
+    }
+    counted = np.any([value != 0 for value in values.values()], axis=0)
+    return Counts(node, counted, values, _knows(trace, tree, mark))
+
+
+def _calls(trace: Trace, request: ViewRequest, node: IntArray) -> tuple[BoolArray, BoolArray]:
+    """Events that span the call of a layer, and those that mark its backward pass, in the wanted steps."""
+    wanted = in_steps(trace, request) & trace.host & (node != NO_ROW)
+    labels = modules.labelled(trace)
+    if labels.known:
+        return wanted & (labels.path >= 0), wanted & (labels.mark >= 0)
+    return wanted & trace.rows("kind", FORWARD), np.zeros(len(trace), np.bool_)
+
+
+def _filtered(trace: Trace, request: ViewRequest, by: IntArray, inside: BoolArray) -> BoolArray:
+    """Events of the wanted steps that counted operators caused: ``by`` is the host event behind each."""
+    wanted = in_steps(trace, request)
+    if request.pattern is None and request.kind is None:
+        return wanted
+    caused: BoolArray = wanted & np.append(inside, False)[by]
+    return caused
+
+
+def _device(trace: Trace, request: ViewRequest, inside: BoolArray) -> IntArray:
+    mine = trace.rows("kind", *DEVICE_WORK) & worked_on.on_device(trace, request.device)
+    mine &= _filtered(trace, request, trace.ints("launched_by"), inside)
+    return np.where(mine, trace.ints("dur_ns"), 0)
+
+
+def _allocated(trace: Trace, request: ViewRequest, inside: BoolArray) -> IntArray:
+    """Bytes allocated, what the allocator itself reserves left out."""
+    found = memory_events(trace)
+    rows = found.row[~found.reserve & (found.change > 0)]
+    result = np.zeros(len(trace), np.int64)
+    wanted = _filtered(trace, request, trace.ints("parent"), inside) & worked_on.on_device(trace, request.device)
+    result[rows] = np.where(wanted, trace.ints("bytes", _UNKNOWN), 0)[rows]
+    return result
+
+
+def _flops(
+    trace: Trace, tree: ModuleTree, node: IntArray, operator: BoolArray, call: BoolArray, mark: BoolArray
+) -> IntArray:
+    """As recorded with the operators; where none was, those of each call by what the handler kept of its layer."""
+    recorded = trace.ints("flops", _UNKNOWN)
+    if (recorded != _UNKNOWN).any():
+        return np.where(operator & (recorded != _UNKNOWN), recorded, 0)
+    forward, backward = _flops_of_calls(tree)
+    return np.where(call, forward[node], 0) + np.where(mark, backward[node], 0)
+
+
+def _flops_of_calls(tree: ModuleTree) -> tuple[IntArray, IntArray]:
+    """FLOPs of one call of each layer without those below, 0 where unknown; shape (layers + 1,), the last for none."""
+    kept = {layer.path: layer for model in tree.architectures for layer in model.layers}
+    layers = [kept.get(path) for path in tree.path]
+    calls = np.array([layer.calls or 0 if layer else 0 for layer in layers] + [0], np.int64)
+    forward = np.array([layer.flops or 0 if layer else 0 for layer in layers] + [0], np.int64)
+    backward = np.array([layer.backward_flops or 0 if layer else 0 for layer in layers] + [0], np.int64)
+    return rounded_division(forward, calls), rounded_division(backward, calls)
+
+
+def _knows(trace: Trace, tree: ModuleTree, mark: BoolArray) -> frozenset[str]:
+    """The columns that the recording can tell."""
+    counted = any(layer.flops is not None for model in tree.architectures for layer in model.layers)
+    known = {
+        "backward_calls": mark.any(),
+        "device_ns": trace.rows("kind", *DEVICE_WORK).any(),
+        "bytes": len(memory_events(trace).row) > 0,
+        "flops": counted or (trace.ints("flops", _UNKNOWN) != _UNKNOWN).any(),
+    }
+    return frozenset({"calls", "call_ns", "cpu_ns", "occurrence", *(name for name, tells in known.items() if tells)})
+
+
+def parameters(tree: ModuleTree) -> dict[str, pd.arrays.IntegerArray]:
+    """Columns parameters, self_parameters and parameter_bytes of the layers, and of what is in none; NA where the
+    handler kept nothing of a layer."""
+    kept = {layer.path: layer for model in tree.architectures for layer in model.layers}
+    layers = [kept.get(path) for path in tree.path]
+    parent = np.append(tree.parent, NO_ROW)
+    known = np.array([layer is not None for layer in layers] + [False], np.bool_)
+    own = np.array([layer.count() or 0 if layer else 0 for layer in layers] + [0], np.int64)
+    size = np.array([layer.size() if layer else 0 for layer in layers] + [0], np.int64)
+    return {
+        "parameters": integers(nesting.sum_up(parent, own), known),
+        "self_parameters": integers(own, known),
+        "parameter_bytes": integers(nesting.sum_up(parent, size), known),
+    }

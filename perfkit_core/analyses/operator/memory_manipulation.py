@@ -1,0 +1,87 @@
+"""How long did the host take for copying and filling memory, and the device for what it launched?
+
+Host events that say so by their name: memcpy, memorycopy or memset anywhere in it (runtime calls, labels, operators and
+their details), or an operator that is a copy (``copy_``, ``_to_copy``). They nest (an operator, its runtime call), and
+each counts with all inside it, as operators do. Natively (Paddle): only labels and details that are user defined.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core import nesting, patterns
+from perfkit_core.analyses import grouping
+from perfkit_core.analyses.operator import overloads
+from perfkit_core.analyses.operator.own_time import is_call
+from perfkit_core.analyses.select import selected
+from perfkit_core.analyses.step import step_share
+from perfkit_core.analyses.tables import group, integers, plain, texts
+from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.schema import (
+    ANNOTATION,
+    DEVICE_WORK,
+    NO_ROW,
+    OPERATOR,
+    OPERATOR_DETAIL,
+    RUNTIME,
+)
+from perfkit_core.trace import BoolArray, IntArray, Trace
+
+GROUPINGS: Final = ("thread", "label", "scope", "module", "phase", "step", "rank")
+_WORDS: Final = "(?i)memcpy|memorycopy|memset"
+_COPIES: Final = r"(?:^|[:._])(?:_?to_)?copy_?$"
+_USER_DEFINED: Final = "UserDefined$"
+
+
+def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """Columns name, kind, [the groupings,] calls, total/avg/min/max_cpu_ns, cpu_ratio (to the union of the steps),
+    total/avg/min/max_device_ns of what was launched inside, device_ratio (to the device work of the steps). Raises
+    UsageError."""
+    rows = np.flatnonzero(_manipulates(trace, request.native) & selected(trace, request))
+    keys: dict[str, Any] = {"name": texts(overloads.operator_names(trace), rows)}
+    keys["kind"] = texts(trace.codes("kind"), rows)
+    groups = group(keys | grouping.keys(trace, request, rows, GROUPINGS))
+    cpu = groups.statistics(trace.ints("dur_ns")[rows], "cpu")
+    device = groups.statistics(_launched_ns(trace)[rows], "device")
+    cpu_ratio, device_ratio = step_share.ratios(trace, request, cpu["total_cpu_ns"], device["total_device_ns"])
+    known = np.full(len(groups), trace.rows("kind", *DEVICE_WORK).any())
+    columns: dict[str, Any] = {"calls": groups.calls()} | cpu | {"cpu_ratio": cpu_ratio}
+    columns |= {name: integers(values, known) for name, values in device.items()} | {"device_ratio": device_ratio}
+    return plain(pd.concat([groups.keys, pd.DataFrame(columns, index=groups.keys.index)], axis=1))
+
+
+def _manipulates(trace: Trace, native: bool) -> BoolArray:
+    names, categories = overloads.operator_names(trace), trace.codes("category")
+    said: BoolArray = names.lookup(patterns.matches(names.values, _WORDS), False)
+    if native:
+        said &= categories.lookup(patterns.matches(categories.values, _USER_DEFINED), False)
+        return said & trace.host & trace.rows("kind", ANNOTATION, OPERATOR_DETAIL)
+    copies: BoolArray = names.lookup(patterns.matches(names.values, _COPIES), False)
+    found = said & trace.rows("kind", RUNTIME, ANNOTATION, OPERATOR, OPERATOR_DETAIL)
+    found |= copies & trace.rows("kind", OPERATOR)
+    return found & trace.host & is_call(trace)
+
+
+def _launched_ns(trace: Trace) -> IntArray:
+    """Time of the device work launched by each host event and what is inside it, runtime calls too, shape (rows,)."""
+    launched_by = trace.ints("launched_by")
+    work = trace.rows("kind", *DEVICE_WORK) & (launched_by != NO_ROW)
+    own = np.zeros(len(trace), np.int64)
+    np.add.at(own, launched_by[work], trace.ints("dur_ns")[work])
+    return nesting.sum_up(trace.ints("parent"), own)
+
+
+VIEW = View(
+    name="memory_manipulation",
+    title="Memory manipulation",
+    description="host calls that copy or fill memory, and the device work that they launch",
+    table=table,
+    groupings=GROUPINGS,
+    order="total_cpu_ns",
+    explain_empty=lambda trace: "no host event copies or fills memory by its name",
+    native=True,
+    per_step=("calls", "total_cpu_ns", "total_device_ns"),
+)

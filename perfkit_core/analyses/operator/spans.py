@@ -1,0 +1,105 @@
+"""Calls, time, device work, memory and FLOPs of host events, by name: what the tables of operators and labels share."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core import nesting
+from perfkit_core.analyses import attribution, grouping
+from perfkit_core.analyses.native_text import shapes_as_printed
+from perfkit_core.analyses.operator import operator_memory, overloads, own_time, worked_on
+from perfkit_core.analyses.operator.own_time import survivors
+from perfkit_core.analyses.select import selected
+from perfkit_core.analyses.tables import Groups, group, integers, plain, ratio, texts
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.schema import DEVICE_WORK, NO_ROW
+from perfkit_core.trace import BoolArray, IntArray, Trace
+
+__all__ = ["GROUPINGS", "MEASURES", "SUMS", "chosen", "keys", "span_table", "survivors"]
+
+GROUPINGS: Final = ("shape", "stack", "overload", "thread", "label", "scope", "module", "phase", "step", "device",
+                    "rank")  # fmt: skip
+SUMS: Final = ("calls", "self_cpu_ns", "total_cpu_ns", "self_device_ns", "total_device_ns", "self_cpu_bytes",
+               "total_cpu_bytes", "self_device_bytes", "total_device_bytes", "flops")  # fmt: skip
+"""Columns that are sums over the chosen steps."""
+MEASURES: Final = (
+    "calls", "self_cpu_ns", "self_cpu_ratio", "total_cpu_ns", "total_cpu_ratio", "avg_cpu_ns", "self_device_ns",
+    "self_device_ratio", "total_device_ns", "avg_device_ns", "self_cpu_bytes", "total_cpu_bytes", "self_device_bytes",
+    "total_device_bytes", "flops", "min_cpu_ns", "max_cpu_ns", "min_device_ns", "max_device_ns",
+)  # fmt: skip
+"""Columns of the table after its keys, the most asked for first."""
+
+
+def span_table(trace: Trace, request: ViewRequest, counted: BoolArray, what: str) -> pd.DataFrame:
+    """One row for each name among the ``counted`` events and each value of the groupings: columns name, the groupings,
+    the text column ``what``, and MEASURES, of which device statistics, bytes and flops are NA where none was recorded.
+    self_cpu_ratio is to the self time of all rows, total_cpu_ratio to the time of the rows that lie in no other one,
+    natively both to the self time of all host events. Raises UsageError."""
+    rows = np.flatnonzero(counted & own_time.is_call(trace) & chosen(trace, request))
+    groups = group(keys(trace, request, rows) | {what: texts(trace.codes(what), rows)})
+    columns = _times(trace, request, groups, rows, counted) | _memory(trace, request, groups, rows)
+    flops = trace.ints("flops", _UNKNOWN)[rows]
+    columns["flops"] = groups.known_sum(flops, flops != _UNKNOWN)
+    result = pd.concat([groups.keys, pd.DataFrame(columns, index=groups.keys.index)], axis=1)
+    return plain(result[[*groups.keys, *MEASURES]])
+
+
+def chosen(trace: Trace, request: ViewRequest) -> BoolArray:
+    """True for events that the request counts; a device means the one that an event's work ran on, too."""
+    return selected(trace, replace(request, device=None)) & worked_on.on_device(trace, request.device)
+
+
+def keys(trace: Trace, request: ViewRequest, rows: IntArray) -> dict[str, Any]:
+    """The columns by which rows are told apart: name (without overload) and the groupings. Raises UsageError."""
+    found: dict[str, Any] = {"name": texts(overloads.operator_names(trace), rows)}
+    found |= grouping.keys(trace, request, rows, GROUPINGS, {"device": ("device", worked_on.key)})
+    if request.native and "shapes" in found:
+        found["shapes"] = shapes_as_printed(found["shapes"])
+    return found
+
+
+def _times(trace: Trace, request: ViewRequest, groups: Groups, rows: IntArray, counted: BoolArray) -> dict[str, Any]:
+    self_cpu_ns = groups.sum(own_time.self_cpu_ns(trace, request.native)[rows])
+    self_device_ns = groups.sum(own_time.self_device_ns(trace, counted)[rows])
+    cpu = groups.statistics(trace.ints("dur_ns")[rows], "cpu")
+    device = groups.statistics(attribution.total_device_ns(trace)[rows], "device")
+    known = np.full(len(groups), trace.rows("kind", *DEVICE_WORK).any())
+    wholes = (int(self_cpu_ns.sum()), _covered(trace, rows))
+    if request.native:
+        wholes = (own_time.whole_native_ns(trace),) * 2
+    share = ratio(self_device_ns, int(self_device_ns.sum()))
+    return (
+        {"calls": groups.calls(), "self_cpu_ns": self_cpu_ns, "self_device_ns": self_device_ns}
+        | {"self_cpu_ratio": ratio(self_cpu_ns, wholes[0]), "total_cpu_ratio": ratio(cpu["total_cpu_ns"], wholes[1])}
+        | {"self_device_ratio": np.where(known, share, np.nan), "total_device_ns": device.pop("total_device_ns")}
+        | cpu
+        | {name: integers(values, known) for name, values in device.items()}
+    )
+
+
+def _covered(trace: Trace, rows: IntArray) -> int:
+    """Time of those rows that lie in none of the others."""
+    mine = np.zeros(len(trace), np.bool_)
+    mine[rows] = True
+    parent = trace.ints("parent")
+    around = np.append(nesting.nearest_on_path(parent, mine), NO_ROW)[parent[rows]]
+    return int(trace.ints("dur_ns")[rows[around == NO_ROW]].sum())
+
+
+def _memory(trace: Trace, request: ViewRequest, groups: Groups, rows: IntArray) -> dict[str, pd.arrays.IntegerArray]:
+    found = operator_memory.host_bytes(trace, request.native)
+    known = np.full(len(rows), operator_memory.recorded(trace))
+    arrays = {
+        "self_cpu_bytes": own_time.gathered(trace, found.self_cpu),
+        "total_cpu_bytes": found.total_cpu,
+        "self_device_bytes": own_time.gathered(trace, found.self_device),
+        "total_device_bytes": found.total_device,
+    }
+    return {name: groups.known_sum(values[rows], known) for name, values in arrays.items()}
+
+
+_UNKNOWN: Final = int(np.iinfo(np.int64).min)

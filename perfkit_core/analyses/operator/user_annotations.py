@@ -1,0 +1,48 @@
+"""How long did the labelled ranges take: the user's own (record_function, RecordEvent) and those of the framework?"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from perfkit_core.analyses.operator.spans import GROUPINGS, SUMS, span_table
+from perfkit_core.analyses.step import step_share
+from perfkit_core.layers.modules import labelled
+from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.schema import ANNOTATION, BACKWARD, DATALOADER, FORWARD, OPTIMIZER
+from perfkit_core.trace import BoolArray, Trace
+
+LABELLED = (ANNOTATION, DATALOADER, FORWARD, BACKWARD, OPTIMIZER)
+
+
+def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """As the view operators, with kind in place of op_name, and shares of the steps in place of those of the rows:
+    total_cpu_ratio (to the union of the steps), total_device_ratio (to the device work of the steps). Kind
+    ``annotation`` is the user's own label, the others are the framework's."""
+    counted = trace.host & trace.rows("kind", *LABELLED)
+    if not request.native:
+        counted &= ~_layers(trace)
+    result = span_table(trace, request, counted, "kind")
+    cpu, device = step_share.ratios(trace, request, result["total_cpu_ns"], result["total_device_ns"])
+    result["total_cpu_ratio"] = cpu
+    result.insert(list(result.columns).index("total_device_ns") + 1, "total_device_ratio", device)
+    return result.drop(columns=["self_cpu_ratio", "self_device_ratio"])
+
+
+def _layers(trace: Trace) -> BoolArray:
+    """The labels of ``annotate``: they are the view modules. The framework's own tables print them among all others."""
+    calls = labelled(trace)
+    found: BoolArray = (calls.path >= 0) | (calls.mark >= 0)
+    return found
+
+
+VIEW = View(
+    name="annotations",
+    title="Labelled ranges",
+    description="time of the ranges that the user or the framework labelled, and of the device work launched inside",
+    table=table,
+    groupings=GROUPINGS,
+    order="total_cpu_ns",
+    explain_empty=lambda trace: "no labelled ranges were recorded",
+    native=True,
+    per_step=SUMS,
+)

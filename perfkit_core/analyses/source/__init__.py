@@ -1,0 +1,1 @@
+"""Lines of Python: the tree of calls, and the stacks of operators."""

@@ -1,0 +1,74 @@
+"""Which lines of code took the time? A tree of Python frames, the outermost at the root.
+
+Where frames were recorded as events, a frame's time is its duration: what it calls, and Python itself. Where only the
+operators hold their stack, it is the time of those operators. Device work belongs to the frame whose code launched it;
+that of a backward pass is launched by the line that runs it, not by the line of the forward operator.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core import nesting
+from perfkit_core.analyses import attribution
+from perfkit_core.analyses.select import selected
+from perfkit_core.analyses.source import frames
+from perfkit_core.analyses.source.frames import Frames
+from perfkit_core.analyses.tables import ratio
+from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.trace import IntArray, Trace
+from perfkit_core.trees import preorder
+
+PER_STEP = ("calls", "total_cpu_ns", "self_cpu_ns", "total_device_ns", "self_device_ns")
+
+
+def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """Tree: depth, name (``file.py(12): function``), file, line, function (null for what is no line of Python), calls
+    (0 where only the operators' stacks name the frame), total_cpu_ns, total_cpu_ratio, self_cpu_ns (without the frames
+    that it calls), self_cpu_ratio, total_device_ns, self_device_ns. Ratios: of the roots."""
+    counted = selected(trace, request)
+    found = frames.events(trace, counted) if frames.recorded(trace) else frames.stacks(trace, counted)
+    owner = attribution.self_device_ns(trace)
+    device = np.where(counted, owner, 0)
+    columns = {
+        "calls": found.calls,
+        "total_cpu_ns": found.total_ns,
+        "self_cpu_ns": found.self_ns,
+        "total_device_ns": found.tree.inclusive(device),
+        "self_device_ns": found.tree.own(device),
+    }
+    seen = nesting.sum_up(found.tree.parent, found.calls + found.total_ns) > 0
+    order = preorder(found.tree.parent, found.total_ns)
+    return _table(found, columns, order[seen[order]])
+
+
+def _table(found: Frames, columns: dict[str, IntArray], order: IntArray) -> pd.DataFrame:
+    names = frames.split(found.names)
+    result = pd.DataFrame({"depth": found.tree.depth()[order]})
+    for name, values in names.items():
+        result[name] = values.iloc[found.tree.key[order]].reset_index(drop=True)
+    for name, numbers in columns.items():
+        result[name] = numbers[order]
+    whole = int(result.loc[result["depth"] == 0, "total_cpu_ns"].sum())
+    for kind in ("total", "self"):
+        place = list(result.columns).index(f"{kind}_cpu_ns")
+        result.insert(place + 1, f"{kind}_cpu_ratio", ratio(result[f"{kind}_cpu_ns"], whole))
+    return result
+
+
+def _why_empty(trace: Trace) -> str:
+    return (
+        "no Python stacks were recorded: ask the profiler for them (with_stack=True), where it can record them at all"
+    )
+
+
+VIEW = View(
+    name="code",
+    title="Code",
+    description="host and device time of each line of Python, as a tree of calls",
+    table=table,
+    order="total_cpu_ns",
+    explain_empty=_why_empty,
+    per_step=PER_STEP,
+)

@@ -1,0 +1,1 @@
+"""Steps: how long they take, and what they are spent on."""

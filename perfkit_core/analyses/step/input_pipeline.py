@@ -1,0 +1,120 @@
+"""Does a step wait for its input, and is the copy of the input to the device hidden?
+
+Waiting is what the thread that runs the step spends in the data loader, whatever the devices do meanwhile (the part
+that nothing hides is ``input_wait`` in the view ``partition``). The name of the loader, as recorded, tells a loader in
+this process from one with worker processes. Neither the workers nor the queue between them are recorded by any profiler
+read here. Copies are those from host to device launched in the step; hidden is what computation on a device covers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core import intervals, nesting
+from perfkit_core.analyses.step.activity import Activities, activities
+from perfkit_core.analyses.step.exclusive import covered_ns
+from perfkit_core.analyses.step.step_rows import chosen_steps, position, step_frame, step_rows
+from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.schema import MEMCPY, NO_ROW
+from perfkit_core.trace import BoolArray, IntArray, Trace
+
+TO_DEVICE = "HtoD"
+"""Copies whose kind begins with it bring input to a device."""
+
+
+def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """A row a step: rank, step, dur_ns, loader (its name, several separated by ", "; null: none in the step), loads
+    (calls of the loader), input_wait_ns, input_ratio (of the step; these three null where no loader was recorded at
+    all), copies, copied_bytes (null where copies do not tell), copy_ns (union), hidden_copy_ns."""
+    steps = chosen_steps(trace, request)
+    acts = activities(trace)
+    loads, copies = _loads(trace, acts), _copies(trace)
+    if not (loads.any() or copies.any()):
+        steps = steps[:0]
+    at = position(trace, steps, trace.ints("rank"), trace.ints("step"))
+    result = step_frame(trace, steps)
+    _add_loading(result, trace, np.where(loads, at, -1), bool(loads.any()))
+    _add_copies(result, trace, np.where(copies, at, -1), acts)
+    return result
+
+
+def _loads(trace: Trace, acts: Activities) -> BoolArray:
+    """Outermost calls of the data loader on the thread of the steps."""
+    outermost = nesting.first_on_path(trace.ints("parent"), np.where(acts.loading, np.arange(len(trace)), NO_ROW))
+    calls: BoolArray = outermost == np.arange(len(trace))
+    return calls
+
+
+def _copies(trace: Trace) -> BoolArray:
+    kinds = trace.codes("copy_kind")
+    towards = np.array([value.startswith(TO_DEVICE) for value in kinds.values], np.bool_)
+    found: BoolArray = trace.rows("kind", MEMCPY) & kinds.lookup(towards, False)
+    return found
+
+
+def _add_loading(result: pd.DataFrame, trace: Trace, step: IntArray, known: bool) -> None:
+    rows, count = np.flatnonzero(step >= 0), len(result)
+    start, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
+    wait = intervals.union_length_by(step[rows], count, start, end)
+    unknown = np.full(count, not known)
+    result["loader"] = _names(trace, rows, step[rows], count)
+    result["loads"] = pd.arrays.IntegerArray(np.bincount(step[rows], minlength=count).astype(np.int64), unknown)
+    result["input_wait_ns"] = pd.arrays.IntegerArray(wait, unknown)
+    duration = np.maximum(result["dur_ns"].to_numpy(np.int64), 1)
+    result["input_ratio"] = pd.arrays.FloatingArray(wait / duration, unknown)
+
+
+def _names(trace: Trace, rows: IntArray, step: IntArray, count: int) -> pd.Series[str]:
+    codes = trace.codes("name")
+    pairs = np.unique(np.stack([step, codes.codes[rows]]), axis=1)
+    names: list[list[str]] = [[] for _ in range(count)]
+    for at, code in pairs.T.tolist():
+        names[at].append(codes.values[code])
+    return pd.Series([", ".join(sorted(some)) or pd.NA for some in names], dtype=object)
+
+
+def _add_copies(result: pd.DataFrame, trace: Trace, step: IntArray, acts: Activities) -> None:
+    rows, count = np.flatnonzero(step >= 0), len(result)
+    at, start, end = step[rows], trace.ints("start_ns")[rows], trace.end_ns[rows]
+    moved = trace.ints("bytes", -1)[rows]
+    told, size = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    np.add.at(told, at, moved >= 0)
+    np.add.at(size, at, np.maximum(moved, 0))
+    calls = np.bincount(at, minlength=count).astype(np.int64)
+    result["copies"] = calls
+    result["copied_bytes"] = pd.arrays.IntegerArray(size, (told == 0) & (calls > 0))
+    result["copy_ns"] = intervals.union_length_by(at, count, start, end)
+    result["hidden_copy_ns"] = _hidden(trace, acts, rows, at, count)
+
+
+def _hidden(trace: Trace, acts: Activities, rows: IntArray, step: IntArray, count: int) -> IntArray:
+    """Of the union of the copies of each step, what a kernel of its rank covers."""
+    order = np.argsort(step, kind="stable")
+    rows, step = rows[order], step[order]
+    edges = np.flatnonzero(np.diff(step)) + 1
+    unions = [intervals.union(trace.ints("start_ns")[some], trace.end_ns[some]) for some in np.split(rows, edges)]
+    of_step = np.repeat(step[np.append(0, edges)], [len(starts) for starts, _ in unions]) if len(rows) else step
+    start, end = (np.concatenate(some) for some in zip(*unions, strict=True))
+    rank = np.zeros(count, np.int64)
+    rank[step] = trace.ints("rank")[rows]
+    hidden = np.zeros(count, np.int64)
+    for one in np.unique(rank[step]).tolist():
+        mine = rank[of_step] == one
+        np.add.at(hidden, of_step[mine], covered_ns(acts.of(one).compute, start[mine], end[mine]))
+    return hidden
+
+
+def _why_empty(trace: Trace) -> str:
+    if not len(step_rows(trace)):
+        return "no training steps were recorded: call the profiler's step() after each iteration"
+    return "neither a data loader nor copies from the host to a device were recorded"
+
+
+VIEW = View(
+    name="input_pipeline",
+    title="Input of the steps",
+    description="time that each step waits for the data loader, and copies of its input to the device",
+    table=table,
+    explain_empty=_why_empty,
+)

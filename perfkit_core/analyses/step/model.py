@@ -1,0 +1,125 @@
+"""Where does a step go: data loading, forward, backward, optimizer, or none of them?
+
+Host time of a phase is the sum of its segments (see ``segments``); ``other`` is the step time that no segment covers, a
+union, so it is never negative. Device time is the union, step by step, of the kernels, copies and fills launched in the
+phase, so it never exceeds the time that passed; phases whose work runs at the same time on several streams can sum to
+more than the step. Where steps were recorded, only what belongs to a step counts; device work without a recorded launch
+has a row of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core import intervals
+from perfkit_core.analyses.attribution import unlaunched
+from perfkit_core.analyses.select import in_steps
+from perfkit_core.analyses.span import rank_codes, union_ns
+from perfkit_core.analyses.step import model_native
+from perfkit_core.analyses.step.model_rows import model_table, row
+from perfkit_core.analyses.step.segments import Segments, segments
+from perfkit_core.analyses.step.step_rows import chosen_steps, position
+from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.schema import DEVICE_WORK, NO_ROW, OTHER, PHASES, STEP
+from perfkit_core.trace import BoolArray, IntArray, Trace
+
+UNLAUNCHED = "unlaunched"
+"""The row of the device work whose launch was not recorded."""
+
+
+def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """Columns phase, calls, total/avg/min/max_cpu_ns, cpu_ratio (to the steps), total/avg/min/max_device_ns,
+    device_ratio (to the device time of the steps). Rows: step, then the phases that occur, then other, then the device
+    work without a launch, where there is any. ``min`` and ``max`` are of a step or a segment."""
+    if request.native:
+        return model_native.table(trace, request)
+    steps, found, work = _counted(trace, request)
+    if not len(steps) and not len(found.phase):
+        return model_table([], 0, 0)
+    rows = list(_rows(trace, steps, found, work))
+    wholes = _wholes(trace, steps, rows)
+    if request.steps is None and unlaunched(trace).any():
+        rows.append(row(UNLAUNCHED, device_total=union_ns(trace, unlaunched(trace))))
+    result = model_table(rows, *wholes)
+    result.loc[result["phase"] == UNLAUNCHED, "device_ratio"] = pd.NA  # it is in no step
+    return result
+
+
+def _wholes(trace: Trace, steps: IntArray, rows: Sequence[dict[str, Any]]) -> tuple[int, int]:
+    """Host and device time of the steps; of all phases where there are no steps."""
+    if len(steps):
+        return union_ns(trace, _mask(trace, steps)), rows[0]["total_device_ns"]
+    return sum(r["total_cpu_ns"] for r in rows), sum(r["total_device_ns"] for r in rows)
+
+
+def _counted(trace: Trace, request: ViewRequest) -> tuple[IntArray, Segments, BoolArray]:
+    """The steps, the segments and the device work that count."""
+    chosen = in_steps(trace, request)
+    steps = chosen_steps(trace, request)
+    if len(steps):
+        chosen = chosen & (trace.ints("step") >= 0)
+    return steps, segments(trace, chosen), chosen & trace.rows("kind", *DEVICE_WORK) & ~unlaunched(trace)
+
+
+def _rows(trace: Trace, steps: IntArray, found: Segments, work: BoolArray) -> Iterator[dict[str, Any]]:
+    group, count = _groups(trace, steps)
+    segment = np.where(work, found.of_row, NO_ROW)
+    if len(steps):
+        device = _union_by(trace, np.where(work, group, -1), count)
+        yield row(STEP, trace.ints("dur_ns")[steps], device, int(device.sum()))
+    of_segment = _union_by(trace, segment, len(found.phase))
+    phase = np.append(found.phase, -1)[segment]
+    for index, name in enumerate(PHASES):
+        mine = found.phase == index
+        if mine.any():
+            device = _union_by(trace, np.where(phase == index, group, -1), count)
+            yield row(name, found.dur_ns[mine], of_segment[mine], int(device.sum()))
+    if len(steps):
+        device = _union_by(trace, np.where(work & (segment == NO_ROW), group, -1), count)
+        yield row(OTHER, cpu_total=_uncovered(trace, steps, found), device_total=int(device.sum()))
+
+
+def _groups(trace: Trace, steps: IntArray) -> tuple[IntArray, int]:
+    """The step of each event as an index into ``steps``; without steps its rank."""
+    if not len(steps):
+        return rank_codes(trace)
+    return position(trace, steps, trace.ints("rank"), trace.ints("step")), len(steps)
+
+
+def _union_by(trace: Trace, group: IntArray, count: int) -> IntArray:
+    rows = np.flatnonzero(group >= 0)
+    return intervals.union_length_by(group[rows], count, trace.ints("start_ns")[rows], trace.end_ns[rows])
+
+
+def _uncovered(trace: Trace, steps: IntArray, found: Segments) -> int:
+    """Step time that no segment covers: a union within each rank, summed over ranks."""
+    ranks = np.unique(trace.ints("rank")[steps])
+    return sum(_uncovered_of(trace, steps[trace.ints("rank")[steps] == rank], found, rank) for rank in ranks)
+
+
+def _uncovered_of(trace: Trace, steps: IntArray, found: Segments, rank: int) -> int:
+    inside = found.rank == rank
+    whole = intervals.union(trace.ints("start_ns")[steps], trace.end_ns[steps])
+    phases = intervals.union(found.start_ns[inside], found.end_ns[inside])
+    return intervals.length(intervals.subtract(whole, phases))
+
+
+def _mask(trace: Trace, rows: IntArray) -> BoolArray:
+    mask = np.zeros(len(trace), np.bool_)
+    mask[rows] = True
+    return mask
+
+
+VIEW = View(
+    name="model",
+    title="Phases of the step",
+    description="host and device time of data loading, forward, backward and optimizer",
+    table=table,
+    explain_empty=lambda trace: "neither steps nor phases were recorded",
+    native=True,
+    per_step=("calls", "total_cpu_ns", "total_device_ns"),
+)

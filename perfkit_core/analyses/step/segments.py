@@ -1,0 +1,91 @@
+"""The stretches of host time that a phase took: what the model and step views count and add up.
+
+A recorded span (Paddle's Forward, torch's ``Optimizer.step#…``, a module) is a segment by itself. Where a phase is only
+known from its operators (torch's backward nodes, inferred forward), consecutive ones on a thread within a step are one
+segment, from the first start to the last end: what passes between two of them belongs to the phase. A segment ends with
+its step at the latest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfkit_core import nesting
+from perfkit_core.analyses.step.step_rows import position, step_rows
+from perfkit_core.schema import NESTED_KINDS, NO_ROW, OTHER, PHASES
+from perfkit_core.trace import BoolArray, IntArray, Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """Parallel arrays, one item a segment. ``phase`` indexes schema.PHASES. ``of_row``, shape (rows,), is the segment
+    around each host event and around the launch of each device event, -1 where there is none."""
+
+    phase: IntArray
+    step: IntArray
+    rank: IntArray
+    start_ns: IntArray
+    end_ns: IntArray
+    of_row: IntArray
+
+    @property
+    def dur_ns(self) -> IntArray:
+        """Length of each segment."""
+        return self.end_ns - self.start_ns
+
+
+def segments(trace: Trace, chosen: BoolArray, within_step: bool = True) -> Segments:
+    """The segments of all phases but ``other``, from the chosen events; ``within_step``: cut at the end of the step."""
+    phase = _phase_index(trace)
+    rows = _roots(trace, phase, chosen)
+    identity = np.stack([trace.ints(name)[rows] for name in ("rank", "pid", "tid", "step")] + [phase[rows]])
+    spans = trace.rows("kind", *PHASES)[rows]
+    first = np.ones(len(rows), np.bool_)
+    first[1:] = (identity[:, 1:] != identity[:, :-1]).any(axis=0) | spans[1:] | spans[:-1]
+    at = np.flatnonzero(first)
+    if not len(at):
+        nothing = np.empty(0, np.int64)
+        return Segments(nothing, nothing, nothing, nothing, nothing, np.full(len(trace), NO_ROW, np.int64))
+    end = np.maximum.reduceat(trace.end_ns[rows], at)
+    return Segments(
+        phase[rows][at],
+        trace.ints("step")[rows][at],
+        trace.ints("rank")[rows][at],
+        np.minimum.reduceat(trace.ints("start_ns")[rows], at),
+        _within_step(trace, end, rows[at]) if within_step else end,
+        _spread(trace, rows, np.cumsum(first) - 1),
+    )
+
+
+def _spread(trace: Trace, roots: IntArray, segment: IntArray) -> IntArray:
+    """The segments of the roots for everything below them, and for the device work launched there."""
+    own = np.full(len(trace), NO_ROW, np.int64)
+    own[roots] = segment
+    found = nesting.first_on_path(trace.ints("parent"), own)
+    launched_by = trace.ints("launched_by")
+    return np.where(launched_by == NO_ROW, found, found[launched_by])
+
+
+def _within_step(trace: Trace, end_ns: IntArray, first: IntArray) -> IntArray:
+    """Ends of segments, cut at the end of the step in which their first event starts."""
+    steps = step_rows(trace)
+    at = position(trace, steps, trace.ints("rank")[first], trace.ints("step")[first])
+    limit = np.append(trace.end_ns[steps], np.iinfo(np.int64).max)[at]
+    cut: IntArray = np.minimum(end_ns, limit)
+    return cut
+
+
+def _phase_index(trace: Trace) -> IntArray:
+    codes = trace.codes("phase")
+    return codes.lookup(np.array([PHASES.index(value) for value in codes.values], np.int64), -1)
+
+
+def _roots(trace: Trace, phase: IntArray, chosen: BoolArray) -> IntArray:
+    """Outermost events of each phase, ordered by thread and time."""
+    parent = trace.ints("parent")
+    phased = chosen & trace.host & trace.rows("kind", *NESTED_KINDS) & (phase >= 0) & (phase != PHASES.index(OTHER))
+    above = np.where(parent == NO_ROW, -1, phase[parent])
+    rows = np.flatnonzero(phased & (above != phase))
+    return rows[np.lexsort((rows, trace.ints("tid")[rows], trace.ints("pid")[rows], trace.ints("rank")[rows]))]

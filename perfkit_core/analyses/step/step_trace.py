@@ -1,0 +1,81 @@
+"""How long until a step computes, how long does it compute, and what comes after?
+
+A step is cut in three on the host's clock: ``interval`` from its start to its first forward segment (data loading, as a
+rule), ``forward_backward`` from there to the end of its last backward segment, ``tail`` to its end (the optimizer, as a
+rule). They sum to the step. A step without forward or without backward segments cannot be cut.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core.analyses.step.segments import segments
+from perfkit_core.analyses.step.step_parts import GROUPINGS, by_step, over_steps
+from perfkit_core.analyses.step.step_rows import chosen_steps, position, step_frame, step_rows
+from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.schema import BACKWARD, FORWARD, PHASES
+from perfkit_core.trace import BoolArray, IntArray, Trace
+
+PARTS: Final = ("interval", "forward_backward", "tail")
+
+
+def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """A row a part: [rank,] part, steps (that could be cut), total_ns (over them), avg/min/max_ns (of a step), ratio
+    (to their duration). By step: a row a step: rank, step, dur_ns, interval_ns, forward_backward_ns, tail_ns (null
+    where the step cannot be cut) and, if any cannot, missing (why)."""
+    wide = by_step(VIEW.name, request)
+    steps = _cut(trace, chosen_steps(trace, request))
+    return steps if wide else over_steps(steps, PARTS, "part", "rank" in request.by)
+
+
+def _cut(trace: Trace, steps: IntArray) -> pd.DataFrame:
+    start, end = trace.ints("start_ns")[steps], trace.end_ns[steps]
+    forward, backward = _edges(trace, steps)
+    no_forward, no_backward = forward == _LATE, backward == _EARLY
+    unknown = no_forward | no_backward | (backward < forward)
+    frame = step_frame(trace, steps)
+    for name, times in zip(PARTS, (forward - start, backward - forward, end - backward), strict=True):
+        frame[f"{name}_ns"] = pd.arrays.IntegerArray(np.where(unknown, 0, times), unknown)
+    return frame.assign(missing=_reasons(no_forward, no_backward, unknown)) if unknown.any() else frame
+
+
+def _edges(trace: Trace, steps: IntArray) -> tuple[IntArray, IntArray]:
+    """Start of the first forward and end of the last backward segment of each step."""
+    found = segments(trace, np.ones(len(trace), np.bool_))
+    at = position(trace, steps, found.rank, found.step)
+    first, last = np.full(len(steps), _LATE), np.full(len(steps), _EARLY)
+    forward = (found.phase == PHASES.index(FORWARD)) & (at >= 0)
+    backward = (found.phase == PHASES.index(BACKWARD)) & (at >= 0)
+    np.minimum.at(first, at[forward], found.start_ns[forward])
+    np.maximum.at(last, at[backward], found.end_ns[backward])
+    return first, last
+
+
+def _reasons(no_forward: BoolArray, no_backward: BoolArray, unknown: BoolArray) -> pd.Series[str]:
+    order = np.where(unknown, "backward ends before forward begins", "")
+    text = np.where(no_forward & no_backward, "no forward and no backward", np.where(no_forward, "no forward", order))
+    text = np.where(no_backward & ~no_forward, "no backward", text).astype(object)
+    text[text == ""] = pd.NA
+    return pd.Series(text, dtype=object)
+
+
+def _why_empty(trace: Trace) -> str:
+    if not len(step_rows(trace)):
+        return "no training steps were recorded: call the profiler's step() after each iteration"
+    return "no step has both a forward and a backward pass that the recording tells; --by step says what is missing"
+
+
+_LATE, _EARLY = np.iinfo(np.int64).max, np.iinfo(np.int64).min
+
+VIEW = View(
+    name="step_trace",
+    title="Interval, forward and backward, tail",
+    description="each step cut at the beginning of its first forward and the end of its last backward pass",
+    table=table,
+    groupings=GROUPINGS,
+    explain_empty=_why_empty,
+    per_step=("total_ns",),
+)

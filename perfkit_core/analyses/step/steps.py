@@ -1,0 +1,60 @@
+"""How long did each step take, and what was it made of?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core import intervals
+from perfkit_core.analyses.select import in_steps
+from perfkit_core.analyses.step.segments import Segments, segments
+from perfkit_core.analyses.step.step_rows import chosen_steps, position, step_frame
+from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.schema import DEVICE_WORK, OTHER, PHASES
+from perfkit_core.trace import IntArray, Trace
+
+
+def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """Columns rank (null where unknown), step, start_ns (since the first step of the rank), dur_ns, then for each phase
+    ``{phase}_ns`` (union of its segments on the host; null where the recording knows no phases) and device_busy_ns
+    (union of the device work launched in the step)."""
+    rows = chosen_steps(trace, request)
+    result = step_frame(trace, rows)
+    result.insert(2, "start_ns", trace.ints("start_ns")[rows] - _origins(trace, rows))
+    found = segments(trace, in_steps(trace, request))
+    key = position(trace, rows, found.rank, found.step)
+    for index, name in enumerate(PHASES):
+        if name != OTHER:
+            result[f"{name}_ns"] = _phase_ns(found, index, key, len(rows))
+    result["device_busy_ns"] = _device_busy(trace, rows)
+    return result
+
+
+def _origins(trace: Trace, rows: IntArray) -> IntArray:
+    """Start of the first of the steps of each one's rank."""
+    start = trace.ints("start_ns")[rows]
+    _, group = np.unique(trace.ints("rank")[rows], return_inverse=True)
+    first = np.full(int(group.max(initial=0)) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(first, group, start)
+    return first[group]
+
+
+def _phase_ns(found: Segments, phase: int, key: IntArray, count: int) -> pd.Series[int]:
+    mine = found.phase == phase
+    time = intervals.union_length_by(key[mine], count, found.start_ns[mine], found.end_ns[mine])
+    return pd.Series(pd.arrays.IntegerArray(time, np.full(count, not len(found.phase))))
+
+
+def _device_busy(trace: Trace, rows: IntArray) -> IntArray:
+    work = trace.rows("kind", *DEVICE_WORK) & (trace.ints("step") >= 0)
+    key = position(trace, rows, trace.ints("rank")[work], trace.ints("step")[work])
+    return intervals.union_length_by(key, len(rows), trace.ints("start_ns")[work], trace.end_ns[work])
+
+
+VIEW = View(
+    name="steps",
+    title="Steps",
+    description="duration of each step, its phases and the busy time of the device",
+    table=table,
+    explain_empty=lambda trace: "no training steps were recorded: call the profiler's step() after each iteration",
+)

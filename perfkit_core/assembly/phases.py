@@ -1,0 +1,97 @@
+"""Which phase of a step each event belongs to: dataloader, forward, backward, optimizer, other.
+
+Recorded phases win: a dataloader, forward, backward or optimizer span (or an operator that its adapter marked) gives
+its phase to everything below it; of nested ones the outermost counts, but what an optimizer's closure computes is not
+the optimizer's. Where no forward span was recorded (labels of single layers are none), operators
+outside every phase are forward when the trace proves it: a sequence number ties an operator of the same run of
+operators, at or after them, to a backward node. Device work has the phase of its launch.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from perfkit_core import nesting
+from perfkit_core.assembly.closures import without_closures
+from perfkit_core.schema import ANNOTATION, BACKWARD, FORWARD, NO_ROW, OPERATOR_KINDS, OTHER, PHASES, SCHEMA
+from perfkit_core.trace import BoolArray, Finding, IntArray, Trace
+
+_FORWARD, _BACKWARD, _OTHER = PHASES.index(FORWARD), PHASES.index(BACKWARD), PHASES.index(OTHER)
+
+
+def assign(trace: Trace) -> tuple[pa.Array, tuple[Finding, ...]]:
+    """The phase column (dictionary array, shape (rows,)); null for events outside every host thread."""
+    phase = without_closures(trace, _recorded(trace))
+    inferred = np.zeros(0, np.int64)
+    spans, labels = phase == _FORWARD, trace.rows("kind", ANNOTATION)
+    labelled = bool((spans & labels).any())  # labelled layers leave out what is between them
+    if not (spans & ~labels).any() and (phase == _BACKWARD).any():
+        inferred = _forward_roots(trace, phase)
+        phase[inferred] = _FORWARD
+    parent = trace.ints("parent")
+    phase = nesting.first_on_path(parent, phase)
+    launched_by = trace.ints("launched_by")
+    launched = launched_by != NO_ROW
+    phase[launched] = phase[launched_by[launched]]
+    told = (phase >= 0).any()
+    nested = ~trace.events["self_ns"].is_null().to_numpy() | launched
+    phase[nested & (phase < 0)] = _OTHER if told else -1
+    return _column(phase), _findings(phase, inferred, labelled)
+
+
+def _recorded(trace: Trace) -> IntArray:
+    """Index into PHASES of each event that marks a phase, -1 for the others."""
+    codes = trace.codes("phase")
+    wanted = np.array([PHASES.index(value) if value in PHASES else -1 for value in codes.values], np.int64)
+    return codes.lookup(wanted, -1)
+
+
+def _forward_roots(trace: Trace, phase: IntArray) -> IntArray:
+    """Operators at the top, outside every phase, that a later operator of their run proves to be forward."""
+    parent = trace.ints("parent")
+    operator = trace.host & trace.rows("kind", *OPERATOR_KINDS)
+    inside = nesting.first_on_path(parent, phase) >= 0
+    marked = phase >= 0
+    above = nesting.nearest_on_path(parent, operator | marked)
+    top = (operator | marked) & (np.where(parent == NO_ROW, NO_ROW, above[parent]) == NO_ROW)
+    proof = _proven(trace, inside) & operator
+    root = nesting.first_on_path(parent, np.where(top, np.arange(len(trace)), -1))
+    proves = np.zeros(len(trace), np.bool_)
+    proves[root[proof & (root >= 0)]] = True
+    return _up_to_last_proof(trace, np.flatnonzero(top), inside, proves)
+
+
+def _proven(trace: Trace, inside: BoolArray) -> BoolArray:
+    """Events outside every phase whose sequence number occurs in the backward pass."""
+    sequence = trace.ints("sequence")
+    backward = np.unique(sequence[inside & (sequence >= 0)])
+    return ~inside & np.isin(sequence, backward) & (sequence >= 0)
+
+
+def _up_to_last_proof(trace: Trace, rows: IntArray, inside: BoolArray, proves: BoolArray) -> IntArray:
+    """Of each run of top-level operators between two marked events of a thread: those up to the last proof."""
+    order = rows[np.lexsort((rows, trace.ints("tid")[rows], trace.ints("pid")[rows]))]
+    pid, tid = trace.ints("pid")[order], trace.ints("tid")[order]
+    edge = inside[order] | np.append(True, (tid[1:] != tid[:-1]) | (pid[1:] != pid[:-1]))
+    run = np.cumsum(edge)
+    last = np.full(len(order) + 1, -1, np.int64)
+    at = np.flatnonzero(proves[order])
+    np.maximum.at(last, run[at], at)
+    chosen = (np.arange(len(order)) <= last[run]) & ~inside[order]
+    return order[chosen]
+
+
+def _column(phase: IntArray) -> pa.Array:
+    codes = pa.array(phase.astype(np.int32), mask=phase < 0)
+    return pa.DictionaryArray.from_arrays(codes, pa.array(PHASES)).cast(SCHEMA.field("phase").type)
+
+
+def _findings(phase: IntArray, inferred: IntArray, labelled: bool) -> tuple[Finding, ...]:
+    if len(inferred):
+        where = "outside of the labelled layers" if labelled else "no forward spans were recorded:"
+        text = f"{where} forward is what sequence numbers tie to the backward pass"
+        return (Finding("forward-inferred", text),)
+    if not (phase >= 0).any():
+        return (Finding("no-phases", "neither data loading, forward, backward nor optimizer spans were recorded"),)
+    return ()

@@ -1,0 +1,1 @@
+"""What every live recording shares, whatever the framework."""
