@@ -14,10 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import paddle_summary
-import pandas as pd
 import pytest
-from paddle_summary import Row
 
 from perfkit_core.analyses.communication import distributed
 from perfkit_core.analyses.devices import device
@@ -90,101 +87,6 @@ def overview_equal(trace: Trace, times: dict[str, int], calls: dict[str, int], i
 
 
 # -- printed tables ------------------------------------------------------------------------------------------------
-
-
-def printed(sources: dict[str, tuple[Trace, Path]], title: str) -> Iterator[tuple[str, Trace, paddle_summary.Table]]:
-    """Every table of this title in every text that Paddle printed: all units, threads apart or merged, sort keys."""
-    for name, (trace, folder) in sources.items():
-        for path in sorted(folder.glob("*.txt")):
-            for table in paddle_summary.tables(path.read_text()):
-                if table.title == title:
-                    yield f"{name}/{path.name}", trace, table
-
-
-def compared(rows: list[Row], expected: dict[Any, dict[str, str]], where: str) -> int:
-    """Each printed cell, and no row of ours that is not printed."""
-    mine = {key: dict(cells) for key, cells in expected.items()}
-    theirs = {_key(row): row.cells for row in rows}
-    assert theirs == mine, where
-    return sum(len(cells) for cells in theirs.values())
-
-
-def _key(row: Row) -> str:
-    return f"{row.name} on the device" if "GPU Time" in row.cells else row.name
-
-
-def test_device_as_printed(sources: dict[str, tuple[Trace, Path]]) -> None:
-    count = 0
-    for where, trace, native in printed(sources, "Device Summary"):
-        table = device.table(trace, NATIVE).set_index("device")["utilisation_ratio"]
-        expected = {
-            _device(name): {"Utilization (%)": paddle_summary.percent(value, 1)} for name, value in table.items()
-        }
-        count += compared(native.rows, expected, where)
-    print(f"device: {count} printed numbers equal")
-    assert count > 80
-
-
-def _device(name: str) -> str:
-    return {"cpu (process)": "CPU(Process)", "cpu (system)": "CPU(System)"}.get(name, name.replace("cuda:", "GPU"))
-
-
-def test_overview_as_printed(sources: dict[str, tuple[Trace, Path]]) -> None:
-    count = 0
-    for where, trace, native in printed(sources, "Overview Summary"):
-        expected = {}
-        for _, row in overview.table(trace, NATIVE).iterrows():
-            side, where_it_ran = ("CPU", "") if row["place"] == "host" else ("GPU", " on the device")
-            name = row["category"] + where_it_ran
-            time, ratio = paddle_summary.time(row["time_ns"], native.unit), paddle_summary.percent(row["ratio"], 1)
-            expected[name] = {"Calls": str(row["calls"]), f"{side} Time": time, "Ratio (%)": ratio}
-        count += compared(native.rows, expected, where)
-    print(f"overview: {count} printed numbers equal")
-    assert count > 1300
-
-
-def test_model_as_printed(sources: dict[str, tuple[Trace, Path]]) -> None:
-    count = 0
-    for where, trace, native in printed(sources, "Model Summary"):
-        table = model.table(trace, NATIVE).set_index("phase")
-        expected = {
-            name: _phase_cells(table.loc[phase], native.unit) for name, phase in PHASE.items() if phase in table.index
-        }
-        count += compared(native.rows, expected, where)
-    print(f"model: {count} printed numbers equal")
-    assert count > 1500
-
-
-def _phase_cells(row: pd.Series, unit: str) -> dict[str, str]:
-    cells = {"Calls": "-" if pd.isna(row["calls"]) else str(int(row["calls"]))}
-    for side, ours in (("CPU", "cpu"), ("GPU", "device")):
-        total, calls = row[f"total_{ours}_ns"], row["calls"]
-        cells[f"{side} Total"] = paddle_summary.time(total, unit)
-        cells[f"{side} Avg"] = "-" if pd.isna(calls) else paddle_summary.time(total / calls, unit)
-        for name, column in (("Max", "max"), ("Min", "min")):
-            value = row[f"{column}_{ours}_ns"]
-            cells[f"{side} {name}"] = "-" if pd.isna(value) else paddle_summary.time(value, unit)
-        cells[f"{side} Ratio(%)"] = paddle_summary.percent(row[f"{ours}_ratio"], 1)
-    return cells
-
-
-PART = {"ProfileStep": "step", "Communication": "communication", "Computation": "computation", "Overlap": "overlap"}
-
-
-def test_distributed_as_printed(sources: dict[str, tuple[Trace, Path]]) -> None:
-    count = 0
-    for where, trace, native in printed(sources, "Distribution Summary"):
-        table = distributed.table(trace, NATIVE).set_index("part")
-        expected = {
-            name: {
-                "Total Time": paddle_summary.time(table.loc[part, "time_ns"], native.unit),
-                "Ratio (%)": paddle_summary.percent(table.loc[part, "ratio"], 1),
-            }
-            for name, part in PART.items()
-        }
-        count += compared(native.rows, expected, where)
-    print(f"distributed: {count} printed numbers equal")
-    assert count >= 16
 
 
 def test_ours_on_the_same_profile(sources: dict[str, tuple[Trace, Path]]) -> None:
