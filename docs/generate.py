@@ -73,7 +73,24 @@ def commands() -> str:
     return "\n".join(parts)
 
 
-PAGES = {"event-table.md": event_table, "hooks.md": hooks, "commands.md": commands}
+VIEWS = """\
+`perfkit summary RUN --view NAME` (or a group, or `all`); in Python `perfkit_core.summarize("RUN", NAME)`. What fills them:
+[recording.md](recording.md). What each number means: [semantics.md](semantics.md). By the names that other profilers use:
+[coming-from.md](coming-from.md).
+"""
+
+
+def views() -> str:
+    """Every view: the question that it answers, and how it can be split."""
+    parts = [MADE, "# Views", "", VIEWS, "| view | shows | `--by` | `--native` |", "|---|---|---|---|"]
+    for view in get_plugins().views().values():
+        group = f" (group `{view.group}`)" if view.group else ""
+        by = ", ".join(view.groupings)
+        parts.append(f"| `{view.name}`{group} | {view.description} | {by} | {_yes(view.native)} |")
+    return "\n".join([*parts, ""])
+
+
+PAGES = {"event-table.md": event_table, "hooks.md": hooks, "commands.md": commands, "views.md": views}
 
 if __name__ == "__main__":
     for page, make in PAGES.items():

@@ -91,22 +91,24 @@ def _allocated(trace: Trace, request: ViewRequest, inside: BoolArray) -> IntArra
 def _flops(
     trace: Trace, tree: ModuleTree, node: IntArray, operator: BoolArray, call: BoolArray, mark: BoolArray
 ) -> IntArray:
-    """As recorded with the operators; where none was, those of each call by what the handler kept of its layer."""
+    """Of each call by what the handler kept of its layer, which knows both passes; elsewhere as recorded with the
+    operators (torch counts no backward pass of a convolution)."""
     recorded = trace.ints("flops", _UNKNOWN)
-    if (recorded != _UNKNOWN).any():
-        return np.where(operator & (recorded != _UNKNOWN), recorded, 0)
-    forward, backward = _flops_of_calls(tree)
-    return np.where(call, forward[node], 0) + np.where(mark, backward[node], 0)
+    forward, backward, known = _flops_of_calls(tree)
+    by_layer = np.where(call, forward[node], 0) + np.where(mark, backward[node], 0)
+    return by_layer + np.where(operator & (recorded != _UNKNOWN) & ~known[node], recorded, 0)
 
 
-def _flops_of_calls(tree: ModuleTree) -> tuple[IntArray, IntArray]:
-    """FLOPs of one call of each layer without those below, 0 where unknown; shape (layers + 1,), the last for none."""
+def _flops_of_calls(tree: ModuleTree) -> tuple[IntArray, IntArray, BoolArray]:
+    """FLOPs of one call of each layer without those below, forward and backward, 0 where unknown, and where they are
+    known; shape (layers + 1,), the last for none."""
     kept = {layer.path: layer for model in tree.architectures for layer in model.layers}
     layers = [kept.get(path) for path in tree.path]
+    known = np.array([bool(layer and layer.flops is not None) for layer in layers] + [False], np.bool_)
     calls = np.array([layer.calls or 0 if layer else 0 for layer in layers] + [0], np.int64)
     forward = np.array([layer.flops or 0 if layer else 0 for layer in layers] + [0], np.int64)
     backward = np.array([layer.backward_flops or 0 if layer else 0 for layer in layers] + [0], np.int64)
-    return rounded_division(forward, calls), rounded_division(backward, calls)
+    return rounded_division(forward, calls), rounded_division(backward, calls), known
 
 
 def _knows(trace: Trace, tree: ModuleTree, mark: BoolArray) -> frozenset[str]:

@@ -1,4 +1,7 @@
-"""Which lines of code took the time? A tree of Python frames, the outermost at the root.
+"""Which code took the time? A tree of Python frames, the outermost at the root.
+
+A frame that was recorded as an event has the line where its function begins (torch records no other); a frame in the
+stack of an operator has the line that called it.
 
 Where frames were recorded as events, a frame's time is its duration: what it calls, and Python itself. Where only the
 operators hold their stack, it is the time of those operators. Device work belongs to the frame whose code launched it;
@@ -66,7 +69,7 @@ def _why_empty(trace: Trace) -> str:
 VIEW = View(
     name="code",
     title="Code",
-    description="host and device time of each line of Python, as a tree of calls",
+    description="host and device time of Python functions (or of calling lines, where operators hold them), as a tree",
     table=table,
     order="total_cpu_ns",
     explain_empty=_why_empty,

@@ -16,10 +16,10 @@ from perfkit_core.trace import BoolArray, IntArray, Trace
 
 
 def forward_stacks(trace: Trace, rows: IntArray) -> pd.Categorical:
-    """As :func:`~perfkit_core.analyses.source.stacks.stacks`, those of backward operators replaced. Same shape."""
+    """As :func:`~perfkit_core.analyses.source.stacks.as_recorded`, those of backward operators replaced. Same shape."""
     node = nesting.nearest_on_path(trace.ints("parent"), _backward_nodes(trace))
     source = np.where(node == NO_ROW, np.arange(len(trace)), np.append(_first(trace, node), NO_ROW)[node])
-    whole = stacks.stacks(trace, np.maximum(source[rows], 0))
+    whole = stacks.as_recorded(trace, np.maximum(source[rows], 0))
     codes = np.where(source[rows] == NO_ROW, -1, whole.codes)
     return pd.Categorical.from_codes(codes, categories=whole.categories)
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from perfkit_core import nesting
-from perfkit_core.analyses.source.stacks import SEPARATOR, is_frame
+from perfkit_core.analyses.source.stacks import SEPARATOR, called, is_frame
 from perfkit_core.schema import NESTED_KINDS, NO_ROW
 from perfkit_core.trace import BoolArray, IntArray, Trace
 from perfkit_core.trees import Tree, merge
 
 _LINE = r"^(?P<file>.+?)(?:\((?P<line>\d+)\)|:(?P<line2>\d+))(?:(?:: ?| )(?P<function>.*))?$"
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +38,7 @@ def events(trace: Trace, counted: BoolArray) -> Frames:
     frame = is_frame(trace)
     rows = np.flatnonzero(frame)
     recorded_names = trace.codes("name")
-    names, code = _distinct([_called(name) for name in recorded_names.values])
+    names, code = _distinct([called(name) for name in recorded_names.values])
     start, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
     above = nesting.nest(_threads(trace)[rows], start, end)
     parent = trace.ints("parent").copy()
@@ -99,16 +97,11 @@ def _of_texts(texts: list[str]) -> tuple[Tree, list[str], IntArray]:
     for text in texts:
         node = NO_ROW
         for name in reversed(text.split(SEPARATOR)):
-            node = nodes.setdefault((node, _called(name)), len(nodes))
+            node = nodes.setdefault((node, called(name)), len(nodes))
         leaf.append(node)
     names, key = _distinct([name for _, name in nodes])
     parent = np.array([above for above, _ in nodes], np.int64)
     return Tree(parent, key, np.empty(0, np.int64)), names, np.array(leaf, np.int64)
-
-
-def _called(name: str) -> str:
-    """What was called, whatever the object: methods of thousands of tensors are one."""
-    return _ADDRESS.sub("", name)
 
 
 def _distinct(names: list[str]) -> tuple[list[str], IntArray]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -13,10 +16,17 @@ from perfkit_core.schema import FORWARD, NO_ROW, PYTHON
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 SEPARATOR = ";"
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 def stacks(trace: Trace, rows: IntArray) -> pd.Categorical:
-    """Innermost frame first, separated by ``;``; null where no frame was recorded. Shape (len(rows),)."""
+    """Innermost frame first, separated by ``;``, without the addresses of objects; null where no frame was recorded.
+    Shape (len(rows),)."""
+    return _each(as_recorded(trace, rows), called)
+
+
+def as_recorded(trace: Trace, rows: IntArray) -> pd.Categorical:
+    """As :func:`stacks`, with the addresses."""
     recorded = trace.codes("stack")
     if (recorded.codes[rows] >= 0).any():
         return innermost(texts(recorded, rows), None)
@@ -37,11 +47,21 @@ def around(trace: Trace, rows: IntArray, member: BoolArray, outermost_first: boo
 
 def innermost(stack: pd.Categorical, count: int | None) -> pd.Categorical:
     """The ``count`` innermost frames of each stack (None: all)."""
-    short = [SEPARATOR.join([part for part in text.split(SEPARATOR) if part][:count]) for text in stack.categories]
-    values = list(dict.fromkeys(short))
+    return _each(stack, lambda text: SEPARATOR.join([part for part in text.split(SEPARATOR) if part][:count]))
+
+
+def _each(stack: pd.Categorical, change: Callable[[str], str]) -> pd.Categorical:
+    """Each distinct stack changed; those that become equal are one."""
+    changed = [change(text) for text in stack.categories]
+    values = list(dict.fromkeys(changed))
     position = {text: code for code, text in enumerate(values)}
-    codes = np.array([position[text] for text in short] + [-1], np.int64)
+    codes = np.array([position[text] for text in changed] + [-1], np.int64)
     return pd.Categorical.from_codes(codes[stack.codes], categories=pd.Index(values, dtype=object))
+
+
+def called(frame: str) -> str:
+    """What a frame calls, whatever the object: methods of thousands of tensors are one."""
+    return _ADDRESS.sub("", frame)
 
 
 def is_frame(trace: Trace) -> BoolArray:
