@@ -74,9 +74,9 @@ def commands() -> str:
 
 
 VIEWS = """\
-`perfkit summary RUN --view NAME` (or a group, or `all`); in Python `perfkit_core.summarize("RUN", NAME)`. What fills them:
-[recording.md](recording.md). What each number means: [semantics.md](semantics.md). By the names that other profilers use:
-[coming-from.md](coming-from.md).
+`perfkit summary RUN --view NAME` (or a group, or `all`); in Python `perfkit_core.summarize("RUN", NAME)`. What fills
+them: [recording.md](recording.md). What each number means: [semantics.md](semantics.md). By the names that other
+profilers use: [coming-from.md](coming-from.md).
 """
 
 

@@ -49,7 +49,7 @@ def run(clock: Clock, throughput: Throughput, steps: list[tuple[int, int]], samp
             throughput.step(samples)
 
 
-def test_c11_every_number_worked_out_by_hand() -> None:
+def test_C11_every_number_worked_out_by_hand() -> None:
     """After one step of warm-up: batches of 40, 100, 50 and 10 ns (200 in all), reads of 10, 60, 0 and 10 (80)."""
     clock = Clock()
     throughput = Throughput(warmup=1, clock=clock)

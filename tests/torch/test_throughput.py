@@ -31,7 +31,7 @@ class Slow(torch.utils.data.Dataset):  # type: ignore[misc]
         return torch.full((3,), float(index))
 
 
-def test_c11_a_training_with_torchs_loader() -> None:
+def test_C11_a_training_with_torchs_loader() -> None:
     """Three epochs of three batches of 4 samples, 20 ns to read; each step computes 100 ns. Two steps of warm-up."""
     clock = Clock()
     loader = torch.utils.data.DataLoader(Slow(clock), batch_size=4)
