@@ -27,7 +27,8 @@ _OPTIONS: Final = (
     click.option("--device", metavar="REGEX", help="Count only events whose device contains a match."),
     click.option("--average", is_flag=True, help="Sums for one step: divided by the number of steps."),
     click.option("--native", is_flag=True, help="The numbers of the framework's own tables where ours differ."),
-    click.option("--sort", metavar="COLUMN", help="Column to sort by, the largest first; named as in --format json."),
+    click.option("--sort", metavar="COLUMN", help="Column to sort by, the largest first; named as in --format json, "
+                 "or as a grouping (shape, thread)."),
     click.option("--ascending", is_flag=True, help="The smallest first."),
     click.option("--show", metavar="REGEX", help="Show only rows whose text contains a match (in a tree: whose name)."),
     click.option("--hide", metavar="REGEX", help="Leave out rows whose text contains a match; they stay counted."),
@@ -37,7 +38,8 @@ _OPTIONS: Final = (
     click.option("--min", "minimums", multiple=True, metavar="COLUMN=VALUE",
                  help="Show only rows that reach it: total_cpu_ns=1ms, calls=10, bytes=1MiB, self_cpu_ratio=5%."),
     click.option("--displayed-only", is_flag=True, help="Sums of a tree count only what is shown of it."),
-    click.option("--columns", multiple=True, metavar="COLUMN", help="Show only these, in this order."),
+    click.option("--columns", multiple=True, metavar="COLUMN", help="Show only these, in this order, and "
+                 "what tells the rows apart (name, groupings)."),
     click.option("--unit", type=click.Choice(["ns", "us", "ms", "s"]), help="Unit of all times, where people read."),
 )  # fmt: skip
 

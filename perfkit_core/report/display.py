@@ -7,7 +7,7 @@ the tree at the rows that match, ``trim`` ends it above them; ``depth`` is the d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,18 +16,21 @@ import pandas as pd
 from perfkit_core import patterns
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import View
-from perfkit_core.report import tree_rows
+from perfkit_core.report import key_columns, tree_rows
 from perfkit_core.trace import BoolArray
 
 DEPTH = "depth"
+_TREE = (DEPTH, "name")
+"""Without them, in front, a tree is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Display:
     """``sort``: a column, descending unless ``ascending``. ``minimums``: column → smallest value that is shown.
-    ``columns``: the columns to show, in this order (empty: all). ``displayed_only``: sums of a tree count only what is
-    shown of it. ``limit``: rows that people are shown first (None: all); the tables are whole. ``average``: sums over
-    the steps are divided by their number. ``unit``: "ns", "us", "ms" or "s" for all times that people see."""
+    ``columns``: the columns to show, in this order (empty: all), behind those that tell the rows apart. In these three
+    a grouping's name stands for its columns (``shape``, ``thread``). ``displayed_only``: sums of a tree count only what
+    is shown of it. ``limit``: rows that people are shown first (None: all); the tables are whole. ``average``: sums
+    over the steps are divided by their number. ``unit``: "ns", "us", "ms" or "s" for all times that people see."""
 
     sort: str | None = None
     ascending: bool = False
@@ -44,14 +47,17 @@ class Display:
     unit: str | None = None
 
 
-def displayed(table: pd.DataFrame, view: View, display: Display) -> pd.DataFrame:
-    """The table of a view, sorted and cut to what is to be seen. Raises UsageError for a bad pattern."""
+def displayed(table: pd.DataFrame, view: View, display: Display, by: Sequence[str] = ()) -> pd.DataFrame:
+    """The table of a view, sorted and cut to what is to be seen. ``by``: the groupings that its rows are split by.
+
+    Raises UsageError for a bad pattern.
+    """
     if DEPTH in table.columns:
-        return _columns(_tree(_sorted_tree(table, view, display), display), display)
+        return _columns(_tree(_sorted_tree(table, view, display), display), display, by)
     for pattern, wanted in ((display.show, True), (display.hide, False)):
         if pattern is not None:
             table = table[_mentions(table, pattern) == wanted]
-    return _columns(_sorted(table[_large_enough(table, display)], view, display), display)
+    return _columns(_sorted(table[_large_enough(table, display)], view, display), display, by)
 
 
 def check(tables: Mapping[str, pd.DataFrame], display: Display) -> None:
@@ -59,7 +65,7 @@ def check(tables: Mapping[str, pd.DataFrame], display: Display) -> None:
     known = list(dict.fromkeys(str(name) for table in tables.values() for name in table.columns))
     wanted = ([display.sort] if display.sort else []) + list(display.columns) + list(display.minimums)
     for column in wanted:
-        if column not in known:
+        if not key_columns.called(column, known):
             raise UsageError(f"there is no column {column!r} in {', '.join(tables)}", f"columns: {', '.join(known)}")
     if any(value is not None for value in (display.start, display.trim, display.depth)) and DEPTH not in known:
         raise UsageError(f"{', '.join(tables)} is no tree", "start, trim and depth are for views with a column depth")
@@ -98,8 +104,8 @@ def _mentions(table: pd.DataFrame, pattern: str) -> BoolArray:
 
 def _large_enough(table: pd.DataFrame, display: Display) -> BoolArray:
     keep = np.ones(len(table), np.bool_)
-    for column, least in display.minimums.items():
-        if column in table.columns:
+    for name, least in display.minimums.items():
+        for column in key_columns.called(name, table.columns):
             keep &= (table[column] >= least).fillna(False).to_numpy(np.bool_)
     return keep
 
@@ -117,17 +123,18 @@ def _sorted_tree(table: pd.DataFrame, view: View, display: Display) -> pd.DataFr
 
 
 def _order(table: pd.DataFrame, view: View, display: Display) -> str | None:
-    for column in (display.sort, view.order):
-        if column is not None and column in table.columns:
-            return column
+    for name in (display.sort, view.order):
+        found = key_columns.called(name, table.columns) if name is not None else ()
+        if found:
+            return found[0]
     return None
 
 
-def _columns(table: pd.DataFrame, display: Display) -> pd.DataFrame:
-    """The chosen columns; a tree keeps its depth and name, without which it is none."""
-    if not display.columns:
+def _columns(table: pd.DataFrame, display: Display, by: Sequence[str]) -> pd.DataFrame:
+    """The chosen columns, with those that tell the rows apart; all where this table has none of the chosen ones."""
+    chosen = [column for name in display.columns for column in key_columns.called(name, table.columns)]
+    if not chosen:
         return table
-    always = [name for name in (DEPTH, "name") if DEPTH in table.columns]
-    wanted = dict.fromkeys([*always, *display.columns])
-    chosen = [name for name in wanted if name in table.columns]
-    return table[chosen] if set(chosen) - set(always) else table
+    front = [name for name in _TREE if DEPTH in table.columns]
+    keys = [name for name in key_columns.keys(table, by) if name not in chosen]
+    return table[list(dict.fromkeys([*front, *keys, *chosen]))]

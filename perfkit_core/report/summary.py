@@ -108,7 +108,7 @@ def read_from(report: Report, paths: Sequence[str | Path]) -> Report:
 def _section(trace: Trace, view: View, whole: pd.DataFrame, request: ViewRequest, display: Display) -> Section:
     if display.average:
         whole = per_step(whole, view, len(request.steps or ()))
-    table = displayed(whole, view, display)
+    table = displayed(whole, view, display, _understood(view, request).by)
     why = "nothing here passes the display filters" if len(whole) else _why_empty(view, trace, request)
     return Section(
         name=view.name,

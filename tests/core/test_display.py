@@ -8,11 +8,14 @@ import pandas as pd
 import pytest
 from small_trace import small_trace
 
+from perfkit_core.analyses import grouping
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.report import key_columns
 from perfkit_core.report.average import per_step
 from perfkit_core.report.display import Display, check, displayed
 from perfkit_core.report.summary import choose_views, summarize, summary_report
+from perfkit_core.trace import Trace
 
 FLAT = pd.DataFrame(
     {
@@ -105,8 +108,50 @@ def test_what_is_hidden_stays_counted_unless_only_the_displayed_is() -> None:
 def test_chosen_columns_in_their_order() -> None:
     assert list(displayed(FLAT, view(FLAT), Display(columns=("calls", "name")))) == ["calls", "name"]
     assert list(displayed(TREE, view(TREE), Display(columns=("total_cpu_ns",)))) == ["depth", "name", "total_cpu_ns"]
+    assert list(displayed(FLAT, view(FLAT), Display(columns=("calls",)))) == ["name", "calls"]
+    tree = displayed(TREE, view(TREE), Display(columns=("total_cpu_ns", "name")))
+    assert list(tree) == ["depth", "name", "total_cpu_ns"]
     elsewhere = displayed(FLAT, view(FLAT), Display(columns=("of_another_view",)))
     assert list(elsewhere) == list(FLAT)
+
+
+@pytest.mark.parametrize(
+    ("name", "by", "keys"),
+    [
+        ("operators", (), ["name"]),
+        ("operators", ("step", "shape"), ["name", "step", "shapes"]),
+        ("operators", ("stack=2",), ["name", "stack"]),
+        ("operator_tree", ("thread",), ["depth", "name", "kind", "tid"]),
+        ("kernels", ("launch",), ["name", "device", "grid", "block", "registers", "shared_bytes", "occupancy_ratio"]),
+        ("memcpy", (), ["kind", "copy_kind", "device"]),
+        ("annotations", ("phase",), ["name", "phase", "kind"]),
+        ("partition", (), ["category"]),
+        ("partition", ("step",), ["rank", "step"]),
+        ("steps", (), ["rank", "step"]),
+        ("model", (), ["phase"]),
+        ("modules", (), ["depth", "name"]),
+        ("device", (), ["device", "product"]),
+        ("graph", (), ["node", "name"]),
+        ("memory", ("category",), ["name", "device", "type", "category"]),
+        ("memory_leaks", (), ["name", "rank", "device"]),
+    ],
+)
+def test_columns_that_tell_rows_apart(name: str, by: tuple[str, ...], keys: list[str]) -> None:
+    """They are found by what the table holds, so that the tables of plugins have them too; data or no data."""
+    (chosen,) = choose_views([name])
+    trace = small_trace()
+    for one in (trace, Trace(trace.events.slice(0, 0), trace.meta)):
+        assert key_columns.keys(chosen.table(one, ViewRequest(by=by)), by) == keys
+
+
+def test_a_grouping_and_its_column_go_by_the_same_name() -> None:
+    shown = summarize(small_trace(), "operators", by=("thread", "shape"), columns=("shape", "calls"), sort="shape")
+    assert list(shown) == ["name", "tid", "shapes", "calls"]
+    assert shown["shapes"].dropna().to_list() == sorted(shown["shapes"].dropna(), reverse=True)
+    for name, (column, _) in grouping._KEYS.items():
+        assert key_columns.called(name, [column]) == (column,)
+    with pytest.raises(UsageError, match="no column 'shape'"):
+        summarize(small_trace(), "operators", columns=("shape",))
 
 
 @pytest.mark.parametrize("table", [FLAT, TREE, FLAT.assign(depth=0)])
@@ -168,5 +213,5 @@ def test_filters_apply_to_the_views_that_know_them() -> None:
     views = choose_views(["operators", "device"])
     report = summary_report(small_trace(), views, ViewRequest(by=("shape",)), Display(sort="calls", columns=("calls",)))
     operators, device = report.sections
-    assert list(operators.table) == ["calls"]
+    assert list(operators.table) == ["name", "shapes", "calls"]
     assert "busy_ns" in device.table
