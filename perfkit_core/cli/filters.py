@@ -36,7 +36,8 @@ _OPTIONS: Final = (
     click.option("--trim", metavar="REGEX", help="End a tree above the rows whose name contains a match."),
     click.option("--depth", type=click.IntRange(min=0), metavar="N", help="Deepest level of a tree; roots are 0."),
     click.option("--min", "minimums", multiple=True, metavar="COLUMN=VALUE",
-                 help="Show only rows that reach it: total_cpu_ns=1ms, calls=10, bytes=1MiB, self_cpu_ratio=5%."),
+                 help="Show only rows that reach it: total_cpu_ns=1ms, flops=1e6, self_cpu_ratio=5%. Units: ns, us, ms, "
+                 "s; B, KB, MB, GB, KiB, MiB, GiB; K, M, G, T (thousand, million, …); %."),
     click.option("--displayed-only", is_flag=True, help="Sums of a tree count only what is shown of it."),
     click.option("--columns", multiple=True, metavar="COLUMN", help="Show only these, in this order, and "
                  "what tells the rows apart (name, groupings)."),
@@ -45,8 +46,12 @@ _OPTIONS: Final = (
 
 _SCALES: Final = {
     "": 1, "%": 0.01, "ns": 1, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9,
+    "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12,
     "B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30,
 }  # fmt: skip
+_MINIMUM: Final = re.compile(
+    r"(?P<column>\w+)=(?P<number>-?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(?P<scale>\D*)"
+)
 
 
 def filters(command: Command) -> Command:
@@ -82,12 +87,8 @@ def display(given: Mapping[str, Any], limit: int | None) -> Display:
 
 
 def _minimum(text: str) -> tuple[str, float]:
-    match = re.fullmatch(r"(\w+)=([\d_.]+)\s*(\D*)", text)
-    if match is None or match[3] not in _SCALES:
-        raise UsageError(
-            f"not a minimum: {text!r}", "write COLUMN=VALUE as in --min total_cpu_ns=1ms or --min calls=10"
-        )
-    try:
-        return match[1], float(match[2]) * _SCALES[match[3]]
-    except ValueError:
-        raise UsageError(f"not a number: {match[2]!r} in --min {text}", "as in --min total_cpu_ns=1ms") from None
+    match = _MINIMUM.fullmatch(text)
+    if match is None or match["scale"] not in _SCALES:
+        units = ", ".join(filter(None, _SCALES))
+        raise UsageError(f"not a minimum: {text!r}", f"COLUMN=VALUE as in --min flops=1e6; VALUE may end in {units}")
+    return match["column"], float(match["number"]) * _SCALES[match["scale"]]

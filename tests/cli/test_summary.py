@@ -11,6 +11,7 @@ import pytest
 from small_trace import small_trace
 
 import perfkit_core
+from perfkit_core.cli import filters
 from perfkit_core.errors import UsageError
 from perfkit_core.store import write_cycle
 from perfkit_core.trace import with_rank
@@ -75,6 +76,32 @@ def test_step_filter_and_by(perfkit, run: Path) -> None:
     content = json.loads(perfkit("summary", run, *arguments).out)
     (row,) = content["views"]["operators"]
     assert (row["name"], row["calls"], row["shapes"]) == ("fw::matmul", 1, "[[2, 3], [3, 4]]")
+
+
+@pytest.mark.parametrize(
+    ("text", "least"),
+    [("calls=10", 10), ("flops=1e6", 10**6), ("flops=1.5E+3", 1500), ("flops=100M", 10**8), ("calls=2K", 2000),
+     ("flops=3 T", 3 * 10**12), ("flops=.5G", 5 * 10**8), ("bytes=1_000", 1000), ("bytes=2MiB", 2**21),
+     ("bytes=2MB", 2 * 10**6), ("total_cpu_ns=1.5ms", 1_500_000), ("x_ns=1e-3s", 10**6), ("self_cpu_ratio=5%", 0.05),
+     ("growth_bytes=-4KB", -4000)],
+)  # fmt: skip
+def test_a_minimum_may_have_an_exponent_and_a_unit(text: str, least: float) -> None:
+    assert filters._minimum(text) == (text.split("=")[0], pytest.approx(least, rel=1e-12))
+
+
+def test_a_minimum_in_a_command(perfkit, run: Path) -> None:
+    """fw::matmul: 2 calls of 5 ms; fw::add: 2 ms in all."""
+    arguments = ("--view", "operators", "--columns", "total_cpu_ns", "--format", "csv", "--min")
+    for least in ("total_cpu_ns=1e-2s", "total_cpu_ns=10M", "total_cpu_ns=10000us"):
+        assert perfkit("summary", run, *arguments, least).out.splitlines()[1:] == ["fw::matmul,10000000"]
+
+
+@pytest.mark.parametrize("text", ["calls", "calls=", "calls=x", "calls=1e", "flops=5Q", "bytes=1 ZiB", "a=nan", "=1"])
+def test_no_minimum_is_one_line_that_lists_the_units(perfkit, run: Path, text: str) -> None:
+    code, _, err = perfkit("summary", run, "--min", text)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "not a minimum" in err
+    assert all(unit in err for unit in ("K, M, G, T", "KiB", "ms", "%"))
 
 
 def test_a_filter_without_matches_says_so(perfkit, run: Path) -> None:
