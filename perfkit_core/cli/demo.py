@@ -23,7 +23,7 @@ CHILD: Final = "_demo-run"
 
 @click.command()
 @click.option("-o", "--output", type=click.Path(path_type=Path, file_okay=False), default=Path("demo"), metavar="DIR",
-              show_default=True, help="Folder for the runs and the pages.")  # fmt: skip
+              show_default=True, help="Folder for the runs and the pages; made if it is not there.")  # fmt: skip
 def demo(output: Path) -> None:
     """Record a small training in every installed framework, and write the reports.
 

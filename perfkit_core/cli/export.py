@@ -17,7 +17,8 @@ from perfkit_core.errors import UsageError
 @click.option("--to", metavar="FORMAT", help="chrome, folded, speedscope, pprof, csv or parquet; 'perfkit plugins' "
               "lists them all.  [default: as FILE is named]")  # fmt: skip
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE",
-              help="The file to write, compressed if its name ends in .gz; left out, it goes to a pipe.")  # fmt: skip
+              help="The file to write, its folder too; compressed if its name ends in .gz. Left out, it goes to a "
+              "pipe.")  # fmt: skip
 @click.option("--weight", metavar="WEIGHT", help="What folded stacks weigh: cpu (self time on the host), device (time "
               "of the work they launched), calls, or bytes (allocated).  [default: cpu]")  # fmt: skip
 @click.option("--step", "steps", multiple=True, metavar="N|N-M", help="Only these steps.")

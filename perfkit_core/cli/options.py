@@ -19,9 +19,8 @@ LARGEST_RANGE: Final = 1_000_000
 
 sources = click.argument("sources", metavar="SOURCE...", nargs=-1, required=True, type=click.Path(path_type=Path))
 partial = click.option("--partial", is_flag=True, help="Keep what can be read of a damaged file.")
-output = click.option(
-    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE instead of the terminal."
-)
+output = click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE",
+                      help="Write to FILE instead of the terminal. A folder that is not there is made.")  # fmt: skip
 
 
 def format_option(formats: str) -> Callable[[Command], Command]:

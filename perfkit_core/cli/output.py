@@ -6,6 +6,7 @@ import contextlib
 import shutil
 import sys
 import uuid
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
 FOR_PEOPLE: Final = ("text", "markdown", "html")
 """Formats that show the first rows of long tables; all others get whole tables."""
 
-
-_SUFFIXES: Final = {".json": "json", ".csv": "csv", ".md": "markdown", ".html": "html", ".htm": "html"}
+_SUFFIXES: Final = {
+    "": "text", ".txt": "text", ".log": "text", ".json": "json", ".csv": "csv", ".md": "markdown",
+    ".markdown": "markdown", ".html": "html", ".htm": "html",
+}  # fmt: skip
 
 
 def renderer(name: str | None, output: Path | None = None, without: tuple[str, ...] = ()) -> Renderer:
@@ -30,14 +33,23 @@ def renderer(name: str | None, output: Path | None = None, without: tuple[str, .
 
     Raises UsageError with the known ones.
     """
-    name = name or _SUFFIXES.get(output.suffix.lower() if output else "", "text")
     known = {key: value for key, value in get_plugins().renderers().items() if key not in without}
+    elsewhere = "; perfkit report writes HTML" if without else ""
+    if name is None:
+        name = _named_by(output, known, elsewhere)
     if name not in known:
-        hint = f"known: {', '.join(known)}"
-        raise UsageError(
-            f"there is no format {name!r} here", hint + ("; perfkit report writes HTML" if without else "")
-        )
+        raise UsageError(f"there is no format {name!r} here", f"known: {', '.join(known)}{elsewhere}")
     return known[name]
+
+
+def _named_by(output: Path | None, known: Collection[str], elsewhere: str) -> str:
+    """The format that a file's suffix means; that of a plugin is its own name."""
+    suffixes = _SUFFIXES | {f".{name}": name for name in known}
+    suffix = output.suffix.lower() if output else ""
+    if suffix not in suffixes:
+        ends = ", ".join(end for end, name in suffixes.items() if end in _SUFFIXES and end and name in known)
+        raise UsageError(f"{output}: {suffix} is no format of perfkit", f"--format, or one of {ends}{elsewhere}")
+    return suffixes[suffix]
 
 
 def emit(report: Report, chosen: Renderer, output: Path | None) -> None:
@@ -57,7 +69,7 @@ def emit(report: Report, chosen: Renderer, output: Path | None) -> None:
 
 
 def write(text: str, path: Path) -> None:
-    """Write a text file as UTF-8: all of it or nothing. Raises UsageError where that cannot be done."""
+    """Write a text file as UTF-8: all of it or nothing; its folder is made. Raises UsageError where that fails."""
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

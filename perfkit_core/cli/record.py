@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     epilog="Example: perfkit record -o runs/baseline train.py --epochs 1",
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
-              help="Run folder to write.  [default: runs/SCRIPT-DATE-TIME]")  # fmt: skip
+              help="Run folder to write; made if it is not there.  [default: runs/SCRIPT-DATE-TIME]")  # fmt: skip
 @click.option("--steps", type=click.IntRange(min=1), default=20, show_default=True, metavar="N",
               help="Stop recording after N optimizer steps; the script goes on.")  # fmt: skip
 @click.argument("script", type=click.Path(path_type=Path))

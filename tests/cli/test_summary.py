@@ -172,6 +172,40 @@ def test_the_name_of_the_output_tells_the_format(perfkit, run: Path, tmp_path: P
     assert json.loads(path.read_text(encoding="utf-8"))["views"]["operators"]
 
 
+@pytest.mark.parametrize("name", ["o.xlsx", "o.pdf", "O.PNG"])
+@pytest.mark.parametrize("command", ["summary", "compare", "runs", "report", "export"])
+def test_a_suffix_that_is_no_format_is_refused(perfkit, run: Path, tmp_path: Path, command: str, name: str) -> None:
+    path = tmp_path / "out" / name
+    code, out, err = perfkit(command, *[run] * (2 if command == "compare" else 1), "-o", path)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert ".json" in err or "name it .html" in err
+    assert str(path) in err
+    assert not path.parent.exists()
+
+
+@pytest.mark.parametrize("name", ["o", "o.txt", "o.log", "O.TXT"])
+def test_text_goes_to_files_that_are_named_so(perfkit, run: Path, tmp_path: Path, name: str) -> None:
+    assert perfkit("summary", run, "-o", tmp_path / name) == (0, "", "")
+    assert (tmp_path / name).read_text(encoding="utf-8") == perfkit("summary", run).out
+
+
+def test_a_format_that_is_named_goes_to_any_file(perfkit, run: Path, tmp_path: Path) -> None:
+    assert perfkit("summary", run, "--format", "json", "-o", tmp_path / "run.v2") == (0, "", "")
+    assert json.loads((tmp_path / "run.v2").read_text(encoding="utf-8"))["views"]
+
+
+@pytest.mark.parametrize(
+    ("command", "name"), [("summary", "o.txt"), ("compare", "o.txt"), ("runs", "o.txt"), ("report", "o.html"),
+                          ("export", "o.json")],
+)  # fmt: skip
+def test_every_command_makes_the_folder_of_its_output(
+    perfkit, run: Path, tmp_path: Path, command: str, name: str
+) -> None:
+    path = tmp_path / "new" / "deep" / name
+    assert perfkit(command, *[run] * (2 if command == "compare" else 1), "-o", path).code == 0
+    assert list(path.parent.iterdir()) == [path]
+
+
 def test_an_unwritable_output_is_one_line(perfkit, run: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     code, _, err = perfkit("summary", run, "-o", tmp_path / "file" / "out.txt")
