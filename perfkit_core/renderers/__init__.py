@@ -1,6 +1,6 @@
 """A Report as text in one format: one format a file, each a function ``render(report) -> str``.
 
-A renderer never computes a number; units and headings come from the column names (see ``units``).
+A renderer never computes a number; units and headings come from the column names (see ``columns``).
 """
 
 from __future__ import annotations

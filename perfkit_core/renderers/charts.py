@@ -9,7 +9,10 @@ from typing import Any
 
 import pandas as pd
 
-from perfkit_core.renderers import units
+from perfkit_core.renderers.cells import visible
+from perfkit_core.renderers.columns import values
+from perfkit_core.renderers.headings import label
+from perfkit_core.renderers.scales import common_unit
 from perfkit_core.renderers.values import plain
 from perfkit_core.report.model import Section
 
@@ -25,19 +28,19 @@ def figure(section: Section) -> dict[str, Any] | None:
     names = [name for name in chart.y if name in table.columns and table[name].notna().any()]
     if not names or chart.x not in table.columns:
         return None
-    unit, size = units.common_unit(table, names)
+    unit = common_unit({name: values(table[name]) for name in names})
     return {
         "kind": chart.kind,
-        "x": {"title": units.label(chart.x), "values": _labels(table[chart.x])},
-        "unit": unit,
-        "series": [{"name": units.label(name), "values": _scaled(table[name], size)} for name in names],
+        "x": {"title": label(chart.x), "values": _labels(table[chart.x])},
+        "unit": unit.name if unit else "",
+        "series": [{"name": label(name), "values": _scaled(table[name], unit.size if unit else 1.0)} for name in names],
         "stacked": chart.kind == "bar" and len(names) > 1,
     }
 
 
 def _labels(values: pd.Series) -> list[str]:
     """plotly reads labels as HTML of its own; escaped, a name is text there too."""
-    return [html.escape(units.visible(str(plain(value))), quote=False) for value in values.to_list()]
+    return [html.escape(visible(str(plain(value))), quote=False) for value in values.to_list()]
 
 
 def _scaled(values: pd.Series, size: float) -> Sequence[float | None]:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import functools
+import re
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from perfkit_core.renderers import charts, parts, units
+from perfkit_core.renderers import charts, parts
+from perfkit_core.renderers.cells import visible
+from perfkit_core.renderers.columns import Column, columns
+from perfkit_core.renderers.shortening import cut
 from perfkit_core.report.model import Report, Section
 
 if TYPE_CHECKING:
     import jinja2
 
 _LONGEST = 60
-"""Longer text is cut in the middle until it is clicked."""
+"""Longer text is cut until it is clicked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +27,10 @@ class Block:
 
     section: Section
     id: str
-    columns: list[units.Column]
+    columns: list[Column]
     rows: list[tuple[str, ...]]
     first: int
-    unknown: str
+    unknown: list[str]
     reason: str
     figure: dict[str, Any] | None
 
@@ -50,14 +54,14 @@ def render(report: Report) -> str:
 
 
 def _block(index: int, section: Section) -> Block:
-    shown = units.columns(section.table, section.limit, section.unit, indent="· ")
+    shown = columns(section.table, section.limit, section.unit, indent="· ")
     return Block(
         section=section,
         id=f"section-{index}",
         columns=shown,
         rows=list(zip(*(column.cells for column in shown), strict=True)),
         first=len(parts.shown(section)),
-        unknown=parts.unknown(section),
+        unknown=list(parts.unknown(section, section.table)),
         reason=parts.reason(section),
         figure=charts.figure(section),
     )
@@ -66,6 +70,12 @@ def _block(index: int, section: Section) -> Block:
 def bar(share: float | None) -> str:
     """Width of a share's bar in percent: 0 to 100, whatever the share is."""
     return f"{100 * min(max(share or 0.0, 0.0), 1.0):.1f}"
+
+
+def bare(value: str, name: str) -> str:
+    """A fact without the word that stands over it: ``2 steps`` below ``Steps`` is ``2``."""
+    word = re.escape(name.lower().removesuffix("s"))
+    return re.sub(rf"^{word}s?\s+|\s+{word}s?$", "", value, flags=re.IGNORECASE)
 
 
 @functools.cache
@@ -79,7 +89,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(visible=units.visible, bar=bar, cut=parts.cut)
+    environment.filters.update(visible=visible, bar=bar, cut=cut, bare=bare)
     return environment
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from perfkit_core.renderers import parts
-from perfkit_core.renderers.units import Column, columns, visible
+from perfkit_core.renderers.cells import visible
+from perfkit_core.renderers.columns import Column, columns
 from perfkit_core.report.model import Report, Section
 
 _HARMLESS: Final = re.compile(r"(?!_)(?!.*__)(?!www\.)[\w .,/()%+-]*(?<!_)")
@@ -49,8 +50,9 @@ def _section(section: Section) -> Iterator[str]:
     if section.table.empty:
         yield prose(parts.reason(section))
         return
-    yield _table(columns(parts.shown(section), unit=section.unit, indent="· "))
-    for line in (parts.more(section), parts.unknown(section)):
+    rows = parts.shown(section)
+    yield _table(columns(rows, unit=section.unit, indent="· "))
+    for line in (parts.more(section), *parts.unknown(section, rows)):
         if line:
             yield prose(line)
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Final
+
 import pandas as pd
 
-from perfkit_core.renderers import units
+from perfkit_core.renderers.cells import visible
+from perfkit_core.renderers.headings import without_units
 from perfkit_core.report.model import Report, Section, Source
 
 NOTHING = "nothing to show"
-_READABLE = 40
-"""Characters that are left of an indented name, however deep it is."""
+_UNSAID: Final = ("rank", "error")
+"""Columns that are empty in most tables, as they should be: their absence tells nothing."""
 
 
 def shown(section: Section) -> pd.DataFrame:
@@ -24,10 +28,21 @@ def more(section: Section, hint: str = "") -> str:
     return f"… {left} more {plural}{hint}" if left else ""
 
 
-def unknown(section: Section) -> str:
-    """Names the columns left out because nothing in them is known, "" when none."""
-    names = units.unknown(shown(section))
-    return f"Not recorded: {', '.join(names)}" if names else ""
+def unknown(section: Section, rows: pd.DataFrame) -> Iterator[str]:
+    """Sentences on the columns left out of ``rows``: those the profile does not hold, and those empty in these rows."""
+    empty = [str(name) for name in rows.columns if len(rows) and rows[name].isna().all()]
+    others = [str(name) for name in rows.columns if name not in empty]
+    said = [name for name in empty if name not in _UNSAID]
+    never = [name for name in said if _never(section, name)]
+    here = [name for name in said if name not in never]
+    for beginning, names in (("Not recorded", never), ("None in these rows", here)):
+        if names:
+            yield f"{beginning}: {', '.join(without_units(names, others))}"
+
+
+def _never(section: Section, name: str) -> bool:
+    """Whether the profile holds nothing of a column; sections that were not cut tell it themselves."""
+    return bool(section.table[name].isna().all()) if section.unknown is None else name in section.unknown
 
 
 def reason(section: Section) -> str:
@@ -38,22 +53,9 @@ def reason(section: Section) -> str:
 
 def facts(source: Source) -> str:
     """Head facts in one line: a fact that its name does not need to explain comes without it."""
-    return " · ".join(units.visible(value) for value in source.facts.values())
+    return " · ".join(visible(value) for value in source.facts.values())
 
 
 def label(report: Report, source: Source) -> str:
     """What a source is called where a report has several of them, "" where it is the only one."""
-    return "" if len(report.sources) == 1 else units.visible(source.label)
-
-
-def cut(text: str, length: int) -> str:
-    """``text`` in at most ``length`` characters, the middle replaced by …; an indent stays, and leaves some room."""
-    if len(text) <= length:
-        return text
-    name = text.lstrip(" ")
-    indent = text[: len(text) - len(name)]
-    length = max(length - len(indent), _READABLE)
-    if len(name) <= length:
-        return text
-    tail = (length - 1) // 2
-    return f"{indent}{name[: length - 1 - tail]}…{name[len(name) - tail :]}"
+    return "" if len(report.sources) == 1 else visible(source.label)

@@ -1,23 +1,20 @@
 """Plain text: aligned tables for a terminal, a pipe or a log.
 
-Numbers are never cut. Long names are, in the middle, because both ends of a kernel's name tell what it is.
+Numbers are never cut. Long names are (see ``shortening``), and a terminal may have no room for every column.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from rich.cells import cell_len, set_cell_size
 
 from perfkit_core.renderers import parts
-from perfkit_core.renderers.units import Column, columns, visible
+from perfkit_core.renderers.cells import visible
+from perfkit_core.renderers.columns import Column, columns
+from perfkit_core.renderers.fitting import GAP, fitting, name_width
+from perfkit_core.renderers.shortening import cut
 from perfkit_core.report.model import Report, Section
-
-_LONGEST: Final = 80
-"""Cells of a text column where no terminal limits the width."""
-_SHORTEST: Final = 24
-_GAP: Final = "   "
 
 
 def render(report: Report, terminal_width: int | None = None) -> str:
@@ -49,22 +46,11 @@ def _section(section: Section, width: int | None) -> Iterator[str]:
     if section.table.empty:
         yield visible(parts.reason(section))
         return
-    fitting, left = _fitting(columns(parts.shown(section), unit=section.unit), width)
-    yield from _table(fitting, width)
-    yield from filter(None, (parts.more(section, " (--limit 0 shows all)"), _too_wide(left), parts.unknown(section)))
-
-
-def _fitting(shown: list[Column], width: int | None) -> tuple[list[Column], list[Column]]:
-    """The columns that a terminal has room for with names at their shortest, two at least, and the rest."""
-    if width is None:
-        return shown, []
-    needed = 0
-    for index, column in enumerate(shown):
-        size = max(map(cell_len, (visible(column.label), *column.cells)))
-        needed += (size if column.numeric else min(size, _SHORTEST)) + (len(_GAP) if index else 0)
-        if needed > width and index > 1:
-            return shown[:index], shown[index:]
-    return shown, []
+    rows = parts.shown(section)
+    fits, left = fitting(columns(rows, unit=section.unit), width)
+    yield from _table(fits, width)
+    yield from filter(None, (parts.more(section, " (--limit 0 shows all)"), _too_wide(left)))
+    yield from parts.unknown(section, rows)
 
 
 def _too_wide(left: list[Column]) -> str:
@@ -74,9 +60,9 @@ def _too_wide(left: list[Column]) -> str:
 
 def _table(shown: list[Column], width: int | None) -> Iterator[str]:
     """Aligned by hand: a table library takes half a millisecond a row, and tables have tens of thousands."""
-    longest = _name_width(shown, width)
+    longest = name_width(shown, width)
     aligned = [_aligned(column, longest) for column in shown]
-    head, *rows = (_GAP.join(row) for row in zip(*aligned, strict=True))
+    head, *rows = (GAP.join(row) for row in zip(*aligned, strict=True))
     yield _bold(head, width is not None)
     yield "─" * cell_len(head)
     yield from rows
@@ -86,7 +72,7 @@ def _aligned(column: Column, longest: int) -> list[str]:
     """Heading and cells in the same width: numbers to the right, names to the left and cut."""
     texts = [visible(column.label), *column.cells]
     if not column.numeric:
-        texts = [parts.cut(text, longest) for text in texts]
+        texts = [cut(text, longest) for text in texts]
     size = max(map(cell_len, texts))
     if column.numeric:
         return [" " * (size - cell_len(text)) + text for text in texts]
@@ -95,18 +81,3 @@ def _aligned(column: Column, longest: int) -> list[str]:
 
 def _bold(text: str, styled: bool) -> str:
     return f"\x1b[1m{text}\x1b[0m" if styled and text else text
-
-
-def _name_width(shown: list[Column], width: int | None) -> int:
-    """Characters that a text column may take: all share what the numbers leave of the terminal's width."""
-    if width is None:
-        return _LONGEST
-    needed = {column.name: max(map(cell_len, (column.label, *column.cells))) for column in shown}
-    names = sorted(needed[column.name] for column in shown if not column.numeric)
-    free = width - len(_GAP) * (len(shown) - 1) - sum(needed[column.name] for column in shown if column.numeric)
-    for index, size in enumerate(names):  # short columns take what they need, the long ones share the rest
-        share = free // (len(names) - index)
-        if size > share:
-            return max(_SHORTEST, share)
-        free -= size
-    return max(names, default=_LONGEST)

@@ -56,7 +56,7 @@ def _recorded(meta: TraceMeta) -> str:
     at = recorded_at_ns(meta)
     if at is None:
         return ""
-    return datetime.fromtimestamp(at // 1_000_000_000, timezone.utc).strftime("recorded %Y-%m-%d %H:%M UTC")
+    return datetime.fromtimestamp(at // 1_000_000_000, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def _steps(trace: Trace) -> dict[str, str]:

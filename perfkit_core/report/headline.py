@@ -12,9 +12,34 @@ _MANY: Final = 10
 """From this many steps on, the spread is told without the lowest and highest tenth."""
 
 
+_SAID: Final = 0.01
+"""A share below this is left to the table."""
+_WORDS: Final = {
+    "device_compute": "computation on devices",
+    "compute": "in operators",
+    "exposed_communication": "communication that nothing hides",
+    "exposed_copy": "copies that nothing hides",
+    "input_wait": "waiting for input",
+    "launch_and_host": "launching and other host work while devices have nothing to do",
+    "framework": "host work outside operators",
+    "idle": "nothing that was recorded",
+}
+"""What the categories of the view partition are, in a sentence."""
+_COUNTED: Final = "communication included"
+
+
 def headline(tables: Mapping[str, pd.DataFrame]) -> tuple[str, ...]:
-    """Sentences from the tables of the views steps, model and device; none where they are empty or missing."""
-    return (*_steps(tables.get("steps")), *_data_loading(tables.get("model")), *_devices(tables.get("device")))
+    """Sentences from the tables of the views steps, partition, model and device; none where they are empty or missing.
+
+    Shares are of the step time: without steps there is nothing that they would be shares of.
+    """
+    steps = tuple(_steps(tables.get("steps")))
+    if not steps:
+        return ()
+    parts = tuple(_parts(tables.get("partition")))
+    waits = any(_WORDS["input_wait"] in sentence for sentence in parts)
+    loading = () if waits else _data_loading(tables.get("model"))
+    return (*steps, *parts, *loading, *_devices(tables.get("device")))
 
 
 def duration(ns: float) -> str:
@@ -41,6 +66,17 @@ def _steps(table: pd.DataFrame | None) -> Iterator[str]:
         yield f"{middle}; eight in ten took {low} to {high}, the slowest {duration(float(times.max()))}."
 
 
+def _parts(table: pd.DataFrame | None) -> Iterator[str]:
+    """The partition of the steps, the largest part first."""
+    if table is None or table.empty:
+        return
+    known = table[(table["ratio"] >= _SAID).fillna(False)].sort_values("ratio", ascending=False, kind="stable")
+    pairs = zip(known["category"], known["ratio"], strict=True)
+    said = [f"{share:.1%} is {_WORDS.get(category, category)}" for category, share in pairs]
+    if said:
+        yield f"Of the step time {', '.join(said)}."
+
+
 def _data_loading(table: pd.DataFrame | None) -> Iterator[str]:
     if table is None or table.empty or "step" not in set(table["phase"]):
         return
@@ -49,11 +85,14 @@ def _data_loading(table: pd.DataFrame | None) -> Iterator[str]:
 
 
 def _devices(table: pd.DataFrame | None) -> Iterator[str]:
+    """How busy devices are: in steps only, and not to be taken for computation."""
     if table is None or table.empty:
         return
-    devices = table[table["busy_ns"].notna()]
-    shares = devices["busy_in_steps_ratio"]
-    if len(devices) == 1:
-        yield f"{devices['device'].iloc[0]} runs kernels {shares.iloc[0]:.1%} of the time."
-    elif len(devices):
-        yield f"The {len(devices)} devices run kernels {shares.min():.1%} to {shares.max():.1%} of the time."
+    busy = table[table["busy_ns"].notna() & table["busy_in_steps_ratio"].notna()]
+    shares = busy["busy_in_steps_ratio"]
+    if len(busy) == 1:
+        yield f"{busy['device'].iloc[0]} is busy in steps {shares.iloc[0]:.1%} of the time, {_COUNTED}."
+    elif len(busy):
+        least, most = f"{shares.min():.1%}", f"{shares.max():.1%}"
+        spread = least if least == most else f"{least} to {most}"
+        yield f"The {len(busy)} devices are busy in steps {spread} of the time, {_COUNTED}."

@@ -30,6 +30,7 @@ class Section:
 
     A table with a column ``depth`` is a tree in preorder. ``note`` explains the numbers in a sentence, ``empty`` says
     why the table has no rows. ``unit`` ("ns", "us", "ms", "s") is that of all times people see (None: what suits).
+    ``unknown`` names the columns of which the profile holds nothing (None: those in which the table holds nothing).
     """
 
     name: str
@@ -40,6 +41,7 @@ class Section:
     limit: int | None = None
     chart: Chart | None = None
     unit: str | None = None
+    unknown: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

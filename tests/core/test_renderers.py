@@ -60,9 +60,21 @@ def test_text_cuts_names_in_the_middle_and_never_numbers() -> None:
 
 
 def test_text_fits_the_terminal() -> None:
-    report = one(pd.DataFrame({"name": [KERNEL], "kind": ["kernel"], "dur_ns": [1]}))
+    report = one(pd.DataFrame({"name": ["long_" * 30], "kind": ["kernel"], "dur_ns": [1]}))
     shown = re.sub(r"\x1b\[\dm", "", text.render(report, 90))
     assert 85 <= max(map(len, shown.splitlines())) <= 90
+
+
+def test_text_keeps_numbers_before_long_text_beside_the_name() -> None:
+    table = pd.DataFrame(
+        {"name": ["f" * 40], "file": ["/a/long/path/" * 5], "device": ["cuda:0"], "total_cpu_ns": [5], "calls": [7]}
+    )
+    shown = re.sub(r"\x1b\[\dm", "", text.render(one(table), 80))
+    (head,) = (line for line in shown.splitlines() if line.startswith("Name"))
+    assert head.split("   ")[0].strip() == "Name"
+    assert head.split()[1:] == ["Device", "Total", "CPU", "(ns)", "Calls"]
+    assert "Too wide for this terminal: File (--columns chooses)" in shown
+    assert "/a/long/path/" in text.render(one(table), 120)
 
 
 def test_text_leaves_out_columns_that_a_terminal_has_no_room_for_and_says_so() -> None:
@@ -83,6 +95,48 @@ def test_text_tells_of_rows_left_out_unknown_columns_and_empty_sections() -> Non
     assert "… 1 more row (--limit 0 shows all)" in shown
     assert "Not recorded: Size" in shown
     assert "Nobody looked." in text.render(one(table.head(0), empty="nobody looked"))
+
+
+def test_not_recorded_is_what_the_whole_table_lacks() -> None:
+    table = pd.DataFrame({"name": list("abc"), "module": [None, None, "m"], "flops": pd.array([None] * 3, "Int64")})
+    for render in (text.render, markdown.render):
+        shown = render(one(table, limit=2))
+        assert "Not recorded: FLOPs\n" in shown
+        assert "None in these rows: Module\n" in shown
+        assert "None in these rows" not in render(one(table))
+    page = html.render(one(table, limit=2))
+    assert "Not recorded: FLOPs<" in page
+    assert "None in these rows" not in page, "a page holds all rows"
+
+
+def test_not_recorded_is_decided_before_rows_are_chosen() -> None:
+    """In the made run both operators have a name of their own, only fw::matmul has shapes."""
+    views = choose_views(["operators"])
+    request = ViewRequest(by=("shape",))
+    display = Display(show="fw::add|outside")
+    shown = text.render(summary_report(small_trace(), views, request, display))
+    (line,) = (line for line in shown.splitlines() if line.startswith("Not recorded"))
+    assert "Shapes" not in line
+    assert "None in these rows: Shapes" in shown
+    of_some = text.render(summary_report(small_trace(), views, ViewRequest(pattern="fw::add"), Display()))
+    assert "Not recorded" not in of_some, "what a filter left out may hold it"
+    assert "None in these rows: Op name, Self CPU memory" in of_some
+
+
+def test_what_is_not_recorded_is_told_from_the_column_of_the_same_name() -> None:
+    nothing = pd.array([None], "Float64")
+    table = pd.DataFrame({"name": ["a"], "self_device_ns": [1], "self_device_ratio": nothing, "rank": nothing})
+    shown = text.render(one(table.assign(error=None)))
+    assert "Not recorded: Self device (%)\n" in shown
+    assert "Rank" not in shown
+    assert "Error" not in shown
+
+
+def test_html_says_a_fact_once() -> None:
+    facts = {"Ranks": "rank 0 of 2", "Recorded": "2023-11-14 22:13 UTC", "Steps": "2 steps", "Layers": "1 layer"}
+    page = html.render(Report("t", (Source("a", "a", (), facts),), ()))
+    values = re.findall(r"<dt>(\w+)</dt><dd><bdi>([^<]*)</bdi>", page)
+    assert values == [("Ranks", "0 of 2"), ("Recorded", "2023-11-14 22:13 UTC"), ("Steps", "2"), ("Layers", "1")]
 
 
 def test_json_is_the_contract() -> None:

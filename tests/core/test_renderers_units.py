@@ -5,7 +5,9 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from perfkit_core.renderers.units import columns, label, visible
+from perfkit_core.renderers.cells import visible
+from perfkit_core.renderers.columns import columns
+from perfkit_core.renderers.headings import label
 
 
 def shown(**values: object) -> list[tuple[str, tuple[str, ...]]]:
@@ -16,7 +18,7 @@ def shown(**values: object) -> list[tuple[str, tuple[str, ...]]]:
     ("name", "heading"),
     [
         ("self_cpu_ns", "Self CPU"), ("total_bytes", "Total"), ("bytes", "Size"), ("ratio", "Share"),
-        ("dur_ns", "Duration"),
+        ("dur_ns", "Duration"), ("self_cpu_bytes", "Self CPU memory"), ("allocated_bytes", "Allocated"),
         ("bytes_per_s", "Bandwidth"), ("op_name", "Op name"), ("calls", "Calls"), ("columns", "Columns"),
     ],
 )  # fmt: skip
@@ -25,7 +27,7 @@ def test_headings(name: str, heading: str) -> None:
 
 
 def test_the_unit_is_that_of_the_median() -> None:
-    assert shown(a_ns=[1, 2_000_000, 3_000_000_000]) == [("A (ms)", ("1e-06", "2.000", "3000.000"))]
+    assert shown(a_ns=[1, 2_000_000, 3_000_000_000]) == [("A (ms)", ("0.000001", "2.000", "3000.000"))]
     assert shown(bytes=[3 * 2**20, None]) == [("Size (MiB)", ("3.000", "-"))]
     assert shown(a_ratio=[0.12345, 1]) == [("A (%)", ("12.35", "100.00"))]
     assert shown(bytes_per_s=[2**30]) == [("Bandwidth (GiB/s)", ("1.000",))]
@@ -33,7 +35,48 @@ def test_the_unit_is_that_of_the_median() -> None:
 
 def test_columns_of_one_table_share_a_unit_where_that_reads_well() -> None:
     units = [heading for heading, _ in shown(a_ns=[5_000_000], b_ns=[500_000], c_ns=[7_000_000], d_ns=[50], e_ns=[0])]
-    assert units == ["A (ms)", "B (ms)", "C (ms)", "D (ns)", "E (ms)"] or units[3:] == ["D (ns)", "E (µs)"]
+    assert units == ["A (ms)", "B (ms)", "C (ms)", "D (ns)", "E (ms)"]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("total_cpu_ns", "avg_cpu_ns", "min_cpu_ns", "self_cpu_ns"),
+        ("max_ns", "avg_ns", "min_ns", "total_ns"),
+        ("base_cpu_ns", "other_cpu_ns", "difference_cpu_ns", "self_cpu_ns"),
+    ],
+)
+def test_what_compares_has_one_unit_that_of_the_larger(names: tuple[str, ...]) -> None:
+    values = dict(zip(names, ([125_415_476], [2_000_000], [1_230], [280]), strict=True))
+    assert [cells for _, (cells,) in shown(**values)] == ["125.415", "2.000", "0.00123", "0.000280"]
+    assert {heading.partition("(")[2] for heading, _ in shown(**values)} == {"ms)"}
+
+
+def test_one_large_number_moves_its_quantity_to_a_larger_unit() -> None:
+    assert shown(max_ns=[5_000, 6_000, 125_415_476], min_ns=[1, 2, 3]) == [
+        ("Max (ms)", ("0.00500", "0.00600", "125.415")),
+        ("Min (ms)", ("0.000001", "0.000002", "0.000003")),
+    ]
+
+
+def test_sizes_and_times_of_a_place_are_told_apart() -> None:
+    headings = [heading for heading, _ in shown(self_cpu_ns=[5], self_cpu_ratio=[0.5], self_cpu_bytes=[2**20])]
+    assert headings == ["Self CPU (ns)", "Self CPU (%)", "Self CPU memory (MiB)"]
+
+
+@pytest.mark.parametrize(
+    ("values", "cells"),
+    [
+        ({"a_ratio": [0.0, 5e-7, -5e-7, 0.0001, 0.00004]}, ("0", "<0.01", ">-0.01", "0.01", "<0.01")),
+        ({"a_bytes": [2**20, -31, 31, 2**11, 0]}, ("1.000", ">-0.001", "<0.001", "0.002", "0")),
+    ],
+)
+def test_a_number_below_what_the_unit_shows_is_neither_zero_nor_an_exponent(
+    values: dict[str, object], cells: tuple[str, ...]
+) -> None:
+    """Bytes in MiB: the median of 31, 31, 2 KiB and 1 MiB is about 1 KiB, but 1 MiB reads as 1024 KiB."""
+    table = shown(**values) if "a_ratio" in values else shown(**values, total_a_bytes=[2**30, *[2**21] * 4])
+    assert table[0][1] == cells
 
 
 def test_zero_is_not_unknown() -> None:

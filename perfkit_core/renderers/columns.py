@@ -1,0 +1,77 @@
+"""How is a table shown to people? Columns with heading, unit and number format, all told by the columns' names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import pandas as pd
+
+from perfkit_core.renderers import cells
+from perfkit_core.renderers.families import SHARES, Unit, family
+from perfkit_core.renderers.headings import label
+from perfkit_core.renderers.scales import is_number, scales
+
+_DEPTH: Final = "depth"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column ready for people: one text a row. ``shares`` is set where cells are shares of a whole (1 is all)."""
+
+    name: str
+    label: str
+    numeric: bool
+    cells: tuple[str, ...]
+    shares: tuple[float | None, ...] | None = None
+
+
+def columns(table: pd.DataFrame, first: int | None = None, unit: str | None = None, indent: str = "  ") -> list[Column]:
+    """The columns of a table that hold at least one value, formatted. An empty table keeps its columns.
+
+    Units suit the ``first`` rows (None: all), which are what people look at; ``unit`` sets that of all times. In a tree
+    (a table with a column ``depth``) the names are indented instead of showing the depth.
+    """
+    shown = _formatted(table, first, unit)
+    return _indented(table, shown, indent) if _DEPTH in table.columns else shown
+
+
+def values(column: pd.Series) -> list[Any]:
+    """The cells of a column, None where unknown."""
+    missing = column.isna().to_list()
+    return [None if null else value for value, null in zip(column.to_list(), missing, strict=True)]
+
+
+def _indented(table: pd.DataFrame, shown: list[Column], indent: str) -> list[Column]:
+    names = [column for column in shown if column.name == "name"]
+    others = [column for column in shown if column.name not in (_DEPTH, "name")]
+    depths = [int(depth) for depth in table[_DEPTH]]
+    return [
+        replace(column, cells=tuple(indent * d + cell for d, cell in zip(depths, column.cells, strict=True)))
+        for column in names
+    ] + others
+
+
+def _formatted(table: pd.DataFrame, first: int | None, unit: str | None) -> list[Column]:
+    whole = {str(name): values(table[name]) for name in table.columns}
+    units = scales({name: column[:first] for name, column in whole.items()}, unit)
+    return [
+        _column(name, column, units.get(name))
+        for name, column in whole.items()
+        if not column or any(value is not None for value in column)
+    ]
+
+
+def _column(name: str, column: Sequence[Any], unit: Unit | None) -> Column:
+    if not column or not all(value is None or is_number(value) for value in column):
+        return Column(name, label(name), False, tuple(map(cells.text, column)))
+    heading = f"{label(name)} ({unit.name})" if unit else label(name)
+    return Column(name, heading, True, tuple(cells.number(value, unit) for value in column), _shares(name, column))
+
+
+def _shares(name: str, column: Sequence[Any]) -> tuple[float | None, ...] | None:
+    """Shares of a whole; None where a number cannot be one."""
+    if family(name) is not SHARES or "change" in name or any(value is not None and value < 0 for value in column):
+        return None
+    return tuple(None if value is None else float(value) for value in column)

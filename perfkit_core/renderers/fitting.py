@@ -1,0 +1,62 @@
+"""What of a table fits a terminal? Which columns, and how wide the names in them are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from rich.cells import cell_len
+
+from perfkit_core.renderers.cells import visible
+from perfkit_core.renderers.columns import Column
+
+GAP: Final = "   "
+_LONGEST: Final = 80
+"""Cells of a text column where no terminal limits the width."""
+_SHORTEST: Final = 24
+"""Cells that a name is not cut below."""
+_KEY: Final = 12
+"""Text this short (a device, a direction) costs no more than a number and tells rows apart; longer text waits."""
+
+
+def fitting(shown: Sequence[Column], width: int | None) -> tuple[list[Column], list[Column]]:
+    """The columns that a terminal has room for with names at their shortest, two at least, and the rest.
+
+    The first column is what a row is about; long text beside it gives way to the numbers.
+    """
+    if width is None:
+        return list(shown), []
+    first, later = shown[:1], [column for column in shown[1:] if _is_long(column)]
+    wanted = [*first, *(column for column in shown[1:] if not _is_long(column)), *later]
+    needed = -len(GAP)
+    names: set[str] = set()
+    for column in wanted:
+        size = full_width(column)
+        needed += len(GAP) + (size if column.numeric else min(size, _SHORTEST))
+        if needed > width and len(names) > 1:
+            break
+        names.add(column.name)
+    return [c for c in shown if c.name in names], [c for c in shown if c.name not in names]
+
+
+def name_width(shown: Sequence[Column], width: int | None) -> int:
+    """Characters that a text column may take: all share what the numbers leave of the terminal's width."""
+    if width is None:
+        return _LONGEST
+    names = sorted(full_width(column) for column in shown if not column.numeric)
+    free = width - len(GAP) * (len(shown) - 1) - sum(full_width(column) for column in shown if column.numeric)
+    for index, size in enumerate(names):  # short columns take what they need, the long ones share the rest
+        share = free // (len(names) - index)
+        if size > share:
+            return max(_SHORTEST, share)
+        free -= size
+    return max(names, default=_LONGEST)
+
+
+def full_width(column: Column) -> int:
+    """Cells of a terminal that the column takes uncut, with its heading."""
+    return max(map(cell_len, (visible(column.label), *column.cells)))
+
+
+def _is_long(column: Column) -> bool:
+    return not column.numeric and full_width(column) > _KEY

@@ -1,0 +1,41 @@
+"""What is a column called? ``self_cpu_ns`` → ``Self CPU``, ``self_cpu_bytes`` → ``Self CPU memory``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from perfkit_core.renderers.families import SIZES, family, stem
+
+_UPPER: Final = {word: word.upper() for word in ("cpu", "gpu", "npu", "id", "pid", "tid")}
+_WORDS: Final = _UPPER | {"dur": "duration", "flops": "FLOPs"}
+_PLACES: Final = ("cpu", "gpu", "npu", "device")
+_SORTS: Final = {"ns": "time", "bytes": "memory", "bytes_per_s": "bandwidth", "ratio": "%"}
+
+
+def label(name: str) -> str:
+    """Heading of a column without its unit. A place alone would be read as its time, so its sizes say ``memory``."""
+    found, words = family(name), stem(name)
+    if found and not words:
+        return found.bare
+    if found is SIZES and words.split("_")[-1] in _PLACES:
+        words += "_memory"
+    text = " ".join(_WORDS.get(word, word) for word in words.split("_"))
+    return text[:1].upper() + text[1:]
+
+
+def without_units(names: Sequence[str], others: Iterable[str]) -> list[str]:
+    """Headings of ``names`` for a sentence, each once; one that a column of ``others`` has too says what it counts."""
+    taken = {label(name) for name in others}
+    return list(dict.fromkeys(_counted(name) if label(name) in taken else _in_words(name) for name in names))
+
+
+def _counted(name: str) -> str:
+    found = family(name)
+    return f"{label(name)} ({_SORTS[found.suffix]})" if found else label(name)
+
+
+def _in_words(name: str) -> str:
+    """``Allocated`` needs its unit to be understood, ``Allocated memory`` does not."""
+    text = label(name)
+    return f"{text} memory" if name.endswith("_bytes") and not text.endswith(" memory") else text

@@ -1,0 +1,60 @@
+"""How is a long name cut so that it still says what it is? Template and argument lists go first, then the middle."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+from typing import Final
+
+_READABLE: Final = 40
+"""Characters that are left of an indented name, however deep it is."""
+_SHORT: Final = 6
+"""A list of this many characters tells as much as its … and stays: ``<float>``, ``module.py(1510)``."""
+_BRACKET: Final = re.compile(r"(?<!-)[<>]|[()]")
+_PAIRS: Final = {"<": ">", "(": ")"}
+
+
+def cut(text: str, length: int) -> str:
+    """``text`` in at most ``length`` characters; an indent stays, and leaves some room.
+
+    What ``<`` ``>`` and ``(`` ``)`` enclose is replaced by …, the innermost first; then the middle of what is left.
+    """
+    if len(text) <= length:
+        return text
+    name = text.lstrip(" ")
+    indent = text[: len(text) - len(name)]
+    return indent + _cut(name, max(length - len(indent), _READABLE) if indent else length)
+
+
+@functools.lru_cache(4096)
+def _cut(name: str, length: int) -> str:
+    name = _without_lists(name, length)
+    if len(name) <= length:
+        return name
+    tail = (length - 1) // 2
+    return f"{name[: length - 1 - tail]}…{name[len(name) - tail :]}"
+
+
+def _without_lists(name: str, length: int) -> str:
+    deepest = max((depth for depth, _, _ in _lists(name)), default=0)
+    for level in range(deepest, 0, -1):
+        if len(name) <= length:
+            break
+        long = [(start, end) for depth, start, end in _lists(name) if depth == level and end - start > _SHORT]
+        for start, end in sorted(long, reverse=True):
+            name = f"{name[:start]}…{name[end:]}"
+    return name
+
+
+def _lists(name: str) -> Iterator[tuple[int, int, int]]:
+    """(depth, start, end) of what each pair of brackets encloses; the outermost have depth 1."""
+    opened: list[tuple[str, int]] = []
+    for found in _BRACKET.finditer(name):
+        if found[0] in _PAIRS:
+            opened.append((found[0], found.end()))
+        else:
+            while opened and found[0] == ")" and opened[-1][0] == "<":
+                opened.pop()  # a comparison, no list
+            if opened and _PAIRS[opened[-1][0]] == found[0]:
+                yield len(opened), opened.pop()[1], found.start()

@@ -1,0 +1,43 @@
+"""A cut name still says which function it is: lists of templates and arguments go before its middle does."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfkit_core.renderers.shortening import cut
+
+COPY = (
+    "void at::native::(anonymous namespace)::CatArrayBatchedCopy<at::native::(anonymous namespace)::OpaqueType<4u>, "
+    "unsigned int, 4, 64, 64>(at::native::Meta<float*, std::array<char*, 3ul>>, float*)"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "length", "shown"),
+    [
+        ("f<int>(float)", 13, "f<int>(float)"),
+        ("kernel<long_argument_a, b>(float const*)", 30, "kernel<…>(…)"),
+        ("outer<inner<aaaaaaaaaa, bbbbbbbbbb>, c>(x)", 30, "outer<inner<…>, c>(x)"),
+        (COPY, 60, "void at::native::(…)::CatArrayBatchedCopy<…>(…)"),
+        (COPY, 30, "void at::native…chedCopy<…>(…)"),
+        (
+            "/a/very/long/path/module.py(1510): call_the_implementation",
+            40,
+        ),
+        ("operator<(first_type, second_type) const &", 30, "operator<(…) const &"),
+        ("a->b<first_type, second_type> in the end", 30, "a->b<…> in the end"),
+        ("no lists, only a long sentence of words", 20, "no lists, … of words"),
+        ("(" * 50, 11, "(((((…((((("),
+    ],
+)
+def test_lists_go_first(name: str, length: int, shown: str) -> None:
+    assert cut(name, length) == shown
+    assert len(shown) <= length
+
+
+def test_a_short_list_stays_for_what_it_tells() -> None:
+    assert "(1510)" in cut("module.py(1510): call_the_implementation_of_the_layer", 30)
+
+
+def test_an_indent_stays_and_leaves_room() -> None:
+    assert cut("    " + "x" * 100, 20) == "    " + "x" * 20 + "…" + "x" * 19
