@@ -12,7 +12,8 @@ from perfkit_core.trace import Finding, Trace, concat_traces, with_rank
 
 def one_job(traces: Sequence[Trace]) -> Trace:
     """Several traces as one, a rank each. Ranks that the sources do not tell are numbered in the order given, with a
-    finding. Raises SourceError where the sources cannot be of one job: other frameworks, or one rank's steps twice.
+    finding. Raises SourceError where the sources cannot be of one job: other frameworks, one rank's steps twice, or
+    recordings of unknown rank that were made one after the other.
     """
     if len(traces) == 1:
         return traces[0]
@@ -21,6 +22,8 @@ def one_job(traces: Sequence[Trace]) -> Trace:
         told = " and ".join(frameworks)
         raise SourceError(f"sources of {told} are not one run", "perfkit compare sets two runs side by side")
     unknown = [trace for trace in traces if not trace.meta.ranks]
+    for a, b in itertools.combinations(unknown, 2):
+        _at_one_time(a, b)
     numbered = list(_numbered(traces))
     for a, b in itertools.combinations(numbered, 2):
         _apart(a, b)
@@ -36,6 +39,19 @@ def _numbered(traces: Sequence[Trace]) -> Iterator[Trace]:
     free = (rank for rank in itertools.count() if rank not in known)
     for trace in traces:
         yield trace if trace.meta.ranks else with_rank(trace, next(free))
+
+
+def _at_one_time(a: Trace, b: Trace) -> None:
+    """Ranks of a job run at the same time; the clocks of epoch tell."""
+    if a.meta.clock != "epoch" or b.meta.clock != "epoch" or not (a.meta.window_ns and b.meta.window_ns):
+        return
+    (a_start, a_end), (b_start, b_end) = a.meta.window_ns, b.meta.window_ns
+    if a_end < b_start or b_end < a_start:
+        raise SourceError(
+            f"{a.meta.source} and {b.meta.source} were recorded at different times and do not tell their rank: "
+            "they are two runs, or two recordings of one",
+            f"perfkit compare {a.meta.source} {b.meta.source}",
+        )
 
 
 def _apart(a: Trace, b: Trace) -> None:
