@@ -15,19 +15,19 @@ _LONGEST: Final = 80
 """Cells of a text column where no terminal limits the width."""
 _SHORTEST: Final = 24
 """Cells that a name is not cut below."""
-_KEY: Final = 12
+_KEY: Final = 8
 """Text this short (a device, a direction) costs no more than a number and tells rows apart; longer text waits."""
 
 
 def fitting(shown: Sequence[Column], width: int | None) -> tuple[list[Column], list[Column]]:
     """The columns that a terminal has room for with names at their shortest, two at least, and the rest.
 
-    The first column is what a row is about; long text beside it gives way to the numbers.
+    The first column and the first long text are what a row is about; other long text gives way to the numbers.
     """
     if width is None:
         return list(shown), []
-    first, later = shown[:1], [column for column in shown[1:] if _is_long(column)]
-    wanted = [*first, *(column for column in shown[1:] if not _is_long(column)), *later]
+    later = [column for column in shown if _is_long(column)][1:]
+    wanted = [*(column for column in shown if column not in later), *later]
     needed = -len(GAP)
     names: set[str] = set()
     for column in wanted:
@@ -59,4 +59,4 @@ def full_width(column: Column) -> int:
 
 
 def _is_long(column: Column) -> bool:
-    return not column.numeric and full_width(column) > _KEY
+    return not column.numeric and max(map(cell_len, column.cells), default=0) > _KEY

@@ -18,7 +18,8 @@ _PAIRS: Final = {"<": ">", "(": ")"}
 def cut(text: str, length: int) -> str:
     """``text`` in at most ``length`` characters; an indent stays, and leaves some room.
 
-    What ``<`` ``>`` and ``(`` ``)`` enclose is replaced by …, the innermost first; then the middle of what is left.
+    What ``<`` ``>`` and ``(`` ``)`` enclose is replaced by …, the innermost first, but for its beginning where there is
+    room: kernels of one template differ in it. Then the middle of what is left goes.
     """
     if len(text) <= length:
         return text
@@ -41,10 +42,21 @@ def _without_lists(name: str, length: int) -> str:
     for level in range(deepest, 0, -1):
         if len(name) <= length:
             break
-        long = [(start, end) for depth, start, end in _lists(name) if depth == level and end - start > _SHORT]
-        for start, end in sorted(long, reverse=True):
-            name = f"{name[:start]}…{name[end:]}"
+        name = _emptied(name, [one[1:] for one in _lists(name) if one[0] == level], length)
     return name
+
+
+def _emptied(name: str, lists: list[tuple[int, int]], length: int) -> str:
+    """The name with … for what the lists hold; what is left of ``length`` goes to the first of them."""
+    long = sorted((start, end) for start, end in lists if end - start > _SHORT)
+    room = length - len(name) + sum(end - start - 1 for start, end in long)
+    parts, done = [], 0
+    for start, end in long:
+        kept = end if end - start - 1 <= room else start + (room if room > _SHORT else 0)
+        room -= max(0, min(kept, end - 1) - start)
+        parts.append(name[done:kept] + ("" if kept == end else "…"))
+        done = end
+    return "".join(parts) + name[done:]
 
 
 def _lists(name: str) -> Iterator[tuple[int, int, int]]:

@@ -75,6 +75,8 @@ def test_text_keeps_numbers_before_long_text_beside_the_name() -> None:
     assert head.split()[1:] == ["Device", "Total", "CPU", "(ns)", "Calls"]
     assert "Too wide for this terminal: File (--columns chooses)" in shown
     assert "/a/long/path/" in text.render(one(table), 120)
+    numbered = re.sub(r"\x1b\[\dm", "", text.render(one(pd.concat([table[["calls"]], table], axis=1).iloc[:, :5]), 60))
+    assert "Calls   Name" in numbered, "the first long text is the name, wherever it stands"
 
 
 def test_text_leaves_out_columns_that_a_terminal_has_no_room_for_and_says_so() -> None:
