@@ -16,8 +16,11 @@ from perfkit_core.trace import Device, Finding, IntArray, Trace, TraceMeta
 from perfkit_torch.dialect import TorchDialect
 from perfkit_torch.operator_names import operator_name
 
-_MARKS: Final = (b'"deviceProperties"', b'"baseTimeNanoseconds"', b"aten::", b'"distributedInfo"', b'"cpu_op"',
-                 b'"with_stack"', b'"torch_profiler_kwargs"', b'"Ev Idx"')  # fmt: skip
+_HEADER_MARKS: Final = (b'"deviceProperties"', b'"baseTimeNanoseconds"', b'"distributedInfo"', b'"with_stack"',
+                        b'"torch_profiler_kwargs"')  # fmt: skip
+_EVENT_MARKS: Final = (b"aten::", b'"cpu_op"', b'"Ev Idx"')
+"""Of events: any table or flame graph of a torch run names its operators too."""
+_EVENT: Final = re.compile(rb'"ph"\s*:\s*"')
 _KINETO_VERSION: Final = re.compile(rb'"schemaVersion"\s*:\s*1\b(?!\.)')
 _OPTIONS: Final = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
 _KNOWN: Final = frozenset(
@@ -30,8 +33,11 @@ _EPOCH_FROM_NS: Final = 946_684_800 * 10**9
 
 def sniff(path: Path, head: bytes) -> int:
     """2 for Chrome traces with Kineto's marks, else 0."""
-    start = head.lstrip()[:1]
-    return 2 if start in (b"{", b"[") and (_KINETO_VERSION.search(head) or any(mark in head for mark in _MARKS)) else 0
+    if head.lstrip()[:1] not in (b"{", b"["):
+        return 0
+    header = _KINETO_VERSION.search(head) or any(mark in head for mark in _HEADER_MARKS)
+    events = _EVENT.search(head) and any(mark in head for mark in _EVENT_MARKS)
+    return 2 if header or events else 0
 
 
 def read(path: Path, partial: bool = False) -> Trace:

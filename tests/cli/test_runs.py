@@ -137,3 +137,24 @@ def test_nothing_there(perfkit, tmp_path: Path) -> None:
 def test_the_folder_may_be_a_run_itself(folder: Path) -> None:
     table = perfkit_core.list_runs(folder / "old")
     assert table["path"].tolist() == [str(folder / "old")]
+
+
+DATA = Path(__file__).resolve().parent.parent / "data"
+
+
+@pytest.mark.parametrize("name", ["torch-mlp.json.gz", "paddle-mlp.json.gz", "paddle-mlp.pb"])
+def test_what_perfkit_writes_of_a_run_is_listed_only_where_it_can_be_read(perfkit, tmp_path: Path, name: str) -> None:
+    """Tables and flame graphs name the same operators as the trace, and are none."""
+    run = DATA / name
+    timelines = ["t.json", "t.json.gz", "t.parquet"]
+    for file in (*timelines, "s.speedscope.json", "f.folded", "p.pb.gz", "e.csv"):
+        assert perfkit("export", run, "-o", tmp_path / file).code == 0
+    for file in ("all.json", "operators.csv", "all.md", "all.txt"):
+        view = "operators" if file == "operators.csv" else "all"
+        assert perfkit("summary", run, "--view", view, "-o", tmp_path / file).code == 0
+    assert perfkit("compare", run, run, "-o", tmp_path / "compare.json").code == 0
+    assert perfkit("report", run, "-o", tmp_path / "report.html").code == 0
+    listed = [Path(path).name for path in perfkit_core.list_runs(tmp_path)["path"]]
+    assert sorted(listed) == timelines
+    for file in listed:
+        assert len(perfkit_core.load(tmp_path / file)) == len(perfkit_core.load(run))
