@@ -22,6 +22,9 @@ ORDER: Final = (
 )  # fmt: skip
 """Views in reading order. Views that it does not name follow in the order of their registration."""
 
+LONGEST: Final = 1000
+"""Rows of a table that a page holds."""
+
 _PHASES: Final = ("dataloader_ns", "forward_ns", "backward_ns", "optimizer_ns")
 
 
@@ -29,10 +32,20 @@ def run_report(trace: Trace) -> Report:
     """Head facts, headline, and a section for every view that belongs on a page, step time with its chart first."""
     views = {name: view for name, view in get_plugins().views().items() if view.page and view.group is None}
     report = summary_report(trace, _in_order(views), ViewRequest(), Display(limit=ROWS))
-    sections = tuple(_step_time(s) if s.name == "steps" else s for s in report.sections)
+    shown = (_not_too_long(section, views[section.name]) for section in report.sections)
+    sections = tuple(_step_time(s) if s.name == "steps" else s for s in shown)
     tables = {section.name: section.table for section in report.sections}
     title = f"Profile of {report.sources[0].label}"
     return replace(report, title=title, sections=sections, headline=headline(tables))
+
+
+def _not_too_long(section: Section, view: View) -> Section:
+    """The largest rows of a long table. A tree stays one: what is above a row is no smaller."""
+    if len(section.table) <= LONGEST or view.order is None:
+        return section
+    largest = section.table.nlargest(LONGEST, view.order, keep="first").index.sort_values()
+    note = f"{section.note} The {LONGEST} largest of {len(section.table)} rows; all: perfkit summary --view {view.name}."
+    return replace(section, table=section.table.loc[largest].reset_index(drop=True), note=note)
 
 
 def _in_order(views: dict[str, View]) -> list[View]:
