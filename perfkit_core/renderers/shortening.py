@@ -1,4 +1,4 @@
-"""How is a long name cut so that it still says what it is? Template and argument lists go first, then the middle."""
+"""How is a long name cut so that it still says what it is? Template and argument lists go first, the middle last."""
 
 from __future__ import annotations
 
@@ -7,30 +7,36 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-_READABLE: Final = 40
-"""Characters that are left of an indented name, however deep it is."""
 _SHORT: Final = 6
 """A list of this many characters tells as much as its … and stays: ``<float>``, ``module.py(1510)``."""
 _BRACKET: Final = re.compile(r"(?<!-)[<>]|[()]")
 _PAIRS: Final = {"<": ">", "(": ")"}
+_AROUND: Final = (
+    (re.compile(r"(?<=[\w>])\([^()]*\)$"), ""),
+    (re.compile(r"(?<=\w)<[^<>]*>$"), ""),
+    (re.compile(r"^void "), ""),
+    (re.compile(r"^(?:[^<>()]|\(…\)|<…>)*::(?=[^:])"), "…::"),
+)
+"""What stands around the name of a function, the least telling first: arguments, return type, namespaces."""
 
 
 def cut(text: str, length: int) -> str:
-    """``text`` in at most ``length`` characters; an indent stays, and leaves some room.
+    """``text`` in at most ``length`` characters; an indent stays, and leaves half of them, however deep it is.
 
     What ``<`` ``>`` and ``(`` ``)`` enclose is replaced by …, the innermost first, but for its beginning where there is
-    room: kernels of one template differ in it. Then the middle of what is left goes.
+    room: kernels of one template differ in it. Then what stands around the function's name goes, then its middle.
     """
     if len(text) <= length:
         return text
     name = text.lstrip(" ")
     indent = text[: len(text) - len(name)]
-    return indent + _cut(name, max(length - len(indent), _READABLE) if indent else length)
+    return indent + _cut(name, max(length - len(indent), length // 2))
 
 
 @functools.lru_cache(4096)
 def _cut(name: str, length: int) -> str:
-    name = _without_lists(name, length)
+    if _BRACKET.search(name):
+        name = _bare(_without_lists(name, length), length)
     if len(name) <= length:
         return name
     tail = (length - 1) // 2
@@ -43,6 +49,13 @@ def _without_lists(name: str, length: int) -> str:
         if len(name) <= length:
             break
         name = _emptied(name, [one[1:] for one in _lists(name) if one[0] == level], length)
+    return name
+
+
+def _bare(name: str, length: int) -> str:
+    for pattern, instead in _AROUND:
+        if len(name) > length:
+            name = pattern.sub(instead, name)
     return name
 
 

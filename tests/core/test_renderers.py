@@ -49,13 +49,12 @@ def test_text_has_no_escape_codes_except_on_a_terminal() -> None:
     assert set(re.findall(r"\x1b\[(\d+)m", on_terminal)) == {"0", "1"}, "bold only"
 
 
-def test_text_cuts_names_in_the_middle_and_never_numbers() -> None:
+def test_text_cuts_names_around_the_function_and_never_numbers() -> None:
     report = one(pd.DataFrame({"name": [KERNEL], "dur_ns": [123_456_789_012_345_678]}))
     for width in (None, 40, 100):
         shown = text.render(report, width)
         assert "123456789.012" in shown
-        assert KERNEL[:8] in shown
-        assert KERNEL[-8:] in shown
+        assert "Kernel2" in shown
         assert "…" in shown
 
 

@@ -1,4 +1,4 @@
-"""A cut name still says which function it is: lists of templates and arguments go before its middle does."""
+"""A cut name still says which function it is: lists of templates and arguments go before its own middle does."""
 
 from __future__ import annotations
 
@@ -26,10 +26,16 @@ FILL = (
         ("outer<inner<aaaaaaaaaa, bbbbbbbbbb>, c>(x)", 16, "outer<…>(x)"),
         ("outer<inner<aaaaaaaaaa, bbbbbbbbbb>, c>(x)", 24, "outer<inner<…>, c>(x)"),
         (COPY, 47, "void at::native::(…)::CatArrayBatchedCopy<…>(…)"),
-        (COPY, 30, "void at::native…chedCopy<…>(…)"),
+        (COPY, 45, "void at::native::(…)::CatArrayBatchedCopy<…>"),
+        (COPY, 42, "void at::native::(…)::CatArrayBatchedCopy"),
+        (COPY, 40, "at::native::(…)::CatArrayBatchedCopy"),
+        (COPY, 30, "…::CatArrayBatchedCopy"),
+        (FILL, 24, "…::vectorize…wise_kernel"),
+        ("sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n", 20, "sm90_xmma_…_f32_tn_n"),
         (FILL, 80, "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<f…>(…)"),
         ("operator<(first_type, second_type) const &", 20, "operator<(…) const &"),
         ("a->b<first_type, second_type> in the end", 20, "a->b<…> in the end"),
+        ("a_profiler_of_resnet50.py(42): <module>", 30, "a_profiler_of_r…(42): <module>"),
         ("no lists, only a long sentence of words", 20, "no lists, … of words"),
         ("(" * 50, 11, "(((((…((((("),
     ],
@@ -45,4 +51,5 @@ def test_a_short_list_stays_for_what_it_tells() -> None:
 
 
 def test_an_indent_stays_and_leaves_room() -> None:
-    assert cut("    " + "x" * 100, 20) == "    " + "x" * 20 + "…" + "x" * 19
+    assert cut("    " + "x" * 100, 20) == "    " + "x" * 8 + "…" + "x" * 7
+    assert cut(" " * 40 + "x" * 100, 20) == " " * 40 + "xxxxx…xxxx"
