@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -63,18 +62,16 @@ class Session:
     def check(self, script: Path) -> None:
         """Refuse what would fail only after the script has run, or break it. Raises CaptureError."""
         from perfkit_core.cli import imports
+        from perfkit_core.recording import failures
 
         if imports.profiles_itself(script, self._recorders):
             raise CaptureError(
                 f"{script} starts a profiler of its own, and a process can have only one",
                 "run it with python and pass perfkit's trace_handler as on_trace_ready",
             )
-        try:
-            self.run_dir.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=self.run_dir):
-                pass
-        except OSError as error:
-            raise CaptureError(f"{self.run_dir}: cannot be written ({error.strerror})", "choose another -o") from None
+        reason = failures.why_unwritable(self.run_dir)
+        if reason is not None:
+            raise CaptureError(f"{self.run_dir}: cannot be written ({reason})", "choose another -o")
 
     def run(self, script: Path) -> int:
         """Run the script under the recorder of its framework; its exit code. Raises CaptureError."""

@@ -1,13 +1,13 @@
 """What every framework's handler does around its own extraction: guard, number, name, write.
 
 A handler runs inside someone's training. It never raises into it: an error is logged with its reason, what has been
-recorded so far stays on disk, and the run is marked as incomplete.
+recorded so far stays on disk, and the run is marked as incomplete. A folder that cannot be written is told when the
+handler is made, not when the recording is over.
 """
 
 from __future__ import annotations
 
 import gc
-import logging
 import os
 import socket
 import time
@@ -18,10 +18,12 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from perfkit_core.recording import failures
+from perfkit_core.recording.failures import logger
 from perfkit_core.store import new_recording, write_cycle
 from perfkit_core.trace import Trace
 
-logger = logging.getLogger("perfkit")
+__all__ = ["INCOMPLETE_MARK", "CycleWriter", "Place", "environment_place", "logger", "without_gc"]
 
 Profiler = TypeVar("Profiler")
 
@@ -56,7 +58,8 @@ class CycleWriter(Generic[Profiler]):
     """The framework-independent half of a trace handler; an instance handles all cycles of one process.
 
     ``extract(profiler, place)`` is the adapter's half: it returns the cycle's Trace, its rows already with the rank.
-    ``also`` are further callbacks that get the profiler after us, each guarded like ourselves.
+    ``also`` are further callbacks that get the profiler after us, each guarded like ourselves. Whether the folder
+    can be written is tried at once; where it cannot, that is logged in one line, and nothing raised.
     """
 
     def __init__(
@@ -74,19 +77,22 @@ class CycleWriter(Generic[Profiler]):
         self._cycle = 0
         self._recording = new_recording()
         self._pid = os.getpid()
+        reason = failures.why_unwritable(self.run_dir)
+        if reason is not None:
+            logger.error("perfkit: %s cannot be written (%s): nothing will be kept of the recording", run_dir, reason)
 
     def __call__(self, profiler: Profiler) -> None:
         """What the profiler calls at the end of a cycle."""
         try:
             self._write(profiler)
         except Exception as error:
-            logger.exception("perfkit: the recorded cycle could not be kept; training goes on")
+            failures.log("the recorded cycle could not be kept, training goes on", error)
             self.mark_incomplete(error)
         for callback in self._also:
             try:
                 callback(profiler)
-            except Exception:
-                logger.exception("perfkit: the callback %r failed; training goes on", callback)
+            except Exception as error:
+                failures.log(f"the callback {callback!r} failed, training goes on", error)
 
     def _write(self, profiler: Profiler) -> None:
         cycle = self._next_cycle()
@@ -111,13 +117,12 @@ class CycleWriter(Generic[Profiler]):
 
     def mark_incomplete(self, error: Exception) -> None:
         """Say in the run folder that a cycle of this process is missing, and why. Never raises."""
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
         try:
             self.run_dir.mkdir(parents=True, exist_ok=True)
             with (self.run_dir / INCOMPLETE_MARK).open("a", encoding="utf-8") as file:
-                file.write(f"process {os.getpid()}, cycle {max(self._cycle - 1, 0)}: {reason}\n")
+                file.write(f"process {os.getpid()}, cycle {max(self._cycle - 1, 0)}: {failures.told(error)}\n")
         except OSError as failure:
-            logger.error("perfkit: %s cannot be written: %s", self.run_dir, failure)
+            logger.debug("perfkit: %s cannot be written: %s", self.run_dir, failure)
 
 
 Result = TypeVar("Result")

@@ -151,7 +151,8 @@ class StepRecording:
         atexit.unregister(self.abort)
 
     def _give_up(self, error: Exception) -> None:
-        logger.error("perfkit: recording ended early, training goes on: %s", error, exc_info=error)
+        logger.error("perfkit: recording ended early, training goes on: %s", error)
+        logger.debug("perfkit: recording ended early", exc_info=error)
         self._end()
         self._profiler.writer.mark_incomplete(error)
         if self._doing is not Action.OFF:

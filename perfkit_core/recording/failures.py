@@ -1,0 +1,35 @@
+"""What is said when recording fails inside someone's training: one line in the log; the traceback at level DEBUG."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from pathlib import Path
+
+logger = logging.getLogger("perfkit")
+
+
+def told(error: BaseException) -> str:
+    """An error in one line. What the system refuses has its own words; all else is named by its type."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def log(text: str, error: BaseException) -> None:
+    """One line at level ERROR, and where it happened at level DEBUG, by the logger ``perfkit``."""
+    logger.error("perfkit: %s (%s)", text, told(error))
+    logger.debug("perfkit: %s", text, exc_info=error)
+
+
+def why_unwritable(folder: Path) -> str | None:
+    """The reason in words why no file can be written in a folder that may not be there yet, None where one can.
+
+    Leaves nothing behind: what is tried is a nameless file in the folder, or in the nearest one above it that exists.
+    """
+    try:
+        there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+        with tempfile.TemporaryFile(dir=there):
+            return None
+    except OSError as error:
+        return error.strerror or str(error)
