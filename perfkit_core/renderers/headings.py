@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from perfkit_core.renderers.families import SIZES, family, stem
+from perfkit_core.renderers.families import SHARES, SIZES, family, stem
 
 _UPPER: Final = {word: word.upper() for word in ("cpu", "gpu", "npu", "id", "pid", "tid")}
 _WORDS: Final = _UPPER | {"dur": "duration", "flops": "FLOPs"}
@@ -25,13 +25,23 @@ def label(name: str) -> str:
 
 
 def without_units(names: Sequence[str], others: Iterable[str]) -> list[str]:
-    """Headings of ``names`` for a sentence, each once; one that a column of ``others`` has too says what it counts."""
+    """Headings of ``names`` for a sentence, each once.
+
+    One that a column of ``others`` has too says what it counts; so does a share, unless that is of one of ``names``.
+    """
     taken = {label(name) for name in others}
-    return list(dict.fromkeys(_counted(name) if label(name) in taken else _in_words(name) for name in names))
+    whole = {label(name) for name in names if family(name) is not SHARES}
+
+    def clear(name: str) -> bool:
+        return label(name) in whole if family(name) is SHARES else label(name) not in taken
+
+    return list(dict.fromkeys(_in_words(name) if clear(name) else _counted(name) for name in names))
 
 
 def _counted(name: str) -> str:
     found = family(name)
+    if found is not None and name == found.suffix:
+        return found.bare
     return f"{label(name)} ({_SORTS[found.suffix]})" if found else label(name)
 
 

@@ -14,10 +14,13 @@ import pandas as pd
 import pytest
 from small_trace import HOSTILE, KERNEL, small_trace
 
+import perfkit_core
 from perfkit_core.errors import UsageError
-from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.renderers import csv, html, markdown, text
 from perfkit_core.renderers import json as as_json
+from perfkit_core.renderers.cells import visible
+from perfkit_core.renderers.headings import label
 from perfkit_core.report.display import Display
 from perfkit_core.report.model import Chart, Report, Section, Source
 from perfkit_core.report.page import run_report
@@ -133,6 +136,34 @@ def test_what_is_not_recorded_is_told_from_the_column_of_the_same_name() -> None
     assert "Error" not in shown
 
 
+def test_a_share_that_is_not_recorded_says_that_it_is_one() -> None:
+    nothing = pd.array([None], "Float64")
+    both = pd.DataFrame(
+        {"name": ["a"], "self_device_ns": nothing, "self_device_ratio": nothing, "device_ratio": nothing}
+    )
+    assert "Not recorded: Self device, Device (%)\n" in text.render(one(both))
+
+
+def test_what_the_events_hold_is_recorded_whatever_a_view_makes_of_it() -> None:
+    """The made run has shapes, but nothing of a layer."""
+    found = pd.DataFrame({"name": ["a"], "shapes": [None], "module": [None]})
+    view = View("made", "Made", "made by hand", lambda trace, request: found)
+    shown = text.render(summary_report(small_trace(), [view], ViewRequest(), Display()))
+    assert "Not recorded: Module\nNone in these rows: Shapes\n" in shown
+
+
+def test_not_recorded_of_a_real_profile_is_what_no_row_has(traces: Path) -> None:
+    trace = perfkit_core.load(traces / "torch" / "mi250-minitoy-train.json.gz")
+    report = summary_report(trace, choose_views(["graph"]), ViewRequest(), Display(limit=3))
+    whole = perfkit_core.summarize(trace, "graph")
+    never = [str(name) for name in whole.columns if whole[name].isna().all()]
+    some = [str(name) for name in whole.columns if whole[name].head(3).isna().all() and name not in never]
+    lines = {line.partition(": ")[0]: line.partition(": ")[2] for line in text.render(report).splitlines()}
+    assert "forward" in some
+    assert not lines.get("Not recorded", "").count("Forward")
+    assert [label(name) for name in some] == lines["None in these rows"].split(", ")
+
+
 def test_html_says_a_fact_once() -> None:
     facts = {"Ranks": "rank 0 of 2", "Recorded": "2023-11-14 22:13 UTC", "Steps": "2 steps", "Layers": "1 layer"}
     page = html.render(Report("t", (Source("a", "a", (), facts),), ()))
@@ -234,7 +265,7 @@ def test_html_shows_hostile_names_as_text() -> None:
     assert page.tags.count("script") == 4, "two charts' data, the library and its use"
     assert "img" not in page.tags
     assert not [name for name, _ in page.attributes if name.startswith("on")]
-    assert page.cells[0].strip().endswith(text.visible(HOSTILE))
+    assert page.cells[0].strip().endswith(visible(HOSTILE))
     assert "\u202e" not in rendered.replace(_library(), "")
 
 
