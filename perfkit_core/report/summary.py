@@ -18,6 +18,7 @@ from perfkit_core.report.average import per_step
 from perfkit_core.report.display import Display, check, displayed
 from perfkit_core.report.facts import source
 from perfkit_core.report.model import Report, Section
+from perfkit_core.report.not_recorded import not_recorded, of_all
 from perfkit_core.trace import Trace
 
 ROWS: Final = 20
@@ -118,28 +119,8 @@ def _section(trace: Trace, view: View, whole: pd.DataFrame, request: ViewRequest
         empty=why if table.empty else "",
         limit=display.limit,
         unit=display.unit,
-        unknown=_unknown(trace, whole, request),
+        unknown=not_recorded(trace, whole, request),
     )
-
-
-def _unknown(trace: Trace, whole: pd.DataFrame, request: ViewRequest) -> tuple[str, ...]:
-    """Columns of which the profile holds nothing: the view has nothing there, and neither have the events.
-
-    A request for some of the events cannot tell: what it leaves out may hold it.
-    """
-    if _of_all(request):
-        empty = [str(name) for name in whole.columns if whole[name].isna().all()]
-        return tuple(name for name in empty if not _in_events(trace, name))
-    return ()
-
-
-def _in_events(trace: Trace, name: str) -> bool:
-    events = trace.events
-    return name in events.column_names and events.column(name).null_count < len(events)
-
-
-def _of_all(request: ViewRequest) -> bool:
-    return request.steps is None and not any((request.pattern, request.kind, request.device))
 
 
 def _steps(trace: Trace, request: ViewRequest, display: Display) -> tuple[int, ...] | None:
@@ -169,7 +150,7 @@ def _check(views: Sequence[View], request: ViewRequest, display: Display) -> Non
 
 
 def _why_empty(view: View, trace: Trace, request: ViewRequest) -> str:
-    if _of_all(request):
+    if of_all(request):
         return view.explain_empty(trace)
     return "nothing here is of the steps, names, kinds and devices that were asked for"
 
