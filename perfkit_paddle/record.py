@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import functools
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from perfkit_core.errors import CaptureError
+from perfkit_core.recording import failures
 from perfkit_core.recording.capture import CycleWriter, Place
+from perfkit_core.recording.profiler_options import asked
 from perfkit_core.trace import Trace
 from perfkit_paddle import framework
 from perfkit_paddle.capture import extract
 
-logger = logging.getLogger("perfkit")
-
-_PROFILER_OPTIONS: Final = ("record_shapes", "profile_memory", "with_flops")
+_OPTIONS: Final = {"shapes": "record_shapes", "memory": "profile_memory"}
+"""Its profiler has ``with_flops`` too, which records nothing; stacks of static programs need no asking."""
 _STEPPING: Final = ("step", "minimize")
 """Methods that update the parameters once."""
 
 
 def start(run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> OptimizerRecording:
-    """Begin recording in this process. Raises CaptureError when Paddle or its profiler cannot run."""
+    """Begin recording in this process.
+
+    Raises CaptureError when Paddle or its profiler cannot run, UsageError for unknown options.
+    """
+    wanted = asked(options, _OPTIONS, "paddle")
     writer: CycleWriter[Any] = CycleWriter(run_dir, _extract)
-    wanted = {name: bool(options[name]) for name in _PROFILER_OPTIONS if name in options}
     profiling = framework.profiler()
     schedule = None if steps is None else _schedule(profiling.ProfilerState, steps)
     profiler = profiling.Profiler(scheduler=schedule, on_trace_ready=writer, **wanted)
@@ -84,8 +87,8 @@ class OptimizerRecording:
         self._running = False
         try:
             self._profiler.stop()
-        except Exception:
-            logger.exception("perfkit: Paddle's profiler could not be stopped; what was written stays")
+        except Exception as error:
+            failures.log("Paddle's profiler could not be stopped, what was written stays", error)
 
     def _stepped(self, optimizer: Any) -> None:
         """Called after each outermost update."""
@@ -95,8 +98,8 @@ class OptimizerRecording:
             return
         try:
             self._profiler.step()
-        except Exception:
-            logger.exception("perfkit: Paddle's profiler failed at a step; recording ends, training goes on")
+        except Exception as error:
+            failures.log("Paddle's profiler failed at a step, recording ends, training goes on", error)
             self._running = False
         if self._left is not None:
             self._left -= 1

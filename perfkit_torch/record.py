@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from perfkit_core.errors import CaptureError
-from perfkit_core.recording.capture import logger
+from perfkit_core.recording import failures
+from perfkit_core.recording.profiler_options import asked
 from perfkit_torch.capture import trace_handler
+
+_OPTIONS: Final = {
+    "shapes": "record_shapes", "memory": "profile_memory", "stacks": "with_stack", "flops": "with_flops"
+}  # fmt: skip
 
 
 def _torch() -> Any:
@@ -29,7 +34,7 @@ class Recording:
     def __init__(self, run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> None:
         torch = _torch()
         self._handler = trace_handler(run_dir)
-        self._profiler = torch.profiler.profile(on_trace_ready=self._handler, **options)
+        self._profiler = torch.profiler.profile(on_trace_ready=self._handler, **asked(options, _OPTIONS, "torch"))
         self._label = torch.profiler.record_function
         self._open: Any = None
         self._wanted = steps
@@ -81,12 +86,12 @@ def _optimizer_hooks(before: Callable[..., None], after: Callable[..., None]) ->
 def _guarded(action: Callable[[], None]) -> None:
     try:
         action()
-    except Exception:
-        logger.exception("perfkit: recording failed; the script goes on")
+    except Exception as error:
+        failures.log("recording failed, the script goes on", error)
 
 
 def start(run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> Recording:
-    """Begin recording in this process. Raises CaptureError without torch."""
+    """Begin recording in this process. Raises CaptureError without torch, UsageError for unknown options."""
     return Recording(run_dir, steps, options)
 
 

@@ -26,19 +26,24 @@ if TYPE_CHECKING:
               help="Run folder to write; made if it is not there.  [default: runs/SCRIPT-DATE-TIME]")  # fmt: skip
 @click.option("--steps", type=click.IntRange(min=1), default=20, show_default=True, metavar="N",
               help="Stop recording after N optimizer steps; the script goes on.")  # fmt: skip
+@click.option("--shapes", is_flag=True, help="Record the shapes of operators' inputs, for --by shape.")
+@click.option("--memory", is_flag=True, help="Record allocations and frees, for the views of memory.")
+@click.option("--stacks", is_flag=True, help="Record Python stacks, for code, modules and --by stack; slows most.")
+@click.option("--flops", is_flag=True, help="Record FLOPs of operators.")
 @click.argument("script", type=click.Path(path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
-def record(output: Path | None, steps: int, script: Path, arguments: tuple[str, ...]) -> None:
+def record(output: Path | None, steps: int, script: Path, arguments: tuple[str, ...], **options: bool) -> None:
     """Run SCRIPT with ARGS and record it, without changing it.
 
     Which framework is recorded is told by what the script imports. The exit code is the script's own; the recording is
-    kept however the script ends.
+    kept however the script ends. Times, launches and steps are always recorded; whatever else is asked for slows the
+    steps, and is refused where the framework's profiler cannot record it.
     """
     from perfkit_core.cli import scripts
 
     if not script.is_file():
         raise CaptureError(f"{script}: no such script", "check the path")
-    session = Session(output or _default_folder(script), steps)
+    session = Session(output or _default_folder(script), steps, options)
     session.check(script)
     scripts.prepare(script, arguments)
     try:
@@ -53,9 +58,10 @@ def record(output: Path | None, steps: int, script: Path, arguments: tuple[str, 
 class Session:
     """The recording of one script: begins with the first framework that it imports."""
 
-    def __init__(self, run_dir: Path, steps: int) -> None:
+    def __init__(self, run_dir: Path, steps: int, options: Mapping[str, bool]) -> None:
         self.run_dir = run_dir
         self._steps = steps
+        self._options = {name: True for name, wanted in options.items() if wanted}
         self._recorders: Mapping[str, Recorder] = {r.framework: r for r in get_plugins().recorders()}
         self._recording: Recording | None = None
 
@@ -86,7 +92,7 @@ class Session:
 
     def _begin(self, framework: str) -> None:
         try:
-            self._recording = self._recorders[framework].start(self.run_dir.absolute(), self._steps, {})
+            self._recording = self._recorders[framework].start(self.run_dir.absolute(), self._steps, self._options)
         except PerfkitError:
             raise
         except Exception as error:  # a plugin may raise anything

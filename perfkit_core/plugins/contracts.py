@@ -42,7 +42,9 @@ class Recorder:
     """Live capture for ``perfkit record`` and ``perfkit demo``.
 
     ``framework`` is the module whose import in a script selects this recorder. ``start(run_dir, steps, options)``
-    begins recording in this process and stops by itself after ``steps`` optimizer steps (None: never);
+    begins recording in this process and stops by itself after ``steps`` optimizer steps (None: never). ``options`` says
+    what to record besides times: ``shapes``, ``memory``, ``stacks``, ``flops``, each True where it is asked for; what
+    the framework cannot record raises UsageError (:func:`perfkit_core.recording.profiler_options.asked`).
     ``demo(run_dir, report)`` trains the small demo model with the framework's own profiler and handler, calling
     ``report(text)`` as it proceeds.
     """

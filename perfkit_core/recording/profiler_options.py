@@ -16,6 +16,18 @@ _OURS: Final = {
 }
 
 
+def asked(options: Mapping[str, Any], known: Mapping[str, str], recorder: str) -> dict[str, bool]:
+    """The profiler's arguments for what is asked of a Recorder; ``known``: option → argument, ``recorder``: its name.
+
+    Raises UsageError for what the profiler cannot record.
+    """
+    wanted = [name for name, value in options.items() if value]
+    for name in wanted:
+        if name not in known:
+            raise UsageError(f"{recorder} records no {name}", f"leave --{name} out; it can record {', '.join(known)}")
+    return {known[name]: True for name in wanted}
+
+
 def check_options(profiler: Callable[..., Any], options: Mapping[str, Any]) -> None:
     """Raises UsageError for options that are set by perfkit, or unknown to the profiler's class."""
     known = inspect.signature(profiler).parameters

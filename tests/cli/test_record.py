@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 from perfkit_core.cli import record
 from perfkit_core.cli.main import main
+from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import Recorder
 
 class Recording:
@@ -30,7 +31,9 @@ def recorder(name):
     def start(run_dir, steps, options):
         import importlib
         assert importlib.import_module(name).imported
-        print("recording", name, steps)
+        print("recording", name, steps, *sorted(options.items()))
+        if "flops" in options:
+            raise UsageError(f"{name} records no flops", "leave it")
         return Recording(run_dir)
     return Recorder(name, start, None)
 
@@ -56,9 +59,11 @@ def _plain() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "PYTHONWARNDEFAULTENCODING"}
 
 
-def record(folder: Path, script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def record(
+    folder: Path, script: str, *arguments: str, before: tuple[str, ...] = ()
+) -> subprocess.CompletedProcess[str]:
     (folder / "script.py").write_text(script, encoding="utf-8")
-    command = [sys.executable, "runner.py", "-o", "run", "--steps", "3", "script.py", *arguments]
+    command = [sys.executable, "runner.py", "-o", "run", "--steps", "3", *before, "script.py", *arguments]
     environment = {**_plain(), "PYTHONPATH": str(folder / "lib")}
     return subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", check=False, env=environment)
 
@@ -79,6 +84,26 @@ def test_the_framework_is_noticed_when_it_is_imported(folder: Path) -> None:
     ran = record(folder, "import helper\n")
     assert ran.stdout.splitlines() == ["before", "recording faketwo 3", "after"]
     assert recorded(folder)
+
+
+def test_only_what_is_asked_for_reaches_the_recorder(folder: Path) -> None:
+    ran = record(folder, "import fakeone\n", before=("--shapes", "--stacks"))
+    assert ran.stdout == "recording fakeone 3 ('shapes', True) ('stacks', True)\n"
+
+
+@pytest.mark.parametrize("script", ["import fakeone\n", "import helper\nprint('after')\n"])
+def test_what_a_framework_cannot_record_is_one_line(folder: Path, script: str) -> None:
+    """Also where the framework is noticed only when it is imported."""
+    (folder / "helper.py").write_text("import fakeone\n", encoding="utf-8")
+    ran = record(folder, script, before=("--flops",))
+    assert (ran.returncode, ran.stderr) == (2, "perfkit: error: fakeone records no flops; leave it\n")
+    assert "after" not in ran.stdout
+    assert not (folder / "run").exists()
+
+
+def test_options_after_the_script_are_its_own(folder: Path) -> None:
+    ran = record(folder, "import fakeone, sys\nprint(sys.argv[1:])\n", "--shapes", "--memory")
+    assert ran.stdout.splitlines() == ["recording fakeone 3", "['--shapes', '--memory']"]
 
 
 def test_a_framework_that_is_not_installed_is_passed_over(folder: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -230,7 +232,7 @@ def test_ranks_come_from_the_launcher(
 def test_recording_a_script_counts_the_first_optimizer(paddle: Any, tmp_path: Path) -> None:
     """Steps lie between updates of the first optimizer, whatever class it has; nothing stays wrapped."""
     before = paddle.optimizer.Optimizer.step, paddle.optimizer.Optimizer.__init__
-    recording = start(tmp_path, 3, {"profile_memory": True})
+    recording = start(tmp_path, 3, {"memory": True})
 
     class Own(paddle.optimizer.SGD):  # type: ignore[misc]
         def step(self) -> Any:
@@ -261,6 +263,42 @@ def test_recording_a_script_without_optimizer(paddle: Any, tmp_path: Path) -> No
     assert trace.rows("op_name", "matmul", "linear").any()
     assert step_numbers(trace) == []
     assert "no-steps" in {f.code for f in trace.quality}
+
+
+SCRIPT = """
+print("ran")
+import paddle
+net = paddle.nn.Linear(4, 2)
+optimizer = paddle.optimizer.SGD(0.1, parameters=net.parameters())
+for _ in range(4):
+    net(paddle.ones([3, 4])).sum().backward()
+    optimizer.step()
+"""
+
+
+def perfkit_record(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    (folder / "train.py").write_text(SCRIPT)
+    command = [sys.executable, "-m", "perfkit_core.cli", "record", "-o", "run", *options, "train.py"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+
+
+def test_what_is_asked_for_is_recorded(paddle: Any, tmp_path: Path) -> None:
+    """Of a linear layer with 2 outputs for 3 samples: the bytes of its output."""
+    done = perfkit_record(tmp_path, "--memory", "--shapes")
+    assert done.returncode == 0, done.stderr
+    trace = load(tmp_path / "run")
+    assert trace.meta.options == {"record_shapes": True, "profile_memory": True, "with_flops": False}
+    assert step_numbers(trace) == [1, 2, 3]
+    assert (trace.ints("bytes")[trace.rows("kind", "memory")] == 3 * 2 * 4).any()
+
+
+@pytest.mark.parametrize("option", ["stacks", "flops"])
+def test_what_paddle_cannot_record_is_refused_before_the_script_runs(paddle: Any, tmp_path: Path, option: str) -> None:
+    done = perfkit_record(tmp_path, f"--{option}", "--memory")
+    said = f"perfkit: error: paddle records no {option}; leave --{option} out; it can record shapes, memory\n"
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith(said)
+    assert not (tmp_path / "run").exists()
 
 
 def test_two_profilers_at_once_are_refused_clearly(paddle: Any, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
 
+from perfkit_core.errors import UsageError  # noqa: E402
 from perfkit_core.loading import load  # noqa: E402
 from perfkit_core.trace import Trace  # noqa: E402
 from perfkit_torch.record import demo, start  # noqa: E402
@@ -50,7 +51,7 @@ def test_recording_ends_after_the_wanted_steps_and_the_script_goes_on(tmp_path: 
 
 
 def test_a_script_without_an_optimizer_is_recorded_whole(tmp_path: Path) -> None:
-    recording = start(tmp_path, 2, {"record_shapes": True})
+    recording = start(tmp_path, 2, {"shapes": True})
     torch.ones(3, 4).sum()
     assert recording.finish() == 1
     trace = load(tmp_path)
@@ -90,6 +91,39 @@ def test_from_the_command_line(tmp_path: Path, code: int) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == code, done.stderr
     assert list(step_durations(load(tmp_path / "run"))) == [0, 1, 2]
+
+
+def test_what_is_asked_for_is_recorded(tmp_path: Path) -> None:
+    """Of a linear layer, 4 inputs, 2 outputs, 3 samples: its shapes, 2·3·4·2 FLOPs, its output's bytes, the script."""
+    (tmp_path / "train.py").write_text(SCRIPT)
+    command = [sys.executable, "-m", "perfkit_core.cli", "record", "-o", "run", "--shapes", "--memory", "--stacks"]
+    command += ["--flops", "train.py", "3", "0"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    trace = load(tmp_path / "run")
+    events = trace.to_pandas()
+    linear = events[events["name"] == "aten::addmm"]
+    assert (linear["flops"] == 2 * 3 * 4 * 2).all()
+    assert linear["shapes"].str.startswith("[[2],[3,4],[4,2]").all()
+    assert len(linear) == 3
+    assert (events[events["kind"] == "memory"]["bytes"] == 3 * 2 * 4).any()
+    assert events[events["kind"] == "python"]["name"].astype("string").str.contains("train.py", regex=False).any()
+
+
+def test_what_is_not_asked_for_is_not_recorded(tmp_path: Path) -> None:
+    recording = start(tmp_path, None, {"shapes": False, "memory": False})
+    updates(2)
+    recording.finish()
+    events = load(tmp_path).to_pandas()
+    assert events[["shapes", "flops", "stack"]].isna().all(axis=None)
+    assert not events["kind"].isin(["memory", "python"]).any()
+
+
+def test_what_torch_cannot_record_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="torch records no moods; leave --moods out; it can record shapes, memory"):
+        start(tmp_path, None, {"shapes": True, "moods": True})
+    recording = start(tmp_path, None, {})  # nothing was left running
+    assert recording.finish() == 1
 
 
 def test_the_demo(tmp_path: Path) -> None:
