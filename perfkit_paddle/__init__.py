@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Throughput", "annotate", "describe", "trace_handler"]
 
+_HOMES = {"Throughput": "throughput", "annotate": "modules", "describe": "modules"}
+
 
 def trace_handler(run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any], Any]] = ()) -> Callable[[Any], None]:
     """See :func:`perfkit_paddle.capture.trace_handler`."""
@@ -22,12 +24,6 @@ def trace_handler(run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any]
 
 def __getattr__(name: str) -> Any:
     """``Throughput``, ``annotate`` and ``describe`` are imported on first use."""
-    if name == "Throughput":
-        from perfkit_paddle.throughput import Throughput
+    from perfkit_core.recording.exported import exported
 
-        return Throughput
-    if name in ("annotate", "describe"):
-        from perfkit_paddle import modules
-
-        return getattr(modules, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return exported(__name__, name, _HOMES, "paddle")

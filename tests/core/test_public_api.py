@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -37,7 +38,16 @@ print(sorted({name.partition(".")[0] for name in sys.modules} & {"torch", "paddl
 def test_the_exported_names(package: object) -> None:
     """A change here is a change for every user: note it in the changelog."""
     assert set(package.__all__) == EXPORTED[package.__name__]
-    assert all(hasattr(package, name) for name in package.__all__)
+    framework = package.__name__.removeprefix("perfkit_")
+    missing = framework != "core" and importlib.util.find_spec(framework) is None
+    for name in package.__all__:
+        if missing and name not in vars(package):
+            with pytest.raises(ImportError, match=r"pip install 'perfkit\["):
+                getattr(package, name)
+        else:
+            assert getattr(package, name)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        package.nothing  # noqa: B018
 
 
 def test_importing_perfkit_imports_no_framework() -> None:

@@ -240,4 +240,7 @@ def test_a_live_run(live: tuple[Trace, Any]) -> None:
     print(f"live memory summary: {count} numbers equal")
     assert count > 100
     once = by_operator.table(trace, EVERYTHING)
-    assert once["allocated_bytes"].sum() < sum(item["allocation_size"] for item in native.values())
+    changes = trace.ints("bytes", 0)[trace.rows("kind", "memory")]
+    assert once["allocated_bytes"].sum() == changes[changes > 0].sum()
+    # Paddle 3 counts some allocations in two rows, Paddle 2.6 leaves out those in its inner parts of operators
+    assert once["allocated_bytes"].sum() != sum(item["allocation_size"] for item in native.values())
