@@ -36,8 +36,8 @@ _OPTIONS: Final = (
     click.option("--trim", metavar="REGEX", help="End a tree above the rows whose name contains a match."),
     click.option("--depth", type=click.IntRange(min=0), metavar="N", help="Deepest level of a tree; roots are 0."),
     click.option("--min", "minimums", multiple=True, metavar="COLUMN=VALUE",
-                 help="Show only rows that reach it: total_cpu_ns=1ms, flops=1e6, self_cpu_ratio=5%. Units: ns, us, ms, "
-                 "s; B, KB, MB, GB, KiB, MiB, GiB; K, M, G, T (thousand, million, …); %."),
+                 help="Show only rows that reach it: total_cpu_ns=1ms, flops=1e6, self_cpu_ratio=5%. Units: ns, us, "
+                 "ms, s; B, KB, MB, GB, KiB, MiB, GiB; K, M, G, T (thousand, million, …); %."),
     click.option("--displayed-only", is_flag=True, help="Sums of a tree count only what is shown of it."),
     click.option("--columns", multiple=True, metavar="COLUMN", help="Show only these, in this order, and "
                  "what tells the rows apart (name, groupings)."),

@@ -44,7 +44,9 @@ def _not_too_long(section: Section, view: View) -> Section:
     if len(section.table) <= LONGEST or view.order is None:
         return section
     largest = section.table.nlargest(LONGEST, view.order, keep="first").index.sort_values()
-    note = f"{section.note} The {LONGEST} largest of {len(section.table)} rows; all: perfkit summary --view {view.name}."
+    note = (
+        f"{section.note} The {LONGEST} largest of {len(section.table)} rows; all: perfkit summary --view {view.name}."
+    )
     return replace(section, table=section.table.loc[largest].reset_index(drop=True), note=note)
 
 
