@@ -14,6 +14,7 @@ import numpy as np
 
 from perfkit_core.sources.chrome import ChromeEvent
 from perfkit_torch.names import MEMORY_EVENT
+from perfkit_torch.texts import texts
 from perfkit_torch.trace_activities import LiveBatch
 
 _BATCH: Final = 1 << 16
@@ -29,16 +30,17 @@ def batches(kineto_results: Any) -> Iterator[LiveBatch]:
 
 
 def _batch(events: list[Any], pid: int) -> LiveBatch:
-    count = len(events)
+    count, names = len(events), texts(type(events[0]).name, events)
     start_ns = np.fromiter((event.start_ns() for event in events), np.int64, count)
     dur_ns = np.fromiter(
-        (0 if event.name() == MEMORY_EVENT else event.duration_ns() for event in events), np.int64, count
+        (0 if name == MEMORY_EVENT else event.duration_ns() for name, event in zip(names, events, strict=True)),
+        np.int64,
+        count,
     )
-    return [_event(event, pid) for event in events], (start_ns, dur_ns)
+    return [_event(event, name, pid) for event, name in zip(events, names, strict=True)], (start_ns, dur_ns)
 
 
-def _event(event: Any, pid: int) -> ChromeEvent:
-    name = event.name()
+def _event(event: Any, name: str, pid: int) -> ChromeEvent:
     if name == MEMORY_EVENT:
         return _memory_event(event, pid)
     overload = getattr(event, "overload_name", str)()
@@ -53,7 +55,7 @@ def _event(event: Any, pid: int) -> ChromeEvent:
 def _memory_event(event: Any, pid: int) -> ChromeEvent:
     kind = event.device_type()
     args = {"Bytes": event.nbytes(), "Device Type": int(kind), "Device Id": event.device_index()}
-    return ChromeEvent("i", event.name(), "cpu_instant_event", pid=pid, tid=_thread(event), args=args)
+    return ChromeEvent("i", MEMORY_EVENT, "cpu_instant_event", pid=pid, tid=_thread(event), args=args)
 
 
 def _thread(event: Any) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 from perfkit_core.sources.chrome import ChromeEvent
 from perfkit_core.trace import IntArray
 from perfkit_torch.names import MEMORY_EVENT
+from perfkit_torch.texts import texts
 
 _BATCH: Final = 1 << 16
 
@@ -40,10 +41,10 @@ def batches(kineto_results: Any, with_flops: bool) -> Iterator[LiveBatch]:
 
 def _batch(activities: list[Any], flops: dict[int, int]) -> LiveBatch:
     kind = type(activities[0])
-    metadata = _decoded([*map(kind.metadata_json, activities)])
+    metadata = _decoded(texts(kind.metadata_json, activities))
     columns = zip(
         map(kind.type, activities),
-        map(kind.name, activities),
+        texts(kind.name, activities),
         map(kind.device_id, activities),
         map(kind.resource_id, activities),
         map(kind.correlation_id, activities),

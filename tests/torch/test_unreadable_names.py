@@ -1,0 +1,41 @@
+"""A name that torch cannot hand out as text (memory of a function that is gone) does not cost the recording."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
+
+from perfkit_core.loading import load  # noqa: E402
+from perfkit_torch import kineto_events, trace_activities, trace_handler  # noqa: E402
+from perfkit_torch.texts import texts  # noqa: E402
+
+GONE = b"torch/profiler/_cupti_monitor.py(0): \xe8\xe9\xd4]%\x7f"
+KEPT = "torch/profiler/_cupti_monitor.py(0): \\xe8\\xe9\\xd4]%\x7f"
+
+
+def test_bytes_that_are_no_text_are_escaped_and_the_rest_is_as_it_was() -> None:
+    assert texts(bytes.decode, ["ü".encode(), GONE, b"plain"]) == ["ü", KEPT, "plain"]  # type: ignore[arg-type]
+    assert texts(bytes.decode, []) == []
+
+
+@pytest.mark.parametrize("module", [trace_activities, kineto_events])
+def test_the_other_events_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> None:
+    """One of the events that torch recorded has such a name, however the events are read."""
+
+    def spoilt(read: Callable[[Any], str], events: Sequence[Any]) -> list[str]:
+        return texts(lambda event: GONE.decode() if read(event) == "aten::ones" else read(event), events)
+
+    monkeypatch.setattr(module, "texts", spoilt)
+    monkeypatch.setattr(trace_activities, "available", lambda results: module is trace_activities)
+    with torch.profiler.profile(on_trace_ready=trace_handler(tmp_path)):
+        torch.ones(3).sum()
+    names = load(tmp_path).codes("name").values
+    assert KEPT in names
+    assert "aten::ones" not in names
+    assert "aten::sum" in names
