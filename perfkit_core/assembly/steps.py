@@ -6,6 +6,8 @@ the same process; device work belongs to the step of its launch, whenever it run
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from perfkit_core.schema import (
@@ -20,7 +22,11 @@ from perfkit_core.schema import (
     STEP,
     SYNC,
 )
-from perfkit_core.trace import Finding, IntArray, Trace
+from perfkit_core.trace import BoolArray, Finding, IntArray, Trace
+
+PARTIAL: Final = "partial-step"
+EMPTY: Final = "empty-last-step"
+"""Codes of findings. The second is no fault: a loop that calls step() after each iteration leaves such a step."""
 
 
 def assign(trace: Trace) -> tuple[IntArray, tuple[Finding, ...]]:
@@ -61,19 +67,32 @@ def empty_last_step(trace: Trace) -> IntArray:
     rows = np.flatnonzero(trace.host & trace.rows("kind", STEP))
     if not len(rows):
         return rows
-    last = rows[-1]
+    return rows[-1:][~_worked_in(trace, rows[-1:])]
+
+
+def _worked_in(trace: Trace, rows: IntArray) -> BoolArray:
+    """True for those of the steps ``rows`` in whose time something was computed on the host, shape (rows,)."""
     work = trace.host & trace.rows("kind", *OPERATOR_KINDS, RUNTIME, SYNC, FORWARD, BACKWARD, OPTIMIZER)
-    inside = (trace.ints("start_ns") >= trace.ints("start_ns")[last]) & (trace.ints("start_ns") < trace.end_ns[last])
-    return rows[:0] if (work & inside).any() else rows[-1:]
+    start = np.sort(trace.ints("start_ns")[work])
+    first, last = np.searchsorted(start, trace.ints("start_ns")[rows]), np.searchsorted(start, trace.end_ns[rows])
+    endless = trace.ints("dur_ns")[rows] <= 0  # cut off before anybody knew its duration
+    worked: BoolArray = first < np.where(endless, len(start), last)
+    return worked
 
 
 def _partial(trace: Trace) -> tuple[Finding, ...]:
-    """Steps that the end of the recording cut off: they have kind ``other`` and keep their number."""
-    numbers = np.unique(trace.ints("step")[trace.rows("kind", OTHER) & (trace.ints("step") >= 0)])
-    if not len(numbers):
-        return ()
-    text = f"the recording ended inside step {', '.join(map(str, numbers))}: it is not counted as a step"
-    return (Finding("partial-step", text),)
+    """Steps that are none: they have kind ``other`` and keep their number. Cut off by the end, or never begun."""
+    rows = np.flatnonzero(trace.rows("kind", OTHER) & (trace.ints("step") >= 0))
+    number, worked = trace.ints("step")[rows], _worked_in(trace, rows)
+    cut, empty = (np.unique(number[chosen]) for chosen in (worked, ~worked))
+    found = []
+    if len(cut):
+        text = f"the recording ended inside step {', '.join(map(str, cut))}: it is not counted as a step"
+        found.append(Finding(PARTIAL, text))
+    if len(empty):
+        text = f"step {', '.join(map(str, empty))} was opened when the recording ended, and nothing took place in it"
+        found.append(Finding(EMPTY, f"{text}: it is left out"))
+    return tuple(found)
 
 
 def _no_steps() -> Finding:

@@ -76,7 +76,10 @@ class Throughput:
             self._stop(wait=kind is None)  # who interrupts a hanging device does not want to wait for it
 
     def step(self, num_samples: int | None = None) -> None:
-        """A step has ended, of so many samples (None: unknown). Never waits for a device and never raises."""
+        """A step has ended, of so many samples (None: unknown). Never waits for a device and never raises.
+
+        Of a batch ``(x, y)`` the samples are ``len(x)``; the length of the pair is 2.
+        """
         log = self._log
         now = log.clock()
         if not log.running:

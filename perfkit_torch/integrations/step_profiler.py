@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from perfkit_core.assembly.steps import EMPTY, PARTIAL
 from perfkit_core.errors import CaptureError
 from perfkit_core.recording.capture import CycleWriter, Place
 from perfkit_core.recording.step_recording import Ending
@@ -76,7 +77,7 @@ class TorchStepProfiler:
         trace = extract(profiler, place)
         if self._ending is Ending.BROKEN_OFF:
             return trace
-        return replace(trace, quality=tuple(f for f in trace.quality if f.code != "partial-step"))
+        return replace(trace, quality=tuple(f for f in trace.quality if f.code not in (PARTIAL, EMPTY)))
 
     def _open(self, step: int) -> None:
         self._label = torch.profiler.record_function(f"ProfilerStep#{step}")

@@ -49,13 +49,28 @@ def test_a_last_step_in_which_nothing_took_place_is_no_step() -> None:
     """A loop that calls step() after each iteration opens one step too many."""
     found = trace([*two_steps(), host("step 5", "step", 300, 50, step=5)])
     assert column(found, "kind")["step 5"] == "other"
-    assert "partial-step" in codes(found)
-    assert "step 5" in next(f.message for f in found.quality if f.code == "partial-step")
+    assert "partial-step" not in codes(found)
+    (text,) = [f.message for f in found.quality if f.code == "empty-last-step"]
+    assert text == "step 5 was opened when the recording ended, and nothing took place in it: it is left out"
 
 
 def test_a_step_that_was_cut_off_is_reported_and_not_counted() -> None:
     found = trace([*two_steps(), host("cut", "other", 300, 50, step=5), host("in cut", "operator", 310, 5)])
     assert column(found, "step")["in cut"] is None
+    assert "partial-step" in codes(found)
+    assert "empty-last-step" not in codes(found)
+
+
+def test_a_step_that_was_cut_off_before_anything_took_place_is_empty() -> None:
+    """What lies before it, or begins when it ends, is not in it."""
+    rows = [*two_steps(), host("before", "operator", 290, 20, tid=2), host("cut", "other", 300, 50, step=5)]
+    found = trace([*rows, host("after", "operator", 350, 5)])
+    assert "empty-last-step" in codes(found)
+    assert "partial-step" not in codes(found)
+
+
+def test_a_step_that_was_cut_off_without_a_duration_lasts_to_the_end() -> None:
+    found = trace([*two_steps(), host("cut", "other", 300, 0, step=5), host("in cut", "operator", 310, 5)])
     assert "partial-step" in codes(found)
 
 

@@ -64,7 +64,7 @@ def test_each_step_by_hand() -> None:
     assert pd.isna(why.pop(0))
     assert pd.isna(why.pop(3))
     assert why == {1: "backward ends before forward begins", 2: "no backward", 4: "no forward and no backward"}
-    assert "partial-step" in codes(found)
+    assert "empty-last-step" in codes(found)
 
 
 def test_over_the_steps_that_could_be_cut() -> None:

@@ -210,19 +210,23 @@ def _averages(trace: Trace) -> None:
 
 
 def test_E3_partial_steps_are_reported_paddle(paddle_run: tuple[Trace, Any]) -> None:
-    """Paddle opens a step that never takes place; it is no step. torch's cut-off steps are files: next test."""
+    """Paddle opens a step that never takes place; it is no step, and nothing was cut off."""
     trace, result = paddle_run
     opened = len(paddle_ranges(result)["ProfileStep"])
     assert len(perfkit_core.summarize(trace, "step_trace", by="step")) == RECORDED
-    assert ("partial-step" in [finding.code for finding in trace.quality]) == (opened > RECORDED)
+    found = [finding.code for finding in trace.quality]
+    assert ("empty-last-step" in found) == (opened > RECORDED)
+    assert "partial-step" not in found
 
 
 def test_E3_partial_steps_are_reported_torch(traces: Path) -> None:
+    """The file's second step holds no event at all: torch opened it when the loop had ended."""
     trace = perfkit_core.load(traces / "torch" / "mi250-minitoy-train.json.gz")
     host = trace.events.filter(trace.host)["name"].to_pylist()
     assert len([name for name in host if name.startswith("ProfilerStep#")]) == 2
     assert len(perfkit_core.summarize(trace, "step_trace", by="step")) == 1
-    assert "partial-step" in [finding.code for finding in trace.quality]
+    assert "empty-last-step" in [finding.code for finding in trace.quality]
+    assert "partial-step" not in [finding.code for finding in trace.quality]
 
 
 # -- E7 ----------------------------------------------------------------------------------------------------------------

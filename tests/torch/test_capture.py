@@ -39,7 +39,8 @@ def test_a_loader_that_has_ended_is_no_step(tmp_path: Path) -> None:
     trace = load(tmp_path)
     assert "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__" in trace.codes("name").values
     assert steps_of(trace) == [2, 3, 6]
-    assert "partial-step" in [finding.code for finding in trace.quality]
+    assert "partial-step" not in [finding.code for finding in trace.quality]
+    assert "empty-last-step" in [finding.code for finding in trace.quality]
 
 
 def test_start_stop_without_a_schedule(tmp_path: Path) -> None:
@@ -53,7 +54,7 @@ def test_start_stop_without_a_schedule(tmp_path: Path) -> None:
 
 
 def test_callable_schedule_cut_off_in_the_middle(tmp_path: Path) -> None:
-    """A loop that ends inside an active window still yields what was recorded."""
+    """A loop that ends inside an active window yields what was recorded; the step that it left open is empty."""
     action = torch.profiler.ProfilerAction
     with torch.profiler.profile(
         schedule=lambda step: action.RECORD, on_trace_ready=trace_handler(tmp_path)
@@ -63,7 +64,8 @@ def test_callable_schedule_cut_off_in_the_middle(tmp_path: Path) -> None:
             profiler.step()
     trace = load(tmp_path)
     assert steps_of(trace) == [0, 1, 2]
-    assert "partial-step" in [finding.code for finding in trace.quality]
+    assert "partial-step" not in [finding.code for finding in trace.quality]
+    assert "empty-last-step" in [finding.code for finding in trace.quality]
 
 
 def test_exception_in_the_training_keeps_the_recording(tmp_path: Path) -> None:

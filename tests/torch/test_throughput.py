@@ -58,7 +58,7 @@ def test_C11_a_training_with_torchs_loader() -> None:
 def test_the_example_of_the_documentation_runs(capsys: pytest.CaptureFixture[str]) -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "throughput.md").read_text(encoding="utf-8")
     example = page.partition("```python")[2].partition("```")[0]
-    exec(example, {"loader": [torch.ones(32)] * 200, "train": torch.sum})
+    exec(example, {"loader": [(torch.ones(32, 3), torch.ones(32))] * 200, "train": lambda images, labels: images.sum()})
     out = capsys.readouterr().out
     assert out.count(" images/s\n") == 4
     for line in ("190 steps measured, 6080 images; 10 steps of warm-up left out", "timed by the host clock"):
