@@ -21,7 +21,7 @@ MISSING: Final = int(np.iinfo(np.int64).min)
 """Stands for an unknown number of bytes: no allocation can have it."""
 RESERVE: Final = "Reserved"
 """Categories of memory events that begin so move the reserve of the allocator, not what is allocated from it."""
-NOT_RECORDED: Final = "no memory events were recorded: pass profile_memory=True to the profiler"
+NOT_RECORDED: Final = "no memory events were recorded: pass profile_memory=True to the profiler (record --memory)"
 
 
 @dataclass(frozen=True, slots=True)

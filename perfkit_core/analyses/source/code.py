@@ -61,9 +61,7 @@ def _table(found: Frames, columns: dict[str, IntArray], order: IntArray) -> pd.D
 
 
 def _why_empty(trace: Trace) -> str:
-    return (
-        "no Python stacks were recorded: ask the profiler for them (with_stack=True), where it can record them at all"
-    )
+    return "no Python stacks were recorded: where the profiler can, with_stack=True asks for them (record --stacks)"
 
 
 VIEW = View(
