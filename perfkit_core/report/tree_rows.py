@@ -36,8 +36,9 @@ def kept(table: pd.DataFrame, parent: IntArray, keep: BoolArray) -> pd.DataFrame
 
 def sorted_siblings(table: pd.DataFrame, column: str, ascending: bool) -> pd.DataFrame:
     """The tree with the rows below each row sorted by a column; unknown comes last, ties keep their order."""
-    rank = np.asarray(table[column].rank(method="dense", ascending=ascending, na_option="bottom"), np.int64)
-    order = preorder(parents(table["depth"].to_numpy(np.int64)), -rank)
+    codes = pd.factorize(table[column], sort=True)[0].astype(np.int64)  # -1: unknown
+    weight = np.where(codes < 0, -len(table), -codes if ascending else codes)
+    order = preorder(parents(table["depth"].to_numpy(np.int64)), weight)
     return table.iloc[order].reset_index(drop=True)
 
 

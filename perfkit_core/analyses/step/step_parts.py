@@ -28,12 +28,20 @@ def over_steps(wide: pd.DataFrame, parts: Sequence[str], what: str, by_rank: boo
     ``wide`` has the columns rank, dur_ns and ``{part}_ns``, null where a step does not tell.
     """
     columns = [*(["rank"] if by_rank else []), what, "steps", *_TIMES, "ratio"]
-    groups = list(wide.groupby("rank", dropna=False, sort=True)) if by_rank else [(None, wide)]
+    groups = _ranks(wide) if by_rank else [(None, wide)]
     rows = [{"rank": rank, **row} for rank, steps in groups for row in _rows(steps, parts, what)]
     result = pd.DataFrame(rows, columns=columns)
     if by_rank:
         result["rank"] = result["rank"].astype("Int64")
     return result
+
+
+def _ranks(wide: pd.DataFrame) -> list[tuple[object, pd.DataFrame]]:
+    """The rows of each rank, unknown ones last (pandas 2 cannot group by a nullable column that has only NA)."""
+    known = sorted(wide["rank"].dropna().unique())
+    groups: list[tuple[object, pd.DataFrame]] = [(rank, wide[(wide["rank"] == rank).fillna(False)]) for rank in known]
+    unknown = wide[wide["rank"].isna()]
+    return [*groups, (pd.NA, unknown)] if len(unknown) else groups
 
 
 _TIMES = ("total_ns", "avg_ns", "min_ns", "max_ns")
