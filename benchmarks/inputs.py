@@ -1,0 +1,83 @@
+"""Large traces for benchmarks, made of a real one: its events again and again, one after the other in time.
+
+``python benchmarks/inputs.py TRACE OUT SIZE_MB`` writes a Chrome trace of about SIZE_MB. Each copy has its own times,
+correlation ids, flow ids, sequence numbers and step numbers, as one long recording would have.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from perfkit_core.sources.bytestream import open_bytes
+
+_NUMBER = re.compile(
+    rb'"(ts)":\s*(\d+)|"(correlation|External id|external id|id)":\s*(\d+)'
+    rb'|"(Sequence number|Ev Idx|Python id|Python parent id)":\s*(\d+)|(ProfilerStep#)(\d+)'
+)
+_TIME, _LINK, _INDEX, _STEP = range(4)
+
+
+class Template:
+    """A trace cut at the numbers that differ from copy to copy. ``kinds[i]`` says what ``numbers[i]`` is; it stands
+    behind ``texts[i]``; the last text ends the events."""
+
+    def __init__(self, data: bytes) -> None:
+        begin = data.index(b"[", data.index(b'"traceEvents"')) + 1
+        end = data.rindex(b"}", begin, data.rindex(b"]", begin)) + 1
+        self.head, self.tail = data[:begin], data[end:]
+        self.texts: list[bytes] = []
+        self.numbers: list[int] = []
+        self.kinds: list[int] = []
+        at = begin
+        for match in _NUMBER.finditer(data, begin, end):
+            kind = next(i for i in range(4) if match[2 * i + 2])
+            self.texts.append(data[at : match.start(2 * kind + 2)])
+            self.numbers.append(int(match[2 * kind + 2]))
+            self.kinds.append(kind)
+            at = match.end(2 * kind + 2)
+        self.texts.append(data[at:end])
+        self.period = [self._period(kind) for kind in range(4)]
+
+    def _period(self, kind: int) -> int:
+        values = [number for number, of in zip(self.numbers, self.kinds, strict=True) if of == kind and number > 0]
+        if not values:
+            return 0
+        return (max(values) - min(values) if kind == _TIME else max(values)) + 1
+
+    def copy(self, index: int) -> bytes:
+        """The events once more, as the ``index``-th copy."""
+        shift = [index * period for period in self.period]
+        pieces: list[bytes] = []
+        for text, number, kind in zip(self.texts, self.numbers, self.kinds, strict=False):
+            pieces += (text, b"%d" % (number + shift[kind] if number > 0 else number))
+        return b"".join((*pieces, self.texts[-1]))
+
+
+def replicated(source: Path, size_bytes: int) -> Iterator[bytes]:
+    """The text of a trace of about ``size_bytes``, in pieces."""
+    with open_bytes(source) as file:
+        template = Template(file.read())
+    yield template.head
+    written, index = 0, 0
+    while written < size_bytes:
+        piece = template.copy(index)
+        yield b",\n" + piece if index else piece
+        written, index = written + len(piece), index + 1
+    yield template.tail
+
+
+def make(source: Path, out: Path, size_mb: int) -> Path:
+    """Write the input unless it is there already."""
+    if not out.exists():
+        temporary = out.with_suffix(".tmp")
+        with temporary.open("wb") as file:
+            file.writelines(replicated(source, size_mb * 10**6))
+        temporary.replace(out)
+    return out
+
+
+if __name__ == "__main__":
+    make(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))
