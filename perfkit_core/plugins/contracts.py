@@ -80,6 +80,20 @@ def split_grouping(item: str) -> tuple[str, str | None]:
 
 
 @dataclass(frozen=True, slots=True)
+class Reduction:
+    """How a view is computed for many ranks that are never in memory together.
+
+    ``reduce(trace, request)`` turns the trace of one rank into a small partial made of plain values (None, bool, int,
+    float, str, lists, mappings by str) and DataFrames, so that it can be written to a file and sent to another
+    process. ``merge(partials, request)`` turns any number of partials, in the order of ranks, into the view's table.
+    The view's ``table(trace, request)`` equals the merged partials of the ranks of ``trace``.
+    """
+
+    reduce: Callable[[Trace, ViewRequest], Any]
+    merge: Callable[[Sequence[Any], ViewRequest], pd.DataFrame]
+
+
+@dataclass(frozen=True, slots=True)
 class View:
     """One question about a trace, answered by a table.
 
@@ -89,7 +103,8 @@ class View:
     a tree among siblings) when nothing is asked, None for the order of the table itself. ``group`` names a report of
     several views, which ``--view GROUP`` shows. ``native`` tells that the view heeds ``request.native``, ``per_step``
     names the columns that are sums over the chosen steps, which an average divides. ``page``: the report on a run shows
-    it; long tables that only scripts read are left out.
+    it; long tables that only scripts read are left out. ``reduction`` computes the view for many ranks, one at a time;
+    without it, views of many ranks are listed, a rank after the other.
     ``explain_empty(trace)`` says why the table has no rows.
     """
 
@@ -104,6 +119,7 @@ class View:
     native: bool = False
     per_step: tuple[str, ...] = ()
     page: bool = True
+    reduction: Reduction | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +158,6 @@ OperatorNames = Mapping[str, Callable[[str], str | None]]
 """Framework → function from a native operator name to the canonical one (None: unknown)."""
 
 __all__ = [
-    "ExportOptions", "Exporter", "OperatorNames", "Recorder", "Recording", "Renderer", "Sequence", "Source", "View",
-    "ViewRequest",
+    "ExportOptions", "Exporter", "OperatorNames", "Recorder", "Recording", "Reduction", "Renderer", "Sequence",
+    "Source", "View", "ViewRequest",
 ]  # fmt: skip
