@@ -105,8 +105,8 @@ class Trace:
         return self._cached(column, lambda: _to_codes(self.events[column]))
 
     def rows(self, column: str, *wanted: str) -> BoolArray:
-        """True where a text column holds one of ``wanted``."""
-        return self.codes(column).rows(*wanted)
+        """True where a text column holds one of ``wanted``. Read only, computed once."""
+        return self._cached((column, wanted), lambda: _read_only(self.codes(column).rows(*wanted)))
 
     @property
     def end_ns(self) -> IntArray:
@@ -134,11 +134,14 @@ class Trace:
         return self._cache[key]
 
 
-def _to_int64(column: pa.ChunkedArray, missing: int) -> IntArray:
-    filled = pc.fill_null(column.cast(pa.int64()), missing) if column.null_count else column.cast(pa.int64())
-    values: IntArray = filled.to_numpy().astype(np.int64, copy=False)
+def _read_only(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     values.setflags(write=False)
     return values
+
+
+def _to_int64(column: pa.ChunkedArray, missing: int) -> IntArray:
+    filled = pc.fill_null(column.cast(pa.int64()), missing) if column.null_count else column.cast(pa.int64())
+    return _read_only(filled.to_numpy().astype(np.int64, copy=False))
 
 
 def _to_codes(column: pa.ChunkedArray) -> Codes:
