@@ -10,58 +10,73 @@ import os
 from collections.abc import Iterator
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 
-from perfkit_core.sources.chrome import ChromeEvent
+from perfkit_torch.event_text import INSTANT, DecodedBatch, LiveBatch, decoded
 from perfkit_torch.names import MEMORY_EVENT
 from perfkit_torch.texts import texts
-from perfkit_torch.trace_activities import LiveBatch
 
-_BATCH: Final = 1 << 16
+_BATCH: Final = 1 << 13
 _RUNTIME_PREFIXES: Final = ("cuda", "hip", "cuLaunch", "cuMem", "cuStream", "cuEvent", "cuCtx", "cuGraph")
 
 
-def batches(kineto_results: Any) -> Iterator[LiveBatch]:
-    """The events as the Chrome export would write them, in lists, with their times."""
+def batches(kineto_results: Any) -> Iterator[DecodedBatch]:
+    """The events as the Chrome export would write them."""
     events = kineto_results.events()
-    pid = os.getpid()
     for i in range(0, len(events), _BATCH):
-        yield _batch(events[i : i + _BATCH], pid)
+        yield decoded(_batch(events[i : i + _BATCH]))
 
 
-def _batch(events: list[Any], pid: int) -> LiveBatch:
-    count, names = len(events), texts(type(events[0]).name, events)
-    start_ns = np.fromiter((event.start_ns() for event in events), np.int64, count)
-    dur_ns = np.fromiter(
-        (0 if name == MEMORY_EVENT else event.duration_ns() for name, event in zip(names, events, strict=True)),
-        np.int64,
-        count,
+def _batch(events: list[Any]) -> LiveBatch:
+    kind, count, names = type(events[0]), len(events), texts(type(events[0]).name, events)
+    categories = [*map(_category, events, names)]
+    start_ns = np.fromiter(map(kind.start_ns, events), np.int64, count)
+    dur_ns = np.fromiter(map(kind.duration_ns, events), np.int64, count)
+    dur_ns[np.fromiter(map(INSTANT.__eq__, categories), np.bool_, count)] = 0
+    metadata = [_json(_arguments(event, category)) for event, category in zip(events, categories, strict=True)]
+    return LiveBatch(
+        categories,
+        [*map(_full_name, events, names)],
+        [*map(_process, events, categories)],
+        [*map(_resource, events, categories)],
+        [""] * count,
+        metadata,
+        (start_ns, dur_ns),
     )
-    return [_event(event, name, pid) for event, name in zip(events, names, strict=True)], (start_ns, dur_ns)
 
 
-def _event(event: Any, name: str, pid: int) -> ChromeEvent:
-    if name == MEMORY_EVENT:
-        return _memory_event(event, pid)
-    overload = getattr(event, "overload_name", str)()
-    on_host = event.device_type().name == "CPU"
-    category = _host_category(event, name) if on_host else _device_category(event, name)
-    pid = pid if on_host else event.device_index()
-    tid = _thread(event) if on_host else event.device_resource_id()
-    name = f"{name}.{overload}" if overload else name  # as the Chrome export has it
-    return ChromeEvent("X", name, category, pid=pid, tid=tid, args=_arguments(event, category))
+def _json(args: dict[str, Any]) -> str:
+    return msgspec.json.encode(args)[1:-1].decode()
 
 
-def _memory_event(event: Any, pid: int) -> ChromeEvent:
-    kind = event.device_type()
-    args = {"Bytes": event.nbytes(), "Device Type": int(kind), "Device Id": event.device_index()}
-    return ChromeEvent("i", MEMORY_EVENT, "cpu_instant_event", pid=pid, tid=_thread(event), args=args)
+def _full_name(event: Any, name: str) -> str:
+    overload = "" if name == MEMORY_EVENT else getattr(event, "overload_name", str)()
+    return f"{name}.{overload}" if overload else name  # as the Chrome export has it
+
+
+def _on_host(event: Any) -> bool:
+    return bool(event.device_type().name == "CPU")
+
+
+def _process(event: Any, category: str) -> int:
+    return os.getpid() if category == INSTANT or _on_host(event) else int(event.device_index())
+
+
+def _resource(event: Any, category: str) -> int:
+    return _thread(event) if category == INSTANT or _on_host(event) else int(event.device_resource_id())
 
 
 def _thread(event: Any) -> int:
     """The operating system's thread where it is known, else torch's own number of it."""
     resource = getattr(event, "device_resource_id", event.start_thread_id)()
-    return int(resource if event.device_type().name == "CPU" and resource > 0 else event.start_thread_id())
+    return int(resource if _on_host(event) and resource > 0 else event.start_thread_id())
+
+
+def _category(event: Any, name: str) -> str:
+    if name == MEMORY_EVENT:
+        return INSTANT
+    return _host_category(event, name) if _on_host(event) else _device_category(event, name)
 
 
 def _host_category(event: Any, name: str) -> str:
@@ -87,6 +102,9 @@ def _flag(event: Any, name: str) -> bool:
 
 
 def _arguments(event: Any, category: str) -> dict[str, Any]:
+    if category == INSTANT:
+        kind = int(event.device_type())
+        return {"Bytes": event.nbytes(), "Device Type": kind, "Device Id": event.device_index()}
     if category in ("cpu_op", "user_annotation"):
         return _operator_arguments(event)
     args: dict[str, Any] = {"correlation": event.correlation_id()}
