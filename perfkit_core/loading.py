@@ -2,41 +2,53 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec import structs
+
 from perfkit_core.errors import SourceError
+from perfkit_core.paths import PathLike, as_path, identity, is_file, is_remote, reaching, without_secrets
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import Plugins, get_plugins
+from perfkit_core.recording import pending
 from perfkit_core.several import one_job
 from perfkit_core.sources.bytestream import head
 from perfkit_core.trace import Trace
-
-PathLike = str | os.PathLike[str]
 
 
 def load(sources: PathLike | Sequence[PathLike], *, partial: bool = False, plugins: Plugins | None = None) -> Trace:
     """Read a trace file or run folder, or several (one a rank), as one Trace.
 
+    A source is a path, or the address of a store that fsspec knows (``s3://…``, ``gs://…``, ``https://…``).
     ``partial`` keeps what can be read of damaged files, with a finding. ``plugins`` are those whose readers are asked,
     the installed ones when None. Raises SourceError.
     """
-    paths = [sources] if isinstance(sources, (str, os.PathLike)) else list(sources)
+    named = list(sources) if isinstance(sources, Sequence) and not isinstance(sources, str) else [sources]
+    paths = [as_path(one) for one in named]
     if not paths:
         raise SourceError("no source given", "name a run folder or a trace file")
-    if len({Path(path).resolve() for path in paths}) < len(paths):
+    if len({identity(path) for path in paths}) < len(paths):
         raise SourceError("the same source is named twice", "name each rank once")
-    return one_job([load_one(Path(path), partial, plugins) for path in paths])
+    return one_job([load_one(path, partial, plugins) for path in paths])
 
 
 def load_one(path: Path, partial: bool = False, plugins: Plugins | None = None) -> Trace:
     """Read one file or run folder with the reader that recognises it best. Raises SourceError."""
-    if not path.exists():
-        raise SourceError(f"{path}: no such file or folder", "check the path")
-    if path.is_file() and path.stat().st_size == 0:
-        raise SourceError(f"{path}: the file is empty", "was the profiler stopped before it wrote?")
-    return read_with(_reader(path, plugins or get_plugins()), path, partial)
+    pending.flush(path)
+    with reaching(path):
+        if not path.exists():
+            raise SourceError(f"{path}: no such file or folder", "check the path")
+        start = head(path) if is_file(path) else b""
+        if not start and is_file(path) and path.stat().st_size == 0:
+            raise SourceError(f"{path}: the file is empty", "was the profiler stopped before it wrote?")
+        trace = read_with(_reader(path, start, plugins or get_plugins()), path, partial)
+    return _named(trace, path) if is_remote(path) else trace
+
+
+def _named(trace: Trace, path: Path) -> Trace:
+    """What is read from the web keeps its address, not the signature in it."""
+    return Trace(trace.events, structs.replace(trace.meta, source=without_secrets(path)), trace.quality)
 
 
 def read_with(source: Source, path: Path, partial: bool = False) -> Trace:
@@ -49,8 +61,7 @@ def read_with(source: Source, path: Path, partial: bool = False) -> Trace:
         raise SourceError(f"{path}: {error.message}", error.hint) from None
 
 
-def _reader(path: Path, plugins: Plugins) -> Source:
-    start = head(path) if path.is_file() else b""
+def _reader(path: Path, start: bytes, plugins: Plugins) -> Source:
     rated = [(source.sniff(path, start), source) for source in plugins.sources()]
     best = max((rating for rating, _ in rated), default=0)
     if not best:

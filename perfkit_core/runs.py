@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from perfkit_core.errors import PerfkitError, SourceError
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.recording import pending
 from perfkit_core.run_figures import Run, of_file, of_folder, of_stored
 from perfkit_core.sources.bytestream import head
 from perfkit_core.store import SUFFIX, is_ours
@@ -35,6 +36,7 @@ def list_runs(folder: str | os.PathLike[str], *, read_files: bool = False) -> pd
     Raises SourceError where there is no such folder.
     """
     root = Path(folder)
+    pending.flush(root)
     if not root.is_dir():
         raise SourceError(f"{root}: no such folder", "name the folder that your runs are in")
     found = [run for path in _places(root) if (run := _run(path, read_files)) is not None]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from perfkit_core.recording.capture import CycleWriter
     from perfkit_paddle.modules import annotate, describe
     from perfkit_paddle.throughput import Throughput
 
@@ -15,7 +16,7 @@ __all__ = ["Throughput", "annotate", "describe", "trace_handler"]
 _HOMES = {"Throughput": "throughput", "annotate": "modules", "describe": "modules"}
 
 
-def trace_handler(run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any], Any]] = ()) -> Callable[[Any], None]:
+def trace_handler(run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any], Any]] = ()) -> CycleWriter[Any]:
     """See :func:`perfkit_paddle.capture.trace_handler`."""
     from perfkit_paddle.capture import trace_handler as make
 

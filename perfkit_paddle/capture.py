@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from perfkit_core.errors import CaptureError
-from perfkit_core.recording.capture import CycleWriter, Place
+from perfkit_core.recording.capture import CycleWriter, Place, Taken
 from perfkit_core.trace import Trace
 from perfkit_paddle import findings, framework
 from perfkit_paddle.pb_rows import rows
@@ -23,19 +23,28 @@ SOURCE: Final = "paddle.profiler"
 _OPTIONS: Final = ("record_shapes", "profile_memory", "with_flops")
 
 
-def trace_handler(run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any], Any]] = ()) -> Callable[[Any], None]:
+def trace_handler(run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any], Any]] = ()) -> CycleWriter[Any]:
     """A callback that writes every recorded cycle into ``run_dir``, one Parquet file a cycle and process.
 
     ``also`` are further callbacks, called with the profiler after us. Nothing raises into the training: an error is
-    logged (logger ``perfkit``) and the run marked as incomplete. Costs 2 to 3 µs an event at the end of each cycle.
+    logged (logger ``perfkit``) and the run marked as incomplete. The training is held for less than a millisecond; a
+    thread reads and writes what was recorded while it goes on, and ``flush()`` waits for that.
     Paddle logs a line on stderr for each; the environment variable ``GLOG_minloglevel=1``, set before the import of
     paddle, silences it.
     """
-    return CycleWriter(run_dir, extract, also)
+    return CycleWriter(run_dir, take, also)
 
 
 def extract(profiler: Any, place: Place, no_steps: frozenset[int] = frozenset()) -> Trace:
     """The Trace of the cycle that a profiler has just finished. Raises CaptureError when it has none."""
+    return take(profiler, place, no_steps).finish()
+
+
+def take(profiler: Any, place: Place, no_steps: frozenset[int] = frozenset()) -> Taken:
+    """The cycle that a profiler has just finished: Paddle's result outlives the cycles that follow.
+
+    Raises CaptureError when there is none.
+    """
     result = getattr(profiler, "profiler_result", None)
     if result is None:
         raise CaptureError("the profiler has recorded nothing", "timer_only=True records no events")
@@ -43,7 +52,8 @@ def extract(profiler: Any, place: Place, no_steps: frozenset[int] = frozenset())
 
     facts = {"framework_version": framework.paddle().__version__, "options": _options(profiler)}
     live = Live(place.rank, no_steps, facts, modules.extra())
-    return _with_partial_step(_trace(result, live), profiler)
+    running = getattr(profiler, "step_num", None)
+    return Taken(lambda: _with_partial_step(_trace(result, live), running))
 
 
 def _options(profiler: Any) -> dict[str, Any]:
@@ -82,9 +92,8 @@ def _saved_to_disk(result: Any) -> bytes:
         return path.read_bytes()
 
 
-def _with_partial_step(trace: Trace, profiler: Any) -> Trace:
+def _with_partial_step(trace: Trace, running: int | None) -> Trace:
     """The step that is still running when the callback comes was ended by stop(), not by step()."""
-    running = getattr(profiler, "step_num", None)
     steps = trace.ints("step")[trace.rows("kind", "step")]
     if running is None or not len(steps) or int(steps.max()) != running:
         return trace

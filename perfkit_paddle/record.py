@@ -9,11 +9,10 @@ from typing import Any, Final
 
 from perfkit_core.errors import CaptureError
 from perfkit_core.recording import failures
-from perfkit_core.recording.capture import CycleWriter, Place
+from perfkit_core.recording.capture import CycleWriter, Place, Taken
 from perfkit_core.recording.profiler_options import asked
-from perfkit_core.trace import Trace
 from perfkit_paddle import framework
-from perfkit_paddle.capture import extract
+from perfkit_paddle.capture import take
 
 _OPTIONS: Final = {"shapes": "record_shapes", "memory": "profile_memory"}
 """Its profiler has ``with_flops`` too, which records nothing; stacks of static programs need no asking."""
@@ -27,7 +26,7 @@ def start(run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> Optim
     Raises CaptureError when Paddle or its profiler cannot run, UsageError for unknown options.
     """
     wanted = asked(options, _OPTIONS, "paddle")
-    writer: CycleWriter[Any] = CycleWriter(run_dir, _extract)
+    writer: CycleWriter[Any] = CycleWriter(run_dir, _take)
     profiling = framework.profiler()
     schedule = None if steps is None else _schedule(profiling.ProfilerState, steps)
     profiler = profiling.Profiler(scheduler=schedule, on_trace_ready=writer, **wanted)
@@ -52,9 +51,9 @@ def _schedule(state: Any, last: int) -> Callable[[int], Any]:
     return schedule
 
 
-def _extract(profiler: Any, place: Place) -> Trace:
+def _take(profiler: Any, place: Place) -> Taken:
     """Iterations are what lies between two optimizer steps: neither what comes before the first nor after the last."""
-    return extract(profiler, place, no_steps=frozenset({0, int(profiler.step_num)}))
+    return take(profiler, place, no_steps=frozenset({0, int(profiler.step_num)}))
 
 
 class OptimizerRecording:

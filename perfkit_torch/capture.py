@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from perfkit_core.assemble import assemble
-from perfkit_core.recording.capture import CycleWriter, Place, environment_place
+from perfkit_core.recording.capture import CycleWriter, Place, Taken, environment_place
 from perfkit_core.sources.dialect import Recorder
 from perfkit_core.trace import Device, Trace, TraceMeta
 from perfkit_torch import kineto_events, trace_activities
@@ -30,18 +30,29 @@ def trace_handler(
     ``also`` are further callbacks, called with the profiler after the file is written. Neither ours nor their failures
     reach the training: they are logged under ``perfkit``.
     """
-    return CycleWriter(run_dir, extract, also, place)
+    return CycleWriter(run_dir, take, also, place)
 
 
 def extract(profiler: Any, place: Place) -> Trace:
     """The profiler's last cycle as a Trace. Does not use up the one export that torch allows."""
+    return take(profiler, place).finish()
+
+
+def take(profiler: Any, place: Place) -> Taken:
+    """The profiler's last cycle. Its events are read at once, which needs Python's lock as the training does; what
+    follows does not need it. A profiler of Python stacks would record our thread in its next cycle."""
     results = _kineto_results(profiler)
     recorder = Recorder(TorchDialect())
     for events, times in _batches(results, bool(getattr(profiler, "with_flops", False))):
         recorder.add(events, times)
     rank = place.rank
     names = {f"{'-' if rank is None else rank}:{key}": name for key, name in _thread_names().items()}
-    return assemble(recorder.recorded(), _meta(profiler, names), rank=rank, operator_names=operator_name)
+    meta = _meta(profiler, names)
+
+    def finish() -> Trace:
+        return assemble(recorder.recorded(), meta, rank=rank, operator_names=operator_name)
+
+    return Taken(finish, background=not getattr(profiler, "with_stack", False))
 
 
 def _kineto_results(profiler: Any) -> Any:

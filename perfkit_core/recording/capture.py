@@ -1,8 +1,8 @@
-"""What every framework's handler does around its own extraction: guard, number, name, write.
+"""What every framework's handler does around its own extraction: guard, number, name, hand over to be written.
 
 A handler runs inside someone's training. It never raises into it: an error is logged with its reason, what has been
 recorded so far stays on disk, and the run is marked as incomplete. A folder that cannot be written is told when the
-handler is made, not when the recording is over.
+handler is made, not when the recording is over. The training is held only while the cycle is taken from the profiler.
 """
 
 from __future__ import annotations
@@ -12,117 +12,128 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from perfkit_core.recording import failures
+from perfkit_core.recording import background, failures, incomplete, pending, termination
 from perfkit_core.recording.failures import logger
+from perfkit_core.recording.incomplete import INCOMPLETE_MARK
+from perfkit_core.recording.place import Place, environment_place
+from perfkit_core.recording.taken import Taken
 from perfkit_core.store import new_recording, write_cycle
 from perfkit_core.trace import Trace
 
-__all__ = ["INCOMPLETE_MARK", "CycleWriter", "Place", "environment_place", "logger", "without_gc"]
+__all__ = ["INCOMPLETE_MARK", "CycleWriter", "Place", "Taken", "environment_place", "logger", "without_gc"]
 
 Profiler = TypeVar("Profiler")
-
-INCOMPLETE_MARK: Final = "INCOMPLETE"
-"""A file of this name in a run folder says that at least one cycle is missing; its text says which and why."""
-
-_RANK_VARIABLES: Final = ("RANK", "PADDLE_TRAINER_ID", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
-_WORLD_VARIABLES: Final = ("WORLD_SIZE", "PADDLE_TRAINERS_NUM", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS")
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where this process stands in a distributed job; None where the job does not say."""
-
-    rank: int | None
-    world_size: int | None
-
-
-def environment_place() -> Place:
-    """Rank and world size from the launcher's environment variables."""
-    return Place(_first_integer(_RANK_VARIABLES), _first_integer(_WORLD_VARIABLES))
-
-
-def _first_integer(variables: Iterable[str]) -> int | None:
-    for name in variables:
-        if os.environ.get(name, "").isdecimal():
-            return int(os.environ[name])
-    return None
+Take = Callable[[Profiler, Place], Taken]
+"""The adapter's half: the profiler's last cycle, so that it can be finished without the profiler; its rows have the
+rank of the place. Called in the training's thread."""
 
 
 class CycleWriter(Generic[Profiler]):
     """The framework-independent half of a trace handler; an instance handles all cycles of one process.
 
-    ``extract(profiler, place)`` is the adapter's half: it returns the cycle's Trace, its rows already with the rank.
+    ``take`` is the adapter's half (:data:`Take`). Finishing and writing happen in the background where the adapter
+    allows it; :meth:`flush` waits for that, and so do the end of the process and whoever reads the folder in it.
     ``also`` are further callbacks that get the profiler after us, each guarded like ourselves. Whether the folder
-    can be written is tried at once; where it cannot, that is logged in one line, and nothing raised.
+    can be written is tried at once; where it cannot, that is logged in one line, and nothing raised. SIGTERM ends the
+    process as ``sys.exit`` does from now on (:mod:`perfkit_core.recording.termination`).
     """
 
     def __init__(
         self,
         run_dir: str | os.PathLike[str],
-        extract: Callable[[Profiler, Place], Trace],
+        take: Take[Profiler],
         also: Iterable[Callable[[Profiler], Any]] = (),
         place: Callable[[], Place] = environment_place,
     ) -> None:
         self.run_dir = Path(run_dir)
-        self.written: list[Path] = []
-        self._extract = extract
+        self._take = take
         self._also = tuple(also)
         self._place = place
-        self._cycle = 0
-        self._recording = new_recording()
-        self._pid = os.getpid()
+        self._begin()
         reason = failures.why_unwritable(self.run_dir)
         if reason is not None:
             logger.error("perfkit: %s cannot be written (%s): nothing will be kept of the recording", run_dir, reason)
+        background.shared()
+        termination.install()
 
     def __call__(self, profiler: Profiler) -> None:
         """What the profiler calls at the end of a cycle."""
-        try:
-            self._write(profiler)
-        except Exception as error:
-            failures.log("the recorded cycle could not be kept, training goes on", error)
-            self.mark_incomplete(error)
-        for callback in self._also:
-            try:
-                callback(profiler)
-            except Exception as error:
-                failures.log(f"the callback {callback!r} failed, training goes on", error)
+        with termination.held():
+            self._keep(profiler)
+            for callback in self._also:
+                try:
+                    callback(profiler)
+                except Exception as error:
+                    failures.log(f"the callback {callback!r} failed, training goes on", error)
 
-    def _write(self, profiler: Profiler) -> None:
+    @property
+    def written(self) -> list[Path]:
+        """The files of this process, in the order of their cycles. Waits for those that are being written."""
+        self.flush()
+        return list(self._written)
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Wait until every cycle is written; ``timeout`` in seconds, None: as long as it takes. False: it ran out."""
+        return pending.flush(self.run_dir, timeout)
+
+    def mark_incomplete(self, error: BaseException) -> None:
+        """Say in the run folder that the last cycle of this process is missing, and why. Never raises."""
+        incomplete.mark(self.run_dir, max(self._cycle - 1, 0), error)
+
+    def _begin(self) -> None:
+        self._pid, self._recording, self._cycle = os.getpid(), new_recording(), 0
+        self._written: list[Path] = []
+
+    def _keep(self, profiler: Profiler) -> None:
         cycle = self._next_cycle()
+        try:
+            taken, facts = self._taken(profiler, cycle)
+        except BaseException as error:
+            self._lost(cycle, error)
+            return
+        if taken.background:
+            background.shared().submit(self.run_dir, lambda: self._write(taken, cycle, facts))
+        else:
+            without_gc(lambda: self._write(taken, cycle, facts))
+
+    def _taken(self, profiler: Profiler, cycle: int) -> tuple[Taken, dict[str, Any]]:
         place = self._place()
-        trace = without_gc(lambda: self._extract(profiler, place))
-        meta = msgspec.structs.replace(
-            trace.meta,
-            ranks=() if place.rank is None else (place.rank,),
-            world_size=place.world_size,
-            hostname=socket.gethostname(),
-            recording=self._recording,
-            cycle=cycle,
-            recorded_at_ns=time.time_ns(),
-        )
-        self.written.append(write_cycle(Trace(trace.events, meta, trace.quality), self.run_dir))
+        facts = {
+            "ranks": () if place.rank is None else (place.rank,),
+            "world_size": place.world_size,
+            "hostname": socket.gethostname(),
+            "recording": self._recording,
+            "cycle": cycle,
+            "recorded_at_ns": time.time_ns(),
+        }
+        return without_gc(lambda: self._take(profiler, place)), facts
+
+    def _write(self, taken: Taken, cycle: int, facts: dict[str, Any]) -> None:
+        try:
+            trace = taken.finish()
+            meta = msgspec.structs.replace(trace.meta, **facts)
+            self._written.append(write_cycle(Trace(trace.events, meta, trace.quality), self.run_dir))
+        except BaseException as error:
+            self._lost(cycle, error)
+
+    def _lost(self, cycle: int, error: BaseException) -> None:
+        """Tell it. Raises what is no Exception: the user's interrupt."""
+        incomplete.mark(self.run_dir, cycle, error)
+        if not isinstance(error, Exception):
+            raise error
+        failures.log("the recorded cycle could not be kept, training goes on", error)
 
     def _next_cycle(self) -> int:
         if self._pid != os.getpid():  # forked: the child is a recording of its own
-            self._pid, self._recording, self._cycle = os.getpid(), new_recording(), 0
+            self._begin()
+            termination.install()
         self._cycle += 1
         return self._cycle - 1
-
-    def mark_incomplete(self, error: Exception) -> None:
-        """Say in the run folder that a cycle of this process is missing, and why. Never raises."""
-        try:
-            self.run_dir.mkdir(parents=True, exist_ok=True)
-            with (self.run_dir / INCOMPLETE_MARK).open("a", encoding="utf-8") as file:
-                file.write(f"process {os.getpid()}, cycle {max(self._cycle - 1, 0)}: {failures.told(error)}\n")
-        except OSError as failure:
-            logger.debug("perfkit: %s cannot be written: %s", self.run_dir, failure)
 
 
 Result = TypeVar("Result")

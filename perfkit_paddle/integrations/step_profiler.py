@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from perfkit_core.errors import CaptureError
-from perfkit_core.recording.capture import CycleWriter, Place
+from perfkit_core.recording.capture import CycleWriter, Place, Taken
 from perfkit_core.recording.step_recording import Ending
-from perfkit_core.trace import Trace
 from perfkit_paddle import findings, framework
-from perfkit_paddle.capture import extract
+from perfkit_paddle.capture import take
 
 
 class PaddleStepProfiler:
@@ -25,7 +24,7 @@ class PaddleStepProfiler:
     def __init__(
         self, run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any], Any]], options: Mapping[str, Any]
     ) -> None:
-        self.writer: CycleWriter[Any] = CycleWriter(run_dir, self._extract, also)
+        self.writer: CycleWriter[Any] = CycleWriter(run_dir, self._take, also)
         self._options = options
         self._profiler: Any = None
         self._state: Any = None
@@ -86,7 +85,6 @@ class PaddleStepProfiler:
         if self._keep:
             self.writer(profiler)
 
-    def _extract(self, profiler: Any, place: Place) -> Trace:
-        trace = extract(profiler, place, no_steps=self._cut_off)
-        found = map(findings.partial_step, self._cut_off if self._ending is Ending.BROKEN_OFF else ())
-        return trace.with_findings(*found)
+    def _take(self, profiler: Any, place: Place) -> Taken:
+        found = tuple(map(findings.partial_step, self._cut_off if self._ending is Ending.BROKEN_OFF else ()))
+        return take(profiler, place, no_steps=self._cut_off).then(lambda trace: trace.with_findings(*found))

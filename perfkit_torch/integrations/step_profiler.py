@@ -11,10 +11,10 @@ import torch
 
 from perfkit_core.assembly.steps import EMPTY, PARTIAL
 from perfkit_core.errors import CaptureError
-from perfkit_core.recording.capture import CycleWriter, Place
+from perfkit_core.recording.capture import CycleWriter, Place, Taken
 from perfkit_core.recording.step_recording import Ending
 from perfkit_core.trace import Trace
-from perfkit_torch.capture import extract, place
+from perfkit_torch.capture import place, take
 
 
 class TorchStepProfiler:
@@ -27,7 +27,7 @@ class TorchStepProfiler:
     def __init__(
         self, run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any], Any]], options: Mapping[str, Any]
     ) -> None:
-        self.writer = CycleWriter(run_dir, self._extract, also, place)
+        self.writer = CycleWriter(run_dir, self._take, also, place)
         self._options = options
         self._profiler: Any = None
         self._recording = False
@@ -73,11 +73,9 @@ class TorchStepProfiler:
         self._close()
         return profiler
 
-    def _extract(self, profiler: Any, place: Place) -> Trace:
-        trace = extract(profiler, place)
-        if self._ending is Ending.BROKEN_OFF:
-            return trace
-        return replace(trace, quality=tuple(f for f in trace.quality if f.code not in (PARTIAL, EMPTY)))
+    def _take(self, profiler: Any, place: Place) -> Taken:
+        taken = take(profiler, place)
+        return taken if self._ending is Ending.BROKEN_OFF else taken.then(_whole)
 
     def _open(self, step: int) -> None:
         self._label = torch.profiler.record_function(f"ProfilerStep#{step}")
@@ -87,3 +85,8 @@ class TorchStepProfiler:
         if self._label is not None:
             self._label.__exit__(None, None, None)
             self._label = None
+
+
+def _whole(trace: Trace) -> Trace:
+    """A step that was cut off does not take place, or takes place later: that is no finding."""
+    return replace(trace, quality=tuple(f for f in trace.quality if f.code not in (PARTIAL, EMPTY)))

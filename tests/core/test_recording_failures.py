@@ -11,12 +11,11 @@ from small_trace import small_trace
 
 from perfkit_core.loading import load
 from perfkit_core.recording import failures
-from perfkit_core.recording.capture import INCOMPLETE_MARK, CycleWriter
-from perfkit_core.trace import Trace
+from perfkit_core.recording.capture import INCOMPLETE_MARK, CycleWriter, Taken
 
 
 def writer(folder: Path, **more: Any) -> CycleWriter[Any]:
-    return CycleWriter(folder, lambda profiler, place: small_trace(), **more)
+    return CycleWriter(folder, lambda profiler, place: Taken(small_trace), **more)
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -48,6 +47,7 @@ def test_an_unwritable_folder_is_told_at_once_and_once(blocked: Path, caplog: py
         f"perfkit: {blocked} cannot be written (Not a directory): nothing will be kept of the recording"
     ]
     made(None)
+    made.flush()
     assert len(lines(caplog)) == 2
     assert "could not be kept, training goes on (" in lines(caplog)[1]
     assert made.written == []
@@ -55,7 +55,9 @@ def test_an_unwritable_folder_is_told_at_once_and_once(blocked: Path, caplog: py
 
 def test_where_it_happened_is_told_at_level_debug(blocked: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "perfkit")
-    writer(blocked)(None)
+    made = writer(blocked)
+    made(None)
+    made.flush()
     assert [record.exc_info is not None for record in caplog.records if record.levelno == logging.DEBUG].count(
         True
     ) == 1
@@ -66,6 +68,7 @@ def test_a_folder_that_becomes_writable_is_used(tmp_path: Path, caplog: pytest.L
     made = writer(tmp_path / "run")
     (tmp_path / "run").unlink()
     made(None)
+    made.flush()
     assert len(lines(caplog)) == 1
     assert len(load(tmp_path / "run")) == len(small_trace())
 
@@ -82,10 +85,10 @@ def test_a_failing_callback_is_one_line(tmp_path: Path, caplog: pytest.LogCaptur
 
 
 def test_a_failing_extraction_is_one_line_and_marks_the_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    def extract(profiler: object, place: object) -> Trace:
+    def take(profiler: object, place: object) -> Taken:
         raise KeyError("x")
 
-    CycleWriter(tmp_path, extract)(None)
+    CycleWriter(tmp_path, take)(None)
     assert len(lines(caplog)) == 1
     assert (tmp_path / INCOMPLETE_MARK).read_text(encoding="utf-8").endswith("cycle 0: KeyError: 'x'\n")
 

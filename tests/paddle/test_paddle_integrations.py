@@ -15,6 +15,7 @@ import pytest
 
 from perfkit_core.errors import UsageError
 from perfkit_core.loading import load
+from perfkit_core.recording import pending
 from perfkit_core.recording.capture import INCOMPLETE_MARK
 from perfkit_core.trace import Trace
 
@@ -31,6 +32,7 @@ def steps_of(trace: Trace) -> list[int]:
 
 
 def files(folder: Path) -> list[Path]:
+    pending.flush(folder)
     return sorted(folder.glob("*.parquet"))
 
 

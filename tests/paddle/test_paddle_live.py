@@ -13,6 +13,7 @@ import pytest
 
 from perfkit_core.errors import CaptureError
 from perfkit_core.loading import load
+from perfkit_core.recording import pending
 from perfkit_core.recording.capture import INCOMPLETE_MARK, environment_place
 from perfkit_core.trace import Trace
 from perfkit_paddle import capture, trace_handler
@@ -44,6 +45,7 @@ def profiler(paddle: Any, **options: Any) -> Any:
 
 
 def files(folder: Path) -> list[Path]:
+    pending.flush(folder)
     return sorted(folder.glob("*.parquet"))
 
 
@@ -198,6 +200,7 @@ def test_a_folder_that_cannot_be_written(
     with caplog.at_level(logging.ERROR, "perfkit"), profiler(paddle, on_trace_ready=trace_handler(blocked)) as prof:
         for _ in train(2):
             prof.step()
+    pending.flush(blocked)
     assert "could not be kept" in caplog.text
 
 

@@ -103,7 +103,7 @@ def test_unwritable_folder_is_logged_not_raised(tmp_path: Path, caplog: pytest.L
 
 def test_failed_cycle_marks_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     handler = trace_handler(tmp_path)
-    monkeypatch.setattr(handler, "_extract", lambda profiler, place: 1 / 0)
+    monkeypatch.setattr(handler, "_take", lambda profiler, place: 1 / 0)
     train("mlp", handler)
     assert "ZeroDivisionError" in (tmp_path / INCOMPLETE_MARK).read_text()
 

@@ -17,6 +17,7 @@ torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[t
 
 from perfkit_core.errors import UsageError  # noqa: E402
 from perfkit_core.loading import load  # noqa: E402
+from perfkit_core.recording import pending  # noqa: E402
 from perfkit_core.recording.capture import INCOMPLETE_MARK  # noqa: E402
 from perfkit_core.trace import Trace  # noqa: E402
 
@@ -31,6 +32,7 @@ def steps_of(trace: Trace) -> list[int]:
 
 
 def files(folder: Path) -> list[Path]:
+    pending.flush(folder)
     return sorted(folder.glob("*.parquet"))
 
 
