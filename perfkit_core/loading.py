@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import structs
 
 from perfkit_core.errors import SourceError
-from perfkit_core.paths import PathLike, as_path, identity, is_file, is_remote, reaching, without_secrets
+from perfkit_core.paths import PathLike, as_path, exists, identity, is_file, is_remote, reaching, without_secrets
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import Plugins, get_plugins
 from perfkit_core.recording import pending
@@ -37,7 +37,7 @@ def load_one(path: Path, partial: bool = False, plugins: Plugins | None = None) 
     """Read one file or run folder with the reader that recognises it best. Raises SourceError."""
     pending.flush(path)
     with reaching(path):
-        if not path.exists():
+        if not exists(path):
             raise SourceError(f"{path}: no such file or folder", "check the path")
         start = head(path) if is_file(path) else b""
         if not start and is_file(path) and path.stat().st_size == 0:

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, Final, cast
 from isal import igzip_lib, isal_zlib
 
 from perfkit_core.errors import SourceError
+from perfkit_core.paths import open_binary
 
 CHUNK_BYTES = 1 << 20
 _GZIP_ONLY: Final = 31
@@ -78,9 +79,9 @@ class Gunzip(io.RawIOBase):
 def open_bytes(path: Path) -> BinaryIO:
     """Open a file for reading, through isal when it starts like gzip. Raises SourceError when it cannot be opened."""
     try:
-        with path.open("rb") as file:
-            compressed = file.read(2) == GZIP_MAGIC
-        return cast("BinaryIO", Gunzip(path.open("rb"))) if compressed else path.open("rb")
+        file = open_binary(path)
+        compressed = file.peek(2)[:2] == GZIP_MAGIC
+        return cast("BinaryIO", Gunzip(file)) if compressed else file
     except OSError as error:
         raise SourceError(f"{path}: cannot be opened ({error.strerror})", "check the path") from None
 

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from msgspec import structs
 
 from perfkit_core.errors import SourceError
+from perfkit_core.paths import arrow_input, is_folder
 from perfkit_core.recording.capture import INCOMPLETE_MARK
 from perfkit_core.store import SUFFIX, read_metadata, read_stored
 from perfkit_core.trace import Finding, Trace, TraceMeta, concat_traces
@@ -24,14 +25,14 @@ _PARQUET_MAGIC: Final = b"PAR1"
 
 def sniff(path: Path, head: bytes) -> int:
     """2 for a folder with recorded cycles and for a Parquet file, 1 for any other folder."""
-    if path.is_dir():
-        return 2 if any(path.glob(f"*{SUFFIX}")) else 1
-    return 2 if head.startswith(_PARQUET_MAGIC) else 0
+    if head or not is_folder(path):
+        return 2 if head.startswith(_PARQUET_MAGIC) else 0
+    return 2 if any(path.glob(f"*{SUFFIX}")) else 1
 
 
 def read(path: Path, partial: bool = False) -> Trace:
     """The run as one Trace: every cycle of every rank. Raises SourceError."""
-    if path.is_file():
+    if not is_folder(path):
         return read_stored(path)
     files, findings = cycles(path)
     trace = concat_traces([_with_source(read_stored(file), path) for file in files])
@@ -55,7 +56,8 @@ def cycles(path: Path) -> tuple[list[Path], tuple[Finding, ...]]:
 
 def _meta(file: Path) -> TraceMeta:
     try:
-        return read_metadata(pq.read_schema(file), file).meta
+        with arrow_input(file) as opened:
+            return read_metadata(pq.read_metadata(opened), file).meta
     except (pa.ArrowException, OSError) as error:
         raise SourceError(f"{file}: not a readable Parquet file ({error})", "remove it and record again") from None
 

@@ -1,0 +1,205 @@
+"""Where a path leads: a file of this machine (pathlib), or of a store that fsspec knows (``s3://``, ``https://``, …).
+
+A URL becomes a path of universal-pathlib: it has the methods of pathlib, so readers need not know the difference. The
+drivers of the stores (s3fs, gcsfs, aiohttp, …) are the user's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from perfkit_core.errors import PerfkitError, SourceError, UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PathLike = str | os.PathLike[str]
+
+_URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)(?:::[^/]*)?://")
+_WEB: Final = ("http", "https")
+_MISTAKES: Final = (TypeError, AttributeError, NameError, LookupError, AssertionError, ArithmeticError)
+"""What a mistake in a program raises; every driver has error classes of its own for what stores and networks do."""
+
+
+def as_path(place: PathLike) -> Path:
+    """The path of a text or path. A URL that is no ``file://`` becomes a path of its store, typed as a Path.
+
+    Raises UsageError where no installed driver knows the store.
+    """
+    if not isinstance(place, str):
+        return Path(place) if isinstance(place, os.PathLike) else place
+    found = _URL.match(place)
+    if found is None:
+        return Path(place)
+    if found[1].lower() == "file":
+        return Path(unquote(urlsplit(place).path))
+    return _store_path(place, found[1].lower())
+
+
+def _store_path(url: str, protocol: str) -> Path:
+    import fsspec
+    from upath import UPath
+
+    try:
+        fsspec.get_filesystem_class(protocol)
+    except ImportError:
+        raise UsageError(f"{url}: no driver for {protocol}:// is installed", _driver(protocol)) from None
+    except ValueError:
+        raise UsageError(f"{url}: no store is known by {protocol}://", "perfkit opens what fsspec knows") from None
+    try:
+        return cast("Path", UPath(url))
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"{url}: not the address of a file ({_reason(error)})", "check the address") from None
+
+
+def _driver(protocol: str) -> str:
+    """How the driver of a store is installed: the package that fsspec imports, or its own extra."""
+    from fsspec.registry import known_implementations
+
+    package = known_implementations[protocol]["class"].partition(".")[0]
+    extra = "http" if protocol in _WEB else protocol
+    return f'pip install "fsspec[{extra}]"' if package == "fsspec" else f"pip install {package}"
+
+
+def is_remote(path: Path) -> bool:
+    """Whether the path leads to a store instead of this machine's file system."""
+    return not isinstance(path, Path)
+
+
+def exists(path: Path) -> bool:
+    """Whether something is there. Raises what a driver raises where the store does not answer."""
+    return bool(_store(path).fs.exists(str(path), strict=True)) if _on_web(path) else path.exists()
+
+
+def is_folder(path: Path) -> bool:
+    """Whether the path is a folder. On the web, where every page is a file, one whose address ends in ``/``."""
+    return str(path).endswith("/") if _on_web(path) else path.is_dir()
+
+
+def is_file(path: Path) -> bool:
+    """Whether the path is a regular file. On the web, one whose address does not end in ``/``."""
+    return not str(path).endswith("/") if _on_web(path) else path.is_file()
+
+
+def identity(path: Path) -> str:
+    """The same text for the same place, however it is written."""
+    return str(path) if is_remote(path) else str(path.resolve())
+
+
+def without_secrets(path: Path) -> str:
+    """The path as it may stand in a report: an address of the web without its query, which may hold a signature."""
+    text = str(path)
+    if not _on_web(path):
+        return text
+    parts = urlsplit(text)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def open_binary(path: Path) -> io.BufferedReader:
+    """A file to be read from front to back. Raises OSError, and SourceError where a store fails, then or later."""
+    if not is_remote(path):
+        return path.open("rb")
+    with reaching(path):
+        streamed = {"block_size": 0} if _on_web(path) else {}  # not every web server gives parts of a file
+        file = _store(path).fs.open(_store(path).path, "rb", **streamed)
+    return io.BufferedReader(_StoreFile(path, file), 1 << 20)
+
+
+def arrow_input(path: Path) -> pa.NativeFile:
+    """A file that Arrow may read in any order: mapped into memory, or in parts from a store.
+
+    Raises OSError, and SourceError where a store fails, then or later.
+    """
+    import pyarrow as pa
+
+    if not is_remote(path):
+        return pa.memory_map(str(path))
+    with reaching(path):
+        return pa.PythonFile(_StoreFile(path, path.open("rb")), mode="r")
+
+
+@contextlib.contextmanager
+def reaching(path: Path) -> Iterator[None]:
+    """Turns what a store and its driver raise into a SourceError of one line. Files of this machine are not touched."""
+    try:
+        yield
+    except (PerfkitError, *_MISTAKES):
+        raise
+    except Exception as error:
+        if not is_remote(path):
+            raise
+        hint = "check the address, the network and your credentials"
+        raise SourceError(f"{without_secrets(path)}: cannot be read ({_reason(error)})", hint) from None
+
+
+def put(file: Path, path: Path) -> None:
+    """Send a file of this machine to its place in a store, in one put. Raises OSError."""
+    try:
+        _store(path).fs.put_file(str(file), _store(path).path)
+    except _MISTAKES:
+        raise
+    except Exception as error:
+        raise OSError(None, _reason(error), str(path)) from error
+
+
+def _reason(error: Exception) -> str:
+    """An error in one line."""
+    told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    if isinstance(error, NotImplementedError):
+        told = "this store can only be read"
+    return " ".join((told or type(error).__name__).split())
+
+
+def _store(path: Path) -> Any:
+    """The path with its ``fs`` and ``path``, which pathlib's have not."""
+    return path
+
+
+def _on_web(path: Path) -> bool:
+    return is_remote(path) and _store(path).protocol in _WEB
+
+
+class _StoreFile(io.RawIOBase):
+    """A file of a store whose every failure is a SourceError."""
+
+    def __init__(self, path: Path, file: Any) -> None:
+        self._path = path
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    @functools.cached_property
+    def _can_seek(self) -> bool:
+        return bool(self._file.seekable())
+
+    def seekable(self) -> bool:
+        return self._can_seek
+
+    def readinto(self, buffer: Any) -> int:
+        """As many bytes as the store gives at once; none only at the end."""
+        with reaching(self._path):
+            piece = self._file.read(len(buffer))
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        with reaching(self._path):
+            return int(self._file.seek(offset, whence))
+
+    def tell(self) -> int:
+        return int(self._file.tell())
+
+    def close(self) -> None:
+        if not self.closed:
+            with contextlib.suppress(Exception):  # what was read is read
+                self._file.close()
+        super().close()
