@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from perfkit_core import schema
+from perfkit_core.paths import arrow_input
 from perfkit_core.report import facts
 from perfkit_core.sources import run_folder
 from perfkit_core.store import read_metadata
@@ -47,8 +48,8 @@ def of_folder(run: Run, path: Path) -> Run:
 
 def of_stored(run: Run, files: Sequence[Path], about_folder: tuple[Finding, ...]) -> Run:
     """Figures of Parquet files: their metadata, and the columns that tell the steps."""
-    opened = [pq.ParquetFile(file) for file in files]
-    stored = [read_metadata(one.schema_arrow, file) for one, file in zip(opened, files, strict=True)]
+    opened = [pq.ParquetFile(arrow_input(file)) for file in files]
+    stored = [read_metadata(one.metadata, file) for one, file in zip(opened, files, strict=True)]
     number, duration = _steps(files)
     findings = {finding for one in stored for finding in one.quality} | set(about_folder)
     metas = [one.meta for one in stored]
@@ -66,7 +67,7 @@ def of_stored(run: Run, files: Sequence[Path], about_folder: tuple[Finding, ...]
 def _steps(files: Sequence[Path]) -> tuple[Any, Any]:
     """Number and duration of each recorded step."""
     wanted = (pc.field("kind") == schema.STEP) & (pc.field("device") == schema.CPU)
-    tables = [pq.read_table(file, columns=["step", "dur_ns"], filters=wanted, partitioning=None) for file in files]
+    tables = [pq.read_table(arrow_input(file), columns=["step", "dur_ns"], filters=wanted, partitioning=None) for file in files]
     whole = pa.concat_tables(tables)
     return whole["step"].to_numpy(), whole["dur_ns"].to_numpy()
 

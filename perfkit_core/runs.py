@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from perfkit_core.errors import PerfkitError, SourceError
+from perfkit_core.paths import arrow_input, as_path, is_file, is_folder, is_remote, reaching
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.recording import pending
@@ -53,18 +54,31 @@ def list_runs(folder: str | os.PathLike[str], *, read_files: bool = False) -> pd
 
 def _places(root: Path) -> Iterator[Path]:
     """Run folders, and files that are not part of one."""
-    for folder, subfolders, files in os.walk(root):
-        subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
-        here = Path(folder)
+    for here, files in _folders(root):
         cycles = [name for name in files if name.endswith(SUFFIX)]
         if cycles:
             yield here
         yield from (here / name for name in sorted(set(files) - set(cycles)) if not name.startswith("."))
 
 
+def _folders(root: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Each folder with the names of its files; hidden folders are left out."""
+    if not is_remote(root):
+        for folder, subfolders, files in os.walk(root):
+            subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
+            yield Path(folder), files
+        return
+    inside = sorted(root.iterdir(), key=str)
+    subfolders = [path for path in inside if is_folder(path)]
+    yield root, [path.name for path in inside if path not in subfolders]
+    for path in subfolders:
+        if not path.name.startswith("."):
+            yield from _folders(path)
+
+
 def _run(path: Path, read_files: bool) -> Run | None:
     """The figures of a place, with an error where it is broken; None for what is no profile."""
-    if path.is_dir():
+    if is_folder(path):
         return _guarded(Run(str(path), RUN), lambda run: of_folder(run, path))
     source = _source(path)
     if source is None:
@@ -77,7 +91,7 @@ def _run(path: Path, read_files: bool) -> Run | None:
 def _ours(path: Path) -> bool:
     """False for a Parquet file of somebody else."""
     try:
-        return is_ours(pq.read_schema(path))
+        return is_ours(pq.read_metadata(path))
     except (OSError, pa.ArrowException):
         return path.name.endswith(SUFFIX)
 
@@ -93,7 +107,7 @@ def _guarded(run: Run, fill: Callable[[Run], Run]) -> Run:
 
 def _source(path: Path) -> Source | None:
     try:
-        start = head(path) if path.is_file() else b""
+        start = head(path) if is_file(path) else b""
     except (OSError, PerfkitError):
         return None
     rated = [(source.sniff(path, start), index, source) for index, source in enumerate(get_plugins().sources())]

@@ -1,7 +1,7 @@
 """Run folders: one Parquet file for each cycle of each process, the metadata inside.
 
 The file is plain Parquet (zstd, dictionaries): pandas, polars and duckdb open it as it is. perfkit's metadata is JSON
-under the key ``perfkit`` of the schema metadata. A file appears under its name only when it is complete.
+under the key ``perfkit`` of its footer. A file appears under its name only when it is complete.
 """
 
 from __future__ import annotations
@@ -13,43 +13,47 @@ import uuid
 from pathlib import Path
 from typing import BinaryIO, Final
 
-import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from perfkit_core import schema
+from perfkit_core.assemble import OperatorNames
 from perfkit_core.errors import SourceError
-from perfkit_core.trace import Finding, Trace, TraceMeta
+from perfkit_core.paths import arrow_input
+from perfkit_core.replacing import replacing
+from perfkit_core.stored_columns import stored_columns
+from perfkit_core.stored_meta import KEY, Stored, is_ours, read_metadata
+from perfkit_core.stored_recorded import RecordedWriter, read_recorded
+from perfkit_core.trace import Trace, TraceMeta
 
 SUFFIX: Final = ".perfkit.parquet"
-_KEY: Final = b"perfkit"
 _ROW_GROUP: Final = 1 << 18
 
-
-class _Stored(msgspec.Struct):
-    """What the schema metadata holds."""
-
-    schema_version: int
-    meta: TraceMeta
-    quality: tuple[Finding, ...]
+__all__ = [
+    "SUFFIX",
+    "RecordedWriter",
+    "cycle_name",
+    "is_ours",
+    "new_recording",
+    "read_metadata",
+    "read_stored",
+    "write_cycle",
+    "write_table",
+    "write_trace",
+]
 
 
 def write_trace(trace: Trace, path: Path) -> Path:
     """Write a trace to one file, atomically: readers see all of it or nothing. Raises OSError."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-    try:
-        write_table(trace, temporary)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(path) as file:
+        write_table(trace, file)
     return path
 
 
 def write_table(trace: Trace, file: Path | BinaryIO) -> None:
     """Write a trace, with its metadata, to a path or a file that is open, as it comes. Raises OSError."""
-    stored = _Stored(schema.SCHEMA_VERSION, trace.meta, trace.quality)
-    table = trace.events.unify_dictionaries().replace_schema_metadata({_KEY: msgspec.json.encode(stored)})
+    stored = Stored(schema_version=schema.SCHEMA_VERSION, meta=trace.meta, quality=trace.quality)
+    table = trace.events.unify_dictionaries().replace_schema_metadata({KEY: stored.json()})
     pq.write_table(table, file, compression="zstd", compression_level=3, row_group_size=_ROW_GROUP)
 
 
@@ -72,36 +76,22 @@ def new_recording() -> str:
 
 
 def read_stored(path: Path) -> Trace:
-    """A file that :func:`write_trace` wrote. Raises SourceError for every other file."""
+    """A file that :func:`write_trace` or a :class:`RecordedWriter` wrote. Raises SourceError for every other file.
+
+    Reads the footer; the columns of a trace are read when they are asked for. Recorded events are assembled at once.
+    """
     try:
-        table = pq.read_table(path, memory_map=True, partitioning=None)
+        with arrow_input(path) as file:
+            found = pq.read_metadata(file)
+        stored = read_metadata(found, path)
+        if stored.stage == "trace":
+            return Trace(stored_columns(path, found), stored.meta, stored.quality)
+        return read_recorded(path, stored, _operator_names(stored.meta))
     except (pa.ArrowException, OSError, ValueError) as error:
         raise SourceError(f"{path}: not a readable Parquet file ({error})", "record the run again") from None
-    stored = read_metadata(table.schema, path)
-    return Trace(_conform(table, path), stored.meta, stored.quality)
 
 
-def is_ours(found: pa.Schema) -> bool:
-    """Whether a Parquet schema is one that perfkit wrote."""
-    return _KEY in (found.metadata or {})
+def _operator_names(meta: TraceMeta) -> OperatorNames | None:
+    from perfkit_core.plugins.manager import get_plugins  # the built-in plugins read stored files
 
-
-def read_metadata(found: pa.Schema, path: Path) -> _Stored:
-    """perfkit's metadata of a Parquet schema. Raises SourceError where it is missing or of a newer perfkit."""
-    raw = (found.metadata or {}).get(_KEY)
-    if raw is None:
-        raise SourceError(f"{path}: a Parquet file, but not written by perfkit", "give a run folder or a trace file")
-    try:
-        stored = msgspec.json.decode(raw, type=_Stored)
-    except msgspec.DecodeError as error:
-        raise SourceError(f"{path}: damaged perfkit metadata ({error})", "record the run again") from None
-    if stored.schema_version > schema.SCHEMA_VERSION:
-        raise SourceError(f"{path}: written by a newer perfkit", "upgrade perfkit: pip install -U perfkit")
-    return stored
-
-
-def _conform(table: pa.Table, path: Path) -> pa.Table:
-    missing = [name for name in schema.COLUMN_NAMES if name not in table.column_names]
-    if missing:
-        raise SourceError(f"{path}: columns are missing ({', '.join(missing)})", "record the run again")
-    return table.select(schema.COLUMN_NAMES).cast(schema.SCHEMA)
+    return get_plugins().operator_names(meta.framework)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from perfkit_core import schema
+from perfkit_core.columns import ChangedColumns, Columns, JoinedColumns, TableColumns, constant, to_codes, to_int64
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -81,28 +81,65 @@ class Codes:
         return table[self.codes]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, init=False)
 class Trace:
-    """Events (an Arrow table of :data:`perfkit_core.schema.SCHEMA`, sorted by start), meta and data quality."""
+    """Events (columns of :data:`perfkit_core.schema.SCHEMA`, sorted by start), meta and data quality.
 
-    events: pa.Table
+    A stored trace reads a column when it is first asked for: :meth:`ints`, :meth:`codes`, :meth:`column` touch one,
+    ``events`` touches all.
+    """
+
+    _columns: Columns
     meta: TraceMeta
-    quality: tuple[Finding, ...] = ()
-    _cache: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+    quality: tuple[Finding, ...]
+    _cache: dict[Any, Any]
+
+    def __init__(
+        self,
+        events: pa.Table | Columns | None = None,
+        meta: TraceMeta | None = None,
+        quality: tuple[Finding, ...] = (),
+        _cache: dict[Any, Any] | None = None,
+        _columns: Columns | None = None,
+    ) -> None:
+        """``events`` and ``meta`` are needed; the last two are for ``dataclasses.replace``."""
+        columns = _columns if events is None else events
+        if columns is None or meta is None:
+            raise TypeError("a Trace needs events and meta")
+        values = (columns if isinstance(columns, Columns) else TableColumns(columns), meta, quality, _cache)
+        for name, value in zip(("_columns", "meta", "quality", "_cache"), values, strict=True):
+            object.__setattr__(self, name, {} if value is None else value)
 
     def __repr__(self) -> str:
         return f"Trace({len(self)} events of {self.meta.framework}, {self.meta.source}, {len(self.quality)} findings)"
 
     def __len__(self) -> int:
-        return int(self.events.num_rows)
+        return self._columns.num_rows
+
+    @property
+    def events(self) -> pa.Table:
+        """All columns as one Arrow table; of a stored trace this reads the whole file, once."""
+        return self._cached("events", self._columns.table)
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        """One column as it is in ``events``. A stored one is read anew each time."""
+        return self._cache["events"].column(name) if "events" in self._cache else self._columns.column(name)
+
+    def known(self, name: str) -> bool:
+        """Whether a column holds anything but nulls. Computed once; a stored trace knows without reading it."""
+        return self._cached(("known", name), lambda: self._columns.known(name))
 
     def ints(self, column: str, missing: int = -1) -> IntArray:
         """An integer column as int64, nulls replaced by ``missing``. Read only, computed once."""
-        return self._cached((column, missing), lambda: _to_int64(self.events[column], missing))
+        if not self.known(column):  # the same array for all columns of nothing
+            return self._cached((None, missing), lambda: _read_only(np.full(len(self), missing, np.int64)))
+        return self._cached((column, missing), lambda: to_int64(self._columns.chunks(column), len(self), missing))
 
     def codes(self, column: str) -> Codes:
         """A text column as codes and distinct values. Computed once."""
-        return self._cached(column, lambda: _to_codes(self.events[column]))
+        if not self.known(column):
+            return self._cached("no codes", lambda: Codes(_read_only(np.full(len(self), -1, np.int32)), []))
+        return self._cached(column, lambda: Codes(*to_codes(self._columns.chunks(column), len(self))))
 
     def rows(self, column: str, *wanted: str) -> BoolArray:
         """True where a text column holds one of ``wanted``. Read only, computed once."""
@@ -126,9 +163,22 @@ class Trace:
 
     def with_findings(self, *findings: Finding) -> Trace:
         """The same trace with more findings; repeated ones are kept once."""
-        return replace(self, quality=tuple(dict.fromkeys(self.quality + findings)))
+        return Trace(self._columns, self.meta, tuple(dict.fromkeys(self.quality + findings)), self._cache)
 
-    def _cached(self, key: Any, make: Any) -> Any:
+    def with_meta(self, **changes: Any) -> Trace:
+        """The same events with other metadata."""
+        return Trace(self._columns, msgspec.structs.replace(self.meta, **changes), self.quality, self._cache)
+
+    def with_columns(self, **changes: pa.Array | pa.ChunkedArray) -> Trace:
+        """The same trace with some columns replaced, each in the type of the schema. Others stay unread."""
+        chunked = {name: pa.chunked_array([c]) if isinstance(c, pa.Array) else c for name, c in changes.items()}
+        return Trace(ChangedColumns(self._columns, chunked), self.meta, self.quality)
+
+    def slice(self, start: int, count: int) -> Trace:
+        """``count`` events from row ``start`` on; row references still count from the first row of this trace."""
+        return Trace(self.events.slice(start, count), self.meta, self.quality)
+
+    def _cached(self, key: Any, make: Callable[[], Any]) -> Any:
         if key not in self._cache:
             self._cache[key] = make()
         return self._cache[key]
@@ -139,19 +189,6 @@ def _read_only(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return values
 
 
-def _to_int64(column: pa.ChunkedArray, missing: int) -> IntArray:
-    filled = pc.fill_null(column.cast(pa.int64()), missing) if column.null_count else column.cast(pa.int64())
-    return _read_only(filled.to_numpy().astype(np.int64, copy=False))
-
-
-def _to_codes(column: pa.ChunkedArray) -> Codes:
-    merged = column.unify_dictionaries().combine_chunks()
-    if isinstance(merged, pa.ChunkedArray):
-        merged = merged.chunk(0) if merged.num_chunks else pa.array([], type=column.type)
-    codes = pc.fill_null(merged.indices, -1).to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
-    return Codes(codes, merged.dictionary.to_pylist())
-
-
 def concat_traces(traces: Sequence[Trace]) -> Trace:
     """Several traces (ranks, cycles) as one. Row references are shifted, so they stay inside their own part.
 
@@ -159,8 +196,6 @@ def concat_traces(traces: Sequence[Trace]) -> Trace:
     """
     if len(traces) == 1:
         return traces[0]
-    offsets = np.cumsum([0] + [len(trace) for trace in traces[:-1]])
-    parts = [_shift_rows(trace.events, int(offset)) for trace, offset in zip(traces, offsets, strict=True)]
     metas = [trace.meta for trace in traces]
     meta = msgspec.structs.replace(
         metas[0],
@@ -172,24 +207,14 @@ def concat_traces(traces: Sequence[Trace]) -> Trace:
         cycle=metas[0].cycle if len({m.cycle for m in metas}) == 1 else None,
     )
     quality = tuple(dict.fromkeys(finding for trace in traces for finding in trace.quality))
-    return Trace(pa.concat_tables(parts), meta, quality)
+    return Trace(JoinedColumns([trace._columns for trace in traces]), meta, quality)
 
 
 def with_rank(trace: Trace, rank: int) -> Trace:
     """The trace as that of one rank."""
-    position = trace.events.schema.get_field_index("rank")
-    column = pa.array(np.full(len(trace), rank, np.int32))
-    events = trace.events.set_column(position, trace.events.schema.field("rank"), column)
-    return Trace(events, msgspec.structs.replace(trace.meta, ranks=(rank,)), trace.quality)
+    column = constant(rank, pa.int32(), len(trace))
+    return trace.with_columns(rank=column).with_meta(ranks=(rank,))
 
 
 def _hull(windows: list[tuple[int, int]]) -> tuple[int, int] | None:
     return (min(w[0] for w in windows), max(w[1] for w in windows)) if windows else None
-
-
-def _shift_rows(events: pa.Table, offset: int) -> pa.Table:
-    for name in ("parent", "launched_by"):
-        rows = events[name].to_numpy()
-        shifted = np.where(rows == schema.NO_ROW, schema.NO_ROW, rows + offset)
-        events = events.set_column(events.schema.get_field_index(name), events.schema.field(name), pa.array(shifted))
-    return events

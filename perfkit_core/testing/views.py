@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pandas as pd
 
@@ -16,7 +15,7 @@ from perfkit_core.trace import Trace
 def check_view(view: View, trace: Trace) -> None:
     """On the trace and on one without events, plain and by each grouping. Raises AssertionError."""
     require(bool(view.name and view.title and view.description), "a view needs a name, a title and a description")
-    for some in (trace, replace(trace, events=trace.events.slice(0, 0), _cache={})):
+    for some in (trace, trace.slice(0, 0)):
         for request in _requests(view):
             check_table(view, view.table(some, request))
         require(bool(view.explain_empty(some)), f"{view.name} does not say why it is empty")

@@ -1,0 +1,103 @@
+"""Columns of a stored trace, read when they are asked for, a row group at a time.
+
+The file is not kept open, so a job of thousands of ranks does not run out of file handles; a file that was changed or
+removed meanwhile is refused.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from perfkit_core import schema
+from perfkit_core.columns import Columns
+from perfkit_core.errors import SourceError
+from perfkit_core.paths import arrow_input, is_remote
+
+_AHEAD: Final = 2
+"""Row groups that are decoded while the one before is used."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredColumns(Columns):
+    """Columns of the file at ``path``, whose footer is ``found``. What cannot be read raises SourceError."""
+
+    path: Path
+    found: pq.FileMetaData
+    position: dict[str, int]
+    """Number of each column in the file."""
+    stamp: tuple[int, int]
+    """Size and time of last change of the file when it was opened."""
+
+    @property
+    def num_rows(self) -> int:
+        return int(self.found.num_rows)
+
+    def known(self, name: str) -> bool:
+        return any(self._holds(group, name) for group in range(self.found.num_row_groups))
+
+    def chunks(self, name: str) -> Iterator[pa.Array]:
+        of_type = schema.SCHEMA.field(name).type
+        for table in _ahead(lambda group: self._read([group], [name]), self.found.num_row_groups):
+            yield from table.column(0).cast(of_type).chunks
+
+    def table(self) -> pa.Table:
+        table = self._read(list(range(self.found.num_row_groups)), list(schema.COLUMN_NAMES))
+        known = {name: table.column(name).cast(schema.SCHEMA.field(name).type) for name in schema.COLUMN_NAMES}
+        empty = {name: self.column(name) for name in schema.COLUMN_NAMES if not self.known(name)}
+        return pa.Table.from_pydict(known | empty, schema=schema.SCHEMA)
+
+    def _read(self, groups: list[int], names: list[str]) -> pa.Table:
+        """Each call opens the file for itself: readers of one open file are not safe to share between threads."""
+        try:
+            if _stamp(self.path) != self.stamp:
+                raise SourceError(f"{self.path}: the file was changed while it was being read", "load it again")
+            with arrow_input(self.path) as opened, pq.ParquetFile(opened, metadata=self.found) as file:
+                return file.read_row_groups(groups, columns=names, use_threads=len(names) > 1)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise SourceError(f"{self.path}: not a readable Parquet file ({error})", "record the run again") from None
+
+    def _holds(self, group: int, name: str) -> bool:
+        """Whether a row group has anything but nulls in a column. Files without statistics are taken to have."""
+        column = self.found.row_group(group).column(self.position[name])
+        known = column.statistics.null_count if column.is_stats_set and column.statistics.has_null_count else None
+        return known is None or bool(known < column.num_values)
+
+
+def stored_columns(path: Path, found: pq.FileMetaData) -> StoredColumns:
+    """The columns of a file with this footer. Raises SourceError where some of the schema are missing."""
+    position = {found.schema.column(i).path: i for i in range(found.num_columns)}
+    missing = [name for name in schema.COLUMN_NAMES if name not in position]
+    if missing:
+        raise SourceError(f"{path}: columns are missing ({', '.join(missing)})", "record the run again")
+    return StoredColumns(path, found, position, _stamp(path))
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    """Size and time of last change; of a file in a store nothing, which would be asked for with each column."""
+    if is_remote(path):
+        return 0, 0
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns
+
+
+def _ahead(make: Callable[[int], pa.Table], count: int) -> Iterator[pa.Table]:
+    """``make(0)``, ``make(1)``, … in order, the next ones at work in threads."""
+    if count == 1:
+        yield make(0)
+        return
+    with ThreadPoolExecutor(_AHEAD) as pool:
+        waiting: deque[Future[pa.Table]] = deque()
+        for number in range(count):
+            waiting.append(pool.submit(make, number))
+            if len(waiting) > _AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()

@@ -1,0 +1,137 @@
+"""Recorded events on disk: what a source reads, as it reads it, so that no file is too large for memory.
+
+The file is plain Parquet too, of stage "recorded": rows in the order of the source, only the columns that a source can
+tell, nothing worked out. What is told only by the end of a source (metadata, rank, origin of the clock) stands in the
+footer. ``read_stored`` assembles it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from perfkit_core import schema
+from perfkit_core.assemble import OperatorNames, Recorded, assemble
+from perfkit_core.columns import to_int64
+from perfkit_core.errors import SourceError
+from perfkit_core.paths import arrow_input
+from perfkit_core.schema import NO_ROW
+from perfkit_core.stored_meta import KEY, Stored
+from perfkit_core.trace import Finding, Trace, TraceMeta
+
+_WORKED_OUT: Final = frozenset({"self_ns", "rank", "launched_by", "parent", "op_name"})
+_REQUIRED: Final = ("name", "kind", "start_ns", "dur_ns", "device")
+SCHEMA: Final = pa.schema(
+    [pa.field(c.name, c.type, c.name not in _REQUIRED) for c in schema.COLUMNS if c.name not in _WORKED_OUT]
+    + [pa.field("external", pa.int64()), pa.field("layer", schema.SCHEMA.field("name").type)]
+    + [pa.field("parent", pa.int64())]
+)
+"""Columns of a recorded file; ``parent`` is the recorded parent's row in the file, null throughout where the source has
+no tree. See :class:`perfkit_core.assemble.Recorded`."""
+ROW_GROUP: Final = 1 << 16
+"""Rows that are held back at most before they are written."""
+
+
+class RecordedWriter:
+    """Writes recorded events, a batch at a time, in memory of one row group.
+
+    As a context manager it removes the file where the block ends with an exception or without :meth:`close`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError."""
+        self.path = path
+        self.rows = 0
+        self._held: list[pa.RecordBatch] = []
+        self._held_rows = 0
+        self._file = pq.ParquetWriter(path, SCHEMA, compression="zstd", compression_level=1)
+        self._closed = False
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take events: columns of :data:`SCHEMA`, any order; those that are missing are null. Dictionaries may differ
+        from batch to batch. Raises OSError."""
+        self.rows += batch.num_rows
+        while batch.num_rows:
+            part = batch.slice(0, ROW_GROUP - self._held_rows)
+            self._held.append(_conform(part))
+            self._held_rows += part.num_rows
+            batch = batch.slice(part.num_rows)
+            if self._held_rows == ROW_GROUP:
+                self._flush()
+
+    def close(
+        self, meta: TraceMeta, quality: tuple[Finding, ...] = (), rank: int | None = None, base_ns: int = 0
+    ) -> None:
+        """Complete the file. ``base_ns`` is added to every start when it is read. Raises OSError."""
+        self._flush()
+        stored = Stored(
+            schema_version=schema.SCHEMA_VERSION,
+            meta=meta,
+            quality=quality,
+            stage="recorded",
+            rank=rank,
+            base_ns=base_ns,
+        )
+        self._file.add_key_value_metadata({KEY: stored.json()})
+        self._file.close()
+        self._closed = True
+
+    def abandon(self) -> None:
+        """Remove what was written; nothing happens after :meth:`close`."""
+        if not self._closed:
+            self._closed = True
+            self._file.close()
+            self.path.unlink(missing_ok=True)
+
+    def __enter__(self) -> RecordedWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.abandon()
+
+    def _flush(self) -> None:
+        if self._held:
+            table = pa.Table.from_batches(self._held).unify_dictionaries()
+            self._file.write_table(table, row_group_size=ROW_GROUP)
+        self._held, self._held_rows = [], 0
+
+
+def read_recorded(path: Path, stored: Stored, operator_names: OperatorNames | None) -> Trace:
+    """Assemble a recorded file. Raises SourceError where columns are missing, OSError, pyarrow.ArrowException."""
+    with arrow_input(path) as file:
+        table = pq.ParquetFile(file).read().unify_dictionaries()
+    missing = [name for name in SCHEMA.names if name not in table.column_names]
+    if missing:
+        raise SourceError(f"{path}: columns are missing ({', '.join(missing)})", "record the run again")
+    if stored.base_ns:
+        start = pc.add(table["start_ns"], pa.scalar(stored.base_ns, pa.int64()))
+        table = table.set_column(table.schema.get_field_index("start_ns"), table.schema.field("start_ns"), start)
+    parent = table["parent"]
+    columns = table.drop_columns(["parent"])
+    tree = to_int64(parent.chunks, len(parent), NO_ROW) if parent.null_count < len(parent) else None
+    return assemble(Recorded(columns, tree), stored.meta, stored.quality, stored.rank, operator_names)
+
+
+def _conform(batch: pa.RecordBatch) -> pa.RecordBatch:
+    columns = [_column(batch, field) for field in SCHEMA]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+    at = batch.schema.get_field_index(field.name)
+    if at < 0:
+        return pa.nulls(batch.num_rows, field.type)
+    values = batch.column(at)
+    if pa.types.is_dictionary(field.type) and not pa.types.is_dictionary(values.type):
+        values = values.cast(pa.string()).dictionary_encode()
+    return values if values.type == field.type else values.cast(field.type)
+
+
+__all__ = ["ROW_GROUP", "SCHEMA", "RecordedWriter", "read_recorded"]
