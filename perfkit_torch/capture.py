@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from perfkit_core.assemble import assemble
 from perfkit_core.recording.capture import CycleWriter, Place, Taken, environment_place
-from perfkit_core.sources.dialect import Recorder
 from perfkit_core.trace import Device, Trace, TraceMeta
 from perfkit_torch import kineto_events, trace_activities
 from perfkit_torch.dialect import TorchDialect
+from perfkit_torch.event_text import LiveBatch, record
 from perfkit_torch.operator_names import operator_name
-from perfkit_torch.trace_activities import LiveBatch
+from perfkit_torch.text_recorder import TextRecorder
 
 if TYPE_CHECKING:
     import torch
@@ -41,10 +41,7 @@ def extract(profiler: Any, place: Place) -> Trace:
 def take(profiler: Any, place: Place) -> Taken:
     """The profiler's last cycle. Its events are read at once, which needs Python's lock as the training does; what
     follows does not need it. A profiler of Python stacks would record our thread in its next cycle."""
-    results = _kineto_results(profiler)
-    recorder = Recorder(TorchDialect())
-    for events, times in _batches(results, bool(getattr(profiler, "with_flops", False))):
-        recorder.add(events, times)
+    recorder = read(_batches(_kineto_results(profiler), bool(getattr(profiler, "with_flops", False))))
     rank = place.rank
     names = {f"{'-' if rank is None else rank}:{key}": name for key, name in _thread_names().items()}
     meta = _meta(profiler, names)
@@ -53,6 +50,14 @@ def take(profiler: Any, place: Place) -> Taken:
         return assemble(recorder.recorded(), meta, rank=rank, operator_names=operator_name)
 
     return Taken(finish, background=not getattr(profiler, "with_stack", False))
+
+
+def read(batches: Iterable[LiveBatch]) -> TextRecorder:
+    """A recorder that has taken all of the batches."""
+    recorder = TextRecorder(TorchDialect())
+    for batch in batches:
+        record(recorder.add_text, batch)
+    return recorder
 
 
 def _kineto_results(profiler: Any) -> Any:

@@ -6,16 +6,16 @@ joined as it is.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
 
-from perfkit_core.sources.chrome import ChromeEvent
 from perfkit_core.trace import IntArray
 
-DecodedBatch = tuple[list[ChromeEvent], tuple[IntArray, IntArray]]
-"""Events, and their start and duration in ns."""
+Times = tuple[IntArray, IntArray]
+"""Start and duration in ns, each of shape (events,)."""
 
 INSTANT: Final = "cpu_instant_event"
 
@@ -25,7 +25,6 @@ class LiveBatch:
     """Columns of some events, each of shape (events,).
 
     ``ids`` and ``metadata`` hold members of the event's arguments as JSON text (``"a": 1, "b": 2``), or nothing.
-    ``times`` are start and duration in ns.
     """
 
     categories: list[str]
@@ -34,7 +33,7 @@ class LiveBatch:
     tids: list[int]
     ids: list[str]
     metadata: list[str]
-    times: tuple[IntArray, IntArray]
+    times: Times
 
     def text(self) -> bytes:
         """The body of a JSON array of Chrome events. Invalid where ``metadata`` is: see :meth:`mended`."""
@@ -52,19 +51,12 @@ class LiveBatch:
         return replace(self, metadata=[more if _valid(more) else _quoted(more) for more in self.metadata])
 
 
-def decoded(batch: LiveBatch) -> DecodedBatch:
-    """The events and times that :meth:`perfkit_core.sources.dialect.Recorder.add` takes."""
+def record(add: Callable[[bytes, Times], None], batch: LiveBatch) -> None:
+    """Hand a batch to the recorder's ``add``; where that finds the text invalid (ValueError), once more, mended."""
     try:
-        return _decode(batch), batch.times
+        add(batch.text(), batch.times)
     except ValueError:
-        return _decode(batch.mended()), batch.times
-
-
-def _decode(batch: LiveBatch) -> list[ChromeEvent]:
-    events = msgspec.json.decode(b"[" + batch.text() + b"]", type=list[ChromeEvent])
-    if len(events) != len(batch.names):  # metadata that closes its event and opens another
-        raise ValueError("other events than those recorded")
-    return events
+        add(batch.mended().text(), batch.times)
 
 
 def _opening(category: str, name: str, pid: int, tid: int) -> str:

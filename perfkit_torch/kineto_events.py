@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from perfkit_torch.event_text import INSTANT, DecodedBatch, LiveBatch, decoded
+from perfkit_torch.event_text import INSTANT, LiveBatch
 from perfkit_torch.names import MEMORY_EVENT
 from perfkit_torch.texts import texts
 
@@ -21,11 +21,11 @@ _BATCH: Final = 1 << 13
 _RUNTIME_PREFIXES: Final = ("cuda", "hip", "cuLaunch", "cuMem", "cuStream", "cuEvent", "cuCtx", "cuGraph")
 
 
-def batches(kineto_results: Any) -> Iterator[DecodedBatch]:
+def batches(kineto_results: Any) -> Iterator[LiveBatch]:
     """The events as the Chrome export would write them."""
     events = kineto_results.events()
     for i in range(0, len(events), _BATCH):
-        yield decoded(_batch(events[i : i + _BATCH]))
+        yield _batch(events[i : i + _BATCH])
 
 
 def _batch(events: list[Any]) -> LiveBatch:

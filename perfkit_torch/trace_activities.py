@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from perfkit_torch.event_text import INSTANT, DecodedBatch, LiveBatch, decoded
+from perfkit_torch.event_text import INSTANT, LiveBatch
 from perfkit_torch.names import MEMORY_EVENT
 from perfkit_torch.texts import texts
 
@@ -28,7 +28,7 @@ def available(kineto_results: Any) -> bool:
     return callable(getattr(kineto_results, "trace_activities", None))
 
 
-def batches(kineto_results: Any, with_flops: bool) -> Iterator[DecodedBatch]:
+def batches(kineto_results: Any, with_flops: bool) -> Iterator[LiveBatch]:
     """The events as the Chrome export would write them, in its order.
 
     ``with_flops`` adds what only ``events()`` knows, at its cost (3 µs an event).
@@ -38,7 +38,7 @@ def batches(kineto_results: Any, with_flops: bool) -> Iterator[DecodedBatch]:
     for i in range(0, len(activities), _BATCH):
         part = activities[i : i + _BATCH]
         activities[i : i + _BATCH] = repeat(None, len(part))  # torch's objects go as soon as they have been read
-        yield decoded(_batch(part, flops))
+        yield _batch(part, flops)
 
 
 def _flops(events: list[Any]) -> dict[int, int]:
