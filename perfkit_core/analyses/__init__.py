@@ -1,13 +1,14 @@
 """One question a file. Each file holds a VIEW: a function from a Trace to a table, with its name and description.
 
-A new view needs its file and a line in :data:`VIEWS` (a plugin's view: the hook ``perfkit_analyses``). What several
-views share lies beside the packages: which events count (``select``), what rows are split by (``grouping``), whose the
-device work is (``attribution``), the time that ratios are of (``span``), and small helpers for tables.
+A new view needs its file and a line here (a plugin's view: the hook ``perfkit_analyses``). What several views share
+lies beside the packages: which events count (``select``), what rows are split by (``grouping``), whose the device work
+is (``attribution``), the time that ratios are of (``span``), how tables of ranks merge (``merging``), and small helpers
+for tables. How each view merges over ranks is in ``over_ranks``.
 """
 
 from __future__ import annotations
 
-from perfkit_core.analyses.communication import distributed
+from perfkit_core.analyses.communication import bandwidth, clocks, distributed, stragglers
 from perfkit_core.analyses.devices import device, kernels, memcpy
 from perfkit_core.analyses.fluid import events, head, overhead
 from perfkit_core.analyses.fluid import memcpy as fluid_memcpy
@@ -21,10 +22,11 @@ from perfkit_core.analyses.operator import (
     operators,
     user_annotations,
 )
+from perfkit_core.analyses.over_ranks.views import with_reductions
 from perfkit_core.analyses.source import code
 from perfkit_core.analyses.step import input_pipeline, model, overview, partition, step_trace, steps
 
-VIEWS = (
+_VIEWS = (
     steps.VIEW,
     partition.VIEW,
     step_trace.VIEW,
@@ -32,6 +34,9 @@ VIEWS = (
     overview.VIEW,
     model.VIEW,
     distributed.VIEW,
+    bandwidth.VIEW,
+    stragglers.VIEW,
+    clocks.VIEW,
     operators.VIEW,
     operator_tree.VIEW,
     operator_kinds.VIEW,
@@ -55,3 +60,5 @@ VIEWS = (
     fluid_memcpy.VIEW,
     events.VIEW,
 )
+
+VIEWS = with_reductions(_VIEWS)

@@ -18,21 +18,36 @@ from perfkit_core.trace import Trace
 GROUPINGS: Final = ("operator", "stream", "device", "module", "phase", "step", "rank")
 
 
+TOLD_NS: Final = "told_ns"
+"""Time of the copies whose size was recorded."""
+
+
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Columns kind (memcpy, memset), copy_kind, device, [the groupings,] calls, bytes (NA where no event tells),
     total_device_ns, avg_device_ns, min_device_ns, max_device_ns, bytes_per_s (of the events that tell). Raises
     UsageError."""
+    return with_speed(measured(trace, request))
+
+
+def measured(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """The columns of the table, but TOLD_NS in place of the speed. Raises UsageError."""
     rows = np.flatnonzero(selected(trace, request) & trace.rows("kind", MEMCPY, MEMSET))
     own = {"operator": ("operator", launched_for.operators), "module": ("module", launched_for.modules)}
     keys = {name: texts(trace.codes(name), rows) for name in ("kind", "copy_kind", "device")}
     groups = group(keys | grouping.keys(trace, request, rows, GROUPINGS, own))
     duration, moved = trace.ints("dur_ns")[rows], trace.ints("bytes", -1)[rows]
     size = groups.known_sum(moved, moved >= 0)
-    told_ns = groups.sum(np.where(moved < 0, 0, duration))
-    speed = groups.sum(np.maximum(moved, 0)) * 1_000_000_000 // np.maximum(told_ns, 1)
     columns = {"calls": groups.calls(), "bytes": size} | groups.statistics(duration, "device")
-    columns["bytes_per_s"] = integers(speed, told_ns > 0)
+    columns[TOLD_NS] = groups.sum(np.where(moved < 0, 0, duration))
     return plain(pd.concat([groups.keys, pd.DataFrame(columns, index=groups.keys.index)], axis=1))
+
+
+def with_speed(copies: pd.DataFrame) -> pd.DataFrame:
+    """The table of measured copies: bytes over the time of those that tell."""
+    told_ns = copies[TOLD_NS].to_numpy(np.int64)
+    size = copies["bytes"].fillna(0).to_numpy(np.int64)
+    speed = integers(size * 1_000_000_000 // np.maximum(told_ns, 1), told_ns > 0)
+    return copies.drop(columns=TOLD_NS).assign(bytes_per_s=speed)
 
 
 VIEW = View(

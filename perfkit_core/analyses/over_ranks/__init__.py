@@ -1,0 +1,1 @@
+"""How each view merges over ranks, by the rooms of the views."""
