@@ -1,13 +1,16 @@
 """Large traces for benchmarks, made of a real one: its events again and again, one after the other in time.
 
 ``python benchmarks/inputs.py TRACE OUT SIZE_MB`` writes a Chrome trace of about SIZE_MB. Each copy has its own times,
-correlation ids, flow ids, sequence numbers and step numbers, as one long recording would have.
+correlation ids, flow ids, sequence numbers and step numbers, as one long recording would have. Inputs that a benchmark
+makes for itself lie in $PERFKIT_BENCH_DIR, else in the folder for temporary files, and are made once.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +20,13 @@ _NUMBER = re.compile(
     rb'"(ts)":\s*(\d+)|"(correlation|External id|external id|id)":\s*(\d+)'
     rb'|"(Sequence number|Ev Idx|Python id|Python parent id)":\s*(\d+)|(ProfilerStep#)(\d+)'
 )
+_ROOT = Path(__file__).resolve().parent.parent
+TRACES = Path(os.environ.get("PERFKIT_TRACES", _ROOT.parent / "shared" / "traces"))
+REAL, SMALL = TRACES / "torch" / "v100-ns-resolution.json.gz", _ROOT / "tests" / "data" / "torch-mlp.json.gz"
+"""What is replicated: a training on a V100 with nanosecond times, else the recording of a small model on a CPU."""
+MEGABYTE = TRACES / "torch" / "h100-bert-small.json.gz"
+"""A real trace that is 1 MB long as it is."""
+
 _TIME, _LINK, _INDEX, _STEP = range(4)
 
 
@@ -77,6 +87,29 @@ def make(source: Path, out: Path, size_mb: int) -> Path:
             file.writelines(replicated(source, size_mb * 10**6))
         temporary.replace(out)
     return out
+
+
+def folder() -> Path:
+    """Where inputs and results of benchmarks lie; made when it is not there."""
+    chosen = os.environ.get("PERFKIT_BENCH_DIR")
+    found = Path(chosen) if chosen else Path(tempfile.gettempdir()) / "perfkit-bench"
+    found.mkdir(parents=True, exist_ok=True)
+    return found
+
+
+def large(size_mb: int) -> Path:
+    """A trace of about ``size_mb``, made of a real one unless it is there already."""
+    return _made(REAL if REAL.exists() else SMALL, size_mb)
+
+
+def megabyte() -> Path:
+    """A trace of about 1 MB."""
+    return _made(MEGABYTE if MEGABYTE.exists() else SMALL, 1)
+
+
+def _made(source: Path, size_mb: int) -> Path:
+    name = source.name.removesuffix(".json.gz")
+    return make(source, folder() / f"{name}-{size_mb}mb.json", size_mb)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,48 @@
+"""Run the benchmarks: ``python -m benchmarks [--quick] [--only NAME] [--write docs/performance.md]``
+
+Prints every benchmark against its targets. The figures are kept in ``results.json`` of the benchmark folder
+($PERFKIT_BENCH_DIR), with date and machine; a benchmark that is run again replaces its own figures there, so that
+``--write`` can put a page together of several runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from benchmarks import console, kept, markdown
+from benchmarks.inputs import folder
+from benchmarks.machine import machine, sentence
+from benchmarks.suites import SUITES, Options
+
+
+def main() -> None:
+    options = _parser().parse_args()
+    chosen = options.only or list(SUITES)
+    here = machine()
+    console.progress(sentence(here))
+    asked = Options(quick=options.quick, rounds=options.rounds or (1 if options.quick else 3), huge=options.huge)
+    for name in [] if options.no_run else chosen:
+        section = SUITES[name](asked)
+        console.show(section)
+        if not options.quick:
+            kept.keep(folder(), name, section, here)
+    if options.write:
+        markdown.write_into(options.write, markdown.page(kept.all_of(folder(), list(SUITES))))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="small inputs, one round: to try the benchmarks; not kept")
+    parser.add_argument("--only", action="append", choices=list(SUITES), help="one benchmark, repeatable")
+    parser.add_argument("--rounds", type=int, help="how often all take their turn (3)")
+    parser.add_argument("--huge", action="store_true", help="streaming of 2 GB too: needs 2 GB of disk")
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="put the kept figures into this page")
+    parser.add_argument("--no-run", action="store_true", help="run nothing, only write the page")
+    return parser
+
+
+if __name__ == "__main__":
+    main()

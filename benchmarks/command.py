@@ -1,0 +1,87 @@
+"""What the command line costs its user: from pressing return to the prompt, with everything that is imported.
+
+``python -m benchmarks.command``: caches warm (byte code, compiled code, files), medians of fresh processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks import console
+from benchmarks.inputs import large, megabyte
+from benchmarks.results import Section, Table, at_most, number
+from benchmarks.rounds import ROOT, Result, take_turns
+
+_PERFKIT = "import sys; from perfkit_core.cli.main import main; sys.exit(main())"
+COLD, REPORT = "summary of 1 MB", "report of 100 MB"
+
+
+def timed(arguments: list[str]) -> dict[str, float]:
+    """Run ``perfkit`` with these arguments: seconds, CPU seconds and peak memory of the whole process."""
+    start = time.perf_counter()
+    process = subprocess.Popen([sys.executable, "-c", _PERFKIT, *arguments], stdout=subprocess.DEVNULL, cwd=ROOT)
+    _, status, used = os.wait4(process.pid, 0)
+    seconds = time.perf_counter() - start
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"perfkit {' '.join(arguments)} ended with {process.returncode}")
+    unit = 1 if sys.platform == "darwin" else 1024
+    return {"seconds": seconds, "cpu_seconds": used.ru_utime + used.ru_stime, "peak_bytes": used.ru_maxrss * unit}
+
+
+def section(rounds: int, say: Callable[[str], None], large_mb: int = 100) -> Section:
+    """Each command in turns, against its target."""
+    small, big = megabyte(), large(large_mb)
+    with tempfile.TemporaryDirectory() as folder:
+        page = str(Path(folder) / "report.html")
+        commands = {
+            "--version": ["--version"],
+            COLD: ["summary", str(small)],
+            "report of 1 MB": ["report", str(small), "-o", page],
+            f"summary of {large_mb} MB": ["summary", str(big)],
+            f"report of {large_mb} MB": ["report", str(big), "-o", page],
+        }
+        contenders = [(name, ["-m", "benchmarks.command", "--one", *each], rounds) for name, each in commands.items()]
+        timed(["summary", str(small)])  # caches
+        results = {result.name: result for result in take_turns(contenders, rounds, say)}
+    checks = (
+        at_most("perfkit summary of 1 MB, cold process", 1.0, results[COLD].median("seconds"), "s"),
+        at_most("perfkit report of 100 MB", 4.0, _seconds(results.get(REPORT)), "s"),
+    )
+    table = Table("", ("perfkit …", "s", "CPU s", "peak MB"), tuple(_row(result) for result in results.values()))
+    numbers = {name: result.samples or result.reason for name, result in results.items()}
+    return Section("The command line", " ".join((__doc__ or "").split()), (table,), checks, numbers)
+
+
+def _seconds(result: Result | None) -> float | None:
+    return result.median("seconds") if result else None
+
+
+def _row(result: Result) -> tuple[str, ...]:
+    seconds, cpu, peak = (result.median(key) for key in ("seconds", "cpu_seconds", "peak_bytes"))
+    if seconds is None or cpu is None or peak is None:
+        return result.name, result.reason, "", ""
+    return result.name, number(seconds), number(cpu), number(peak / 1e6)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--one", nargs=argparse.REMAINDER, help="run perfkit once and print its cost as JSON")
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(timed(options.one)))
+    else:
+        console.show(section(options.rounds, console.progress))
+
+
+if __name__ == "__main__":
+    main()

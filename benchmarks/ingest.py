@@ -1,0 +1,129 @@
+"""perfkit and the tools that people use instead, on the same file: ``python -m benchmarks.ingest [FILE ...]``
+
+Each measurement is a fresh process with the file in the page cache. The clock runs from the file to the result;
+imports are done before, and compiled code comes from its cache. "Again" is the second time in the same process.
+"× stored run" is how often perfkit goes from the file to a stored run in that time; "of simdjson" compares with the
+fastest parser there is, which keeps nothing. All take turns; medians count.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from benchmarks import console
+from benchmarks.inputs import large
+from benchmarks.readers import READERS
+from benchmarks.readers.contract import Reader
+from benchmarks.results import Check, Section, Table, at_least, at_most, number
+from benchmarks.rounds import Result, run, take_turns
+
+STORED, MEMORY, FLOOR = "perfkit, stored run", "perfkit, in memory", "simdjson, DOM only"
+SLOW_ROUNDS = 1
+_MB = 1e6
+_COLUMNS = (
+    "", "s", "again, s", "CPU s", "MB/s", "peak ÷ file", "result ÷ file", "rows", "× stored run", "× in CPU time",
+    "of simdjson",
+)  # fmt: skip
+
+
+def measure(file: Path, readers: Sequence[Reader], rounds: int, say: Callable[[str], None]) -> list[Result]:
+    """All readers on one file, in turns; the slow ones take part in the first round only."""
+    contenders, too_large = [], []
+    for one in readers:
+        if one.most_mb and file.stat().st_size > one.most_mb * _MB:
+            too_large.append(Result(one.name, {}, f"not run: above {one.most_mb} MB its memory does not suffice"))
+            continue
+        arguments = ["-m", "benchmarks.measure", one.name, str(file)]
+        contenders.append((one.name, arguments, SLOW_ROUNDS if one.slow else rounds))
+    run(["-m", "benchmarks.measure", MEMORY, str(file)])  # compiles, and brings the file into the page cache
+    return [*take_turns(contenders, rounds, say), *too_large]
+
+
+def table(file: Path, results: Sequence[Result]) -> Table:
+    """One row a reader: time, speed, memory, and how much longer than perfkit it takes to a stored run."""
+    by_name = {result.name: result for result in results}
+    rows = tuple(_row(result, file.stat().st_size, by_name) for result in results)
+    title = f"{file.name}, {file.stat().st_size / _MB:,.0f} MB"
+    return Table(title, _COLUMNS, rows)
+
+
+def checks(file: Path, results: Sequence[Result]) -> tuple[Check, ...]:
+    """The targets that concern reading a file."""
+    by_name = {result.name: result for result in results}
+    where = f"{file.stat().st_size / _MB:,.0f} MB, file → stored run"
+
+    def faster(than: str, name: str, target: float) -> Check:
+        peer, stored = by_name.get(name), by_name.get(STORED)
+        wall, cpu = (peer.ratio(stored, key) if peer and stored else None for key in ("seconds", "cpu_seconds"))
+        aside = "" if cpu is None else f" ({number(cpu)}× in CPU time)"
+        return at_least(f"{where}: faster than {than}", target, wall, aside=aside)
+
+    memory = by_name[MEMORY].median("result_bytes") if MEMORY in by_name else None
+    return (
+        faster("HolisticTraceAnalysis", "HolisticTraceAnalysis", 60),
+        faster("duckdb", "duckdb, one event a line", 4),
+        faster("orjson", "orjson → Arrow", 12),
+        faster("simdjson's DOM", FLOOR, 1),
+        at_most("table in memory ÷ file", 0.6, memory / file.stat().st_size if memory else None, ""),
+    )
+
+
+def section(files: Sequence[Path], readers: Sequence[Reader], rounds: int, say: Callable[[str], None]) -> Section:
+    """Every reader on every file; the targets are those of the largest file."""
+    tables, numbers, found = [], {}, ()
+    for file in sorted(files, key=lambda one: one.stat().st_size):
+        results = measure(file, readers, rounds, say)
+        tables.append(table(file, results))
+        numbers[file.name] = {result.name: result.samples or result.reason for result in results}
+        found = checks(file, results)
+    tables.append(Table("What each does", ("", "does"), tuple((one.name, one.does) for one in readers)))
+    return Section(
+        "From a file to a table", " ".join((__doc__ or "").split("\n\n")[1].split()), tuple(tables), found, numbers
+    )
+
+
+def _about() -> str:
+    return " ".join((__doc__ or "").split("\n\n")[1].split())
+
+
+def _row(result: Result, size: int, by_name: dict[str, Result]) -> tuple[str, ...]:
+    seconds, cpu = result.median("seconds"), result.median("cpu_seconds")
+    if seconds is None or cpu is None:
+        return (result.name, result.reason, *("",) * (len(_COLUMNS) - 2))
+    peak, made = result.median("peak_bytes") or 0, result.median("result_bytes") or 0
+    return (
+        result.name,
+        number(seconds),
+        number(result.median("again_seconds") or seconds),
+        number(cpu),
+        number(size / _MB / seconds),
+        number(peak / size),
+        number(made / size) if made else "-",
+        f"{result.median('rows') or 0:,.0f}",
+        _ratio(result, by_name.get(STORED)),
+        _ratio(result, by_name.get(STORED), "cpu_seconds"),
+        _ratio(by_name.get(FLOOR), result),
+    )
+
+
+def _ratio(one: Result | None, other: Result | None, key: str = "seconds") -> str:
+    found = one.ratio(other, key) if one and other else None
+    return number(found) if found is not None else "-"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="traces; without, one of --size-mb is made")
+    parser.add_argument("--size-mb", type=int, default=100, help="size of the input that is made (100)")
+    parser.add_argument("--rounds", type=int, default=3, help="how often all take their turn (3)")
+    parser.add_argument("--only", action="append", help="a reader by the start of its name, repeatable")
+    options = parser.parse_args()
+    readers = [one for one in READERS if not options.only or one.name.startswith(tuple(options.only))]
+    files = options.files or [large(options.size_mb)]
+    console.show(section(files, readers, options.rounds, console.progress))
+
+
+if __name__ == "__main__":
+    main()

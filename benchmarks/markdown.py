@@ -1,0 +1,49 @@
+"""Sections as Markdown, for docs/performance.md."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.console import checks_table
+from benchmarks.machine import Machine, sentence
+from benchmarks.results import Section, Table
+
+BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
+
+
+def page(found: list[tuple[Section, Machine]]) -> str:
+    """All sections, the targets of all of them first."""
+    checks = tuple(check for section, _ in found for check in section.checks)
+    parts = ["## Targets", _table(checks_table(checks)), *(_section(section, at) for section, at in found)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def write_into(path: Path, text: str) -> None:
+    """Replace what stands between the marks of a page. Raises ValueError where the marks are missing."""
+    whole = path.read_text(encoding="utf-8")
+    begin, end = whole.find(BEGIN), whole.find(END)
+    if begin < 0 or end < begin:
+        raise ValueError(f"{path}: no place for the figures: it needs {BEGIN} and {END}")
+    path.write_text(f"{whole[:begin]}{BEGIN}\n{text}{whole[end:]}", encoding="utf-8")
+
+
+def versions(machine: Machine) -> str:
+    """What was measured, with versions."""
+    return ", ".join(f"{name} {version}" for name, version in machine.libraries.items())
+
+
+def _section(section: Section, machine: Machine) -> str:
+    tables = [part for table in section.tables for part in _titled(table)]
+    measured = f"Measured {sentence(machine)}"
+    return "\n\n".join([f"## {section.title}", section.about, measured, *tables])
+
+
+def _titled(table: Table) -> list[str]:
+    title = [f"**{table.title}**"] if table.title else []
+    return [*title, _table(table), *([table.note] if table.note else [])]
+
+
+def _table(table: Table) -> str:
+    marks = ["---", *("---:" if name != "does" else "---" for name in table.columns[1:])]
+    lines = [table.columns, marks, *table.rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

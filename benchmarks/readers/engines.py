@@ -1,0 +1,97 @@
+"""Table engines that read JSON: duckdb, polars and Arrow.
+
+None of them is fast on one object with a long list inside, as a trace is: they are made for one event a line. So the
+file is first rewritten that way, which is part of the time.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.readers.contract import COLUMNS, Outcome, Reader
+
+_STRUCT = "name VARCHAR, cat VARCHAR, ph VARCHAR, ts DOUBLE, dur DOUBLE, pid VARCHAR, tid VARCHAR, args JSON"
+
+
+def lines(file: Path, folder: Path) -> Path:
+    """The events of a trace, one a line: cut by msgspec, the fastest way there is from Python."""
+    import msgspec
+
+    trace = msgspec.defstruct("File", [("traceEvents", list[msgspec.Raw])])
+    events = msgspec.json.Decoder(trace).decode(file.read_bytes()).traceEvents  # type: ignore[attr-defined]
+    out = folder / "events.ndjson"
+    with out.open("wb") as opened:
+        opened.writelines(bytes(event).replace(b"\n", b" ") + b"\n" for event in events)
+    return out
+
+
+def _duckdb(file: Path, folder: Path) -> Outcome:
+    import duckdb
+
+    columns = ", ".join(f"{name}: '{kind}'" for name, kind in (part.split() for part in _STRUCT.split(", ")))
+    query = f"SELECT * FROM read_json('{lines(file, folder)}', format='newline_delimited', columns={{{columns}}})"
+    table = duckdb.sql(query).to_arrow_table()
+    return Outcome(table.num_rows, table.nbytes, table)
+
+
+def _duckdb_direct(file: Path, folder: Path) -> Outcome:
+    import duckdb
+
+    query = f"""SELECT unnest(from_json(content->'traceEvents', '["STRUCT({_STRUCT})"]'), max_depth := 2)
+                FROM read_text('{file}')"""
+    table = duckdb.sql(query).to_arrow_table()
+    return Outcome(table.num_rows, table.nbytes, table)
+
+
+def _polars(file: Path, folder: Path) -> Outcome:
+    import polars
+
+    frame = polars.read_ndjson(lines(file, folder), infer_schema_length=10_000, ignore_errors=True)
+    frame = frame.select(name for name in COLUMNS if name in frame.columns)
+    return Outcome(frame.height, int(frame.estimated_size()), frame)
+
+
+def _arrow(file: Path, folder: Path) -> Outcome:
+    import pyarrow as pa
+    from pyarrow import json
+
+    text = dict.fromkeys(("name", "cat", "ph"), pa.string())
+    args = pa.struct({"External id": pa.int64(), "correlation": pa.int64(), "stream": pa.int64()})
+    kinds = pa.schema({**text, "ts": pa.float64(), "dur": pa.float64(), "args": args})
+    options = json.ParseOptions(explicit_schema=kinds, unexpected_field_behavior="ignore")
+    table = json.read_json(lines(file, folder), parse_options=options)
+    return Outcome(table.num_rows, table.nbytes, table)
+
+
+READERS = (
+    Reader(
+        "duckdb, one event a line",
+        "peer",
+        "rewritten one event a line by msgspec, read_json with types; args as JSON text, times float64",
+        ("msgspec", "duckdb", "pyarrow"),
+        _duckdb,
+    ),
+    Reader(
+        "duckdb, the file as it is",
+        "peer",
+        "read_text, from_json with types, unnest (faster here than read_json + unnest); args as JSON text",
+        ("duckdb", "pyarrow"),
+        _duckdb_direct,
+        slow=True,
+        most_mb=200,
+    ),
+    Reader(
+        "polars, one event a line",
+        "peer",
+        "rewritten one event a line by msgspec, read_ndjson; args as a struct of what the first 10,000 rows have",
+        ("msgspec", "polars"),
+        _polars,
+    ),
+    Reader(
+        "pyarrow.json, one event a line",
+        "peer",
+        "rewritten one event a line by msgspec, read_json with types; three args; no pid, tid: numbers and text mixed",
+        ("msgspec", "pyarrow.json"),
+        _arrow,
+    ),
+)

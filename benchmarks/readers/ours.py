@@ -1,0 +1,36 @@
+"""perfkit itself: a file to a Trace in memory, to a stored run, and streamed to Parquet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.readers.contract import Outcome, Reader
+
+_MODULES = ("pyarrow.parquet", "numba", "perfkit_core.loading", "perfkit_core.store", "perfkit_torch.plugin")
+
+
+def _trace(file: Path, folder: Path) -> Outcome:
+    from perfkit_core.loading import load
+
+    trace = load(file)
+    return Outcome(len(trace), trace.events.nbytes, trace)
+
+
+def _stored(file: Path, folder: Path) -> Outcome:
+    from perfkit_core.loading import load
+    from perfkit_core.store import write_cycle
+
+    trace = load(file)
+    return Outcome(len(trace), write_cycle(trace, folder).stat().st_size, trace)
+
+
+READERS = (
+    Reader(
+        "perfkit, in memory",
+        "perfkit",
+        "the whole event table: exact ns, links from launch to device work, parents, steps, phases, modules, all args",
+        _MODULES,
+        _trace,
+    ),
+    Reader("perfkit, stored run", "perfkit", "the same, written as a run folder (Parquet, zstd)", _MODULES, _stored),
+)

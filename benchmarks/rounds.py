@@ -1,0 +1,70 @@
+"""Taking turns: every contender in a process of its own, round after round, so that what else the machine does hits
+all of them alike."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+LONGEST_S = 1800
+"""A process that takes longer is ended, and listed with that reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one contender gave: a dict of numbers for each round it took part in, or why it gave none."""
+
+    name: str
+    samples: dict[int, dict[str, float]]
+    reason: str = ""
+
+    def median(self, key: str) -> float | None:
+        """Median over the rounds; None where nothing was measured."""
+        values = [sample[key] for sample in self.samples.values()]
+        return statistics.median(values) if values else None
+
+    def ratio(self, other: Result, key: str = "seconds") -> float | None:
+        """Median over the common rounds of ``self`` ÷ ``other``."""
+        common = self.samples.keys() & other.samples.keys()
+        ratios = [self.samples[at][key] / other.samples[at][key] for at in common if other.samples[at][key]]
+        return statistics.median(ratios) if ratios else None
+
+
+def take_turns(
+    contenders: Sequence[tuple[str, list[str], int]], rounds: int, say: Callable[[str], None]
+) -> list[Result]:
+    """Run ``(name, arguments of python, most rounds)`` in turns. Each prints its numbers as JSON on its last line."""
+    samples: dict[str, dict[int, dict[str, float]]] = {name: {} for name, _, _ in contenders}
+    reasons: dict[str, str] = {}
+    for at in range(rounds):
+        for name, arguments, most in contenders:
+            if at >= most or name in reasons:
+                continue
+            found = run(arguments)
+            if isinstance(found, str):
+                reasons[name] = found
+                say(f"{name}: {found}")
+            else:
+                samples[name][at] = found
+                say(f"round {at + 1}: {name}: {found.get('seconds', 0):.2f} s")
+    return [Result(name, samples[name], reasons.get(name, "")) for name, _, _ in contenders]
+
+
+def run(arguments: Sequence[str]) -> Any:
+    """What a Python process prints as JSON on its last line; text that says why where it fails."""
+    command = [sys.executable, *arguments]
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LONGEST_S, check=False)
+    except subprocess.TimeoutExpired:
+        return f"ended after {LONGEST_S} s"
+    if done.returncode:
+        lines = done.stderr.strip().splitlines()
+        return lines[-1][:200] if lines else f"ended with code {done.returncode} (out of memory?)"
+    return json.loads(done.stdout.strip().splitlines()[-1])

@@ -1,0 +1,32 @@
+"""All benchmarks by name, each with the sizes for a full and a quick run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from benchmarks import command, console, ingest
+from benchmarks.inputs import large
+from benchmarks.readers import READERS
+from benchmarks.results import Section
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How much is asked for."""
+
+    quick: bool
+    rounds: int
+    huge: bool = False
+
+
+def _ingest(options: Options) -> Section:
+    sizes = (20,) if options.quick else (100, 500)
+    return ingest.section([large(size) for size in sizes], READERS, options.rounds, console.progress)
+
+
+def _command(options: Options) -> Section:
+    return command.section(options.rounds, console.progress, 20 if options.quick else 100)
+
+
+SUITES: dict[str, Callable[[Options], Section]] = {"ingest": _ingest, "command": _command}

@@ -1,0 +1,95 @@
+"""The benchmarks run, and what they print is what they measured. No times are asserted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks import ingest, kept, markdown
+from benchmarks.inputs import SMALL, make
+from benchmarks.machine import machine
+from benchmarks.readers import READERS, reader
+from benchmarks.results import Check, Section, Table, at_least, at_most
+from benchmarks.rounds import Result, run, take_turns
+
+READ = (ingest.MEMORY, ingest.STORED, "json + pandas")
+
+
+def test_readers_take_turns_on_a_file(bench_dir: Path) -> None:
+    file = make(SMALL, bench_dir / "small.json", 1)
+    said: list[str] = []
+    found = ingest.section([file], [reader(name) for name in READ], 1, said.append)
+    assert [line.split(": ")[1] for line in said] == list(READ)
+    table = found.tables[0]
+    assert [row[0] for row in table.rows] == list(READ)
+    rows = {row[0]: row[table.columns.index("rows")] for row in table.rows}
+    assert rows["json + pandas"] == f"{len(json.loads(file.read_bytes())['traceEvents']):,}"
+    assert rows[ingest.MEMORY] == rows[ingest.STORED] != "0"
+    assert {check.holds for check in found.checks if "HolisticTraceAnalysis" in check.what} == {None}
+
+
+def test_what_is_not_installed_is_listed_with_the_reason() -> None:
+    found = take_turns([("absent", ["-c", "import no_such_module"], 1)], 2, [].append)
+    assert found == [Result("absent", {}, "ModuleNotFoundError: No module named 'no_such_module'")]
+    assert ingest.table(SMALL, found).rows[0][:2] == ("absent", found[0].reason)
+
+
+def test_a_process_that_is_killed_says_so() -> None:
+    assert "-9" in run(["-c", "import os; os.kill(os.getpid(), 9)"])
+
+
+def test_a_contender_takes_part_in_as_many_rounds_as_it_may() -> None:
+    often, once = take_turns([("often", ["-c", "print('{}')"], 3), ("once", ["-c", "print('{}')"], 1)], 3, [].append)
+    assert (len(often.samples), len(once.samples)) == (3, 1)
+
+
+def test_ratios_are_those_of_the_common_rounds() -> None:
+    slow = Result("slow", {0: {"seconds": 8.0}, 2: {"seconds": 30.0}})
+    fast = Result("fast", {0: {"seconds": 4.0}, 1: {"seconds": 100.0}, 2: {"seconds": 10.0}})
+    assert slow.ratio(fast) == 2.5  # the median of 8 ÷ 4 and 30 ÷ 10
+    assert fast.median("seconds") == 10.0
+    assert Result("none", {}, "why").ratio(fast) is None
+
+
+@pytest.mark.parametrize(
+    ("check", "holds"),
+    [(at_least("", 4, 4.0), True), (at_least("", 4, 3.99), False), (at_most("", 1, 1.01, "s"), False)],
+)
+def test_targets(check: Check, holds: bool) -> None:
+    assert check.holds is holds
+
+
+def test_what_was_not_measured_neither_holds_nor_fails() -> None:
+    assert at_least("faster than x", 4, None) == Check("faster than x", "≥ 4×", "not measured", None)
+
+
+def test_every_reader_says_what_it_does() -> None:
+    assert len({one.name for one in READERS}) == len(READERS)
+    assert all(one.does for one in READERS)
+
+
+def test_kept_figures_make_the_page(bench_dir: Path) -> None:
+    table = Table("title", ("", "s"), (("a|b", "1.0"),))
+    old = Section("First", "about", (), (at_most("earlier", 1, 2.0, "s"),), {"a": 1})
+    new = Section("First", "about", (table,), (at_most("new", 1, 0.5, "s"),), {"a": 1})
+    for section in (old, new):
+        kept.keep(bench_dir, "first", section, machine())
+    page = bench_dir / "page.md"
+    page.write_text(f"before\n{markdown.BEGIN}\nearlier\n{markdown.END}\nafter\n", encoding="utf-8")
+    markdown.write_into(page, markdown.page(kept.all_of(bench_dir, ["first", "second"])))
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("before\n")
+    assert text.endswith(f"{markdown.END}\nafter\n")
+    assert "| new | ≤ 1 s | 0.50 s | yes |" in text
+    assert "| a\\|b | 1.0 |" in text
+    assert "earlier" not in text
+
+
+def test_a_page_without_a_place_for_figures_is_left_alone(bench_dir: Path) -> None:
+    page = bench_dir / "page.md"
+    page.write_text("text", encoding="utf-8")
+    with pytest.raises(ValueError, match="no place for the figures"):
+        markdown.write_into(page, "figures")
+    assert page.read_text(encoding="utf-8") == "text"
