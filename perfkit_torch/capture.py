@@ -11,6 +11,7 @@ from perfkit_core.assemble import assemble
 from perfkit_core.recording.capture import CycleWriter, Place, Taken, environment_place
 from perfkit_core.trace import Device, Trace, TraceMeta
 from perfkit_torch import kineto_events, trace_activities
+from perfkit_torch.collectives import with_collectives
 from perfkit_torch.dialect import TorchDialect
 from perfkit_torch.event_text import LiveBatch, record
 from perfkit_torch.operator_names import operator_name
@@ -47,7 +48,7 @@ def take(profiler: Any, place: Place) -> Taken:
     meta = _meta(profiler, names)
 
     def finish() -> Trace:
-        return assemble(recorder.recorded(), meta, rank=rank, operator_names=operator_name)
+        return assemble(with_collectives(recorder.recorded()), meta, rank=rank, operator_names=operator_name)
 
     return Taken(finish, background=not getattr(profiler, "with_stack", False))
 

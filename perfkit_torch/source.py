@@ -13,6 +13,7 @@ from perfkit_core.sources.decimals import to_ns
 from perfkit_core.sources.dialect import Recorder, integer
 from perfkit_core.sources.findings import file_findings
 from perfkit_core.trace import Device, Finding, IntArray, Trace, TraceMeta
+from perfkit_torch.collectives import with_collectives
 from perfkit_torch.dialect import TorchDialect
 from perfkit_torch.operator_names import operator_name
 
@@ -48,7 +49,7 @@ def read(path: Path, partial: bool = False) -> Trace:
     for batch in file.batches():
         recorder.add(batch)
     base = integer(file.header.get("baseTimeNanoseconds")) or 0
-    recorded = recorder.recorded(base)
+    recorded = with_collectives(recorder.recorded(base))
     start_ns = recorded.columns["start_ns"].to_numpy()
     rank, world_size = _place(file.header)
     meta = TraceMeta(

@@ -33,11 +33,13 @@ and symmetric memory use in their place."""
 @dataclass(frozen=True, slots=True)
 class Communication:
     """Masks of shape (rows,): ``calls`` the outermost host calls, ``host`` those of them that are the communication
-    itself, ``device`` the device events that are."""
+    itself, ``device`` the device events that are. ``call``: row of the outermost call that a host event lies in, or
+    that launched the device event; -1: none."""
 
     calls: BoolArray
     host: BoolArray
     device: BoolArray
+    call: IntArray
 
 
 def communication(trace: Trace) -> Communication:
@@ -49,7 +51,8 @@ def communication(trace: Trace) -> Communication:
     kernels = trace.rows("kind", KERNEL) & (named_as_collective(trace) | (within != NO_ROW))
     device = kernels | (~trace.host & trace.rows("kind", COMMUNICATION))
     calls = outermost == np.arange(len(trace))
-    return Communication(calls, calls & ~_starts(within[device & (within != NO_ROW)], len(trace)), device)
+    host = calls & ~_starts(within[device & (within != NO_ROW)], len(trace))
+    return Communication(calls, host, device, np.where(within == NO_ROW, outermost, within))
 
 
 def named_as_collective(trace: Trace) -> BoolArray:

@@ -1,0 +1,108 @@
+"""What do the collectives move, how fast, and by which algorithm?
+
+A row is a collective of a group in a class of message sizes. Bandwidths are those of nccl-tests: algorithm bandwidth is
+the size of the message over the time, bus bandwidth corrects it by what the collective must send over each link
+(``bus_factors``). As recorded, the time is that on each rank, waiting for the last rank included; ``transfer`` begins
+when the last rank has come, and needs the recordings of all ranks of the group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core.analyses.communication.arrivals import arrivals, transfer_ns
+from perfkit_core.analyses.communication.bus_factors import bus_factors
+from perfkit_core.analyses.communication.message_sizes import size_class
+from perfkit_core.analyses.communication.partials import Partial, reduce, reduce_each
+from perfkit_core.errors import UsageError
+from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.trace import Trace
+
+GROUPINGS: Final = ("size", "rank", "step")
+_KEYS: Final = ("collective", "size", "group", "group_size", "algorithm", "protocol")
+_TIMES: Final = {
+    "calls": "int64", "message_bytes": "Int64", "total_ns": "int64", "min_ns": "int64", "median_ns": "int64",
+    "max_ns": "int64", "algorithm_bandwidth_bytes_per_s": "Float64", "bus_bandwidth_bytes_per_s": "Float64",
+    "matched": "int64", "transfer_ns": "Int64", "transfer_bus_bandwidth_bytes_per_s": "Float64",
+}  # fmt: skip
+
+
+def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """Columns [rank, step,] collective, size (class; exact bytes by size), group, group_size, algorithm, protocol (NA
+    where untold), calls (on all ranks), message_bytes (median), total/min/median/max_ns,
+    algorithm_bandwidth_bytes_per_s, bus_bandwidth_bytes_per_s, matched (calls whose other ranks were all recorded),
+    transfer_ns (their median after the last rank has come), transfer_bus_bandwidth_bytes_per_s."""
+    return merge(reduce_each(trace, request), request)
+
+
+def merge(partials: Sequence[Partial], request: ViewRequest) -> pd.DataFrame:
+    """The table of any number of ranks."""
+    unknown = set(request.by) - set(GROUPINGS)
+    if unknown:
+        raise UsageError(f"{VIEW.name} cannot be grouped by {sorted(unknown)[0]!r}", f"known: {', '.join(GROUPINGS)}")
+    found = arrivals(partials)
+    found = _measured(found[found.pop("chosen").astype(bool)], exact="size" in request.by)
+    keys = [*(name for name in ("rank", "step") if name in request.by), *_KEYS]
+    if found.empty:
+        return pd.DataFrame(columns=[*keys, *_TIMES]).astype(_TIMES)
+    result = found.groupby(keys, sort=False, dropna=False)[list(found.columns)].apply(_row).reset_index()
+    result = result.astype(_TIMES).sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
+    return result[[*keys, *_TIMES]]
+
+
+def _measured(found: pd.DataFrame, exact: bool) -> pd.DataFrame:
+    """With the columns that the sums are made of: factor (bus by algorithm bandwidth), transfer."""
+    factor = bus_factors(found["collective"], found["group_size"])
+    names = {name: found[name].astype(object).where(found[name].notna(), None) for name in ("collective", "group")}
+    size = found["bytes"] if exact else size_class(found["bytes"])
+    return found.assign(**names, size=size, factor=factor, transfer=transfer_ns(found))
+
+
+def _row(calls: pd.DataFrame) -> pd.Series[float]:
+    """The numbers of one group of calls."""
+    time, done = calls["dur_ns"], calls[calls["transfer"].notna()]
+    sized = calls["bytes"].notna() & (time > 0)
+    return pd.Series(
+        {
+            "calls": len(calls), "message_bytes": _median(calls["bytes"].dropna()), "total_ns": int(time.sum()),
+            "min_ns": int(time.min()), "median_ns": _median(time), "max_ns": int(time.max()),
+            "algorithm_bandwidth_bytes_per_s": _per_second(calls["bytes"][sized], time[sized]),
+            "bus_bandwidth_bytes_per_s": _per_second((calls["bytes"] * calls["factor"])[sized], time[sized]),
+            "matched": len(done), "transfer_ns": _median(done["transfer"]),
+            "transfer_bus_bandwidth_bytes_per_s": _per_second(done["bytes"] * done["factor"], done["transfer"]),
+        },
+        dtype=object,
+    )  # fmt: skip
+
+
+def _median(values: pd.Series[int]) -> int | None:
+    """The smaller one of the two in the middle of an even number."""
+    return int(np.sort(values.to_numpy(np.int64))[(len(values) - 1) // 2]) if len(values) else None
+
+
+def _per_second(size: pd.Series[float], time: pd.Series[int]) -> float | None:
+    total = size.sum(min_count=len(size)) if len(size) else None
+    return None if total is None or pd.isna(total) else float(total) / int(time.sum()) * 1e9
+
+
+def _explain(trace: Trace) -> str:
+    if trace.rows("kind", "communication").any():
+        return "collectives were called, but nothing that carries them out was recorded (a group of one moves nothing)"
+    return "no communication between processes was recorded"
+
+
+VIEW = View(
+    name="collectives",
+    title="Collectives",
+    description="size, time, algorithm and bandwidth of the communication between processes",
+    table=table,
+    groupings=GROUPINGS,
+    order="total_ns",
+    explain_empty=_explain,
+    per_step=("calls", "total_ns", "matched"),
+    reduction=Reduction(reduce, merge),
+)

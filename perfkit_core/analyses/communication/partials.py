@@ -1,0 +1,55 @@
+"""What one rank contributes to a question about all of them: its collectives and its steps, small enough to be sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core.analyses.communication.instances import instances
+from perfkit_core.analyses.communication.matching import matched
+from perfkit_core.analyses.select import in_steps, selected
+from perfkit_core.analyses.step.step_rows import step_frame, step_rows
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.trace import Trace
+
+Partial = dict[str, Any]
+"""``collectives`` (see ``instances``, with a column ``chosen``), ``steps`` (rank, step, dur_ns, ``chosen``),
+``world_size``."""
+
+
+def reduce(trace: Trace, request: ViewRequest) -> Partial:
+    """Of a trace of one rank. All collectives are kept, as those that are not asked for still match and align."""
+    return reduce_each(trace, request)[0]
+
+
+def reduce_each(trace: Trace, request: ViewRequest) -> list[Partial]:
+    """:func:`reduce` of each rank of a trace, in their order; at least one."""
+    chosen, found = selected(trace, request), instances(trace)
+    found = found.assign(chosen=chosen[found.pop("row").to_numpy()])
+    rows = step_rows(trace)
+    steps = step_frame(trace, rows).assign(chosen=in_steps(trace, request)[rows])
+    ranks = np.unique(trace.ints("rank")).tolist() or [-1]
+    world = trace.meta.world_size
+    return [{"collectives": _of(found, one), "steps": _of(steps, one), "world_size": world} for one in ranks]
+
+
+def all_collectives(partials: Sequence[Partial]) -> pd.DataFrame:
+    """The collectives of all ranks, matched (:func:`perfkit_core.analyses.communication.matching.matched`)."""
+    worlds = [partial["world_size"] for partial in partials if partial["world_size"]]
+    return matched(together(partials, "collectives"), max(worlds, default=None))
+
+
+def together(partials: Sequence[Partial], name: str) -> pd.DataFrame:
+    """One table of all ranks."""
+    frames = [partial[name] for partial in partials]
+    kept = [frame for frame in frames if len(frame)] or frames[:1]
+    joined: pd.DataFrame = pd.concat(kept, ignore_index=True)
+    return joined
+
+
+def _of(frame: pd.DataFrame, rank: int) -> pd.DataFrame:
+    mine: pd.DataFrame = frame[frame["rank"].fillna(-1) == rank]
+    return mine.reset_index(drop=True)

@@ -1,0 +1,121 @@
+"""Which rank keeps the others waiting?
+
+At each collective that nobody leaves before the last rank has come, on aligned clocks (``arrivals``): how late a rank
+comes after the first, how long it waits for the last, and how long all others wait for it when it is the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core.analyses.communication.arrivals import arrivals
+from perfkit_core.analyses.communication.partials import Partial, reduce, reduce_each, together
+from perfkit_core.errors import UsageError
+from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.trace import Trace
+
+GROUPINGS: Final = ("rank", "step")
+_NUMBERS: Final = {"collectives": "int64", "last": "int64", "last_ratio": "Float64", "late_p50_ns": "Int64",
+                   "late_max_ns": "Int64", "waited_ns": "Int64", "caused_wait_ns": "Int64"}  # fmt: skip
+_OF_STEP: Final = {"collectives": "int64", "skew_p50_ns": "Int64", "skew_max_ns": "Int64", "waited_ns": "Int64",
+                   "slowest_rank": "Int64"}  # fmt: skip
+
+
+def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """A row a rank, by what it makes the others wait: rank, steps, avg_step_ns, collectives, last (how often it came
+    last), last_ratio, late_p50_ns, late_max_ns (after the first rank), waited_ns, caused_wait_ns.
+
+    By rank and step a row each. By step a row a step: step, min_step_ns, max_step_ns (over the ranks), collectives,
+    skew_p50_ns, skew_max_ns (last arrival less first), waited_ns (all ranks), slowest_rank (that caused most of it).
+    """
+    return merge(reduce_each(trace, request), request)
+
+
+def merge(partials: Sequence[Partial], request: ViewRequest) -> pd.DataFrame:
+    """The table of any number of ranks; without rows where no collective of several of them was recorded."""
+    unknown = set(request.by) - set(GROUPINGS)
+    if unknown:
+        raise UsageError(f"{VIEW.name} cannot be grouped by {sorted(unknown)[0]!r}", "known: rank, step")
+    found = arrivals(partials)
+    found = found.assign(caused_ns=_caused(found))
+    found = found[found["chosen"].astype(bool) & found["late_ns"].notna()]
+    steps = together(partials, "steps")
+    steps = steps[steps["chosen"].astype(bool)]
+    if found.empty:
+        steps = steps.iloc[:0]
+    return _of_steps(found, steps) if request.by == ("step",) else _of_ranks(found, steps, "step" in request.by)
+
+
+def _caused(found: pd.DataFrame) -> pd.Series[int]:
+    """What the others waited at the collectives at which this rank came last."""
+    waited = found["wait_ns"].groupby(found["match"]).transform("sum")
+    return waited.where(found["last"] & found["wait_ns"].notna())
+
+
+def _of_ranks(found: pd.DataFrame, steps: pd.DataFrame, by_step: bool) -> pd.DataFrame:
+    keys = ["rank", "step"] if by_step else ["rank"]
+    of_step = steps.groupby(keys)["dur_ns"]
+    durations = {"dur_ns": of_step.first()} if by_step else {"steps": of_step.size(), "avg_step_ns": _average(of_step)}
+    grouped = found.groupby(keys)
+    columns = {
+        "collectives": grouped.size(), "last": grouped["last"].sum(), "last_ratio": grouped["last"].mean(),
+        "late_p50_ns": grouped["late_ns"].agg(_median), "late_max_ns": grouped["late_ns"].max(),
+        "waited_ns": grouped["wait_ns"].sum(), "caused_wait_ns": grouped["caused_ns"].sum(),
+    }  # fmt: skip
+    result = pd.DataFrame({**durations, **columns}).reset_index()
+    for name in ("collectives", "last"):
+        result[name] = result[name].fillna(0)
+    result = result.astype({"rank": "Int64", **dict.fromkeys(durations, "Int64"), **_NUMBERS})
+    order = ["step", "rank"] if by_step else ["caused_wait_ns", "rank"]
+    return result.sort_values(order, ascending=by_step, kind="stable", ignore_index=True)
+
+
+def _of_steps(found: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
+    """One arrival a collective, that of the last rank, tells its skew."""
+    once, by_step = found[found["last"]].groupby("step"), steps.groupby("step")["dur_ns"]
+    columns = {
+        "min_step_ns": by_step.min(), "max_step_ns": by_step.max(), "collectives": once.size(),
+        "skew_p50_ns": once["skew_ns"].agg(_median), "skew_max_ns": once["skew_ns"].max(),
+        "waited_ns": once["caused_ns"].sum(), "slowest_rank": _most_waited_for(found),
+    }  # fmt: skip
+    result = pd.DataFrame(columns).rename_axis("step").reset_index()
+    result["collectives"] = result["collectives"].fillna(0)
+    return result.astype({"step": "Int64", "min_step_ns": "Int64", "max_step_ns": "Int64", **_OF_STEP})
+
+
+def _most_waited_for(found: pd.DataFrame) -> pd.Series[int]:
+    caused = found[found["last"]].groupby(["step", "rank"])["caused_ns"].sum().reset_index()
+    caused = caused.sort_values(["caused_ns", "rank"], ascending=[False, True], kind="stable")
+    return caused.drop_duplicates("step").set_index("step")["rank"]
+
+
+def _average(grouped: pd.api.typing.SeriesGroupBy[Any, Any]) -> pd.Series[int]:
+    return (2 * grouped.sum() + grouped.size()) // (2 * grouped.size())
+
+
+def _median(values: pd.Series[int]) -> int | None:
+    """The smaller one of the two in the middle of an even number."""
+    known = np.sort(values.dropna().to_numpy(np.int64))
+    return int(known[(len(known) - 1) // 2]) if len(known) else None
+
+
+def _explain(trace: Trace) -> str:
+    if len(trace.meta.ranks) < 2:
+        return "one rank only was recorded: name the recordings of several ranks"
+    return "no collectives were recorded on several ranks that could be matched and aligned (--view clocks tells why)"
+
+
+VIEW = View(
+    name="stragglers",
+    title="Stragglers",
+    description="which rank comes last to the collectives, and how long the others wait for it",
+    table=table,
+    groupings=GROUPINGS,
+    explain_empty=_explain,
+    per_step=("collectives", "last", "waited_ns", "caused_wait_ns"),
+    reduction=Reduction(reduce, merge),
+)

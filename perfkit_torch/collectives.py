@@ -1,0 +1,174 @@
+"""Collectives in torch's own events: their kind, group, message size.
+
+``record_param_comms`` and, since torch 2.2, the kernels of the library carry elements, type and group. Older recordings
+with shapes hold the tensors that a ``c10d::`` operator or a ``nccl:`` or ``gloo:`` label was given. The message size is
+that of nccl-tests (doc/PERFORMANCE.md): the larger one of what a rank gives and what it gets.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from math import prod
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from perfkit_core.assemble import Recorded
+from perfkit_core.collectives import DEVICE, HOST, Collective, describe
+from perfkit_core.schema import COMMUNICATION, KERNEL, OPERATOR
+from perfkit_core.trace import BoolArray, IntArray
+
+_MARKED: Final = re.compile(r"record_param_comms|^c10d::|^(?:gloo|mpi|ucc):|nccl|rccl|xccl|hccl", re.IGNORECASE)
+_LABEL: Final = re.compile(r"(nccl|gloo|mpi|ucc|xccl|hccl|c10d:):(\w+)")
+_OPERATOR: Final = "c10d:"
+_ON_HOST: Final = frozenset({"gloo", "mpi"})
+_GIVES_A_PART: Final = frozenset({"all_gather", "gather"})
+"""Collectives whose input, which is what a label tells, is not the whole message."""
+_KINDS: Final = tuple(
+    (re.compile(pattern), name)
+    for pattern, name in (
+        ("all_?reduce", "all_reduce"), ("all_?gather", "all_gather"), ("reduce_?scatter", "reduce_scatter"),
+        ("all_?to_?all", "all_to_all"), ("broadcast", "broadcast"), ("barrier", "barrier"), ("reduce", "reduce"),
+        ("gather", "gather"), ("scatter", "scatter"), ("send", "send"), ("recv", "recv"),
+    )
+)  # fmt: skip
+_ELEMENT_BYTES: Final = {
+    "float": 4, "double": 8, "half": 2, "bfloat16": 2, "long": 8, "int": 4, "short": 2, "char": 1, "byte": 1, "bool": 1,
+    "long int": 8, "long long": 8, "long long int": 8, "short int": 2,
+    "signed char": 1, "unsigned char": 1, "complexfloat": 8, "complexdouble": 16, "complexhalf": 4,
+    "complex<float>": 8, "complex<double>": 16, "uint16": 2, "uint32": 4, "uint64": 8,
+}  # fmt: skip
+
+
+def with_collectives(recorded: Recorded) -> Recorded:
+    """Describe the collectives (:mod:`perfkit_core.collectives`) and fill their ``bytes``; what was recorded stays."""
+    rows = _rows(recorded.columns)
+    if not len(rows):
+        return recorded
+    wanted = ["name", "args", "shapes", "dtypes"]
+    keys = recorded.columns.select(wanted).take(pa.array(rows)).to_pylist()
+    seen: dict[tuple[Any, ...], tuple[Collective | None, int]] = {}
+    found = []
+    for key in keys:  # of the communication only; each distinct one is decoded once
+        texts = tuple(key.values())
+        if texts not in seen:
+            seen[texts] = _described(*texts)
+        found.append(seen[texts])
+    sizes = np.array([size for _, size in found], np.int64)
+    return replace(recorded, columns=describe(recorded.columns, rows, [one for one, _ in found], sizes))
+
+
+def _rows(columns: pa.Table) -> IntArray:
+    """Rows whose name is that of a call or kernel of a library of collectives, ascending."""
+    named = _among(columns["name"], lambda name: _MARKED.search(name) is not None)
+    kinds = (COMMUNICATION, KERNEL, OPERATOR)
+    rows: IntArray = np.flatnonzero(named & _among(columns["kind"], lambda kind: kind in kinds)).astype(np.int64)
+    return rows
+
+
+def _among(column: pa.ChunkedArray, wanted: Callable[[str], bool]) -> BoolArray:
+    """True where a text is wanted; each distinct text is asked once."""
+    column = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    masks = []
+    for chunk in column.chunks:
+        known = np.array([*map(wanted, chunk.dictionary.to_pylist()), False], np.bool_)
+        masks.append(known[pc.fill_null(chunk.indices, -1).to_numpy(zero_copy_only=False)])
+    return np.concatenate([np.empty(0, np.bool_), *masks])
+
+
+def _described(name: str, args: str | None, shapes: str | None, dtypes: str | None) -> tuple[Collective | None, int]:
+    fields, label = _decoded(args), _LABEL.match(name)
+    told = fields.get("Collective name")
+    kind = canonical(told if isinstance(told, str) else label[2] if label else "")
+    if kind is None:
+        return None, -1
+    elements, dtype = _message(fields) if "dtype" in fields else _tensors(kind, label, shapes, dtypes)
+    on = HOST if label and label[1] in _ON_HOST else DEVICE
+    if on == DEVICE and elements is None and "Group size" not in fields:
+        return None, -1  # its name says as much
+    found = Collective(
+        name=kind,
+        group=_group(fields),
+        members=_text(fields.get("Process Group Ranks")),
+        group_size=_count(fields.get("Group size"), 1),
+        elements=elements,
+        dtype=None if dtype is None else _plain(dtype),
+        sequence=_count(fields.get("Seq"), 0),
+        on=on,
+    )
+    return found, -1 if kind == "barrier" else _bytes(elements, dtype)
+
+
+def canonical(native: str) -> str | None:
+    """``_allgather_base`` → all_gather; None for what is no collective (wait, init)."""
+    return next((name for pattern, name in _KINDS if pattern.search(native)), None)
+
+
+def _group(fields: Mapping[str, Any]) -> str | None:
+    name, told = _text(fields.get("Process Group Name")), _text(fields.get("Process Group Description"))
+    return f"{name} {told}" if name and told and told != "undefined" else name
+
+
+def _message(fields: Mapping[str, Any]) -> tuple[int | None, str | None]:
+    counts = [fields.get(key) for key in ("In msg nelems", "Out msg nelems")]
+    known = [count for count in counts if isinstance(count, int)]
+    return max(known, default=None), _text(fields.get("dtype"))
+
+
+def _tensors(
+    kind: str, label: re.Match[str] | None, shapes: str | None, dtypes: str | None
+) -> tuple[int | None, str | None]:
+    """Elements and type of the larger tensor of an operator (output, input); of the input that a label was given."""
+    operator = label is not None and label[1] == _OPERATOR
+    if label is None or (kind in _GIVES_A_PART and not operator):
+        return None, None
+    given = list(zip(_list(shapes), _list(dtypes), strict=False))[: 2 if operator else 1]
+    sizes = [prod(shape) for shape, dtype in given if isinstance(dtype, str) and dtype and _numbers(shape)]
+    return (max(sizes), given[0][1]) if sizes and len(sizes) == len(given) else (None, None)
+
+
+def _numbers(shape: Any) -> bool:
+    return isinstance(shape, list) and bool(shape) and all(isinstance(size, int) for size in shape)
+
+
+def _list(text: str | None) -> list[Any]:
+    try:
+        found = msgspec.json.decode(text or "[]")
+    except msgspec.DecodeError:
+        return []
+    return found if isinstance(found, list) else []
+
+
+def _count(value: Any, least: int) -> int | None:
+    return value if isinstance(value, int) and value >= least else None
+
+
+def _bytes(elements: int | None, dtype: str | None) -> int:
+    """-1 where the type is unknown."""
+    if elements is None or dtype is None:
+        return -1
+    kind = _plain(dtype)
+    size = 1 if kind.startswith("float8") else _ELEMENT_BYTES.get(kind)
+    return -1 if size is None else elements * size
+
+
+def _plain(dtype: str) -> str:
+    """BFloat16 and c10::BFloat16 are bfloat16."""
+    return dtype.replace("c10::", "").lower()
+
+
+def _decoded(args: str | None) -> dict[str, Any]:
+    try:
+        fields = msgspec.json.decode(args or "{}")
+    except msgspec.DecodeError:
+        return {}
+    return fields if isinstance(fields, dict) else {}
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
