@@ -6,6 +6,7 @@ import sys
 
 from rich.console import Console
 from rich.table import Table as Drawn
+from rich.text import Text
 
 from benchmarks.results import Check, Section, Table
 
@@ -19,14 +20,14 @@ def progress(line: str) -> None:
 
 def show(section: Section) -> None:
     """Print a section."""
-    console = Console(width=None if sys.stdout.isatty() else 160)
-    console.print(f"\n[bold]{section.title}[/bold]\n{section.about}\n")
-    for table in section.tables:
+    console = Console(width=None if sys.stdout.isatty() else 160, markup=False, highlight=False)
+    console.print(f"\n{section.title}", style="bold")
+    console.print(section.about)
+    for table in (*section.tables, *([checks_table(section.checks)] if section.checks else [])):
+        console.print(f"\n{table.title}" if table.title else "")
         console.print(_drawn(table))
         if table.note:
             console.print(table.note)
-    if section.checks:
-        console.print(_drawn(checks_table(section.checks)))
 
 
 def checks_table(checks: tuple[Check, ...]) -> Table:
@@ -36,10 +37,10 @@ def checks_table(checks: tuple[Check, ...]) -> Table:
 
 
 def _drawn(table: Table) -> Drawn:
-    drawn = Drawn(title=table.title, title_justify="left")
+    drawn = Drawn()
     for at, name in enumerate(table.columns):
         text = at == 0 or name == "does"
         drawn.add_column(name, justify="left" if text else "right", overflow="fold")
     for row in table.rows:
-        drawn.add_row(*row)
+        drawn.add_row(*map(Text, row))
     return drawn

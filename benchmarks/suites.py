@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchmarks import command, console, ingest
+from benchmarks import all_views, command, console, ingest
 from benchmarks.inputs import large
 from benchmarks.readers import READERS
 from benchmarks.results import Section
@@ -29,4 +29,10 @@ def _command(options: Options) -> Section:
     return command.section(options.rounds, console.progress, 20 if options.quick else 100)
 
 
-SUITES: dict[str, Callable[[Options], Section]] = {"ingest": _ingest, "command": _command}
+def _views(options: Options) -> Section:
+    return all_views.section(
+        (100_000,) if options.quick else tuple(all_views.TARGETS_S), options.rounds, console.progress
+    )
+
+
+SUITES: dict[str, Callable[[Options], Section]] = {"ingest": _ingest, "command": _command, "views": _views}

@@ -46,8 +46,8 @@ def _duckdb_direct(file: Path, folder: Path) -> Outcome:
 def _polars(file: Path, folder: Path) -> Outcome:
     import polars
 
-    frame = polars.read_ndjson(lines(file, folder), infer_schema_length=10_000, ignore_errors=True)
-    frame = frame.select(name for name in COLUMNS if name in frame.columns)
+    columns = dict.fromkeys(COLUMNS, polars.String) | dict.fromkeys(("ts", "dur"), polars.Float64)
+    frame = polars.read_ndjson(lines(file, folder), schema=columns)
     return Outcome(frame.height, int(frame.estimated_size()), frame)
 
 
@@ -83,7 +83,7 @@ READERS = (
     Reader(
         "polars, one event a line",
         "peer",
-        "rewritten one event a line by msgspec, read_ndjson; args as a struct of what the first 10,000 rows have",
+        "rewritten one event a line by msgspec, read_ndjson with types (faster than inferring); args as JSON text",
         ("msgspec", "polars"),
         _polars,
     ),

@@ -1,0 +1,90 @@
+"""What all views cost, on a million events and on ten: ``python -m benchmarks.all_views [--events N]``
+
+A real trace is repeated in memory, one copy after the other in time, as one long recording of one rank. Each size is a
+process of its own; the views run one after the other on a trace of which nothing was computed before, and what views
+share is computed once, as in a report. The median of the rounds counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import warnings
+from collections.abc import Callable, Sequence
+
+from benchmarks import console, process
+from benchmarks.inputs import large
+from benchmarks.results import Check, Section, Table, at_most, number
+from benchmarks.rounds import Result, take_turns
+
+TARGETS_S = {1_000_000: 2.0, 10_000_000: 15.0}
+_SHOWN = 12
+
+
+def once(events: int, rounds: int) -> dict[str, float]:
+    """Seconds of each view (medians), of all of them (``seconds``), and peak memory on top of the trace."""
+    from benchmarks.views import one_after_the_other, repeated
+    from perfkit_core.loading import load
+    from perfkit_core.plugins.manager import get_plugins
+
+    views = get_plugins().views()
+    small = load(large(20))
+    one_after_the_other(small, list(views.values()))
+    trace = repeated(small, events)
+    process.reset_peak()
+    base, cpu = process.resident_bytes(), process.cpu_seconds()
+    times = [one_after_the_other(trace, list(views.values())) for _ in range(rounds)]
+    used = (process.cpu_seconds() - cpu) / rounds
+    each = {name: statistics.median(of) for name, of in zip(views, zip(*times, strict=True), strict=True)}
+    whole = statistics.median(map(sum, times))
+    return {"seconds": whole, "cpu_seconds": used, "peak_bytes": process.peak_bytes() - base, **each}
+
+
+def section(sizes: Sequence[int], rounds: int, say: Callable[[str], None]) -> Section:
+    """All views on each size, against its target, and the slowest ones by name."""
+    asked = [(f"{size:,} events", ["-m", "benchmarks.all_views", "--one", str(size), str(rounds)], 1) for size in sizes]
+    results = take_turns(asked, 1, say)
+    checks = tuple(_check(size, result) for size, result in zip(sizes, results, strict=True) if size in TARGETS_S)
+    whole = tuple(_row(result) for result in results)
+    tables = (Table("All views", ("", "s", "CPU s", "peak MB on top of the trace"), whole), *map(_slowest, results))
+    numbers = {result.name: result.samples or result.reason for result in results}
+    about = " ".join((__doc__ or "").split("\n\n")[1].split())
+    return Section("Views", about, tables, checks, numbers)
+
+
+def _check(size: int, result: Result) -> Check:
+    return at_most(f"all views over {size / 1e6:g} M events", TARGETS_S[size], result.median("seconds"), "s")
+
+
+def _row(result: Result) -> tuple[str, ...]:
+    seconds, cpu, peak = (result.median(key) for key in ("seconds", "cpu_seconds", "peak_bytes"))
+    if seconds is None or cpu is None or peak is None:
+        return result.name, result.reason, "", ""
+    return result.name, number(seconds), number(cpu), number(peak / 1e6)
+
+
+def _slowest(result: Result) -> Table:
+    sample = next(iter(result.samples.values()), {})
+    each = {name: seconds for name, seconds in sample.items() if name not in ("seconds", "cpu_seconds", "peak_bytes")}
+    top = sorted(each.items(), key=lambda item: -item[1])[:_SHOWN]
+    rows = tuple((name, number(seconds * 1e3), number(100 * seconds / sample["seconds"])) for name, seconds in top)
+    title = f"{result.name}: the slowest views of {len(each)}; the first to need something that views share pays for it"
+    return Table(title, ("view", "ms", "% of all"), rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--events", type=int, action="append", help="size, repeatable (1 and 10 million)")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--one", nargs=2, type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        warnings.simplefilter("ignore")
+        print(json.dumps(once(*options.one)))
+    else:
+        console.show(section(options.events or list(TARGETS_S), options.rounds, console.progress))
+
+
+if __name__ == "__main__":
+    main()
