@@ -72,7 +72,8 @@ def checks(file: Path, results: Sequence[Result]) -> tuple[Check, ...]:
 
 def section(files: Sequence[Path], readers: Sequence[Reader], rounds: int, say: Callable[[str], None]) -> Section:
     """Every reader on every file; the targets are those of the largest file."""
-    tables, numbers, found = [], {}, ()
+    tables, numbers = [], {}
+    found: tuple[Check, ...] = ()
     for file in sorted(files, key=lambda one: one.stat().st_size):
         results = measure(file, readers, rounds, say)
         tables.append(table(file, results))

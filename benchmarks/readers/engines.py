@@ -7,6 +7,7 @@ file is first rewritten that way, which is part of the time.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from benchmarks.readers.contract import COLUMNS, Outcome, Reader
 
@@ -30,7 +31,8 @@ def _duckdb(file: Path, folder: Path) -> Outcome:
 
     columns = ", ".join(f"{name}: '{kind}'" for name, kind in (part.split() for part in _STRUCT.split(", ")))
     query = f"SELECT * FROM read_json('{lines(file, folder)}', format='newline_delimited', columns={{{columns}}})"
-    table = duckdb.sql(query).to_arrow_table()
+    table: Any = duckdb.sql(query)
+    table = table.to_arrow_table()
     return Outcome(table.num_rows, table.nbytes, table)
 
 
@@ -39,7 +41,8 @@ def _duckdb_direct(file: Path, folder: Path) -> Outcome:
 
     query = f"""SELECT unnest(from_json(content->'traceEvents', '["STRUCT({_STRUCT})"]'), max_depth := 2)
                 FROM read_text('{file}')"""
-    table = duckdb.sql(query).to_arrow_table()
+    table: Any = duckdb.sql(query)
+    table = table.to_arrow_table()
     return Outcome(table.num_rows, table.nbytes, table)
 
 
