@@ -16,7 +16,7 @@ from perfkit_paddle.meta import make_meta
 from perfkit_paddle.operators import operator_name
 from perfkit_paddle.pb_rows import Rows, rows, without_steps
 from perfkit_paddle.pb_table import Table
-from perfkit_paddle.pb_wire import scan
+from perfkit_paddle.pb_wire import Scan, scan
 
 FORMAT = "paddle-pb"
 
@@ -42,8 +42,16 @@ def read_pb(path: Path, partial: bool = False) -> Trace:
     return trace_of(content, str(path), partial, broken)
 
 
-def trace_of(content: bytes, source: str, partial: bool = False, broken: bool = False, live: Live = NOT_LIVE) -> Trace:
+def trace_of(
+    content: bytes | memoryview, source: str, partial: bool = False, broken: bool = False, live: Live = NOT_LIVE
+) -> Trace:
     """The Trace of a file's bytes. ``broken`` says that bytes are missing. Raises SourceError as :func:`read_pb`."""
+    scanned, found = read_rows(content, source, partial)
+    return finish(scanned.tables, found, source, broken or bool(scanned.problem), live)
+
+
+def read_rows(content: bytes | memoryview, source: str, partial: bool = False) -> tuple[Scan, Rows]:
+    """What the bytes hold, not yet assembled. Raises SourceError as :func:`read_pb`."""
     if not content:
         raise SourceError(f"{source}: the file is empty", "was the profiler stopped before it was read?")
     scanned = scan(content, clip=partial)
@@ -53,7 +61,7 @@ def trace_of(content: bytes, source: str, partial: bool = False, broken: bool = 
     if found.incomplete and not partial:
         text = f"{source}: {found.incomplete} events lack required fields (in {len(content)} bytes)"
         raise SourceError(text, _HINT)
-    return finish(scanned.tables, found, source, broken or bool(scanned.problem), live)
+    return scanned, found
 
 
 def finish(tables: dict[str, Table], found: Rows, source: str, cut: bool = False, live: Live = NOT_LIVE) -> Trace:

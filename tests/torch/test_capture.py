@@ -97,7 +97,9 @@ def test_other_callbacks_run_and_may_fail(tmp_path: Path, caplog: pytest.LogCapt
 
 def test_unwritable_folder_is_logged_not_raised(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "run").write_text("a file where the folder should be")
-    train("mlp", trace_handler(tmp_path / "run"))
+    handler = trace_handler(tmp_path / "run")
+    train("mlp", handler)
+    assert handler.flush()
     assert "could not be kept" in caplog.text
 
 
