@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import ingest, kept, markdown
+from benchmarks import all_views, command, ingest, kept, markdown
 from benchmarks.inputs import SMALL, make
 from benchmarks.machine import machine
 from benchmarks.readers import READERS, reader
 from benchmarks.results import Check, Section, Table, at_least, at_most
 from benchmarks.rounds import Result, run, take_turns
+from perfkit_core.plugins.manager import get_plugins
 
 READ = (ingest.MEMORY, ingest.STORED, "json + pandas")
 
@@ -68,6 +69,20 @@ def test_what_was_not_measured_neither_holds_nor_fails() -> None:
 def test_every_reader_says_what_it_does() -> None:
     assert len({one.name for one in READERS}) == len(READERS)
     assert all(one.does for one in READERS)
+
+
+def test_every_view_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(all_views, "large", lambda _: SMALL)
+    sample = all_views.once(2000, 1)
+    assert set(sample) == {*get_plugins().views(), "seconds", "cpu_seconds", "peak_bytes"}
+    views = [seconds for name, seconds in sample.items() if name in get_plugins().views()]
+    assert sample["seconds"] == pytest.approx(sum(views))
+
+
+def test_a_command_is_measured_as_a_process() -> None:
+    assert command.timed(["--version"])["peak_bytes"] > 1e6
+    with pytest.raises(SystemExit, match="perfkit summary no-such-file ended with 2"):
+        command.timed(["summary", "no-such-file"])
 
 
 def test_kept_figures_make_the_page(bench_dir: Path) -> None:
