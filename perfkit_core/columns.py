@@ -123,6 +123,27 @@ def constant(value: int | None, of_type: pa.DataType, count: int) -> pa.ChunkedA
     return pa.chunked_array([block] * whole + ([block.slice(0, rest)] if rest else []), of_type)
 
 
+def nullable(values: np.ndarray[Any, np.dtype[Any]]) -> pa.ChunkedArray:
+    """Integers as a column, negative ones null. Shares the memory of ``values``."""
+    known = values >= 0
+    count, of_type = len(values), pa.from_numpy_dtype(values.dtype)
+    nulls = count - int(np.count_nonzero(known))
+    if nulls == count:
+        return constant(None, of_type, count)
+    bits = pa.py_buffer(np.packbits(known, bitorder="little")) if nulls else None
+    cells = pa.py_buffer(np.ascontiguousarray(values))
+    return pa.chunked_array([pa.Array.from_buffers(of_type, count, [bits, cells], nulls)])
+
+
+def texts(codes: np.ndarray[Any, np.dtype[np.int32]], values: Sequence[str]) -> pa.ChunkedArray:
+    """A text column of codes that index ``values``, negative ones null. Shares the memory of ``codes``."""
+    of_type = schema.SCHEMA.field("name").type
+    indices = nullable(codes)
+    if indices.null_count == len(codes):
+        return constant(None, of_type, len(codes))
+    return pa.chunked_array([pa.DictionaryArray.from_arrays(indices.chunk(0), pa.array(values, pa.string()))], of_type)
+
+
 def to_int64(chunks: Iterable[pa.Array], count: int, missing: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Integers as one array of shape (count,), read only; nulls are ``missing``."""
     values: np.ndarray[Any, np.dtype[np.int64]] | None = None

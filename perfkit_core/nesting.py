@@ -27,6 +27,17 @@ def self_times(parent: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArr
     return _self_times(order, parent, start_ns, end_ns)
 
 
+def nest_in_order(rows: IntArray, thread: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
+    """As :func:`nest`, of some ``rows`` of a table that is sorted by start, the longest first: row of the parent among
+    them of each (-1: none, and for all other rows), shape (n,). ``thread`` of each of ``rows`` counts from 0. O(n)."""
+    return _nest_in_order(rows, thread, int(thread.max(initial=-1)) + 1, start_ns, end_ns)
+
+
+def self_times_in_order(rows: IntArray, parent: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
+    """As :func:`self_times`, of some ``rows`` of a table that is sorted by start, the longest first, shape (n,)."""
+    return _self_times(rows, parent, start_ns, end_ns)
+
+
 def sum_up(parent: IntArray, values: IntArray) -> IntArray:
     """Inclusive sums: each row's value plus those of all rows below it, shape (n,). Needs parent < row."""
     return _sum_up(parent, values.astype(np.int64))
@@ -38,13 +49,20 @@ def sum_down(parent: IntArray, values: IntArray) -> IntArray:
 
 
 def first_on_path(parent: IntArray, own: IntArray) -> IntArray:
-    """The value ≥ 0 nearest to the root on each row's path, -1 where there is none. Needs parent < row."""
-    return _first_on_path(parent, own.astype(np.int64))
+    """The value ≥ 0 nearest to the root on each row's path, -1 where there is none, in the type of ``own``. Needs
+    parent < row."""
+    return _first_on_path(parent, own)
 
 
 def nearest_on_path(parent: IntArray, wanted: np.ndarray) -> IntArray:
     """Row of the nearest ancestor-or-self for which ``wanted`` is true, -1 where there is none. Needs parent < row."""
     return _nearest_on_path(parent, wanted)
+
+
+def outermost(parent: IntArray, wanted: np.ndarray) -> IntArray:
+    """Row of the ancestor-or-self nearest to the root for which ``wanted`` is true, -1 where there is none. Needs
+    parent < row."""
+    return _outermost(parent, wanted)
 
 
 @njit(cache=True, nogil=True)
@@ -62,6 +80,20 @@ def _enclosing(row, thread, start, end):  # type: ignore[no-untyped-def]
             parent[i] = row[stack[depth - 1]]
         stack[depth] = i
         depth += 1
+    return parent
+
+
+@njit(cache=True, nogil=True)
+def _nest_in_order(rows, thread, threads, start, end):  # type: ignore[no-untyped-def]
+    parent = np.full(len(start), -1, np.int64)
+    top = np.full(threads, -1, np.int64)
+    for k in range(len(rows)):
+        i, t = rows[k], thread[k]
+        p = top[t]
+        while p >= 0 and (start[i] >= end[p] or end[i] > end[p]):
+            p = parent[p]  # below an open event on the stack lies its parent
+        parent[i] = p
+        top[t] = i
     return parent
 
 
@@ -115,4 +147,15 @@ def _nearest_on_path(parent, wanted):  # type: ignore[no-untyped-def]
             found[i] = i
         elif parent[i] >= 0:
             found[i] = found[parent[i]]
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _outermost(parent, wanted):  # type: ignore[no-untyped-def]
+    found = np.full(len(parent), -1, np.int64)
+    for i in range(len(parent)):
+        if parent[i] >= 0 and found[parent[i]] >= 0:
+            found[i] = found[parent[i]]
+        elif wanted[i]:
+            found[i] = i
     return found

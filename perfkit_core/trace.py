@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -78,7 +79,11 @@ class Codes:
     def lookup(self, per_value: npt.NDArray[Any], missing: Any) -> npt.NDArray[Any]:
         """Spread one item a distinct value over the rows; ``missing`` where the row is null."""
         table = np.append(np.asarray(per_value), np.asarray([missing], dtype=np.asarray(per_value).dtype))
-        return table[self.codes]
+        return table.take(self.codes)
+
+
+_OF_COLUMN: Final = ("known", "ints", "codes", "rows")
+"""First words of what is remembered about one column, which is the second."""
 
 
 @dataclass(frozen=True, slots=True, repr=False, init=False)
@@ -132,18 +137,19 @@ class Trace:
     def ints(self, column: str, missing: int = -1) -> IntArray:
         """An integer column as int64, nulls replaced by ``missing``. Read only, computed once."""
         if not self.known(column):  # the same array for all columns of nothing
-            return self._cached((None, missing), lambda: _read_only(np.full(len(self), missing, np.int64)))
-        return self._cached((column, missing), lambda: to_int64(self._columns.chunks(column), len(self), missing))
+            return self._cached(("ints", None, missing), lambda: _read_only(np.full(len(self), missing, np.int64)))
+        make = partial(to_int64, count=len(self), missing=missing)
+        return self._cached(("ints", column, missing), lambda: make(self._columns.chunks(column)))
 
     def codes(self, column: str) -> Codes:
         """A text column as codes and distinct values. Computed once."""
         if not self.known(column):
-            return self._cached("no codes", lambda: Codes(_read_only(np.full(len(self), -1, np.int32)), []))
-        return self._cached(column, lambda: Codes(*to_codes(self._columns.chunks(column), len(self))))
+            return self._cached(("codes", None), lambda: Codes(_read_only(np.full(len(self), -1, np.int32)), []))
+        return self._cached(("codes", column), lambda: Codes(*to_codes(self._columns.chunks(column), len(self))))
 
     def rows(self, column: str, *wanted: str) -> BoolArray:
         """True where a text column holds one of ``wanted``. Read only, computed once."""
-        return self._cached((column, wanted), lambda: _read_only(self.codes(column).rows(*wanted)))
+        return self._cached(("rows", column, wanted), lambda: _read_only(self.codes(column).rows(*wanted)))
 
     @property
     def end_ns(self) -> IntArray:
@@ -167,16 +173,23 @@ class Trace:
 
     def with_meta(self, **changes: Any) -> Trace:
         """The same events with other metadata."""
-        return Trace(self._columns, msgspec.structs.replace(self.meta, **changes), self.quality, self._cache)
+        meta = msgspec.structs.replace(self.meta, **changes)
+        return Trace(self._columns, meta, self.quality, self._known_without(()))
 
     def with_columns(self, **changes: pa.Array | pa.ChunkedArray) -> Trace:
-        """The same trace with some columns replaced, each in the type of the schema. Others stay unread."""
+        """The same trace with some columns replaced, each in the type of the schema; what is known of the others
+        stays known, and what is unread unread."""
         chunked = {name: pa.chunked_array([c]) if isinstance(c, pa.Array) else c for name, c in changes.items()}
-        return Trace(ChangedColumns(self._columns, chunked), self.meta, self.quality)
+        return Trace(ChangedColumns(self._columns, chunked), self.meta, self.quality, self._known_without(changes))
 
     def slice(self, start: int, count: int) -> Trace:
         """``count`` events from row ``start`` on; row references still count from the first row of this trace."""
         return Trace(self.events.slice(start, count), self.meta, self.quality)
+
+    def _known_without(self, changed: Collection[str]) -> dict[Any, Any]:
+        """What is remembered about single columns, but those."""
+        about = {key: found for key, found in self._cache.items() if isinstance(key, tuple) and key[0] in _OF_COLUMN}
+        return {key: found for key, found in about.items() if key[1] not in changed}
 
     def _cached(self, key: Any, make: Callable[[], Any]) -> Any:
         if key not in self._cache:
@@ -202,7 +215,7 @@ def concat_traces(traces: Sequence[Trace]) -> Trace:
         ranks=tuple(sorted({rank for m in metas for rank in m.ranks})),
         devices=tuple({device.id: device for m in metas for device in m.devices}.values()),
         thread_names={key: name for m in metas for key, name in m.thread_names.items()},
-        window_ns=_hull([m.window_ns for m in metas if m.window_ns]),
+        window_ns=hull([m.window_ns for m in metas if m.window_ns]),
         incomplete=any(m.incomplete for m in metas),
         cycle=metas[0].cycle if len({m.cycle for m in metas}) == 1 else None,
     )
@@ -216,5 +229,6 @@ def with_rank(trace: Trace, rank: int) -> Trace:
     return trace.with_columns(rank=column).with_meta(ranks=(rank,))
 
 
-def _hull(windows: list[tuple[int, int]]) -> tuple[int, int] | None:
+def hull(windows: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
+    """From the first start to the last end; None of nothing."""
     return (min(w[0] for w in windows), max(w[1] for w in windows)) if windows else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from perfkit_core import nesting
-from perfkit_core.schema import BACKWARD, NO_ROW, OPTIMIZER, PHASES
+from perfkit_core.schema import BACKWARD, OPTIMIZER, PHASES
 from perfkit_core.trace import IntArray, Trace
 
 _BACKWARD, _OPTIMIZER = PHASES.index(BACKWARD), PHASES.index(OPTIMIZER)
@@ -22,6 +22,8 @@ def without_closures(trace: Trace, phase: IntArray) -> IntArray:
     spans = _outermost(trace, phase, _OPTIMIZER)
     closure_end = _last_backward(trace, spans, np.flatnonzero(trace.host & (phase == _BACKWARD)))
     spans, closure_end = spans[closure_end >= 0], closure_end[closure_end >= 0]
+    if not len(spans):
+        return phase
     result = phase.copy()
     result[spans] = -1
     ends = np.full(len(trace) + 1, np.iinfo(np.int64).max)
@@ -33,20 +35,21 @@ def without_closures(trace: Trace, phase: IntArray) -> IntArray:
 
 def _outermost(trace: Trace, phase: IntArray, wanted: int) -> IntArray:
     """Rows that mark ``wanted`` and lie in no other marked event."""
-    parent = trace.ints("parent")
-    above = nesting.nearest_on_path(parent, phase >= 0)
-    free = np.where(parent == NO_ROW, NO_ROW, above[parent]) == NO_ROW
-    return np.flatnonzero(trace.host & (phase == wanted) & free)
+    found = trace.host & (phase == wanted)
+    if not found.any():
+        return np.flatnonzero(found)
+    outermost = nesting.outermost(trace.ints("parent"), phase >= 0)
+    return np.flatnonzero(found & (outermost == np.arange(len(trace))))
 
 
 def _last_backward(trace: Trace, spans: IntArray, backward: IntArray) -> IntArray:
     """For each span the end of the last backward event of its process that starts in it, -1 without one."""
     last = np.full(len(spans), -1, np.int64)
     start, end = trace.ints("start_ns"), trace.end_ns
-    process = np.stack([trace.ints("rank"), trace.ints("pid")])
-    for key in np.unique(process[:, spans], axis=1).T:
-        mine = np.flatnonzero((process[:, spans] == key[:, None]).all(axis=0))
-        inner = backward[(process[:, backward] == key[:, None]).all(axis=0)]
+    of_spans, of_backward = (np.stack([trace.ints("rank")[at], trace.ints("pid")[at]]) for at in (spans, backward))
+    for key in np.unique(of_spans, axis=1).T:
+        mine = np.flatnonzero((of_spans == key[:, None]).all(axis=0))
+        inner = backward[(of_backward == key[:, None]).all(axis=0)]
         at = np.searchsorted(start[spans[mine]], start[inner], side="right") - 1
         inside = (at >= 0) & (start[inner] < end[spans[mine]][at])
         np.maximum.at(last, mine[at[inside]], end[inner[inside]])

@@ -14,14 +14,15 @@ import pyarrow as pa
 
 from perfkit_core import nesting
 from perfkit_core.assembly.closures import without_closures
-from perfkit_core.schema import ANNOTATION, BACKWARD, FORWARD, NO_ROW, OPERATOR_KINDS, OTHER, PHASES, SCHEMA
+from perfkit_core.columns import texts
+from perfkit_core.schema import ANNOTATION, BACKWARD, FORWARD, NO_ROW, OPERATOR_KINDS, OTHER, PHASES
 from perfkit_core.trace import BoolArray, Finding, IntArray, Trace
 
 _FORWARD, _BACKWARD, _OTHER = PHASES.index(FORWARD), PHASES.index(BACKWARD), PHASES.index(OTHER)
 
 
-def assign(trace: Trace) -> tuple[pa.Array, tuple[Finding, ...]]:
-    """The phase column (dictionary array, shape (rows,)); null for events outside every host thread."""
+def assign(trace: Trace) -> tuple[pa.ChunkedArray, tuple[Finding, ...]]:
+    """The phase column (dictionary, shape (rows,)); null for events outside every host thread."""
     phase = without_closures(trace, _recorded(trace))
     inferred = np.zeros(0, np.int64)
     spans, labels = phase == _FORWARD, trace.rows("kind", ANNOTATION)
@@ -35,15 +36,15 @@ def assign(trace: Trace) -> tuple[pa.Array, tuple[Finding, ...]]:
     launched = launched_by != NO_ROW
     phase[launched] = phase[launched_by[launched]]
     told = (phase >= 0).any()
-    nested = ~trace.events["self_ns"].is_null().to_numpy() | launched
+    nested = (trace.ints("self_ns") >= 0) | launched
     phase[nested & (phase < 0)] = _OTHER if told else -1
-    return _column(phase), _findings(phase, inferred, labelled)
+    return texts(phase.astype(np.int32), PHASES), _findings(phase, inferred, labelled)
 
 
 def _recorded(trace: Trace) -> IntArray:
     """Index into PHASES of each event that marks a phase, -1 for the others."""
     codes = trace.codes("phase")
-    wanted = np.array([PHASES.index(value) if value in PHASES else -1 for value in codes.values], np.int64)
+    wanted = np.array([PHASES.index(value) if value in PHASES else -1 for value in codes.values], np.int8)
     return codes.lookup(wanted, -1)
 
 
@@ -52,11 +53,9 @@ def _forward_roots(trace: Trace, phase: IntArray) -> IntArray:
     parent = trace.ints("parent")
     operator = trace.host & trace.rows("kind", *OPERATOR_KINDS)
     inside = nesting.first_on_path(parent, phase) >= 0
-    marked = phase >= 0
-    above = nesting.nearest_on_path(parent, operator | marked)
-    top = (operator | marked) & (np.where(parent == NO_ROW, NO_ROW, above[parent]) == NO_ROW)
+    root = nesting.outermost(parent, operator | (phase >= 0))
+    top = root == np.arange(len(trace))
     proof = _proven(trace, inside) & operator
-    root = nesting.first_on_path(parent, np.where(top, np.arange(len(trace)), -1))
     proves = np.zeros(len(trace), np.bool_)
     proves[root[proof & (root >= 0)]] = True
     return _up_to_last_proof(trace, np.flatnonzero(top), inside, proves)
@@ -65,8 +64,11 @@ def _forward_roots(trace: Trace, phase: IntArray) -> IntArray:
 def _proven(trace: Trace, inside: BoolArray) -> BoolArray:
     """Events outside every phase whose sequence number occurs in the backward pass."""
     sequence = trace.ints("sequence")
-    backward = np.unique(sequence[inside & (sequence >= 0)])
-    return ~inside & np.isin(sequence, backward) & (sequence >= 0)
+    numbered = np.flatnonzero(sequence >= 0)
+    number, within = sequence[numbered], inside[numbered]
+    proven = np.zeros(len(trace), np.bool_)
+    proven[numbered] = ~within & np.isin(number, number[within])
+    return proven
 
 
 def _up_to_last_proof(trace: Trace, rows: IntArray, inside: BoolArray, proves: BoolArray) -> IntArray:
@@ -80,11 +82,6 @@ def _up_to_last_proof(trace: Trace, rows: IntArray, inside: BoolArray, proves: B
     np.maximum.at(last, run[at], at)
     chosen = (np.arange(len(order)) <= last[run]) & ~inside[order]
     return order[chosen]
-
-
-def _column(phase: IntArray) -> pa.Array:
-    codes = pa.array(phase.astype(np.int32), mask=phase < 0)
-    return pa.DictionaryArray.from_arrays(codes, pa.array(PHASES)).cast(SCHEMA.field("phase").type)
 
 
 def _findings(phase: IntArray, inferred: IntArray, labelled: bool) -> tuple[Finding, ...]:

@@ -52,10 +52,13 @@ def _numbers(recorded: IntArray) -> IntArray:
 
 
 def _inside(time: IntArray, start: IntArray, end: IntArray, number: IntArray) -> IntArray:
-    """The last step that began at or before each time, if it had not ended; rows of steps are sorted by start."""
-    position = np.searchsorted(start, time, side="right") - 1
-    inside = (position >= 0) & (time < end[position])
-    return np.where(inside, number[position], -1)
+    """The last step that began at or before each time, if it had not ended. Times and starts ascend."""
+    begun = np.append(np.searchsorted(time, start), len(time))
+    ended = np.clip(np.searchsorted(time, end), begun[:-1], begun[1:])
+    edges = np.stack([begun[:-1], ended], axis=1).ravel()
+    counts = np.diff(edges, prepend=0, append=len(time))
+    inside = np.stack([np.full(len(number), -1), number], axis=1).ravel()
+    return np.repeat(np.append(inside, -1), counts)
 
 
 def empty_last_step(trace: Trace) -> IntArray:

@@ -15,7 +15,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from perfkit_core import nesting, schema
+from perfkit_core import nesting
+from perfkit_core.assembly.draft import LAYER
+from perfkit_core.columns import texts
 from perfkit_core.layers import backward_modules, module_labels
 from perfkit_core.schema import ANNOTATION, NO_ROW
 from perfkit_core.trace import IntArray, Trace
@@ -44,17 +46,16 @@ class Calls:
         return bool(self.paths)
 
 
-def assign(trace: Trace, recorded: pa.Table) -> pa.Array:
-    """The module column (dictionary array, shape (rows,)); what the source itself says where it names no layer's call.
+def assign(trace: Trace) -> pa.ChunkedArray:
+    """The module column (dictionary, shape (rows,)); what the source itself says where it names no layer's call.
 
-    ``recorded`` may have a column ``layer``. The phase column of ``trace`` is still that of the source: what an adapter
-    marked.
+    ``trace`` may have a column ``layer``, and its phase column is still that of the source: what an adapter marked.
     """
     calls = labelled(trace)
-    if not calls.known and "layer" in recorded.column_names:
-        calls = _nested(trace, recorded)
+    if not calls.known and trace.known(LAYER):
+        calls = _nested(trace)
     if not calls.known:
-        return trace.events["module"]
+        return trace.column("module")
     own = np.where(calls.path >= 0, calls.path, calls.mark)
     own = np.where(own >= 0, own, backward_modules.assign(trace, calls.path, calls.mark))
     nearest = nesting.nearest_on_path(trace.ints("parent"), own >= 0)
@@ -62,7 +63,7 @@ def assign(trace: Trace, recorded: pa.Table) -> pa.Array:
     launched_by = trace.ints("launched_by")
     launched = launched_by != NO_ROW
     module[launched] = module[launched_by[launched]]
-    return _column(module, calls.paths)
+    return texts(module.astype(np.int32), calls.paths)
 
 
 def labelled(trace: Trace) -> Calls:
@@ -78,19 +79,15 @@ def labelled(trace: Trace) -> Calls:
     return Calls(paths, np.where(host, names.lookup(spans, -1), -1), np.where(host, names.lookup(marks, -1), -1))
 
 
-def _nested(trace: Trace, recorded: pa.Table) -> Calls:
+def _nested(trace: Trace) -> Calls:
     """The calls that the framework recorded by itself: a path of the parts of the calls around."""
-    layer = Trace(pa.table({"layer": _encoded(recorded["layer"])}), trace.meta).codes("layer")
+    layer = trace.codes(LAYER)
     tree = merge(trace.ints("parent"), layer.codes.astype(np.int64), trace.host & (layer.codes >= 0))
     texts = _paths(tree.parent.tolist(), [layer.values[key] for key in tree.key.tolist()])
     paths = list(dict.fromkeys(texts))
     position = {path: number for number, path in enumerate(paths)}
     number = np.array([*(position[text] for text in texts), -1], np.int64)
     return Calls(paths, number[tree.node], np.full(len(trace), -1, np.int64))
-
-
-def _encoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column if pa.types.is_dictionary(column.type) else column.cast(pa.string()).dictionary_encode()
 
 
 def _paths(parent: list[int], part: list[str]) -> list[str]:
@@ -115,9 +112,3 @@ def _joined(parent: list[int], part: list[str], known: dict[int, str]) -> list[s
 
 def _roots(parent: list[int]) -> list[int]:
     return [node for node, above in enumerate(parent) if above == NO_ROW]
-
-
-def _column(module: IntArray, paths: list[str]) -> pa.Array:
-    codes = pa.array(module.astype(np.int32), mask=module < 0)
-    values = pa.array(paths, pa.string())
-    return pa.DictionaryArray.from_arrays(codes, values).cast(schema.SCHEMA.field("module").type)

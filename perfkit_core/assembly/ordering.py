@@ -1,0 +1,79 @@
+"""In which order do events stand in the table? By start; of those that start together the longest first, then as
+recorded. So parents come before their children, and tree algorithms are one pass.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from perfkit_core.trace import IntArray
+
+_OFFSETS_END: Final = 2**31 - 1
+"""Most bytes of text that one Arrow string array holds."""
+_SLICE: Final = 1 << 20
+
+
+def by_time(start_ns: IntArray, dur_ns: IntArray) -> IntArray | None:
+    """Row numbers in the order of the table, shape (rows,); None where the events stand in it already."""
+    falls = start_ns[1:] < start_ns[:-1]
+    ties = start_ns[1:] == start_ns[:-1]
+    if not falls.any() and not (ties & (dur_ns[1:] > dur_ns[:-1])).any():
+        return None
+    order = np.argsort(start_ns, kind="stable")  # of runs that ascend already, as recordings are, a merge
+    ordered = start_ns[order]
+    ties = ordered[1:] == ordered[:-1]
+    if ties.any():
+        at = np.flatnonzero(np.append(ties, False) | np.append(False, ties))
+        tied = order[at]
+        order[at] = tied[np.lexsort((-dur_ns[tied], ordered[at]))]
+    return order
+
+
+def arranged(columns: Sequence[tuple[pa.ChunkedArray, pa.DataType]], order: IntArray | None) -> list[pa.ChunkedArray]:
+    """Each column in another type and order, in one piece; several at once, as Arrow works outside of Python's lock."""
+    rows = None if order is None else pa.array(order)
+    if len(columns) < 2 or len(columns[0][0]) < _SLICE // 16:
+        return [_arranged(column, of_type, rows) for column, of_type in columns]
+    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+        return list(pool.map(lambda one: _arranged(one[0], one[1], rows), columns))
+
+
+def _arranged(column: pa.ChunkedArray, of_type: pa.DataType, rows: pa.Array | None) -> pa.ChunkedArray:
+    if pa.types.is_string(column.type) and column.num_chunks > 1 and column.nbytes > _OFFSETS_END:
+        return column if rows is None else _long_texts(column, rows)
+    whole = _one_piece(column)
+    if rows is not None:
+        whole = _taken(whole, rows)
+    return pa.chunked_array([_cast(whole, of_type)], of_type)
+
+
+def _one_piece(column: pa.ChunkedArray) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    merged = column.unify_dictionaries().combine_chunks()
+    return merged if isinstance(merged, pa.Array) else pa.concat_arrays(merged.chunks or [pa.array([], column.type)])
+
+
+def _taken(values: pa.Array, rows: pa.Array) -> pa.Array:
+    if values.null_count == 0 and pa.types.is_integer(values.type):
+        return pa.array(values.to_numpy()[rows.to_numpy()])
+    return values.take(rows)
+
+
+def _long_texts(column: pa.ChunkedArray, rows: pa.Array) -> pa.ChunkedArray:
+    """Texts of more than 2 GB, which no single string array holds."""
+    whole = column.cast(pa.large_string()).combine_chunks()
+    pieces = [whole.take(rows.slice(at, _SLICE)).cast(column.type) for at in range(0, len(rows), _SLICE)]
+    return pa.chunked_array(pieces, column.type)
+
+
+def _cast(values: pa.Array, to: pa.DataType) -> pa.Array:
+    if pa.types.is_dictionary(to) and not pa.types.is_dictionary(values.type):
+        values = values.cast(pa.string()).dictionary_encode()
+    return values if values.type == to else values.cast(to)

@@ -1,0 +1,48 @@
+"""Which host thread does each event run on? And so: which event encloses it, and how much time has it for itself?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from perfkit_core import nesting, schema
+from perfkit_core.schema import NESTED_KINDS, NO_ROW
+from perfkit_core.trace import BoolArray, IntArray, Trace
+
+
+def nested(trace: Trace, recorded_parent: IntArray | None) -> tuple[IntArray, IntArray]:
+    """Row of the parent (-1: none) and self time (-1: no event that nests) of each event, each of shape (rows,).
+
+    Events that occupy a host thread nest; memory events lie in them. ``recorded_parent`` is the tree of the source,
+    where it has one; else times tell it.
+    """
+    threaded = trace.ints("tid", NO_ROW) != NO_ROW
+    occupies = trace.host & trace.rows("kind", *NESTED_KINDS) & threaded
+    inside = occupies | (trace.rows("kind", schema.MEMORY) & threaded)
+    start, end = trace.ints("start_ns"), trace.end_ns
+    rows = np.flatnonzero(inside)
+    if recorded_parent is None:
+        parent = nesting.nest_in_order(rows, _threads(trace, rows), start, end)
+    else:
+        parent = _nearest_inside(recorded_parent, inside)
+    return parent, np.where(occupies, nesting.self_times_in_order(rows, parent, start, end), -1)
+
+
+def _threads(trace: Trace, rows: IntArray) -> IntArray:
+    """A number from 0 on for each (pid, tid) of ``rows``, shape (len(rows),)."""
+    process, thread = trace.ints("pid")[rows], _numbered(trace.ints("tid")[rows])
+    if not len(rows) or process.min() == process.max():
+        return thread
+    return _numbered(_numbered(process) * (int(thread.max()) + 1) + thread)
+
+
+def _numbered(values: IntArray) -> IntArray:
+    """Distinct values numbered from 0 on, by a hash table."""
+    codes: IntArray = pa.array(values).dictionary_encode().indices.to_numpy().astype(np.int64)
+    return codes
+
+
+def _nearest_inside(parent: IntArray, inside: BoolArray) -> IntArray:
+    """Recorded parents; one that does not nest is skipped for the one above it."""
+    nearest = np.append(nesting.nearest_on_path(parent, inside), NO_ROW)
+    return np.where(inside, nearest[parent], NO_ROW)
