@@ -1,0 +1,101 @@
+"""One way to get a recorded torch training out of its profiler: ``python -m benchmarks.live_torch_run WAY EVENTS``.
+
+Trains a small model on the CPU, with shapes and memory recorded, until about EVENTS events are recorded; then does what
+a user's ``on_trace_ready`` does, and prints one line of JSON: ``seconds`` until the result is there, ``held_seconds``
+until the training may go on, ``cpu_seconds``, and ``peak_bytes``, the most memory on top of that before the callback.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from benchmarks import process
+
+Way = Callable[[Any, Path], Callable[[], object]]
+"""What a callback does with the profiler and a folder; what it returns waits until the result is there."""
+
+_EVENTS_A_STEP: Final = 1500
+
+
+def perfkit(profiler: Any, folder: Path) -> Callable[[], object]:
+    """Our handler: a run folder."""
+    from perfkit_torch import trace_handler
+
+    handler = trace_handler(folder)
+    handler(profiler)
+    return handler.flush
+
+
+def key_averages(profiler: Any, folder: Path) -> Callable[[], object]:
+    """torch's own table, as its documentation prints it."""
+    (folder / "table.txt").write_text(profiler.key_averages().table(sort_by="self_cpu_time_total", row_limit=10))
+    return lambda: None
+
+
+def export_chrome_trace(profiler: Any, folder: Path) -> Callable[[], object]:
+    """torch's own file, which nothing has read yet."""
+    profiler.export_chrome_trace(str(folder / "trace.json"))
+    return lambda: None
+
+
+BY_NAME: Final[dict[str, Way]] = {way.__name__: way for way in (perfkit, key_averages, export_chrome_trace)}
+
+
+def profiled(steps: int) -> Any:
+    """A stopped profiler that has recorded so many steps (about 1,500 events each) with shapes and memory."""
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+    net = torch.nn.Sequential(layer, torch.nn.Linear(32, 8))
+    optimizer = torch.optim.Adam(net.parameters())
+    batch = torch.randn(4, 12, 32)
+    profiler = torch.profiler.profile(
+        schedule=torch.profiler.schedule(wait=0, warmup=1, active=steps + 1), record_shapes=True, profile_memory=True
+    )
+    with profiler:
+        for _ in range(steps + 1):
+            net(batch).square().sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            profiler.step()
+    return profiler
+
+
+def measure(way: Way, events: int) -> dict[str, float]:
+    """The numbers of the module's docstring. A small recording goes first: what is compiled or imported late is
+    there by then, as it is from the second cycle on."""
+    with tempfile.TemporaryDirectory() as folder:
+        way(profiled(2), Path(folder))()
+    with tempfile.TemporaryDirectory() as folder:
+        profiler = profiled(max(events // _EVENTS_A_STEP, 1))
+        process.reset_peak()
+        base, cpu, start = process.resident_bytes(), process.cpu_seconds(), time.perf_counter()
+        wait = way(profiler, Path(folder))
+        held = time.perf_counter() - start
+        wait()
+        seconds, used = time.perf_counter() - start, process.cpu_seconds() - cpu
+        peak = process.peak_bytes() - base
+        size = sum(path.stat().st_size for path in Path(folder).iterdir())
+    recorded = len(profiler.profiler.kineto_results.trace_activities())
+    return {
+        "seconds": seconds,
+        "held_seconds": held,
+        "cpu_seconds": used,
+        "peak_bytes": peak,
+        "result_bytes": size,
+        "events": recorded,
+    }
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    print(json.dumps(measure(BY_NAME[sys.argv[1]], int(sys.argv[2]))))
