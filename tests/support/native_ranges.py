@@ -133,7 +133,7 @@ def range_of(event: dict[str, Any]) -> Range:
 
 
 def _is_call(event: dict[str, Any]) -> bool:
-    return event.get("cat") not in KERNELS and event["name"].startswith(("nccl:", "c10d::", "record_param_comms"))
+    return event.get("cat") not in KERNELS and event["name"].startswith(("nccl:", "c10d::"))
 
 
 KERNELS = ("kernel", "Kernel")

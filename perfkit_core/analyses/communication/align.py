@@ -1,0 +1,54 @@
+"""All ranks of a trace on the clock of the first one, by the collectives they share (``clock_offsets``)."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from perfkit_core.analyses.communication.clock_offsets import clock_offsets
+from perfkit_core.analyses.communication.partials import all_collectives, reduce_each
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.trace import Finding, Trace
+
+
+def aligned(trace: Trace) -> Trace:
+    """The trace with the starts of each rank less the offset of its clock, and a finding that says so.
+
+    A rank whose clock cannot be told keeps its times, with a finding. Durations and everything else stay.
+    """
+    offsets = clock_offsets(all_collectives(reduce_each(trace, ViewRequest())))
+    if len(offsets) < 2:
+        text = "nothing to align: no collectives of several ranks were recorded"
+        return trace.with_findings(Finding("clocks-not-aligned", text))
+    told = offsets["offset_ns"].dropna().astype("int64")
+    found = [Finding("clocks-aligned", _shifted(told))] if len(told) > 1 else []
+    unknown = offsets.index[offsets["offset_ns"].isna()].tolist()
+    if unknown:
+        text = f"the clocks of {len(unknown)} of {len(offsets)} ranks could not be aligned: {_listed(unknown)}"
+        found.append(Finding("clocks-not-aligned", text + " (--view clocks tells why)"))
+    return _moved(trace, told).with_findings(*found)
+
+
+def _moved(trace: Trace, offsets: pd.Series[int]) -> Trace:
+    ranks, code = np.unique(trace.ints("rank"), return_inverse=True)
+    shift = offsets.reindex(ranks, fill_value=0).to_numpy(np.int64)[code]
+    start = trace.ints("start_ns") - shift
+    position = trace.events.schema.get_field_index("start_ns")
+    events = trace.events.set_column(position, trace.events.schema.field(position), pa.array(start))
+    window = (int(start.min()), int((start + trace.ints("dur_ns")).max())) if len(start) else None
+    return Trace(events, msgspec.structs.replace(trace.meta, window_ns=window), trace.quality)
+
+
+def _shifted(offsets: pd.Series[int]) -> str:
+    low, high = int(offsets.iloc[1:].min()), int(offsets.iloc[1:].max())
+    return (
+        f"the clocks of {len(offsets) - 1} ranks were set to that of rank {offsets.index[0]}, from which they were "
+        f"{low / 1e3:+,.3f} to {high / 1e3:+,.3f} µs off"
+    )
+
+
+def _listed(ranks: list[int], most: int = 8) -> str:
+    more = "" if len(ranks) <= most else f" and {len(ranks) - most} more"
+    return "rank " + ", ".join(map(str, ranks[:most])) + more
