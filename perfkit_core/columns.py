@@ -42,6 +42,10 @@ class Columns(ABC):
             return constant(None, schema.SCHEMA.field(name).type, self.num_rows)
         return pa.chunked_array(list(self.chunks(name)), schema.SCHEMA.field(name).type)
 
+    def pick(self, name: str, rows: np.ndarray[Any, np.dtype[Any]]) -> pa.Array:
+        """Some cells of a column, in the order of ``rows``."""
+        return joined(self.column(name).take(pa.array(rows, pa.int64())))
+
     def table(self) -> pa.Table:
         """All columns of the schema."""
         return pa.Table.from_arrays([self.column(name) for name in schema.COLUMN_NAMES], schema=schema.SCHEMA)
@@ -93,6 +97,11 @@ class ChangedColumns(Columns):
         changed = self.changes.get(name)
         return self.base.column(name) if changed is None else changed
 
+    def pick(self, name: str, rows: np.ndarray[Any, np.dtype[Any]]) -> pa.Array:
+        if name not in self.changes:
+            return self.base.pick(name, rows)
+        return joined(self.changes[name].take(pa.array(rows, pa.int64())))
+
 
 @dataclass(frozen=True, slots=True)
 class JoinedColumns(Columns):
@@ -113,6 +122,27 @@ class JoinedColumns(Columns):
             chunks = part.chunks(name) if part.known(name) else part.column(name).chunks
             yield from (_shifted(chunk, offset) for chunk in chunks) if name in ROW_REFERENCES else chunks
             offset += part.num_rows
+
+    def pick(self, name: str, rows: np.ndarray[Any, np.dtype[Any]]) -> pa.Array:
+        if name in ROW_REFERENCES:
+            return Columns.pick(self, name, rows)
+        ends = np.cumsum([part.num_rows for part in self.parts])
+        owner = np.searchsorted(ends, rows, side="right")
+        order = np.argsort(owner, kind="stable")
+        found = [
+            part.pick(name, rows[owner == number] - (ends[number] - part.num_rows))
+            for number, part in enumerate(self.parts)
+        ]
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        return joined(pa.chunked_array(found)).take(pa.array(place))
+
+
+def joined(column: pa.ChunkedArray) -> pa.Array:
+    """A column in one piece, with one dictionary."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.unify_dictionaries().chunks or [pa.array([], column.type)])
 
 
 def constant(value: int | None, of_type: pa.DataType, count: int) -> pa.ChunkedArray:

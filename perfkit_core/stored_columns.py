@@ -11,15 +11,16 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from perfkit_core import schema
-from perfkit_core.columns import Columns
+from perfkit_core.columns import Columns, constant, joined
 from perfkit_core.errors import SourceError
-from perfkit_core.paths import arrow_input, is_remote
+from perfkit_core.paths import arrow_input, fetched, is_remote
 
 _AHEAD: Final = 2
 """Row groups that are decoded while the one before is used."""
@@ -35,6 +36,8 @@ class StoredColumns(Columns):
     """Number of each column in the file."""
     stamp: tuple[int, int]
     """Size and time of last change of the file when it was opened."""
+    content: pa.Buffer | None = None
+    """All bytes of a file in a store, where each column would be a request of its own; None: read from ``path``."""
 
     @property
     def num_rows(self) -> int:
@@ -48,6 +51,18 @@ class StoredColumns(Columns):
         for table in _ahead(lambda group: self._read([group], [name]), self.found.num_row_groups):
             yield from table.column(0).cast(of_type).chunks
 
+    def pick(self, name: str, rows: np.ndarray[Any, np.dtype[Any]]) -> pa.Array:
+        sizes = np.array([self.found.row_group(group).num_rows for group in range(self.found.num_row_groups)], np.int64)
+        group = np.searchsorted(np.cumsum(sizes), rows, side="right")
+        wanted = np.unique(group)
+        if not len(wanted) or not self.known(name):
+            return joined(constant(None, schema.SCHEMA.field(name).type, len(rows)))
+        read = np.zeros(len(sizes), np.int64)
+        read[wanted] = sizes[wanted]
+        left_out = np.cumsum(sizes - read) - (sizes - read)
+        column = self._read(wanted.tolist(), [name]).column(0).cast(schema.SCHEMA.field(name).type)
+        return joined(column.take(pa.array(rows - left_out[group])))
+
     def table(self) -> pa.Table:
         table = self._read(list(range(self.found.num_row_groups)), list(schema.COLUMN_NAMES))
         known = {name: table.column(name).cast(schema.SCHEMA.field(name).type) for name in schema.COLUMN_NAMES}
@@ -59,10 +74,13 @@ class StoredColumns(Columns):
         try:
             if _stamp(self.path) != self.stamp:
                 raise SourceError(f"{self.path}: the file was changed while it was being read", "load it again")
-            with arrow_input(self.path) as opened, pq.ParquetFile(opened, metadata=self.found) as file:
+            with self._open() as opened, pq.ParquetFile(opened, metadata=self.found) as file:
                 return file.read_row_groups(groups, columns=names, use_threads=len(names) > 1)
         except (pa.ArrowException, OSError, ValueError) as error:
             raise SourceError(f"{self.path}: not a readable Parquet file ({error})", "record the run again") from None
+
+    def _open(self) -> pa.NativeFile:
+        return arrow_input(self.path) if self.content is None else pa.BufferReader(self.content)
 
     def _holds(self, group: int, name: str) -> bool:
         """Whether a row group has anything but nulls in a column. Files without statistics are taken to have."""
@@ -77,11 +95,11 @@ def stored_columns(path: Path, found: pq.FileMetaData) -> StoredColumns:
     missing = [name for name in schema.COLUMN_NAMES if name not in position]
     if missing:
         raise SourceError(f"{path}: columns are missing ({', '.join(missing)})", "record the run again")
-    return StoredColumns(path, found, position, _stamp(path))
+    return StoredColumns(path, found, position, _stamp(path), fetched(path) if is_remote(path) else None)
 
 
 def _stamp(path: Path) -> tuple[int, int]:
-    """Size and time of last change; of a file in a store nothing, which would be asked for with each column."""
+    """Size and time of last change; of a file in a store, whose bytes are held, nothing."""
     if is_remote(path):
         return 0, 0
     found = path.stat()

@@ -130,6 +130,12 @@ class Trace:
         """One column as it is in ``events``. A stored one is read anew each time."""
         return self._cache["events"].column(name) if "events" in self._cache else self._columns.column(name)
 
+    def pick(self, name: str, rows: npt.NDArray[np.integer[Any]]) -> pa.Array:
+        """Some cells of a column, shape (len(rows),); a stored trace reads only the row groups that hold them."""
+        if "events" in self._cache:
+            return TableColumns(self._cache["events"]).pick(name, rows)
+        return self._columns.pick(name, rows)
+
     def known(self, name: str) -> bool:
         """Whether a column holds anything but nulls. Computed once; a stored trace knows without reading it."""
         return self._cached(("known", name), lambda: self._columns.known(name))

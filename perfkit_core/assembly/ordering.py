@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from perfkit_core.columns import joined
 from perfkit_core.trace import IntArray
 
 _OFFSETS_END: Final = 2**31 - 1
@@ -47,17 +48,10 @@ def arranged(columns: Sequence[tuple[pa.ChunkedArray, pa.DataType]], order: IntA
 def _arranged(column: pa.ChunkedArray, of_type: pa.DataType, rows: pa.Array | None) -> pa.ChunkedArray:
     if pa.types.is_string(column.type) and column.num_chunks > 1 and column.nbytes > _OFFSETS_END:
         return column if rows is None else _long_texts(column, rows)
-    whole = _one_piece(column)
+    whole = joined(column)
     if rows is not None:
         whole = _taken(whole, rows)
     return pa.chunked_array([_cast(whole, of_type)], of_type)
-
-
-def _one_piece(column: pa.ChunkedArray) -> pa.Array:
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    merged = column.unify_dictionaries().combine_chunks()
-    return merged if isinstance(merged, pa.Array) else pa.concat_arrays(merged.chunks or [pa.array([], column.type)])
 
 
 def _taken(values: pa.Array, rows: pa.Array) -> pa.Array:

@@ -36,7 +36,7 @@ class CallPaths:
 def call_paths(trace: Trace) -> CallPaths:
     """The stacks of all host events, device work and memory events."""
     work, memory = trace.rows("kind", *DEVICE_WORK), trace.rows("kind", MEMORY)
-    nested = ~trace.events["self_ns"].is_null().to_numpy()
+    nested = trace.ints("self_ns") >= 0
     above = np.where(work, owners(trace), trace.ints("parent"))
     label, labels = _labels(trace, above == NO_ROW)
     within = memory & (above != NO_ROW)  # a memory event is no frame: it belongs to the one around it

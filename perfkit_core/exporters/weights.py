@@ -39,7 +39,7 @@ def weigh(trace: Trace, weight: str) -> IntArray:
     if weight == DEVICE:
         return np.where(work, trace.ints("dur_ns"), 0)
     if weight == CALLS:
-        nested = ~trace.events["self_ns"].is_null().to_numpy()
+        nested = trace.ints("self_ns") >= 0
         return np.where(work | nested, 1, 0).astype(np.int64)
     found, allocated = memory_events(trace), np.zeros(len(trace), np.int64)
     allocated[found.row] = np.maximum(counted_bytes(found), 0)

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pandas as pd
 
+from perfkit_core import schema
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.trace import Trace
 
 
-def not_recorded(trace: Trace, whole: pd.DataFrame, request: ViewRequest) -> tuple[str, ...]:
-    """Names of columns: the view has nothing there, and neither have the events.
+def not_recorded(holds: Callable[[str], bool], whole: pd.DataFrame, request: ViewRequest) -> tuple[str, ...]:
+    """Names of columns: the view has nothing there, and neither have the events; ``holds`` tells of one of their
+    columns whether they have.
 
     A request for some of the events cannot tell: what it leaves out may hold it.
     """
     if not of_all(request):
         return ()
     empty = [str(name) for name in whole.columns if whole[name].isna().all()]
-    return tuple(name for name in empty if not _in_events(trace, name))
+    return tuple(name for name in empty if not (name in schema.COLUMN_NAMES and holds(name)))
 
 
 def of_all(request: ViewRequest) -> bool:
     """Whether all events are asked for, whatever they are grouped by."""
     return request.steps is None and not any((request.pattern, request.kind, request.device))
-
-
-def _in_events(trace: Trace, name: str) -> bool:
-    events = trace.events
-    return name in events.column_names and events.column(name).null_count < len(events)

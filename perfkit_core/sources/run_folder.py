@@ -12,7 +12,6 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from msgspec import structs
 
 from perfkit_core.errors import SourceError
 from perfkit_core.paths import arrow_input, is_folder
@@ -39,6 +38,12 @@ def read(path: Path, partial: bool = False) -> Trace:
     return trace.with_findings(*findings)
 
 
+def peek(path: Path) -> int | None:
+    """The rank of a stored file, None where it does not tell one."""
+    ranks = _meta(path).ranks
+    return ranks[0] if len(ranks) == 1 else None
+
+
 def cycles(path: Path) -> tuple[list[Path], tuple[Finding, ...]]:
     """The files that make up the run of a folder, ordered by rank and cycle, and what is doubtful about the folder.
 
@@ -63,7 +68,7 @@ def _meta(file: Path) -> TraceMeta:
 
 
 def _with_source(trace: Trace, path: Path) -> Trace:
-    return Trace(trace.events, structs.replace(trace.meta, source=str(path)), trace.quality)
+    return trace.with_meta(source=str(path))
 
 
 def _latest(metas: dict[Path, TraceMeta]) -> tuple[list[Path], list[Finding]]:

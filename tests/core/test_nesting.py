@@ -103,6 +103,21 @@ def test_the_sums_and_lookups_along_paths_are_those_of_walking_the_tree(tree: tu
     wanted = values > 4
     nearest = [next((row for row in path if wanted[row]), -1) for path in paths]
     assert nesting.nearest_on_path(parent, wanted).tolist() == nearest
+    outermost = [next((row for row in reversed(path) if wanted[row]), -1) for path in paths]
+    assert nesting.outermost(parent, wanted).tolist() == outermost
+
+
+@given(EVENTS, st.sets(st.integers(0, 30)))
+def test_some_rows_of_a_sorted_table_nest_as_if_they_were_alone(events: Events, left_out: set[int]) -> None:
+    """Parents are rows of the table, and events that are left out have none and are none."""
+    thread, start, end = columns(sorted(events, key=lambda event: (event[1], -event[2])))
+    rows = np.array([row for row in range(len(events)) if row not in left_out], np.int64)
+    parent = nesting.nest_in_order(rows, thread[rows], start, end)
+    alone = nesting.nest(thread[rows], start[rows], end[rows])
+    assert parent[rows].tolist() == [int(rows[row]) if row >= 0 else -1 for row in alone]
+    assert all(parent[row] == -1 for row in left_out if row < len(events))
+    own = nesting.self_times_in_order(rows, parent, start, end)
+    assert own[rows].tolist() == nesting.self_times(alone, start[rows], end[rows]).tolist()
 
 
 def test_a_hundred_thousand_nested_events_need_no_recursion() -> None:

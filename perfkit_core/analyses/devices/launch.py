@@ -19,7 +19,7 @@ _SHARE: Final = r'"(?:est\.|theoretical) achieved occupancy %": ?(?P<found>\d{1,
 def parameters(trace: Trace, rows: IntArray) -> dict[str, Any]:
     """Columns grid, block (``x,y,z``), registers (of a thread), shared_bytes (of a block), occupancy_ratio, null where
     it was not recorded. Shape (len(rows),)."""
-    encoded = trace.events["args"].combine_chunks().take(pa.array(rows)).dictionary_encode()
+    encoded = trace.pick("args", rows).dictionary_encode()
     texts = encoded.dictionary
     code = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False)
     return {

@@ -14,6 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from perfkit_core.analyses.once import once
 from perfkit_core.schema import MEMORY
 from perfkit_core.trace import BoolArray, Codes, IntArray, Trace
 
@@ -48,6 +49,7 @@ class MemoryEvents:
         return np.searchsorted(self.pool, np.arange(len(self.pool_rank)), side="right")
 
 
+@once
 def memory_events(trace: Trace) -> MemoryEvents:
     """The memory events of the trace."""
     change = trace.ints("bytes", MISSING)
@@ -71,7 +73,7 @@ def counted_bytes(found: MemoryEvents) -> IntArray:
 def argument(trace: Trace, rows: IntArray, *keys: str) -> IntArray:
     """An integer among the other recorded arguments of some events, by the first key found; MISSING where there is
     none. Shape (len(rows),)."""
-    texts = trace.events["args"].take(pa.array(rows))
+    texts = trace.pick("args", rows)
     pattern = f'"(?:{"|".join(keys)})" *: *(?P<number>-?[0-9]{{1,18}})'
     values = pc.struct_field(pc.extract_regex(texts, pattern), "number").cast(pa.int64())
     numbers: IntArray = np.asarray(pc.fill_null(values, MISSING).to_numpy(), np.int64)
