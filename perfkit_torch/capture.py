@@ -42,13 +42,14 @@ def extract(profiler: Any, place: Place) -> Trace:
 def take(profiler: Any, place: Place) -> Taken:
     """The profiler's last cycle. Its events are read at once, which needs Python's lock as the training does; what
     follows does not need it. A profiler of Python stacks would record our thread in its next cycle."""
-    recorder = read(_batches(_kineto_results(profiler), bool(getattr(profiler, "with_flops", False))))
+    held = [read(_batches(_kineto_results(profiler), bool(getattr(profiler, "with_flops", False))))]
     rank = place.rank
     names = {f"{'-' if rank is None else rank}:{key}": name for key, name in _thread_names().items()}
     meta = _meta(profiler, names)
 
     def finish() -> Trace:
-        return assemble(with_collectives(recorder.recorded()), meta, rank=rank, operator_names=operator_name)
+        # popped and not named: what was recorded goes as soon as the Trace no longer needs it
+        return assemble(with_collectives(held.pop().recorded()), meta, rank=rank, operator_names=operator_name)
 
     return Taken(finish, background=not getattr(profiler, "with_stack", False))
 

@@ -7,7 +7,8 @@ allows to the user. It does not say an event's category, so that is told from th
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import repeat
 from typing import Any, Final
 
 import msgspec
@@ -18,6 +19,7 @@ from perfkit_torch.names import MEMORY_EVENT
 from perfkit_torch.texts import texts
 
 _BATCH: Final = 1 << 13
+_CPU: Final = 0  # c10::DeviceType
 _RUNTIME_PREFIXES: Final = ("cuda", "hip", "cuLaunch", "cuMem", "cuStream", "cuEvent", "cuCtx", "cuGraph")
 
 
@@ -30,83 +32,87 @@ def batches(kineto_results: Any) -> Iterator[LiveBatch]:
 
 def _batch(events: list[Any]) -> LiveBatch:
     kind, count, names = type(events[0]), len(events), texts(type(events[0]).name, events)
-    categories = [*map(_category, events, names)]
-    start_ns = np.fromiter(map(kind.start_ns, events), np.int64, count)
+    devices = [*map(int, map(kind.device_type, events))]
+    categories = _categories(events, names, devices)
     dur_ns = np.fromiter(map(kind.duration_ns, events), np.int64, count)
     dur_ns[np.fromiter(map(INSTANT.__eq__, categories), np.bool_, count)] = 0
-    metadata = [_json(_arguments(event, category)) for event, category in zip(events, categories, strict=True)]
+    pids, tids = _places(events, categories, devices)
     return LiveBatch(
         categories,
-        [*map(_full_name, events, names)],
-        [*map(_process, events, categories)],
-        [*map(_resource, events, categories)],
+        [f"{name}.{more}" if more else name for name, more in zip(names, _overloads(events, names), strict=True)],
+        pids,
+        tids,
         [""] * count,
-        metadata,
-        (start_ns, dur_ns),
+        [*map(_arguments, events, categories, devices)],
+        (np.fromiter(map(kind.start_ns, events), np.int64, count), dur_ns),
     )
 
 
-def _json(args: dict[str, Any]) -> str:
-    return msgspec.json.encode(args)[1:-1].decode()
+def _column(events: list[Any], name: str, default: Any) -> Iterable[Any]:
+    """What a method gives of each event; ``default`` where this torch has no such method."""
+    read = getattr(type(events[0]), name, None)
+    return repeat(default, len(events)) if read is None else map(read, events)
 
 
-def _full_name(event: Any, name: str) -> str:
-    overload = "" if name == MEMORY_EVENT else getattr(event, "overload_name", str)()
-    return f"{name}.{overload}" if overload else name  # as the Chrome export has it
+def _overloads(events: list[Any], names: list[str]) -> Iterable[str]:
+    """Of operators and kernels: in the Chrome export they are part of the name."""
+    return ("" if n == MEMORY_EVENT else o for n, o in zip(names, _column(events, "overload_name", ""), strict=True))
 
 
-def _on_host(event: Any) -> bool:
-    return bool(event.device_type().name == "CPU")
+def _categories(events: list[Any], names: list[str], devices: list[int]) -> list[str]:
+    functions = _column(events, "is_python_function", False)
+    annotations = _column(events, "is_user_annotation", False)
+    linked = _column(events, "linked_correlation_id", 0)
+    return [*map(_category, names, devices, functions, annotations, linked)]
 
 
-def _process(event: Any, category: str) -> int:
-    return os.getpid() if category == INSTANT or _on_host(event) else int(event.device_index())
-
-
-def _resource(event: Any, category: str) -> int:
-    return _thread(event) if category == INSTANT or _on_host(event) else int(event.device_resource_id())
-
-
-def _thread(event: Any) -> int:
-    """The operating system's thread where it is known, else torch's own number of it."""
-    resource = getattr(event, "device_resource_id", event.start_thread_id)()
-    return int(resource if _on_host(event) and resource > 0 else event.start_thread_id())
-
-
-def _category(event: Any, name: str) -> str:
+def _category(name: str, device: int, function: bool, annotation: bool, linked: int) -> str:
     if name == MEMORY_EVENT:
         return INSTANT
-    return _host_category(event, name) if _on_host(event) else _device_category(event, name)
-
-
-def _host_category(event: Any, name: str) -> str:
-    if _flag(event, "is_python_function"):
+    if device != _CPU:
+        return _device_category(name, annotation)
+    if function:
         return "python_function"
-    if _flag(event, "is_user_annotation") or name.startswith("ProfilerStep#"):
+    if annotation or name.startswith("ProfilerStep#"):
         return "user_annotation"
-    if event.linked_correlation_id() or name.startswith(_RUNTIME_PREFIXES):
-        return "cuda_runtime"
-    return "cpu_op"
+    return "cuda_runtime" if linked or name.startswith(_RUNTIME_PREFIXES) else "cpu_op"
 
 
-def _device_category(event: Any, name: str) -> str:
-    if _flag(event, "is_user_annotation"):
+def _device_category(name: str, annotation: bool) -> str:
+    if annotation:
         return "gpu_user_annotation"
     if name.startswith("Memcpy"):
         return "gpu_memcpy"
     return "gpu_memset" if name.startswith("Memset") else "kernel"
 
 
-def _flag(event: Any, name: str) -> bool:
-    return bool(getattr(event, name, lambda: False)())
+def _places(events: list[Any], categories: list[str], devices: list[int]) -> tuple[list[int], list[int]]:
+    """Process and thread of host and memory events (the operating system's thread where it is known, else torch's own
+    number of it); device and stream of device work."""
+    kind, pid = type(events[0]), os.getpid()
+    threads = [*map(kind.start_thread_id, events)]
+    resources = [*_column(events, "device_resource_id", 0)]
+    indices = map(kind.device_index, events)
+    hosts = [device == _CPU or category == INSTANT for device, category in zip(devices, categories, strict=True)]
+    pids = [pid if host else index for host, index in zip(hosts, indices, strict=True)]
+    known = [
+        not host or (device == _CPU and at > 0) for host, device, at in zip(hosts, devices, resources, strict=True)
+    ]
+    return pids, [at if ok else thread for ok, at, thread in zip(known, resources, threads, strict=True)]
 
 
-def _arguments(event: Any, category: str) -> dict[str, Any]:
+def _arguments(event: Any, category: str, device: int) -> str:
+    """As JSON text, without the braces."""
     if category == INSTANT:
-        kind = int(event.device_type())
-        return {"Bytes": event.nbytes(), "Device Type": kind, "Device Id": event.device_index()}
-    if category in ("cpu_op", "user_annotation"):
-        return _operator_arguments(event)
+        args = {"Bytes": event.nbytes(), "Device Type": device, "Device Id": event.device_index()}
+    elif category in ("cpu_op", "user_annotation"):
+        args = _operator_arguments(event)
+    else:
+        args = _work_arguments(event, category)
+    return msgspec.json.encode(args)[1:-1].decode()
+
+
+def _work_arguments(event: Any, category: str) -> dict[str, Any]:
     args: dict[str, Any] = {"correlation": event.correlation_id()}
     if event.linked_correlation_id():
         args["External id"] = event.linked_correlation_id()
