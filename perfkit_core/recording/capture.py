@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from perfkit_core.paths import as_path
 from perfkit_core.recording import background, failures, incomplete, pending, termination
 from perfkit_core.recording.failures import logger
 from perfkit_core.recording.incomplete import INCOMPLETE_MARK
@@ -50,7 +51,7 @@ class CycleWriter(Generic[Profiler]):
         also: Iterable[Callable[[Profiler], Any]] = (),
         place: Callable[[], Place] = environment_place,
     ) -> None:
-        self.run_dir = Path(run_dir)
+        self.run_dir = as_path(run_dir)
         self._take = take
         self._also = tuple(also)
         self._place = place
@@ -74,6 +75,7 @@ class CycleWriter(Generic[Profiler]):
     @property
     def written(self) -> list[Path]:
         """The files of this process, in the order of their cycles. Waits for those that are being written."""
+        self._follow_fork()
         self.flush()
         return list(self._written)
 
@@ -129,11 +131,16 @@ class CycleWriter(Generic[Profiler]):
         failures.log("the recorded cycle could not be kept, training goes on", error)
 
     def _next_cycle(self) -> int:
-        if self._pid != os.getpid():  # forked: the child is a recording of its own
-            self._begin()
-            termination.install()
+        self._follow_fork()
         self._cycle += 1
         return self._cycle - 1
+
+    def _follow_fork(self) -> None:
+        """A forked child is a recording of its own."""
+        if self._pid != os.getpid():
+            self._begin()
+            self.run_dir = as_path(str(self.run_dir))  # a connection to a store is the parent's
+            termination.install()
 
 
 Result = TypeVar("Result")

@@ -1,0 +1,167 @@
+"""However a process ends, or multiplies, every cycle that its profiler has handed over is on disk, once."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+from recording_scripts import run
+from small_trace import small_trace
+
+from perfkit_core.loading import load
+from perfkit_core.recording.capture import INCOMPLETE_MARK
+from perfkit_core.store import SUFFIX, read_stored
+
+TERM, INT = signal.SIGTERM, signal.SIGINT
+
+
+def cycles(folder: Path) -> list[int | None]:
+    """Numbers of the cycles in a folder, each complete; nothing else is in it."""
+    names = sorted(path.name for path in folder.iterdir())
+    assert all(name.endswith(SUFFIX) for name in names), names
+    traces = [read_stored(folder / name) for name in names]
+    assert [len(trace.to_pandas()) for trace in traces] == [len(small_trace())] * len(traces)
+    return [trace.meta.cycle for trace in traces]
+
+
+ENDS = {
+    "at once": ("writer(None)", 0),
+    "with as many cycles as may wait, and more": ("for _ in range(5): writer(None)", 0),
+    "by an exception": ("with Profile(writer): 1 / 0", 1),
+    "by sys.exit": ("with Profile(writer): sys.exit(7)", 7),
+    "in atexit": ("import atexit; atexit.register(writer, None)", 0),
+    "while another thread records": ("threading.Thread(target=lambda: (time.sleep(0.2), writer(None))).start()", 0),
+    "after a wait": ("writer(None); assert writer.flush(); os._exit(3)", 3),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_a_process_that_ends_has_written_everything(name: str, tmp_path: Path) -> None:
+    script, code = ENDS[name]
+    returned, told = run(script, tmp_path)
+    assert returned == code, told
+    assert ("Traceback" in told) == (code == 1)
+    assert cycles(tmp_path) == list(range(5 if "more" in name else 1))
+
+
+def test_sigterm_leaves_the_with_block(tmp_path: Path) -> None:
+    """In the middle of a step: the profiler's block is left, its cycle kept, and the code says what ended it."""
+    assert run("with Profile(writer): ready(); time.sleep(99)", tmp_path, [TERM]) == (128 + TERM, "")
+    assert cycles(tmp_path) == [0]
+
+
+def test_sigterm_waits_for_a_cycle_that_is_being_taken(tmp_path: Path) -> None:
+    script = """
+def take(profiler, place):
+    ready()
+    time.sleep(0.5)
+    return Taken(small_trace, background=False)
+CycleWriter(sys.argv[1], take)(None)
+print("not reached", file=sys.stderr)
+"""
+    assert run(script, tmp_path, [TERM]) == (128 + TERM, "")
+    assert cycles(tmp_path) == [0]
+
+
+def test_a_second_sigterm_ends_at_once(tmp_path: Path) -> None:
+    script = """
+writer = CycleWriter(sys.argv[1], lambda profiler, place: slow(profiler, place, 99))
+try:
+    with Profile(writer): ready(); time.sleep(99)
+except SystemExit:
+    ready()
+    raise
+"""
+    code, _ = run(script, tmp_path, [TERM, TERM])
+    assert code == -TERM
+
+
+def test_a_handler_of_the_script_stays(tmp_path: Path) -> None:
+    """Set before ours, or after it."""
+    script = """
+mine = lambda number, frame: os._exit(9)
+signal.signal(signal.SIGTERM, mine)
+CycleWriter(sys.argv[1], slow)
+assert signal.getsignal(signal.SIGTERM) is mine
+ready(); time.sleep(99)
+"""
+    assert run(script, tmp_path, [TERM]) == (9, "")
+
+
+@pytest.mark.parametrize("when", ["writer(None); writer(None); ready(); writer(None)", "writer(None); ready()"])
+def test_an_interrupt_is_the_users_and_loses_nothing(when: str, tmp_path: Path) -> None:
+    """While the training waits for room, and while the process waits for its end."""
+    script = f"writer = CycleWriter(sys.argv[1], lambda profiler, place: slow(profiler, place, 1.5)); {when}"
+    run(script, tmp_path, [INT])
+    assert cycles(tmp_path) == list(range(when.count("writer")))
+
+
+def test_a_forked_child_writes_nothing_of_its_parents(tmp_path: Path) -> None:
+    """It neither waits nor writes a second time, ends at SIGTERM as children do, and may record itself."""
+    script = """
+writer(None)
+child = os.fork()
+if not child:
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert writer.written == []
+    writer(None)
+    assert len(writer.written) == 1
+    os._exit(5)
+assert os.waitpid(child, 0)[1] == 5 << 8
+assert len(writer.written) == 1
+"""
+    assert run(script, tmp_path) == (0, "")
+    assert cycles(tmp_path) == [0, 0]
+    assert len({path.name for path in tmp_path.iterdir()}) == 2
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_children_of_multiprocessing_end_with_their_cycles(method: str, tmp_path: Path) -> None:
+    """They leave without the end of an interpreter; the parent's cycle is being written when they are born."""
+    prelude = """
+import sys, time, multiprocessing
+from small_trace import small_trace
+from perfkit_core.recording.capture import CycleWriter, Taken
+
+def finish():
+    time.sleep(0.3)
+    return small_trace()
+
+def take(profiler, place):
+    return Taken(finish)
+
+def work():
+    CycleWriter(sys.argv[1], take)(None)
+"""
+    child = tmp_path / "child.py"
+    child.write_text(prelude, encoding="utf-8")
+    run_dir = tmp_path / "run"
+    script = f"""
+import sys
+sys.path.insert(0, {str(tmp_path)!r})
+import child
+if __name__ == "__main__":
+    child.work()
+    context = child.multiprocessing.get_context({method!r})
+    processes = [context.Process(target=child.work) for _ in range(2)]
+    [process.start() for process in processes]
+    [process.join(60) for process in processes]
+    assert [process.exitcode for process in processes] == [0, 0]
+"""
+    assert run(script, run_dir, prelude="") == (0, "")
+    assert cycles(run_dir) == [0, 0, 0]
+
+
+def test_what_was_written_outlives_a_kill(tmp_path: Path) -> None:
+    script = """
+writer(None)
+writer.flush()
+writer._take = lambda profiler, place: slow(profiler, place, 99)
+writer(None)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert run(script, tmp_path)[0] == -signal.SIGKILL
+    assert cycles(tmp_path) == [0]
+    assert not (tmp_path / INCOMPLETE_MARK).exists()
+    assert len(load(tmp_path)) == len(small_trace())

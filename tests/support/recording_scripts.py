@@ -1,0 +1,59 @@
+"""Scripts that record with a profiler made here, and end in every way a process can; run as processes of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+PRELUDE = """
+import multiprocessing, os, signal, sys, threading, time
+from pathlib import Path
+from small_trace import small_trace
+from perfkit_core.recording.capture import CycleWriter, Taken
+
+def slow(profiler, place, seconds=0.3):
+    def finish():
+        time.sleep(seconds)
+        return small_trace()
+    return Taken(finish)
+
+class Profile:
+    def __init__(self, writer):
+        self.writer = writer
+    def __enter__(self):
+        return self
+    def __exit__(self, *error):
+        self.writer(self)
+
+def ready():
+    print("ready", flush=True)
+
+writer = CycleWriter(sys.argv[1], slow)
+"""
+"""``slow`` finishes a cycle in the background, and takes its time; ``Profile`` hands it over at the end of a block."""
+
+SECONDS = 120
+"""A script that takes longer hangs."""
+
+
+def run(script: str, folder: Path, signals: Sequence[signal.Signals] = (), prelude: str = PRELUDE) -> tuple[int, str]:
+    """Exit code and what the script wrote on stderr; each signal is sent after a line ``ready`` of the script."""
+    command = [sys.executable, "-W", "error", "-c", prelude + script, str(folder)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent), "GLOG_minloglevel": "1"}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdout is not None
+        try:
+            for number in signals:
+                line = process.stdout.readline()
+                assert line == "ready\n", (line, process.stderr and process.stderr.read())
+                process.send_signal(number)
+            _, told = process.communicate(timeout=SECONDS)
+        finally:
+            process.kill()
+    return process.returncode, told
