@@ -11,7 +11,7 @@ from typing import Any, Final
 import pandas as pd
 
 from perfkit_core.analyses.communication.clock_offsets import COLUMNS, clock_offsets
-from perfkit_core.analyses.communication.matching import UNMATCHED
+from perfkit_core.analyses.communication.matching import POINT_TO_POINT
 from perfkit_core.analyses.communication.partials import Partial, all_collectives, reduce, reduce_each
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
@@ -23,8 +23,8 @@ _ORDER: Final = ("offset_ns", "earliest_ns", "latest_ns", "drift_ppm", "matched"
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Columns rank, offset_ns (NA where it cannot be told), earliest_ns and latest_ns (what it must lie between),
-    drift_ppm (over a second and more), matched and unmatched (collectives that the offset is from; collectives that
-    could not be matched), residual_ns, max_residual_ns (how far apart ends stay), note (why there is no offset)."""
+    drift_ppm (over a second and more), matched and unmatched (collectives that the offset is from; those of no other
+    rank), residual_ns, max_residual_ns (how far apart ends stay), note (why there is no offset)."""
     return merge(reduce_each(trace, request), request)
 
 
@@ -35,7 +35,8 @@ def merge(partials: Sequence[Partial], request: ViewRequest) -> pd.DataFrame:
     found = all_collectives(partials)
     offsets = clock_offsets(found)
     offsets = offsets if len(offsets) > 1 else offsets.iloc[:0]
-    missing = found[found["match"] == UNMATCHED].groupby("rank").size().reindex(offsets.index, fill_value=0)
+    alone = (found["of_ranks"] == 1) & ~found["collective"].isin(POINT_TO_POINT)
+    missing = found[alone].groupby("rank").size().reindex(offsets.index, fill_value=0)
     result = offsets.assign(
         unmatched=missing.astype("int64"), note=pd.Series(_notes(offsets), offsets.index, dtype=object)
     ).reset_index()

@@ -1,0 +1,235 @@
+"""Collectives, their clocks and their stragglers: two ranks whose numbers were worked out by hand.
+
+True times (ns). A, 1000 bytes: rank 0 from 100, rank 1 from 250, both to 300. B, 3000 bytes: rank 0 from 1000, rank 1
+from 900, both to 1100. So A is 50 long once rank 1 has come, and B 100 once rank 0 has. Rank 1's clock is 1000 ahead.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from ranks import collective, rank
+
+from perfkit_core.analyses.communication import bandwidth, clocks, partials, stragglers
+from perfkit_core.analyses.communication.align import aligned
+from perfkit_core.analyses.communication.bus_factors import bus_factors
+from perfkit_core.analyses.communication.kernel_names import kernel_name
+from perfkit_core.analyses.communication.message_sizes import size_class
+from perfkit_core.errors import UsageError
+from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.testing.conformance import check_view
+from perfkit_core.trace import Trace, concat_traces
+
+VIEWS = (bandwidth.VIEW, clocks.VIEW, stragglers.VIEW)
+
+
+def first() -> Trace:
+    return rank(0, collective(100, 300), collective(1000, 1100, 3000))
+
+
+def second(clock: int = 1000) -> Trace:
+    return rank(1, collective(250, 300), collective(900, 1100, 3000), clock=clock, step_ns=6000)
+
+
+def both() -> Trace:
+    return concat_traces([first(), second()])
+
+
+def rows(view: View, trace: Trace, columns: str, **request: Any) -> list[tuple[Any, ...]]:
+    table = view.table(trace, ViewRequest(**request))
+    found = table[columns.split()].astype(object)
+    return [tuple(None if pd.isna(cell) else cell for cell in row) for row in found.itertuples(index=False)]
+
+
+def test_clock_of_the_second_rank() -> None:
+    """Ends differ by 1000. It began A at 1250, before 300 at latest; it ended B at 2100, after 1000 at earliest."""
+    columns = "rank offset_ns earliest_ns latest_ns matched unmatched residual_ns max_residual_ns"
+    assert rows(clocks.VIEW, both(), columns) == [(0, 0, 0, 0, 2, 0, 0, 0), (1, 1000, 950, 1100, 2, 0, 0, 0)]
+
+
+def test_collectives() -> None:
+    """A: 1000 bytes twice in 200 and 50; B: 3000 twice in 100 and 200. The factor of an all-reduce of two is 1."""
+    columns = (
+        "message_bytes size calls total_ns min_ns median_ns max_ns algorithm_bandwidth_bytes_per_s "
+        "bus_bandwidth_bytes_per_s matched transfer_ns transfer_bus_bandwidth_bytes_per_s"
+    )
+    assert rows(bandwidth.VIEW, both(), columns) == [
+        (3000, "2 to 4 KiB", 2, 300, 100, 100, 200, 20e9, 20e9, 2, 100, 30e9),
+        (1000, "512 B to 1 KiB", 2, 250, 50, 50, 200, 8e9, 8e9, 2, 50, 20e9),
+    ]
+    assert rows(bandwidth.VIEW, both(), "collective group group_size algorithm protocol")[0] == (
+        "all_reduce", "dp", 2, "RING", "LL128",
+    )  # fmt: skip
+
+
+def test_collectives_by_rank_and_size() -> None:
+    """One rank's own times; the transfer is known from the other rank all the same."""
+    found = rows(bandwidth.VIEW, both(), "rank size total_ns transfer_ns", by=("rank", "size"))
+    assert sorted(found) == [(0, 1000, 200, 50), (0, 3000, 100, 100), (1, 1000, 50, 50), (1, 3000, 200, 100)]
+
+
+def test_one_rank_alone_has_no_transfer() -> None:
+    assert rows(bandwidth.VIEW, first(), "bus_bandwidth_bytes_per_s matched transfer_ns") == [
+        (5e9, 0, None), (30e9, 0, None),
+    ]  # fmt: skip
+
+
+def test_stragglers() -> None:
+    """Rank 0 waits 150 for rank 1 in A, rank 1 waits 100 for rank 0 in B."""
+    columns = "rank steps avg_step_ns collectives last last_ratio late_p50_ns late_max_ns waited_ns caused_wait_ns"
+    assert rows(stragglers.VIEW, both(), columns) == [
+        (1, 1, 6000, 2, 1, 0.5, 0, 150, 100, 150),
+        (0, 1, 5000, 2, 1, 0.5, 0, 100, 150, 100),
+    ]
+    assert rows(stragglers.VIEW, both(), "rank step dur_ns last waited_ns", by=("rank", "step")) == [
+        (0, 7, 5000, 1, 150), (1, 7, 6000, 1, 100),
+    ]  # fmt: skip
+    columns = "step min_step_ns max_step_ns collectives skew_p50_ns skew_max_ns waited_ns slowest_rank"
+    assert rows(stragglers.VIEW, both(), columns, by=("step",)) == [(7, 5000, 6000, 2, 100, 150, 250, 1)]
+
+
+@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.name)
+def test_a_clock_changes_nothing_but_its_offset(view: View) -> None:
+    """What is told of the ranks is the same whatever their clocks, however far apart."""
+    far = concat_traces([first(), second(10**15)])
+    changed = {"offset_ns", "earliest_ns", "latest_ns"}
+    here, there = (
+        view.table(trace, ViewRequest()).drop(columns=list(changed), errors="ignore") for trace in (both(), far)
+    )
+    pd.testing.assert_frame_equal(here, there)
+
+
+@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.name)
+def test_views_keep_their_contract_and_merge_rank_by_rank(view: View) -> None:
+    for trace in (both(), first()):
+        check_view(view, trace)
+    assert view.reduction
+    request = ViewRequest()
+    parts = [view.reduction.reduce(one, request) for one in (first(), second())]
+    pd.testing.assert_frame_equal(view.reduction.merge(parts, request), view.table(both(), request))
+
+
+def test_a_third_rank_is_reached_through_the_second() -> None:
+    """Rank 2 shares a collective with rank 1 only: its clock is 300 behind that one's."""
+    tie = {"group": "tp", "size": 8}
+    one = rank(1, collective(100, 300), collective(400, 450, **tie), clock=1000, world=3)
+    two = rank(2, collective(420, 450, **tie), clock=700, world=3)
+    trace = concat_traces([rank(0, collective(100, 300), world=3), one, two])
+    assert rows(clocks.VIEW, trace, "rank offset_ns matched") == [(0, 0, 1), (1, 1000, 1), (2, 700, 1)]
+
+
+def test_collectives_that_differ_are_not_matched() -> None:
+    """The second ones have other sizes, so neither they nor what follows can be told to be the same."""
+    one = rank(0, collective(0, 100), collective(200, 300), collective(400, 500))
+    two = rank(1, collective(0, 100), collective(200, 300, 8), collective(400, 500))
+    assert rows(clocks.VIEW, concat_traces([one, two]), "matched unmatched") == [(1, 2), (1, 2)]
+
+
+def test_numbers_of_the_library_match_where_a_recording_began_later() -> None:
+    one = rank(0, *(collective(100 * i, 100 * i + 50, sequence=i) for i in range(4)))
+    two = rank(1, *(collective(100 * i, 100 * i + 50, sequence=i) for i in range(2, 4)), clock=20)
+    assert rows(clocks.VIEW, concat_traces([one, two]), "offset_ns matched unmatched") == [(0, 2, 2), (20, 2, 0)]
+
+
+def test_a_clock_that_contradicts_itself_is_not_told() -> None:
+    """An all-to-all may differ in size, so only the times show that these are not the same ones."""
+    far = 5_000_000
+    one = rank(0, collective(0, 100, name="all_to_all"), collective(2 * far, 2 * far + 100, name="all_to_all"))
+    two = rank(1, collective(0, 100, name="all_to_all"), collective(far, far + 100, name="all_to_all"))
+    ((_, offset, note),) = rows(clocks.VIEW, concat_traces([one, two]), "rank offset_ns note")[1:]
+    assert offset is None
+    assert "contradict" in note
+    assert rows(stragglers.VIEW, concat_traces([one, two]), "rank") == []
+
+
+def test_a_group_that_nobody_tells_is_the_world_when_all_took_part() -> None:
+    told = {"group": None, "group_size": None}
+    one, two = (rank(number, collective(0, 100, **told)) for number in range(2))
+    assert rows(bandwidth.VIEW, concat_traces([one, two]), "group_size bus_bandwidth_bytes_per_s") == [(2, 1e10)]
+    assert rows(bandwidth.VIEW, one, "group_size bus_bandwidth_bytes_per_s") == [(None, None)]
+
+
+def test_sends_are_of_no_group() -> None:
+    """One rank sends, the other receives; what follows still matches."""
+    one = rank(0, collective(0, 10, name="send"), collective(100, 200))
+    two = rank(1, collective(0, 10, name="recv"), collective(0, 10, name="recv"), collective(100, 200))
+    assert rows(clocks.VIEW, concat_traces([one, two]), "matched unmatched") == [(1, 0), (1, 0)]
+
+
+def test_drift() -> None:
+    """Ten collectives over 9 s of a clock that gains 50 µs a second."""
+    starts = [i * 10**9 for i in range(10)]
+    one = rank(0, *(collective(at, at + 10**6) for at in starts))
+    two = rank(1, *(collective(at, at + 10**6 + at // 20_000) for at in starts))
+    ((_, drift),) = rows(clocks.VIEW, concat_traces([one, two]), "rank drift_ppm")[1:]
+    assert drift == pytest.approx(50.0)
+
+
+def test_aligned_ranks_differ_by_their_shift_alone() -> None:
+    trace, moved = both(), aligned(both())
+    shift = trace.ints("start_ns") - moved.ints("start_ns")
+    assert shift.tolist() == np.where(trace.ints("rank") == 1, 1000, 0).tolist()
+    assert moved.events.drop_columns(["start_ns"]).equals(trace.events.drop_columns(["start_ns"]))
+    assert moved.meta.window_ns == (0, 6000)
+    assert "clocks-aligned" in {finding.code for finding in moved.quality}
+    assert rows(clocks.VIEW, moved, "offset_ns") == [(0,), (0,)]
+
+
+def test_nothing_to_align() -> None:
+    moved = aligned(first())
+    assert moved.events.equals(first().events)
+    assert {finding.code for finding in moved.quality} >= {"clocks-not-aligned"}
+
+
+def test_only_the_chosen_step_is_counted_but_all_align() -> None:
+    assert rows(bandwidth.VIEW, both(), "calls", steps=(7,)) == [(2,), (2,)]
+    assert rows(bandwidth.VIEW, both(), "calls", pattern="nothing like it") == []
+    with pytest.raises(UsageError, match="step 3"):
+        bandwidth.table(both(), ViewRequest(steps=(3,)))
+
+
+def test_partials_are_plain() -> None:
+    """Small enough to be sent: tables and numbers, no trace."""
+    part = partials.reduce(first(), ViewRequest())
+    assert {type(value) for value in part.values()} <= {pd.DataFrame, int}
+    assert len(part["collectives"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, ncclWork*)", ("all_reduce", "RING", "LL")),
+        ("ncclDevKernel_AllReduce_Sum_f32_TREE_LL128(ncclDevKernelArgs<4096ul>)", ("all_reduce", "TREE", "LL128")),
+        ("ncclDevKernel_AllReduce_Sum_bf16_NVLS_SIMPLE(x)", ("all_reduce", "NVLS", "SIMPLE")),
+        ("ncclDevKernel_AllReduce_Sum_bf16_NVLS_TREE_SIMPLE(x)", ("all_reduce", "NVLS_TREE", "SIMPLE")),
+        ("ncclDevKernel_AllGather_RING_LL(x)", ("all_gather", "RING", "LL")),
+        ("ncclDevKernel_ReduceScatter_Sum_f32_COLLNET_DIRECT_LL", ("reduce_scatter", "COLLNET_DIRECT", "LL")),
+        ("ncclAllReduceRingLLKernel_sum_f32(ncclColl)", ("all_reduce", "RING", "LL")),
+        ("ncclAllReduceTreeLL128Kernel_sum_f32(ncclColl)", ("all_reduce", "TREE", "LL128")),
+        ("ncclBroadcastRingKernel_copy_i8(ncclColl)", ("broadcast", "RING", "SIMPLE")),
+        ("ncclDevKernel_SendRecv(x)", (None, None, None)),
+        ("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(x)", (None, None, None)),
+        ("ncclDevKernel_Generic_4(x)", (None, None, None)),
+        ("ncclDevKernel_Reduce_Sum_f32_RING_LL(x)", ("reduce", "RING", "LL")),
+    ],
+)  # fmt: skip
+def test_names_of_kernels(name: str, expected: tuple[str | None, ...]) -> None:
+    assert tuple(kernel_name(name)) == expected
+
+
+def test_bus_factors_of_nccl_tests() -> None:
+    names = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send", "barrier", "all_reduce"]
+    sizes = pd.Series([8, 8, 4, 2, 8, None, 8, 1], dtype="Int64")
+    factors = bus_factors(pd.Series(names), sizes).tolist()
+    assert factors[:6] == [1.75, 0.875, 0.75, 0.5, 1.0, 1.0]
+    assert np.isnan(factors[6:]).all()
+
+
+def test_classes_of_sizes() -> None:
+    sizes = pd.Series([0, 1, 1023, 1024, 2**20 - 1, 5 * 2**20, 2**39, None], dtype="Int64")
+    assert size_class(sizes).tolist() == [
+        "0 B", "1 to 2 B", "512 B to 1 KiB", "1 to 2 KiB", "512 KiB to 1 MiB", "4 to 8 MiB", "512 GiB to 1 TiB", None,
+    ]  # fmt: skip
