@@ -10,10 +10,12 @@ from __future__ import annotations
 import numpy as np
 
 from perfkit_core import nesting
+from perfkit_core.analyses.once import once
 from perfkit_core.schema import DEVICE_WORK, NO_ROW, RUNTIME, SYNC
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 
+@once
 def owners(trace: Trace) -> IntArray:
     """Row of the owner of each device event (-1: none, and for host events), shape (rows,)."""
     parent, launched_by = trace.ints("parent"), trace.ints("launched_by")
@@ -25,6 +27,7 @@ def owners(trace: Trace) -> IntArray:
     return owner
 
 
+@once
 def self_device_ns(trace: Trace, *kinds: str) -> IntArray:
     """Device time that each host event owns, of the given kinds (all device work when none), shape (rows,)."""
     owner = owners(trace)
@@ -34,11 +37,13 @@ def self_device_ns(trace: Trace, *kinds: str) -> IntArray:
     return own
 
 
+@once
 def total_device_ns(trace: Trace, *kinds: str) -> IntArray:
     """As :func:`self_device_ns`, with everything inside each event."""
     return nesting.sum_up(trace.ints("parent"), self_device_ns(trace, *kinds))
 
 
+@once
 def unlaunched(trace: Trace) -> BoolArray:
     """True for device work whose launch was not recorded: it belongs to no operator, step or phase, shape (rows,)."""
     lost: BoolArray = trace.rows("kind", *DEVICE_WORK) & (trace.ints("launched_by") == NO_ROW)

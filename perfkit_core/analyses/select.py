@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from perfkit_core import patterns
+from perfkit_core.analyses.once import once
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.schema import STEP
@@ -36,6 +37,7 @@ def in_steps(trace: Trace, request: ViewRequest) -> BoolArray:
     return np.isin(trace.ints("step"), request.steps)
 
 
+@once
 def step_numbers(trace: Trace) -> tuple[int, ...]:
     """The numbers of the steps that were recorded as a whole, ascending."""
     return tuple(np.unique(trace.ints("step")[trace.host & trace.rows("kind", STEP)]).tolist())

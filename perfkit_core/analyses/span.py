@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 
 from perfkit_core import intervals
+from perfkit_core.analyses.once import once
 from perfkit_core.schema import STEP
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 
+@once
 def rank_codes(trace: Trace) -> tuple[IntArray, int]:
     """A group number for each event's rank (unknown ranks are one), and how many there are."""
-    ranks, codes = np.unique(trace.ints("rank"), return_inverse=True)
-    return codes.astype(np.int64), len(ranks)
+    codes, ranks = pd.factorize(trace.ints("rank"), sort=True)
+    return codes.astype(np.int64, copy=False), len(ranks)
 
 
 def span(trace: Trace, chosen: BoolArray) -> intervals.Intervals:

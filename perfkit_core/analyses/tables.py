@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from perfkit_core import grouped
 from perfkit_core.trace import BoolArray, Codes, IntArray
 
 
@@ -59,29 +60,18 @@ class Groups:
 
 def group(keys: Mapping[str, Any]) -> Groups:
     """The groups of rows with equal ``keys`` (columns of one length); missing is a key of its own."""
-    frame = pd.DataFrame(dict(keys))
-    grouped = frame.groupby(list(keys), sort=False, dropna=False, observed=True)
-    code: IntArray = grouped.ngroup().to_numpy().astype(np.int64)
-    first = np.unique(code, return_index=True)[1]
-    return Groups(frame.iloc[first].reset_index(drop=True), code)
+    rows = len(next(iter(keys.values()))) if keys else 0
+    code, first = grouped.distinct(keys.values(), rows)
+    return Groups(pd.DataFrame({name: _taken(column, first) for name, column in keys.items()}), code)
+
+
+def _taken(column: Any, rows: IntArray) -> Any:
+    return column.iloc[rows].reset_index(drop=True) if isinstance(column, pd.Series) else column[rows]
 
 
 def integers(values: npt.NDArray[Any], known: BoolArray) -> pd.arrays.IntegerArray:
     """Int64 with NA where not ``known``."""
     return pd.arrays.IntegerArray(values.astype(np.int64), ~np.asarray(known, np.bool_))
-
-
-def statistics(keys: Mapping[str, Any], values: npt.ArrayLike, prefix: str) -> pd.DataFrame:
-    """Group by ``keys``: columns calls, total_{prefix}_ns, avg_…, min_…, max_…; keys as columns, in order of size."""
-    frame = pd.DataFrame({**keys, "value": values})
-    grouped = frame.groupby(list(keys), sort=False, dropna=False, observed=True)["value"]
-    table = grouped.agg(["count", "sum", "min", "max"]).reset_index()
-    table = table.rename(
-        columns={"count": "calls", "sum": f"total_{prefix}_ns", "min": f"min_{prefix}_ns", "max": f"max_{prefix}_ns"}
-    )
-    average = rounded_division(table[f"total_{prefix}_ns"].to_numpy(), table["calls"].to_numpy())
-    table[f"avg_{prefix}_ns"] = average
-    return table[[*keys, "calls", *(f"{name}_{prefix}_ns" for name in ("total", "avg", "min", "max"))]]
 
 
 def rounded_division(total: npt.NDArray[Any], count: npt.NDArray[Any]) -> npt.NDArray[np.int64]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from perfkit_core import nesting, patterns
 from perfkit_core.analyses.fluid import scope
+from perfkit_core.analyses.once import once
 from perfkit_core.operator_names import CANONICAL, GRADIENT_SUFFIX
 from perfkit_core.schema import OPERATOR_DETAIL
 from perfkit_core.trace import BoolArray, Trace
@@ -26,6 +27,7 @@ _NO_ARITHMETIC: Final = frozenset(
 """Canonical names of movement and creation, and of what stands for many operators: what is inside of them computes."""
 
 
+@once
 def computing(trace: Trace) -> BoolArray:
     """True for the host events that compute, shape (rows,). They can lie in each other: take their union."""
     operators, details = scope.operators(trace), trace.host & trace.rows("kind", OPERATOR_DETAIL)

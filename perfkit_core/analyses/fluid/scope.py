@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 
 from perfkit_core import nesting
+from perfkit_core.analyses.once import once
 from perfkit_core.analyses.select import selected
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import ViewRequest
@@ -47,6 +48,7 @@ def launches(trace: Trace, *kinds: str) -> IntArray:
     return np.flatnonzero(trace.rows("kind", *(kinds or DEVICE_WORK)) & (trace.ints("launched_by") != NO_ROW))
 
 
+@once
 def launched_ns(trace: Trace) -> IntArray:
     """Sum of the device work launched in each host event or in what it calls, shape (rows,)."""
     work = launches(trace)

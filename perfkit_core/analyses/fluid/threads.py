@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
+from perfkit_core import grouped
+from perfkit_core.analyses.once import once
+from perfkit_core.analyses.threads import IDENTITY, threads
 from perfkit_core.schema import NESTED_KINDS
 from perfkit_core.trace import IntArray, Trace
 
-_KEYS = ("rank", "pid", "tid")
-_UNKNOWN = np.iinfo(np.int64).min
 
-
+@once
 def thread_numbers(trace: Trace) -> tuple[IntArray, IntArray]:
     """Number of the thread of each event (-1: no host event that occupies one), and the first row of each thread."""
     rows = np.flatnonzero(trace.host & trace.rows("kind", *NESTED_KINDS))
-    identity = pd.DataFrame({name: trace.ints(name, _UNKNOWN)[rows] for name in _KEYS})
+    every = threads(trace)
+    number, first = grouped.by_appearance(every.code[rows], len(every))
     found = np.full(len(trace), -1, np.int64)
-    found[rows] = identity.groupby(list(_KEYS), sort=False).ngroup()
-    return found, rows[np.flatnonzero(~identity.duplicated())]
+    found[rows] = number
+    return found, rows[first]
 
 
 def described(trace: Trace, row: int) -> str:
     """The thread of an event in words: rank where there are several, number and name of the thread."""
-    rank, pid, tid = (trace.ints(name)[row] for name in _KEYS)
+    rank, pid, tid = (trace.ints(name)[row] for name in IDENTITY)
     names = (trace.meta.thread_names.get(f"{r}:{pid}:{tid}") for r in (rank, 0))
     name = next((name for name in names if name), "")
     place = f"rank {rank}, " if len(trace.meta.ranks) > 1 else ""

@@ -10,8 +10,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from perfkit_core import nesting
+from perfkit_core import grouped, nesting
 from perfkit_core.analyses import attribution
+from perfkit_core.analyses.once import once
+from perfkit_core.analyses.threads import threads
 from perfkit_core.schema import BACKWARD, DEVICE_WORK, NO_ROW, OPERATOR_KINDS
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
@@ -19,12 +21,14 @@ GRADIENT = "_grad"
 """What a canonical backward operator ends in."""
 
 
+@once
 def outermost(trace: Trace) -> IntArray:
     """Row of the outermost operator around each event, itself included; -1 where there is none. Shape (rows,)."""
     operator = trace.host & trace.rows("kind", *OPERATOR_KINDS)
     return nesting.first_on_path(trace.ints("parent"), np.where(operator, np.arange(len(trace)), NO_ROW))
 
 
+@once
 def nodes_of_device_work(trace: Trace) -> IntArray:
     """Row of the outermost operator that launched each device event (-1: none, and for host events), shape (rows,)."""
     owner = attribution.owners(trace)
@@ -34,16 +38,17 @@ def nodes_of_device_work(trace: Trace) -> IntArray:
 
 def before_on_thread(trace: Trace, rows: IntArray) -> IntArray:
     """Of each operator the one before it on its thread, -1 for the first; ``rows`` in time order, shape (rows,)."""
-    return _previous(rows, np.stack([trace.ints(name)[rows] for name in ("rank", "pid", "tid")]))
+    found = threads(trace)
+    return _previous(rows, found.code[rows], len(found))
 
 
 def before_on_stream(trace: Trace, rows: IntArray) -> pd.DataFrame:
     """Columns before, after (rows of operators): neighbours on a stream of a device, each pair once."""
     node = nodes_of_device_work(trace)
-    work = np.flatnonzero(np.isin(node, rows) & (node != NO_ROW))
-    device = trace.codes("device").codes[work]
-    place = np.stack([trace.ints("rank")[work], device.astype(np.int64), trace.ints("stream")[work]])
-    before = np.append(node, NO_ROW)[_previous(work, place)]
+    work = np.flatnonzero(_mask(trace, rows)[node])
+    place = [trace.ints("rank")[work], trace.codes("device").codes[work], trace.ints("stream")[work]]
+    code, first = grouped.distinct(place, len(work))
+    before = np.append(node, NO_ROW)[_previous(work, code, len(first))]
     pairs = pd.DataFrame({"before": before, "after": node[work]})
     return pairs[(pairs["before"] != NO_ROW) & (pairs["before"] != pairs["after"])].drop_duplicates(ignore_index=True)
 
@@ -64,15 +69,29 @@ def _by_sequence(trace: Trace, rows: IntArray) -> IntArray:
     sequence, root = trace.ints("sequence"), outermost(trace)
     backward = trace.rows("phase", BACKWARD)
     numbered = (sequence >= 0) & (root != NO_ROW)
-    keys = pd.MultiIndex.from_arrays([trace.ints("rank"), sequence])
-    made = np.flatnonzero(numbered & ~backward)
-    made = made[~keys[made].duplicated(keep="last")]
-    ran = np.flatnonzero(numbered & backward)
+    ran = np.flatnonzero(numbered & backward & _mask(trace, rows)[root])
     ran = ran[~pd.Index(root[ran]).duplicated(keep="first")]
-    at = keys[made].get_indexer(keys[ran])
+    made = np.flatnonzero(numbered & ~backward & _between(sequence, sequence[ran]))
+    both = np.concatenate([ran, made])
+    key, first = grouped.distinct([trace.ints("rank")[both], sequence[both]], len(both))
+    last = grouped.last_rows(key[len(ran) :], len(first))
     found = np.full(len(trace), NO_ROW, np.int64)
-    found[root[ran]] = np.append(root[made], NO_ROW)[at]
+    found[root[ran]] = np.append(root[made], NO_ROW)[last[key[: len(ran)]]]
     return found[rows]
+
+
+def _between(values: IntArray, wanted: IntArray) -> BoolArray:
+    """True where a value lies among the wanted ones, or at least between the least and the greatest of them."""
+    if not len(wanted):
+        return np.zeros(len(values), np.bool_)
+    between: BoolArray = (values >= wanted.min()) & (values <= wanted.max())
+    return between
+
+
+def _mask(trace: Trace, rows: IntArray) -> BoolArray:
+    mask = np.zeros(len(trace) + 1, np.bool_)
+    mask[rows] = True
+    return mask
 
 
 def _by_order(trace: Trace, rows: IntArray) -> IntArray:
@@ -97,11 +116,11 @@ def _by_order(trace: Trace, rows: IntArray) -> IntArray:
     return found[rows]
 
 
-def _previous(rows: IntArray, place: IntArray) -> IntArray:
-    """Of each row the one before it in the same place (columns of ``place``), -1 for the first."""
-    order = np.lexsort((rows, *place))
+def _previous(rows: IntArray, place: IntArray, places: int) -> IntArray:
+    """Of each row (ascending) the one before it in the same place, a number below ``places``; -1 for the first."""
+    order = grouped.stable_order(place, places)
     same = np.zeros(len(rows), np.bool_)
-    same[1:] = (place[:, order][:, 1:] == place[:, order][:, :-1]).all(axis=0)
+    same[1:] = np.diff(place[order]) == 0
     before = np.full(len(rows), NO_ROW, np.int64)
     before[order] = np.where(same, np.roll(rows[order], 1), NO_ROW)
     return before

@@ -47,11 +47,11 @@ def _nodes(trace: Trace, rows: IntArray) -> pd.DataFrame:
     result["tid"] = trace.ints("tid")[rows]
     result["start_ns"] = start - start.min(initial=np.iinfo(np.int64).max)
     result["total_cpu_ns"] = trace.ints("dur_ns")[rows]
-    work = dataflow.nodes_of_device_work(trace)
-    result["device_events"] = np.bincount(work[work != NO_ROW], minlength=len(trace))[rows].astype(np.int64)
-    result["total_device_ns"] = attribution.total_device_ns(trace)[rows]
-    result["streams"] = _streams(trace, work).reindex(rows).to_numpy(object)
     number = _numbers(trace, rows)
+    work = number[dataflow.nodes_of_device_work(trace)]
+    result["device_events"] = np.bincount(work[work != NO_ROW], minlength=len(rows)).astype(np.int64)
+    result["total_device_ns"] = attribution.total_device_ns(trace)[rows]
+    result["streams"] = _streams(trace, work).reindex(np.arange(len(rows))).to_numpy(object)
     result["after"] = _known(number[dataflow.before_on_thread(trace, rows)])
     neighbours = dataflow.before_on_stream(trace, rows).drop_duplicates("after").set_index("after")["before"]
     result["after_on_stream"] = _known(number[neighbours.reindex(rows).fillna(NO_ROW).to_numpy(np.int64)])

@@ -12,6 +12,7 @@ import numpy as np
 
 from perfkit_core import intervals, nesting
 from perfkit_core.analyses.memory.events import counted_bytes, memory_events
+from perfkit_core.analyses.once import once
 from perfkit_core.analyses.span import rank_codes
 from perfkit_core.schema import MEMORY, NESTED_KINDS, NO_ROW
 from perfkit_core.trace import BoolArray, IntArray, Trace
@@ -32,6 +33,7 @@ def recorded(trace: Trace) -> bool:
     return bool(trace.rows("kind", MEMORY).any())
 
 
+@once
 def host_bytes(trace: Trace, native: bool = False) -> Bytes:
     """Bytes of every host event; ``native`` by time, whatever the thread."""
     found: list[IntArray] = []

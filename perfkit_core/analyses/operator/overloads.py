@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
+from perfkit_core.analyses.once import once
 from perfkit_core.schema import OPERATOR_KINDS
 from perfkit_core.trace import Codes, IntArray, Trace
 
@@ -26,6 +27,7 @@ def overloads(trace: Trace, rows: IntArray) -> pd.Categorical:
     return pd.Categorical.from_codes(codes.codes[rows], categories=pd.Index(codes.values, dtype=object))
 
 
+@once
 def _split(trace: Trace) -> tuple[Codes, Codes]:
     names = trace.codes("name")
     found = [_OVERLOADED.fullmatch(name) for name in names.values]

@@ -10,11 +10,13 @@ import numpy as np
 
 from perfkit_core import nesting
 from perfkit_core.analyses import attribution
+from perfkit_core.analyses.once import once
 from perfkit_core.analyses.operator import overloads
 from perfkit_core.schema import DEVICE_WORK, NESTED_KINDS, NO_ROW, OPERATOR_DETAIL, OPERATOR_KINDS
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 
+@once
 def survivors(trace: Trace) -> IntArray:
     """For each event the event it is counted in: itself, or for a mere re-dispatch the outermost of the chain."""
     parent, name = trace.ints("parent"), overloads.operator_names(trace).codes
@@ -24,6 +26,7 @@ def survivors(trace: Trace) -> IntArray:
     return nesting.nearest_on_path(parent, ~again)
 
 
+@once
 def is_call(trace: Trace) -> BoolArray:
     """True for all events but mere re-dispatches."""
     once: BoolArray = survivors(trace) == np.arange(len(trace))
@@ -37,6 +40,7 @@ def gathered(trace: Trace, values: IntArray) -> IntArray:
     return total
 
 
+@once
 def self_cpu_ns(trace: Trace, native: bool = False) -> IntArray:
     """Duration less the union of what is inside; natively less each child, so that children that overlap are
     subtracted twice. Shape (rows,)."""
@@ -61,6 +65,7 @@ def whole_native_ns(trace: Trace) -> int:
     return int(_less_each_child(trace)[_nested(trace)].sum())
 
 
+@once
 def _holders(trace: Trace) -> IntArray:
     """For each event the one that its own time counts for, shape (rows,)."""
     survivor = survivors(trace)

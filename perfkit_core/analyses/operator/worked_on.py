@@ -9,12 +9,14 @@ import pandas as pd
 
 from perfkit_core import nesting, patterns
 from perfkit_core.analyses import attribution
+from perfkit_core.analyses.once import once
 from perfkit_core.schema import DEVICE_WORK, NO_ROW
 from perfkit_core.trace import BoolArray, Codes, IntArray, Trace
 
 SEVERAL: Final = "several"
 
 
+@once
 def worked_on(trace: Trace) -> Codes:
     """For each host event the device that ran all the work launched in it, ``several`` where there are more, its own
     place where it launched none; for each device event its device. Shape (rows,)."""

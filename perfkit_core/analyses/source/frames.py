@@ -9,6 +9,7 @@ import pandas as pd
 
 from perfkit_core import nesting
 from perfkit_core.analyses.source.stacks import SEPARATOR, called, is_frame
+from perfkit_core.analyses.threads import threads
 from perfkit_core.schema import NESTED_KINDS, NO_ROW
 from perfkit_core.trace import BoolArray, IntArray, Trace
 from perfkit_core.trees import Tree, merge
@@ -40,7 +41,7 @@ def events(trace: Trace, counted: BoolArray) -> Frames:
     recorded_names = trace.codes("name")
     names, code = _distinct([called(name) for name in recorded_names.values])
     start, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
-    above = nesting.nest(_threads(trace)[rows], start, end)
+    above = nesting.nest(threads(trace).code[rows], start, end)
     parent = trace.ints("parent").copy()
     parent[rows] = np.append(rows, NO_ROW)[above]  # labels overlap frames without nesting; frames alone are a tree
     tree = merge(parent, recorded_names.lookup(code, 0), frame)
@@ -73,15 +74,6 @@ def split(names: list[str]) -> dict[str, pd.Series]:
     short = short + (": " + found["function"]).fillna("")
     columns = {"name": short.fillna(text), "file": found["file"], "line": line, "function": found["function"]}
     return {name: values if name == "line" else values.astype(object) for name, values in columns.items()}
-
-
-def _threads(trace: Trace) -> IntArray:
-    """One number for each thread of each process of each rank, shape (rows,)."""
-    key = np.zeros(len(trace), np.int64)
-    for name in ("rank", "pid", "tid"):
-        _, code = np.unique(trace.ints(name), return_inverse=True)
-        key = key * (int(code.max(initial=0)) + 1) + code
-    return key
 
 
 def _spread(trace: Trace, tree: Tree, holds: BoolArray) -> Tree:

@@ -14,6 +14,8 @@ import numpy as np
 
 from perfkit_core import intervals
 from perfkit_core.analyses.communication.collectives import communication
+from perfkit_core.analyses.once import once
+from perfkit_core.analyses.threads import threads
 from perfkit_core.intervals import Intervals
 from perfkit_core.schema import (
     DATALOADER,
@@ -66,6 +68,7 @@ class Activities:
         return _less_inner(self.trace, mine & self.compute, mine & self.communication)
 
 
+@once
 def activities(trace: Trace) -> Activities:
     """What each event of the trace is."""
     talk = communication(trace)
@@ -88,13 +91,13 @@ def has_device_work(trace: Trace) -> bool:
     return bool(trace.rows("kind", *DEVICE_WORK).any())
 
 
+@once
 def step_threads(trace: Trace) -> BoolArray:
     """True for events of the threads that run the steps (one a rank, as a rule), shape (rows,)."""
-    identity = [trace.ints(name) for name in ("rank", "pid", "tid")]
-    steps = trace.host & trace.rows("kind", STEP)
-    mask = np.zeros(len(trace), np.bool_)
-    for thread in np.unique(np.stack([column[steps] for column in identity]), axis=1).T:
-        mask |= np.logical_and.reduce([column == value for column, value in zip(identity, thread, strict=True)])
+    found = threads(trace)
+    runs = np.zeros(len(found), np.bool_)
+    runs[found.code[trace.host & trace.rows("kind", STEP)]] = True
+    mask: BoolArray = runs[found.code]
     return mask
 
 
@@ -113,6 +116,7 @@ def _less_inner(trace: Trace, outer: BoolArray, inner: BoolArray) -> Intervals:
     return intervals.union(np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts]))
 
 
+@once
 def _threads(trace: Trace) -> IntArray:
     _, pid = np.unique(trace.ints("pid"), return_inverse=True)
     _, tid = np.unique(trace.ints("tid"), return_inverse=True)

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfkit_core import nesting
+from perfkit_core import grouped, nesting
 from perfkit_core.analyses.step.step_rows import position, step_rows
+from perfkit_core.analyses.threads import threads
 from perfkit_core.schema import NESTED_KINDS, NO_ROW, OTHER, PHASES
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
@@ -40,10 +41,11 @@ def segments(trace: Trace, chosen: BoolArray, within_step: bool = True) -> Segme
     """The segments of all phases but ``other``, from the chosen events; ``within_step``: cut at the end of the step."""
     phase = _phase_index(trace)
     rows = _roots(trace, phase, chosen)
-    identity = np.stack([trace.ints(name)[rows] for name in ("rank", "pid", "tid", "step")] + [phase[rows]])
     spans = trace.rows("kind", *PHASES)[rows]
     first = np.ones(len(rows), np.bool_)
-    first[1:] = (identity[:, 1:] != identity[:, :-1]).any(axis=0) | spans[1:] | spans[:-1]
+    first[1:] = spans[1:] | spans[:-1]
+    for values in (threads(trace).code, trace.ints("step"), phase):
+        first[1:] |= np.diff(values[rows]) != 0
     at = np.flatnonzero(first)
     if not len(at):
         nothing = np.empty(0, np.int64)
@@ -88,4 +90,5 @@ def _roots(trace: Trace, phase: IntArray, chosen: BoolArray) -> IntArray:
     phased = chosen & trace.host & trace.rows("kind", *NESTED_KINDS) & (phase >= 0) & (phase != PHASES.index(OTHER))
     above = np.where(parent == NO_ROW, -1, phase[parent])
     rows = np.flatnonzero(phased & (above != phase))
-    return rows[np.lexsort((rows, trace.ints("tid")[rows], trace.ints("pid")[rows], trace.ints("rank")[rows]))]
+    found = threads(trace)
+    return rows[grouped.stable_order(found.code[rows], len(found))]

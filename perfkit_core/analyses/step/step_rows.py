@@ -7,12 +7,15 @@ import re
 import numpy as np
 import pandas as pd
 
+from perfkit_core import grouped
+from perfkit_core.analyses.once import once
 from perfkit_core.analyses.select import in_steps
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.schema import OTHER, STEP
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 
+@once
 def step_rows(trace: Trace) -> IntArray:
     """Rows of the step events."""
     return np.flatnonzero(trace.host & trace.rows("kind", STEP))
@@ -23,7 +26,8 @@ def chosen_steps(trace: Trace, request: ViewRequest) -> IntArray:
     rows = step_rows(trace)
     rows = rows[in_steps(trace, request)[rows]]
     rank, step, start = (trace.ints(name)[rows] for name in ("rank", "step", "start_ns"))
-    return rows[np.lexsort((start, step, rank))]
+    ordered: IntArray = rows[np.lexsort((start, step, rank))]
+    return ordered
 
 
 def step_frame(trace: Trace, steps: IntArray) -> pd.DataFrame:
@@ -33,6 +37,7 @@ def step_frame(trace: Trace, steps: IntArray) -> pd.DataFrame:
     return frame.assign(step=trace.ints("step")[steps], dur_ns=trace.ints("dur_ns")[steps])
 
 
+@once
 def cut_off_rows(trace: Trace) -> BoolArray:
     """True for host events that were recorded as a step but are none: named like the steps but for the number."""
     names, steps = trace.codes("name"), step_rows(trace)
@@ -44,6 +49,21 @@ def cut_off_rows(trace: Trace) -> BoolArray:
 
 def position(trace: Trace, steps: IntArray, rank: IntArray, step: IntArray) -> IntArray:
     """Index into ``steps`` of each (rank, step number), -1 where there is none. Repeated numbers: the first of them."""
+    ranks, of_step = np.unique(trace.ints("rank")[steps], return_inverse=True)
+    number = trace.ints("step")[steps]
+    low, high = int(number.min(initial=0)), int(number.max(initial=0))
+    width = high - low + 1
+    if not grouped.is_dense(len(ranks) * width, len(step) + len(steps)):
+        return _hashed(trace, steps, rank, step)
+    first = grouped.first_rows(of_step * width + number - low, len(ranks) * width)
+    table = np.append(np.where(first < len(steps), first, -1), -1)
+    of_rank = np.searchsorted(ranks, rank)
+    known = (step >= low) & (step <= high) & (np.append(ranks, -2)[of_rank] == rank)
+    found: IntArray = table[np.where(known, of_rank * width + step - low, -1)]
+    return found
+
+
+def _hashed(trace: Trace, steps: IntArray, rank: IntArray, step: IntArray) -> IntArray:
     index = pd.MultiIndex.from_arrays([trace.ints("rank")[steps], trace.ints("step")[steps]])
     first = np.flatnonzero(~index.duplicated())
     found = index[first].get_indexer(pd.MultiIndex.from_arrays([rank, step]))

@@ -33,7 +33,7 @@ def ratios(
 
 
 def _native_steps(trace: Trace, request: ViewRequest) -> BoolArray:
-    steps = cut_off_rows(trace)
+    steps = cut_off_rows(trace).copy()
     steps[step_rows(trace)] = True
     return steps & in_steps(trace, request)
 
