@@ -8,29 +8,42 @@ Prints every benchmark against its targets. The figures are kept in ``results.js
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import console, kept, markdown
 from benchmarks.inputs import folder
-from benchmarks.machine import machine, sentence
+from benchmarks.machine import Machine, machine, sentence
 from benchmarks.suites import SUITES, Options
 
 
-def main() -> None:
+def main() -> str | None:
+    """Run what is asked for; what failed, in one line, None when nothing did."""
     options = _parser().parse_args()
     chosen = options.only or list(SUITES)
     here = machine()
     console.progress(sentence(here))
     asked = Options(quick=options.quick, rounds=options.rounds or (1 if options.quick else 3), huge=options.huge)
-    for name in [] if options.no_run else chosen:
-        section = SUITES[name](asked)
-        section = replace(section, checks=()) if options.quick else section  # targets are meant for the full sizes
-        console.show(section)
-        if not options.quick:
-            kept.keep(folder(), name, section, here)
+    failed = [] if options.no_run else [name for name in chosen if not _run(name, asked, here)]
     if options.write:
         markdown.write_into(options.write, markdown.page(kept.all_of(folder(), list(SUITES))))
+    return f"failed: {', '.join(failed)}" if failed else None
+
+
+def _run(name: str, asked: Options, here: Machine) -> bool:
+    """One benchmark; a failure of its own takes no other down."""
+    try:
+        section = SUITES[name](asked)
+    except Exception as error:
+        console.progress(f"{name} failed: {type(error).__name__}: {error}")
+        return False
+    if asked.quick:
+        section = replace(section, checks=())  # targets are meant for the full sizes
+    else:
+        kept.keep(folder(), name, section, here)
+    console.show(section)
+    return True
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -47,4 +60,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from benchmarks import console, process
 from benchmarks.inputs import large
 from benchmarks.results import Check, Section, Table, at_most, number
-from benchmarks.rounds import Result, take_turns
+from benchmarks.rounds import Result, reasons, take_turns
 
 TARGETS_S = {1_000_000: 2.0, 10_000_000: 15.0}
 _SHOWN = 12
@@ -47,7 +47,8 @@ def section(sizes: Sequence[int], rounds: int, say: Callable[[str], None]) -> Se
     results = take_turns(asked, 1, say)
     checks = tuple(_check(size, result) for size, result in zip(sizes, results, strict=True) if size in TARGETS_S)
     whole = tuple(_row(result) for result in results)
-    tables = (Table("All views", ("", "s", "CPU s", "peak MB on top of the trace"), whole), *map(_slowest, results))
+    columns = ("", "s", "CPU s", "peak MB on top of the trace")
+    tables = (Table("All views", columns, whole, reasons(results)), *(_slowest(one) for one in results if one.samples))
     numbers = {result.name: result.samples or result.reason for result in results}
     about = " ".join((__doc__ or "").split("\n\n")[1].split())
     return Section("Views", about, tables, checks, numbers)
@@ -60,7 +61,7 @@ def _check(size: int, result: Result) -> Check:
 def _row(result: Result) -> tuple[str, ...]:
     seconds, cpu, peak = (result.median(key) for key in ("seconds", "cpu_seconds", "peak_bytes"))
     if seconds is None or cpu is None or peak is None:
-        return result.name, result.reason, "", ""
+        return result.name, "-", "-", "-"
     return result.name, number(seconds), number(cpu), number(peak / 1e6)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks import console
 from benchmarks.inputs import large, megabyte
 from benchmarks.results import Section, Table, at_most, number
-from benchmarks.rounds import ROOT, Result, take_turns
+from benchmarks.rounds import ROOT, Result, reasons, run, take_turns
 
 _PERFKIT = "import sys; from perfkit_core.cli.main import main; sys.exit(main())"
 COLD, REPORT = "summary of 1 MB", "report of 100 MB"
@@ -26,13 +26,16 @@ COLD, REPORT = "summary of 1 MB", "report of 100 MB"
 
 def timed(arguments: list[str]) -> dict[str, float]:
     """Run ``perfkit`` with these arguments: seconds, CPU seconds and peak memory of the whole process."""
-    start = time.perf_counter()
-    process = subprocess.Popen([sys.executable, "-c", _PERFKIT, *arguments], stdout=subprocess.DEVNULL, cwd=ROOT)
-    _, status, used = os.wait4(process.pid, 0)
-    seconds = time.perf_counter() - start
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise SystemExit(f"perfkit {' '.join(arguments)} ended with {process.returncode}")
+    command = [sys.executable, "-c", _PERFKIT, *arguments]
+    with tempfile.TemporaryFile("w+") as said:
+        start = time.perf_counter()
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said, cwd=ROOT)
+        _, status, used = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - start
+        process.returncode = os.waitstatus_to_exitcode(status)
+        said.seek(0)
+        if process.returncode:
+            raise SystemExit(f"ended with {process.returncode}: {said.read().strip()[-300:]}")
     unit = 1 if sys.platform == "darwin" else 1024
     return {"seconds": seconds, "cpu_seconds": used.ru_utime + used.ru_stime, "peak_bytes": used.ru_maxrss * unit}
 
@@ -50,13 +53,14 @@ def section(rounds: int, say: Callable[[str], None], large_mb: int = 100) -> Sec
             f"report of {large_mb} MB": ["report", str(big), "-o", page],
         }
         contenders = [(name, ["-m", "benchmarks.command", "--one", *each], rounds) for name, each in commands.items()]
-        timed(["summary", str(small)])  # caches
+        run(["-m", "benchmarks.command", "--one", "summary", str(small)])  # caches
         results = {result.name: result for result in take_turns(contenders, rounds, say)}
     checks = (
         at_most("perfkit summary of 1 MB, cold process", 1.0, results[COLD].median("seconds"), "s"),
         at_most("perfkit report of 100 MB", 4.0, _seconds(results.get(REPORT)), "s"),
     )
-    table = Table("", ("perfkit …", "s", "CPU s", "peak MB"), tuple(_row(result) for result in results.values()))
+    rows = tuple(_row(result) for result in results.values())
+    table = Table("", ("perfkit …", "s", "CPU s", "peak MB"), rows, reasons(list(results.values())))
     numbers = {name: result.samples or result.reason for name, result in results.items()}
     return Section("The command line", " ".join((__doc__ or "").split()), (table,), checks, numbers)
 
@@ -68,7 +72,7 @@ def _seconds(result: Result | None) -> float | None:
 def _row(result: Result) -> tuple[str, ...]:
     seconds, cpu, peak = (result.median(key) for key in ("seconds", "cpu_seconds", "peak_bytes"))
     if seconds is None or cpu is None or peak is None:
-        return result.name, result.reason, "", ""
+        return result.name, "-", "-", "-"
     return result.name, number(seconds), number(cpu), number(peak / 1e6)
 
 

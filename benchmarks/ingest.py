@@ -17,7 +17,7 @@ from benchmarks.inputs import large
 from benchmarks.readers import READERS
 from benchmarks.readers.contract import Reader
 from benchmarks.results import Check, Section, Table, at_least, at_most, number
-from benchmarks.rounds import Result, run, take_turns
+from benchmarks.rounds import Result, reasons, run, take_turns
 
 STORED, MEMORY, FLOOR = "perfkit, stored run", "perfkit, in memory", "simdjson, DOM only"
 SLOW_ROUNDS = 1
@@ -46,7 +46,7 @@ def table(file: Path, results: Sequence[Result]) -> Table:
     by_name = {result.name: result for result in results}
     rows = tuple(_row(result, file.stat().st_size, by_name) for result in results)
     title = f"{file.name}, {file.stat().st_size / _MB:,.0f} MB"
-    return Table(title, _COLUMNS, rows)
+    return Table(title, _COLUMNS, rows, reasons(results))
 
 
 def checks(file: Path, results: Sequence[Result]) -> tuple[Check, ...]:
@@ -92,7 +92,7 @@ def _about() -> str:
 def _row(result: Result, size: int, by_name: dict[str, Result]) -> tuple[str, ...]:
     seconds, cpu = result.median("seconds"), result.median("cpu_seconds")
     if seconds is None or cpu is None:
-        return (result.name, result.reason, *("",) * (len(_COLUMNS) - 2))
+        return (result.name, *("-",) * (len(_COLUMNS) - 1))
     peak, made = result.median("peak_bytes") or 0, result.median("result_bytes") or 0
     return (
         result.name,

@@ -37,24 +37,31 @@ class Result:
         return statistics.median(ratios) if ratios else None
 
 
-def take_turns(
-    contenders: Sequence[tuple[str, list[str], int]], rounds: int, say: Callable[[str], None]
-) -> list[Result]:
-    """Run ``(name, arguments of python, most rounds)`` in turns. Each prints its numbers as JSON on its last line."""
+Contender = tuple[str, list[str], int]
+"""Name, arguments of python, and in how many rounds it takes part at most."""
+
+
+def reasons(results: Sequence[Result]) -> str:
+    """Why some gave nothing; empty when all did."""
+    return "; ".join(f"{result.name}: {result.reason}" for result in results if result.reason)
+
+
+def take_turns(contenders: Sequence[Contender], rounds: int, say: Callable[[str], None]) -> list[Result]:
+    """Run all of them in turns. Each prints its numbers as JSON on its last line."""
     samples: dict[str, dict[int, dict[str, float]]] = {name: {} for name, _, _ in contenders}
-    reasons: dict[str, str] = {}
+    failed: dict[str, str] = {}
     for at in range(rounds):
         for name, arguments, most in contenders:
-            if at >= most or name in reasons:
+            if at >= most or name in failed:
                 continue
             found = run(arguments)
             if isinstance(found, str):
-                reasons[name] = found
+                failed[name] = found
                 say(f"{name}: {found}")
             else:
                 samples[name][at] = found
                 say(f"round {at + 1}: {name}: {found.get('seconds', 0):.2f} s")
-    return [Result(name, samples[name], reasons.get(name, "")) for name, _, _ in contenders]
+    return [Result(name, samples[name], failed.get(name, "")) for name, _, _ in contenders]
 
 
 def run(arguments: Sequence[str]) -> Any:

@@ -35,4 +35,15 @@ def _views(options: Options) -> Section:
     )
 
 
-SUITES: dict[str, Callable[[Options], Section]] = {"ingest": _ingest, "command": _command, "views": _views}
+def _live_torch(options: Options) -> Section:
+    from benchmarks import live_torch
+
+    return live_torch.section(20_000 if options.quick else 1_000_000, options.rounds, console.progress)
+
+
+SUITES: dict[str, Callable[[Options], Section]] = {
+    "ingest": _ingest,
+    "command": _command,
+    "views": _views,
+    "live-torch": _live_torch,
+}
