@@ -17,7 +17,7 @@ def perfkit_sources() -> Sequence[Source]:
     from perfkit_core.sources import own_chrome, run_folder
 
     return [
-        Source("run", "run folders that perfkit's handlers write", run_folder.sniff, run_folder.read),
+        Source("run", "run folders that perfkit's handlers write", run_folder.sniff, run_folder.read, run_folder.peek),
         Source("perfkit-chrome", "timelines that perfkit exported (.json[.gz])", own_chrome.sniff, own_chrome.read),
     ]
 

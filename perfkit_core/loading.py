@@ -14,23 +14,30 @@ from perfkit_core.plugins.manager import Plugins, get_plugins
 from perfkit_core.recording import pending
 from perfkit_core.several import one_job
 from perfkit_core.sources.bytestream import head
-from perfkit_core.trace import Trace
+from perfkit_core.sources.trace_folder import expanded
+from perfkit_core.trace import Finding, Trace
 
 
 def load(sources: PathLike | Sequence[PathLike], *, partial: bool = False, plugins: Plugins | None = None) -> Trace:
-    """Read a trace file or run folder, or several (one a rank), as one Trace.
+    """Read a trace file, a run folder or a folder of trace files, or several (one a rank), as one Trace.
 
     A source is a path, or the address of a store that fsspec knows (``s3://…``, ``gs://…``, ``https://…``).
     ``partial`` keeps what can be read of damaged files, with a finding. ``plugins`` are those whose readers are asked,
     the installed ones when None. Raises SourceError.
     """
     named = list(sources) if isinstance(sources, Sequence) and not isinstance(sources, str) else [sources]
-    paths = [as_path(one) for one in named]
+    paths, findings = files_of(named, plugins or get_plugins())
+    return one_job([load_one(path, partial, plugins) for path in paths]).with_findings(*findings)
+
+
+def files_of(sources: Sequence[PathLike], plugins: Plugins) -> tuple[list[Path], tuple[Finding, ...]]:
+    """The files and run folders that are meant: a folder of trace files stands for them. Raises SourceError."""
+    paths = [as_path(one) for one in sources]
     if not paths:
         raise SourceError("no source given", "name a run folder or a trace file")
     if len({identity(path) for path in paths}) < len(paths):
         raise SourceError("the same source is named twice", "name each rank once")
-    return one_job([load_one(path, partial, plugins) for path in paths])
+    return expanded(paths, plugins.sources())
 
 
 def load_one(path: Path, partial: bool = False, plugins: Plugins | None = None) -> Trace:
@@ -42,7 +49,7 @@ def load_one(path: Path, partial: bool = False, plugins: Plugins | None = None) 
         start = head(path) if is_file(path) else b""
         if not start and is_file(path) and path.stat().st_size == 0:
             raise SourceError(f"{path}: the file is empty", "was the profiler stopped before it wrote?")
-        trace = read_with(_reader(path, start, plugins or get_plugins()), path, partial)
+        trace = read_with(reader(path, start, plugins or get_plugins()), path, partial)
     return _named(trace, path) if is_remote(path) else trace
 
 
@@ -61,7 +68,8 @@ def read_with(source: Source, path: Path, partial: bool = False) -> Trace:
         raise SourceError(f"{path}: {error.message}", error.hint) from None
 
 
-def _reader(path: Path, start: bytes, plugins: Plugins) -> Source:
+def reader(path: Path, start: bytes, plugins: Plugins) -> Source:
+    """The reader that recognises a file or folder best, by its name and first bytes. Raises SourceError."""
     rated = [(source.sniff(path, start), source) for source in plugins.sources()]
     best = max((rating for rating, _ in rated), default=0)
     if not best:

@@ -3,64 +3,112 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Final
 
 from perfkit_core.errors import SourceError
 from perfkit_core.schema import STEP
 from perfkit_core.trace import Finding, Trace, concat_traces, with_rank
 
+_RANK: Final = re.compile(r"(?<![A-Za-z])(?:rank|worker)[-_]?(\d{1,6})(?!\d)", re.IGNORECASE)
+"""How a file's name tells a rank. Other numbers in it are processes, hosts, devices and times."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What tells whether a source belongs to the same job as others. ``steps``: numbers of its steps."""
+
+    source: str
+    framework: str | None
+    ranks: tuple[int, ...]
+    clock: str
+    window_ns: tuple[int, int] | None
+    steps: frozenset[int] = frozenset()
+
+    @classmethod
+    def of(cls, trace: Trace) -> Part:
+        """The part that a trace is."""
+        steps = frozenset(trace.ints("step")[trace.rows("kind", STEP)].tolist())
+        meta = trace.meta
+        return cls(meta.source, meta.framework, meta.ranks, meta.clock, meta.window_ns, steps)
+
 
 def one_job(traces: Sequence[Trace]) -> Trace:
-    """Several traces as one, a rank each. Ranks that the sources do not tell are numbered in the order given, with a
-    finding. Raises SourceError where the sources cannot be of one job: other frameworks, one rank's steps twice, or
-    recordings of unknown rank that were made one after the other.
+    """Several traces as one, a rank each (or some of its cycles). Ranks that the sources do not tell are those of their
+    names, or numbered in the order given, with a finding. Raises SourceError where the sources cannot be of one job:
+    other frameworks, one rank's steps twice, or recordings of unknown rank that were made one after the other.
     """
     if len(traces) == 1:
         return traces[0]
-    frameworks = sorted({str(trace.meta.framework) for trace in traces})
+    parts = [Part.of(trace) for trace in traces]
+    check_frameworks(parts)
+    unknown = [part for part in parts if not part.ranks]
+    numbers, findings = numbered([part.source for part in unknown], {rank for part in parts for rank in part.ranks})
+    if any(finding.code == BY_ORDER for finding in findings):
+        check_one_time(unknown)
+    known = [trace if trace.meta.ranks else with_rank(trace, numbers[trace.meta.source]) for trace in traces]
+    check_apart([Part.of(trace) for trace in known])
+    return concat_traces(known).with_findings(*findings)
+
+
+BY_ORDER: Final = "ranks-by-order"
+BY_NAME: Final = "ranks-by-name"
+
+
+def numbered(sources: Sequence[str], known: Iterable[int]) -> tuple[Mapping[str, int], tuple[Finding, ...]]:
+    """The rank of each source that does not tell it: of its name, where all of them have one there that is not
+    ``known``; else a free number, in the order given."""
+    if not sources:
+        return {}, ()
+    taken, names = set(known), [rank_of_name(source) for source in sources]
+    told = {source: rank for source, rank in zip(sources, names, strict=True) if rank is not None}
+    many = f"{len(sources)} source{'s do' if len(sources) > 1 else ' does'} not tell the rank"
+    if len(told) == len(sources) and not taken & set(told.values()):
+        return told, (Finding(BY_NAME, f"{many}: taken from the names of the files"),)
+    free = (rank for rank in itertools.count() if rank not in taken)
+    return dict(zip(sources, free, strict=False)), (Finding(BY_ORDER, f"{many}: numbered in the order given"),)
+
+
+def rank_of_name(source: str) -> int | None:
+    """The rank that the name of a file tells (``rank3.json``, ``run_worker-12.pt.trace.json``), None for others."""
+    found = _RANK.findall(PurePath(source).name)
+    return int(found[0]) if len(set(found)) == 1 else None
+
+
+def check_frameworks(parts: Iterable[Part]) -> None:
+    """Raises SourceError for parts of several frameworks."""
+    frameworks = sorted({str(part.framework) for part in parts})
     if len(frameworks) > 1:
         told = " and ".join(frameworks)
         raise SourceError(f"sources of {told} are not one run", "perfkit compare sets two runs side by side")
-    unknown = [trace for trace in traces if not trace.meta.ranks]
-    for a, b in itertools.combinations(unknown, 2):
-        _at_one_time(a, b)
-    numbered = list(_numbered(traces))
-    for a, b in itertools.combinations(numbered, 2):
-        _apart(a, b)
-    whole = concat_traces(numbered)
-    if not unknown:
-        return whole
-    text = f"{len(unknown)} of {len(traces)} sources do not tell their rank: they are numbered in the order given"
-    return whole.with_findings(Finding("ranks-by-order", text))
 
 
-def _numbered(traces: Sequence[Trace]) -> Iterator[Trace]:
-    known = {rank for trace in traces for rank in trace.meta.ranks}
-    free = (rank for rank in itertools.count() if rank not in known)
-    for trace in traces:
-        yield trace if trace.meta.ranks else with_rank(trace, next(free))
-
-
-def _at_one_time(a: Trace, b: Trace) -> None:
-    """Ranks of a job run at the same time; the clocks of epoch tell."""
-    if a.meta.clock != "epoch" or b.meta.clock != "epoch" or not (a.meta.window_ns and b.meta.window_ns):
+def check_one_time(unknown: Iterable[Part]) -> None:
+    """Ranks of a job run at the same time; the clocks of epoch tell. Intervals have a moment in common exactly when no
+    two of them are apart. Raises SourceError for the two that are the farthest apart."""
+    timed = [(part.window_ns, part) for part in unknown if part.clock == "epoch" and part.window_ns]
+    if not timed:
         return
-    (a_start, a_end), (b_start, b_end) = a.meta.window_ns, b.meta.window_ns
-    if a_end < b_start or b_end < a_start:
+    (_, end), first = min(timed, key=lambda one: one[0][1])
+    (start, _), last = max(timed, key=lambda one: one[0][0])
+    if end < start:
         raise SourceError(
-            f"{a.meta.source} and {b.meta.source} were recorded at different times and do not tell their rank: "
+            f"{first.source} and {last.source} were recorded at different times and do not tell their rank: "
             "they are two runs, or two recordings of one",
-            f"perfkit compare {a.meta.source} {b.meta.source}",
+            f"perfkit compare {first.source} {last.source}",
         )
 
 
-def _apart(a: Trace, b: Trace) -> None:
-    if set(a.meta.ranks) & set(b.meta.ranks) and _steps(a) & _steps(b):
-        raise SourceError(
-            f"{a.meta.source} and {b.meta.source} hold the same steps of the same rank",
-            "name one source a rank; perfkit compare sets two runs side by side",
-        )
-
-
-def _steps(trace: Trace) -> set[int]:
-    return set(trace.ints("step")[trace.rows("kind", STEP)].tolist())
+def check_apart(parts: Iterable[Part]) -> None:
+    """Raises SourceError where two parts hold the same steps of the same rank."""
+    seen: dict[tuple[int, int], str] = {}
+    for part in parts:
+        for key in itertools.product(part.ranks, part.steps):
+            if seen.setdefault(key, part.source) != part.source:
+                raise SourceError(
+                    f"{seen[key]} and {part.source} hold the same steps of the same rank",
+                    "name one source a rank; perfkit compare sets two runs side by side",
+                )

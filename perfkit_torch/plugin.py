@@ -10,9 +10,9 @@ from perfkit_core.plugins.contracts import OperatorNames, Recorder, Source
 
 @hookimpl
 def perfkit_sources() -> Sequence[Source]:
-    from perfkit_torch import source
+    from perfkit_torch import peek, source
 
-    return [Source("torch", "Chrome traces of torch.profiler (.json, .json.gz)", source.sniff, source.read)]
+    return [Source("torch", "Chrome traces of torch.profiler (.json, .json.gz)", source.sniff, source.read, peek.peek)]
 
 
 @hookimpl

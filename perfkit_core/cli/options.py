@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from perfkit_core.errors import UsageError
+from perfkit_core.paths import as_path
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -17,9 +18,26 @@ SUMMARY_FORMATS: Final = "text, markdown, json or csv"
 LARGEST_RANGE: Final = 1_000_000
 """Steps that one ``--step N-M`` may name: more is a typing error."""
 
-sources = click.argument("sources", metavar="SOURCE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+
+class Location(click.ParamType):
+    """A path, or the address of a store (``s3://…``). click's own type would take one for a path of this machine."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        return as_path(value)
+
+
+LOCATION: Final = Location()
+
+sources = click.argument("sources", metavar="SOURCE...", nargs=-1, required=True, type=LOCATION)
 partial = click.option("--partial", is_flag=True, help="Keep what can be read of a damaged file.")
-output = click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE",
+workers = click.option("--workers", type=click.IntRange(min=1), default=1, metavar="N",
+                       help="Processes that read ranks at the same time.  [default: 1]")  # fmt: skip
+scheduler = click.option("--scheduler", metavar="ADDRESS", help="Read the ranks on the Dask cluster of this scheduler.")
+shard = click.option("--shard", metavar="I/N", help="Only the I-th of N shares of the ranks, into partials (-o "
+                     "NAME.perfkit.partial); the same command merges the partials of all shares.")  # fmt: skip
+output = click.option("-o", "--output", type=LOCATION, metavar="FILE",
                       help="Write to FILE instead of the terminal. A folder that is not there is made.")  # fmt: skip
 
 
@@ -34,6 +52,21 @@ def limit_option(text: str) -> Callable[[Command], Command]:
     return click.option(
         "--limit", type=click.IntRange(min=0), metavar="N", help=f"Rows of each table, 0 for all; {text}."
     )
+
+
+def many_ranks(command: Command) -> Command:
+    """``--workers``, ``--scheduler`` and ``--shard``."""
+    return workers(scheduler(shard(command)))
+
+
+def share(value: str) -> tuple[int, int]:
+    """Number and count of ``I/N``. Raises UsageError."""
+    match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", value)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise UsageError(
+            f"not a share: {value!r}", "write --shard 1/4 for the first of four shares, … 4/4 for the last"
+        )
+    return int(match[1]), int(match[2])
 
 
 def names(values: Iterable[str]) -> list[str]:

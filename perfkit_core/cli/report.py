@@ -9,7 +9,6 @@ import click
 
 from perfkit_core.cli import options
 from perfkit_core.cli.output import renderer, write
-from perfkit_core.cli.progress import loaded, working
 from perfkit_core.errors import UsageError
 
 _PAGE: Final = ("", ".html", ".htm")
@@ -17,22 +16,31 @@ _PAGE: Final = ("", ".html", ".htm")
 
 @click.command(epilog="Example: perfkit report runs/baseline -o baseline.html")
 @options.sources
-@click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("report.html"), show_default=True,
+@click.option("-o", "--output", type=options.LOCATION, default=Path("report.html"), show_default=True,
               metavar="FILE", help="The page to write, its folder too.")  # fmt: skip
 @options.partial
-def report(sources: tuple[Path, ...], output: Path, partial: bool) -> None:
+@options.many_ranks
+def report(
+    sources: tuple[Path, ...], output: Path, partial: bool, workers: int, scheduler: str | None, shard: str | None
+) -> None:
     """Write one self-contained HTML page that works offline.
 
-    A SOURCE is a run folder or a trace file; several (one a rank) are read as one profile.
+    A SOURCE is a run folder, a trace file or a folder of them; several files (one a rank, or more) are read as one
+    profile, rank by rank; partials (--shard) are merged.
     """
+    from perfkit_core.cli import ranks
+    from perfkit_core.plugins.contracts import ViewRequest
+    from perfkit_core.report.page import page_views, run_report
+    from perfkit_core.report.summary import read_from
+
+    if shard is not None:
+        where = ranks.write_share(sources, shard, output, page_views(), ViewRequest(), False, partial)
+        click.echo(f"wrote {where}", err=True)
+        return
     if output.suffix.lower() not in _PAGE:
         raise UsageError(
             f"{output}: a report is a page of HTML", "name it .html; perfkit summary -o writes other formats"
         )
-    trace = loaded(sources, partial)
-    from perfkit_core.report.page import run_report
-    from perfkit_core.report.summary import read_from
-
-    with working("analysing"):
-        write(renderer("html").render(read_from(run_report(trace), sources)), output)
+    with ranks.profile(sources, partial, workers, scheduler) as profile:
+        write(renderer("html").render(read_from(run_report(profile), ranks.named(profile, sources))), output)
     click.echo(f"wrote {output}", err=True)

@@ -10,7 +10,6 @@ import click
 from perfkit_core.cli import options
 from perfkit_core.cli.filters import filters
 from perfkit_core.cli.output import FOR_PEOPLE, emit, renderer
-from perfkit_core.cli.progress import loaded, working
 
 DEFAULT_VIEWS: Final = ("partition", "model", "operators")
 
@@ -24,6 +23,7 @@ DEFAULT_VIEWS: Final = ("partition", "model", "operators")
 @options.format_option(options.SUMMARY_FORMATS)
 @options.output
 @options.partial
+@options.many_ranks
 def summary(
     sources: tuple[Path, ...],
     views: tuple[str, ...],
@@ -31,24 +31,33 @@ def summary(
     format_name: str | None,
     output: Path | None,
     partial: bool,
+    workers: int,
+    scheduler: str | None,
+    shard: str | None,
     **given: Any,
 ) -> None:
     """Show what a profile holds, as tables.
 
-    A SOURCE is a run folder or a trace file; several (one a rank) are read as one profile. Patterns have the syntax of
-    RE2, and cannot hang. What --step, --filter, --kind and --device leave out is not counted; what --show, --hide,
-    --start, --trim, --depth and --min leave out is counted, but not shown.
+    A SOURCE is a run folder, a trace file or a folder of them; several files (one a rank, or more) are read as one
+    profile, rank by rank; partials (--shard) are merged. Patterns have the syntax of RE2, and cannot hang. What --step,
+    --filter, --kind and --device leave out is not counted; what --show, --hide, --start, --trim, --depth and --min
+    leave out is counted, but not shown.
     """
-    chosen = renderer(format_name, output, without=("html",))
+    from perfkit_core.cli import ranks
     from perfkit_core.cli.filters import display, request
     from perfkit_core.report.summary import ROWS, choose_views, cut, read_from, summary_report
 
-    chosen_views = choose_views(options.names(views) or DEFAULT_VIEWS)
+    if shard is not None:
+        chosen_views = choose_views(options.names(views) or DEFAULT_VIEWS)
+        where = ranks.write_share(sources, shard, output, chosen_views, request(given), given["average"], partial)
+        click.echo(f"wrote {where}", err=True)
+        return
+    chosen = renderer(format_name, output, without=("html",))
     rows = (ROWS if limit is None else limit or None) if chosen.name in FOR_PEOPLE else None
     counted, shown = request(given), display(given, rows)
-    trace = loaded(sources, partial)
-    with working("analysing"):
-        report = summary_report(trace, chosen_views, counted, shown)
+    with ranks.profile(sources, partial, workers, scheduler) as profile:
+        chosen_views = choose_views(options.names(views) or ranks.held_views(profile, DEFAULT_VIEWS))
+        report = summary_report(profile, chosen_views, counted, shown)
     if chosen.name not in FOR_PEOPLE:
         report = cut(report, limit or None)
-    emit(read_from(report, sources), chosen, output)
+    emit(read_from(report, ranks.named(profile, sources)), chosen, output)

@@ -23,12 +23,15 @@ class Source:
     reader is taken.
     ``read(path, partial)`` returns the Trace or raises SourceError; with ``partial`` it keeps what can be read of a
     damaged file and says so in the quality findings.
+    ``peek(path)`` tells, without reading the events, of which rank a file is (None: it does not say), so that the files
+    of a rank are found before any is read; without it, names and order tell.
     """
 
     name: str
     description: str
     sniff: Callable[[Path, bytes], int]
     read: Callable[[Path, bool], Trace]
+    peek: Callable[[Path], int | None] | None = None
 
 
 class Recording(Protocol):

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
-import numpy as np
-
+from perfkit_core.analyses.select import step_numbers
 from perfkit_core.report.model import Source
-from perfkit_core.schema import STEP
-from perfkit_core.trace import Device, Trace, TraceMeta
+from perfkit_core.trace import Device, Finding, Trace, TraceMeta
 
 
 def source(trace: Trace) -> Source:
     """The profile behind a report: its file's name as label, where it is, its findings and head facts."""
-    path = trace.meta.source
-    return Source(Path(path).name or path, path, trace.quality, facts(trace.meta) | _steps(trace))
+    return described(trace.meta, trace.quality, step_numbers(trace))
+
+
+def described(meta: TraceMeta, quality: Sequence[Finding], steps: Sequence[int]) -> Source:
+    """The same for a profile of which only this is known; ``steps``: the numbers of those recorded."""
+    told = {"Steps": f"{len(steps)} step{'s' * (len(steps) != 1)}"} if len(steps) else {}
+    return Source(Path(meta.source).name or meta.source, meta.source, tuple(quality), facts(meta) | told)
 
 
 def facts(meta: TraceMeta) -> dict[str, str]:
@@ -57,9 +61,3 @@ def _recorded(meta: TraceMeta) -> str:
     if at is None:
         return ""
     return datetime.fromtimestamp(at // 1_000_000_000, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-
-
-def _steps(trace: Trace) -> dict[str, str]:
-    recorded = trace.host & trace.rows("kind", STEP)
-    numbers = np.unique(trace.ints("step")[recorded])
-    return {"Steps": f"{len(numbers)} step{'s' * (len(numbers) != 1)}"} if len(numbers) else {}

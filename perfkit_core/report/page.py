@@ -9,6 +9,7 @@ import pandas as pd
 
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.ranks.profile import Profile
 from perfkit_core.report.display import Display
 from perfkit_core.report.headline import headline
 from perfkit_core.report.model import Chart, Report, Section
@@ -28,11 +29,16 @@ LONGEST: Final = 1000
 _PHASES: Final = ("dataloader_ns", "forward_ns", "backward_ns", "optimizer_ns")
 
 
-def run_report(trace: Trace) -> Report:
+def page_views() -> list[View]:
+    """The views that belong on a page, in reading order."""
+    return _in_order({name: view for name, view in get_plugins().views().items() if view.page and view.group is None})
+
+
+def run_report(profile: Profile | Trace) -> Report:
     """Head facts, headline, and a section for every view that belongs on a page, step time with its chart first."""
-    views = {name: view for name, view in get_plugins().views().items() if view.page and view.group is None}
-    report = summary_report(trace, _in_order(views), ViewRequest(), Display(limit=ROWS))
-    shown = (_not_too_long(section, views[section.name]) for section in report.sections)
+    views = page_views()
+    report = summary_report(profile, views, ViewRequest(), Display(limit=ROWS))
+    shown = (_not_too_long(section, view) for section, view in zip(report.sections, views, strict=True))
     sections = tuple(_step_time(s) if s.name == "steps" else s for s in shown)
     tables = {section.name: section.table for section in report.sections}
     title = f"Profile of {report.sources[0].label}"
@@ -40,14 +46,17 @@ def run_report(trace: Trace) -> Report:
 
 
 def _not_too_long(section: Section, view: View) -> Section:
-    """The largest rows of a long table. A tree stays one: what is above a row is no smaller."""
-    if len(section.table) <= LONGEST or view.order is None:
+    """The largest rows of a long table, the first ones where it has no order. A tree stays one: what is above a row is
+    no smaller."""
+    if len(section.table) <= LONGEST:
         return section
-    largest = section.table.nlargest(LONGEST, view.order, keep="first").index.sort_values()
+    which, kept = "first", section.table.index[:LONGEST]
+    if view.order is not None:
+        which, kept = "largest", section.table.nlargest(LONGEST, view.order, keep="first").index.sort_values()
     note = (
-        f"{section.note} The {LONGEST} largest of {len(section.table)} rows; all: perfkit summary --view {view.name}."
+        f"{section.note} The {LONGEST} {which} of {len(section.table)} rows; all: perfkit summary --view {view.name}."
     )
-    return replace(section, table=section.table.loc[largest].reset_index(drop=True), note=note)
+    return replace(section, table=section.table.loc[kept].reset_index(drop=True), note=note)
 
 
 def _in_order(views: dict[str, View]) -> list[View]:

@@ -5,18 +5,23 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import pandas as pd
 
-from perfkit_core.analyses.select import step_numbers
 from perfkit_core.errors import UsageError
+from perfkit_core.paths import PathLike
 from perfkit_core.plugins.contracts import View, ViewRequest, split_grouping
 from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.ranks.computed import Computed
+from perfkit_core.ranks.executors import executor
+from perfkit_core.ranks.job import understood
+from perfkit_core.ranks.profile import Profile, Whole, opened
 from perfkit_core.report.average import per_step
 from perfkit_core.report.display import Display, check, displayed
-from perfkit_core.report.facts import source
+from perfkit_core.report.facts import described
 from perfkit_core.report.model import Report, Section
 from perfkit_core.report.not_recorded import not_recorded, of_all
 from perfkit_core.trace import Trace
@@ -26,17 +31,21 @@ ROWS: Final = 20
 DEFAULT: Final = Display()
 
 
-def summary_report(trace: Trace, views: Sequence[View], request: ViewRequest, display: Display = DEFAULT) -> Report:
+def summary_report(
+    profile: Profile | Trace, views: Sequence[View], request: ViewRequest, display: Display = DEFAULT
+) -> Report:
     """One section a view. Groupings, sorting and filters apply to the views that know them.
 
     Raises UsageError if none does.
     """
     _check(views, request, display)
-    request = replace(request, steps=_steps(trace, request, display), sort=display.sort)
-    whole = {view.name: view.table(trace, _understood(view, request)) for view in views}
-    check(whole, display)
-    sections = tuple(_section(trace, view, whole[view.name], request, display) for view in views)
-    return Report(trace.meta.source, (source(trace),), sections)
+    profile = Whole(profile) if isinstance(profile, Trace) else profile
+    request = replace(request, sort=display.sort)
+    found = profile.compute(views, request, own_steps=display.average)
+    check(found.tables, display)
+    steps = _steps(found, request, display)
+    sections = tuple(_section(found, view, request, display, steps) for view in views)
+    return Report(found.meta.source, (described(found.meta, found.quality, found.steps),), sections)
 
 
 def summarize(
@@ -49,24 +58,30 @@ def summarize(
     device: str | None = None,
     native: bool = False,
     limit: int | None = None,
+    workers: int = 1,
+    scheduler: str | None = None,
     **display: Any,
 ) -> pd.DataFrame:
-    """The table of a view, from a Trace or from what :func:`perfkit_core.load` reads.
+    """The table of a view, from a Trace or from what :func:`perfkit_core.load` reads; many ranks are read one by one.
 
     ``by``: groupings of the view; ``steps``: step numbers; ``pattern``, ``kind``, ``device``: RE2 on the events that
-    count; ``native``: the framework's own numbers where they differ (docs/semantics); ``limit``: number of rows; the
-    rest as in :class:`perfkit_core.report.display.Display`: ``sort`` (descending unless ``ascending``), ``show``,
-    ``hide``, ``minimums``, ``columns``, ``average`` and, for trees, ``start``, ``trim``, ``depth``, ``displayed_only``.
+    count; ``native``: the framework's own numbers where they differ (docs/semantics); ``limit``: number of rows;
+    ``workers``: processes that read ranks; ``scheduler``: address of a Dask cluster that does; the rest as in
+    :class:`perfkit_core.report.display.Display`: ``sort`` (descending unless ``ascending``), ``show``, ``hide``,
+    ``minimums``, ``columns``, ``average`` and, for trees, ``start``, ``trim``, ``depth``, ``displayed_only``.
     Times are integer ns, sizes bytes, unknown is NA. Raises UsageError and SourceError.
     """
-    from perfkit_core.loading import load
-
     (chosen,) = choose_views([view], single=True)
-    trace = profile if isinstance(profile, Trace) else load(profile)
+    read = profile if isinstance(profile, Trace) else _opened(profile, workers, scheduler)
     groupings = (by,) if isinstance(by, str) else tuple(by)
     request = ViewRequest(groupings, None if steps is None else tuple(steps), pattern, kind, device, native)
-    table = summary_report(trace, [chosen], request, Display(**display)).sections[0].table
+    table = summary_report(read, [chosen], request, Display(**display)).sections[0].table
     return table if limit is None else table.head(limit)
+
+
+def _opened(sources: PathLike | Sequence[PathLike], workers: int, scheduler: str | None) -> Profile:
+    named = [sources] if isinstance(sources, (str, os.PathLike)) else list(sources)
+    return opened(named, running=partial(executor, workers, scheduler))
 
 
 def choose_views(names: Iterable[str], single: bool = False) -> list[View]:
@@ -106,11 +121,12 @@ def read_from(report: Report, paths: Sequence[str | Path]) -> Report:
     return replace(report, title=f"{names[0]} and {len(names) - 1} more", data={**report.data, "source": names})
 
 
-def _section(trace: Trace, view: View, whole: pd.DataFrame, request: ViewRequest, display: Display) -> Section:
+def _section(found: Computed, view: View, request: ViewRequest, display: Display, steps: int) -> Section:
+    whole = found.tables[view.name]
     if display.average:
-        whole = per_step(whole, view, len(request.steps or ()))
-    table = displayed(whole, view, display, _understood(view, request).by)
-    why = "nothing here passes the display filters" if len(whole) else _why_empty(view, trace, request)
+        whole = per_step(whole, view, steps)
+    table = displayed(whole, view, display, understood(view, request).by)
+    why = "nothing here passes the display filters" if len(whole) else _why_empty(found, view, request)
     return Section(
         name=view.name,
         title=view.title,
@@ -119,23 +135,15 @@ def _section(trace: Trace, view: View, whole: pd.DataFrame, request: ViewRequest
         empty=why if table.empty else "",
         limit=display.limit,
         unit=display.unit,
-        unknown=not_recorded(trace, whole, request),
+        unknown=not_recorded(found.holds, whole, request),
     )
 
 
-def _steps(trace: Trace, request: ViewRequest, display: Display) -> tuple[int, ...] | None:
+def _steps(found: Computed, request: ViewRequest, display: Display) -> int:
     """An average is over the steps that were asked for, or all of them."""
-    if not display.average or request.steps is not None:
-        return request.steps
-    steps = step_numbers(trace)
-    if not steps:
+    if display.average and request.steps is None and not found.steps:
         raise UsageError("no steps were recorded to average over", "call the profiler's step() after each iteration")
-    return steps
-
-
-def _understood(view: View, request: ViewRequest) -> ViewRequest:
-    by = tuple(item for item in request.by if split_grouping(item)[0] in view.groupings)
-    return replace(request, by=by, native=request.native and view.native)
+    return len(found.steps if request.steps is None else request.steps)
 
 
 def _check(views: Sequence[View], request: ViewRequest, display: Display) -> None:
@@ -149,9 +157,9 @@ def _check(views: Sequence[View], request: ViewRequest, display: Display) -> Non
         raise UsageError(f"{names} has no average over the steps", "without --average it shows what it has")
 
 
-def _why_empty(view: View, trace: Trace, request: ViewRequest) -> str:
+def _why_empty(found: Computed, view: View, request: ViewRequest) -> str:
     if of_all(request):
-        return view.explain_empty(trace)
+        return found.why_empty(view)
     return "nothing here is of the steps, names, kinds and devices that were asked for"
 
 

@@ -1,0 +1,69 @@
+"""What ``--workers``, ``--scheduler`` and ``--shard`` do."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from perfkit_core.cli.options import share
+from perfkit_core.cli.progress import working
+from perfkit_core.errors import UsageError
+from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.ranks import files
+from perfkit_core.ranks.executors import Serial, executor
+from perfkit_core.ranks.job import Job
+from perfkit_core.ranks.plan import plan
+from perfkit_core.ranks.profile import Profile, Reduced, opened
+from perfkit_core.ranks.run import run
+
+
+@contextlib.contextmanager
+def profile(sources: Sequence[Path], keep: bool, workers: int, scheduler: str | None) -> Iterator[Profile]:
+    """The profile of the sources, with a spinner that tells how far it is. Raises SourceError and UsageError."""
+    if scheduler is not None and workers > 1:
+        raise UsageError("--workers and --scheduler exclude each other", "a cluster has workers of its own")
+    with working(f"reading {', '.join(map(str, sources[:3]))}") as say:
+        yield opened(sources, keep, partial(executor, workers, scheduler), say)
+
+
+def held_views(found: Profile, usual: Sequence[str]) -> Sequence[str]:
+    """The views to show when none are asked for: of partials those of the usual ones that they hold, or all."""
+    if not isinstance(found, Reduced):
+        return usual
+    held = found.stored.job.views
+    return [name for name in usual if name in held] or held
+
+
+def named(found: Profile, sources: Sequence[Path]) -> Sequence[Path]:
+    """The files to name in a report; none of partials, which know what they are of."""
+    return () if isinstance(found, Reduced) else sources
+
+
+def write_share(
+    sources: Sequence[Path],
+    shard: str,
+    output: Path | None,
+    views: Sequence[View],
+    request: ViewRequest,
+    average: bool,
+    keep: bool,
+) -> Path:
+    """Reduce a share of the ranks and write the partials. Returns the file. Raises UsageError and SourceError."""
+    number, of = share(shard)
+    if output is None or not output.name.endswith(files.SUFFIX):
+        raise UsageError("--shard writes partials", f"-o NAME{files.SUFFIX}")
+    job = Job(tuple(view.name for view in views), request, average, keep)
+    with working(f"reading {', '.join(map(str, sources[:3]))}") as say:
+        whole = plan(sources)
+        mine = whole.share(number, of)
+        count = len(mine.ranks)
+        partials, findings = (
+            run(Serial(), mine, job, lambda done: say(f"rank {done} of {count}")) if count else ([], ())
+        )
+    stored = files.Stored(
+        files.FORMAT, files.VERSION, whole.source, (number, of), job, tuple(findings), tuple(partials)
+    )
+    files.write(stored, output)
+    return output

@@ -1,0 +1,91 @@
+"""What many ranks are together: one job, its metadata, its steps, and what is doubtful about its data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from perfkit_core.errors import SourceError, UsageError
+from perfkit_core.ranks.job import Facts
+from perfkit_core.several import BY_ORDER, Part, check_frameworks, check_one_time, numbered
+from perfkit_core.trace import Finding, TraceMeta, hull
+
+_SHOWN_STEPS = 20
+
+
+def check(facts: Sequence[Facts]) -> tuple[Finding, ...]:
+    """How ranks that do not tell theirs were numbered. Raises SourceError for ranks that cannot be of one job: of
+    several frameworks, one rank twice, or made one after the other without telling their rank."""
+    if not facts:
+        raise SourceError("no rank could be read", "without --partial the first one that fails is named")
+    check_frameworks(map(_part, facts))
+    seen: dict[tuple[int, ...], str] = {}
+    for fact in facts:
+        source = fact.meta.source
+        if seen.setdefault(fact.meta.ranks, source) != source:
+            raise SourceError(
+                f"{seen[fact.meta.ranks]} and {source} both hold rank {_spelled(fact.meta.ranks)}",
+                "name the files of one run; perfkit compare sets two runs side by side",
+            )
+    unknown = [_part(fact) for fact in facts if not fact.told]
+    known = {rank for fact in facts if fact.told for rank in fact.meta.ranks}
+    _, findings = numbered([part.source for part in unknown], known)
+    if any(finding.code == BY_ORDER for finding in findings):
+        check_one_time(unknown)
+    return findings
+
+
+def meta(facts: Sequence[Facts]) -> TraceMeta:
+    """The first rank's metadata, with the ranks, devices and the extent of all."""
+    metas = [fact.meta for fact in facts]
+    return msgspec.structs.replace(
+        metas[0],
+        ranks=tuple(sorted({rank for one in metas for rank in one.ranks})),
+        devices=tuple({device.id: device for one in metas for device in one.devices}.values()),
+        window_ns=hull([one.window_ns for one in metas if one.window_ns]),
+        incomplete=any(one.incomplete for one in metas),
+        cycle=metas[0].cycle if len({one.cycle for one in metas}) == 1 else None,
+    )
+
+
+def steps(facts: Sequence[Facts], wanted: tuple[int, ...] | None) -> tuple[int, ...]:
+    """The numbers of the steps of any rank. Raises UsageError for a wanted step that none has."""
+    recorded = tuple(sorted({step for fact in facts for step in fact.steps}))
+    missing = sorted(set(wanted or ()) - set(recorded))
+    if missing:
+        known = ", ".join(map(str, recorded[:_SHOWN_STEPS])) or "none"
+        raise UsageError(f"step {missing[0]} was not recorded", f"recorded steps: {known}")
+    return recorded
+
+
+def quality(facts: Sequence[Facts]) -> tuple[Finding, ...]:
+    """The findings of all ranks; one of each kind where ranks differ only in its numbers."""
+    of_code: dict[str, list[tuple[Facts, str]]] = {}
+    for fact in facts:
+        for finding in fact.quality:
+            of_code.setdefault(finding.code, []).append((fact, finding.message))
+    return tuple(Finding(code, _alike(told, len(facts))) for code, told in of_code.items())
+
+
+def why_empty(view: str, facts: Sequence[Facts]) -> str:
+    """Why the table of a view has no rows: as the first rank says."""
+    return next((fact.empty[view] for fact in facts if view in fact.empty), "nothing of this kind was recorded")
+
+
+def _alike(told: Sequence[tuple[Facts, str]], ranks: int) -> str:
+    """What all ranks say; or what the first of them says, and how many say the like."""
+    fact, message = told[0]
+    if len(told) == ranks and len({text for _, text in told}) == 1:
+        return message
+    first = f"rank {_spelled(fact.meta.ranks)}"
+    return f"{message} ({first}" + (f"; alike in {len(told) - 1} more of {ranks} ranks)" if told[1:] else ")")
+
+
+def _part(fact: Facts) -> Part:
+    found = fact.meta
+    return Part(found.source, found.framework, found.ranks, found.clock, found.window_ns)
+
+
+def _spelled(ranks: tuple[int, ...]) -> str:
+    return ", ".join(map(str, ranks)) or "unknown"

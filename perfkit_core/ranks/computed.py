@@ -1,0 +1,63 @@
+"""The tables of a profile, of one trace or merged from many ranks, with what a report says about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pandas as pd
+
+from perfkit_core.analyses.over_ranks.views import reduction
+from perfkit_core.analyses.select import step_numbers
+from perfkit_core.plugins.contracts import View
+from perfkit_core.ranks import cluster
+from perfkit_core.ranks.job import Job, Partial, understood
+from perfkit_core.ranks.reduce import reduce_trace
+from perfkit_core.ranks.split import split
+from perfkit_core.trace import Finding, Trace, TraceMeta
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """``tables``: by the name of the view; ``why_empty(view)``: why a table has no rows; ``holds(column)``: whether the
+    events have anything in a column; ``steps``: numbers of the steps that were recorded."""
+
+    meta: TraceMeta
+    quality: tuple[Finding, ...]
+    steps: tuple[int, ...]
+    tables: Mapping[str, pd.DataFrame]
+    why_empty: Callable[[View], str]
+    holds: Callable[[str], bool]
+
+
+def compute(trace: Trace, views: Sequence[View], job: Job) -> Computed:
+    """The views of a trace; one of several ranks is reduced rank by rank. Raises UsageError."""
+    if len(trace.meta.ranks) > 1:
+        found = merge([reduce_trace(one, job) for one in split(trace)], views, job)
+        return replace(found, meta=trace.meta)
+    steps = step_numbers(trace)
+    request = replace(job.request, steps=steps) if job.own_steps and job.request.steps is None else job.request
+    tables = {view.name: view.table(trace, understood(view, request)) for view in views}
+    return Computed(trace.meta, trace.quality, steps, tables, lambda view: view.explain_empty(trace), trace.known)
+
+
+def merge(partials: Sequence[Partial], views: Sequence[View], job: Job) -> Computed:
+    """The views of many ranks, merged in the order of the ranks. Raises UsageError for steps that no rank has, and
+    SourceError for partials that are not of one job."""
+    ordered = sorted(partials, key=lambda partial: partial.facts.meta.ranks)
+    facts = [partial.facts for partial in ordered]
+    findings = cluster.check(facts)
+    steps = cluster.steps(facts, job.request.steps)
+    tables = {
+        view.name: reduction(view).merge([one.views[view.name] for one in ordered], understood(view, job.request))
+        for view in views
+    }
+    recorded = frozenset(name for fact in facts for name in fact.recorded)
+    return Computed(
+        cluster.meta(facts),
+        (*findings, *cluster.quality(facts)),
+        steps,
+        tables,
+        lambda view: cluster.why_empty(view.name, facts),
+        recorded.__contains__,
+    )

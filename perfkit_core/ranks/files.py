@@ -1,0 +1,116 @@
+"""Partials in files: what one job of a batch scheduler computed of its share of the ranks, to be merged by another.
+
+MessagePack with the tables as Arrow streams, so that a file of unknown origin can be read; nothing in it is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from perfkit_core.errors import SourceError, UsageError
+from perfkit_core.paths import PathLike, as_path, open_binary
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.ranks import tables
+from perfkit_core.ranks.job import Job, Partial
+from perfkit_core.replacing import replacing
+from perfkit_core.trace import Finding
+
+SUFFIX: Final = ".perfkit.partial"
+FORMAT: Final = "perfkit partial"
+VERSION: Final = 1
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """What a file holds. ``share``: (number, of) when it holds a part of the ranks; ``source``: what was named."""
+
+    format: str
+    version: int
+    source: str
+    share: tuple[int, int]
+    job: Job
+    findings: tuple[Finding, ...]
+    partials: tuple[Partial, ...]
+
+
+def are_partials(sources: Sequence[PathLike]) -> bool:
+    """Whether files of partials are named. Raises UsageError for some among other files."""
+    named = [str(source).endswith(SUFFIX) for source in sources]
+    if any(named) and not all(named):
+        raise UsageError(f"partials (*{SUFFIX}) and other files cannot be mixed", "name all partials of one run")
+    return all(named)
+
+
+def write(stored: Stored, path: Path) -> None:
+    """Write a file, all of it or nothing. Raises UsageError where that fails."""
+    try:
+        with replacing(path) as file:
+            file.write_bytes(msgspec.msgpack.encode(stored, enc_hook=tables.to_extension))
+    except OSError as error:
+        raise UsageError(
+            f"{path}: cannot be written ({error.strerror or error})", "choose another place with -o"
+        ) from None
+
+
+def read_all(sources: Sequence[PathLike], partial: bool) -> Stored:
+    """The partials of several files as one. Raises SourceError for what is no such file, for files of different
+    requests, and for shares that are missing or there twice; with ``partial`` missing ones are a finding."""
+    stored = [_read(as_path(source)) for source in sources]
+    first = stored[0]
+    for one, source in zip(stored, sources, strict=True):
+        if one.job != first.job or one.share[1] != first.share[1]:
+            raise SourceError(
+                f"{source} and {sources[0]} were made by different commands", "merge the shares of one command"
+            )
+    missing = _missing([one.share for one in stored], partial)
+    findings = (*(finding for one in stored for finding in one.findings), *missing)
+    return msgspec.structs.replace(
+        first, findings=tuple(dict.fromkeys(findings)), partials=tuple(p for one in stored for p in one.partials)
+    )
+
+
+def asked(stored: Stored, job: Job) -> Job:
+    """The job to merge for: what was counted when the files were made. Raises UsageError where the job asks for
+    something else, or for a view that they lack."""
+    for view in job.views:
+        if view not in stored.job.views:
+            raise UsageError(
+                f"the partials do not hold the view {view}", f"they hold {', '.join(stored.job.views)} (--view)"
+            )
+    made = replace(stored.job.request, sort=job.request.sort)
+    if job.request not in (made, ViewRequest(sort=job.request.sort)) or job.own_steps > stored.job.own_steps:
+        raise UsageError(
+            "the partials were counted for other options", "leave --by, --step, --filter, … as they were, or out"
+        )
+    return msgspec.structs.replace(stored.job, views=job.views, request=made)
+
+
+def _missing(shares: Sequence[tuple[int, int]], partial: bool) -> tuple[Finding, ...]:
+    numbers, of = [number for number, _ in shares], shares[0][1]
+    twice = sorted({number for number in numbers if numbers.count(number) > 1})
+    if twice:
+        raise SourceError(f"share {twice[0]}/{of} of the ranks is named twice", "name each share once")
+    absent = [f"{number}/{of}" for number in range(1, of + 1) if number not in set(numbers)]
+    if not absent:
+        return ()
+    text = f"share {absent[0]} of the ranks is missing" + (f", and {len(absent) - 1} more" if absent[1:] else "")
+    if not partial:
+        raise SourceError(text, "name all shares, or --partial to do without")
+    return (Finding("shares-missing", text),)
+
+
+def _read(path: Path) -> Stored:
+    try:
+        with open_binary(path) as file:
+            found = msgspec.msgpack.decode(file.read(), type=Stored, ext_hook=tables.from_extension)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise SourceError(f"{path}: not a file of partials ({error})", "perfkit summary --shard writes them") from None
+    except OSError as error:
+        raise SourceError(f"{path}: cannot be opened ({error.strerror or error})", "check the path") from None
+    if found.format != FORMAT or found.version != VERSION:
+        raise SourceError(f"{path}: written by another version of perfkit", "make the partials again with this one")
+    return found

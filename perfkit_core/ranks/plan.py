@@ -1,0 +1,69 @@
+"""Which files make which rank? Only heads and metadata are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfkit_core.errors import SourceError
+from perfkit_core.loading import files_of, reader
+from perfkit_core.paths import PathLike, exists, is_folder, reaching
+from perfkit_core.plugins.manager import Plugins, get_plugins
+from perfkit_core.ranks.job import RankFiles
+from perfkit_core.recording import pending
+from perfkit_core.several import numbered
+from perfkit_core.sources.bytestream import head
+from perfkit_core.sources.run_folder import cycles
+from perfkit_core.trace import Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """``source``: what was named first; ``ranks`` in order; ``findings`` about the files. A plan of one rank is a
+    profile that is read as a whole."""
+
+    source: str
+    ranks: tuple[RankFiles, ...]
+    findings: tuple[Finding, ...] = ()
+
+    def share(self, number: int, of: int) -> Plan:
+        """The part of the ranks that is number ``number`` (1 is the first) of ``of`` parts, as even as can be."""
+        return Plan(self.source, self.ranks[number - 1 :: of], self.findings)
+
+
+def plan(sources: Sequence[PathLike], plugins: Plugins | None = None) -> Plan:
+    """The ranks of the sources: as the files tell, as their names do, or as they are ordered. Raises SourceError."""
+    plugins = plugins or get_plugins()
+    named, findings = files_of(sources, plugins)
+    files: list[Path] = []
+    for path in named:
+        more, about = _files(path)
+        files += more
+        findings += about
+    told = {str(path): _rank(path, plugins) for path in files}
+    known = {rank for rank in told.values() if rank is not None}
+    by_name, _ = numbered([path for path, rank in told.items() if rank is None], known)
+    ranks: dict[int, list[str]] = {}
+    for source, rank in told.items():
+        ranks.setdefault(by_name[source] if rank is None else rank, []).append(source)
+    return Plan(str(sources[0]), tuple(RankFiles(tuple(ranks[rank]), rank) for rank in sorted(ranks)), findings)
+
+
+def _files(path: Path) -> tuple[list[Path], tuple[Finding, ...]]:
+    """A run folder as its cycles."""
+    pending.flush(path)
+    with reaching(path):
+        if not exists(path):
+            raise SourceError(f"{path}: no such file or folder", "check the path")
+        return cycles(path) if is_folder(path) else ([path], ())
+
+
+def _rank(path: Path, plugins: Plugins) -> int | None:
+    """The rank that a file tells; None also for what cannot be read, which reading will say."""
+    with reaching(path):
+        try:
+            found = reader(path, head(path), plugins)
+            return found.peek(path) if found.peek else None
+        except SourceError:
+            return None

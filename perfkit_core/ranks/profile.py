@@ -1,0 +1,98 @@
+"""A profile to make a report of: a trace, many ranks, or partials in files. Each computes views."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import msgspec
+
+from perfkit_core.loading import load
+from perfkit_core.paths import PathLike
+from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.ranks import files
+from perfkit_core.ranks.computed import Computed, compute, merge
+from perfkit_core.ranks.executors import executor
+from perfkit_core.ranks.job import Job
+from perfkit_core.ranks.plan import Plan, plan
+from perfkit_core.ranks.run import run
+from perfkit_core.trace import Finding, Trace
+
+Report = Callable[[str], None]
+
+
+class Profile(Protocol):
+    """Computes views. ``own_steps``: only what is in steps counts, where the request names none."""
+
+    def compute(self, views: Sequence[View], request: ViewRequest, own_steps: bool = False) -> Computed:
+        """The tables of the views. Raises UsageError and SourceError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A trace in memory."""
+
+    trace: Trace
+
+    def compute(self, views: Sequence[View], request: ViewRequest, own_steps: bool = False) -> Computed:
+        """The tables of the views. Raises UsageError."""
+        return compute(self.trace, views, _job(views, request, own_steps))
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """Many ranks, each read when it is reduced. ``executor`` makes what runs them, ``report`` tells how far it is."""
+
+    plan: Plan
+    partial: bool = False
+    executor: Callable[[], AbstractContextManager[Executor]] = executor
+    report: Report = lambda text: None
+
+    def compute(self, views: Sequence[View], request: ViewRequest, own_steps: bool = False) -> Computed:
+        """The tables of the views, merged. Raises UsageError and SourceError."""
+        job = _job(views, request, own_steps, self.partial)
+        count = len(self.plan.ranks)
+        with self.executor() as running:
+            partials, findings = run(running, self.plan, job, lambda done: self.report(f"rank {done} of {count}"))
+        self.report("merging")
+        return _about(merge(partials, views, job), self.plan.source, findings)
+
+
+@dataclass(frozen=True, slots=True)
+class Reduced:
+    """Partials that were written to files: they hold some views for one request, and can compute nothing else."""
+
+    stored: files.Stored
+
+    def compute(self, views: Sequence[View], request: ViewRequest, own_steps: bool = False) -> Computed:
+        """The tables of the views, merged. Raises UsageError for what the files do not hold."""
+        job = files.asked(self.stored, _job(views, request, own_steps))
+        return _about(merge(self.stored.partials, views, job), self.stored.source, self.stored.findings)
+
+
+def opened(
+    sources: Sequence[PathLike],
+    partial: bool = False,
+    running: Callable[[], AbstractContextManager[Executor]] = executor,
+    report: Report = lambda text: None,
+) -> Profile:
+    """The profile of what a user names: files and folders of one rank or many, or of partials. Raises SourceError."""
+    if files.are_partials(sources):
+        return Reduced(files.read_all(sources, partial))
+    found = plan(sources)
+    if len(found.ranks) == 1:
+        return Whole(load(sources, partial=partial))
+    return Ranks(found, partial, running, report)
+
+
+def _about(found: Computed, source: str, findings: tuple[Finding, ...]) -> Computed:
+    """With what was named, and what is doubtful about its files."""
+    meta = msgspec.structs.replace(found.meta, source=source)
+    return replace(found, meta=meta, quality=tuple(dict.fromkeys((*findings, *found.quality))))
+
+
+def _job(views: Sequence[View], request: ViewRequest, own_steps: bool, partial: bool = False) -> Job:
+    return Job(tuple(view.name for view in views), request, own_steps, partial)
