@@ -22,6 +22,7 @@ from perfkit_core.errors import SourceError
 from perfkit_core.paths import arrow_input
 from perfkit_core.replacing import replacing
 from perfkit_core.stored_columns import stored_columns
+from perfkit_core.stored_encoding import encoding
 from perfkit_core.stored_meta import KEY, Stored, is_ours, read_metadata
 from perfkit_core.stored_recorded import RecordedWriter, read_recorded
 from perfkit_core.trace import Trace, TraceMeta
@@ -44,17 +45,22 @@ __all__ = [
 
 
 def write_trace(trace: Trace, path: Path) -> Path:
-    """Write a trace to one file, atomically: readers see all of it or nothing. Raises OSError."""
-    with replacing(path) as file:
+    """Write a trace to one file, atomically: readers see all of it or nothing. Raises OSError.
+
+    What a store does not take stays on this machine; the error says where.
+    """
+    with replacing(path, keep=True) as file:
         write_table(trace, file)
     return path
 
 
 def write_table(trace: Trace, file: Path | BinaryIO) -> None:
     """Write a trace, with its metadata, to a path or a file that is open, as it comes. Raises OSError."""
-    stored = Stored(schema_version=schema.SCHEMA_VERSION, meta=trace.meta, quality=trace.quality)
-    table = trace.events.unify_dictionaries().replace_schema_metadata({KEY: stored.json()})
-    pq.write_table(table, file, compression="zstd", compression_level=3, row_group_size=_ROW_GROUP)
+    table = trace.events.unify_dictionaries()
+    empty = tuple(name for name in table.column_names if table[name].null_count == len(table))
+    stored = Stored(schema_version=schema.SCHEMA_VERSION, meta=trace.meta, quality=trace.quality, empty=empty)
+    options = encoding(table.schema)
+    pq.write_table(table.replace_schema_metadata({KEY: stored.json()}), file, row_group_size=_ROW_GROUP, **options)
 
 
 def write_cycle(trace: Trace, run_dir: Path) -> Path:
@@ -85,7 +91,7 @@ def read_stored(path: Path) -> Trace:
             found = pq.read_metadata(file)
         stored = read_metadata(found, path)
         if stored.stage == "trace":
-            return Trace(stored_columns(path, found), stored.meta, stored.quality)
+            return Trace(stored_columns(path, found, stored.empty), stored.meta, stored.quality)
         return read_recorded(path, stored, _operator_names(stored.meta))
     except (pa.ArrowException, OSError, ValueError) as error:
         raise SourceError(f"{path}: not a readable Parquet file ({error})", "record the run again") from None

@@ -34,6 +34,8 @@ class StoredColumns(Columns):
     found: pq.FileMetaData
     position: dict[str, int]
     """Number of each column in the file."""
+    empty: tuple[str, ...] | None
+    """Columns of nothing but nulls, None where the file does not tell."""
     stamp: tuple[int, int]
     """Size and time of last change of the file when it was opened."""
     content: pa.Buffer | None = None
@@ -44,6 +46,8 @@ class StoredColumns(Columns):
         return int(self.found.num_rows)
 
     def known(self, name: str) -> bool:
+        if self.empty is not None:
+            return name not in self.empty
         return any(self._holds(group, name) for group in range(self.found.num_row_groups))
 
     def chunks(self, name: str) -> Iterator[pa.Array]:
@@ -83,19 +87,24 @@ class StoredColumns(Columns):
         return arrow_input(self.path) if self.content is None else pa.BufferReader(self.content)
 
     def _holds(self, group: int, name: str) -> bool:
-        """Whether a row group has anything but nulls in a column. Files without statistics are taken to have."""
+        """Whether a row group has anything but nulls in a column; read where no statistics tell."""
         column = self.found.row_group(group).column(self.position[name])
-        known = column.statistics.null_count if column.is_stats_set and column.statistics.has_null_count else None
-        return known is None or bool(known < column.num_values)
+        if column.is_stats_set and column.statistics.has_null_count:
+            return bool(column.statistics.null_count < column.num_values)
+        return bool(self._read([group], [name]).column(0).null_count < column.num_values)
 
 
-def stored_columns(path: Path, found: pq.FileMetaData) -> StoredColumns:
-    """The columns of a file with this footer. Raises SourceError where some of the schema are missing."""
+def stored_columns(path: Path, found: pq.FileMetaData, empty: tuple[str, ...] | None) -> StoredColumns:
+    """The columns of a file with this footer; ``empty`` names those of nothing, where that is known.
+
+    Raises SourceError where some of the schema are missing.
+    """
     position = {found.schema.column(i).path: i for i in range(found.num_columns)}
     missing = [name for name in schema.COLUMN_NAMES if name not in position]
     if missing:
         raise SourceError(f"{path}: columns are missing ({', '.join(missing)})", "record the run again")
-    return StoredColumns(path, found, position, _stamp(path), fetched(path) if is_remote(path) else None)
+    content = fetched(path) if is_remote(path) else None
+    return StoredColumns(path, found, position, empty, _stamp(path), content)
 
 
 def _stamp(path: Path) -> tuple[int, int]:

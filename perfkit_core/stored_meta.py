@@ -18,7 +18,8 @@ KEY: Final = b"perfkit"
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the footer holds. A file of stage "recorded" holds events as a source read them, not yet assembled:
-    ``rank`` and ``base_ns`` (added to all starts) are what only its end told."""
+    ``rank`` and ``base_ns`` (added to all starts) are what only its end told. ``empty`` names the columns of nothing
+    but nulls, None where that was not written down."""
 
     schema_version: int
     meta: TraceMeta
@@ -26,6 +27,7 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stage: Literal["trace", "recorded"] = "trace"
     rank: int | None = None
     base_ns: int = 0
+    empty: tuple[str, ...] | None = None
 
     def json(self) -> bytes:
         """As it stands in the file."""

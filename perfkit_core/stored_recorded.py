@@ -7,6 +7,7 @@ footer. ``read_stored`` assembles it.
 
 from __future__ import annotations
 
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -21,6 +22,7 @@ from perfkit_core.columns import to_int64
 from perfkit_core.errors import SourceError
 from perfkit_core.paths import arrow_input
 from perfkit_core.schema import NO_ROW
+from perfkit_core.stored_encoding import encoding
 from perfkit_core.stored_meta import KEY, Stored
 from perfkit_core.trace import Finding, Trace, TraceMeta
 
@@ -34,11 +36,12 @@ SCHEMA: Final = pa.schema(
 """Columns of a recorded file; ``parent`` is the recorded parent's row in the file, null throughout where the source has
 no tree. See :class:`perfkit_core.assemble.Recorded`."""
 ROW_GROUP: Final = 1 << 16
-"""Rows that are held back at most before they are written."""
+"""Rows that are held back before they are written."""
 
 
 class RecordedWriter:
-    """Writes recorded events, a batch at a time, in memory of one row group.
+    """Writes recorded events, a batch at a time, in memory of two row groups: one is encoded and written in a thread
+    while the next one is filled.
 
     As a context manager it removes the file where the block ends with an exception or without :meth:`close`.
     """
@@ -49,8 +52,10 @@ class RecordedWriter:
         self.rows = 0
         self._held: list[pa.RecordBatch] = []
         self._held_rows = 0
-        self._file = pq.ParquetWriter(path, SCHEMA, compression="zstd", compression_level=1)
+        self._file = pq.ParquetWriter(path, SCHEMA, **encoding(SCHEMA))
         self._closed = False
+        self._thread = ThreadPoolExecutor(1)
+        self._writing: Future[None] | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Take events: columns of :data:`SCHEMA`, any order; those that are missing are null. Dictionaries may differ
@@ -69,6 +74,7 @@ class RecordedWriter:
     ) -> None:
         """Complete the file. ``base_ns`` is added to every start when it is read. Raises OSError."""
         self._flush()
+        self._written()
         stored = Stored(
             schema_version=schema.SCHEMA_VERSION,
             meta=meta,
@@ -79,12 +85,14 @@ class RecordedWriter:
         )
         self._file.add_key_value_metadata({KEY: stored.json()})
         self._file.close()
+        self._thread.shutdown()
         self._closed = True
 
     def abandon(self) -> None:
         """Remove what was written; nothing happens after :meth:`close`."""
         if not self._closed:
             self._closed = True
+            self._thread.shutdown()
             self._file.close()
             self.path.unlink(missing_ok=True)
 
@@ -97,10 +105,20 @@ class RecordedWriter:
         self.abandon()
 
     def _flush(self) -> None:
+        self._written()
         if self._held:
-            table = pa.Table.from_batches(self._held).unify_dictionaries()
-            self._file.write_table(table, row_group_size=ROW_GROUP)
+            self._writing = self._thread.submit(self._encode, self._held)
         self._held, self._held_rows = [], 0
+
+    def _written(self) -> None:
+        """Wait for the row group before; what failed there is raised here."""
+        if self._writing is not None:
+            self._writing.result()
+            self._writing = None
+
+    def _encode(self, batches: list[pa.RecordBatch]) -> None:
+        table = pa.Table.from_batches(batches).unify_dictionaries()
+        self._file.write_table(table, row_group_size=ROW_GROUP)
 
 
 def read_recorded(path: Path, stored: Stored, operator_names: OperatorNames | None) -> Trace:

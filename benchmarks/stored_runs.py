@@ -1,0 +1,75 @@
+"""Large stored runs for benchmarks, made of a stored trace: its events again and again, one after the other in time.
+
+``python benchmarks/stored_runs.py TRACE OUT EVENTS`` writes a run folder OUT with one file of at least EVENTS events;
+TRACE is whatever perfkit reads. Each copy has its own times, steps, correlation ids and sequence numbers, and its row
+references stay inside it. Memory is that of one copy.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from perfkit_core import load, schema
+from perfkit_core.columns import ROW_REFERENCES
+from perfkit_core.store import SUFFIX
+from perfkit_core.stored_encoding import encoding
+from perfkit_core.stored_meta import KEY, Stored
+from perfkit_core.trace import IntArray, Trace
+
+_COUNTED = ("step", "correlation", "sequence")
+_ROW_GROUP = 1 << 18
+
+
+def copies(trace: Trace, count: int) -> Iterator[pa.Table]:
+    """The event table of each copy."""
+    period = int(trace.end_ns.max() - trace.ints("start_ns").min()) + 1
+    step = {"start_ns": period, **{name: int(trace.ints(name).max()) + 1 for name in _COUNTED}}
+    step |= dict.fromkeys(ROW_REFERENCES, len(trace))
+    for index in range(count):
+        shifted = {name: _shifted(trace.ints(name), index * by) for name, by in step.items() if name != "start_ns"}
+        shifted["start_ns"] = pa.array(trace.ints("start_ns") + index * period)
+        yield pa.Table.from_arrays(
+            [_cell(trace, name, shifted) for name in schema.COLUMN_NAMES], schema=schema.SCHEMA
+        ).unify_dictionaries()
+
+
+def _shifted(values: IntArray, by: int) -> pa.Array:
+    return pa.array(np.where(values >= 0, values + by, -1), mask=None)
+
+
+def _cell(trace: Trace, name: str, shifted: dict[str, pa.Array]) -> pa.Array | pa.ChunkedArray:
+    if name not in shifted:
+        return trace.events[name]
+    nulls = trace.events[name].is_null().combine_chunks()
+    return pa.array(shifted[name].to_numpy(), mask=nulls.to_numpy(zero_copy_only=False))
+
+
+def make(trace: Trace, folder: Path, events: int) -> Path:
+    """Write the run unless it is there already; returns its folder."""
+    file = folder / f"rank00000-cycle00000{SUFFIX}"
+    if file.exists():
+        return folder
+    folder.mkdir(parents=True, exist_ok=True)
+    count = -(-events // len(trace))
+    start, end = int(trace.ints("start_ns").min()), int(trace.end_ns.max())
+    meta = msgspec.structs.replace(trace.meta, window_ns=(start, start + count * (end - start + 1)), recording="large")
+    empty = tuple(name for name in schema.COLUMN_NAMES if not trace.known(name))
+    stored = Stored(schema_version=schema.SCHEMA_VERSION, meta=meta, quality=trace.quality, empty=empty)
+    temporary = file.with_suffix(".tmp")
+    with pq.ParquetWriter(temporary, schema.SCHEMA, **encoding(schema.SCHEMA)) as writer:
+        for table in copies(trace, count):
+            writer.write_table(table, row_group_size=_ROW_GROUP)
+        writer.add_key_value_metadata({KEY: stored.json()})
+    temporary.replace(file)
+    return folder
+
+
+if __name__ == "__main__":
+    make(load(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))
