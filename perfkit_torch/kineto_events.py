@@ -27,7 +27,9 @@ def batches(kineto_results: Any) -> Iterator[LiveBatch]:
     """The events as the Chrome export would write them."""
     events = kineto_results.events()
     for i in range(0, len(events), _BATCH):
-        yield _batch(events[i : i + _BATCH])
+        part = events[i : i + _BATCH]
+        events[i : i + _BATCH] = repeat(None, len(part))  # torch's objects go as soon as they have been read
+        yield _batch(part)
 
 
 def _batch(events: list[Any]) -> LiveBatch:

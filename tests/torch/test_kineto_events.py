@@ -1,0 +1,90 @@
+"""Reading ``events()``, for a torch without ``trace_activities()``: device work, written down here, needs no device."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
+
+from perfkit_torch import capture, kineto_events  # noqa: E402
+
+CPU, CUDA = torch.autograd.DeviceType.CPU, torch.autograd.DeviceType.CUDA
+
+
+@dataclass(frozen=True)
+class Event:
+    """Stands for torch's own object: every field is a method of it."""
+
+    fields: dict[str, Any]
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"read one by one: {name}")
+
+
+def _method(name: str, default: Any) -> Any:
+    return lambda self: self.fields.get(name, default)
+
+
+_DEFAULTS = {
+    "name": "", "start_ns": 0, "duration_ns": 0, "device_type": CPU, "device_index": 0, "device_resource_id": 0,
+    "start_thread_id": 1, "correlation_id": 0, "linked_correlation_id": 0, "is_user_annotation": False,
+    "is_python_function": False, "sequence_nr": -1, "fwd_thread_id": 0, "shapes": [], "dtypes": [], "stack": [],
+    "flops": 0, "nbytes": 0,
+}  # fmt: skip
+for _name, _default in _DEFAULTS.items():
+    setattr(Event, _name, _method(_name, _default))
+
+
+@dataclass(frozen=True)
+class Results:
+    """Stands for ``kineto_results``."""
+
+    rows: tuple[dict[str, Any], ...]
+
+    def events(self) -> list[Event]:
+        return [Event(row) for row in self.rows]
+
+
+ROWS = (
+    {"name": "aten::mm", "start_ns": 100, "duration_ns": 50, "correlation_id": 5, "device_resource_id": 77,
+     "shapes": [[2, 3], [3, 4]], "dtypes": ["float", "float"], "sequence_nr": 9, "flops": 48},
+    {"name": "cudaLaunchKernel", "start_ns": 110, "duration_ns": 20, "correlation_id": 31, "linked_correlation_id": 5},
+    {"name": "gemm<float>", "start_ns": 200, "duration_ns": 300, "device_type": CUDA, "device_index": 1,
+     "device_resource_id": 7, "correlation_id": 31, "linked_correlation_id": 5},
+    {"name": "Memcpy HtoD (Pinned -> Device)", "start_ns": 600, "duration_ns": 80, "device_type": CUDA,
+     "device_index": 1, "device_resource_id": 8, "correlation_id": 32, "nbytes": 4096},
+    {"name": "Memset (Device)", "start_ns": 700, "duration_ns": 5, "device_type": CUDA, "device_resource_id": 8},
+    {"name": "step", "start_ns": 200, "duration_ns": 400, "device_type": CUDA, "is_user_annotation": True},
+    {"name": "[memory]", "start_ns": 115, "duration_ns": 999, "device_type": CUDA, "device_index": 1, "nbytes": -64},
+    {"name": "model.py(3): forward", "start_ns": 90, "duration_ns": 90, "is_python_function": True},
+)  # fmt: skip
+
+
+def test_host_and_device_work() -> None:
+    found = capture.read(kineto_events.batches(Results(ROWS))).recorded().columns.to_pydict()
+    assert found["kind"] == ["operator", "runtime", "kernel", "memcpy", "memset", "annotation", "memory", "python"]
+    assert found["category"] == [
+        "cpu_op", "cuda_runtime", "kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation", "cpu_instant_event",
+        "python_function",
+    ]  # fmt: skip
+    assert found["start_ns"] == [100, 110, 200, 600, 700, 200, 115, 90]
+    assert found["dur_ns"] == [50, 20, 300, 80, 5, 400, 0, 90]
+    pid = os.getpid()
+    assert found["pid"] == [pid, pid, None, None, None, None, pid, pid]
+    assert found["tid"] == [77, 1, None, None, None, None, 1, 1]
+    assert found["device"] == ["cpu", "cpu", "cuda:1", "cuda:1", "cuda:0", "cuda:0", "cuda:1", "cpu"]
+    assert found["stream"] == [None, None, 7, 8, 8, None, None, None]
+    assert found["correlation"] == [None, 31, 31, 32, 0, 0, None, 0]
+    assert found["external"] == [5, 5, 5, None, None, None, None, None]
+    assert found["bytes"] == [None, None, None, 4096, 0, None, -64, None]
+    assert found["copy_kind"][3] == "HtoD pinned"
+    assert found["shapes"][0] == "[[2,3],[3,4]]"
+    assert (found["sequence"][0], found["flops"][0]) == (9, 48)
+
+
+def test_nothing_recorded() -> None:
+    assert capture.read(kineto_events.batches(Results(()))).recorded().columns.num_rows == 0
