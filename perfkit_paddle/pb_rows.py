@@ -75,10 +75,11 @@ def _whole(table: Table, columns: tuple[str, ...]) -> BoolArray:
 
 def _roots(host: Table) -> BoolArray:
     """The artificial node above each thread: without parent, from 0 to the end of time."""
-    name = host.texts("name")
-    spelled = np.array([text == names.ROOT_NAME for text in name.dictionary.to_pylist()] + [False])
-    code = name.indices.fill_null(-1).to_numpy()
-    return np.asarray(spelled[code] & (host["end_ns"] == -1) & (host["start_ns"] == 0))
+    endless = np.flatnonzero((host["end_ns"] == -1) & (host["start_ns"] == 0))
+    name = host.take(endless).texts("name").to_pylist()
+    roots = np.zeros(len(host), np.bool_)
+    roots[endless[[text == names.ROOT_NAME for text in name]]] = True
+    return roots
 
 
 def _new_rows(node: BoolArray) -> IntArray:
@@ -90,15 +91,26 @@ def _new_rows(node: BoolArray) -> IntArray:
 
 def _parent_rows(host: Table) -> IntArray:
     """Row of each host node's parent in the same thread, NO_ROW where there is none."""
-    ids, code = np.unique(np.concatenate([host["id"], host["parent_id"]]), return_inverse=True)
-    key = np.tile(host[OWNER], 2) * (len(ids) + 1) + code
-    own, wanted = key[: len(host)], key[len(host) :]
-    order = np.argsort(own, kind="stable")
-    position = np.minimum(np.searchsorted(own[order], wanted), max(len(host) - 1, 0))
     if not len(host):
         return np.empty(0, np.int64)
-    found = order[position]
-    return np.where((own[found] == wanted) & (found < np.arange(len(host))), found, NO_ROW)
+    thread, node = host[OWNER], host["id"]
+    first = np.flatnonzero(np.append(True, thread[1:] != thread[:-1]))
+    begin = np.repeat(first, np.diff(np.append(first, len(host))))
+    if (node == np.arange(len(host)) - begin).all():  # as Paddle numbers them
+        wanted = host["parent_id"]
+        return np.where((wanted >= 0) & (wanted < node), begin + wanted, NO_ROW)
+    return _looked_up(thread, node, host["parent_id"])
+
+
+def _looked_up(thread: IntArray, node: IntArray, wanted: IntArray) -> IntArray:
+    """Row of the node of the same thread with the wanted number, NO_ROW where none comes before."""
+    count = len(node)
+    ids, code = np.unique(np.concatenate([node, wanted]), return_inverse=True)
+    key = np.tile(thread, 2) * (len(ids) + 1) + code
+    order = np.argsort(key[:count], kind="stable")
+    own = key[:count][order]
+    found = order[np.minimum(np.searchsorted(own, key[count:]), count - 1)]
+    return np.where((key[found] == key[count:]) & (found < np.arange(count)), found, NO_ROW)
 
 
 def without_steps(recorded: Recorded, numbers: frozenset[int]) -> Recorded:

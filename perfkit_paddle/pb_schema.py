@@ -7,7 +7,7 @@ to 3.3. A message with a ``table`` begins a row there; one without writes into t
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -83,13 +83,15 @@ MESSAGES: Final = {
 class Layout:
     """The schema as the arrays that the scanner walks: for each message and field number an action and a target.
 
-    The target is a column for values, a message for ``MESSAGE``. ``table_of[m]`` is -1 where a message begins no row.
+    The target is a column for values, a message for ``MESSAGE``. ``table_of[m]`` is -1 where a message begins no row;
+    ``holds_rows[m]`` says whether one begins in it or in a message inside.
     ``columns[t]`` names the columns of a table; a text takes two (byte offset, then length under ``name.length``).
     """
 
     actions: npt.NDArray[np.int64]
     targets: npt.NDArray[np.int64]
     table_of: npt.NDArray[np.int64]
+    holds_rows: npt.NDArray[np.bool_]
     tables: tuple[str, ...]
     columns: tuple[tuple[str, ...], ...]
 
@@ -105,13 +107,17 @@ def layout() -> Layout:
         np.full(shape, SKIP, np.int64),
         np.zeros(shape, np.int64),
         np.array([tables.index(m.table) if m.table else -1 for m in MESSAGES.values()], np.int64),
+        np.array([_holds_rows(name) for name in MESSAGES]),
         tables,
         (),
     )
     _compile("file", "file", compiled, columns)
-    return Layout(
-        compiled.actions, compiled.targets, compiled.table_of, tables, tuple(tuple(columns[t]) for t in tables)
-    )
+    return replace(compiled, columns=tuple(tuple(columns[table]) for table in tables))
+
+
+def _holds_rows(name: str) -> bool:
+    message = MESSAGES[name]
+    return bool(message.table) or any(_holds_rows(f[1:]) for f in message.fields if f.startswith(">"))
 
 
 def _compile(name: str, table: str, into: Layout, columns: dict[str, list[str]]) -> None:

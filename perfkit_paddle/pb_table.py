@@ -18,23 +18,25 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of one kind of message: int64 cells by column, MISSING where absent."""
+    """Rows of one kind of message: int64 ``cells``, shape (columns, rows), MISSING where absent."""
 
     data: Bytes
     cells: IntArray
     columns: tuple[str, ...]
 
     def __len__(self) -> int:
-        return len(self.cells)
+        return int(self.cells.shape[1])
 
     def __getitem__(self, column: str) -> IntArray:
         """One column, shape (rows,)."""
-        values: IntArray = self.cells[:, self.columns.index(column)]
+        values: IntArray = self.cells[self.columns.index(column)]
         return values
 
     def take(self, rows: npt.NDArray[Any]) -> Table:
-        """Some of the rows."""
-        return Table(self.data, self.cells[rows], self.columns)
+        """Some of the rows: numbers, or a mask."""
+        if rows.dtype == np.bool_ and rows.all():
+            return self
+        return Table(self.data, self.cells[:, rows], self.columns)
 
     def known(self, column: str) -> npt.NDArray[np.bool_]:
         """True where the column was in the file."""

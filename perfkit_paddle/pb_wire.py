@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 from numba import njit
 
-from perfkit_paddle.pb_schema import FIELDS, FLOAT, INTEGER, MESSAGE, MISSING, TEXT, Layout, layout
-from perfkit_paddle.pb_table import Bytes, IntArray, Table
+from perfkit_paddle.pb_schema import FIELDS, FLOAT, INTEGER, MESSAGE, MISSING, TEXT, layout
+from perfkit_paddle.pb_table import Table
 
 PROBLEMS: Final = ("", "a number does not end", "a message is longer than the one around it", "not a protobuf field",
                    "a known field has another type")  # fmt: skip
@@ -35,20 +35,17 @@ def scan(content: bytes | memoryview, clip: bool = False) -> Scan:
     data = np.frombuffer(content, np.uint8)
     plan = layout()
     widths = np.array([len(columns) for columns in plan.columns], np.int64)
-    nothing = np.empty(0, np.int64)
-    counts, problem, at = _walk(data, plan.actions, plan.targets, plan.table_of, widths, widths, nothing, clip)
+    schema = plan.actions, plan.targets, plan.table_of, plan.holds_rows
+    none = np.zeros(len(widths), np.int64)
+    counts, _, _ = _walk(data, *schema, none, none, np.empty(0, np.int64), clip)
     bases = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts * widths)])
     cells = np.full(int(bases[-1]), MISSING, np.int64)
-    _walk(data, plan.actions, plan.targets, plan.table_of, widths, bases, cells, clip)
-    return Scan(_tables(data, plan, bases, cells), PROBLEMS[problem], int(at))
-
-
-def _tables(data: Bytes, plan: Layout, bases: IntArray, cells: IntArray) -> dict[str, Table]:
-    found = {}
+    filled, problem, at = _walk(data, *schema, bases, counts, cells, clip)
+    tables = {}
     for number, (name, columns) in enumerate(zip(plan.tables, plan.columns, strict=True)):
-        part = cells[bases[number] : bases[number + 1]].reshape(-1, len(columns))
-        found[name] = Table(data, part, columns)
-    return found
+        part = cells[bases[number] : bases[number + 1]].reshape(len(columns), -1)
+        tables[name] = Table(data, part[:, : filled[number]], columns)
+    return Scan(tables, PROBLEMS[problem], int(at))
 
 
 @njit(cache=True, nogil=True)
@@ -76,17 +73,23 @@ def _fixed(data, position):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _walk(data, actions, targets, table_of, widths, bases, cells, clip):  # type: ignore[no-untyped-def]
-    """Walk all messages without recursion. Fills ``cells`` unless it is empty; returns rows by table, problem, byte."""
+def _walk(data, actions, targets, table_of, holds_rows, bases, room, cells, clip):  # type: ignore[no-untyped-def]
+    """Walk all messages without recursion; returns rows by table, problem, byte.
+
+    Fills ``cells``, where each table has its columns one behind the other from its base on, with ``room`` for that many
+    rows. Where ``cells`` is empty, rows are only counted, and messages that hold none are stepped over.
+    """
     fill = len(cells) > 0
-    counts = np.zeros(len(widths), np.int64)
+    counts = np.zeros(len(bases), np.int64)
     ends = np.zeros(_DEPTH, np.int64)
     messages = np.zeros(_DEPTH, np.int64)
     rows = np.zeros(_DEPTH, np.int64)
     homes = np.zeros(_DEPTH, np.int64)  # index of the row's first cell
+    strides = np.zeros(_DEPTH, np.int64)  # from a cell to the next one of its row
     depth = 0
     ends[0] = len(data)
     counts[table_of[0]] = 1
+    strides[0] = room[table_of[0]]
     position = 0
     clipped = False
     while True:
@@ -102,7 +105,7 @@ def _walk(data, actions, targets, table_of, widths, bases, cells, clip):  # type
         if position < 0 or tag > 0xFFFFFFFF or field < 1:
             return counts, _OPEN_NUMBER if position < 0 else _NO_FIELD, begin
         action = actions[messages[depth], field] if field < FIELDS else 0
-        cell = homes[depth] + targets[messages[depth], field] if field < FIELDS else 0
+        cell = homes[depth] + targets[messages[depth], field] * strides[depth] if field < FIELDS else 0
         if wire == 0:
             value, position = _number(data, position, end)
             if position < 0:
@@ -121,25 +124,29 @@ def _walk(data, actions, targets, table_of, widths, bases, cells, clip):  # type
                     return counts, _TOO_LONG, begin
                 clipped = True
                 length = end - position
-            if action == MESSAGE:
-                inner = targets[messages[depth], field]
+            inner = targets[messages[depth], field] if action == MESSAGE else 0
+            if action == MESSAGE and not fill and not holds_rows[inner]:
+                position += length
+            elif action == MESSAGE:
                 table = table_of[inner]
                 depth += 1
                 ends[depth] = position + length
                 messages[depth] = inner
                 rows[depth] = rows[depth - 1]
                 homes[depth] = homes[depth - 1]
+                strides[depth] = strides[depth - 1]
                 if table >= 0:
                     rows[depth] = counts[table]
                     counts[table] += 1
-                    homes[depth] = bases[table] + rows[depth] * widths[table]
+                    homes[depth] = bases[table] + rows[depth]
+                    strides[depth] = room[table]
                     if fill:
                         cells[homes[depth]] = rows[depth - 1]
             else:
                 if action == TEXT:
                     if fill:
                         cells[cell] = position
-                        cells[cell + 1] = length
+                        cells[cell + strides[depth]] = length
                 elif action:
                     return counts, _WRONG_TYPE, begin
                 position += length

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from perfkit_paddle.pb_schema import MISSING, OWNER, layout
-from perfkit_paddle.pb_table import Table
+from perfkit_paddle.pb_table import IntArray, Table
 
 _UINT64: Final = 1 << 64
 _HOST: Final = {"pid": "process_id", "tid": "thread_id", "start_ns": "start_ns", "end_ns": "end_ns"}
@@ -116,9 +116,13 @@ class _Tables:
     def finished(self) -> dict[str, Table]:
         data = np.frombuffer(bytes(self._texts), np.uint8)
         return {
-            name: Table(data, np.array(rows, np.int64).reshape(-1, len(self._columns[name])), self._columns[name])
+            name: Table(data, _by_column(rows, len(self._columns[name])), self._columns[name])
             for name, rows in self._rows.items()
         }
+
+
+def _by_column(rows: list[list[int]], width: int) -> IntArray:
+    return np.ascontiguousarray(np.array(rows, np.int64).reshape(-1, width).T)
 
 
 def _signed(value: int) -> int:
