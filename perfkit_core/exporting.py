@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final, cast
@@ -14,8 +13,10 @@ from isal import igzip
 
 from perfkit_core.errors import UsageError
 from perfkit_core.exporters.restrict import only_steps
+from perfkit_core.paths import as_path
 from perfkit_core.plugins.contracts import Exporter, ExportOptions
 from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.replacing import replacing
 from perfkit_core.trace import Trace
 
 _GZIP: Final = ".gz"
@@ -30,18 +31,24 @@ def export(
     *,
     weight: str | None = None,
     steps: Sequence[int] | None = None,
+    align: bool = False,
 ) -> str:
     """Write a Trace to ``path`` in the format ``to`` (None: as the name of the file tells).
 
-    ``weight``: what stacks weigh, where the format has stacks; ``steps``: step numbers (None: everything). A name that
-    ends in ``.gz`` is compressed. Returns in words what the file lacks ("": nothing). Raises UsageError for unknown
-    formats, weights and steps, and where the file cannot be written.
+    ``path`` may be the address of a store (``s3://…``). ``weight``: what stacks weigh, where the format has stacks;
+    ``steps``: step numbers (None: everything); ``align``: all ranks on the clock of the first one. A name that ends in
+    ``.gz`` is compressed. Returns in words what the file lacks ("": nothing). Raises UsageError for unknown formats,
+    weights and steps, and where the file cannot be written.
     """
-    target = Path(path)
+    target = as_path(path)
     chosen, options = choose(to, target), ExportOptions(weight)
     check(chosen, options)
+    if align:
+        from perfkit_core.analyses.communication.align import aligned
+
+        trace = aligned(trace)
     chosen_steps = only_steps(trace, None if steps is None else tuple(steps))
-    with replacing(target) as file, _compressed(chosen, target, file) as out:
+    with writing(target) as file, _compressed(chosen, target, file) as out:
         return chosen.write(chosen_steps, out, options)
 
 
@@ -69,29 +76,16 @@ def check(exporter: Exporter, options: ExportOptions) -> None:
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write that takes its name at the end of the block, and vanishes when the block fails.
-
-    Pipes and terminals are written to directly. Raises UsageError where the file cannot be written.
-    """
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+def writing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write that appears only when it is complete. Raises UsageError where it cannot be written."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.is_char_device() or path.is_fifo():
-            with path.open("wb") as file:
-                yield file
-            return
-        with temporary.open("wb") as file:
+        with replacing(path) as place, place.open("wb") as file:
             yield file
-        temporary.replace(path)
     except BrokenPipeError:
         raise
     except OSError as error:
         text = f"{path}: cannot be written ({error.strerror or error})"
         raise UsageError(text, "choose another place with -o") from None
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -34,8 +34,10 @@ def as_path(place: PathLike) -> Path:
 
     Raises UsageError where no installed driver knows the store.
     """
+    if hasattr(place, "protocol"):  # a path of universal-pathlib
+        return as_path(str(place))
     if not isinstance(place, str):
-        return Path(place) if isinstance(place, os.PathLike) else place
+        return Path(place)
     found = _URL.match(place)
     if found is None:
         return Path(place)
@@ -108,13 +110,13 @@ def open_binary(path: Path) -> io.BufferedReader:
     if not is_remote(path):
         return path.open("rb")
     with reaching(path):
-        streamed = {"block_size": 0} if _on_web(path) else {}  # not every web server gives parts of a file
+        streamed = {"block_size": 0} if _on_web(path) else {}  # not every web server hands out parts of a file
         file = _store(path).fs.open(_store(path).path, "rb", **streamed)
     return io.BufferedReader(_StoreFile(path, file), 1 << 20)
 
 
 def arrow_input(path: Path) -> pa.NativeFile:
-    """A file that Arrow may read in any order: mapped into memory, or in parts from a store.
+    """A file that Arrow may read in any order: mapped into memory, in parts from a store, whole from the web.
 
     Raises OSError, and SourceError where a store fails, then or later.
     """
@@ -122,8 +124,18 @@ def arrow_input(path: Path) -> pa.NativeFile:
 
     if not is_remote(path):
         return pa.memory_map(str(path))
+    if _on_web(path):
+        return pa.BufferReader(fetched(path))
     with reaching(path):
         return pa.PythonFile(_StoreFile(path, path.open("rb")), mode="r")
+
+
+def fetched(path: Path) -> pa.Buffer:
+    """All bytes of a file. Raises OSError, and SourceError where a store fails."""
+    import pyarrow as pa
+
+    with open_binary(path) as file:
+        return pa.py_buffer(file.read())
 
 
 @contextlib.contextmanager
@@ -137,7 +149,25 @@ def reaching(path: Path) -> Iterator[None]:
         if not is_remote(path):
             raise
         hint = "check the address, the network and your credentials"
-        raise SourceError(f"{without_secrets(path)}: cannot be read ({_reason(error)})", hint) from None
+        raise SourceError(f"{path}: cannot be read ({_reason(error)})", hint) from None
+
+
+def walk_store(root: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
+    """As ``os.walk``: each folder with the names of its folders, of which some may be taken out, and of its files."""
+    store = _store(root)
+    for folder, folders, files in store.fs.walk(store.path):
+        below = folder.removeprefix(store.path).strip("/")
+        yield root / below if below else root, folders, files
+
+
+def modified_ns(path: Path) -> int | None:
+    """When a file was written last, ns since 1970; None where its store does not tell."""
+    if not is_remote(path):
+        return path.stat().st_mtime_ns
+    try:
+        return int(_store(path).fs.modified(_store(path).path).timestamp()) * 1_000_000_000
+    except NotImplementedError:
+        return None
 
 
 def put(file: Path, path: Path) -> None:
@@ -148,6 +178,18 @@ def put(file: Path, path: Path) -> None:
         raise
     except Exception as error:
         raise OSError(None, _reason(error), str(path)) from error
+
+
+def why_unwritable_store(folder: Path) -> str | None:
+    """The reason why a store takes no file, None where it takes one."""
+    probe = _store(folder / ".perfkit-probe")
+    try:
+        probe.fs.pipe_file(probe.path, b"")
+    except Exception as error:  # every driver has errors of its own
+        return _reason(error)
+    with contextlib.suppress(Exception):  # who may write need not be allowed to delete
+        probe.fs.rm_file(probe.path)
+    return None
 
 
 def _reason(error: Exception) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -12,17 +13,24 @@ from perfkit_core.paths import is_remote, put
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path, keep: bool = False) -> Iterator[Path]:
     """A file of this machine to write, which takes the place of ``path`` at the end of the block.
 
     It vanishes when the block fails. The folder of ``path`` is made. A store gets the file in one put, when it is
-    complete: object stores show it only then. Raises OSError.
+    complete: object stores show it only then. Pipes and terminals cannot be replaced: the block writes to them itself.
+    Raises OSError. With ``keep``, a file that a store does not take stays on this machine, and the error says where.
     """
     if is_remote(path):
         with tempfile.TemporaryDirectory(prefix="perfkit-") as folder:
-            file = Path(folder) / "file"
+            file = Path(folder) / path.name
             yield file
-            put(file, path)
+            try:
+                put(file, path)
+            except OSError as error:
+                raise (_kept(file, error) if keep else error) from None
+        return
+    if path.is_char_device() or path.is_fifo():
+        yield path
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
@@ -32,3 +40,8 @@ def replacing(path: Path) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def _kept(file: Path, error: OSError) -> OSError:
+    place = shutil.move(file, tempfile.mkdtemp(prefix="perfkit-kept-"))
+    return OSError(error.errno, f"{error.strerror}; kept as {place}", error.filename)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from perfkit_core import schema
-from perfkit_core.paths import arrow_input
+from perfkit_core.paths import arrow_input, modified_ns
 from perfkit_core.report import facts
 from perfkit_core.sources import run_folder
 from perfkit_core.store import read_metadata
@@ -67,8 +67,8 @@ def of_stored(run: Run, files: Sequence[Path], about_folder: tuple[Finding, ...]
 def _steps(files: Sequence[Path]) -> tuple[Any, Any]:
     """Number and duration of each recorded step."""
     wanted = (pc.field("kind") == schema.STEP) & (pc.field("device") == schema.CPU)
-    tables = [pq.read_table(arrow_input(file), columns=["step", "dur_ns"], filters=wanted, partitioning=None) for file in files]
-    whole = pa.concat_tables(tables)
+    columns = ["step", "dur_ns"]
+    whole = pa.concat_tables([pq.read_table(arrow_input(file), columns=columns, filters=wanted) for file in files])
     return whole["step"].to_numpy(), whole["dur_ns"].to_numpy()
 
 
@@ -95,8 +95,9 @@ def _described(run: Run, metas: Sequence[TraceMeta]) -> Run:
 
 def of_file(run: Run, path: Path, read: bool) -> Run:
     """Figures of a trace file: those of the file system, and with ``read`` those of its events."""
-    status = path.stat()
-    run = replace(run, file_bytes=status.st_size, recorded_at=pd.Timestamp(status.st_mtime_ns, unit="ns", tz="UTC"))
+    written = modified_ns(path)
+    at = None if written is None else pd.Timestamp(written, unit="ns", tz="UTC")
+    run = replace(run, file_bytes=path.stat().st_size, recorded_at=at)
     if not read:
         return run
     from perfkit_core.loading import load_one

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from perfkit_core.errors import PerfkitError, SourceError
-from perfkit_core.paths import arrow_input, as_path, is_file, is_folder, is_remote, reaching
+from perfkit_core.paths import arrow_input, as_path, is_file, is_folder, is_remote, reaching, walk_store
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.recording import pending
@@ -34,13 +34,14 @@ def list_runs(folder: str | os.PathLike[str], *, read_files: bool = False) -> pd
     median_step_ns (over all steps of all ranks), recorded_at (UTC; of a trace file that was not read: when the file was
     written), events, file_bytes, findings (about data quality), error (why it cannot be read). Unknown is NA: of a
     trace file, framework to median_step_ns, events and findings need the whole file, which ``read_files`` reads.
-    Raises SourceError where there is no such folder.
+    ``folder`` may be the address of a store. Raises SourceError where there is no such folder.
     """
-    root = Path(folder)
+    root = as_path(folder)
     pending.flush(root)
-    if not root.is_dir():
-        raise SourceError(f"{root}: no such folder", "name the folder that your runs are in")
-    found = [run for path in _places(root) if (run := _run(path, read_files)) is not None]
+    with reaching(root):
+        if not is_folder(root):
+            raise SourceError(f"{root}: no such folder", "name the folder that your runs are in")
+        found = [run for path in _places(root) if (run := _run(path, read_files)) is not None]
     table = pd.DataFrame(
         {field.name: pd.Series([getattr(run, field.name) for run in found], dtype=object) for field in fields(Run)}
     )
@@ -63,17 +64,14 @@ def _places(root: Path) -> Iterator[Path]:
 
 def _folders(root: Path) -> Iterator[tuple[Path, list[str]]]:
     """Each folder with the names of its files; hidden folders are left out."""
-    if not is_remote(root):
-        for folder, subfolders, files in os.walk(root):
-            subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
-            yield Path(folder), files
-        return
-    inside = sorted(root.iterdir(), key=str)
-    subfolders = [path for path in inside if is_folder(path)]
-    yield root, [path.name for path in inside if path not in subfolders]
-    for path in subfolders:
-        if not path.name.startswith("."):
-            yield from _folders(path)
+    walk = walk_store(root) if is_remote(root) else map(_as_paths, os.walk(root))
+    for here, subfolders, files in walk:
+        subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
+        yield here, files
+
+
+def _as_paths(found: tuple[str, list[str], list[str]]) -> tuple[Path, list[str], list[str]]:
+    return Path(found[0]), found[1], found[2]
 
 
 def _run(path: Path, read_files: bool) -> Run | None:
@@ -91,7 +89,8 @@ def _run(path: Path, read_files: bool) -> Run | None:
 def _ours(path: Path) -> bool:
     """False for a Parquet file of somebody else."""
     try:
-        return is_ours(pq.read_metadata(path))
+        with arrow_input(path) as file:
+            return is_ours(pq.read_metadata(file))
     except (OSError, pa.ArrowException):
         return path.name.endswith(SUFFIX)
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 @click.command(epilog="Example: perfkit compare runs/torch runs/paddle -o compare.html")
-@click.argument("base", metavar="A", type=click.Path(path_type=Path))
-@click.argument("other", metavar="B", type=click.Path(path_type=Path))
+@click.argument("base", metavar="A", type=options.LOCATION)
+@click.argument("other", metavar="B", type=options.LOCATION)
 @click.option("--view", "views", multiple=True, metavar="NAME", help="Only this table of the comparison; several: "
               "repeat it or use commas.")  # fmt: skip
 @options.limit_option("without it what fits, and all in json and csv")

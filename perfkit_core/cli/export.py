@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,16 +12,21 @@ from perfkit_core.cli import options
 from perfkit_core.cli.progress import loaded, working
 from perfkit_core.errors import UsageError
 
+if TYPE_CHECKING:
+    from perfkit_core.trace import Trace
+
 
 @click.command(epilog="Example: perfkit export runs/baseline -o trace.json.gz, then open it at ui.perfetto.dev")
 @options.sources
 @click.option("--to", metavar="FORMAT", help="chrome, folded, speedscope, pprof, csv or parquet; 'perfkit plugins' "
               "lists them all.  [default: as FILE is named]")  # fmt: skip
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE",
+@click.option("-o", "--output", type=options.LOCATION, metavar="FILE",
               help="The file to write, its folder too; compressed if its name ends in .gz. Left out, it goes to a "
               "pipe.")  # fmt: skip
 @click.option("--weight", metavar="WEIGHT", help="What folded stacks weigh: cpu (self time on the host), device (time "
               "of the work they launched), calls, or bytes (allocated).  [default: cpu]")  # fmt: skip
+@click.option("--align", is_flag=True, help="Set the clocks of all ranks to that of the first one, by the collectives "
+              "they share.")  # fmt: skip
 @click.option("--step", "steps", multiple=True, metavar="N|N-M", help="Only these steps.")
 @options.partial
 def export(
@@ -28,6 +34,7 @@ def export(
     to: str | None,
     output: Path | None,
     weight: str | None,
+    align: bool,
     steps: tuple[str, ...],
     partial: bool,
 ) -> None:
@@ -54,6 +61,8 @@ def export(
     chosen, asked, wanted = exporting.choose(to, output), ExportOptions(weight), options.steps(steps)
     exporting.check(chosen, asked)
     trace = loaded(sources, partial)
+    if align:
+        trace = _aligned(trace)
     with working(f"writing {chosen.name}"):
         if output is None:
             missing = chosen.write(only_steps(trace, wanted), sys.stdout.buffer, asked)
@@ -63,3 +72,13 @@ def export(
         click.echo(f"note: {missing}", err=True)
     if output is not None:
         click.echo(f"wrote {output}, {chosen.description}", err=True)
+
+
+def _aligned(trace: Trace) -> Trace:
+    from perfkit_core.analyses.communication.align import aligned
+
+    with working("aligning clocks"):
+        moved = aligned(trace)
+    for finding in moved.quality[len(trace.quality) :]:
+        click.echo(f"note: {finding.message}", err=True)
+    return moved

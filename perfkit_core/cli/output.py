@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import sys
-import uuid
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -14,6 +12,7 @@ import click
 
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.replacing import replacing
 
 if TYPE_CHECKING:
     from perfkit_core.plugins.contracts import Renderer
@@ -70,18 +69,9 @@ def emit(report: Report, chosen: Renderer, output: Path | None) -> None:
 
 def write(text: str, path: Path) -> None:
     """Write a text file as UTF-8: all of it or nothing; its folder is made. Raises UsageError where that fails."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.is_char_device() or path.is_fifo():  # /dev/stdout, a named pipe: nothing to replace
-            path.write_text(text, encoding="utf-8", errors="backslashreplace")
-            return
-        temporary.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
-        temporary.replace(path)
+        with replacing(path) as file:
+            file.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
     except OSError as error:
-        raise UsageError(
-            f"{path}: cannot be written ({error.strerror or error})", "choose another place with -o"
-        ) from None
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+        reason = f"{path}: cannot be written ({error.strerror or error})"
+        raise UsageError(reason, "choose another place with -o") from None

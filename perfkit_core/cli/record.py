@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from perfkit_core.cli import options as shared
 from perfkit_core.errors import CaptureError, PerfkitError
+from perfkit_core.paths import is_remote
 from perfkit_core.plugins.manager import get_plugins
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     epilog="Example: perfkit record -o runs/baseline train.py --epochs 1",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+@click.option("-o", "--output", type=shared.LOCATION, metavar="DIR",
               help="Run folder to write; made if it is not there.  [default: runs/SCRIPT-DATE-TIME]")  # fmt: skip
 @click.option("--steps", type=click.IntRange(min=1), default=20, show_default=True, metavar="N",
               help="Stop recording after N optimizer steps; the script goes on.")  # fmt: skip
@@ -101,8 +103,9 @@ class Session:
     def finish(self) -> int:
         """End the recording, say where it is, and return the number of its files."""
         files = self._recording.finish() if self._recording is not None else 0
-        with contextlib.suppress(OSError):
-            self.run_dir.rmdir()  # only when nothing is in it
+        if not is_remote(self.run_dir):  # a store has no empty folders
+            with contextlib.suppress(OSError):
+                self.run_dir.rmdir()  # only when nothing is in it
         if files:
             click.echo(f"perfkit: recorded {self.run_dir}; next: perfkit report {self.run_dir}", err=True)
         return files

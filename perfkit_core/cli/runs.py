@@ -10,6 +10,7 @@ import click
 from perfkit_core.cli import options
 from perfkit_core.cli.output import FOR_PEOPLE, emit, renderer
 from perfkit_core.cli.progress import working
+from perfkit_core.paths import as_path
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,7 +19,7 @@ _NOT_READ = "trace files are listed unread; --read-files reads them for their fi
 
 
 @click.command(epilog="Example: perfkit runs runs/")
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="DIR", type=options.LOCATION)
 @click.option("--read-files", is_flag=True, help="Read trace files whole: their steps and findings stand nowhere else.")
 @options.limit_option("without it all")
 @options.format_option(options.SUMMARY_FORMATS)
@@ -55,7 +56,7 @@ def _note(table: pd.DataFrame, read_files: bool) -> str:
 def _for_people(table: pd.DataFrame, folder: Path) -> pd.DataFrame:
     """Paths from the folder on, dates to the second, no columns of nothing."""
     table = table.copy()
-    table["path"] = [str(Path(path).relative_to(folder)) for path in table["path"]]
+    table["path"] = [str(as_path(path).relative_to(folder)) for path in table["path"]]
     table["recorded_at"] = table["recorded_at"].dt.strftime("%Y-%m-%d %H:%M:%S").astype(object)
     table = table.rename(columns={"recorded_at": "recorded_utc"})
     return table.dropna(axis="columns", how="all") if len(table) else table

@@ -104,6 +104,20 @@ def shared() -> Background:
     """The thread of this process; a forked child begins with one of its own, without the parent's jobs."""
     made = Background()
     atexit.register(made.flush)
+    _before_executors_end(made.flush)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=lambda: made.flush(timeout=FORK_SECONDS), after_in_child=made.forget)
     return made
+
+
+def _before_executors_end(action: Callable[[], object]) -> None:
+    """Call at the end of the process, while asyncio can still look up names: drivers of stores need it to write.
+
+    ``atexit`` is too late for that. The private function is that of ``concurrent.futures``; what it imports first is
+    called last.
+    """
+    import concurrent.futures.thread  # noqa: F401
+
+    register = getattr(threading, "_register_atexit", None)
+    if register is not None:
+        register(action)

@@ -6,6 +6,8 @@ import logging
 import tempfile
 from pathlib import Path
 
+from perfkit_core.paths import is_remote, why_unwritable_store
+
 logger = logging.getLogger("perfkit")
 
 
@@ -25,8 +27,11 @@ def log(text: str, error: BaseException) -> None:
 def why_unwritable(folder: Path) -> str | None:
     """The reason in words why no file can be written in a folder that may not be there yet, None where one can.
 
-    Leaves nothing behind: what is tried is a nameless file in the folder, or in the nearest one above it that exists.
+    Leaves nothing behind: what is tried is a nameless file in the folder, or in the nearest one above it that exists;
+    in a store an empty file, which is removed again.
     """
+    if is_remote(folder):
+        return why_unwritable_store(folder)
     try:
         there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
         with tempfile.TemporaryFile(dir=there):

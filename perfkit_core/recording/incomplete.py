@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Final
 
+from perfkit_core.paths import is_remote
 from perfkit_core.recording import failures
 from perfkit_core.recording.failures import logger
 
@@ -15,9 +16,18 @@ INCOMPLETE_MARK: Final = "INCOMPLETE"
 
 def mark(run_dir: Path, cycle: int, error: BaseException) -> None:
     """Say in the run folder that a cycle of this process is missing, and why. Never raises."""
+    line = f"process {os.getpid()}, cycle {cycle}: {failures.told(error)}\n"
     try:
-        run_dir.mkdir(parents=True, exist_ok=True)
-        with (run_dir / INCOMPLETE_MARK).open("a", encoding="utf-8") as file:
-            file.write(f"process {os.getpid()}, cycle {cycle}: {failures.told(error)}\n")
-    except OSError as failure:
+        _append(run_dir / INCOMPLETE_MARK, line)
+    except Exception as failure:  # the drivers of stores have errors of their own
         logger.debug("perfkit: %s cannot be written: %s", run_dir, failure)
+
+
+def _append(file: Path, line: str) -> None:
+    """Object stores cannot append."""
+    if is_remote(file):
+        file.write_text((file.read_text(encoding="utf-8") if file.exists() else "") + line, encoding="utf-8")
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("a", encoding="utf-8") as opened:
+        opened.write(line)

@@ -20,7 +20,7 @@ from small_trace import HOSTILE, small_trace
 
 from perfkit_core import UsageError, export, load
 from perfkit_core.exporters import EXPORTERS
-from perfkit_core.exporting import choose, replacing
+from perfkit_core.exporting import choose, writing
 from perfkit_core.plugins.contracts import Exporter, ExportOptions
 from perfkit_core.testing.conformance import check_exporter
 from perfkit_core.trace import Trace
@@ -115,7 +115,7 @@ def test_names_that_end_in_gz_are_compressed_once(name: str, tmp_path: Path) -> 
 def test_a_failed_export_leaves_what_was_there(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text("old")
-    with pytest.raises(ZeroDivisionError), replacing(path) as file:
+    with pytest.raises(ZeroDivisionError), writing(path) as file:
         file.write(b"half" * (1 // 0))
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
@@ -123,12 +123,12 @@ def test_a_failed_export_leaves_what_was_there(tmp_path: Path) -> None:
 
 def test_the_file_takes_its_name_at_the_end(tmp_path: Path) -> None:
     path = tmp_path / "new" / "a.json"
-    with replacing(path) as file:
+    with writing(path) as file:
         file.write(b"all")
         assert not path.exists()
     assert path.read_bytes() == b"all"
     os.link(path, tmp_path / "same")
-    with replacing(path) as file:
+    with writing(path) as file:
         file.write(b"new")
     assert (tmp_path / "same").read_bytes() == b"all", "written over, not replaced"
     assert stat.S_IMODE(path.stat().st_mode) & stat.S_IRUSR
