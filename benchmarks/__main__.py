@@ -53,7 +53,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="small inputs, one round: to try the benchmarks; not kept")
     parser.add_argument("--only", action="append", choices=list(SUITES), help="one benchmark, repeatable")
     parser.add_argument("--rounds", type=int, help="how often all take their turn (3)")
-    parser.add_argument("--huge", action="store_true", help="streaming of 2 GB too: needs 2 GB of disk")
+    parser.add_argument(
+        "--huge", action="store_true", help="a file of 2 GB and a run of 100 M events too: needs 8 GB of disk"
+    )
     parser.add_argument("--write", type=Path, metavar="PAGE", help="put the kept figures into this page")
     parser.add_argument("--no-run", action="store_true", help="run nothing, only write the page")
     return parser

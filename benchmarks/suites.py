@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchmarks import all_views, command, console, ingest
+from benchmarks import all_views, command, console, ingest, large_runs
 from benchmarks.inputs import large
 from benchmarks.readers import READERS
 from benchmarks.results import Section
@@ -41,9 +41,15 @@ def _live_torch(options: Options) -> Section:
     return live_torch.section(20_000 if options.quick else 1_000_000, options.rounds, console.progress)
 
 
+def _stored_run(options: Options) -> Section:
+    events = 200_000 if options.quick else 100_000_000 if options.huge else 20_000_000
+    return large_runs.section(events, options.rounds, console.progress)
+
+
 SUITES: dict[str, Callable[[Options], Section]] = {
     "ingest": _ingest,
     "command": _command,
     "views": _views,
+    "stored-run": _stored_run,
     "live-torch": _live_torch,
 }
