@@ -15,7 +15,7 @@ from msgspec import structs
 from perfkit_core import schema
 from perfkit_core.assembly import links, ordering, phases, steps, threads
 from perfkit_core.assembly.draft import EXTERNAL, RECORDED_TYPES, DraftColumns
-from perfkit_core.columns import constant, nullable, texts, to_int64
+from perfkit_core.columns import constant, texts, to_int64
 from perfkit_core.layers import modules
 from perfkit_core.schema import NO_ROW
 from perfkit_core.trace import Finding, IntArray, Trace, TraceMeta
@@ -50,11 +50,11 @@ def assemble(
     draft, external, parent = _in_order(recorded, meta, rank)
     draft = _cut_off(draft)
     parent, self_ns = threads.nested(draft, parent)
-    draft = draft.with_columns(parent=pa.array(parent), self_ns=nullable(self_ns))
+    draft = draft.with_columns(parent=pa.array(parent)).with_ints(self_ns=self_ns)
     launched_by, launch_findings = links.launches(draft, external)
     draft = draft.with_columns(launched_by=pa.array(launched_by))
     step, step_findings = steps.assign(draft)
-    draft = draft.with_columns(step=nullable(step))
+    draft = draft.with_ints(step=step)
     phase, phase_findings = phases.assign(draft)
     module = modules.assign(draft)
     draft = draft.with_columns(phase=phase, module=module, op_name=_op_names(draft, operator_names))

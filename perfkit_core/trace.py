@@ -14,7 +14,16 @@ import pandas as pd
 import pyarrow as pa
 
 from perfkit_core import schema
-from perfkit_core.columns import ChangedColumns, Columns, JoinedColumns, TableColumns, constant, to_codes, to_int64
+from perfkit_core.columns import (
+    ChangedColumns,
+    Columns,
+    JoinedColumns,
+    TableColumns,
+    constant,
+    nullable,
+    to_codes,
+    to_int64,
+)
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -187,6 +196,12 @@ class Trace:
         stays known, and what is unread unread."""
         chunked = {name: pa.chunked_array([c]) if isinstance(c, pa.Array) else c for name, c in changes.items()}
         return Trace(ChangedColumns(self._columns, chunked), self.meta, self.quality, self._known_without(changes))
+
+    def with_ints(self, **changes: IntArray) -> Trace:
+        """The same trace with some integer columns replaced, where negative is null. The arrays must not be changed."""
+        changed = self.with_columns(**{name: nullable(values) for name, values in changes.items()})
+        changed._cache.update({("ints", name, -1): _read_only(values) for name, values in changes.items()})
+        return changed
 
     def slice(self, start: int, count: int) -> Trace:
         """``count`` events from row ``start`` on; row references still count from the first row of this trace."""
