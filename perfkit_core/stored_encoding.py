@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 _FEW_VALUES: Final = frozenset({"rank", "pid", "tid", "stream", "step"})
 """Integers that repeat: a dictionary is smaller than differences."""
@@ -27,4 +30,12 @@ def encoding(columns: pa.Schema) -> dict[str, Any]:
         "column_encoding": {name: "DELTA_BINARY_PACKED" for name in integers if name not in _FEW_VALUES},
         "write_statistics": integers,
         "write_batch_size": _VALUES_AT_ONCE,
+        **_pages(),
     }
+
+
+@functools.cache
+def _pages() -> dict[str, int]:
+    """Pages as large as their bytes allow: those of few rows, which newer Arrows write, are slower for everybody."""
+    limited = "max_rows_per_page" in inspect.signature(pq.ParquetWriter.__init__).parameters
+    return {"max_rows_per_page": 1 << 20} if limited else {}
