@@ -50,7 +50,7 @@ def section(sizes: Sequence[int], rounds: int, say: Callable[[str], None]) -> Se
     columns = ("", "s", "CPU s", "peak MB on top of the trace")
     tables = (Table("All views", columns, whole, reasons(results)), *(_slowest(one) for one in results if one.samples))
     numbers = {result.name: result.samples or result.reason for result in results}
-    about = " ".join((__doc__ or "").split("\n\n")[1].split())
+    about = (__doc__ or "").split("\n\n")[1]
     return Section("Views", about, tables, checks, numbers)
 
 

@@ -1,6 +1,7 @@
-"""What the command line costs its user: from pressing return to the prompt, with everything that is imported.
+"""What the command line costs its user: ``python -m benchmarks.command [--rounds N]``
 
-``python -m benchmarks.command``: caches warm (byte code, compiled code, files), medians of fresh processes.
+From pressing return to the prompt, with everything that is imported, in a process that has just begun. Caches are warm:
+byte code, compiled code, files. All commands take turns; medians count.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def section(rounds: int, say: Callable[[str], None], large_mb: int = 100) -> Sec
     rows = tuple(_row(result) for result in results.values())
     table = Table("", ("perfkit …", "s", "CPU s", "peak MB"), rows, reasons(list(results.values())))
     numbers = {name: result.samples or result.reason for name, result in results.items()}
-    return Section("The command line", " ".join((__doc__ or "").split()), (table,), checks, numbers)
+    return Section("The command line", (__doc__ or "").split("\n\n")[1], (table,), checks, numbers)
 
 
 def _seconds(result: Result | None) -> float | None:

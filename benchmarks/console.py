@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table as Drawn
 from rich.text import Text
 
-from benchmarks.results import Check, Section, Table
+from benchmarks.results import Check, Section, Table, running_text
 
 _MARK = {True: "yes", False: "no", None: "?"}
 
@@ -22,7 +22,7 @@ def show(section: Section) -> None:
     """Print a section."""
     console = Console(width=None if sys.stdout.isatty() else 160, markup=False, highlight=False)
     console.print(f"\n{section.title}", style="bold")
-    console.print(section.about)
+    console.print(running_text(section.about))
     for table in (*section.tables, *([checks_table(section.checks)] if section.checks else [])):
         console.print(f"\n{table.title}" if table.title else "")
         console.print(_drawn(table))

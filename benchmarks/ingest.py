@@ -80,13 +80,7 @@ def section(files: Sequence[Path], readers: Sequence[Reader], rounds: int, say: 
         numbers[file.name] = {result.name: result.samples or result.reason for result in results}
         found = checks(file, results)
     tables.append(Table("What each does", ("", "does"), tuple((one.name, one.does) for one in readers)))
-    return Section(
-        "From a file to a table", " ".join((__doc__ or "").split("\n\n")[1].split()), tuple(tables), found, numbers
-    )
-
-
-def _about() -> str:
-    return " ".join((__doc__ or "").split("\n\n")[1].split())
+    return Section("From a file to a table", (__doc__ or "").split("\n\n")[1], tuple(tables), found, numbers)
 
 
 def _row(result: Result, size: int, by_name: dict[str, Result]) -> tuple[str, ...]:

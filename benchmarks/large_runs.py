@@ -47,7 +47,7 @@ def section(events: int, rounds: int, say: Callable[[str], None]) -> Section:
         for view in VIEWS
     ]
     results = take_turns(contenders, rounds, say)
-    about = " ".join((__doc__ or "").split("\n\n")[1].split()) + f" The files take {size / 1e6:,.0f} MB."
+    about = (__doc__ or "").split("\n\n")[1] + f" The files take {size / 1e6:,.0f} MB."
     rows = tuple(_row(result, events) for result in results)
     columns = ("view", "s", "CPU s", "peak MB", "M events a second")
     numbers = {result.name: result.samples or result.reason for result in results}

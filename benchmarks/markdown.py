@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchmarks.console import checks_table
 from benchmarks.machine import Machine, sentence
-from benchmarks.results import Section, Table
+from benchmarks.results import Section, Table, running_text
 
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 
@@ -35,7 +35,7 @@ def versions(machine: Machine) -> str:
 def _section(section: Section, machine: Machine) -> str:
     tables = [part for table in section.tables for part in _titled(table)]
     measured = f"Measured {sentence(machine)}"
-    return "\n\n".join([f"## {section.title}", section.about, measured, *tables])
+    return "\n\n".join([f"## {section.title}", running_text(section.about), measured, *tables])
 
 
 def _titled(table: Table) -> list[str]:

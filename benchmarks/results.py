@@ -37,6 +37,11 @@ class Section:
     numbers: Any = field(default=None, compare=False)
 
 
+def running_text(about: str) -> str:
+    """A docstring as one paragraph with Markdown's code marks."""
+    return " ".join(about.replace("``", "`").split())
+
+
 def at_least(what: str, target: float, measured: float | None, unit: str = "×", aside: str = "") -> Check:
     """A figure that should be ``target`` or more; ``aside`` stands behind what was measured."""
     found = _check(what, "≥", target, measured, unit)

@@ -60,7 +60,7 @@ def take_turns(contenders: Sequence[Contender], rounds: int, say: Callable[[str]
                 say(f"{name}: {found}")
             else:
                 samples[name][at] = found
-                say(f"round {at + 1}: {name}: {found.get('seconds', 0):.2f} s")
+                say(f"round {at + 1}: {name}" + (f": {found['seconds']:.2f} s" if "seconds" in found else ""))
     return [Result(name, samples[name], failed.get(name, "")) for name, _, _ in contenders]
 
 
