@@ -52,11 +52,18 @@ def _live_paddle(options: Options) -> Section:
     return live_paddle.section(20_000 if options.quick else 500_000, options.rounds, console.progress)
 
 
+def _live_paddle(options: Options) -> Section:
+    from benchmarks import live_paddle
+
+    return live_paddle.section(20_000 if options.quick else 500_000, options.rounds, console.progress)
+
+
 SUITES: dict[str, Callable[[Options], Section]] = {
     "ingest": _ingest,
     "command": _command,
     "views": _views,
     "stored-run": _stored_run,
     "live-torch": _live_torch,
+    "live-paddle": _live_paddle,
     "live-paddle": _live_paddle,
 }

@@ -1,0 +1,106 @@
+"""A recorded Paddle training: our handler and Paddle's own ways, ``python -m benchmarks.live_paddle [--events N]``.
+
+Each measurement is a fresh process that trains a small model on the CPU with memory recorded. The clock runs from the
+profiler's callback to the result: a stored run, the printed tables of ``summary()``, the written JSON (which nothing
+has read yet). "Held" is how long the training waits. Memory is what comes on top of the finished profiler. All take
+turns; medians count. The parts are CPU time, one after the other: Paddle's own ``save`` (into memory), the scan of the
+protobuf, its columns, the assembly of the event table, the Parquet file.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from benchmarks import console
+from benchmarks.results import Check, Section, Table, at_least, at_most, number
+from benchmarks.rounds import Result, take_turns
+
+OURS: Final = "perfkit"
+PARTS: Final = "parts"
+WAYS: Final = {
+    OURS: "perfkit, stored run",
+    "summary": "Paddle, summary() printed",
+    "export_chrome_tracing": "Paddle, export to JSON",
+}
+FASTER_THAN_SUMMARY: Final = 25
+MOST_US_AN_EVENT: Final = 2.5
+_COLUMNS = ("", "events", "s", "CPU s", "CPU µs an event", "held, s", "memory, GB", "result, MB", "× perfkit, CPU")
+
+
+def measure(events: int, rounds: int, say: Callable[[str], None]) -> list[Result]:
+    """All ways in turns; ``summary()``, which takes a minute, in the first round only."""
+    contenders = [
+        (way, ["-m", "benchmarks.live_paddle_run", way, str(events)], 1 if way == "summary" else rounds)
+        for way in (*WAYS, PARTS)
+    ]
+    return take_turns(contenders, rounds, say)
+
+
+def section(events: int, rounds: int, say: Callable[[str], None]) -> Section:
+    """The benchmark as a section of the page."""
+    results = {result.name: result for result in measure(events, rounds, say)}
+    numbers = {result.name: result.samples or result.reason for result in results.values()}
+    parts = results.pop(PARTS)
+    rows = tuple(_row(result, results[OURS]) for result in results.values())
+    table = Table(f"About {events:,} events, with memory", _COLUMNS, rows)
+    about = (__doc__ or "").split("\n\n", 1)[1]
+    return Section("Live Paddle", about, (table, _parts(parts)), _checks(results), numbers)
+
+
+def _row(result: Result, ours: Result) -> tuple[str, ...]:
+    if not result.samples:
+        return (WAYS[result.name], result.reason, *[""] * (len(_COLUMNS) - 2))
+    values = {key: result.median(key) or 0.0 for key in next(iter(result.samples.values()))}
+    ratio = result.ratio(ours, "cpu_seconds")
+    return (
+        WAYS[result.name],
+        f"{values['events']:,.0f}",
+        number(values["seconds"]),
+        number(values["cpu_seconds"]),
+        number(values["cpu_seconds"] / values["events"] * 1e6),
+        number(values["held_seconds"]),
+        number(values["peak_bytes"] / 1e9),
+        number(values["result_bytes"] / 1e6),
+        "" if ratio is None else number(ratio),
+    )
+
+
+def _parts(result: Result) -> Table:
+    title = "Where our time goes, CPU µs an event"
+    if not result.samples:
+        return Table(title, ("",), ((result.reason,),))
+    values = {key: result.median(key) or 0.0 for key in next(iter(result.samples.values()))}
+    events = values.pop("events")
+    each = {name: seconds / events * 1e6 for name, seconds in values.items()}
+    each["all"] = sum(each.values())
+    return Table(title, tuple(each), (tuple(map(number, each.values())),))
+
+
+def _checks(results: dict[str, Result]) -> tuple[Check, ...]:
+    ours, table = results[OURS], results["summary"]
+    cpu, events = ours.median("cpu_seconds"), ours.median("events")
+    each = None if cpu is None or not events else cpu / events * 1e6
+    ratio = table.ratio(ours, "cpu_seconds")
+    return (
+        at_most("callback → stored run: CPU time of an event", MOST_US_AN_EVENT, each, "µs"),
+        at_least("callback → stored run: less CPU time than summary()", FASTER_THAN_SUMMARY, ratio),
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the section."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.live_paddle",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--events", type=int, default=500_000, help="about how many events are recorded (500000)")
+    parser.add_argument("--rounds", type=int, default=3, help="how often all take their turn (3)")
+    options = parser.parse_args(arguments)
+    console.show(section(options.events, options.rounds, console.progress))
+
+
+if __name__ == "__main__":
+    main()
