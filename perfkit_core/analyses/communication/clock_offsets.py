@@ -63,7 +63,7 @@ def _spread(usable: pd.DataFrame, known: pd.DataFrame, rows: dict[int, dict[str,
             {
                 "latest_start": by_match["start"].max(),
                 "first_end": by_match["end"].min(),
-                "reference": by_match["end"].agg(_median),
+                "reference": _medians(known),
             }
         )
         pairs = waiting.join(reference, on="match", how="inner")
@@ -78,16 +78,25 @@ def _spread(usable: pd.DataFrame, known: pd.DataFrame, rows: dict[int, dict[str,
         known, waiting = pd.concat([known, aligned]), waiting[~waiting["rank"].isin(pairs["rank"])]
 
 
-def _median(values: IntArray | pd.Series[int]) -> int:
+def _medians(known: pd.DataFrame) -> pd.Series[int]:
+    """Of the ends of each collective."""
+    ordered = known.sort_values(["match", "end"])
+    match, first, count = np.unique(ordered["match"].to_numpy(), return_index=True, return_counts=True)
+    return pd.Series(ordered["end"].to_numpy()[first + count // 2], match)
+
+
+def _median(values: IntArray) -> int:
     """An exact integer: of an even number the larger one of the two in the middle."""
-    return int(np.sort(np.asarray(values, np.int64))[len(values) // 2])
+    return int(np.sort(values)[len(values) // 2])
 
 
 def _offset(mine: pd.DataFrame) -> dict[str, object]:
     difference = (mine["end"] - mine["reference"]).to_numpy()
-    offset = _median(difference)
-    residual = np.abs(difference - offset)
     earliest, latest = int((mine["start"] - mine["first_end"]).max()), int((mine["end"] - mine["latest_start"]).min())
+    offset = _median(difference)
+    if earliest <= latest:
+        offset = min(max(offset, earliest), latest)
+    residual = np.abs(difference - offset)
     return {
         "offset_ns": offset if earliest - latest <= MOST_CROSSING_NS else None,
         "earliest_ns": earliest,
