@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from ranks import collective, rank
 from small_trace import small_trace
 
 import perfkit_core
@@ -35,6 +36,19 @@ def test_several_sources_are_the_ranks_of_one_timeline(perfkit, run: Path, tmp_p
     write_cycle(with_rank(small_trace(), 1), tmp_path / "other")
     perfkit("export", run, tmp_path / "other", "-o", tmp_path / "t.json")
     assert perfkit_core.load(tmp_path / "t.json").meta.ranks == (0, 1)
+
+
+def test_ranks_on_one_clock(perfkit, tmp_path: Path) -> None:
+    """The second rank's clock is 1000 ns ahead: its kernel ends at 1300; aligned, at 300 as the first one's."""
+    write_cycle(rank(0, collective(100, 300)), tmp_path / "run")
+    write_cycle(rank(1, collective(250, 300), clock=1000), tmp_path / "run")
+    for options, expected in ((), [300, 1300]), (("--align",), [300, 300]):
+        code, _, err = perfkit("export", tmp_path / "run", "-o", tmp_path / "t.json", *options)
+        assert (code, "clocks are set to that of rank 0" in err) == (0, bool(options))
+        found = perfkit_core.load(tmp_path / "t.json")
+        assert found.end_ns[found.rows("kind", "kernel")].tolist() == expected
+    perfkit_core.export(perfkit_core.load(tmp_path / "run"), tmp_path / "same.json", align=True)
+    assert (tmp_path / "same.json").read_bytes() == (tmp_path / "t.json").read_bytes()
 
 
 def test_weight_and_step(perfkit, run: Path, tmp_path: Path) -> None:
