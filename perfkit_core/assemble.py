@@ -13,9 +13,9 @@ import pyarrow as pa
 from msgspec import structs
 
 from perfkit_core import schema
+from perfkit_core.arrays import constant, texts, to_int64
 from perfkit_core.assembly import links, ordering, phases, steps, threads
 from perfkit_core.assembly.draft import EXTERNAL, RECORDED_TYPES, DraftColumns
-from perfkit_core.columns import constant, texts, to_int64
 from perfkit_core.layers import modules
 from perfkit_core.schema import NO_ROW
 from perfkit_core.trace import Finding, IntArray, Trace, TraceMeta

@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from perfkit_core import schema
-from perfkit_core.columns import Columns, constant, joined
+from perfkit_core.arrays import constant, joined
+from perfkit_core.columns import Columns
 from perfkit_core.errors import SourceError
 from perfkit_core.paths import arrow_input, fetched, is_remote
 

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from perfkit_core import schema
+from perfkit_core.arrays import to_int64
 from perfkit_core.assemble import OperatorNames, Recorded, assemble
-from perfkit_core.columns import to_int64
 from perfkit_core.errors import SourceError
 from perfkit_core.paths import arrow_input
 from perfkit_core.schema import NO_ROW

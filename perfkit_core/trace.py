@@ -14,64 +14,14 @@ import pandas as pd
 import pyarrow as pa
 
 from perfkit_core import schema
-from perfkit_core.columns import (
-    ChangedColumns,
-    Columns,
-    JoinedColumns,
-    TableColumns,
-    constant,
-    nullable,
-    to_codes,
-    to_int64,
-)
+from perfkit_core.arrays import constant, nullable, to_codes, to_int64
+from perfkit_core.columns import ChangedColumns, Columns, JoinedColumns, TableColumns
+from perfkit_core.trace_meta import Device, Finding, TraceMeta
+
+__all__ = ["BoolArray", "Codes", "Device", "Finding", "IntArray", "Trace", "TraceMeta", "concat_traces", "with_rank"]
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """Something about the data that a reader must know before believing a number. ``code`` is stable, for scripts."""
-
-    code: str
-    message: str
-
-
-class Device(msgspec.Struct, frozen=True):
-    """A device as recorded: ``id`` as in the ``device`` column, ``name`` of the product, the rest as recorded."""
-
-    id: str
-    name: str | None = None
-    memory_bytes: int | None = None
-    properties: dict[str, Any] = {}
-
-
-class TraceMeta(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known about the run besides its events. None or empty where the source does not tell.
-
-    ``clock`` is "epoch" (ns since 1970) or "relative" (origin unknown). ``window_ns`` is (start, end) of the
-    recording, or of its events where the source does not tell.
-    ``thread_names`` maps "rank:pid:tid" to a name. ``cpu_utilisation`` holds ratios by scope (process, system).
-    ``recording`` is what one process shares over its cycles, ``cycle`` the number of this one.
-    """
-
-    source: str
-    format: str
-    framework: str | None = None
-    framework_version: str | None = None
-    clock: str = "epoch"
-    window_ns: tuple[int, int] | None = None
-    ranks: tuple[int, ...] = ()
-    world_size: int | None = None
-    hostname: str | None = None
-    recording: str | None = None
-    cycle: int | None = None
-    recorded_at_ns: int | None = None
-    incomplete: bool = False
-    devices: tuple[Device, ...] = ()
-    options: dict[str, Any] = {}
-    thread_names: dict[str, str] = {}
-    cpu_utilisation: dict[str, float] = {}
-    extra: dict[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from typing import Final
 import pyarrow as pa
 
 from perfkit_core import schema
-from perfkit_core.columns import ROW_REFERENCES, Columns, constant
+from perfkit_core.arrays import constant
+from perfkit_core.columns import ROW_REFERENCES, Columns
 from perfkit_core.schema import NO_ROW
 
 EXTERNAL: Final = "external"

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from perfkit_core.columns import joined
+from perfkit_core.arrays import joined
 from perfkit_core.trace import IntArray
 
 _OFFSETS_END: Final = 2**31 - 1

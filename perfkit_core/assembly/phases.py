@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from perfkit_core import nesting
+from perfkit_core.arrays import texts
 from perfkit_core.assembly.closures import without_closures
-from perfkit_core.columns import texts
 from perfkit_core.schema import ANNOTATION, BACKWARD, FORWARD, NO_ROW, OPERATOR_KINDS, OTHER, PHASES
 from perfkit_core.trace import BoolArray, Finding, IntArray, Trace
 

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from perfkit_core import nesting
+from perfkit_core.arrays import texts
 from perfkit_core.assembly.draft import LAYER
-from perfkit_core.columns import texts
 from perfkit_core.layers import backward_modules, module_labels
 from perfkit_core.schema import ANNOTATION, NO_ROW
 from perfkit_core.trace import IntArray, Trace

@@ -1,0 +1,89 @@
+"""Between Arrow's columns and numpy's arrays: nulls as a number and back, dictionaries, columns of one value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from perfkit_core import schema
+
+_BLOCK: Final = 1 << 16
+"""Rows that columns of one repeated value hold in memory, however long they are."""
+
+
+def joined(column: pa.ChunkedArray) -> pa.Array:
+    """A column in one piece, with one dictionary."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.unify_dictionaries().chunks or [pa.array([], column.type)])
+
+
+def constant(value: int | None, of_type: pa.DataType, count: int) -> pa.ChunkedArray:
+    """``count`` times the same value (None: null), which takes no more memory than a few thousand of it."""
+    size = min(count, _BLOCK)
+    block = pa.nulls(size, of_type) if value is None else pa.repeat(pa.scalar(value, of_type), size)
+    whole, rest = divmod(count, size) if size else (0, 0)
+    return pa.chunked_array([block] * whole + ([block.slice(0, rest)] if rest else []), of_type)
+
+
+def nullable(values: np.ndarray[Any, np.dtype[Any]]) -> pa.ChunkedArray:
+    """Integers as a column, negative ones null. Shares the memory of ``values``."""
+    known = values >= 0
+    count, of_type = len(values), pa.from_numpy_dtype(values.dtype)
+    nulls = count - int(np.count_nonzero(known))
+    if nulls == count:
+        return constant(None, of_type, count)
+    bits = pa.py_buffer(np.packbits(known, bitorder="little")) if nulls else None
+    cells = pa.py_buffer(np.ascontiguousarray(values))
+    return pa.chunked_array([pa.Array.from_buffers(of_type, count, [bits, cells], nulls)])
+
+
+def texts(codes: np.ndarray[Any, np.dtype[np.int32]], values: Sequence[str]) -> pa.ChunkedArray:
+    """A text column of codes that index ``values``, negative ones null. Shares the memory of ``codes``."""
+    of_type = schema.SCHEMA.field("name").type
+    indices = nullable(codes)
+    if indices.null_count == len(codes):
+        return constant(None, of_type, len(codes))
+    return pa.chunked_array([pa.DictionaryArray.from_arrays(indices.chunk(0), pa.array(values, pa.string()))], of_type)
+
+
+def to_int64(chunks: Iterable[pa.Array], count: int, missing: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Integers as one array of shape (count,), read only; nulls are ``missing``."""
+    values: np.ndarray[Any, np.dtype[np.int64]] | None = None
+    at = 0
+    for chunk in chunks:
+        part = (chunk.fill_null(missing) if chunk.null_count else chunk).to_numpy()
+        if len(part) == count and part.dtype == np.int64:
+            values = part
+            break
+        values = np.empty(count, np.int64) if values is None else values
+        values[at : at + len(part)] = part
+        at += len(part)
+    values = np.empty(0, np.int64) if values is None else values
+    values.setflags(write=False)
+    return values
+
+
+def to_codes(chunks: Iterable[pa.Array], count: int) -> tuple[np.ndarray[Any, np.dtype[np.int32]], list[str]]:
+    """Texts as codes of shape (count,), -1 for null, read only, and the distinct values that they index."""
+    codes: np.ndarray[Any, np.dtype[np.int32]] | None = None
+    number: dict[str, int] = {}
+    at, last, spread = 0, None, np.empty(0, np.int32)
+    for chunk in chunks:
+        part = chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
+        if len(part) == count:
+            part.setflags(write=False)
+            return part, chunk.dictionary.to_pylist()
+        if last is None or not chunk.dictionary.equals(last):
+            last = chunk.dictionary
+            numbers = [number.setdefault(value, len(number)) for value in last.to_pylist()]
+            spread = np.array([*numbers, -1], np.int32)
+        codes = np.empty(count, np.int32) if codes is None else codes
+        codes[at : at + len(part)] = spread[part]
+        at += len(part)
+    codes = np.empty(0, np.int32) if codes is None else codes
+    codes.setflags(write=False)
+    return codes, list(number)

@@ -1,0 +1,52 @@
+"""What is known about a run besides its events, and what is doubtful in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """Something about the data that a reader must know before believing a number. ``code`` is stable, for scripts."""
+
+    code: str
+    message: str
+
+
+class Device(msgspec.Struct, frozen=True):
+    """A device as recorded: ``id`` as in the ``device`` column, ``name`` of the product, the rest as recorded."""
+
+    id: str
+    name: str | None = None
+    memory_bytes: int | None = None
+    properties: dict[str, Any] = {}
+
+
+class TraceMeta(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known about the run besides its events. None or empty where the source does not tell.
+
+    ``clock`` is "epoch" (ns since 1970) or "relative" (origin unknown). ``window_ns`` is (start, end) of the
+    recording, or of its events where the source does not tell.
+    ``thread_names`` maps "rank:pid:tid" to a name. ``cpu_utilisation`` holds ratios by scope (process, system).
+    ``recording`` is what one process shares over its cycles, ``cycle`` the number of this one.
+    """
+
+    source: str
+    format: str
+    framework: str | None = None
+    framework_version: str | None = None
+    clock: str = "epoch"
+    window_ns: tuple[int, int] | None = None
+    ranks: tuple[int, ...] = ()
+    world_size: int | None = None
+    hostname: str | None = None
+    recording: str | None = None
+    cycle: int | None = None
+    recorded_at_ns: int | None = None
+    incomplete: bool = False
+    devices: tuple[Device, ...] = ()
+    options: dict[str, Any] = {}
+    thread_names: dict[str, str] = {}
+    cpu_utilisation: dict[str, float] = {}
+    extra: dict[str, Any] = {}
