@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 from perfkit_core.schema import MEMORY, OTHER
-from perfkit_core.sources.chrome import ChromeEvent
+from perfkit_core.sources.chrome_event import ChromeEvent
 from perfkit_core.sources.dialect import Dialect, Label, integer
-from perfkit_paddle import inputs, names
+from perfkit_core.sources.scan.rules import ScanRules
+from perfkit_paddle import inputs, json_times, names
 
 _DURATION: Final = re.compile(r"\[\d+(?:\.\d+)? (?:ns|us|ms|s)\]$")
 _THREAD: Final = re.compile(r"(\d{1,18})\((?:Python|C\+\+)\)")
@@ -17,7 +18,7 @@ _INPUT_KEYS: Final = ("input_shapes", "input_dtypes", "callstack")
 
 
 class PaddleDialect(Dialect):
-    """Reads one file. Counts what is doubtful in it, and keeps the finer start times that Paddle writes as text."""
+    """Reads one file. Counts what is doubtful in it."""
 
     framework = "paddle"
     arguments: ClassVar[Mapping[str, str]] = {
@@ -29,11 +30,19 @@ class PaddleDialect(Dialect):
         "current_allocated": "total_bytes",
         "shapes": "shapes",
         "stack": "stack",
+        "start_time": "offset_ns",
     }
+    scan_rules = ScanRules(
+        needs_reference=lambda category, name: not names.is_known(category),
+        glued_durations=True,
+        dropped=frozenset({"end_time", "device"}),
+        dropped_if_empty=frozenset(_INPUT_KEYS),
+        not_negative=frozenset({"bytes"}),
+        device_arguments=("place",),
+        offset_argument="start_time",
+    )
 
     def __init__(self) -> None:
-        self.start_texts: list[str | None] = []
-        """``start_time`` of each recorded event, None where there is none."""
         self.unknown_types: dict[str, int] = {}
         self.unlabelled = 0
         self.overflowed = 0
@@ -62,10 +71,10 @@ class PaddleDialect(Dialect):
     def _prepare(self, event: ChromeEvent) -> None:
         """Take out of the arguments what is no argument, count what is doubtful."""
         args: dict[str, Any] = event.args if isinstance(event.args, dict) else {}
-        start = args.pop("start_time", None)
         args.pop("end_time", None)
         args.pop("device", None)
-        self.start_texts.append(start if isinstance(start, str) else None)
+        if "start_time" in args:
+            args["start_time"] = json_times.offset(args["start_time"])
         category = event.cat if isinstance(event.cat, str) else ""
         if not names.is_known(category):
             self.unknown_types[category] = self.unknown_types.get(category, 0) + 1

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from perfkit_core.assemble import Recorded, assemble
 from perfkit_core.schema import CPU, MEMORY, NO_ROW, RUNTIME, SYNC
 from perfkit_core.sources.chrome import ChromeFile
-from perfkit_core.sources.dialect import Recorder
 from perfkit_core.sources.findings import file_findings
+from perfkit_core.sources.recorder import Recorder
 from perfkit_core.trace import BoolArray, Device, Finding, IntArray, Trace
 from perfkit_paddle import findings, json_times, json_tree
 from perfkit_paddle.json_dialect import PaddleDialect
@@ -28,9 +28,9 @@ def read_json(path: Path, partial: bool = False) -> Trace:
     """The Trace of a file. Raises SourceError for what is no such file or damaged."""
     file, dialect = ChromeFile(path, partial), PaddleDialect()
     recorder = Recorder(dialect)
-    for batch in file.batches():
-        recorder.add(batch)
-    recorded, quality = _sharpened(recorder.recorded().columns, dialect)
+    for portion in file.portions(dialect):
+        recorder.add(portion)
+    recorded, quality = _sharpened(recorder.recorded().columns)
     devices = _devices(file.header.get("deviceProperties"))
     extra = {key: file.header[key] for key in _HEADER if key in file.header}
     meta = make_meta(recorded, _texts(file.header.get("ExtraInfo")), None, devices=devices, source=str(path),
@@ -44,11 +44,11 @@ def read_json(path: Path, partial: bool = False) -> Trace:
     return assemble(recorded, meta, quality, None, operator_name)
 
 
-def _sharpened(events: pa.Table, dialect: PaddleDialect) -> tuple[Recorded, tuple[Finding, ...]]:
+def _sharpened(events: pa.Table) -> tuple[Recorded, tuple[Finding, ...]]:
     """Finer starts, and parents; with what is left uncertain."""
     if not events.num_rows:
         return Recorded(events), ()
-    starts = json_times.refine(events["start_ns"].to_numpy(), dialect.start_texts)
+    starts = json_times.refine(events["start_ns"].to_numpy(), pc.fill_null(events["offset_ns"], -1).to_numpy())
     dur = events["dur_ns"].to_numpy()
     blur = json_times.float_error(dur)
     parent, odd = _parents(events, starts.start_ns, dur, starts.error_ns + blur)

@@ -7,18 +7,15 @@ Each event has its start twice: as whole µs since 1970 (``ts``, cut off), and a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from perfkit_core.sources.decimals import to_ns
 from perfkit_core.trace import IntArray
 
-_PLAIN: Final = r"^\d{1,12}(?:\.\d{1,9})? us$"
+_PLAIN: Final = re.compile(r"(\d{1,12})(?:\.(\d{1,9}))? us", re.ASCII)
 _FLOAT32_STEPS: Final = 2.0**-23
 """Relative error of a number that was rounded to float32, divided, and rounded again."""
 _MICROSECOND_NS: Final = 1000
@@ -37,16 +34,23 @@ def float_error(ns: IntArray) -> IntArray:
     return np.asarray(np.floor(ns * _FLOAT32_STEPS + 0.75), np.int64)
 
 
-def refine(whole_us_ns: IntArray, texts: Sequence[str | None]) -> Starts:
-    """Starts from whole µs (in ns) and the texts of ``start_time``."""
-    text = pa.array(texts, pa.string())
-    plain = pc.fill_null(pc.match_substring_regex(text, _PLAIN), False)
-    offset = to_ns(pc.if_else(plain, pc.utf8_slice_codeunits(text, 0, -3), "0").to_pylist())
-    told = plain.to_numpy(zero_copy_only=False)
-    error = float_error(offset)
-    origin, doubt = _origin(whole_us_ns[told], offset[told], error[told])
+def offset(text: object) -> int | None:
+    """A ``start_time`` in ns, to the nearest, halves to the even one; None for what is none."""
+    match = _PLAIN.fullmatch(text) if isinstance(text, str) else None
+    if not match:
+        return None
+    thousandths, beyond = divmod(int((match[2] or "").ljust(9, "0")), 10**6)
+    up = beyond > 5 * 10**5 or (beyond == 5 * 10**5 and thousandths % 2 == 1)
+    return int(match[1]) * _MICROSECOND_NS + thousandths + up
+
+
+def refine(whole_us_ns: IntArray, offset_ns: IntArray) -> Starts:
+    """Starts from whole µs (in ns) and the offsets from the first event; those that are negative are unknown."""
+    told = offset_ns >= 0
+    error = float_error(offset_ns)
+    origin, doubt = _origin(whole_us_ns[told], offset_ns[told], error[told])
     last = _MICROSECOND_NS - 1
-    start = np.where(told, np.clip(origin + offset, whole_us_ns, whole_us_ns + last), whole_us_ns)
+    start = np.where(told, np.clip(origin + offset_ns, whole_us_ns, whole_us_ns + last), whole_us_ns)
     return Starts(start, np.where(told, np.minimum(error + doubt, last), last))
 
 

@@ -9,15 +9,14 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from perfkit_core import schema
-from perfkit_core.sources.chrome import ChromeEvent
+from perfkit_core.sources.chrome_event import ChromeEvent
 from perfkit_core.sources.dialect import Dialect, Label, integer
+from perfkit_core.sources.scan.rules import ScanRules
 from perfkit_torch import names
 
 # c10::DeviceType, by number: torch writes the number of the enum into memory events.
 _DEVICE_TYPES: Final = {0: "cpu", 1: "cuda", 2: "cpu", 5: "cpu", 6: "cuda", 7: "fpga", 8: "maia", 9: "xla", 12: "xpu",
                         13: "mps", 15: "hpu", 16: "ve", 18: "ipu", 19: "mtia", 20: "privateuse1"}  # fmt: skip
-
-_RECORDING_MARKS: Final = ("Iteration Start: PyTorch Profiler", "Record Window End")
 
 
 class TorchDialect(Dialect):
@@ -41,6 +40,8 @@ class TorchDialect(Dialect):
         "flops": "flops",
     }
 
+    scan_rules = ScanRules(names.needs_reference, device_arguments=("device", "Device Type", "Device Id"))
+
     def __init__(self) -> None:
         self.window: tuple[msgspec.Raw, msgspec.Raw] | None = None
         """``ts`` and ``dur`` of the event that spans the whole recording."""
@@ -53,10 +54,10 @@ class TorchDialect(Dialect):
         return Label(schema.OTHER, step=label.step) if cut_off else label
 
     def keeps(self, event: ChromeEvent) -> bool:
-        if event.cat == "Trace":
+        if event.cat == names.RECORDING:
             self.window = self.window or (event.ts, event.dur)
             return False
-        return not (isinstance(event.name, str) and event.name.startswith(_RECORDING_MARKS))
+        return not (isinstance(event.name, str) and event.name.startswith(names.RECORDING_MARKS))
 
     def device(self, label: Label, pid: Any, args: Mapping[str, Any]) -> str:
         if label.kind == schema.MEMORY:

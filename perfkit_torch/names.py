@@ -61,6 +61,10 @@ _HIDDEN: Final = frozenset(
     }
 )
 
+RECORDING: Final = "Trace"
+"""Category of the event that spans the whole recording."""
+RECORDING_MARKS: Final = ("Iteration Start: PyTorch Profiler", "Record Window End")
+"""Beginnings of the names of events that describe the recording."""
 MEMORY_EVENT: Final = "[memory]"
 _STEP: Final = re.compile(r"ProfilerStep#(\d+)")
 _LOADER: Final = re.compile(r"enumerate\(Data(?:Loader|Pipe)\)#")
@@ -89,6 +93,11 @@ def label(category: str, name: str) -> Label:
         return _python_label(name)
     kind = _HOST_KINDS.get(category, schema.OTHER)
     return Label(schema.SYNC if kind == schema.RUNTIME and _WAITS.match(name) else kind)
+
+
+def needs_reference(category: str, name: str) -> bool:
+    """Whether events of this category and name mean what their arguments say, or are no part of the run."""
+    return category == RECORDING or name.startswith(RECORDING_MARKS) or _STEP.fullmatch(name) is not None
 
 
 def _other_device(category: str) -> tuple[str, str] | None:

@@ -10,8 +10,9 @@ from typing import Any, Final
 from perfkit_core.assemble import assemble
 from perfkit_core.sources.chrome import ChromeFile
 from perfkit_core.sources.decimals import to_ns
-from perfkit_core.sources.dialect import Recorder, integer
+from perfkit_core.sources.dialect import integer
 from perfkit_core.sources.findings import file_findings
+from perfkit_core.sources.recorder import Recorder
 from perfkit_core.trace import Device, Finding, IntArray, Trace, TraceMeta
 from perfkit_torch.collectives import with_collectives
 from perfkit_torch.dialect import TorchDialect
@@ -46,8 +47,8 @@ def read(path: Path, partial: bool = False) -> Trace:
     file = ChromeFile(path, partial)
     dialect = TorchDialect()
     recorder = Recorder(dialect)
-    for batch in file.batches():
-        recorder.add(batch)
+    for portion in file.portions(dialect):
+        recorder.add(portion)
     base = integer(file.header.get("baseTimeNanoseconds")) or 0
     recorded = with_collectives(recorder.recorded(base))
     start_ns = recorded.columns["start_ns"].to_numpy()

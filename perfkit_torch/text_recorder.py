@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import msgspec
 
-from perfkit_core.sources.chrome import ChromeEvent
-from perfkit_core.sources.dialect import Recorder
+from perfkit_core.sources.chrome_event import ChromeEvent
+from perfkit_core.sources.recorder import Recorder
 from perfkit_core.trace import IntArray
 
 _DECODER = msgspec.json.Decoder(list[ChromeEvent])
 
 
 class TextRecorder(Recorder):
-    """See :class:`perfkit_core.sources.dialect.Recorder`."""
+    """See :class:`perfkit_core.sources.recorder.Recorder`."""
 
     def add_text(self, text: bytes, times: tuple[IntArray, IntArray]) -> None:
         """Take the body of a JSON array of events, with their start and duration in ns, each of shape (events,).

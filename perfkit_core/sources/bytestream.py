@@ -71,6 +71,12 @@ class Gunzip(io.RawIOBase):
             self._member = None
         return piece
 
+    def readinto(self, room: Any) -> int:
+        """As :meth:`read`, into memory of the caller."""
+        piece = self.read(len(room))
+        room[: len(piece)] = piece
+        return len(piece)
+
     def close(self) -> None:
         self._file.close()
         super().close()
@@ -108,6 +114,7 @@ class Window:
         self.base = 0
         self.finished = False
         self.damage = ""
+        self._read = 0
         self._file = open_bytes(path)
 
     def more(self, count: int = CHUNK_BYTES) -> bool:
@@ -117,13 +124,29 @@ class Window:
         try:
             piece = self._file.read(count)
         except DAMAGED as error:
-            where = self.base + len(self.data)
-            self.damage = f"damaged or truncated gzip data after byte {where} ({error})"
-            self.finished = True
+            self._end_at(error)
             return False
         self.finished = not piece
+        self._read += len(piece)
         self.data += piece
         return bool(piece)
+
+    def read_into(self, room: memoryview) -> int:
+        """Read on behind ``data`` into other memory: how many bytes; 0 where :meth:`more` would be False."""
+        if self.finished:
+            return 0
+        try:
+            count = self._file.readinto(room)  # type: ignore[attr-defined]
+        except DAMAGED as error:
+            self._end_at(error)
+            return 0
+        self.finished = not count
+        self._read += count
+        return int(count)
+
+    def _end_at(self, damage: Exception) -> None:
+        self.damage = f"damaged or truncated gzip data after byte {self._read} ({damage})"
+        self.finished = True
 
     def drop(self, count: int) -> None:
         """Forget the first ``count`` bytes."""

@@ -14,11 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from perfkit_core.errors import SourceError
 from perfkit_core.sources import repair
 from perfkit_core.sources.bytestream import CHUNK_BYTES, Window
+from perfkit_core.sources.chrome_event import DECODER, UNDECODABLE, ChromeEvent
+from perfkit_core.sources.dialect import Dialect
+from perfkit_core.sources.portion import Portion
+from perfkit_core.sources.turns import Turns, can_scan
 
 MAX_VALUE_BYTES = 64 << 20
 """Largest single event or header value that is read; a larger one is taken for a damaged file."""
@@ -28,22 +30,6 @@ _SPACE = re.compile(rb"\s*")
 _GAP = re.compile(rb"[\s,]*")
 _AFTER_EVENT = re.compile(rb"\s*(?:,\s*\{|\]|,\s*\])")
 _KEY = re.compile(rb'\s*,?\s*"((?:[^"\\]|\\.)*)"\s*:\s*')
-
-
-class ChromeEvent(msgspec.Struct, gc=False):
-    """One event as written. ``ts`` and ``dur`` stay text, so that no digit is lost."""
-
-    ph: Any = None
-    name: Any = None
-    cat: Any = None
-    ts: msgspec.Raw = msgspec.Raw(b"0")
-    dur: msgspec.Raw = msgspec.Raw(b"0")
-    pid: Any = None
-    tid: Any = None
-    args: Any = None
-
-
-_DECODER = msgspec.json.Decoder(list[ChromeEvent])
 
 
 class ChromeFile:
@@ -62,9 +48,17 @@ class ChromeFile:
         self.truncated_at: int | None = None
         self._window = Window(path)
         self._pos = 0
+        self._dialect: Dialect | None = None
 
     def batches(self) -> Iterator[list[ChromeEvent]]:
         """All events in file order, a list for about each megabyte."""
+        for batch in self.portions(None):
+            assert isinstance(batch, list)
+            yield batch
+
+    def portions(self, dialect: Dialect | None) -> Iterator[list[ChromeEvent] | Portion]:
+        """All events in file order, where the dialect's rules and the text allow it as scanned columns."""
+        self._dialect = dialect if dialect is not None and can_scan(dialect) else None
         try:
             yield from self._top_level()
             self._pos = len(self._window.data)
@@ -80,7 +74,7 @@ class ChromeFile:
 
     # -- top level -------------------------------------------------------------------------------------------------
 
-    def _top_level(self) -> Iterator[list[ChromeEvent]]:
+    def _top_level(self) -> Iterator[list[ChromeEvent] | Portion]:
         self._skip(re.compile(rb"(?:\xef\xbb\xbf)?\s*"))
         opening = self._peek()
         if opening == b"[":
@@ -96,7 +90,7 @@ class ChromeFile:
             self._whole()
             raise SourceError(f"{self.path}: not JSON (starts with {opening!r})", "perfkit reads Chrome-trace JSON")
 
-    def _object(self) -> Iterator[list[ChromeEvent]]:
+    def _object(self) -> Iterator[list[ChromeEvent] | Portion]:
         found = False
         while True:
             key = self._key()
@@ -153,7 +147,8 @@ class ChromeFile:
 
     # -- the array of events ---------------------------------------------------------------------------------------
 
-    def _events(self) -> Iterator[list[ChromeEvent]]:
+    def _events(self) -> Iterator[list[ChromeEvent] | Portion]:
+        turns = Turns(self._window) if self._dialect else None
         while True:
             self._window.drop(self._pos)
             self._pos = 0
@@ -166,11 +161,16 @@ class ChromeFile:
                 return
             if opening != b"{":
                 raise self._broken("the list of events is not closed" if not opening else "not an event")
-            yield self._batch() or self._salvage()
+            if turns and self._dialect and turns.scan_next():
+                self._window.drop(self._pos)
+                self._pos = 0
+                yield from turns.portions(self._dialect)
+            else:
+                yield self._batch() or self._salvage()
 
     def _batch(self) -> list[ChromeEvent] | None:
         """The events up to the last provable cut in the window; None when there is none among the likely places."""
-        data, cut = self._window.data, len(self._window.data)
+        data, cut = self._window.data, min(len(self._window.data), self._pos + CHUNK_BYTES)
         for _ in range(_CUTS_TRIED):
             cut = data.rfind(b"}", self._pos, cut)
             while cut >= 0 and not _AFTER_EVENT.match(data, cut + 1):
@@ -178,8 +178,8 @@ class ChromeFile:
             if cut < 0:
                 return None
             try:
-                batch = _DECODER.decode(b"[" + data[self._pos : cut + 1] + b"]")
-            except (msgspec.DecodeError, UnicodeDecodeError):
+                batch = DECODER.decode(b"[" + data[self._pos : cut + 1] + b"]")
+            except UNDECODABLE:
                 continue
             self._pos = cut + 1
             return batch
@@ -198,9 +198,9 @@ class ChromeFile:
         while found is not None and len(batch) < 4096:
             text, end, was_repaired = found
             try:
-                batch += _DECODER.decode(b"[" + text + b"]")
+                batch += DECODER.decode(b"[" + text + b"]")
                 self.repaired += was_repaired
-            except (msgspec.DecodeError, UnicodeDecodeError):
+            except UNDECODABLE:
                 if not self.partial:
                     raise self._broken("an event is not valid JSON") from None
                 self.skipped += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfkit_core.sources.chrome import ChromeFile
-from perfkit_core.sources.dialect import Recorder
+from perfkit_core.sources.recorder import Recorder
 from perfkit_core.trace import Finding
 
 

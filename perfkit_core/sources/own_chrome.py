@@ -19,7 +19,8 @@ from perfkit_core.exporters.chrome import FORMAT, VERSION
 from perfkit_core.exporters.chrome_extras import OWN_CATEGORY
 from perfkit_core.exporters.lane_names import Lane
 from perfkit_core.schema import NO_ROW
-from perfkit_core.sources.chrome import ChromeEvent, ChromeFile
+from perfkit_core.sources.chrome import ChromeFile
+from perfkit_core.sources.chrome_event import ChromeEvent
 from perfkit_core.sources.decimals import to_ns
 from perfkit_core.sources.dialect import integer
 from perfkit_core.trace import Finding, IntArray, Trace, TraceMeta

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from perfkit_core import schema
-from perfkit_core.sources.chrome import ChromeEvent
+from perfkit_core.sources.chrome_event import ChromeEvent
 from perfkit_core.sources.dialect import Dialect, Label
 from perfkit_mindspore import names
 

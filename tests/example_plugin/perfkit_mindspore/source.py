@@ -6,8 +6,8 @@ from pathlib import Path
 
 from perfkit_core.assemble import assemble
 from perfkit_core.sources.chrome import ChromeFile
-from perfkit_core.sources.dialect import Recorder
 from perfkit_core.sources.findings import file_findings
+from perfkit_core.sources.recorder import Recorder
 from perfkit_core.trace import Device, Trace, TraceMeta
 from perfkit_mindspore.dialect import DEVICE, MindSporeDialect, with_stream
 from perfkit_mindspore.names import operator_name

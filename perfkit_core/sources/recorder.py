@@ -1,0 +1,154 @@
+"""Collects events as columns, whoever read them: one by one, or scanned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from perfkit_core.assemble import Recorded
+from perfkit_core.sources import rows
+from perfkit_core.sources.chrome_event import DECODER, ChromeEvent
+from perfkit_core.sources.dialect import Dialect, Label, integer
+from perfkit_core.sources.portion import Portion, Stretch, Words
+from perfkit_core.sources.reference_rows import RowLists
+from perfkit_core.sources.rows import Rows
+from perfkit_core.sources.scanned_rows import Meanings
+from perfkit_core.sources.turns import can_scan
+from perfkit_core.sources.vocabulary import Vocabulary
+from perfkit_core.trace import IntArray
+
+if TYPE_CHECKING:
+    from perfkit_core.sources.scan.scanner import Scanner
+
+_SPANS: Final = frozenset("X")
+_INSTANTS: Final = frozenset("iIRC")
+_FLOWS: Final = frozenset("stf")
+
+
+class Recorder:
+    """Takes events of one file or capture, in order; :meth:`recorded` returns what ``assemble`` takes.
+
+    Also keeps what metadata events say: ``thread_names``; ``unknown`` counts events by an unsupported ``ph``.
+    """
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.thread_names: dict[str, str] = {}
+        self.unknown: dict[str, int] = {}
+        self._dialect = dialect
+        self._labels: dict[tuple[str, str], Label] = {}
+        self._vocabularies = {column: Vocabulary() for column in rows.TEXTS}
+        self._meanings: dict[int, Meanings] = {}
+        self._parts: list[Rows] = []
+        self._scanner: Scanner | None = None
+
+    def add(self, events: Sequence[ChromeEvent] | Portion, times: tuple[IntArray, IntArray] | None = None) -> None:
+        """Take some events, or a portion that was scanned.
+
+        ``times``: start and duration in ns, each of shape (events,), where they are known already (live captures).
+        """
+        if isinstance(events, Portion):
+            self._add_scanned(events)
+            return
+        part, _ = self._one_by_one(events, times)
+        if part.count:
+            self._parts.append(part)
+
+    def add_text(self, text: bytes, times: tuple[IntArray, IntArray]) -> None:
+        """Take the body of a JSON array of events, with their start and duration in ns, each of shape (events,).
+
+        Raises ValueError, and takes none of them, where the text is no such body or not of as many events.
+        """
+        portion = self._scanned(text, len(times[0])) if can_scan(self._dialect) else None
+        if portion is not None:
+            self._add_scanned(portion, times)
+            return
+        events = DECODER.decode(b"[" + text + b"]")
+        if len(events) != len(times[0]):
+            raise ValueError(f"{len(events)} events, but times of {len(times[0])}")
+        self.add(events, times)
+
+    def _scanned(self, text: bytes, count: int) -> Portion | None:
+        """The events of a text; None where the scanner does not understand all of it."""
+        from perfkit_core.sources.scan import ahead, events
+        from perfkit_core.sources.scan.scanner import Scanner, padded
+
+        if not text.startswith(b"{"):
+            return None
+        self._scanner = self._scanner or Scanner(self._dialect)
+        portion, scanned = ahead.accepted(self._scanner.scan(padded(text + b"]"), 0, len(text) + 1))
+        whole = scanned.status == events.CLOSED and scanned.position == len(text)
+        return portion if whole and sum(part.rows for part in portion.stretches) == count else None
+
+    def recorded(self, base_ns: int = 0) -> Recorded:
+        """All events so far, their starts shifted by ``base_ns``."""
+        return Recorded(rows.table(self._parts, self._vocabularies, base_ns))
+
+    def take(self) -> Iterator[pa.RecordBatch]:
+        """The events so far as batches of columns; they are the taker's then."""
+        parts, self._parts = self._parts, []
+        for part in parts:
+            yield from rows.table([part], self._vocabularies, 0).to_batches()
+
+    def _add_scanned(self, portion: Portion, times: tuple[IntArray, IntArray] | None = None) -> None:
+        first = 0
+        for stretch, events in zip(portion.stretches, portion.slow, strict=True):
+            part = self._meaning(stretch.words).rows(stretch)
+            if times is not None:
+                here = slice(first, first + stretch.rows)
+                part.integers |= {"start_ns": times[0][here], "dur_ns": times[1][here]}
+            if events:
+                part = self._with_slow(part, stretch, events, times is not None)
+            if part.count:
+                self._parts.append(part)
+            first += stretch.rows
+
+    def _with_slow(self, part: Rows, stretch: Stretch, events: Sequence[ChromeEvent], timed: bool) -> Rows:
+        """With the events that were set aside; some of them are no rows. ``timed``: their times are there already."""
+        at = np.array([row for row, _, _ in stretch.slow], np.int64)
+        times = (part.integers["start_ns"][at], part.integers["dur_ns"][at]) if timed else None
+        found, kept = self._one_by_one(events, times)
+        if len(kept):
+            part.put(at[kept], found)
+        if len(kept) == len(at):
+            return part
+        left = np.ones(part.count, np.bool_)
+        left[np.delete(at, kept)] = False
+        return part.only(left)
+
+    def _meaning(self, words: Words) -> Meanings:
+        if id(words) not in self._meanings:  # they hold the words, so no others get their id
+            self._meanings[id(words)] = Meanings(words, self._dialect, self._vocabularies)
+        return self._meanings[id(words)]
+
+    def _one_by_one(
+        self, events: Sequence[ChromeEvent], times: tuple[IntArray, IntArray] | None = None
+    ) -> tuple[Rows, list[int]]:
+        """The rows of events, and which of the events they are. The only Python loop over events."""
+        kept = [i for i, event in enumerate(events) if self._wanted(event)]
+        lists = RowLists(self._dialect, self._labels)
+        for i in kept:
+            lists.take(events[i])
+        if times is None:
+            start_ns, dur_ns = self._dialect.times([events[i] for i in kept])
+        else:
+            start_ns, dur_ns = times[0][kept], times[1][kept]
+        return lists.rows(start_ns, dur_ns, self._vocabularies), kept
+
+    def _wanted(self, event: ChromeEvent) -> bool:
+        ph = event.ph if isinstance(event.ph, str) or event.ph is None else repr(event.ph)
+        if ph in _SPANS or ph in _INSTANTS:
+            return self._dialect.keeps(event)
+        if ph == "M":
+            self._metadata(event)
+        elif ph is not None and ph not in _FLOWS:  # {} ends Paddle's list; flows repeat what correlation ids say
+            self.unknown[ph] = self.unknown.get(ph, 0) + 1
+        return False
+
+    def _metadata(self, event: ChromeEvent) -> None:
+        pid, tid = integer(event.pid), self._dialect.thread(event.tid)
+        name = event.args.get("name") if isinstance(event.args, dict) else None
+        if event.name == "thread_name" and pid is not None and tid is not None and isinstance(name, str):
+            self.thread_names.setdefault(f"{pid}:{tid}", name.strip())

@@ -1,0 +1,99 @@
+"""Recorded events on their way into columns: arrays of a stretch of events, and how stretches become a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from perfkit_core.sources.portion import ARGUMENT_INTEGERS, ARGUMENT_TEXTS, NULL
+from perfkit_core.sources.vocabulary import Codes, Vocabulary
+from perfkit_core.trace import IntArray
+
+INTEGERS: Final = ("start_ns", "dur_ns", "pid", "tid", "step", "offset_ns", *ARGUMENT_INTEGERS)
+TEXTS: Final = ("name", "kind", "category", "device", "phase", "layer", "copy_kind", *ARGUMENT_TEXTS)
+"""Columns of recorded events, beside ``args``."""
+
+
+@dataclass(slots=True)
+class Rows:
+    """Events, in the order of the source. ``integers`` and ``texts`` (numbers of a vocabulary) by column, each of shape
+    (count,); a column that is missing holds nothing. ``args`` is a string array, None where no event has any."""
+
+    count: int
+    integers: dict[str, IntArray]
+    texts: dict[str, Codes]
+    args: pa.Array | None
+
+    def put(self, at: npt.NDArray[np.int64], other: Rows) -> None:
+        """Place the rows of ``other`` at the positions ``at``, shape (other.count,)."""
+        for name in INTEGERS:
+            if name in self.integers or name in other.integers:
+                target = self.integers.setdefault(name, np.full(self.count, NULL, np.int64))
+                target[at] = other.integers.get(name, NULL)
+        for name in TEXTS:
+            if name in self.texts or name in other.texts:
+                codes = self.texts.setdefault(name, np.full(self.count, -1, np.int32))
+                codes[at] = other.texts.get(name, -1)
+        mask = np.zeros(self.count, np.bool_)
+        mask[at] = True
+        order = np.argsort(at)
+        found = pa.nulls(other.count, pa.string()) if other.args is None else other.args.take(pa.array(order))
+        held = pa.nulls(self.count, pa.string()) if self.args is None else self.args
+        self.args = pc.replace_with_mask(held, pa.array(mask), found)
+
+    def only(self, kept: npt.NDArray[np.bool_]) -> Rows:
+        """The rows for which ``kept`` is true."""
+        return Rows(
+            int(kept.sum()),
+            {name: values[kept] for name, values in self.integers.items()},
+            {name: codes[kept] for name, codes in self.texts.items()},
+            None if self.args is None else self.args.filter(pa.array(kept)),
+        )
+
+
+def table(parts: Sequence[Rows], vocabularies: Mapping[str, Vocabulary], base_ns: int) -> pa.Table:
+    """One table of all parts: every column of INTEGERS and TEXTS, and ``args``; starts shifted by ``base_ns``."""
+    columns: dict[str, Any] = {}
+    count = sum(part.count for part in parts)
+    for name in INTEGERS:
+        values = _joined([part.integers.get(name) for part in parts], parts, np.int64, NULL)
+        columns[name] = pa.nulls(count, pa.int64()) if values is None else _integers(values)
+    if base_ns:
+        columns["start_ns"] = pc.add(columns["start_ns"], pa.scalar(base_ns, pa.int64()))
+    for name in TEXTS:
+        codes = _joined([part.texts.get(name) for part in parts], parts, np.int32, -1)
+        kind = pa.dictionary(pa.int32(), pa.string())
+        columns[name] = pa.nulls(count, kind) if codes is None else vocabularies[name].column(codes)
+    columns["args"] = _texts(parts, count)
+    return pa.table(columns)
+
+
+def _joined(found: list[Any], parts: Sequence[Rows], kind: Any, missing: int) -> Any:
+    if all(values is None for values in found):
+        return None
+    filled = [np.full(p.count, missing, kind) if v is None else v for v, p in zip(found, parts, strict=True)]
+    return np.concatenate(filled)
+
+
+def _integers(values: IntArray) -> pa.Array:
+    known = values != NULL
+    if known.all():
+        return pa.array(values)
+    bitmap = pa.py_buffer(np.packbits(known, bitorder="little"))
+    return pa.Array.from_buffers(pa.int64(), len(values), [bitmap, pa.py_buffer(values)])
+
+
+def _texts(parts: Sequence[Rows], count: int) -> pa.ChunkedArray:
+    if all(part.args is None for part in parts):
+        return pa.chunked_array([pa.nulls(count, pa.string())])
+    chunks = [pa.nulls(part.count, pa.string()) if part.args is None else part.args for part in parts]
+    whole = pa.chunked_array(chunks, pa.string())
+    if sum(chunk.nbytes for chunk in chunks) >= 1 << 31:  # more than one string array can hold
+        return whole
+    return pa.chunked_array([pa.concat_arrays(chunks)])

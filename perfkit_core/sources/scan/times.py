@@ -1,0 +1,56 @@
+"""Decimal text to integer nanoseconds in a padded buffer, to the nearest, halves to the even one."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from perfkit_core.sources.scan.words import byte, compiled
+
+_POINT, _MINUS, _ZERO, _NINE = 0x2E, 0x2D, 0x30, 0x39
+_WHOLE_DIGITS: Final = 15
+"""Microseconds of more digits do not fit 64 bits of nanoseconds for certain."""
+
+
+@compiled
+def microseconds(buffer, at):  # type: ignore[no-untyped-def]
+    """(end, nanoseconds) of a JSON number of microseconds without exponent; end -1: ask the reference."""
+    negative = byte(buffer, at) == _MINUS
+    at += negative
+    first, total = at, np.int64(0)
+    while _ZERO <= byte(buffer, at) <= _NINE:
+        if at - first >= _WHOLE_DIGITS and total > 9 * 10**14:
+            return -1, total
+        total = total * 10 + (byte(buffer, at) - _ZERO)
+        at += 1
+    digits = at - first
+    if digits == 0 or (digits > 1 and byte(buffer, first) == _ZERO) or digits > _WHOLE_DIGITS + 1:
+        return -1, total
+    at, total = decimals(buffer, at, total)
+    if at < 0 or byte(buffer, at) == 0x65 or byte(buffer, at) == 0x45:
+        return -1, total
+    return at, -total if negative else total
+
+
+@compiled
+def decimals(buffer, at, total):  # type: ignore[no-untyped-def]
+    """(end, nanoseconds) of ``total`` microseconds and the decimals at ``at``, if there are any."""
+    if byte(buffer, at) != _POINT:
+        return at, total * 1000
+    at += 1
+    first, beyond = at, 0  # beyond: what follows the third decimal is 0 none, 1 less than half, 2 half, 3 more
+    while _ZERO <= byte(buffer, at) <= _NINE:
+        digit = np.int64(byte(buffer, at) - _ZERO)
+        if at - first < 3:
+            total = total * 10 + digit
+        elif at - first == 3:
+            beyond = 3 if digit > 5 else 2 if digit == 5 else 1 if digit else 0
+        elif digit:
+            beyond = 3 if beyond >= 2 else 1
+        at += 1
+    if at == first:
+        return -1, total
+    for _ in range(at - first, 3):
+        total *= 10
+    return at, total + (beyond == 3 or (beyond == 2 and total % 2 == 1))

@@ -1,0 +1,53 @@
+"""Whose turn is it: the scanner's, or the reference's?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from perfkit_core.sources.bytestream import Window
+from perfkit_core.sources.dialect import Dialect
+
+if TYPE_CHECKING:
+    from perfkit_core.sources.portion import Portion
+    from perfkit_core.sources.scan.ahead import ScanAhead
+
+SCAN_FROM_BYTES: Final = 4 << 20
+"""Smaller files are read by the reference before the compiled code is loaded."""
+_WORTH_BYTES: Final = 16 << 20
+_MOST_BATCHES: Final = 64
+
+
+def can_scan(dialect: Dialect) -> bool:
+    """Whether the dialect says all that the scanner has to know."""
+    return dialect.scan_rules is not None and type(dialect).times is Dialect.times
+
+
+class Turns:
+    """After the scanner has given up, the reference reads a batch; twice as many whenever it gives up soon again."""
+
+    def __init__(self, window: Window, scan_from_bytes: int | None = None) -> None:
+        self._window = window
+        self._enough = SCAN_FROM_BYTES if scan_from_bytes is None else scan_from_bytes
+        self._batches, self._patience = 0, 1
+        self._ahead: ScanAhead | None = None
+
+    def scan_next(self) -> bool:
+        """Whether the scanner shall go on from here."""
+        if self._ahead is None:
+            while len(self._window.data) < self._enough and self._window.more():
+                pass
+            return len(self._window.data) >= self._enough
+        self._batches -= 1
+        return self._batches < 0
+
+    def portions(self, dialect: Dialect) -> Iterator[Portion]:
+        """What the scanner reads from the beginning of the window on."""
+        from perfkit_core.sources.scan.ahead import ScanAhead
+
+        self._ahead = self._ahead or ScanAhead(dialect)
+        begin = self._window.base
+        yield from self._ahead.portions(self._window)
+        far = self._window.base - begin >= _WORTH_BYTES
+        self._patience = 1 if far else min(2 * self._patience, _MOST_BATCHES)
+        self._batches = self._patience
