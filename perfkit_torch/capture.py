@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from perfkit_core.assemble import assemble
 from perfkit_core.recording.capture import CycleWriter, Place, Taken, environment_place
+from perfkit_core.sources.recorder import Recorder
 from perfkit_core.trace import Device, Trace, TraceMeta
 from perfkit_torch import kineto_events, trace_activities
 from perfkit_torch.collectives import with_collectives
 from perfkit_torch.dialect import TorchDialect
 from perfkit_torch.event_text import LiveBatch, record
 from perfkit_torch.operator_names import operator_name
-from perfkit_torch.text_recorder import TextRecorder
 
 if TYPE_CHECKING:
     import torch
@@ -54,9 +54,9 @@ def take(profiler: Any, place: Place) -> Taken:
     return Taken(finish, background=not getattr(profiler, "with_stack", False))
 
 
-def read(batches: Iterable[LiveBatch]) -> TextRecorder:
+def read(batches: Iterable[LiveBatch]) -> Recorder:
     """A recorder that has taken all of the batches."""
-    recorder = TextRecorder(TorchDialect())
+    recorder = Recorder(TorchDialect())
     for batch in batches:
         record(recorder.add_text, batch)
     return recorder
