@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from numba import njit
 
 from perfkit_paddle.pb_schema import MISSING
+from perfkit_paddle.pb_texts import intern
 
 Bytes = npt.NDArray[np.uint8]
 IntArray = npt.NDArray[np.int64]
@@ -54,22 +54,8 @@ class Table:
     def texts(self, column: str) -> pa.DictionaryArray:
         """A text column, dictionary encoded; bytes that are not UTF-8 are replaced; null where absent."""
         offset, length = self[column], np.maximum(self[f"{column}.length"], 0)
-        ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(length)])
-        raw = _gather(self.data, offset, length, ends)
-        binary = pa.LargeBinaryArray.from_buffers(
-            pa.large_binary(), len(self), [None, pa.py_buffer(ends), pa.py_buffer(raw)]
-        )
-        encoded = binary.dictionary_encode()
-        values = [bytes(value).decode("utf-8", "replace") for value in encoded.dictionary.to_pylist()]
-        codes = pa.array(encoded.indices.to_numpy(), pa.int32(), mask=~self.known(column))
-        return pa.DictionaryArray.from_arrays(codes, pa.array(values, pa.string()))
-
-
-@njit(cache=True, nogil=True)
-def _gather(data, offset, length, ends):  # type: ignore[no-untyped-def]
-    """The texts one behind the other."""
-    out = np.empty(ends[-1], np.uint8)
-    for i in range(len(offset)):
-        for k in range(length[i]):
-            out[ends[i] + k] = data[offset[i] + k]
-    return out
+        known = self.known(column)
+        codes, first = intern(self.data, offset, length, known)
+        values = [self.data[offset[row] : offset[row] + length[row]].tobytes() for row in first]
+        texts = pa.array([value.decode("utf-8", "replace") for value in values], pa.string())
+        return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32(), mask=~known), texts)
