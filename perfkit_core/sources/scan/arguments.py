@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from perfkit_core.sources.portion import FIRST_INTEGER, FIRST_TEXT, NULL
+from perfkit_core.sources.scan import tokens
 from perfkit_core.sources.scan.interning import FULL, intern
+from perfkit_core.sources.scan.keys import BROKEN_TEXT, NO_ROOM, context_of, key
 from perfkit_core.sources.scan.state import (
     DROPPED_IF_EMPTY,
     INTEGER,
@@ -16,37 +18,29 @@ from perfkit_core.sources.scan.state import (
     TEXT,
 )
 from perfkit_core.sources.scan.times import decimals
-from perfkit_core.sources.scan.tokens import number, past_space, string, value
+from perfkit_core.sources.scan.tokens import past_space, value
 from perfkit_core.sources.scan.words import byte, compiled, hashed, int32, int64, put_byte, put_int32, put_int64
 
 _QUOTE, _COMMA, _COLON, _OPEN, _CLOSE, _MINUS, _ZERO, _NINE = 0x22, 0x2C, 0x3A, 0x7B, 0x7D, 0x2D, 0x30, 0x39
-BROKEN_TEXT, NO_ROOM = -1, -2
-"""Instead of a position: not JSON as the reference knows it; a dictionary is full."""
 
 
 @compiled
-def arguments(buffer, at, memory, columns, on_device):  # type: ignore[no-untyped-def]
-    """(end, end of the row's text, odd) of the object at ``at``; the row is the one behind those in use."""
-    odd, begin, to = False, columns.text, columns.text
+def arguments(buffer, at, memory, columns, on_device, kind):  # type: ignore[no-untyped-def]
+    """(end, end of the row's text, odd) of the object at ``at``; the row is the one behind those in use.
+    Events of one ``kind`` have like arguments."""
+    odd, begin, to, number = False, columns.text, columns.text, np.int64(-1)
     at = past_space(buffer, at + 1)
     if byte(buffer, at) == _CLOSE:
         return at + 1, to, odd
     while True:
-        if byte(buffer, at) != _QUOTE:
-            return np.int64(BROKEN_TEXT), to, odd
-        name_end, key_hash, strange = string(buffer, at + 1)
-        if name_end < 0:
-            return np.int64(BROKEN_TEXT), to, odd
-        key = intern(memory.arguments, buffer, at + 1, name_end, key_hash)
-        if key == FULL or key >= memory.keys:
-            return np.int64(NO_ROOM), to, odd
-        odd = odd or strange or int64(memory.seen_arguments, key) == columns.serial
-        put_int64(memory.seen_arguments, key, columns.serial)
-        start = past_space(buffer, name_end + 1)
-        if byte(buffer, start) != _COLON:
-            return np.int64(BROKEN_TEXT), to, odd
-        start = past_space(buffer, start + 1)
-        end, to, strange = _argument(buffer, at, name_end, start, memory, columns, key, to, to == begin, on_device)
+        start, name_end, number, strange = key(
+            buffer, at, memory.arguments, memory.next_arguments, context_of(number, kind), memory.keys
+        )
+        if start < 0:
+            return start, to, odd
+        odd = odd or strange or int64(memory.seen_arguments, number) == columns.serial
+        put_int64(memory.seen_arguments, number, columns.serial)
+        end, to, strange = _argument(buffer, at, name_end, start, memory, columns, number, to, to == begin, on_device)
         odd = odd or strange
         if end < 0:
             return end, to, odd
@@ -62,9 +56,9 @@ def arguments(buffer, at, memory, columns, on_device):  # type: ignore[no-untype
 
 
 @compiled
-def _argument(buffer, name, name_end, start, memory, columns, key, to, first, on_device):  # type: ignore[no-untyped-def]
+def _argument(buffer, name, name_end, start, memory, columns, key_number, to, first, on_device):  # type: ignore[no-untyped-def]
     """(end, end of the row's text, odd) of the value at ``start``."""
-    action, row, rest = int64(memory.actions, key), columns.rows, columns.rest
+    action, row, rest = int64(memory.actions, key_number), columns.rows, columns.rest
     if action == STREAM_OF_DEVICE:
         action = INTEGER + memory.stream if on_device else np.int64(REST)
     end, odd = np.int64(-1), False
@@ -96,7 +90,7 @@ def _argument(buffer, name, name_end, start, memory, columns, key, to, first, on
     if action == REST:
         end, to, strange = _rest(buffer, name, name_end, start, rest, to, first)
         columns.odd_text = columns.odd_text or strange
-    place = int64(memory.aux_of, key)
+    place = int64(memory.aux_of, key_number)
     if place >= 0 and end >= 0:
         token = intern(memory.tokens, buffer, start, end, hashed(buffer, start, end))
         if token == FULL:
@@ -139,7 +133,7 @@ def _integer(buffer, start, out, to):  # type: ignore[no-untyped-def]
     """(end, odd, value) of an integer or a string of digits; everything else is odd."""
     lead = byte(buffer, start)
     if lead == _MINUS or _ZERO <= lead <= _NINE:
-        end, _, odd, integral, found = number(buffer, start, out, to)
+        end, _, odd, integral, found = tokens.number(buffer, start, out, to)
         return end, odd or not integral, found
     end, _, _ = value(buffer, start, out, to)
     if lead != _QUOTE or end < 0:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from perfkit_core.sources.portion import DURATION, FIRST_INTEGER, FIRST_TEXT, NULL, PAIR, PLACE, PROCESS, START, THREAD
-from perfkit_core.sources.scan.arguments import BROKEN_TEXT, NO_ROOM, arguments
+from perfkit_core.sources.scan.arguments import arguments
 from perfkit_core.sources.scan.interning import FULL, intern
+from perfkit_core.sources.scan.keys import BROKEN_TEXT, NO_ROOM, context_of, key
 from perfkit_core.sources.scan.names import before_duration
 from perfkit_core.sources.scan.state import (
     ARGS,
@@ -104,38 +105,31 @@ def _event(buffer, at, memory, columns):  # type: ignore[no-untyped-def]
     _clear(memory, columns)
     scratch, to = columns.rest, columns.text
     category, name, process, thread, pair = np.int64(0), np.int64(-1), np.int64(0), np.int64(0), np.int64(-1)
-    kind, odd, bare = _NO_PHASE, False, False
+    kind, odd, bare, member = _NO_PHASE, False, False, np.int64(-1)
     at = past_space(buffer, at + 1)
     while True:
-        if byte(buffer, at) != _QUOTE:
-            return np.int64(BROKEN_TEXT), to, _OTHER
-        name_end, key_hash, strange = string(buffer, at + 1)
-        if name_end < 0:
-            return np.int64(BROKEN_TEXT), to, _OTHER
-        key = intern(memory.tops, buffer, at + 1, name_end, key_hash)
-        if key == FULL or key >= memory.keys:
-            return np.int64(NO_ROOM), to, _OTHER
-        odd = odd or strange or int64(memory.seen_tops, key) == columns.serial
-        put_int64(memory.seen_tops, key, columns.serial)
-        start = past_space(buffer, name_end + 1)
-        if byte(buffer, start) != _COLON:
-            return np.int64(BROKEN_TEXT), to, _OTHER
-        start = past_space(buffer, start + 1)
+        start, _, member, strange = key(
+            buffer, at, memory.tops, memory.next_tops, context_of(member, kind), memory.keys
+        )
+        if start < 0:
+            return start, to, _OTHER
+        odd = odd or strange or int64(memory.seen_tops, member) == columns.serial
+        put_int64(memory.seen_tops, member, columns.serial)
         end = np.int64(-1)
-        if key in (TS, DUR):
+        if member in (TS, DUR):
             end, found, strange = _time(buffer, start, scratch, to)
             odd = odd or strange
-            put_int64(columns.numbers, (START if key == TS else DURATION) * columns.capacity + columns.rows, found)
-        elif key in (PID, TID):
+            put_int64(columns.numbers, (START if member == TS else DURATION) * columns.capacity + columns.rows, found)
+        elif member in (PID, TID):
             end, token, strange = _token(buffer, start, memory, scratch, to)
             odd = odd or strange
-            if key == PID:
+            if member == PID:
                 process = token
             else:
                 thread = token
-        elif key == PH and _is_letter(buffer, start):
+        elif member == PH and _is_letter(buffer, start):
             kind, end = _phase(byte(buffer, start + 1)), start + 3
-        elif key == CAT and byte(buffer, start) == _QUOTE:
+        elif member == CAT and byte(buffer, start) == _QUOTE:
             odd = odd or pair >= 0  # the arguments were read for another category
             close, text_hash, strange = string(buffer, start + 1)
             odd = odd or strange
@@ -143,20 +137,20 @@ def _event(buffer, at, memory, columns):  # type: ignore[no-untyped-def]
                 category, end = intern(memory.categories, buffer, start + 1, close, text_hash), close + 1
                 if category == FULL:
                     return np.int64(NO_ROOM), to, _OTHER
-        elif key == NAME and byte(buffer, start) == _QUOTE:
+        elif member == NAME and byte(buffer, start) == _QUOTE:
             odd = odd or pair >= 0
             end, name, bare, strange = _name(buffer, start, memory)
             odd = odd or strange
-        elif key == ARGS and byte(buffer, start) == _OPEN and name >= 0:
+        elif member == ARGS and byte(buffer, start) == _OPEN and name >= 0:
             pair = _pair(memory, category, name)
             if pair < 0:
                 return pair, to, _OTHER
             on_device = (int64(memory.flags, pair) & ON_DEVICE) != 0
-            end, to, strange = arguments(buffer, start, memory, columns, on_device)
+            end, to, strange = arguments(buffer, start, memory, columns, on_device, category)
             odd = odd or strange
         else:
             end, _, strange = value(buffer, start, scratch, to)
-            odd = odd or strange or key < len(TOP_KEYS)
+            odd = odd or strange or member < len(TOP_KEYS)
         if end < 0:
             return end, to, _OTHER
         at = past_space(buffer, end)

@@ -104,6 +104,14 @@ def intern(one, buffer, start, end, key):  # type: ignore[no-untyped-def]
 
 
 @compiled
+def found(one, number, buffer, start):  # type: ignore[no-untyped-def]
+    """End of slice ``number`` if it stands at ``start``, else -1; no slice holds a zero byte."""
+    begin = int64(one.ends, number)
+    length = int64(one.ends, number + 1) - begin
+    return start + length if equal(one.bytes, begin, buffer, start, length) else np.int64(-1)
+
+
+@compiled
 def _added(one, buffer, start, length, key, slot):  # type: ignore[no-untyped-def]
     number, begin = one.count, int64(one.ends, one.count)
     if number >= one.capacity or begin + length + PAD > one.arena:

@@ -21,6 +21,7 @@ from perfkit_core.sources.scan.rules import ScanRules
 from perfkit_core.sources.scan.state import (
     AUX,
     COLUMNS,
+    CONTEXTS,
     DROPPED,
     DROPPED_IF_EMPTY,
     INTEGER,
@@ -151,6 +152,7 @@ class _Memory:
         self.pairs, self.places = Keys(self.record["pairs"]), Keys(self.record["places"], 0)
         self._aux = np.zeros(AUX, np.int64)
         self._per_key = np.zeros((4, 0), np.int64)
+        self._following = np.zeros((2, 0), np.int64)
         self._per_pair = np.zeros((2, 0), np.int64)
         self.record["aux"], self.record["glued"] = self._aux.ctypes.data, rules.glued_durations
         self.record["stream"], self.record["empty_keys"] = INTEGERS.index("stream"), len(rules.dropped_if_empty)
@@ -182,8 +184,11 @@ class _Memory:
         count = max(self.interners["tops"].capacity, self.interners["arguments"].capacity)
         self._per_key = _wider(self._per_key, count, (REST, -1, 0, 0))
         self._per_pair = _wider(self._per_pair, self.pairs.capacity, (UNKNOWN_PAIR, -1))
-        rows = (*self._per_key, *self._per_pair)
-        names = ("actions", "aux_of", "seen_tops", "seen_arguments", "flags", "device_class")
+        self._following = _wider(self._following, CONTEXTS * (count + 1), (-1, -1))
+        rows = (*self._per_key, *self._per_pair, *self._following)
+        names = (
+            "actions", "aux_of", "seen_tops", "seen_arguments", "flags", "device_class", "next_tops", "next_arguments",
+        )  # fmt: skip
         for name, row in zip(names, rows, strict=True):
             self.record[name] = row.ctypes.data
         self.record["keys"], self.record["pairs_known"] = count, self.pairs.capacity

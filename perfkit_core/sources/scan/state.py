@@ -21,6 +21,9 @@ INTEGER, NOT_NEGATIVE, TEXT = 16, 40, 64
 ON_DEVICE, SLOW_PAIR, UNKNOWN_PAIR = 1, 2, 128
 """Flags of a pair: device work; its events need the reference; the dialect has not been asked yet."""
 
+CONTEXTS: Final = 16
+"""What follows a key is remembered apart for so many kinds of events."""
+
 AUX: Final = 3
 """So many arguments may tell the device of an event."""
 
@@ -42,11 +45,13 @@ KEYS: Final = np.dtype([(name, np.int64) for name in ("slots", "keys", "mask", "
 MEMORY: Final = np.dtype(
     [(name, INTERNER) for name in ("tops", "arguments", "categories", "names", "tokens", "texts")]
     + [("pairs", KEYS), ("places", KEYS)]
-    + [(name, np.int64) for name in ("actions", "aux_of", "seen_tops", "seen_arguments", "flags", "device_class", "aux",
+    + [(name, np.int64) for name in ("actions", "aux_of", "seen_tops", "seen_arguments", "next_tops",
+                                     "next_arguments", "flags", "device_class", "aux",
                                      "keys", "pairs_known", "glued", "stream", "empty_keys")]
 )  # fmt: skip
 """Dictionaries of keys, words and values, and what is known about them. Addresses (int64 items): ``actions`` and
-``aux_of`` of each argument; ``seen_…``, in which event a key was met last; ``flags`` and ``device_class`` of each pair
+``aux_of`` of each argument; ``seen_…``, in which event a key was met last; ``next_…``, which key came behind a key last
+(CONTEXTS items a key); ``flags`` and ``device_class`` of each pair
 of category and name; ``aux``, scratch. ``keys`` and ``pairs_known`` are how many of them there is room for. ``glued``:
 names end with their duration. ``stream``: the integer column of streams. ``empty_keys``: how many keys are
 DROPPED_IF_EMPTY."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from perfkit_core.sources.scan.words import (
     SEED,
+    SPACES,
     byte,
     compiled,
     first_bytes,
@@ -35,8 +36,11 @@ _DEEPEST: Final = 60
 @compiled
 def past_space(buffer, at):  # type: ignore[no-untyped-def]
     """The next byte that is no white space."""
-    while byte(buffer, at) == 0x20 or byte(buffer, at) == 0x0A or byte(buffer, at) == 0x0D or byte(buffer, at) == 0x09:
-        at += 1
+    while byte(buffer, at) <= 0x20:
+        lead = byte(buffer, at)
+        if lead not in (0x20, 0x0A, 0x0D, 0x09):
+            return at
+        at += 8 if load8(buffer, at) == SPACES else 1  # indentation
     return at
 
 

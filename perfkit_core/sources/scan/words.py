@@ -23,7 +23,7 @@ PAD: Final = 16
 
 _ONES: Final = np.uint64(0x0101010101010101)
 _HIGHS: Final = np.uint64(0x8080808080808080)
-_SPACES: Final = np.uint64(0x2020202020202020)
+SPACES: Final = np.uint64(0x2020202020202020)
 _QUOTES: Final = np.uint64(0x2222222222222222)
 _BACKSLASHES: Final = np.uint64(0x5C5C5C5C5C5C5C5C)
 SEED: Final = np.uint64(0x9E3779B97F4A7C15)
@@ -91,7 +91,7 @@ def trailing_zeros(typing: Any, word: Any) -> Any:
 def special(word):  # type: ignore[no-untyped-def]
     """Marks bytes that are no plain text: quote, backslash, control, not ASCII. The lowest mark is always right."""
     quotes, slashes = word ^ _QUOTES, word ^ _BACKSLASHES
-    found = ((quotes - _ONES) & ~quotes) | ((slashes - _ONES) & ~slashes) | ((word - _SPACES) & ~word) | word
+    found = ((quotes - _ONES) & ~quotes) | ((slashes - _ONES) & ~slashes) | ((word - SPACES) & ~word) | word
     return found & _HIGHS
 
 
