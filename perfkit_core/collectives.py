@@ -66,6 +66,9 @@ def describe(columns: pa.Table, rows: IntArray, found: Sequence[Collective | Non
 
     What was recorded stays: sizes fill only what is null. ``rows`` ascend.
     """
+    for name, kind in (("args", pa.string()), ("bytes", pa.int64())):
+        if name not in columns.column_names:
+            columns = columns.append_column(name, pa.nulls(columns.num_rows, kind))
     mask = np.zeros(columns.num_rows, np.bool_)
     mask[rows] = True
     args = columns["args"].take(pa.array(rows)).to_pylist()

@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perfkit_core.recording.capture import CycleWriter
+    from perfkit_paddle.collectives import annotate_collectives
     from perfkit_paddle.modules import annotate, describe
     from perfkit_paddle.throughput import Throughput
 
-__all__ = ["Throughput", "annotate", "describe", "trace_handler"]
+__all__ = ["Throughput", "annotate", "annotate_collectives", "describe", "trace_handler"]
 
-_HOMES = {"Throughput": "throughput", "annotate": "modules", "describe": "modules"}
+_HOMES = {
+    "Throughput": "throughput",
+    "annotate": "modules",
+    "annotate_collectives": "collectives",
+    "describe": "modules",
+}
 
 
 def trace_handler(run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any], Any]] = ()) -> CycleWriter[Any]:
@@ -24,7 +30,7 @@ def trace_handler(run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any]
 
 
 def __getattr__(name: str) -> Any:
-    """``Throughput``, ``annotate`` and ``describe`` are imported on first use."""
+    """``Throughput``, ``annotate``, ``annotate_collectives`` and ``describe`` are imported on first use."""
     from perfkit_core.recording.exported import exported
 
     return exported(__name__, name, _HOMES, "paddle")

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from perfkit_core.assemble import Recorded, assemble
+from perfkit_core.collective_labels import with_labels
 from perfkit_core.schema import CPU, MEMORY, NO_ROW, RUNTIME, SYNC
 from perfkit_core.sources.chrome import ChromeFile
 from perfkit_core.sources.findings import file_findings
@@ -41,7 +42,7 @@ def read_json(path: Path, partial: bool = False) -> Trace:
         *quality,
         *findings.devices(recorded.columns, devices),
     )
-    return assemble(recorded, meta, quality, None, operator_name)
+    return assemble(with_labels(recorded), meta, quality, None, operator_name)
 
 
 def _sharpened(events: pa.Table) -> tuple[Recorded, tuple[Finding, ...]]:

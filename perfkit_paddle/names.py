@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from perfkit_core import schema
+from perfkit_core import collective_labels, schema
 from perfkit_core.layers import module_labels
 from perfkit_core.sources.dialect import Label
 
@@ -73,6 +73,8 @@ def label(category: str, name: str) -> Label:
         return Label(_PHASE_KINDS[category], phase=_PHASE_KINDS[category], layer=layer)
     if module_labels.decode(name):
         return Label(schema.ANNOTATION)
+    if collective_labels.decode(name):
+        return Label(schema.COMMUNICATION)
     if category in _DEVICE_KINDS:
         copy = copy_kind(name) if category == "Memcpy" else None
         return Label(_DEVICE_KINDS[category], backend=DEVICE_BACKEND, copy_kind=copy)

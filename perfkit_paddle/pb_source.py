@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from perfkit_core.assemble import assemble
+from perfkit_core.collective_labels import with_labels
 from perfkit_core.errors import SourceError
 from perfkit_core.sources.bytestream import DAMAGED, open_bytes
 from perfkit_core.trace import Device, Finding, Trace
@@ -71,7 +72,7 @@ def finish(tables: dict[str, Table], found: Rows, source: str, cut: bool = False
     extra_info = _extra_info(tables["extra"])
     meta = make_meta(recorded, extra_info, live.rank, devices=devices, source=source, format=FORMAT,
                      incomplete=cut, extra={**_header(tables["file"]), **live.extra}, **live.facts)  # fmt: skip
-    return assemble(recorded, meta, _findings(found, devices, cut), live.rank, operator_name)
+    return assemble(with_labels(recorded), meta, _findings(found, devices, cut), live.rank, operator_name)
 
 
 def _content(path: Path, partial: bool) -> tuple[bytes, bool]:

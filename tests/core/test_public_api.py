@@ -19,7 +19,7 @@ EXPORTED = {
         "compare", "export", "list_runs", "load", "summarize",
     },
     "perfkit_torch": {"Throughput", "annotate", "describe", "trace_handler"},
-    "perfkit_paddle": {"Throughput", "annotate", "describe", "trace_handler"},
+    "perfkit_paddle": {"Throughput", "annotate", "annotate_collectives", "describe", "trace_handler"},
 }  # fmt: skip
 IMPORTS = """
 import sys

@@ -44,8 +44,8 @@ def _moved(trace: Trace, offsets: pd.Series[int]) -> Trace:
 def _shifted(offsets: pd.Series[int]) -> str:
     low, high = int(offsets.iloc[1:].min()), int(offsets.iloc[1:].max())
     return (
-        f"clocks are set to that of rank {offsets.index[0]}, by common collectives: the others were {low / 1e3:+,.3f} to "
-        f"{high / 1e3:+,.3f} µs ahead"
+        f"clocks are set to that of rank {offsets.index[0]}, by common collectives: the others were "
+        f"{low / 1e3:+,.3f} to {high / 1e3:+,.3f} µs ahead"
     )
 
 

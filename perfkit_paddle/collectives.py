@@ -1,0 +1,94 @@
+"""``annotate_collectives``: the collectives of ``paddle.distributed`` in what Paddle's profiler records.
+
+Paddle records no event for a collective: on a GPU its kernels are there, with gloo nothing is. A label around the call
+tells which collective it is, of which group and size.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from math import prod
+from typing import Any, Final
+
+from perfkit_core import collective_labels
+from perfkit_core.collectives import DEVICE, HOST, Collective
+from perfkit_core.recording.capture import logger
+from perfkit_paddle import framework
+
+_FUNCTIONS: Final = {
+    "all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter", "reduce": "reduce",
+    "broadcast": "broadcast", "scatter": "scatter", "gather": "gather", "alltoall": "all_to_all",
+    "alltoall_single": "all_to_all", "all_to_all": "all_to_all", "barrier": "barrier", "send": "send", "recv": "recv",
+}  # fmt: skip
+_TIMES_RANKS: Final = frozenset({"all_gather", "reduce_scatter", "scatter", "gather"})
+"""Collectives whose ``tensor`` is the part of one rank."""
+_TENSORS: Final = ("tensor", "in_tensor_list", "in_tensor")
+_ON_HOST: Final = "GLOO"
+
+
+@contextmanager
+def annotate_collectives() -> Iterator[None]:
+    """Label the collectives that are called as ``paddle.distributed.NAME`` in the block, while a profiler records.
+
+    What C++ calls by itself (the gradients of ``DataParallel``) and functions that were imported by name before go
+    without labels. Nothing raises into the training. Raises CaptureError where Paddle is missing.
+    """
+    distributed = framework.paddle().distributed
+    originals = {name: getattr(distributed, name) for name in _FUNCTIONS if hasattr(distributed, name)}
+    for name, original in originals.items():
+        setattr(distributed, name, _labelled(original, _FUNCTIONS[name]))
+    try:
+        yield
+    finally:
+        for name, original in originals.items():
+            setattr(distributed, name, original)
+
+
+def _labelled(original: Callable[..., Any], name: str) -> Callable[..., Any]:
+    from paddle.profiler import RecordEvent, utils
+
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not utils.in_profiler_mode():
+            return original(*args, **kwargs)
+        event = None
+        try:
+            event = RecordEvent(_label(name, signature.bind(*args, **kwargs).arguments))
+            event.begin()
+        except Exception:
+            logger.debug("perfkit: a collective could not be labelled", exc_info=True)
+        try:
+            return original(*args, **kwargs)
+        finally:
+            if event is not None:
+                event.end()
+
+    return call
+
+
+def _label(name: str, given: dict[str, Any]) -> str:
+    from paddle import distributed
+
+    group = given.get("group") or distributed.get_group(0)
+    blocking = bool(given.get("sync_op", True))
+    on_host = blocking and str(distributed.get_backend(given.get("group"))).upper() == _ON_HOST
+    tensor = next((given[key] for key in _TENSORS if key in given), None)
+    parts = tensor if isinstance(tensor, (list, tuple)) else [] if tensor is None else [tensor]
+    elements = sum(prod(part.shape) for part in parts) * (group.nranks if name in _TIMES_RANKS else 1)
+    return collective_labels.encode(
+        Collective(
+            name,
+            group=str(group.id),
+            members=f"{zlib.crc32(str(list(group.ranks)).encode()):08x}",
+            group_size=int(group.nranks),
+            elements=elements if parts else None,
+            dtype=str(parts[0].dtype).removeprefix("paddle.") if parts else None,
+            on=HOST if on_host else DEVICE,
+        )
+    )
