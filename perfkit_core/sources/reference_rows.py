@@ -50,7 +50,7 @@ class RowLists:
         for column, integers in self._integers.items():
             integers.append(integer(found.get(column)))
         for column, texts in self._texts.items():
-            texts.append(as_text(found.get(column)))
+            texts.append(name if column == "name" else as_text(found.get(column)))  # an empty name is one
 
     def _arguments(self, args: Mapping[str, Any], label: Label) -> dict[str, Any]:
         """The arguments by column; what has no column stays JSON."""
