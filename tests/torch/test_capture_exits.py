@@ -49,7 +49,8 @@ def test_however_the_script_ends(
 ) -> None:
     """With stacks nothing runs beside the training, without them it does: both keep the steps before the end."""
     script = f"""
-with torch.profiler.profile(on_trace_ready=handler, with_stack={stacks}) as profiler:
+schedule = lambda step: torch.profiler.ProfilerAction.RECORD
+with torch.profiler.profile(schedule=schedule, on_trace_ready=handler, with_stack={stacks}) as profiler:
     steps(profiler, 3)
     {end}
 """
