@@ -1,0 +1,123 @@
+"""Many ranks: how long does a rank take, and what do more workers bring?
+
+``python -m benchmarks.many_ranks [RANKS] [ROUNDS] [VIEW,VIEW,…]`` writes the ranks (real ones again and again, with
+clocks and numbers of their own), then reduces and merges them in this process, in two processes, and on a Dask cluster
+of two workers in turns, and prints the medians and their ratios to the first. Everything is warm: workers have imported
+what they need, as on a cluster that stays up.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pandas as pd
+
+from benchmarks.inputs import TRACES
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.ranks.computed import Computed, merge
+from perfkit_core.ranks.executors import Serial, executor
+from perfkit_core.ranks.job import Job
+from perfkit_core.ranks.plan import Plan, plan
+from perfkit_core.ranks.run import run
+from perfkit_core.report.summary import choose_views
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
+
+WORKERS = 2
+DEFAULT_VIEWS = "partition,model,operators"
+
+
+def main(count: int = 64, rounds: int = 5, views: str = DEFAULT_VIEWS) -> None:
+    """Measure and print."""
+    report(measure(count, rounds, views), count)
+
+
+def measure(count: int, rounds: int, views: str = DEFAULT_VIEWS) -> dict[str, list[float]]:
+    """Seconds of each round, by executor; the tables of all executors are equal, or it raises AssertionError."""
+    from rank_files import write_ranks
+
+    real = sorted((TRACES / "torch" / "dlrm-8xv100").glob("rank*.json"))
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        write_ranks(real, count, Path(folder))
+        planned = plan([folder])
+        names = tuple(view.name for view in choose_views(views.split(",")))
+        running = {name: stack.enter_context(make()) for name, make in EXECUTORS.items()}
+        tables = {name: once(one, planned, names).tables for name, one in running.items()}  # warms up, too
+        check_equal(tables)
+        seconds: dict[str, list[float]] = {name: [] for name in running}
+        for _ in range(rounds):
+            for name, one in running.items():
+                start = time.perf_counter()
+                once(one, planned, names)
+                seconds[name].append(time.perf_counter() - start)
+    return seconds
+
+
+def once(running: Executor, planned: Plan, views: tuple[str, ...]) -> Computed:
+    """The views of all ranks."""
+    job = Job(views, ViewRequest())
+    partials, _ = run(running, planned, job)
+    return merge(partials, choose_views(views), job)
+
+
+def check_equal(tables: dict[str, dict[str, pd.DataFrame]]) -> None:
+    """Every executor has the same tables, cell by cell."""
+    first, *others = tables.values()
+    for other in others:
+        for name, table in first.items():
+            pd.testing.assert_frame_equal(table, other[name], check_exact=True)
+
+
+def report(seconds: dict[str, list[float]], count: int) -> None:
+    """A line an executor."""
+    medians = {name: statistics.median(times) for name, times in seconds.items()}
+    serial = medians["this process"]
+    for name, median in medians.items():
+        print(
+            f"{name:28} {median:7.2f} s  {median / serial:5.2f} of one process  {1000 * median / count:6.1f} ms a rank"
+        )
+
+
+@contextmanager
+def dask_cluster(threads: int, **environment: str) -> Iterator[Executor]:
+    """Two workers of Dask in processes of their own."""
+    from distributed import LocalCluster
+
+    with (
+        LocalCluster(n_workers=WORKERS, threads_per_worker=threads, dashboard_address=None, env=environment) as cluster,
+        executor(scheduler=cluster.scheduler_address) as client,
+    ):
+        yield client
+
+
+@contextmanager
+def serial() -> Iterator[Executor]:
+    """This process."""
+    yield Serial()
+
+
+@contextmanager
+def threads() -> Iterator[Executor]:
+    """Threads of this process."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(WORKERS) as pool:
+        yield pool
+
+
+EXECUTORS: dict[str, Callable[[], object]] = {
+    "this process": serial,
+    "2 threads": threads,
+    "2 processes (--workers 2)": lambda: executor(WORKERS),
+    "2 Dask workers": lambda: dask_cluster(1),
+}
+
+if __name__ == "__main__":
+    main(*(kind(text) for kind, text in zip((int, int, str), sys.argv[1:], strict=False)))
