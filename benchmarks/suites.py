@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchmarks import all_views, command, console, ingest, large_runs
+from benchmarks import all_views, command, console, ingest, job_of_ranks, large_runs, streaming
 from benchmarks.inputs import large
 from benchmarks.readers import READERS
 from benchmarks.results import Section
@@ -23,6 +23,11 @@ class Options:
 def _ingest(options: Options) -> Section:
     sizes = (20,) if options.quick else (100, 500)
     return ingest.section([large(size) for size in sizes], READERS, options.rounds, console.progress)
+
+
+def _streaming(options: Options) -> Section:
+    sizes = (20,) if options.quick else (*streaming.SIZES_MB, *([streaming.HUGE_MB] if options.huge else []))
+    return streaming.section(sizes, options.rounds, console.progress)
 
 
 def _command(options: Options) -> Section:
@@ -52,18 +57,17 @@ def _live_paddle(options: Options) -> Section:
     return live_paddle.section(20_000 if options.quick else 500_000, options.rounds, console.progress)
 
 
-def _live_paddle(options: Options) -> Section:
-    from benchmarks import live_paddle
-
-    return live_paddle.section(20_000 if options.quick else 500_000, options.rounds, console.progress)
+def _ranks(options: Options) -> Section:
+    return job_of_ranks.section(8 if options.quick else 64, options.rounds, console.progress)
 
 
 SUITES: dict[str, Callable[[Options], Section]] = {
     "ingest": _ingest,
+    "streaming": _streaming,
     "command": _command,
     "views": _views,
     "stored-run": _stored_run,
+    "ranks": _ranks,
     "live-torch": _live_torch,
-    "live-paddle": _live_paddle,
     "live-paddle": _live_paddle,
 }

@@ -6,7 +6,10 @@ from pathlib import Path
 
 from benchmarks.readers.contract import Outcome, Reader
 
-_MODULES = ("pyarrow.parquet", "numba", "perfkit_core.loading", "perfkit_core.store", "perfkit_torch.plugin")
+_MODULES = (
+    "numba", "pyarrow.parquet", "perfkit_core.builtin", "perfkit_core.loading", "perfkit_core.store",
+    "perfkit_paddle.source", "perfkit_torch.source",
+)  # fmt: skip
 
 
 def _trace(file: Path, folder: Path) -> Outcome:

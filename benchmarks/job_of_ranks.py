@@ -1,0 +1,59 @@
+"""A job of many ranks on more than one process: ``python -m benchmarks.job_of_ranks [--ranks N] [--rounds N]``
+
+A real job of eight ranks again and again, each rank with clocks and numbers of its own. Every rank is reduced by itself
+and the rest merged: in one process, in threads, in two processes and on a Dask cluster of two workers, in turns. The
+tables are equal, cell by cell, or the benchmark fails. All is warm, as on a cluster that stays up; medians count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Callable
+
+from benchmarks import console
+from benchmarks.inputs import TRACES
+from benchmarks.results import Section, Table, at_most, number
+from benchmarks.rounds import run
+
+REAL_JOB = TRACES / "torch" / "dlrm-8xv100"
+DASK, SERIAL = "2 Dask workers", "this process"
+MOST_OF_SERIAL = 0.65
+_ONCE = (
+    "import json, sys; from benchmarks.many_ranks import measure; print(json.dumps(measure(*map(int, sys.argv[1:]))))"
+)
+
+
+def section(ranks: int, rounds: int, say: Callable[[str], None]) -> Section:
+    """Each way in turns, as a part of the time in one process. Raises RuntimeError where it cannot be measured."""
+    if not REAL_JOB.is_dir():
+        raise RuntimeError(f"there is no real job at {REAL_JOB}: set PERFKIT_TRACES")
+    say(f"{ranks} ranks, {rounds} rounds")
+    seconds = run(["-c", _ONCE, str(ranks), str(rounds)])
+    if isinstance(seconds, str):
+        raise RuntimeError(seconds)
+    parts = {name: _part(times, seconds[SERIAL]) for name, times in seconds.items()}
+    rows = tuple(_row(name, statistics.median(times), parts[name], ranks) for name, times in seconds.items())
+    table = Table(f"{ranks} ranks", ("", "s", "of one process", "ms a rank"), rows)
+    check = at_most(f"{ranks} ranks on 2 Dask workers ÷ one process", MOST_OF_SERIAL, parts.get(DASK), "")
+    return Section("Many ranks", (__doc__ or "").split("\n\n")[1], (table,), (check,), seconds)
+
+
+def _part(times: list[float], serial: list[float]) -> float:
+    return statistics.median(one / other for one, other in zip(times, serial, strict=True))
+
+
+def _row(name: str, median: float, part: float, ranks: int) -> tuple[str, ...]:
+    return name, number(median), number(part), number(1e3 * median / ranks)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    console.show(section(options.ranks, options.rounds, console.progress))
+
+
+if __name__ == "__main__":
+    main()
