@@ -28,8 +28,9 @@ def trace_handler(
 ) -> CycleWriter[torch.profiler.profile]:
     """Write each cycle of the profiler into ``run_dir``, one Parquet file a cycle and rank.
 
-    ``also`` are further callbacks, called with the profiler after the file is written. Neither ours nor their failures
-    reach the training: they are logged under ``perfkit``.
+    ``also`` are further callbacks, called with the profiler after us. Neither ours nor their failures reach the
+    training: they are logged under ``perfkit``. The training is held while the events are read; a thread does the rest
+    while it goes on (not with ``with_stack``), and ``flush()`` waits for that.
     """
     return CycleWriter(run_dir, take, also, place)
 

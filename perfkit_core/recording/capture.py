@@ -7,7 +7,6 @@ handler is made, not when the recording is over. The training is held only while
 
 from __future__ import annotations
 
-import gc
 import os
 import socket
 import time
@@ -20,6 +19,7 @@ import msgspec
 from perfkit_core.paths import as_path
 from perfkit_core.recording import background, failures, incomplete, pending, termination
 from perfkit_core.recording.failures import logger
+from perfkit_core.recording.garbage import without_gc
 from perfkit_core.recording.incomplete import INCOMPLETE_MARK
 from perfkit_core.recording.place import Place, environment_place
 from perfkit_core.recording.taken import Taken
@@ -141,17 +141,3 @@ class CycleWriter(Generic[Profiler]):
             self._begin()
             self.run_dir = as_path(str(self.run_dir))  # a connection to a store is the parent's
             termination.install()
-
-
-Result = TypeVar("Result")
-
-
-def without_gc(action: Callable[[], Result]) -> Result:
-    """Run with the garbage collector off: it would scan the millions of objects that an extraction makes."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        return action()
-    finally:
-        if was_on:
-            gc.enable()

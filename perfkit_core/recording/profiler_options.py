@@ -11,7 +11,7 @@ from perfkit_core.errors import UsageError
 _OURS: Final = {
     "schedule": "give steps=(first, last) or wait, warmup, active",
     "scheduler": "give steps=(first, last) or wait, warmup, active",
-    "on_trace_ready": "give it as also=[…]: it is called with the profiler after the cycle was written",
+    "on_trace_ready": "give it as also=[…]: it is called with the profiler after each cycle",
     "timer_only": "it records no events",
 }
 

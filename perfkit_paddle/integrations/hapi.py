@@ -27,7 +27,7 @@ class PerfkitCallback(_Callback):  # type: ignore[misc]
     ``steps`` are the first and the last recorded step; or ``wait``, ``warmup``, ``active``, ``repeat`` and
     ``skip_first`` as the lengths of a cycle, the number of cycles and what precedes them (default: 1, 1, 5, 1, 0).
     Without ``warmup``, the step before the first recorded one is for warming up.
-    ``also`` are callbacks that get the profiler after each cycle was written; ``options`` go to
+    ``also`` are callbacks that get the profiler after each cycle; ``options`` go to
     paddle.profiler.Profiler. Raises UsageError for arguments that make no sense.
 
     A step is a training batch, numbered from 0 over all epochs of one ``fit``. Evaluation is not recorded. ``fit`` does

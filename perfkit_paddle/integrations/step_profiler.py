@@ -9,13 +9,13 @@ from typing import Any
 
 from perfkit_core.errors import CaptureError
 from perfkit_core.recording.capture import CycleWriter, Place, Taken
-from perfkit_core.recording.step_recording import Ending
+from perfkit_core.recording.step_profiler import Ending
 from perfkit_paddle import findings, framework
 from perfkit_paddle.capture import take
 
 
 class PaddleStepProfiler:
-    """One training's profiler; see :class:`perfkit_core.recording.step_recording.StepProfiler`.
+    """One training's profiler; see :class:`perfkit_core.recording.step_profiler.StepProfiler`.
 
     Each cycle has a Profiler of its own, whose scheduler says what was asked for last and whose step number is set
     before each step. The previous one must be gone by then: Paddle allows one in a process.

@@ -20,7 +20,7 @@ class Recordings:
     ``steps`` are the first and the last recorded step; or ``wait``, ``warmup``, ``active``, ``repeat`` and
     ``skip_first`` as in ``torch.profiler.schedule``, counted from the first step that is trained (default: 1, 1, 5, 1,
     0). Without ``warmup``, the step before the first recorded one is for warming up.
-    ``also`` are callbacks that get the profiler after each cycle was written; ``options`` go to torch.profiler.profile.
+    ``also`` are callbacks that get the profiler after each cycle; ``options`` go to torch.profiler.profile.
     Raises UsageError for arguments that make no sense.
     """
 

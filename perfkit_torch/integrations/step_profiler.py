@@ -12,13 +12,13 @@ import torch
 from perfkit_core.assembly.steps import EMPTY, PARTIAL
 from perfkit_core.errors import CaptureError
 from perfkit_core.recording.capture import CycleWriter, Place, Taken
-from perfkit_core.recording.step_recording import Ending
+from perfkit_core.recording.step_profiler import Ending
 from perfkit_core.trace import Trace
 from perfkit_torch.capture import place, take
 
 
 class TorchStepProfiler:
-    """One training's profiler; see :class:`perfkit_core.recording.step_recording.StepProfiler`.
+    """One training's profiler; see :class:`perfkit_core.recording.step_profiler.StepProfiler`.
 
     torch counts the steps of its own schedule from 0. A training that was resumed or that validates in between needs
     other numbers, so the phases of the profiler are called directly and the steps get their labels here.

@@ -9,7 +9,8 @@ import pytest
 
 from perfkit_core.errors import UsageError
 from perfkit_core.recording.capture import INCOMPLETE_MARK, CycleWriter
-from perfkit_core.recording.step_recording import Ending, StepRecording
+from perfkit_core.recording.step_profiler import Ending
+from perfkit_core.recording.step_recording import StepRecording
 from perfkit_core.recording.step_window import Action, StepWindow, step_window
 
 
