@@ -24,16 +24,17 @@ INSTANT: Final = "cpu_instant_event"
 class LiveBatch:
     """Columns of some events, each of shape (events,).
 
-    ``ids`` and ``metadata`` hold members of the event's arguments as JSON text (``"a": 1, "b": 2``), or nothing.
+    ``metadata`` holds members of the event's arguments as JSON text (``"a": 1, "b": 2``), or nothing; ``ids`` gives
+    those that go behind it.
     """
 
     categories: list[str]
     names: list[str]
     pids: list[int]
     tids: list[int]
-    ids: list[str]
     metadata: list[str]
     times: Times
+    ids: Callable[[list[str]], list[str]] | None = None
 
     def text(self) -> bytes:
         """The body of a JSON array of Chrome events. Invalid where ``metadata`` is: see :meth:`mended`."""
@@ -41,10 +42,14 @@ class LiveBatch:
         openings = {key: _opening(*key) for key in set(keys)}
         pieces = ["}},"] * (3 * len(keys))
         pieces[0::3] = map(openings.__getitem__, keys)
-        pieces[1::3] = [
-            f"{ids},{more}" if ids and more else ids or more for ids, more in zip(self.ids, self.metadata, strict=True)
-        ]
+        pieces[1::3] = self._arguments()
         return "".join(pieces)[:-1].encode()
+
+    def _arguments(self) -> list[str]:
+        if self.ids is None:
+            return self.metadata
+        both = zip(self.metadata, self.ids(self.metadata), strict=True)
+        return [f"{members},{ids}" if members and ids else members or ids for members, ids in both]
 
     def mended(self) -> LiveBatch:
         """Metadata that is no valid JSON kept as one text, the argument ``metadata_json``."""

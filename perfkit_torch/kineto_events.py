@@ -44,7 +44,6 @@ def _batch(events: list[Any]) -> LiveBatch:
         [f"{name}.{more}" if more else name for name, more in zip(names, _overloads(events, names), strict=True)],
         pids,
         tids,
-        [""] * count,
         [*map(_arguments, events, categories, devices)],
         (np.fromiter(map(kind.start_ns, events), np.int64, count), dur_ns),
     )

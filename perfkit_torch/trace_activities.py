@@ -7,6 +7,7 @@ thousand events at a time: torch's own calls are then most of the cost.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import repeat
 from typing import Any, Final
 
@@ -56,26 +57,26 @@ def _batch(activities: list[Any], flops: dict[int, int]) -> LiveBatch:
     start_ns = np.fromiter(map(kind.timestamp, activities), np.int64, count)
     dur_ns = np.fromiter(map(kind.duration, activities), np.int64, count)
     dur_ns[np.fromiter(map(MEMORY_EVENT.__eq__, names), np.bool_, count)] = 0  # torch leaves garbage
-    categories, metadata = [*map(kind.type, activities)], texts(kind.metadata_json, activities)
+    categories = [*map(kind.type, activities)]
+    correlations, linked = ([*map(read, activities)] for read in (kind.correlation_id, kind.linked_correlation_id))
     return LiveBatch(
         categories,
         names,
         [*map(kind.device_id, activities)],
         [*map(kind.resource_id, activities)],
-        _ids(activities, categories, metadata, flops),
-        metadata,
+        texts(kind.metadata_json, activities),
         (start_ns, dur_ns),
+        partial(_ids, categories, correlations, linked, flops),
     )
 
 
-def _ids(activities: list[Any], categories: list[str], metadata: list[str], flops: dict[int, int]) -> list[str]:
-    kind = type(activities[0])
-    correlations = [*map(kind.correlation_id, activities)]
-    if not _EXTERNAL.issuperset(categories):
-        linked = map(kind.linked_correlation_id, activities)
-        ids = [*map(_id, categories, metadata, correlations, linked)]
-    else:
+def _ids(
+    categories: list[str], correlations: list[int], linked: list[int], flops: dict[int, int], metadata: list[str]
+) -> list[str]:
+    if _EXTERNAL.issuperset(categories):
         ids = [f'"External id":{correlation}' for correlation in correlations]
+    else:
+        ids = [*map(_id, categories, metadata, correlations, linked)]
     if flops:
         return [_counted(*row, flops) for row in zip(ids, categories, correlations, strict=True)]
     return ids
