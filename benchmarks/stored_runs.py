@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from perfkit_core import load, schema
+from perfkit_core.arrays import nullable
 from perfkit_core.columns import ROW_REFERENCES
 from perfkit_core.store import SUFFIX
 from perfkit_core.stored_encoding import encoding
@@ -30,25 +31,18 @@ _ROW_GROUP = 1 << 18
 def copies(trace: Trace, count: int) -> Iterator[pa.Table]:
     """The event table of each copy."""
     period = int(trace.end_ns.max() - trace.ints("start_ns").min()) + 1
-    step = {"start_ns": period, **{name: int(trace.ints(name).max()) + 1 for name in _COUNTED}}
-    step |= dict.fromkeys(ROW_REFERENCES, len(trace))
+    numbers = [name for name in _COUNTED if trace.known(name)]
+    distance = {name: int(trace.ints(name).max()) + 1 for name in numbers}
     for index in range(count):
-        shifted = {name: _shifted(trace.ints(name), index * by) for name, by in step.items() if name != "start_ns"}
-        shifted["start_ns"] = pa.array(trace.ints("start_ns") + index * period)
-        yield pa.Table.from_arrays(
-            [_cell(trace, name, shifted) for name in schema.COLUMN_NAMES], schema=schema.SCHEMA
-        ).unify_dictionaries()
+        moved = {name: nullable(_shifted(trace.ints(name), index * distance[name])) for name in numbers}
+        rows = {name: pa.array(_shifted(trace.ints(name), index * len(trace))) for name in ROW_REFERENCES}
+        start = pa.array(trace.ints("start_ns") + index * period)
+        yield trace.with_columns(start_ns=start, **moved, **rows).events.unify_dictionaries()
 
 
-def _shifted(values: IntArray, by: int) -> pa.Array:
-    return pa.array(np.where(values >= 0, values + by, -1), mask=None)
-
-
-def _cell(trace: Trace, name: str, shifted: dict[str, pa.Array]) -> pa.Array | pa.ChunkedArray:
-    if name not in shifted:
-        return trace.events[name]
-    nulls = trace.events[name].is_null().combine_chunks()
-    return pa.array(shifted[name].to_numpy(), mask=nulls.to_numpy(zero_copy_only=False))
+def _shifted(values: IntArray, by: int) -> IntArray:
+    """Negative numbers stay what they are: none."""
+    return np.where(values >= 0, values + by, -1)
 
 
 def make(trace: Trace, folder: Path, events: int) -> Path:

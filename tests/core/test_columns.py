@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -128,6 +129,25 @@ def test_a_file_that_is_gone_is_an_error_of_one_line(large: tuple[Trace, Trace],
     (tmp_path / "t.parquet").unlink()
     with pytest.raises(SourceError, match=r"t\.parquet"):
         large[1].codes("name")
+
+
+def test_a_stored_trace_travels_to_other_processes_unread(large: tuple[Trace, Trace]) -> None:
+    sent = pickle.dumps(large[1])
+    assert len(sent) < 30_000
+    equal(pickle.loads(sent), large[0])
+
+
+def test_what_is_known_of_a_column_is_forgotten_when_it_is_replaced() -> None:
+    small = small_trace()
+    before = {name: small.ints(name) for name in ("step", "bytes", "dur_ns")}
+    end = small.end_ns
+    step = np.where(before["step"] == 1, -1, 7)
+    found = small.with_ints(step=step).with_columns(dur_ns=pa.array(before["dur_ns"] + 1))
+    assert found.ints("step").tolist() == step.tolist()
+    assert found.ints("step", -9).tolist() == np.where(step < 0, -9, step).tolist()
+    assert found.events["step"].null_count == int((step < 0).sum()) > 0
+    assert found.ints("bytes") is before["bytes"]
+    assert np.array_equal(found.end_ns, end + 1)
 
 
 def test_columns_of_nothing_take_no_memory() -> None:

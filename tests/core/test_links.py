@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
 from events import codes, column, device, host, names_of_rows, trace
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfkit_core.assembly import links
 
 
 def test_one_launch_may_have_thousands_of_kernels() -> None:
@@ -71,3 +77,13 @@ def test_without_device_work_there_is_a_finding_and_no_link() -> None:
     found = trace([host("launch", "runtime", 0, 5, correlation=1)])
     assert column(found, "launched_by") == {"launch": -1}
     assert "no-device-events" in codes(found)
+
+
+@pytest.mark.parametrize("apart", [1, 1_000_003])
+@given(st.lists(st.integers(-1, 9), max_size=12), st.lists(st.integers(-1, 11), max_size=12))
+def test_a_key_finds_the_first_row_that_has_it(apart: int, keys: list[int], wanted: list[int]) -> None:
+    """However many numbers lie between two ids; unknown ids (-1) find nothing."""
+    rows = 100 + 2 * np.arange(len(keys))
+    expected = [int(rows[keys.index(key)]) if key in keys and key >= 0 else -1 for key in wanted]
+    spread = [np.where(ids >= 0, ids * apart, -1) for ids in (np.array(wanted, np.int64), np.array(keys, np.int64))]
+    assert links._match(*spread, rows).tolist() == expected

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 from events import codes, column, device, host, trace
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfkit_core.assembly import steps
 
 
 def two_steps(*more: dict[str, object]) -> list[dict[str, object]]:
@@ -90,3 +95,19 @@ def test_overlapping_steps_count_events_in_the_one_begun_last_and_say_so() -> No
 def test_a_repeated_step_number_is_a_finding() -> None:
     found = trace([host("a", "step", 0, 10, step=2), host("b", "step", 10, 10, step=2), host("op", "operator", 12, 1)])
     assert "repeated-step-numbers" in codes(found)
+
+
+@given(
+    st.lists(st.integers(0, 20), max_size=20), st.lists(st.tuples(st.integers(0, 20), st.integers(-1, 9)), max_size=5)
+)
+def test_a_time_is_in_the_last_step_that_began_and_has_not_ended(
+    times: list[int], spans: list[tuple[int, int]]
+) -> None:
+    """Overlapping, empty and endless steps, and several that begin together, included."""
+    times, spans = sorted(times), sorted(spans)
+    begun = [[i for i, (start, _) in enumerate(spans) if start <= time] for time in times]
+    last = [found[-1] if found else None for found in begun]
+    expected = [-1 if i is None or time >= sum(spans[i]) else 10 + i for time, i in zip(times, last, strict=True)]
+    start, dur = np.array(spans, np.int64).reshape(-1, 2).T
+    found = steps._inside(np.array(times, np.int64), start, start + dur, 10 + np.arange(len(spans)))
+    assert found.tolist() == expected

@@ -1,0 +1,33 @@
+"""Large stored runs for benchmarks are sound runs, as many times as long."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_trace import small_trace
+
+import perfkit_core
+from benchmarks import stored_runs
+from perfkit_core.testing.conformance import check_trace
+
+
+def test_a_copied_run_holds_each_event_once_a_copy(tmp_path: Path) -> None:
+    """16 events, of two steps and four launches: three copies have six steps and twelve launches of their own."""
+    small = small_trace()
+    found = perfkit_core.load(stored_runs.make(small, tmp_path / "run", 40))
+    check_trace(found)
+    assert len(found) == 48
+    assert sorted(found.ints("step")[found.rows("kind", "step")].tolist()) == [0, 1, 2, 3, 4, 5]
+    launched = found.ints("launched_by")
+    assert len(np.unique(launched[launched >= 0])) == 12
+    assert np.array_equal(np.tile(small.ints("dur_ns"), 3), found.ints("dur_ns"))
+    inside = found.ints("parent") >= 0
+    assert np.array_equal(found.ints("parent")[inside] // 16, np.flatnonzero(inside) // 16)
+
+
+@pytest.mark.parametrize("file", ["torch/h100-bert-small.json.gz", "torch/mi250-minitoy-train.json.gz"])
+def test_a_copied_real_run_keeps_every_promise(traces: Path, tmp_path: Path, file: str) -> None:
+    once = perfkit_core.load(traces / file)
+    check_trace(perfkit_core.load(stored_runs.make(once, tmp_path / "run", 2 * len(once))))
