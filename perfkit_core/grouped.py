@@ -73,6 +73,23 @@ def stable_order(key: IntArray, width: int) -> IntArray:
     return np.argsort(key.astype(np.uint16) if width <= 1 << 16 else key, kind="stable")
 
 
+def parts(key: IntArray, width: int) -> list[IntArray]:
+    """The rows of each key 0 ≤ k < width, in their order."""
+    ends = np.cumsum(np.bincount(key, minlength=width))
+    return np.split(stable_order(key, width), ends[:-1])[:width]
+
+
+def ranked(key: IntArray, width: int) -> tuple[IntArray, IntArray]:
+    """The distinct keys 0 ≤ k < width in ascending order, and the position among them of each row's key."""
+    if not is_dense(width, len(key)):
+        found, position = np.unique(key, return_inverse=True)
+        return found, position.astype(np.int64, copy=False)
+    used = np.zeros(width, np.bool_)
+    used[key] = True
+    number = np.cumsum(used) - 1
+    return np.flatnonzero(used), number[key]
+
+
 def _codes(column: Any) -> tuple[IntArray, int]:
     """A number below the returned width for each value of a column, missing included."""
     if isinstance(column, pd.Series):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+from numba import njit
 
 IntArray = npt.NDArray[np.int64]
 Intervals = tuple[IntArray, IntArray]
@@ -20,8 +21,8 @@ def union(starts: IntArray, ends: IntArray) -> Intervals:
     starts, ends = starts[keep], ends[keep]
     if not len(starts):
         return EMPTY
-    order = np.argsort(starts, kind="stable")
-    starts, reach = starts[order], np.maximum.accumulate(ends[order])
+    starts, ends = _by_start(starts, ends)
+    reach = np.maximum.accumulate(ends)
     first = np.append(True, starts[1:] > reach[:-1])
     last = np.append(first[1:], True)
     return starts[first], reach[last]
@@ -38,32 +39,29 @@ def union_length(starts: IntArray, ends: IntArray) -> int:
 
 
 def union_length_by(groups: IntArray, count: int, starts: IntArray, ends: IntArray) -> IntArray:
-    """:func:`union_length` within each group 0 ≤ g < count; shape (count,). One sort for all groups."""
-    result = np.zeros(count, np.int64)
-    keep = (ends > starts) & (groups >= 0)
-    groups, starts, ends = groups[keep], starts[keep], ends[keep]
-    if not len(starts):
-        return result
-    origin = int(starts.min())
-    span = int(ends.max()) - origin + 1
-    if count > np.iinfo(np.int64).max // span:  # the shifted clocks would not fit into 64 bits
-        for group in np.unique(groups):
-            result[group] = union_length(starts[groups == group], ends[groups == group])
-        return result
-    shift = groups.astype(np.int64) * span - origin  # lays the groups one after the other on one clock
-    merged_starts, merged_ends = union(starts + shift, ends + shift)
-    np.add.at(result, merged_starts // span, merged_ends - merged_starts)
-    return result
+    """:func:`union_length` within each group 0 ≤ g < count (others do not count); shape (count,). One pass over the
+    intervals in the order of their starts, whatever the number of groups."""
+    starts, ends, groups = _by_start(starts, ends, groups)
+    total: IntArray = _covered(groups.astype(np.int64, copy=False), starts, ends, np.zeros(count, np.int64))
+    return total
+
+
+def union_by(groups: IntArray, count: int, starts: IntArray, ends: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """:func:`union` within each group 0 ≤ g < count: group, start and end of each interval, those of a group in order
+    of time."""
+    starts, ends, groups = _by_start(starts, ends, groups)
+    group, start, end = _merged(groups.astype(np.int64, copy=False), starts, ends, count)
+    order = np.lexsort((start, group))
+    return group[order], start[order], end[order]
 
 
 def intersect(a: Intervals, b: Intervals) -> Intervals:
     """What two disjoint sets have in common."""
     if not len(a[0]) or not len(b[0]):
         return EMPTY
-    edges = np.concatenate([a[0], a[1], b[0], b[1]])
-    change = np.concatenate([np.ones(len(a[0])), -np.ones(len(a[1])), np.ones(len(b[0])), -np.ones(len(b[1]))])
-    order = np.lexsort((change, edges))  # ends before starts, so that touching sets share nothing
-    depth = np.cumsum(change[order])
+    edges = np.concatenate([a[1], b[1], a[0], b[0]])  # ends before starts, so that touching sets share nothing
+    order = np.argsort(edges, kind="stable")
+    depth = np.cumsum(np.where(order < len(a[1]) + len(b[1]), -1, 1))
     edges = edges[order]
     both = np.flatnonzero(depth == 2)
     return union(edges[both], edges[both + 1])
@@ -76,3 +74,41 @@ def subtract(a: Intervals, b: Intervals) -> Intervals:
     low, high = min(a[0][0], b[0][0]), max(a[1][-1], b[1][-1])
     gaps = (np.append(low, b[1]), np.append(b[0], high))
     return intersect(a, union(*gaps))
+
+
+def _by_start(starts: IntArray, *others: IntArray) -> tuple[IntArray, ...]:
+    """Arrays in the order of the starts, as they are where that is their order."""
+    if (starts[1:] >= starts[:-1]).all():
+        return starts, *others
+    order = np.argsort(starts, kind="stable")
+    return starts[order], *(other[order] for other in others)
+
+
+@njit(cache=True, nogil=True)
+def _covered(groups, starts, ends, total):  # type: ignore[no-untyped-def]
+    reach = np.full(len(total), np.iinfo(np.int64).min)
+    for i in range(len(groups)):
+        group = groups[i]
+        if group >= 0 and ends[i] > starts[i] and ends[i] > reach[group]:
+            total[group] += ends[i] - max(starts[i], reach[group])
+            reach[group] = ends[i]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _merged(groups, starts, ends, count):  # type: ignore[no-untyped-def]
+    """One item for each merged interval, in the order of their starts."""
+    current = np.full(count, -1, np.int64)
+    group, start, end = np.empty_like(starts), np.empty_like(starts), np.empty_like(starts)
+    found = 0
+    for i in range(len(groups)):
+        if groups[i] < 0 or ends[i] <= starts[i]:
+            continue
+        at = current[groups[i]]
+        if at >= 0 and starts[i] <= end[at]:
+            end[at] = max(end[at], ends[i])
+        else:
+            current[groups[i]] = found
+            group[found], start[found], end[found] = groups[i], starts[i], ends[i]
+            found += 1
+    return group[:found], start[:found], end[:found]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfkit_core import nesting
+from perfkit_core import grouped, nesting
 from perfkit_core.schema import NO_ROW
 from perfkit_core.trace import BoolArray, IntArray
 
@@ -55,7 +55,7 @@ def merge(parent: IntArray, key: IntArray, member: BoolArray) -> Tree:
     parents, keys, count = [], [], 0
     for at in _by_level(level):
         path = (node[above[at]] + 1) * width + key[rows[at]]
-        distinct, inverse = np.unique(path, return_inverse=True)
+        distinct, inverse = grouped.ranked(path, (count + 1) * width)
         node[at] = count + inverse
         parents.append(distinct // width - 1)
         keys.append(distinct % width)
@@ -78,7 +78,7 @@ def preorder(parent: IntArray, weight: IntArray) -> IntArray:
 
 
 def _by_level(level: IntArray) -> list[IntArray]:
-    order = np.argsort(level, kind="stable")
+    order = grouped.stable_order(level, int(level.max(initial=0)) + 1)
     return np.split(order, np.flatnonzero(np.diff(level[order])) + 1) if len(order) else []
 
 

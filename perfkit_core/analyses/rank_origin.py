@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
+from perfkit_core.analyses.once import once
 from perfkit_core.analyses.span import rank_codes
 from perfkit_core.trace import IntArray, Trace
 
 
 def since_first_event(trace: Trace, rows: IntArray) -> IntArray:
     """start_ns of some events since the first event of their rank, shape (len(rows),)."""
+    since: IntArray = trace.ints("start_ns")[rows] - _origins(trace)[rank_codes(trace)[0][rows]]
+    return since
+
+
+@once
+def _origins(trace: Trace) -> IntArray:
     rank, count = rank_codes(trace)
     first = np.full(count, np.iinfo(np.int64).max)
     np.minimum.at(first, rank, trace.ints("start_ns"))
-    since: IntArray = trace.ints("start_ns")[rows] - first[rank[rows]]
-    return since
+    return first

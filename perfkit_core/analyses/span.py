@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from perfkit_core import intervals
+from perfkit_core import grouped, intervals
 from perfkit_core.analyses.once import once
 from perfkit_core.schema import STEP
 from perfkit_core.trace import BoolArray, IntArray, Trace
@@ -16,6 +16,24 @@ def rank_codes(trace: Trace) -> tuple[IntArray, int]:
     """A group number for each event's rank (unknown ranks are one), and how many there are."""
     codes, ranks = pd.factorize(trace.ints("rank"), sort=True)
     return codes.astype(np.int64, copy=False), len(ranks)
+
+
+def rows_of_rank(trace: Trace, rank: int) -> IntArray | slice:
+    """The rows of a rank, as in the column (-1: unknown), in their order: what an array of all rows is indexed by."""
+    ranks, order, bounds = _by_rank(trace)
+    at = int(np.searchsorted(ranks, rank))
+    if at == len(ranks) or ranks[at] != rank:
+        return slice(0)
+    return slice(None) if len(ranks) == 1 else order[bounds[at] : bounds[at + 1]]
+
+
+@once
+def _by_rank(trace: Trace) -> tuple[IntArray, IntArray, IntArray]:
+    """The ranks, the rows sorted by them (none where there is one rank), and where those of each begin and end."""
+    code, count = rank_codes(trace)
+    order = grouped.stable_order(code, count) if count > 1 else np.empty(0, np.int64)
+    bounds = np.append(0, np.cumsum(np.bincount(code, minlength=count)))
+    return np.unique(trace.ints("rank")), order, bounds
 
 
 def span(trace: Trace, chosen: BoolArray) -> intervals.Intervals:
@@ -32,10 +50,27 @@ def span(trace: Trace, chosen: BoolArray) -> intervals.Intervals:
     return intervals.union(start[chosen].min(keepdims=True), end[chosen].max(keepdims=True))
 
 
+def spans(trace: Trace, chosen: BoolArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Of each rank what its :func:`span` is the union of: group number of the rank, start and end of each interval."""
+    rank, count = rank_codes(trace)
+    rows = np.flatnonzero(chosen & trace.rows("kind", STEP) & trace.host)
+    without = np.ones(count, np.bool_)
+    without[rank[rows]] = False
+    start, end = trace.ints("start_ns"), trace.end_ns
+    if not without.any():
+        return rank[rows], start[rows], end[rows]
+    others = np.flatnonzero(chosen & without[rank])
+    first, last = np.full(count, np.iinfo(np.int64).max), np.full(count, np.iinfo(np.int64).min)
+    np.minimum.at(first, rank[others], start[others])
+    np.maximum.at(last, rank[others], end[others])
+    some = np.flatnonzero(last >= first)
+    return np.append(rank[rows], some), np.append(start[rows], first[some]), np.append(end[rows], last[some])
+
+
 def span_ns(trace: Trace, chosen: BoolArray) -> int:
     """Length of the :func:`span` of each rank, summed over ranks."""
-    rank, count = rank_codes(trace)
-    return sum(intervals.length(span(trace, chosen & (rank == one))) for one in range(count))
+    group, start, end = spans(trace, chosen)
+    return int(intervals.union_length_by(group, rank_codes(trace)[1], start, end).sum())
 
 
 def union_ns(trace: Trace, chosen: BoolArray) -> int:

@@ -15,11 +15,11 @@ import pandas as pd
 from perfkit_core import intervals
 from perfkit_core.analyses.native_rules import counted, native_steps
 from perfkit_core.analyses.select import in_steps
-from perfkit_core.analyses.span import span
+from perfkit_core.analyses.span import rank_codes, spans
 from perfkit_core.analyses.tables import ratio
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import DEVICE_WORK, KERNEL
-from perfkit_core.trace import BoolArray, Trace
+from perfkit_core.trace import BoolArray, IntArray, Trace
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
@@ -48,31 +48,34 @@ def _device(
 ) -> dict[str, object]:
     """The row of a device. ``steps``: the events whose union busy time is divided by; None: the span."""
     mine = trace.rows("device", name) & trace.rows("kind", *DEVICE_WORK)
-    kernels = counts & mine & trace.rows("kind", KERNEL)
-    rank = trace.ints("rank")
-    ranks = [rank == one for one in np.unique(rank[mine])]
-    spans = [span(trace, chosen & of) if steps is None else _union(trace, steps & of) for of in ranks]
-    times = [_times(_union(trace, kernels & of), within) for of, within in zip(ranks, spans, strict=True)]
-    busy, inside, whole = (sum(column) for column in zip(*times, strict=True))
+    kernels = np.flatnonzero(counts & mine & trace.rows("kind", KERNEL))
+    rank, ranks = rank_codes(trace)
+    uses = np.zeros(ranks, np.bool_)
+    uses[rank[mine]] = True
+    busy = (rank[kernels], trace.ints("start_ns")[kernels], trace.end_ns[kernels])
+    within = spans(trace, chosen) if steps is None else _events(trace, steps)
+    mine_within = [part[uses[within[0]]] for part in within]
+    both = [np.concatenate(parts) for parts in zip(busy, mine_within, strict=True)]
+    busy_ns, whole_ns, either_ns = (_united(ranks, *part) for part in (busy, mine_within, both))
     product = next((device.name for device in trace.meta.devices if device.id == name), None)
     return {
         "device": name,
         "product": product if product is not None else pd.NA,
-        "kernels": int(kernels.sum()),
-        "busy_ns": busy,
-        "span_ns": whole,
-        "utilisation_ratio": float(ratio(busy, whole)),
-        "busy_in_steps_ratio": float(ratio(inside, whole)),
+        "kernels": len(kernels),
+        "busy_ns": busy_ns,
+        "span_ns": whole_ns,
+        "utilisation_ratio": float(ratio(busy_ns, whole_ns)),
+        "busy_in_steps_ratio": float(ratio(busy_ns + whole_ns - either_ns, whole_ns)),
     }
 
 
-def _union(trace: Trace, mask: BoolArray) -> intervals.Intervals:
-    return intervals.union(trace.ints("start_ns")[mask], trace.end_ns[mask])
+def _events(trace: Trace, mask: BoolArray) -> tuple[IntArray, IntArray, IntArray]:
+    return rank_codes(trace)[0][mask], trace.ints("start_ns")[mask], trace.end_ns[mask]
 
 
-def _times(busy: intervals.Intervals, within: intervals.Intervals) -> tuple[int, int, int]:
-    """Of one rank: busy time, the part of it within the span, and the length of the span."""
-    return intervals.length(busy), intervals.length(intervals.intersect(busy, within)), intervals.length(within)
+def _united(ranks: int, rank: IntArray, starts: IntArray, ends: IntArray) -> int:
+    """A union within each rank, summed over ranks."""
+    return int(intervals.union_length_by(rank, ranks, starts, ends).sum())
 
 
 def _cpu(scope: str, value: float) -> dict[str, object]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from perfkit_core import nesting
+from perfkit_core import grouped, nesting
 from perfkit_core.analyses.fluid import scope
 from perfkit_core.analyses.fluid.threads import thread_numbers
 from perfkit_core.plugins.contracts import ViewRequest
@@ -52,10 +52,11 @@ def labels(trace: Trace, request: ViewRequest, member: BoolArray) -> Labels:
         split[:, 1] = thread_numbers(trace)[0][rows[top]]
     if scope.asked_for(request, scope.INSTANCE):
         split[:, 2] = pd.DataFrame(split[:, :2]).groupby([0, 1]).cumcount()
-    roots, which = np.unique(split, axis=0, return_inverse=True)
+    which, first = grouped.sorted_codes(split.T, len(split))
+    roots = split[first]
     key = np.full(len(trace), -1, np.int64)
     key[rows] = text
-    key[rows[top]] = len(texts) + which.reshape(-1)
+    key[rows[top]] = len(texts) + which
     return Labels(key, texts, roots)
 
 
@@ -75,9 +76,9 @@ def _texts(trace: Trace, rows: IntArray) -> tuple[IntArray, list[str]]:
     copied[trace.ints("launched_by")[copies]] = kind.codes[copies]
     copied[~copy_calls(trace)] = len(kind.values) + 1
     width = len(kind.values) + 3
-    pairs, index = np.unique(name.codes[rows] * np.int64(width) + copied[rows] + 1, return_inverse=True)
+    pairs, index = grouped.ranked(name.codes[rows] * np.int64(width) + copied[rows] + 1, len(name.values) * width)
     texts = [_text(name.values[pair // width], pair % width - 1, kind.values) for pair in pairs.tolist()]
-    return index.astype(np.int64), texts
+    return index, texts
 
 
 def _text(name: str, kind: int, kinds: list[str]) -> str:

@@ -12,7 +12,9 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.analyses.memory.events import MISSING, MemoryEvents, explain_empty, memory_events
+from perfkit_core import grouped
+from perfkit_core.analyses.memory.events import MISSING, explain_empty, memory_events
+from perfkit_core.analyses.once import once
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 NEVER: Final = int(np.iinfo(np.int64).max)
@@ -37,19 +39,22 @@ class Blocks:
         return np.asarray((self.allocation <= position) & (position < self.end), np.bool_)
 
 
-def blocks(trace: Trace, found: MemoryEvents) -> Blocks:
+@once
+def blocks(trace: Trace) -> Blocks:
     """The blocks of all pools, in the order of their allocation."""
+    found = memory_events(trace)
     address = trace.ints("address", MISSING)[found.row]
     placed = ~found.reserve & (address != MISSING)
     at = np.flatnonzero(placed)
-    at = at[np.lexsort((at, address[at], found.pool[at]))]
-    same = (address[at][1:] == address[at][:-1]) & (found.pool[at][1:] == found.pool[at][:-1])
-    after, before = np.append(same, False), np.append(False, same)
+    place, first = grouped.distinct([found.pool[at], address[at]], len(at))
+    order = grouped.stable_order(place, len(first))
+    at, same = at[order], np.diff(place[order]) == 0
+    after, before = np.append(same, False)[: len(at)], np.append(False, same)[: len(at)]
     frees = found.change[at] < 0
-    following = np.append(at[1:], NEVER)
+    following = np.append(at[1:], NEVER)[: len(at)]
     end = np.where(after, following, NEVER)
-    opened = before & np.append(False, ~frees[:-1])
-    resized = opened & frees & (found.change[at] + np.append(0, found.change[at][:-1]) != 0)
+    opened = before & np.append(False, ~frees)[: len(at)]
+    resized = opened & frees & (found.change[at] + np.append(0, found.change[at])[: len(at)] != 0)
     order = np.argsort(at[~frees])
     return Blocks(
         allocation=at[~frees][order],
@@ -66,6 +71,6 @@ def explain_no_blocks(trace: Trace) -> str:
     found = memory_events(trace)
     if not len(found.row):
         return explain_empty(trace)
-    if not len(blocks(trace, found).allocation):
+    if not len(blocks(trace).allocation):
         return "the memory events have no addresses, so allocations cannot be matched with frees"
     return "nothing that was allocated in the recording was alive then"

@@ -29,7 +29,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     (frees of what was not allocated in the recording), repeated_allocations (at an address that was not free: its free
     was not recorded), resized_frees (of another size than was allocated), without_address."""
     found = memory_events(trace)
-    made, moved = blocks(trace, found), levels(trace, found).unexplained
+    made, moved = blocks(trace), levels(trace).unexplained
     counted = selected(trace, request)[found.row]
     told = np.unique(found.pool[moved != MISSING])
 

@@ -26,7 +26,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     where none was), reserved_bytes, unexplained_bytes (by how much the total moved without an event)."""
     found = memory_events(trace)
     counted = chosen(trace, request, found.row, names(trace, innermost(trace, found.row)))
-    level = levels(trace, found)
+    level = levels(trace)
     at = found.first()
     change, pool = counted_bytes(found), np.arange(len(at))
     unknown = np.full(len(at), MISSING)

@@ -6,6 +6,7 @@ Events of a pool are in the order of their times, those of the same time as they
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,6 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from perfkit_core import grouped
 from perfkit_core.analyses.once import once
 from perfkit_core.schema import MEMORY
 from perfkit_core.trace import BoolArray, Codes, IntArray, Trace
@@ -54,15 +56,12 @@ def memory_events(trace: Trace) -> MemoryEvents:
     """The memory events of the trace."""
     change = trace.ints("bytes", MISSING)
     row = np.flatnonzero(trace.rows("kind", MEMORY) & (change != MISSING))
-    places = pd.DataFrame({name: trace.ints(name)[row] for name in ("rank", "pid")})
-    places["device"] = trace.codes("device").codes[row].astype(np.int64)
-    grouped = places.groupby(["rank", "pid", "device"], sort=True)
-    pool = grouped.ngroup().to_numpy().astype(np.int64)
-    order = np.lexsort((row, trace.ints("start_ns")[row], pool))
-    row, pool = row[order], pool[order]
-    places = places.iloc[order[np.unique(pool, return_index=True)[1]]]
-    reserve = _is_reserve(trace.codes("category"))[row]
-    return MemoryEvents(row, pool, change[row], reserve, places["rank"].to_numpy(), places["device"].to_numpy())
+    device = trace.codes("device").codes[row].astype(np.int64)
+    pool, first = grouped.sorted_codes([trace.ints("rank")[row], trace.ints("pid")[row], device], len(row))
+    order = grouped.stable_order(pool, len(first))
+    reserve = _is_reserve(trace.codes("category"))[row[order]]
+    rows = row[order]
+    return MemoryEvents(rows, pool[order], change[rows], reserve, trace.ints("rank")[row[first]], device[first])
 
 
 def counted_bytes(found: MemoryEvents) -> IntArray:
@@ -73,7 +72,18 @@ def counted_bytes(found: MemoryEvents) -> IntArray:
 def argument(trace: Trace, rows: IntArray, *keys: str) -> IntArray:
     """An integer among the other recorded arguments of some events, by the first key found; MISSING where there is
     none. Shape (len(rows),)."""
+    return arguments(trace, rows, [keys])[0]
+
+
+def arguments(trace: Trace, rows: IntArray, keys: Sequence[Sequence[str]]) -> list[IntArray]:
+    """As :func:`argument`, several of them."""
     texts = trace.pick("args", rows)
+    return [_number(texts, some) for some in keys]
+
+
+def _number(texts: pa.Array, keys: Sequence[str]) -> IntArray:
+    if not any(pc.any(pc.match_substring(texts, key)).as_py() for key in keys):
+        return np.full(len(texts), MISSING)
     pattern = f'"(?:{"|".join(keys)})" *: *(?P<number>-?[0-9]{{1,18}})'
     values = pc.struct_field(pc.extract_regex(texts, pattern), "number").cast(pa.int64())
     numbers: IntArray = np.asarray(pc.fill_null(values, MISSING).to_numpy(), np.int64)

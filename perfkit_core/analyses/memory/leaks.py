@@ -27,7 +27,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     avg_step_bytes (over of_steps)."""
     found = memory_events(trace)
     ends = step_ends(trace, found)
-    event, step = _staying(found, ends, blocks(trace, found))
+    event, step = _staying(found, ends, blocks(trace))
     owner = outermost(trace, found.row[event])
     name = names(trace, owner)
     by = {"name": name, "pool": found.pool[event]} | keys(trace, request, found.row[event], owner, GROUPINGS)
@@ -81,7 +81,7 @@ def _finished(trace: Trace, found: MemoryEvents, ends: StepEnds, sums: pd.DataFr
 
 def _explain(trace: Trace) -> str:
     found = memory_events(trace)
-    if not len(found.row) or not len(blocks(trace, found).allocation):
+    if not len(found.row) or not len(blocks(trace).allocation):
         return explain_no_blocks(trace)
     if not (step_ends(trace, found).follower >= 0).any():
         return "this needs two training steps, recorded one after the other"

@@ -11,7 +11,8 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.analyses.memory.events import MISSING, MemoryEvents, argument, counted_bytes
+from perfkit_core.analyses.memory.events import MISSING, MemoryEvents, argument, counted_bytes, memory_events
+from perfkit_core.analyses.once import once
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 RESERVED_ARGUMENTS: Final = ("Total Reserved", "current_reserved")
@@ -29,13 +30,15 @@ class Levels:
     reserved: IntArray
     start: IntArray
 
-    def best(self) -> IntArray:
-        """The total where it was recorded, else the growth."""
-        return np.where(self.allocated == MISSING, self.growth, self.allocated)
+    def best(self, at: IntArray) -> IntArray:
+        """The total where it was recorded, else the growth, after the events at some positions."""
+        return np.where(self.allocated[at] == MISSING, self.growth[at], self.allocated[at])
 
 
-def levels(trace: Trace, found: MemoryEvents) -> Levels:
-    """The levels after each of the events."""
+@once
+def levels(trace: Trace) -> Levels:
+    """The levels after each of the memory events."""
+    found = memory_events(trace)
     change = counted_bytes(found)
     first = found.first()
     cumulated = np.cumsum(change)
@@ -53,8 +56,8 @@ def levels(trace: Trace, found: MemoryEvents) -> Levels:
 def before(level: Levels, found: MemoryEvents, position: int) -> int:
     """What was allocated before the event at ``position``."""
     moved = int(level.unexplained[position])
-    change = int(counted_bytes(found)[position])
-    return int(level.best()[position]) - change - (0 if moved == MISSING else moved)
+    change = 0 if found.reserve[position] else int(found.change[position])
+    return int(level.best(np.array([position]))[0]) - change - (0 if moved == MISSING else moved)
 
 
 def peak(level: Levels, found: MemoryEvents, at: IntArray) -> tuple[int, int]:
@@ -62,7 +65,7 @@ def peak(level: Levels, found: MemoryEvents, at: IntArray) -> tuple[int, int]:
 
     ``at``: ascending positions in one pool. The position before the first of them when it was never more than then.
     """
-    start, best = before(level, found, int(at[0])), level.best()[at]
+    start, best = before(level, found, int(at[0])), level.best(at)
     top = int(best.argmax())
     return (int(at[top]), int(best[top])) if best[top] > start else (int(at[0]) - 1, start)
 
@@ -71,11 +74,11 @@ def _reserved(trace: Trace, found: MemoryEvents) -> IntArray:
     """An allocator that keeps no reserve writes 0 in every event: unknown, as nothing was measured."""
     reserved = argument(trace, found.row, *RESERVED_ARGUMENTS)
     used = np.zeros(len(found.pool_rank), np.bool_)
-    np.logical_or.at(used, found.pool, (reserved != 0) & (reserved != MISSING))
+    used[found.pool[(reserved != 0) & (reserved != MISSING)]] = True
     return np.where(used[found.pool], reserved, MISSING)
 
 
 def _all_of_pool(found: MemoryEvents, true: BoolArray) -> BoolArray:
     every = np.ones(len(found.pool_rank), np.bool_)
-    np.logical_and.at(every, found.pool, true)
+    every[found.pool[~true]] = False
     return every

@@ -46,7 +46,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     (to the total at the peak; to the sum of the rows where no totals were recorded). With ``steps``: the peak in them.
     """
     found = memory_events(trace)
-    level, made = levels(trace, found), blocks(trace, found)
+    level, made = levels(trace), blocks(trace)
     peaks = _peaks(trace, found, level, request)
     alive = np.flatnonzero(made.alive(peaks.position[found.pool[made.allocation]]))
     event = made.allocation[alive]
@@ -64,8 +64,10 @@ def _peaks(trace: Trace, found: MemoryEvents, level: Levels, request: ViewReques
     counted = selected(trace, replace(request, pattern=None))[found.row]
     position = np.full(len(found.pool_rank), -1, np.int64)
     total = np.full(len(found.pool_rank), MISSING)
-    for pool in np.unique(found.pool[counted]):
-        position[pool], most = peak(level, found, np.flatnonzero(counted & (found.pool == pool)))
+    at = np.flatnonzero(counted)
+    pools = np.unique(found.pool[at])
+    for pool, mine in zip(pools, np.split(at, np.searchsorted(found.pool[at], pools[1:])), strict=False):
+        position[pool], most = peak(level, found, mine)
         total[pool] = most if level.start[pool] != MISSING else MISSING
     return Peaks(position, total)
 
@@ -73,9 +75,11 @@ def _peaks(trace: Trace, found: MemoryEvents, level: Levels, request: ViewReques
 def _rest(found: MemoryEvents, level: Levels, made: Blocks, peaks: Peaks, known: IntArray) -> pd.DataFrame:
     """What the total of each pool holds beyond the known blocks."""
     rows: list[dict[str, Any]] = []
+    old = made.unmatched[made.unmatched <= peaks.position[found.pool[made.unmatched]]]
+    freed = np.zeros(len(found.pool_rank), np.int64)
+    np.add.at(freed, found.pool[old], found.change[old])
     for pool in np.flatnonzero(peaks.total != MISSING):
-        freed = made.unmatched[found.pool[made.unmatched] == pool]
-        older = int(level.start[pool] + found.change[freed[freed <= peaks.position[pool]]].sum())
+        older = int(level.start[pool] + freed[pool])
         rest = int(peaks.total[pool] - known[pool]) - older
         sizes = {BEFORE: older, UNEXPLAINED: rest}
         rows += [{"name": name, "pool": pool, "bytes": size} for name, size in sizes.items() if size]

@@ -31,8 +31,8 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     alive_last_bytes (… of the last step recorded without a gap), end_bytes (allocated at the end of the step),
     growth_bytes (since the end of the step before; in the first of a run since its beginning). NA: not known."""
     found = memory_events(trace)
-    ends, made = step_ends(trace, found), blocks(trace, found)
-    level = levels(trace, found)
+    ends, made = step_ends(trace, found), blocks(trace)
+    level = levels(trace)
     after, growth = _levels(found, level, ends)
     columns = {"step": trace.ints("step")[ends.step], "allocated_bytes": _allocated(found, ends)}
     columns |= _alive(found, ends, made, "alive", np.arange(len(ends.step)))
@@ -63,7 +63,8 @@ def _levels(found: MemoryEvents, level: Levels, ends: StepEnds) -> tuple[IntArra
 def _level_at(found: MemoryEvents, level: Levels, pool: IntArray, position: IntArray) -> IntArray:
     """The level of each pool after the event at a position, which may lie before the first of the pool."""
     start = np.where(level.start == MISSING, 0, level.start)[pool]
-    return np.where(position < found.first()[pool], start, np.append(level.best(), 0)[position])
+    after = level.best(np.maximum(position, 0)) if len(level.growth) else 0
+    return np.where(position < found.first()[pool], start, after)
 
 
 def _allocated(found: MemoryEvents, ends: StepEnds) -> IntArray:

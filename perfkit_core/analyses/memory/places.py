@@ -8,8 +8,7 @@ import pandas as pd
 from perfkit_core.analyses.memory.events import (
     MISSING,
     MemoryEvents,
-    argument,
-    counted_bytes,
+    arguments,
     explain_empty,
     memory_events,
     nullable,
@@ -30,8 +29,12 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     found = memory_events(trace)
     counted = chosen(trace, request, found.row, names(trace, innermost(trace, found.row)))
     pools = np.unique(found.pool[counted])
-    level = levels(trace, found)
-    rows = [_pool(trace, found, level, np.flatnonzero(counted & (found.pool == pool))) for pool in pools]
+    level = levels(trace)
+    at = np.flatnonzero(counted)
+    peaks = arguments(trace, found.row[at], [["peak_allocated"], ["peak_reserved"]])
+    ends = np.searchsorted(found.pool[at], pools[1:])  # events are sorted by pool
+    parts = zip(*(np.split(values, ends) for values in (at, *peaks)), strict=True)
+    rows = [_pool(trace, found, level, *part) for part in parts if len(part[0])]
     measures = {name: nullable(np.array([row[name] for row in rows], np.int64)) for name in _MEASURES}
     return pd.DataFrame({**pool_columns(trace, found, pools), **measures})
 
@@ -42,9 +45,11 @@ _MEASURES = (
 )  # fmt: skip
 
 
-def _pool(trace: Trace, found: MemoryEvents, level: Levels, at: IntArray) -> dict[str, int]:
+def _pool(
+    trace: Trace, found: MemoryEvents, level: Levels, at: IntArray, peak_allocated: IntArray, peak_reserved: IntArray
+) -> dict[str, int]:
     """Of the events at some positions, all of one pool."""
-    change, row = counted_bytes(found)[at], found.row[at]
+    change = np.where(found.reserve[at], 0, found.change[at])
     start, (position, most) = before(level, found, int(at[0])), peak(level, found, at)
     told = level.allocated[at[0]] != MISSING
     since = since_first_event(trace, found.row[position : position + 1])
@@ -58,8 +63,8 @@ def _pool(trace: Trace, found: MemoryEvents, level: Levels, at: IntArray) -> dic
         "growth_bytes": int(change.sum()),
         "peak_growth_bytes": most - start,
         "peak_reserved_bytes": int(level.reserved[at].max()),
-        "process_peak_bytes": int(argument(trace, row, "peak_allocated").max()),
-        "process_peak_reserved_bytes": int(argument(trace, row, "peak_reserved").max()),
+        "process_peak_bytes": int(peak_allocated.max()),
+        "process_peak_reserved_bytes": int(peak_reserved.max()),
     }
 
 

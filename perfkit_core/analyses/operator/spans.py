@@ -42,8 +42,7 @@ def span_table(trace: Trace, request: ViewRequest, counted: BoolArray, what: str
     rows = np.flatnonzero(counted & own_time.is_call(trace) & chosen(trace, request))
     groups = group(keys(trace, request, rows) | {what: texts(trace.codes(what), rows)})
     columns = _times(trace, request, groups, rows, counted) | _memory(trace, request, groups, rows)
-    flops = trace.ints("flops", _UNKNOWN)[rows]
-    columns["flops"] = groups.known_sum(flops, flops != _UNKNOWN)
+    columns["flops"] = _flops(trace, groups, rows)
     result = pd.concat([groups.keys, pd.DataFrame(columns, index=groups.keys.index)], axis=1)
     return plain(result[[*groups.keys, *MEASURES]])
 
@@ -91,15 +90,21 @@ def _covered(trace: Trace, rows: IntArray) -> int:
 
 
 def _memory(trace: Trace, request: ViewRequest, groups: Groups, rows: IntArray) -> dict[str, pd.arrays.IntegerArray]:
+    names = ("self_cpu_bytes", "total_cpu_bytes", "self_device_bytes", "total_device_bytes")
+    if not operator_memory.recorded(trace):
+        return {name: integers(np.zeros(len(groups)), np.zeros(len(groups), np.bool_)) for name in names}
     found = operator_memory.host_bytes(trace, request.native)
-    known = np.full(len(rows), operator_memory.recorded(trace))
-    arrays = {
-        "self_cpu_bytes": own_time.gathered(trace, found.self_cpu),
-        "total_cpu_bytes": found.total_cpu,
-        "self_device_bytes": own_time.gathered(trace, found.self_device),
-        "total_device_bytes": found.total_device,
-    }
-    return {name: groups.known_sum(values[rows], known) for name, values in arrays.items()}
+    known = np.full(len(rows), True)
+    arrays = (own_time.gathered(trace, found.self_cpu), found.total_cpu,
+              own_time.gathered(trace, found.self_device), found.total_device)  # fmt: skip
+    return {name: groups.known_sum(values[rows], known) for name, values in zip(names, arrays, strict=True)}
+
+
+def _flops(trace: Trace, groups: Groups, rows: IntArray) -> pd.arrays.IntegerArray:
+    if not trace.known("flops"):
+        return integers(np.zeros(len(groups)), np.zeros(len(groups), np.bool_))
+    flops = trace.ints("flops", _UNKNOWN)[rows]
+    return groups.known_sum(flops, flops != _UNKNOWN)
 
 
 _UNKNOWN: Final = int(np.iinfo(np.int64).min)

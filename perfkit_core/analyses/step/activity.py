@@ -15,6 +15,7 @@ import numpy as np
 from perfkit_core import intervals
 from perfkit_core.analyses.communication.collectives import communication
 from perfkit_core.analyses.once import once
+from perfkit_core.analyses.span import rows_of_rank
 from perfkit_core.analyses.threads import threads
 from perfkit_core.intervals import Intervals
 from perfkit_core.schema import (
@@ -56,34 +57,38 @@ class Activities:
 
     def of(self, rank: int, chosen: BoolArray | None = None) -> Activity:
         """The sets of the chosen events (None: all) of a rank, as in the column (-1: unknown)."""
-        mine = self.trace.ints("rank") == rank
-        if chosen is not None:
-            mine &= chosen
-        others = (self.communication, self.copy, self.loading, self.host)
-        return Activity(self._compute(mine), *(_union(self.trace, mine & mask) for mask in others))
+        rows = rows_of_rank(self.trace, rank)
 
-    def _compute(self, mine: BoolArray) -> Intervals:
+        def those(mask: BoolArray) -> IntArray:
+            found = np.flatnonzero(mask[rows] if chosen is None else mask[rows] & chosen[rows])
+            return found if isinstance(rows, slice) else rows[found]
+
+        others = (self.communication, self.copy, self.loading, self.host)
+        sets = (_union(self.trace, those(mask)) for mask in others)
+        return Activity(self._compute(those(self.compute), those(self.communication)), *sets)
+
+    def _compute(self, compute: IntArray, communication: IntArray) -> Intervals:
         if self.on_device:
-            return _union(self.trace, mine & self.compute)
-        return _less_inner(self.trace, mine & self.compute, mine & self.communication)
+            return _union(self.trace, compute)
+        return _less_inner(self.trace, compute, communication)
+
+
+def activities(trace: Trace) -> Activities:
+    """What each event of the trace is."""
+    return Activities(trace, *_masks(trace))
 
 
 @once
-def activities(trace: Trace) -> Activities:
-    """What each event of the trace is."""
+def _masks(trace: Trace) -> tuple[BoolArray, BoolArray, BoolArray, BoolArray, BoolArray, bool]:
+    """The fields of Activities after ``trace``."""
     talk = communication(trace)
     on_device = has_device_work(trace)
     kernels = trace.rows("kind", KERNEL) & ~talk.device
     operators = trace.host & trace.rows("kind", OPERATOR) & ~talk.calls & ~trace.rows("phase", DATALOADER)
-    return Activities(
-        trace,
-        compute=kernels if on_device else operators,
-        communication=talk.device | talk.host,
-        copy=trace.rows("kind", MEMCPY, MEMSET),
-        loading=trace.host & trace.rows("kind", DATALOADER) & step_threads(trace),
-        host=trace.host & trace.rows("kind", *(NESTED_KINDS - {STEP}), OVERHEAD),
-        on_device=on_device,
-    )
+    loading = trace.host & trace.rows("kind", DATALOADER) & step_threads(trace)
+    host = trace.host & trace.rows("kind", *(NESTED_KINDS - {STEP}), OVERHEAD)
+    copies = trace.rows("kind", MEMCPY, MEMSET)
+    return kernels if on_device else operators, talk.device | talk.host, copies, loading, host, on_device
 
 
 def has_device_work(trace: Trace) -> bool:
@@ -101,23 +106,29 @@ def step_threads(trace: Trace) -> BoolArray:
     return mask
 
 
-def _union(trace: Trace, mask: BoolArray) -> Intervals:
-    return intervals.union(trace.ints("start_ns")[mask], trace.end_ns[mask])
+def _union(trace: Trace, rows: IntArray) -> Intervals:
+    return intervals.union(trace.ints("start_ns")[rows], trace.end_ns[rows])
 
 
-def _less_inner(trace: Trace, outer: BoolArray, inner: BoolArray) -> Intervals:
-    """Union of ``outer``, on each thread less the ``inner`` events of that thread."""
-    key = _threads(trace)
-    mixed = np.isin(key, np.unique(key[inner]))
-    parts = [_union(trace, outer & ~mixed)]
-    for thread in np.unique(key[outer & mixed]):
-        here = key == thread
-        parts.append(intervals.subtract(_union(trace, outer & here), _union(trace, inner & here)))
-    return intervals.union(np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts]))
+def _less_inner(trace: Trace, outer: IntArray, inner: IntArray) -> Intervals:
+    """Union of the ``outer`` rows, on each thread less the ``inner`` rows of that thread."""
+    found = threads(trace)
+    mixed = np.zeros(len(found), np.bool_)
+    mixed[found.code[inner]] = True
+    apart = mixed[found.code[outer]]
+    rest = _subtracted(trace, outer[apart], inner, found.code, len(found))
+    alone = _union(trace, outer[~apart])
+    return intervals.union(np.concatenate([alone[0], rest[0]]), np.concatenate([alone[1], rest[1]]))
 
 
-@once
-def _threads(trace: Trace) -> IntArray:
-    _, pid = np.unique(trace.ints("pid"), return_inverse=True)
-    _, tid = np.unique(trace.ints("tid"), return_inverse=True)
-    return pid.astype(np.int64) * (int(tid.max(initial=0)) + 1) + tid
+def _subtracted(trace: Trace, outer: IntArray, inner: IntArray, thread: IntArray, count: int) -> Intervals:
+    """Threads one after the other on one clock, that of the ranks of all edges: times would not fit into 64 bits."""
+    start, end = trace.ints("start_ns"), trace.end_ns
+    edges = np.unique(np.concatenate([part[rows] for rows in (outer, inner) for part in (start, end)]))
+
+    def laid_out(rows: IntArray) -> Intervals:
+        place = thread[rows] * (len(edges) + 1)
+        return intervals.union(place + np.searchsorted(edges, start[rows]), place + np.searchsorted(edges, end[rows]))
+
+    left = intervals.subtract(laid_out(outer), laid_out(inner))
+    return edges[left[0] % (len(edges) + 1)], edges[left[1] % (len(edges) + 1)]

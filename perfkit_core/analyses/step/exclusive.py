@@ -31,8 +31,16 @@ def exclusive_ns(layers: Sequence[Intervals], starts: IntArray, ends: IntArray) 
 
 def covered_ns(layer: Intervals, starts: IntArray, ends: IntArray) -> IntArray:
     """Time of each window [start, end) that a disjoint set covers, shape (windows,)."""
-    covered: IntArray = exclusive_ns([layer], starts, ends)[:, 0]
-    return covered
+    first, last = layer
+    passed = np.append(0, np.cumsum(last - first))
+    return _until(layer, passed, ends) - _until(layer, passed, starts)
+
+
+def _until(layer: Intervals, passed: IntArray, times: IntArray) -> IntArray:
+    """What a disjoint set covers before each of the times; ``passed``: before each interval of the set."""
+    begun = np.searchsorted(layer[0], times, side="right")
+    beyond = np.maximum(np.append(layer[1], np.iinfo(np.int64).min)[begun - 1] - times, 0)
+    return passed[begun] - np.where(begun > 0, beyond, 0)
 
 
 def _owners(layers: Sequence[Intervals], marks: IntArray) -> tuple[IntArray, IntArray]:

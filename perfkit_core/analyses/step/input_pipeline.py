@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from perfkit_core import intervals, nesting
+from perfkit_core import grouped, intervals, nesting
 from perfkit_core.analyses.step.activity import Activities, activities
 from perfkit_core.analyses.step.exclusive import covered_ns
 from perfkit_core.analyses.step.step_rows import chosen_steps, position, step_frame, step_rows
@@ -90,17 +90,12 @@ def _add_copies(result: pd.DataFrame, trace: Trace, step: IntArray, acts: Activi
 
 def _hidden(trace: Trace, acts: Activities, rows: IntArray, step: IntArray, count: int) -> IntArray:
     """Of the union of the copies of each step, what a kernel of its rank covers."""
-    order = np.argsort(step, kind="stable")
-    rows, step = rows[order], step[order]
-    edges = np.flatnonzero(np.diff(step)) + 1
-    unions = [intervals.union(trace.ints("start_ns")[some], trace.end_ns[some]) for some in np.split(rows, edges)]
-    of_step = np.repeat(step[np.append(0, edges)], [len(starts) for starts, _ in unions]) if len(rows) else step
-    start, end = (np.concatenate(some) for some in zip(*unions, strict=True))
+    of_step, start, end = intervals.union_by(step, count, trace.ints("start_ns")[rows], trace.end_ns[rows])
     rank = np.zeros(count, np.int64)
     rank[step] = trace.ints("rank")[rows]
+    ranks, code = np.unique(rank[of_step], return_inverse=True)
     hidden = np.zeros(count, np.int64)
-    for one in np.unique(rank[step]).tolist():
-        mine = rank[of_step] == one
+    for one, mine in zip(ranks.tolist(), grouped.parts(code, len(ranks)), strict=True):
         np.add.at(hidden, of_step[mine], covered_ns(acts.of(one).compute, start[mine], end[mine]))
     return hidden
 

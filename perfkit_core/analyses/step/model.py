@@ -67,7 +67,7 @@ def _counted(trace: Trace, request: ViewRequest) -> tuple[IntArray, Segments, Bo
 
 def _rows(trace: Trace, steps: IntArray, found: Segments, work: BoolArray) -> Iterator[dict[str, Any]]:
     group, count = _groups(trace, steps)
-    segment = np.where(work, found.of_row, NO_ROW)
+    segment = np.where(work, found.of_row(trace), NO_ROW)
     if len(steps):
         device = _union_by(trace, np.where(work, group, -1), count)
         yield row(STEP, trace.ints("dur_ns")[steps], device, int(device.sum()))
@@ -96,16 +96,13 @@ def _union_by(trace: Trace, group: IntArray, count: int) -> IntArray:
 
 
 def _uncovered(trace: Trace, steps: IntArray, found: Segments) -> int:
-    """Step time that no segment covers: a union within each rank, summed over ranks."""
-    ranks = np.unique(trace.ints("rank")[steps])
-    return sum(_uncovered_of(trace, steps[trace.ints("rank")[steps] == rank], found, rank) for rank in ranks)
-
-
-def _uncovered_of(trace: Trace, steps: IntArray, found: Segments, rank: int) -> int:
-    inside = found.rank == rank
-    whole = intervals.union(trace.ints("start_ns")[steps], trace.end_ns[steps])
-    phases = intervals.union(found.start_ns[inside], found.end_ns[inside])
-    return intervals.length(intervals.subtract(whole, phases))
+    """Step time that no segment covers, within each rank, summed over ranks: what the steps add to the segments."""
+    ranks = np.unique(np.concatenate([trace.ints("rank")[steps], found.rank]))
+    of_step, of_segment = np.searchsorted(ranks, trace.ints("rank")[steps]), np.searchsorted(ranks, found.rank)
+    starts = np.concatenate([found.start_ns, trace.ints("start_ns")[steps]])
+    ends = np.concatenate([found.end_ns, trace.end_ns[steps]])
+    both = intervals.union_length_by(np.concatenate([of_segment, of_step]), len(ranks), starts, ends)
+    return int((both - intervals.union_length_by(of_segment, len(ranks), found.start_ns, found.end_ns)).sum())
 
 
 def _mask(trace: Trace, rows: IntArray) -> BoolArray:

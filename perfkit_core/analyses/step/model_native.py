@@ -57,8 +57,9 @@ def _segments(trace: Trace, chosen: BoolArray, name: str) -> dict[str, Any] | No
     found = segments(trace, chosen, within_step=False)
     mine = found.phase == PHASES.index(name)
     kernels = np.zeros(len(mine), np.int64)
-    counted = trace.rows("kind", KERNEL) & (found.of_row >= 0) & chosen
-    np.add.at(kernels, found.of_row[counted], trace.ints("dur_ns")[counted])
+    of_row = found.of_row(trace)
+    counted = trace.rows("kind", KERNEL) & (of_row >= 0) & chosen
+    np.add.at(kernels, of_row[counted], trace.ints("dur_ns")[counted])
     return row(name, found.dur_ns[mine], kernels[mine]) if mine.any() else None
 
 

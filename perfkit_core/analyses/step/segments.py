@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfkit_core import grouped, nesting
+from perfkit_core.analyses.once import once
 from perfkit_core.analyses.step.step_rows import position, step_rows
 from perfkit_core.analyses.threads import threads
 from perfkit_core.schema import NESTED_KINDS, NO_ROW, OTHER, PHASES
@@ -21,26 +22,36 @@ from perfkit_core.trace import BoolArray, IntArray, Trace
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """Parallel arrays, one item a segment. ``phase`` indexes schema.PHASES. ``of_row``, shape (rows,), is the segment
-    around each host event and around the launch of each device event, -1 where there is none."""
+    """Parallel arrays, one item a segment. ``phase`` indexes schema.PHASES. ``roots`` are the rows of the outermost
+    events of the segments, ``of_root`` the segment of each."""
 
     phase: IntArray
     step: IntArray
     rank: IntArray
     start_ns: IntArray
     end_ns: IntArray
-    of_row: IntArray
+    roots: IntArray
+    of_root: IntArray
 
     @property
     def dur_ns(self) -> IntArray:
         """Length of each segment."""
         return self.end_ns - self.start_ns
 
+    def of_row(self, trace: Trace) -> IntArray:
+        """The segment around each host event and around the launch of each device event, -1: none. Shape (rows,)."""
+        own = np.full(len(trace), NO_ROW, np.int64)
+        own[self.roots] = self.of_root
+        found = nesting.first_on_path(trace.ints("parent"), own)
+        launched_by = trace.ints("launched_by")
+        return np.where(launched_by == NO_ROW, found, found[launched_by])
+
 
 def segments(trace: Trace, chosen: BoolArray, within_step: bool = True) -> Segments:
     """The segments of all phases but ``other``, from the chosen events; ``within_step``: cut at the end of the step."""
     phase = _phase_index(trace)
-    rows = _roots(trace, phase, chosen)
+    rows = _roots(trace)
+    rows = rows if chosen.all() else rows[chosen[rows]]
     spans = trace.rows("kind", *PHASES)[rows]
     first = np.ones(len(rows), np.bool_)
     first[1:] = spans[1:] | spans[:-1]
@@ -49,7 +60,7 @@ def segments(trace: Trace, chosen: BoolArray, within_step: bool = True) -> Segme
     at = np.flatnonzero(first)
     if not len(at):
         nothing = np.empty(0, np.int64)
-        return Segments(nothing, nothing, nothing, nothing, nothing, np.full(len(trace), NO_ROW, np.int64))
+        return Segments(nothing, nothing, nothing, nothing, nothing, nothing, nothing)
     end = np.maximum.reduceat(trace.end_ns[rows], at)
     return Segments(
         phase[rows][at],
@@ -57,17 +68,9 @@ def segments(trace: Trace, chosen: BoolArray, within_step: bool = True) -> Segme
         trace.ints("rank")[rows][at],
         np.minimum.reduceat(trace.ints("start_ns")[rows], at),
         _within_step(trace, end, rows[at]) if within_step else end,
-        _spread(trace, rows, np.cumsum(first) - 1),
+        rows,
+        np.cumsum(first) - 1,
     )
-
-
-def _spread(trace: Trace, roots: IntArray, segment: IntArray) -> IntArray:
-    """The segments of the roots for everything below them, and for the device work launched there."""
-    own = np.full(len(trace), NO_ROW, np.int64)
-    own[roots] = segment
-    found = nesting.first_on_path(trace.ints("parent"), own)
-    launched_by = trace.ints("launched_by")
-    return np.where(launched_by == NO_ROW, found, found[launched_by])
 
 
 def _within_step(trace: Trace, end_ns: IntArray, first: IntArray) -> IntArray:
@@ -79,16 +82,19 @@ def _within_step(trace: Trace, end_ns: IntArray, first: IntArray) -> IntArray:
     return cut
 
 
+@once
 def _phase_index(trace: Trace) -> IntArray:
     codes = trace.codes("phase")
     return codes.lookup(np.array([PHASES.index(value) for value in codes.values], np.int64), -1)
 
 
-def _roots(trace: Trace, phase: IntArray, chosen: BoolArray) -> IntArray:
+@once
+def _roots(trace: Trace) -> IntArray:
     """Outermost events of each phase, ordered by thread and time."""
-    parent = trace.ints("parent")
-    phased = chosen & trace.host & trace.rows("kind", *NESTED_KINDS) & (phase >= 0) & (phase != PHASES.index(OTHER))
-    above = np.where(parent == NO_ROW, -1, phase[parent])
-    rows = np.flatnonzero(phased & (above != phase))
+    parent, phase = trace.ints("parent"), _phase_index(trace)
+    phased = trace.host & trace.rows("kind", *NESTED_KINDS) & (phase >= 0) & (phase != PHASES.index(OTHER))
+    rows = np.flatnonzero(phased)
+    rows = rows[np.where(parent[rows] == NO_ROW, -1, phase[parent[rows]]) != phase[rows]]
     found = threads(trace)
-    return rows[grouped.stable_order(found.code[rows], len(found))]
+    ordered: IntArray = rows[grouped.stable_order(found.code[rows], len(found))]
+    return ordered
