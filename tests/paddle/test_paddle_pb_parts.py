@@ -1,0 +1,120 @@
+"""The parts of the protobuf reader on their own: texts, parents of nodes in any order, and what a scan leaves out."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfkit_core.sources.bytestream import head
+from perfkit_paddle import pb_live, pb_rows
+from perfkit_paddle.pb_schema import MISSING
+from perfkit_paddle.pb_source import trace_of
+from perfkit_paddle.pb_table import Table
+from perfkit_paddle.pb_wire import scan
+
+TEXTS = st.one_of(st.binary(max_size=20), st.sampled_from([b"12345678", b"12345678\x00", b"", b"same", b"\xff"]))
+
+
+@given(st.lists(st.none() | TEXTS, max_size=60))
+def test_texts_are_those_of_the_bytes(values: list[bytes | None]) -> None:
+    """Row by row, each distinct one once, in the order in which they come."""
+    data = np.frombuffer(b"".join(value or b"" for value in values), np.uint8)
+    length = [len(value or b"") for value in values]
+    offset = np.cumsum([0, *length])[:-1] if values else []
+    known = [value is not None for value in values]
+    cells = np.array([np.where(known, column, MISSING) for column in (offset, length)], np.int64).reshape(2, -1)
+    found = Table(data, cells, ("name", "name.length")).texts("name")
+    assert found.to_pylist() == [None if value is None else value.decode("utf-8", "replace") for value in values]
+    distinct = dict.fromkeys(value for value in values if value is not None)
+    assert found.dictionary.to_pylist() == [value.decode("utf-8", "replace") for value in distinct]
+
+
+def _number(number: int, value: int) -> bytes:
+    return bytes([number << 3]) + _varint(value)
+
+
+def _message(number: int, content: bytes) -> bytes:
+    return bytes([number << 3 | 2]) + _varint(len(content)) + content
+
+
+def _varint(value: int) -> bytes:
+    value &= 2**64 - 1
+    found = b""
+    while value > 127:
+        found += bytes([value & 127 | 128])
+        value >>= 7
+    return found + bytes([value])
+
+
+def _node(number: int, parent: int, name: str, start: int, end: int) -> bytes:
+    event = _message(1, name.encode())
+    event += b"".join(_number(n, v) for n, v in ((2, 0), (3, start), (4, end), (5, 1), (6, 1)))
+    return _message(2, _number(1, number) + _number(2, parent) + _message(3, event))
+
+
+def parents(*threads: list[tuple[int, int, str, int, int]]) -> dict[str, str | None]:
+    """Name → name of the parent, of nodes given as number, number of the parent, name, start, end."""
+    content = b"".join(_message(3, _number(1, 1) + b"".join(_node(*node) for node in nodes)) for nodes in threads)
+    frame = trace_of(content, "made").to_pandas()
+    names = frame["name"].astype(str).tolist()
+    return {name: None if row < 0 else names[row] for name, row in zip(names, frame["parent"], strict=True)}
+
+
+def test_parents_by_number_whatever_the_order_of_the_numbers() -> None:
+    """Two threads with the same numbers; as Paddle counts them, and with gaps; an unknown parent is none."""
+    usual = [(0, -1, "a", 0, 90), (1, 0, "b", 10, 40), (2, 0, "c", 50, 80), (3, 2, "d", 60, 70)]
+    other = [(0, -1, "e", 100, 190), (1, 0, "f", 110, 120)]
+    told = {"a": None, "b": "a", "c": "a", "d": "c", "e": None, "f": "e"}
+    assert parents(usual, other) == told
+    renamed = {-1: -1, 0: 7, 1: 300, 2: 5, 3: 9}
+    gaps = [(renamed[number], renamed[parent], *rest) for number, parent, *rest in usual]
+    assert parents(gaps, other) == told
+    assert parents([*usual[:2], (2, 8, "c", 50, 80), usual[3]], other) == told | {"c": None}
+
+
+def test_both_ways_to_find_parents_agree(paddle_traces: Path) -> None:
+    """By position, where Paddle numbers nodes in order, and by looking them up; on every real file."""
+    nodes = 0
+    for path in sorted(paddle_traces.rglob("*.pb*")):
+        host = scan(head(path, 1 << 30)).tables["host"]
+        looked_up = pb_rows._looked_up(host["owner"], host["id"], host["parent_id"])
+        assert (pb_rows._parent_rows(host) == looked_up).all(), path
+        nodes += len(host)
+    assert nodes > 40_000
+
+
+def test_rows_of_a_damaged_file_end_where_it_breaks() -> None:
+    """A message inside an event is broken: the events before it are there, it and what follows are not."""
+    whole = [_node(0, -1, "a", 0, 9), _node(1, 0, "b", 1, 2)]
+    broken = _message(2, _number(1, 2) + _number(2, 0) + _message(3, b"\x0a\x7fshort"))
+    found = scan(_message(3, _number(1, 1) + b"".join(whole) + broken + whole[1]))
+    assert found.problem == "a message is longer than the one around it"
+    assert found.tables["host"].texts("name").to_pylist() == ["a", "b", None]
+    assert found.tables["host"]["id"].tolist() == [0, 1, 2]
+
+
+class Result:
+    """What Paddle's profiler hands out: writes its content into the file of a name."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+
+    def save(self, path: str, form: str) -> None:
+        assert form == "pb"
+        Path(path).write_bytes(self.content)
+
+
+@pytest.mark.parametrize("content", [b"some bytes", b""])
+def test_what_is_saved_is_read_with_and_without_memory_files(content: bytes, monkeypatch: Any) -> None:
+    before = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").is_dir() else None  # noqa: PTH208
+    assert bytes(pb_live.saved(Result(content))) == content
+    monkeypatch.delattr(os, "memfd_create", raising=False)
+    assert bytes(pb_live.saved(Result(content))) == content
+    if before is not None:
+        assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
