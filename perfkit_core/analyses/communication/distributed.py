@@ -7,6 +7,10 @@ recorded, what runs within them counts, whenever it was launched, as in the view
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -20,7 +24,7 @@ from perfkit_core.analyses.step.activity import Activities, activities
 from perfkit_core.analyses.step.exclusive import covered_ns
 from perfkit_core.errors import UsageError
 from perfkit_core.intervals import Intervals
-from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 GROUPINGS = ("rank",)
@@ -31,11 +35,28 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     events), bytes (null where no event tells). Rows: step, communication, computation, overlap, exposed_communication;
     none where nothing communicates. ``host_calls`` of communication are the outermost ones; of computation
     there are device_calls, or host_calls where no device work was recorded."""
+    return _table(_measure(trace, request), request)
+
+
+def reduce(trace: Trace, request: ViewRequest) -> list[dict[str, Any]]:
+    """The numbers of one rank, as plain values."""
+    return [{"rank": rank, **asdict(one)} for rank, one in _measure(trace, request).items()]
+
+
+def merge(partials: Sequence[list[dict[str, Any]]], request: ViewRequest) -> pd.DataFrame:
+    """The table of any number of ranks."""
+    rows = [dict(row) for partial in partials for row in partial]
+    return _table({row.pop("rank"): Measured(**row) for row in rows}, request)
+
+
+def _measure(trace: Trace, request: ViewRequest) -> dict[int | None, Measured]:
+    return (distributed_native.measured if request.native else _measured)(trace, request)
+
+
+def _table(ranks: dict[int | None, Measured], request: ViewRequest) -> pd.DataFrame:
     unknown = set(request.by) - set(GROUPINGS)
     if unknown:
         raise UsageError(f"{VIEW.name} cannot be grouped by {sorted(unknown)[0]!r}", "known: rank")
-    measure = distributed_native.measured if request.native else _measured
-    ranks = measure(trace, request)
     if not any(rank.communicates for rank in ranks.values()):
         return part_table({}, by_rank="rank" in request.by)
     return part_table(ranks if "rank" in request.by else {None: total(list(ranks.values()))}, "rank" in request.by)
@@ -82,4 +103,5 @@ VIEW = View(
     explain_empty=lambda trace: "no communication between processes was recorded",
     native=True,
     per_step=("host_calls", "device_calls", "time_ns", "bytes"),
+    reduction=Reduction(reduce, merge),
 )
