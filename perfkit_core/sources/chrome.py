@@ -226,9 +226,8 @@ class ChromeFile:
     def _broken(self, what: str) -> SourceError:
         self._whole()
         where = self._window.base + self._pos
-        ended = " and the file ends" if self._window.finished else ""
         return SourceError(
-            f"{self.path}: {what} (byte {where}{ended})",
+            f"{self.path}: {what} (byte {where})",
             "the file is truncated or damaged: record it again, or read what is there with --partial",
         )
 

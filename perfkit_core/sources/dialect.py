@@ -79,7 +79,7 @@ def integer(value: Any) -> int | None:
         return None
     if isinstance(value, int):
         return value if -(2**63) <= value < 2**63 else _wrapped(value)
-    if isinstance(value, float) and value.is_integer():
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**63:
         return int(value)
     if isinstance(value, str) and _DIGITS.fullmatch(value):
         return int(value)

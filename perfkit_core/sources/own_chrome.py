@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from perfkit_core import schema
 from perfkit_core.errors import SourceError
-from perfkit_core.exporters.chrome import FORMAT, VERSION
+from perfkit_core.exporters.chrome import VERSION
 from perfkit_core.exporters.chrome_extras import OWN_CATEGORY
 from perfkit_core.exporters.lane_names import Lane
 from perfkit_core.schema import NO_ROW
@@ -23,9 +23,9 @@ from perfkit_core.sources.chrome import ChromeFile
 from perfkit_core.sources.chrome_event import ChromeEvent
 from perfkit_core.sources.decimals import to_ns
 from perfkit_core.sources.dialect import integer
+from perfkit_core.sources.own_chrome_mark import FORMAT
 from perfkit_core.trace import Finding, IntArray, Trace, TraceMeta
 
-_MARK: Final = f'"format":"{FORMAT}"'.encode()
 _SPANS: Final = ("X", "i")
 _REFERENCES: Final = ("parent", "launched_by")
 _ARGUMENTS: Final = tuple(
@@ -41,11 +41,6 @@ class _Own(msgspec.Struct):
     meta: TraceMeta
     quality: tuple[Finding, ...]
     lanes: list[Lane]
-
-
-def sniff(path: Path, head: bytes) -> int:
-    """3 for what perfkit exported (it looks like any framework's timeline too), else 0."""
-    return 3 if head.lstrip()[:1] == b"{" and _MARK in b"".join(head[:200].split()) else 0
 
 
 def read(path: Path, partial: bool = False) -> Trace:

@@ -12,6 +12,8 @@ from typing import Final
 
 import msgspec
 
+from perfkit_core.sources.chrome_event import DECODER, UNDECODABLE
+
 _MAX_NAME_BYTES: Final = 1 << 14
 _ENDS_TRIED: Final = 16
 _NAME = re.compile(rb'"name"\s*:\s*"')
@@ -87,8 +89,8 @@ def _closing(data: bytes, start: int) -> int | None:
 
 def _valid(text: bytes) -> bool:
     try:
-        msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        DECODER.decode(b"[" + text + b"]")
+    except UNDECODABLE:
         return False
     return True
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from perfkit_core.errors import SourceError
 from perfkit_core.paths import arrow_input, is_folder
-from perfkit_core.recording.capture import INCOMPLETE_MARK
+from perfkit_core.recording.incomplete import INCOMPLETE_MARK
 from perfkit_core.store import SUFFIX, read_metadata, read_stored
 from perfkit_core.trace import Finding, Trace, TraceMeta, concat_traces
 

@@ -62,7 +62,7 @@ class ScanAhead:
     def _scan(self, chunk: Chunk) -> Scanned:
         scanner = self._idle.get()
         try:
-            return scanner.scan(chunk.buffer, 0, chunk.size)
+            return scanner.scan(chunk.buffer, 0, chunk.size + chunk.last)  # no event begins behind the last comma
         finally:
             self._idle.put(scanner)
 

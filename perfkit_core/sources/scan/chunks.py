@@ -22,11 +22,12 @@ _FIRST_KEY: Final = re.compile(rb'\{\s*("(?:[^"\\]|\\.)*")')
 
 @dataclass(slots=True)
 class Chunk:
-    """``buffer[:size]`` holds the file's bytes from ``offset`` on; PAD zero bytes follow."""
+    """``buffer[:size]`` holds the file's bytes from ``offset`` on, to its end if ``last``; PAD zero bytes follow."""
 
     buffer: npt.NDArray[np.uint8]
     size: int
     offset: int
+    last: bool
 
     def rest(self, position: int) -> bytes:
         """The bytes from a position on."""
@@ -36,9 +37,9 @@ class Chunk:
 class Chunks:
     """Cuts a window and the file behind it. Buffers that are given back are used again."""
 
-    def __init__(self, window: Window, chunk_bytes: int = CHUNK_BYTES) -> None:
+    def __init__(self, window: Window, chunk_bytes: int | None = None) -> None:
         """``window.data`` begins with an event."""
-        self._window, self._size = window, chunk_bytes
+        self._window, self._size = window, chunk_bytes or CHUNK_BYTES
         self._carried, self._offset = window.data, window.base
         self._free: list[npt.NDArray[np.uint8]] = []
         found = _FIRST_KEY.match(window.data)
@@ -75,7 +76,7 @@ class Chunks:
         size = size or held
         self._carried = buffer[size:held].tobytes()
         buffer[size : size + PAD] = 0
-        chunk = Chunk(buffer, size, self._offset)
+        chunk = Chunk(buffer, size, self._offset, self._window.finished)
         self._offset += size
         return chunk
 

@@ -139,9 +139,6 @@ class Scanner:
         told = {name: self.words.tokens[token] for name, token in given if token}
         return self._dialect.device(self._labels[label], self.words.tokens[process], told)
 
-    def _forget(self) -> None:
-        raise NotImplementedError
-
 
 class _Memory:
     """Owns what a MEMORY record points to."""
