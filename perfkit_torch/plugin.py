@@ -12,7 +12,8 @@ from perfkit_core.plugins.contracts import OperatorNames, Recorder, Source
 def perfkit_sources() -> Sequence[Source]:
     from perfkit_torch import peek, source
 
-    return [Source("torch", "Chrome traces of torch.profiler (.json, .json.gz)", source.sniff, source.read, peek.peek)]
+    return [Source("torch", "Chrome traces of torch.profiler (.json, .json.gz)", source.sniff, source.read, peek.peek,
+                   source.stream)]  # fmt: skip
 
 
 @hookimpl

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from perfkit_core.assemble import assemble
+import numpy as np
+
+from perfkit_core.assemble import Recorded, assemble
 from perfkit_core.sources.chrome import ChromeFile
 from perfkit_core.sources.decimals import to_ns
 from perfkit_core.sources.dialect import integer
 from perfkit_core.sources.findings import file_findings
 from perfkit_core.sources.recorder import Recorder
+from perfkit_core.stored_recorded import RecordedWriter
 from perfkit_core.trace import Device, Finding, IntArray, Trace, TraceMeta
 from perfkit_torch.collectives import with_collectives
 from perfkit_torch.dialect import TorchDialect
@@ -44,31 +47,90 @@ def sniff(path: Path, head: bytes) -> int:
 
 def read(path: Path, partial: bool = False) -> Trace:
     """The file as a Trace. Raises SourceError."""
-    file = ChromeFile(path, partial)
-    dialect = TorchDialect()
-    recorder = Recorder(dialect)
-    for portion in file.portions(dialect):
-        recorder.add(portion)
-    base = integer(file.header.get("baseTimeNanoseconds")) or 0
-    recorded = with_collectives(recorder.recorded(base))
-    start_ns = recorded.columns["start_ns"].to_numpy()
-    rank, world_size = _place(file.header)
-    meta = TraceMeta(
-        source=str(path),
-        format="torch-chrome",
-        framework="torch",
-        clock="epoch" if not len(start_ns) or start_ns.min() > _EPOCH_FROM_NS else "relative",
-        ranks=() if rank is None else (rank,),
-        world_size=world_size,
-        window_ns=_window(dialect, base),
-        devices=devices(file.header.get("deviceProperties")),
-        options={key: bool(file.header[key]) for key in _OPTIONS if key in file.header},
-        thread_names={f"{'-' if rank is None else rank}:{key}": name for key, name in recorder.thread_names.items()},
-        extra={key: value for key, value in file.header.items() if key not in _KNOWN},
-        incomplete=file.truncated_at is not None,
-    )
-    findings = file_findings(file, recorder) + _clock_findings(meta.clock, start_ns)
-    return assemble(recorded, meta, findings, rank, operator_name)
+    reading = _Reading(path, partial)
+    for _ in reading.portions():
+        pass
+    recorded = with_collectives(reading.recorder.recorded(reading.base_ns))
+    reading.see(recorded.columns["start_ns"].to_numpy() - reading.base_ns)
+    return assemble(recorded, reading.meta(), reading.findings(), reading.rank, operator_name)
+
+
+def stream(path: Path, partial: bool, writer: RecordedWriter) -> None:
+    """The file into the writer, a portion at a time. Raises SourceError."""
+    reading = _Reading(path, partial)
+    for _ in reading.portions():
+        for table in reading.recorder.taken():
+            columns = with_collectives(Recorded(table)).columns
+            reading.see(columns["start_ns"].to_numpy())
+            for batch in columns.to_batches():
+                writer.write(batch)
+    writer.close(reading.meta(), reading.findings(), reading.rank, reading.base_ns)
+
+
+class _Reading:
+    """One pass over a file: its events go to ``recorder``, the rest is known at the end."""
+
+    def __init__(self, path: Path, partial: bool) -> None:
+        self._file = ChromeFile(path, partial)
+        self._dialect = TorchDialect()
+        self.recorder = Recorder(self._dialect)
+        self._first_ns: list[int] = []
+        self._below_1us: set[int] = set()
+
+    def portions(self) -> Iterator[None]:
+        """Reads on, a portion at a time."""
+        for portion in self._file.portions(self._dialect):
+            self.recorder.add(portion)
+            yield
+
+    def see(self, start_ns: IntArray) -> None:
+        """Takes note of what times show, as they stand in the file."""
+        if len(start_ns):
+            self._first_ns.append(int(start_ns.min()))
+            self._below_1us.update(np.unique(start_ns % 1000)[:2].tolist())
+
+    @property
+    def base_ns(self) -> int:
+        """Origin of the times in the file."""
+        return integer(self._file.header.get("baseTimeNanoseconds")) or 0
+
+    @property
+    def rank(self) -> int | None:
+        """Rank of the process, where the file tells."""
+        return _place(self._file.header)[0]
+
+    def meta(self) -> TraceMeta:
+        """What the file tells beside its events."""
+        header, (rank, world_size) = self._file.header, _place(self._file.header)
+        names = self.recorder.thread_names.items()
+        return TraceMeta(
+            source=str(self._file.path),
+            format="torch-chrome",
+            framework="torch",
+            clock=self._clock(),
+            ranks=() if rank is None else (rank,),
+            world_size=world_size,
+            window_ns=_window(self._dialect, self.base_ns),
+            devices=devices(header.get("deviceProperties")),
+            options={key: bool(header[key]) for key in _OPTIONS if key in header},
+            thread_names={f"{'-' if rank is None else rank}:{key}": name for key, name in names},
+            extra={key: value for key, value in header.items() if key not in _KNOWN},
+            incomplete=self._file.truncated_at is not None,
+        )
+
+    def findings(self) -> tuple[Finding, ...]:
+        """What is doubtful: damage, and what the times themselves show."""
+        found = list(file_findings(self._file, self.recorder))
+        if {(below + self.base_ns) % 1000 for below in self._below_1us} == {0}:
+            found.append(Finding("rounded-clock", "times were written in whole microseconds: each is up to 1 µs off"))
+        if self._clock() == "relative":
+            text = "the file does not tell the date of its times: they count from a boot"
+            found.append(Finding("no-clock-origin", text))
+        return tuple(found)
+
+    def _clock(self) -> str:
+        first_ns = min(self._first_ns, default=_EPOCH_FROM_NS) + self.base_ns
+        return "epoch" if not self._first_ns or first_ns > _EPOCH_FROM_NS else "relative"
 
 
 def _place(header: Mapping[str, Any]) -> tuple[int | None, int | None]:
@@ -90,13 +152,3 @@ def devices(properties: Any) -> tuple[Device, ...]:
         Device(f"cuda:{item.get('id', i)}", item.get("name"), integer(item.get("totalGlobalMem")), item)
         for i, item in enumerate(found)
     )
-
-
-def _clock_findings(clock: str, start_ns: IntArray) -> tuple[Finding, ...]:
-    """What the times themselves show: written in whole microseconds, or without the origin of their clock."""
-    found = []
-    if len(start_ns) and not (start_ns % 1000).any():
-        found.append(Finding("rounded-clock", "times were written in whole microseconds: each is up to 1 µs off"))
-    if clock == "relative":
-        found.append(Finding("no-clock-origin", "the file does not tell the date of its times: they count from a boot"))
-    return tuple(found)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
               "of the work they launched), calls, or bytes (allocated).  [default: cpu]")  # fmt: skip
 @click.option("--align", is_flag=True, help="Set the clocks of all ranks to that of the first one, by the collectives "
               "they share.")  # fmt: skip
+@click.option("--stream", is_flag=True, help="Write the events of one trace file to Parquet as they are read, in "
+              "little memory however large it is; what follows from all of them is worked out on loading.")  # fmt: skip
 @click.option("--step", "steps", multiple=True, metavar="N|N-M", help="Only these steps.")
 @options.partial
 def export(
@@ -35,6 +37,7 @@ def export(
     output: Path | None,
     weight: str | None,
     align: bool,
+    stream: bool,
     steps: tuple[str, ...],
     partial: bool,
 ) -> None:
@@ -60,6 +63,12 @@ def export(
         raise UsageError("which format?", "choose one with --to, or name a file with -o, as in -o trace.json.gz")
     chosen, asked, wanted = exporting.choose(to, output), ExportOptions(weight), options.steps(steps)
     exporting.check(chosen, asked)
+    if stream:
+        if chosen.name != "parquet" or output is None or len(sources) != 1 or align or wanted is not None:
+            hint = "as in perfkit export trace.json -o trace.perfkit.parquet --stream"
+            raise UsageError("--stream writes one trace file, all of it, to a Parquet file", hint)
+        _streamed(sources[0], output, partial)
+        return
     trace = loaded(sources, partial)
     if align:
         trace = _aligned(trace)
@@ -72,6 +81,14 @@ def export(
         click.echo(f"note: {missing}", err=True)
     if output is not None:
         click.echo(f"wrote {output}, {chosen.description}", err=True)
+
+
+def _streamed(source: Path, output: Path, partial: bool) -> None:
+    from perfkit_core import streaming
+
+    with working(f"streaming {source.name}"):
+        count = streaming.stream(source, output, partial=partial)
+    click.echo(f"wrote {output}, {count} recorded events", err=True)
 
 
 def _aligned(trace: Trace) -> Trace:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from perfkit_core.report.model import Report
+    from perfkit_core.stored_recorded import RecordedWriter
     from perfkit_core.trace import Trace
 
 
@@ -25,6 +26,8 @@ class Source:
     damaged file and says so in the quality findings.
     ``peek(path)`` tells, without reading the events, of which rank a file is (None: it does not say), so that the files
     of a rank are found before any is read; without it, names and order tell.
+    ``stream(path, partial, writer)`` reads the events into the writer, never all at once, and closes it; None where a
+    format cannot be read without all of its events.
     """
 
     name: str
@@ -32,6 +35,7 @@ class Source:
     sniff: Callable[[Path, bytes], int]
     read: Callable[[Path, bool], Trace]
     peek: Callable[[Path], int | None] | None = None
+    stream: Callable[[Path, bool, RecordedWriter], None] | None = None
 
 
 class Recording(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +17,7 @@ from perfkit_core.sources.portion import Portion, Stretch, Words
 from perfkit_core.sources.reference_rows import RowLists
 from perfkit_core.sources.rows import Rows
 from perfkit_core.sources.scanned_rows import Meanings
-from perfkit_core.sources.turns import can_scan
+from perfkit_core.sources.turns import SCAN_FROM_BYTES, can_scan
 from perfkit_core.sources.vocabulary import Vocabulary
 from perfkit_core.trace import IntArray
 
@@ -43,6 +44,7 @@ class Recorder:
         self._meanings: dict[int, Meanings] = {}
         self._parts: list[Rows] = []
         self._scanner: Scanner | None = None
+        self._text_bytes = 0
 
     def add(self, events: Sequence[ChromeEvent] | Portion, times: tuple[IntArray, IntArray] | None = None) -> None:
         """Take some events, or a portion that was scanned.
@@ -61,7 +63,8 @@ class Recorder:
 
         Raises ValueError, and takes none of them, where the text is no such body or not of as many events.
         """
-        portion = self._scanned(text, len(times[0])) if can_scan(self._dialect) else None
+        self._text_bytes += len(text)
+        portion = self._scanned(text, len(times[0])) if self._scans() else None
         if portion is not None:
             self._add_scanned(portion, times)
             return
@@ -69,6 +72,11 @@ class Recorder:
         if len(events) != len(times[0]):
             raise ValueError(f"{len(events)} events, but times of {len(times[0])}")
         self.add(events, times)
+
+    def _scans(self) -> bool:
+        """Loading the compiled code takes as long as the reference takes for the first few megabytes."""
+        worth = self._text_bytes >= SCAN_FROM_BYTES or "perfkit_core.sources.scan.scanner" in sys.modules
+        return worth and can_scan(self._dialect)
 
     def _scanned(self, text: bytes, count: int) -> Portion | None:
         """The events of a text; None where the scanner does not understand all of it."""
@@ -86,11 +94,11 @@ class Recorder:
         """All events so far, their starts shifted by ``base_ns``."""
         return Recorded(rows.table(self._parts, self._vocabularies, base_ns))
 
-    def take(self) -> Iterator[pa.RecordBatch]:
-        """The events so far as batches of columns; they are the taker's then."""
+    def taken(self) -> Iterator[pa.Table]:
+        """The events so far, as tables of columns; they are the taker's then."""
         parts, self._parts = self._parts, []
         for part in parts:
-            yield from rows.table([part], self._vocabularies, 0).to_batches()
+            yield rows.table([part], self._vocabularies, 0)
 
     def _add_scanned(self, portion: Portion, times: tuple[IntArray, IntArray] | None = None) -> None:
         first = 0

@@ -8,15 +8,18 @@ pad.
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Final
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-compiled = njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+from perfkit_core import compiling
+
+compiled = functools.partial(compiling.compiled, error_model="numpy", _nrt=False)
 """Compiled without reference counting: nothing is allocated, and the caller keeps alive what addresses point to."""
 
 PAD: Final = 16

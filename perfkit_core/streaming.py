@@ -1,0 +1,39 @@
+"""From a trace file to a stored run in bounded memory: neither the file nor its events are ever held whole."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from perfkit_core.errors import SourceError, UsageError
+from perfkit_core.loading import reader
+from perfkit_core.paths import as_path, exists, is_file
+from perfkit_core.plugins.manager import Plugins, get_plugins
+from perfkit_core.replacing import replacing
+from perfkit_core.sources.bytestream import head
+from perfkit_core.stored_recorded import RecordedWriter
+
+
+def stream(
+    source: str | os.PathLike[str], to: str | os.PathLike[str], *, partial: bool = False, plugins: Plugins | None = None
+) -> int:
+    """Write the events of a trace file to a Parquet file as they are read; returns how many.
+
+    What has to be worked out over all events (nesting, launches, steps, phases) is worked out when the file is loaded.
+    Raises SourceError for what cannot be read, UsageError for formats that cannot be streamed and for a place that
+    cannot be written.
+    """
+    path, target = as_path(source), as_path(to)
+    if not exists(path):
+        raise SourceError(f"{path}: no such file or folder", "check the path")
+    chosen = reader(path, head(path) if is_file(path) else b"", plugins or get_plugins())
+    if chosen.stream is None:
+        text = f"{path}: {chosen.description} cannot be streamed: parts of it are only told by the whole"
+        raise UsageError(text, "leave --stream out")
+    try:
+        with replacing(target) as place, RecordedWriter(Path(place)) as writer:
+            chosen.stream(path, partial, writer)
+            return writer.rows
+    except OSError as error:
+        text = f"{target}: cannot be written ({error.strerror or error})"
+        raise UsageError(text, "choose another place with -o") from None
