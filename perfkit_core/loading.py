@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from msgspec import structs
-
 from perfkit_core.errors import SourceError
 from perfkit_core.paths import PathLike, as_path, exists, identity, is_file, is_remote, reaching, without_secrets
 from perfkit_core.plugins.contracts import Source
@@ -55,7 +53,7 @@ def load_one(path: Path, partial: bool = False, plugins: Plugins | None = None) 
 
 def _named(trace: Trace, path: Path) -> Trace:
     """What is read from the web keeps its address, not the signature in it."""
-    return Trace(trace.events, structs.replace(trace.meta, source=without_secrets(path)), trace.quality)
+    return trace.with_meta(source=without_secrets(path))
 
 
 def read_with(source: Source, path: Path, partial: bool = False) -> Trace:

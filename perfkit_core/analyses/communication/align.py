@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -35,10 +34,8 @@ def _moved(trace: Trace, offsets: pd.Series[int]) -> Trace:
     ranks, code = np.unique(trace.ints("rank"), return_inverse=True)
     shift = offsets.reindex(ranks, fill_value=0).to_numpy(np.int64)[code]
     start = trace.ints("start_ns") - shift
-    position = trace.events.schema.get_field_index("start_ns")
-    events = trace.events.set_column(position, trace.events.schema.field(position), pa.array(start))
     window = (int(start.min()), int((start + trace.ints("dur_ns")).max())) if len(start) else None
-    return Trace(events, msgspec.structs.replace(trace.meta, window_ns=window), trace.quality)
+    return trace.with_columns(start_ns=pa.array(start)).with_meta(window_ns=window)
 
 
 def _shifted(offsets: pd.Series[int]) -> str:

@@ -22,7 +22,7 @@ def descriptions(trace: Trace, talk: Communication) -> pd.DataFrame:
     """What adapters said of calls, of what lies in them, and of device work: indexed by row; ``call``: row of the
     call."""
     rows = np.flatnonzero(_in_calls(trace, talk) | talk.device)
-    found = described(trace.events["args"].take(rows).to_pylist())
+    found = described(trace.pick("args", rows).to_pylist())
     kept = [i for i, one in enumerate(found) if one is not None]
     values = {name: pd.Series([getattr(found[i], name) for i in kept], dtype=object) for name in _TOLD}
     frame = pd.DataFrame({**values, "call": talk.call[rows[kept]]})
