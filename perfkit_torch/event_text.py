@@ -53,7 +53,7 @@ class LiveBatch:
 
     def mended(self) -> LiveBatch:
         """Metadata that is no valid JSON kept as one text, the argument ``metadata_json``."""
-        return replace(self, metadata=[more if _valid(more) else _quoted(more) for more in self.metadata])
+        return replace(self, metadata=[more.strip() if _valid(more) else _quoted(more) for more in self.metadata])
 
 
 def record(add: Callable[[bytes, Times], None], batch: LiveBatch) -> None:

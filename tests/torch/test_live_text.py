@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,14 @@ torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[t
 from torch_activities import Activity, Results, plain_columns  # noqa: E402
 from torch_models import MODELS, train  # noqa: E402
 
+from perfkit_core.sources import recorder  # noqa: E402
 from perfkit_torch import capture, trace_activities  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def _scanned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small recordings are left to the reference otherwise."""
+    monkeypatch.setattr(recorder, "SCAN_FROM_BYTES", 0)
 
 
 def columns(results: Any, with_flops: bool = False) -> pa.Table:
@@ -95,14 +103,34 @@ def test_a_device() -> None:
     assert found["bytes"].to_pylist() == [None, None, None, 4096, None, 64]
 
 
-@pytest.mark.parametrize("broken", ['"Note": "say "hi""', '"a": 1}, {"b": 2', '"a": ', '"a": 1,', '"a": "\n"', "}"])
+@pytest.mark.parametrize(
+    "broken", ['"Note": "say "hi""', '"a": 1}, {"b": 2', '"a": ', '"a": 1,', '"a": "\n"', "}", " "]
+)
 def test_metadata_that_is_no_json_is_kept_as_text(broken: str) -> None:
     """Of its event alone, however many events it pretends to be."""
     run = (*DEVICE_RUN, Activity(("cpu_op", "aten::add", 10, 11, 2000, 5, 6, 0, broken)), *DEVICE_RUN)
     found = columns(Results(run))
     assert_equal(found, plain_columns(Results(run)))
-    assert found["args"].to_pylist()[6].startswith('{"metadata_json":')
+    assert (found["args"].to_pylist()[6] or "").startswith('{"metadata_json":') == bool(broken.strip())
     assert found["external"].to_pylist()[6] == 6
+
+
+def test_an_operator_says_itself_which_it_is() -> None:
+    run = (Activity(("cpu_op", "aten::mm", 10, 11, 1, 1, 5, 0, '"External id": 4, "note": 1')),)
+    assert columns(Results(run))["external"].to_pylist() == [5]
+
+
+def test_small_recordings_are_left_to_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    def scanned(self: Any, text: bytes, count: int) -> None:
+        read.append(count)
+
+    read: list[int] = []
+    monkeypatch.setattr(recorder.Recorder, "_scanned", scanned)
+    monkeypatch.setattr(recorder, "SCAN_FROM_BYTES", 2000)
+    monkeypatch.delitem(sys.modules, "perfkit_core.sources.scan.scanner", raising=False)
+    monkeypatch.setattr(trace_activities, "_BATCH", 6)
+    assert_equal(columns(Results(DEVICE_RUN * 3)), plain_columns(Results(DEVICE_RUN * 3)))
+    assert read == [6]  # the third batch, the first two being less than 2,000 bytes
 
 
 def test_nothing_recorded() -> None:
