@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from perfkit_core import nesting
+from perfkit_core.analyses.once import once
 from perfkit_core.schema import COMMUNICATION, KERNEL, NO_ROW, OPERATOR
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
@@ -42,6 +43,7 @@ class Communication:
     call: IntArray
 
 
+@once
 def communication(trace: Trace) -> Communication:
     """The communication of the trace."""
     call = trace.host & (trace.rows("kind", COMMUNICATION) | _collective_operators(trace))
@@ -55,6 +57,7 @@ def communication(trace: Trace) -> Communication:
     return Communication(calls, host, device, np.where(within == NO_ROW, outermost, within))
 
 
+@once
 def named_as_collective(trace: Trace) -> BoolArray:
     """True where the name is that of a collective library's kernel."""
     names = trace.codes("name")

@@ -17,12 +17,14 @@ from perfkit_core.analyses.communication.collectives import (
     named_as_collective,
 )
 from perfkit_core.analyses.communication.facts import descriptions, facts
+from perfkit_core.analyses.once import once
 from perfkit_core.analyses.tables import integers
 from perfkit_core.collectives import HOST
 from perfkit_core.schema import COMMUNICATION, NO_ROW
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 
+@once
 def instances(trace: Trace) -> pd.DataFrame:
     """A row a collective, by rank and time of issue: ``row`` of the event, rank, step, group_size, bytes, sequence,
     stream (Int64, NA where unknown), collective, group, members, dtype, algorithm, protocol (text or None), start_ns,

@@ -28,7 +28,7 @@ def reduce(trace: Trace, request: ViewRequest) -> Partial:
 def reduce_each(trace: Trace, request: ViewRequest) -> list[Partial]:
     """:func:`reduce` of each rank of a trace, in their order; at least one."""
     chosen, found = selected(trace, request), instances(trace)
-    found = found.assign(chosen=chosen[found.pop("row").to_numpy()])
+    found = found.drop(columns="row").assign(chosen=chosen[found["row"].to_numpy()])
     rows = step_rows(trace)
     steps = step_frame(trace, rows).assign(chosen=in_steps(trace, request)[rows])
     ranks = np.unique(trace.ints("rank")).tolist() or [-1]
