@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from perfkit_core.plugins.contracts import Exporter, Renderer, Source, View
+from perfkit_core.plugins.later import later
 from perfkit_core.plugins.markers import hookimpl
 
 if TYPE_CHECKING:
@@ -14,11 +15,12 @@ if TYPE_CHECKING:
 
 @hookimpl
 def perfkit_sources() -> Sequence[Source]:
-    from perfkit_core.sources import own_chrome, run_folder
+    from perfkit_core.sources import own_chrome_mark, run_folder
 
+    read_own = later("perfkit_core.sources.own_chrome", "read")
     return [
         Source("run", "run folders that perfkit's handlers write", run_folder.sniff, run_folder.read, run_folder.peek),
-        Source("perfkit-chrome", "timelines that perfkit exported (.json[.gz])", own_chrome.sniff, own_chrome.read),
+        Source("perfkit-chrome", "timelines that perfkit exported (.json[.gz])", own_chrome_mark.sniff, read_own),
     ]
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from perfkit_core.compiling import compiled
 
 IntArray = npt.NDArray[np.int64]
 Intervals = tuple[IntArray, IntArray]
@@ -84,7 +85,7 @@ def _by_start(starts: IntArray, *others: IntArray) -> tuple[IntArray, ...]:
     return starts[order], *(other[order] for other in others)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _covered(groups, starts, ends, total):  # type: ignore[no-untyped-def]
     reach = np.full(len(total), np.iinfo(np.int64).min)
     for i in range(len(groups)):
@@ -95,7 +96,7 @@ def _covered(groups, starts, ends, total):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _merged(groups, starts, ends, count):  # type: ignore[no-untyped-def]
     """One item for each merged interval, in the order of their starts."""
     current = np.full(count, -1, np.int64)

@@ -8,8 +8,8 @@ union of the direct children, so overlapping children never make it negative.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from perfkit_core.compiling import compiled
 from perfkit_core.trace import IntArray
 
 
@@ -65,7 +65,7 @@ def outermost(parent: IntArray, wanted: np.ndarray) -> IntArray:
     return _outermost(parent, wanted)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _enclosing(row, thread, start, end):  # type: ignore[no-untyped-def]
     count = len(row)
     parent = np.full(count, -1, np.int64)
@@ -83,7 +83,7 @@ def _enclosing(row, thread, start, end):  # type: ignore[no-untyped-def]
     return parent
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _nest_in_order(rows, thread, threads, start, end):  # type: ignore[no-untyped-def]
     parent = np.full(len(start), -1, np.int64)
     top = np.full(threads, -1, np.int64)
@@ -97,7 +97,7 @@ def _nest_in_order(rows, thread, threads, start, end):  # type: ignore[no-untype
     return parent
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _self_times(order, parent, start, end):  # type: ignore[no-untyped-def]
     own = end - start
     covered = start.copy()
@@ -112,7 +112,7 @@ def _self_times(order, parent, start, end):  # type: ignore[no-untyped-def]
     return own
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _sum_up(parent, values):  # type: ignore[no-untyped-def]
     total = values.copy()
     for i in range(len(parent) - 1, -1, -1):
@@ -121,7 +121,7 @@ def _sum_up(parent, values):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _sum_down(parent, values):  # type: ignore[no-untyped-def]
     total = values.copy()
     for i in range(len(parent)):
@@ -130,7 +130,7 @@ def _sum_down(parent, values):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _first_on_path(parent, own):  # type: ignore[no-untyped-def]
     found = own.copy()
     for i in range(len(parent)):
@@ -139,7 +139,7 @@ def _first_on_path(parent, own):  # type: ignore[no-untyped-def]
     return found
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _nearest_on_path(parent, wanted):  # type: ignore[no-untyped-def]
     found = np.full(len(parent), -1, np.int64)
     for i in range(len(parent)):
@@ -150,7 +150,7 @@ def _nearest_on_path(parent, wanted):  # type: ignore[no-untyped-def]
     return found
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _outermost(parent, wanted):  # type: ignore[no-untyped-def]
     found = np.full(len(parent), -1, np.int64)
     for i in range(len(parent)):

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from perfkit_core import nesting
+from perfkit_core.compiling import compiled
 from perfkit_core.schema import NO_ROW
 from perfkit_core.trace import BoolArray, IntArray
 
@@ -42,7 +42,7 @@ def _by_thread(thread: IntArray, rows: IntArray) -> list[npt.NDArray[Any]]:
     return np.split(order, np.flatnonzero(np.diff(thread[order])) + 1) if len(order) else []
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _level_by_level(host, start, end, slack):  # type: ignore[no-untyped-def]
     """Parents within one thread, and whether each event found one that encloses it."""
     count = len(host)
@@ -68,13 +68,13 @@ def _level_by_level(host, start, end, slack):  # type: ignore[no-untyped-def]
     return parent, True
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _misfit(outer, inner, start, end):  # type: ignore[no-untyped-def]
     """By how much an event sticks out of another."""
     return max(start[outer] - start[inner], end[inner] - end[outer], 0)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _follows(current, before, i, start, end, slack):  # type: ignore[no-untyped-def]
     """Whether ``i`` can be the next sibling of ``before`` below ``current``."""
     if start[i] + slack[i] + slack[before] < end[before]:
@@ -82,7 +82,7 @@ def _follows(current, before, i, start, end, slack):  # type: ignore[no-untyped-
     return current < 0 or _misfit(current, i, start, end) <= slack[current] + slack[i]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _next_parent(host, current, i, start, end, slack):  # type: ignore[no-untyped-def]
     """The next node that encloses ``i``; of two in a row that do within the slack, the one that fits better."""
     best = -1

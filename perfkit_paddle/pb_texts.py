@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from perfkit_core.compiling import compiled
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def intern(data, offset, length, known):  # type: ignore[no-untyped-def]
     """The number of the text of each row (0 where it is not known), and the first row with each of them.
 
@@ -40,7 +41,7 @@ def intern(data, offset, length, known):  # type: ignore[no-untyped-def]
     return codes, first[:count]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _hash(data, begin, length):  # type: ignore[no-untyped-def]
     """Eight bytes at a time; the multiplier is 2⁶⁴ ÷ the golden ratio. Unsigned, so that no index is negative."""
     value = length
@@ -55,7 +56,7 @@ def _hash(data, begin, length):  # type: ignore[no-untyped-def]
     return value
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _equal(data, one, other, length):  # type: ignore[no-untyped-def]
     for k in range(length):  # noqa: SIM110 - no generators in numba
         if data[one + np.uint64(k)] != data[other + np.uint64(k)]:

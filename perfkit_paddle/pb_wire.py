@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numba import njit
 
+from perfkit_core.compiling import compiled
 from perfkit_paddle.pb_schema import FIELDS, FLOAT, INTEGER, MESSAGE, MISSING, TEXT, layout
 from perfkit_paddle.pb_table import Table
 
@@ -48,7 +48,7 @@ def scan(content: bytes | memoryview, clip: bool = False) -> Scan:
     return Scan(tables, PROBLEMS[problem], int(at))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _number(data, position, end):  # type: ignore[no-untyped-def]
     """A base-128 number and the position behind it; position -1 when it does not end before ``end`` or in 10 bytes."""
     value = np.uint64(0)
@@ -63,7 +63,7 @@ def _number(data, position, end):  # type: ignore[no-untyped-def]
     return np.int64(0), -1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _fixed(data, position):  # type: ignore[no-untyped-def]
     """Four little-endian bytes. The caller has checked that they are there."""
     value = np.int64(0)
@@ -72,7 +72,7 @@ def _fixed(data, position):  # type: ignore[no-untyped-def]
     return value
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _walk(data, actions, targets, table_of, holds_rows, bases, room, cells, clip):  # type: ignore[no-untyped-def]
     """Walk all messages without recursion; returns rows by table, problem, byte.
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from perfkit_core.plugins.contracts import Source
-from perfkit_paddle.json_source import read_json
-from perfkit_paddle.pb_source import read_pb
+from perfkit_core.plugins.later import later
 
 _SURE: Final = 2
 _NO: Final = 0
@@ -31,6 +30,8 @@ def sniff_pb(path: Path, head: bytes) -> int:
 
 def sources() -> list[Source]:
     """Readers of what ``export_chrome_tracing`` and ``export_protobuf`` write."""
+    read_json = later("perfkit_paddle.json_source", "read_json")
+    read_pb = later("perfkit_paddle.pb_source", "read_pb")
     return [
         Source("paddle-json", "Chrome-trace JSON of paddle.profiler (rounded times)", sniff_json, read_json),
         Source("paddle-pb", "protobuf of paddle.profiler (exact times and tree)", sniff_pb, read_pb),

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import click
 
+from perfkit_core.cli.collection import collecting_rarely
 from perfkit_core.errors import PerfkitError
 from perfkit_core.plugins.manager import get_plugins
 
@@ -50,6 +51,11 @@ def perfkit(ctx: click.Context) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     _never_fail_to_print()
+    with collecting_rarely():
+        return _main(arguments)
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     try:
         code = perfkit.main(arguments, prog_name="perfkit", standalone_mode=False)
         sys.stdout.flush()

@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
+from perfkit_core.cli.collection import collect_as_usual
 from perfkit_core.errors import PerfkitError
 
 INTERRUPTED = 130
 
 
 def prepare(script: Path, arguments: Sequence[str]) -> None:
-    """``sys.argv`` and ``sys.path[0]`` as ``python script arguments`` sets them."""
+    """``sys.argv``, ``sys.path[0]`` and the collection of garbage as ``python script arguments`` has them."""
+    collect_as_usual()
     sys.argv = [str(script), *arguments]
     sys.path[:1] = [str(script.resolve().parent)]
 

@@ -5,15 +5,28 @@ What they share: ``lanes`` (the rows of a timeline), ``call_paths`` (distinct st
 
 from __future__ import annotations
 
-from perfkit_core.exporters import chrome, folded, pprof, speedscope, tables
+from collections.abc import Callable
+from typing import TYPE_CHECKING, BinaryIO
+
 from perfkit_core.exporters.weights import WEIGHTS
-from perfkit_core.plugins.contracts import Exporter
+from perfkit_core.plugins.contracts import Exporter, ExportOptions
+from perfkit_core.plugins.later import later
+
+if TYPE_CHECKING:
+    from perfkit_core.trace import Trace
+
+
+def _write(module: str, name: str = "write") -> Callable[[Trace, BinaryIO, ExportOptions], str]:
+    return later(f"{__name__}.{module}", name)
+
 
 EXPORTERS = (
-    Exporter("chrome", "timeline for Perfetto and chrome://tracing", (".json",), chrome.write),
-    Exporter("folded", "stacks for flame graphs, one a line", (".folded", ".collapsed", ".txt"), folded.write, WEIGHTS),
-    Exporter("speedscope", "timeline for speedscope", (".speedscope.json", ".speedscope"), speedscope.write),
-    Exporter("pprof", "stacks for pprof", (".pb.gz", ".pprof"), pprof.write),
-    Exporter("csv", "the event table as text", (".csv",), tables.write_csv),
-    Exporter("parquet", "the event table as perfkit stores it", (".parquet",), tables.write_parquet),
+    Exporter("chrome", "timeline for Perfetto and chrome://tracing", (".json",), _write("chrome")),
+    Exporter(
+        "folded", "stacks for flame graphs, one a line", (".folded", ".collapsed", ".txt"), _write("folded"), WEIGHTS
+    ),
+    Exporter("speedscope", "timeline for speedscope", (".speedscope.json", ".speedscope"), _write("speedscope")),
+    Exporter("pprof", "stacks for pprof", (".pb.gz", ".pprof"), _write("pprof")),
+    Exporter("csv", "the event table as text", (".csv",), _write("tables", "write_csv")),
+    Exporter("parquet", "the event table as perfkit stores it", (".parquet",), _write("tables", "write_parquet")),
 )

@@ -23,9 +23,9 @@ from perfkit_core.exporters.chrome_extras import extras
 from perfkit_core.exporters.chrome_rows import Rows
 from perfkit_core.exporters.lanes import Lanes, lanes
 from perfkit_core.plugins.contracts import ExportOptions
+from perfkit_core.sources.own_chrome_mark import FORMAT
 from perfkit_core.trace import IntArray, Trace
 
-FORMAT: Final = "perfkit-chrome"
 VERSION: Final = 1
 ROWS: Final = 1 << 14
 """Rows written at once: what the writer holds in memory besides the trace."""

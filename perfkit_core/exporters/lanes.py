@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 import numpy as np
-from numba import njit
 
 from perfkit_core import schema
+from perfkit_core.compiling import compiled
 from perfkit_core.exporters.lane_names import CPP, LABELS, PYTHON, STREAM, THREAD, Lane, described
 from perfkit_core.schema import NO_ROW
 from perfkit_core.trace import BoolArray, IntArray, Trace
@@ -92,7 +92,7 @@ def _levels(trace: Trace, place: IntArray) -> IntArray:
     return level
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _first_that_nests(place, start, end):  # type: ignore[no-untyped-def]
     count = len(place)
     level = np.zeros(count, np.int64)

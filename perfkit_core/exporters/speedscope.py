@@ -12,8 +12,8 @@ from typing import Any, BinaryIO, Final
 import msgspec
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
+from perfkit_core.compiling import compiled
 from perfkit_core.exporters import json_lines
 from perfkit_core.exporters.frames import frame
 from perfkit_core.exporters.lane_names import Lane
@@ -91,7 +91,7 @@ def _events(trace: Trace, rows: IntArray, base: int) -> Iterator[bytes]:
         yield (b",\n" if begin else b"\n") + json_lines.as_bytes(json_lines.objects(members), ",\n")
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _open_and_close(start, end):  # type: ignore[no-untyped-def]
     """When what opens (0) and closes (1), and which row it is. Rows nest and are sorted, outermost first."""
     count = len(start)

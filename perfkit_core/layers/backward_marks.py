@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 
+from perfkit_core.compiling import compiled
 from perfkit_core.layers import module_labels
 from perfkit_core.trace import IntArray, Trace
 
@@ -53,7 +53,7 @@ def _listed(values: list[str]) -> tuple[IntArray, IntArray, IntArray]:
     return flat, start, wanted
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _walk(fresh, first, mark, name, listed, start, wanted, known):  # type: ignore[no-untyped-def]
     """One pass over the nodes. Open calls: path, what they still list and how much that is, and when their backward
     last went on; those before ``low`` list nothing more."""
@@ -105,7 +105,7 @@ def _walk(fresh, first, mark, name, listed, start, wanted, known):  # type: igno
     return found
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _longest_waiting(low, high, turn, begin, rest, node):  # type: ignore[no-untyped-def]
     """Of the open calls that still list a node of this name the one that waited longest, and where it lists it."""
     best, slot = -1, -1

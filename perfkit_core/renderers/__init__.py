@@ -6,12 +6,9 @@ A renderer never computes a number; units and headings come from the column name
 from __future__ import annotations
 
 from perfkit_core.plugins.contracts import Renderer
-from perfkit_core.renderers import csv, html, json, markdown, text
+from perfkit_core.plugins.later import later
 
-RENDERERS = (
-    Renderer("text", text.render),
-    Renderer("markdown", markdown.render),
-    Renderer("json", json.render),
-    Renderer("csv", csv.render),
-    Renderer("html", html.render),
+RENDERERS = tuple(
+    Renderer(name, later(f"perfkit_core.renderers.{name}", "render"))
+    for name in ("text", "markdown", "json", "csv", "html")
 )

@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-from numba import njit
 
 from perfkit_core import nesting
 from perfkit_core.analyses import attribution, grouping
 from perfkit_core.analyses.operator import own_time, spans
 from perfkit_core.analyses.operator.unowned import unowned
 from perfkit_core.analyses.tables import Groups, group, integers, plain, ratio
+from perfkit_core.compiling import compiled
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import NO_ROW, OPERATOR_KINDS
 from perfkit_core.trace import BoolArray, IntArray, Trace
@@ -68,7 +68,7 @@ def _outermost(trace: Trace, counted: BoolArray) -> BoolArray:
     return outermost
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _is_outermost(around, kind, rows, count):  # type: ignore[no-untyped-def]
     found = np.zeros(count, np.bool_)
     for row in rows:

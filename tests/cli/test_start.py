@@ -1,0 +1,64 @@
+"""A command imports only what it needs, and starts on machines where nothing can be kept."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from perfkit_core.cli import scripts
+from perfkit_core.cli.collection import OBJECTS, collecting_rarely
+
+HEAVY = ("numpy", "pandas", "pyarrow", "numba", "plotly", "rich", "jinja2", "fsspec", "upath", "asyncio", "msgspec",
+         "torch", "paddle", "distributed")  # fmt: skip
+
+
+def imported(arguments: list[str], **environment: str) -> set[str]:
+    """The modules that a process has imported after a command."""
+    code = f"import sys; from perfkit_core.cli.main import main; assert main({arguments!r}) == 0; "
+    child = subprocess.run(
+        [sys.executable, "-c", code + "print('imported:', *sys.modules)"],
+        capture_output=True, text=True, env=os.environ | environment, check=False,
+    )  # fmt: skip
+    assert child.returncode == 0, child.stderr
+    return set(child.stdout.rpartition("imported: ")[2].split())
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["summary", "--help"], ["record", "--help"]])
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    assert imported(arguments) & set(HEAVY) == set()
+
+
+def test_a_summary_imports_neither_frameworks_nor_what_draws_pages(traces: Path, tmp_path: Path) -> None:
+    file = traces / "torch" / "dlrm-8xv100" / "rank0.json"
+    found = imported(["summary", str(file), "-o", str(tmp_path / "table.json")])
+    assert found & {"torch", "paddle", "plotly", "jinja2", "fsspec", "upath", "asyncio", "distributed"} == set()
+    assert {name for name in found if name.startswith("perfkit_paddle")} <= {
+        "perfkit_paddle", "perfkit_paddle.plugin", "perfkit_paddle.source", "perfkit_paddle.operators",
+    }  # fmt: skip
+    assert "perfkit_core.renderers.json" in found
+    assert "perfkit_core.renderers.html" not in found
+
+
+def test_where_no_compiled_code_can_be_kept_it_is_compiled_again(traces: Path, tmp_path: Path) -> None:
+    nowhere = {"NUMBA_CACHE_LOCATOR_CLASSES": "UserProvidedCacheLocator", "NUMBA_CACHE_DIR": f"{os.devnull}/none"}
+    file = traces / "torch" / "dlrm-8xv100" / "rank0.json"
+    imported(["summary", str(file), "-o", str(tmp_path / "kept.json")])
+    imported(["summary", str(file), "-o", str(tmp_path / "again.json")], **nowhere)
+    assert (tmp_path / "again.json").read_bytes() == (tmp_path / "kept.json").read_bytes()
+
+
+def test_garbage_is_collected_rarely_in_a_command_and_as_usual_in_a_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", list(sys.argv))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    usual = gc.get_threshold()
+    with collecting_rarely():
+        assert gc.get_threshold()[0] == OBJECTS
+        assert gc.isenabled()
+        scripts.prepare(Path("train.py"), [])
+        assert gc.get_threshold() == usual
+    assert gc.get_threshold() == usual
