@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -30,8 +30,7 @@ def stacked(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     if not some:
         return pd.DataFrame()
     types = _types(some)
-    whole = pd.concat([table.astype({c: types[c] for c in table.columns}) for table in some], ignore_index=True)
-    return _without_none(whole)
+    return _without_none(pd.concat([_typed(table, types) for table in some], ignore_index=True))
 
 
 def merged_rows(rows: pd.DataFrame, summed: Sequence[str], described: Sequence[str]) -> tuple[Nodes, pd.DataFrame]:
@@ -124,6 +123,12 @@ def _types(tables: Sequence[pd.DataFrame]) -> dict[Any, Any]:
             if found.setdefault(name, kind) != kind:
                 found[name] = _common(found[name], kind)
     return found
+
+
+def _typed(table: pd.DataFrame, types: Mapping[Any, Any]) -> pd.DataFrame:
+    """The table in these types; itself where it has them, as nearly all have."""
+    other = {name: types[name] for name, kind in table.dtypes.items() if types[name] != kind}
+    return table.astype(other) if other else table
 
 
 def _common(one: Any, other: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
@@ -18,17 +17,8 @@ SUMMARY_FORMATS: Final = "text, markdown, json or csv"
 LARGEST_RANGE: Final = 1_000_000
 """Steps that one ``--step N-M`` may name: more is a typing error."""
 
-
-class Location(click.ParamType):
-    """A path, or the address of a store (``s3://…``). click's own type would take one for a path of this machine."""
-
-    name = "path"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        return as_path(value)
-
-
-LOCATION: Final = Location()
+LOCATION: Final = as_path
+"""Type of an option: a path, or the address of a store. click's own type would take one for a path of this machine."""
 
 sources = click.argument("sources", metavar="SOURCE...", nargs=-1, required=True, type=LOCATION)
 partial = click.option("--partial", is_flag=True, help="Keep what can be read of a damaged file.")
@@ -63,9 +53,7 @@ def share(value: str) -> tuple[int, int]:
     """Number and count of ``I/N``. Raises UsageError."""
     match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", value)
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
-        raise UsageError(
-            f"not a share: {value!r}", "write --shard 1/4 for the first of four shares, … 4/4 for the last"
-        )
+        raise UsageError(f"not a share: {value!r}", "the first of four is 1/4, the last 4/4")
     return int(match[1]), int(match[2])
 
 

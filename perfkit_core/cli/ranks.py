@@ -29,11 +29,12 @@ def profile(sources: Sequence[Path], keep: bool, workers: int, scheduler: str | 
 
 
 def held_views(found: Profile, usual: Sequence[str]) -> Sequence[str]:
-    """The views to show when none are asked for: of partials those of the usual ones that they hold, or all."""
+    """The views to show when none are asked for: of partials all that they hold, if these are not the
+    usual ones and more."""
     if not isinstance(found, Reduced):
         return usual
     held = found.stored.job.views
-    return [name for name in usual if name in held] or held
+    return usual if set(usual) <= set(held) else held
 
 
 def named(found: Profile, sources: Sequence[Path]) -> Sequence[Path]:

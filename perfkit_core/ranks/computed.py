@@ -9,7 +9,7 @@ import pandas as pd
 
 from perfkit_core.analyses.over_ranks.views import reduction
 from perfkit_core.analyses.select import step_numbers
-from perfkit_core.plugins.contracts import View
+from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.ranks import cluster
 from perfkit_core.ranks.job import Job, Partial, understood
 from perfkit_core.ranks.reduce import reduce_trace
@@ -20,11 +20,13 @@ from perfkit_core.trace import Finding, Trace, TraceMeta
 @dataclass(frozen=True, slots=True)
 class Computed:
     """``tables``: by the name of the view; ``why_empty(view)``: why a table has no rows; ``holds(column)``: whether the
-    events have anything in a column; ``steps``: numbers of the steps that were recorded."""
+    events have anything in a column; ``steps``: numbers of the steps that were recorded; ``request``: what was
+    counted."""
 
     meta: TraceMeta
     quality: tuple[Finding, ...]
     steps: tuple[int, ...]
+    request: ViewRequest
     tables: Mapping[str, pd.DataFrame]
     why_empty: Callable[[View], str]
     holds: Callable[[str], bool]
@@ -38,7 +40,15 @@ def compute(trace: Trace, views: Sequence[View], job: Job) -> Computed:
     steps = step_numbers(trace)
     request = replace(job.request, steps=steps) if job.own_steps and job.request.steps is None else job.request
     tables = {view.name: view.table(trace, understood(view, request)) for view in views}
-    return Computed(trace.meta, trace.quality, steps, tables, lambda view: view.explain_empty(trace), trace.known)
+    return Computed(
+        meta=trace.meta,
+        quality=trace.quality,
+        steps=steps,
+        request=job.request,
+        tables=tables,
+        why_empty=lambda view: view.explain_empty(trace),
+        holds=trace.known,
+    )
 
 
 def merge(partials: Sequence[Partial], views: Sequence[View], job: Job) -> Computed:
@@ -54,10 +64,11 @@ def merge(partials: Sequence[Partial], views: Sequence[View], job: Job) -> Compu
     }
     recorded = frozenset(name for fact in facts for name in fact.recorded)
     return Computed(
-        cluster.meta(facts),
-        (*findings, *cluster.quality(facts)),
-        steps,
-        tables,
-        lambda view: cluster.why_empty(view.name, facts),
-        recorded.__contains__,
+        meta=cluster.meta(facts),
+        quality=(*findings, *cluster.quality(facts)),
+        steps=steps,
+        request=job.request,
+        tables=tables,
+        why_empty=lambda view: cluster.why_empty(view.name, facts),
+        holds=recorded.__contains__,
     )

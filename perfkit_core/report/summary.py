@@ -43,8 +43,8 @@ def summary_report(
     request = replace(request, sort=display.sort)
     found = profile.compute(views, request, own_steps=display.average)
     check(found.tables, display)
-    steps = _steps(found, request, display)
-    sections = tuple(_section(found, view, request, display, steps) for view in views)
+    steps = _steps(found, display)
+    sections = tuple(_section(found, view, display, steps) for view in views)
     return Report(found.meta.source, (described(found.meta, found.quality, found.steps),), sections)
 
 
@@ -121,12 +121,12 @@ def read_from(report: Report, paths: Sequence[str | Path]) -> Report:
     return replace(report, title=f"{names[0]} and {len(names) - 1} more", data={**report.data, "source": names})
 
 
-def _section(found: Computed, view: View, request: ViewRequest, display: Display, steps: int) -> Section:
+def _section(found: Computed, view: View, display: Display, steps: int) -> Section:
     whole = found.tables[view.name]
     if display.average:
         whole = per_step(whole, view, steps)
-    table = displayed(whole, view, display, understood(view, request).by)
-    why = "nothing here passes the display filters" if len(whole) else _why_empty(found, view, request)
+    table = displayed(whole, view, display, understood(view, found.request).by)
+    why = "nothing here passes the display filters" if len(whole) else _why_empty(found, view)
     return Section(
         name=view.name,
         title=view.title,
@@ -135,15 +135,15 @@ def _section(found: Computed, view: View, request: ViewRequest, display: Display
         empty=why if table.empty else "",
         limit=display.limit,
         unit=display.unit,
-        unknown=not_recorded(found.holds, whole, request),
+        unknown=not_recorded(found.holds, whole, found.request),
     )
 
 
-def _steps(found: Computed, request: ViewRequest, display: Display) -> int:
+def _steps(found: Computed, display: Display) -> int:
     """An average is over the steps that were asked for, or all of them."""
-    if display.average and request.steps is None and not found.steps:
+    if display.average and found.request.steps is None and not found.steps:
         raise UsageError("no steps were recorded to average over", "call the profiler's step() after each iteration")
-    return len(found.steps if request.steps is None else request.steps)
+    return len(found.steps if found.request.steps is None else found.request.steps)
 
 
 def _check(views: Sequence[View], request: ViewRequest, display: Display) -> None:
@@ -157,8 +157,8 @@ def _check(views: Sequence[View], request: ViewRequest, display: Display) -> Non
         raise UsageError(f"{names} has no average over the steps", "without --average it shows what it has")
 
 
-def _why_empty(found: Computed, view: View, request: ViewRequest) -> str:
-    if of_all(request):
+def _why_empty(found: Computed, view: View) -> str:
+    if of_all(found.request):
         return found.why_empty(view)
     return "nothing here is of the steps, names, kinds and devices that were asked for"
 

@@ -1,0 +1,147 @@
+"""perfkit summary and report over many ranks: folders, workers, shares and their partials."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+
+import chrome
+import pytest
+
+from perfkit_core.errors import SourceError
+from perfkit_core.ranks import files
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three ranks, each with a step of 20 µs in which an operator takes 10 µs."""
+    where = tmp_path / "run"
+    where.mkdir()
+    for rank in range(3):
+        events = [
+            chrome.event("ProfilerStep#1", 0, 20, cat="user_annotation"),
+            chrome.event("aten::mm", 5, 10, args={"Input Dims": [[rank, 1]]}),
+        ]
+        place = {"backend": "nccl", "rank": rank, "world_size": 3}
+        chrome.write(where / f"host_{rank}.json", events, distributedInfo=place)
+    return where
+
+
+def shares(perfkit, folder: Path, *options: str, count: int = 2, verb: str = "summary") -> list[Path]:
+    found = [folder.parent / f"share-{number}.perfkit.partial" for number in range(1, count + 1)]
+    for number, path in enumerate(found, 1):
+        code, out, err = perfkit(verb, folder, "--shard", f"{number}/{count}", "-o", path, *options)
+        assert (code, out, err) == (0, "", f"wrote {path}\n")
+    return found
+
+
+def test_a_folder_of_ranks_is_a_source(perfkit, folder: Path) -> None:
+    content = json.loads(perfkit("summary", folder, "--view", "operators,steps", "--format", "json").out)
+    assert content["source"] == str(folder)
+    (mm,) = content["views"]["operators"]
+    assert (mm["calls"], mm["total_cpu_ns"], mm["self_cpu_ratio"]) == (3, 30_000, 1)
+    assert [row["rank"] for row in content["views"]["steps"]] == [0, 1, 2]
+    assert "ranks 0–2 of 3" in perfkit("summary", folder).out
+
+
+def test_workers_change_nothing_but_the_time(perfkit, folder: Path) -> None:
+    assert perfkit("summary", folder, "--workers", "2") == perfkit("summary", folder)
+
+
+def test_shares_merge_to_what_one_command_shows(perfkit, folder: Path) -> None:
+    """Views and what was counted are those of the shares; how it is shown is asked when they are merged."""
+    asked = ("--view", "operators,steps", "--by", "shape")
+    found = shares(perfkit, folder, *asked)
+    for shown in ((), ("--sort", "calls", "--limit", "1"), ("--format", "json")):
+        assert perfkit("summary", *found, *shown) == perfkit("summary", folder, *asked, *shown)
+
+
+def test_averages_over_steps_are_merged_from_shares(perfkit, folder: Path) -> None:
+    found = shares(perfkit, folder, "--average")
+    assert perfkit("summary", *found, "--average") == perfkit("summary", folder, "--average")
+
+
+def test_a_page_is_made_of_shares(perfkit, folder: Path, tmp_path: Path) -> None:
+    found = shares(perfkit, folder, verb="report")
+    pages = []
+    for sources in (found, [folder]):
+        assert perfkit("report", *sources, "-o", tmp_path / "page.html").code == 0
+        pages.append((tmp_path / "page.html").read_text(encoding="utf-8"))
+    assert pages[0] == pages[1]
+    assert perfkit("summary", *found, "--view", "steps").out == perfkit("summary", folder, "--view", "steps").out
+
+
+def test_more_shares_than_ranks_are_empty_ones(perfkit, folder: Path) -> None:
+    assert perfkit("summary", *shares(perfkit, folder, count=4)) == perfkit("summary", folder)
+
+
+def test_a_missing_share_is_named(perfkit, folder: Path) -> None:
+    first, _ = shares(perfkit, folder)
+    code, _, err = perfkit("summary", first)
+    assert (code, err) == (2, "perfkit: error: share 2/2 of the ranks is missing; name all shares, or --partial to do "
+                              "without\n")  # fmt: skip
+    assert "[shares-missing]" in perfkit("summary", first, "--partial").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--shard", "3/2", "-o", "x.perfkit.partial"), "not a share: '3/2'; the first of four is 1/4, the last 4/4"),
+        (("--shard", "0/2", "-o", "x.perfkit.partial"), "not a share: '0/2'; the first of four is 1/4, the last 4/4"),
+        (("--shard", "1", "-o", "x.perfkit.partial"), "not a share: '1'; the first of four is 1/4, the last 4/4"),
+        (("--shard", "1/2"), "--shard writes partials; -o NAME.perfkit.partial"),
+        (("--shard", "1/2", "-o", "x.csv"), "--shard writes partials; -o NAME.perfkit.partial"),
+        (("--workers", "2", "--scheduler", "tcp://x:1"),
+         "--workers and --scheduler exclude each other; a cluster has workers of its own"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_line(perfkit, folder: Path, arguments: tuple[str, ...], told: str) -> None:
+    assert perfkit("summary", folder, *arguments) == (2, "", f"perfkit: error: {told}\n")
+
+
+def test_shares_answer_only_what_was_asked_when_they_were_made(perfkit, folder: Path) -> None:
+    found = shares(perfkit, folder, "--view", "operators")
+    for arguments, told in (
+        (("--view", "kernels"), "the partials do not hold the view kernels; they hold operators (--view)"),
+        (("--by", "shape"), "the partials were counted for other options; leave --by, --step, --filter, … as they "
+                            "were, or out"),
+        (("--average",), "the partials were counted for other options; leave --by, --step, --filter, … as they were, "
+                         "or out"),
+    ):  # fmt: skip
+        assert perfkit("summary", *found, *arguments) == (2, "", f"perfkit: error: {told}\n")
+    assert perfkit("report", *found, "-o", folder / "page.html").code == 2
+
+
+def test_shares_of_different_commands_do_not_mix(perfkit, folder: Path) -> None:
+    first, second = shares(perfkit, folder)
+    assert perfkit("summary", folder, "--shard", "2/2", "-o", second, "--by", "shape").code == 0
+    assert "were made by different commands" in perfkit("summary", first, second).err
+    assert "share 1/2 of the ranks is named twice" in perfkit("summary", first, _copy(first)).err
+    assert "cannot be mixed" in perfkit("summary", first, folder).err
+
+
+def test_a_rank_that_cannot_be_read_ends_it_in_one_line(perfkit, folder: Path) -> None:
+    (folder / "host_1.json").write_bytes(b"")
+    code, _, err = perfkit("summary", folder)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "host_1.json: the file is empty" in err
+    assert "[ranks-left-out]" in perfkit("summary", folder, "--partial").out
+
+
+def test_a_damaged_file_of_partials_is_a_source_error(perfkit, folder: Path, tmp_path: Path) -> None:
+    """Cut anywhere, or with a byte turned: refused as what it is or read, never anything else."""
+    (path,) = shares(perfkit, folder, count=1)
+    whole = path.read_bytes()
+    damaged = tmp_path / "damaged.perfkit.partial"
+    for at in range(0, len(whole), max(1, len(whole) // 60)):
+        for content in (whole[:at], whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :]):
+            damaged.write_bytes(content)
+            with contextlib.suppress(SourceError):
+                files.read_all([damaged], partial=False)
+
+
+def _copy(path: Path) -> Path:
+    other = path.with_name(f"again-{path.name}")
+    other.write_bytes(path.read_bytes())
+    return other
