@@ -27,6 +27,14 @@ def _stored(file: Path, folder: Path) -> Outcome:
     return Outcome(len(trace), write_cycle(trace, folder).stat().st_size, trace)
 
 
+def _streamed(file: Path, folder: Path) -> Outcome:
+    from perfkit_core.streaming import stream
+
+    out = folder / "streamed.perfkit.parquet"
+    rows = stream(file, out)
+    return Outcome(rows, out.stat().st_size)
+
+
 READERS = (
     Reader(
         "perfkit, in memory",
@@ -36,4 +44,11 @@ READERS = (
         _trace,
     ),
     Reader("perfkit, stored run", "perfkit", "the same, written as a run folder (Parquet, zstd)", _MODULES, _stored),
+    Reader(
+        "perfkit, streamed",
+        "perfkit",
+        "written to Parquet while it is read, all args kept; links, parents and steps are worked out when it is opened",
+        (*_MODULES, "perfkit_core.streaming"),
+        _streamed,
+    ),
 )
