@@ -8,15 +8,19 @@ last of it is the optimizer's; spans that lie in the closure keep their own phas
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from perfkit_core import nesting
 from perfkit_core.schema import BACKWARD, OPTIMIZER, PHASES
 from perfkit_core.trace import IntArray, Trace
 
+PhaseArray = npt.NDArray[np.int8]
+"""Indexes schema.PHASES, -1: none. As small as can be, because there is one for each event."""
+
 _BACKWARD, _OPTIMIZER = PHASES.index(BACKWARD), PHASES.index(OPTIMIZER)
 
 
-def without_closures(trace: Trace, phase: IntArray) -> IntArray:
+def without_closures(trace: Trace, phase: PhaseArray) -> PhaseArray:
     """``phase``, shape (rows,), indexes schema.PHASES where an event marks one. The same with the marks of optimizer
     spans around a closure moved to those of their children that come after it."""
     spans = _outermost(trace, phase, _OPTIMIZER)
@@ -33,7 +37,7 @@ def without_closures(trace: Trace, phase: IntArray) -> IntArray:
     return result
 
 
-def _outermost(trace: Trace, phase: IntArray, wanted: int) -> IntArray:
+def _outermost(trace: Trace, phase: PhaseArray, wanted: int) -> IntArray:
     """Rows that mark ``wanted`` and lie in no other marked event."""
     found = trace.host & (phase == wanted)
     if not found.any():

@@ -12,9 +12,10 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from perfkit_core import nesting
+from perfkit_core import grouped, nesting
 from perfkit_core.arrays import texts
-from perfkit_core.assembly.closures import without_closures
+from perfkit_core.assembly.closures import PhaseArray, without_closures
+from perfkit_core.assembly.threads import thread_numbers
 from perfkit_core.schema import ANNOTATION, BACKWARD, FORWARD, NO_ROW, OPERATOR_KINDS, OTHER, PHASES
 from perfkit_core.trace import BoolArray, Finding, IntArray, Trace
 
@@ -41,41 +42,40 @@ def assign(trace: Trace) -> tuple[pa.ChunkedArray, tuple[Finding, ...]]:
     return texts(phase.astype(np.int32), PHASES), _findings(phase, inferred, labelled)
 
 
-def _recorded(trace: Trace) -> IntArray:
+def _recorded(trace: Trace) -> PhaseArray:
     """Index into PHASES of each event that marks a phase, -1 for the others."""
     codes = trace.codes("phase")
     wanted = np.array([PHASES.index(value) if value in PHASES else -1 for value in codes.values], np.int8)
     return codes.lookup(wanted, -1)
 
 
-def _forward_roots(trace: Trace, phase: IntArray) -> IntArray:
+def _forward_roots(trace: Trace, phase: PhaseArray) -> IntArray:
     """Operators at the top, outside every phase, that a later operator of their run proves to be forward."""
     parent = trace.ints("parent")
     operator = trace.host & trace.rows("kind", *OPERATOR_KINDS)
     inside = nesting.first_on_path(parent, phase) >= 0
     root = nesting.outermost(parent, operator | (phase >= 0))
-    top = root == np.arange(len(trace))
-    proof = _proven(trace, inside) & operator
+    top = np.flatnonzero(root == np.arange(len(trace)))
+    proof = _proven(trace, inside)
     proves = np.zeros(len(trace), np.bool_)
-    proves[root[proof & (root >= 0)]] = True
-    return _up_to_last_proof(trace, np.flatnonzero(top), inside, proves)
+    proves[root[proof[operator[proof]]]] = True
+    return _up_to_last_proof(trace, top, inside, proves)
 
 
-def _proven(trace: Trace, inside: BoolArray) -> BoolArray:
-    """Events outside every phase whose sequence number occurs in the backward pass."""
+def _proven(trace: Trace, inside: BoolArray) -> IntArray:
+    """Rows of the events outside every phase whose sequence number occurs in the backward pass."""
     sequence = trace.ints("sequence")
     numbered = np.flatnonzero(sequence >= 0)
     number, within = sequence[numbered], inside[numbered]
-    proven = np.zeros(len(trace), np.bool_)
-    proven[numbered] = ~within & np.isin(number, number[within])
-    return proven
+    return numbered[~within & np.isin(number, number[within])]
 
 
 def _up_to_last_proof(trace: Trace, rows: IntArray, inside: BoolArray, proves: BoolArray) -> IntArray:
     """Of each run of top-level operators between two marked events of a thread: those up to the last proof."""
-    order = rows[np.lexsort((rows, trace.ints("tid")[rows], trace.ints("pid")[rows]))]
-    pid, tid = trace.ints("pid")[order], trace.ints("tid")[order]
-    edge = inside[order] | np.append(True, (tid[1:] != tid[:-1]) | (pid[1:] != pid[:-1]))
+    thread = thread_numbers(trace, rows)
+    by_thread = grouped.stable_order(thread, int(thread.max(initial=-1)) + 1)
+    order, thread = rows[by_thread], thread[by_thread]
+    edge = inside[order] | np.append(True, thread[1:] != thread[:-1])
     run = np.cumsum(edge)
     last = np.full(len(order) + 1, -1, np.int64)
     at = np.flatnonzero(proves[order])
@@ -84,7 +84,7 @@ def _up_to_last_proof(trace: Trace, rows: IntArray, inside: BoolArray, proves: B
     return order[chosen]
 
 
-def _findings(phase: IntArray, inferred: IntArray, labelled: bool) -> tuple[Finding, ...]:
+def _findings(phase: PhaseArray, inferred: IntArray, labelled: bool) -> tuple[Finding, ...]:
     if len(inferred):
         where = "outside of the labelled layers" if labelled else "no forward spans were recorded:"
         text = f"{where} forward is what sequence numbers tie to the backward pass"

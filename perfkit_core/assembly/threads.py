@@ -22,13 +22,13 @@ def nested(trace: Trace, recorded_parent: IntArray | None) -> tuple[IntArray, In
     start, end = trace.ints("start_ns"), trace.end_ns
     rows = np.flatnonzero(inside)
     if recorded_parent is None:
-        parent = nesting.nest_in_order(rows, _threads(trace, rows), start, end)
+        parent = nesting.nest_in_order(rows, thread_numbers(trace, rows), start, end)
     else:
         parent = _nearest_inside(recorded_parent, inside)
     return parent, np.where(occupies, nesting.self_times_in_order(rows, parent, start, end), -1)
 
 
-def _threads(trace: Trace, rows: IntArray) -> IntArray:
+def thread_numbers(trace: Trace, rows: IntArray) -> IntArray:
     """A number from 0 on for each (pid, tid) of ``rows``, shape (len(rows),)."""
     process, thread = trace.ints("pid")[rows], _numbered(trace.ints("tid")[rows])
     if not len(rows) or process.min() == process.max():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from pathlib import Path
 
@@ -48,6 +49,18 @@ def equal(found: Trace, expected: Trace) -> None:
             named = [codes.values[code] if code >= 0 else None for code in codes.codes]
             assert named == expected.events[column.name].to_pylist(), column.name
         assert found.known(column.name) == (expected.events[column.name].null_count < len(expected)), column.name
+
+
+@pytest.mark.parametrize("statistics", [True, False])
+def test_a_file_that_does_not_name_its_empty_columns_reads_the_same(
+    large: tuple[Trace, Trace], tmp_path: Path, statistics: bool
+) -> None:
+    table = pq.read_table(tmp_path / "t.parquet")
+    told = json.loads(table.schema.metadata[b"perfkit"])
+    assert "stack" in told.pop("empty")
+    silent = table.replace_schema_metadata({"perfkit": json.dumps(told)})
+    pq.write_table(silent, tmp_path / "u.parquet", row_group_size=64, write_statistics=statistics)
+    equal(store.read_stored(tmp_path / "u.parquet"), large[0])
 
 
 def test_a_stored_trace_reads_as_the_one_in_memory(large: tuple[Trace, Trace]) -> None:
