@@ -26,8 +26,9 @@ def traces() -> Path:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """``torch_file`` and ``paddle_file`` run a test once for each real trace of the framework."""
-    for fixture, files in (("torch_file", _torch_files), ("paddle_file", _paddle_files)):
+    """``torch_file``, ``paddle_file`` and ``paddle_json`` run a test once for each real trace of the framework."""
+    known = {"torch_file": _torch_files, "paddle_file": _paddle_files, "paddle_json": _paddle_json}
+    for fixture, files in known.items():
         if fixture in metafunc.fixturenames:
             found = [pytest.param(path, id=str(path.relative_to(TRACES))) for path in files()]
             none = pytest.param(None, marks=pytest.mark.skip(reason=NO_TRACES), id="none")
@@ -41,3 +42,8 @@ def _torch_files() -> Iterator[Path]:
 def _paddle_files() -> Iterator[Path]:
     files = sorted((TRACES / "paddle").rglob("*.*"))
     yield from (path for path in files if path.name.endswith((".pb", ".pb.gz")) or path.name.startswith("cycle0.json"))
+
+
+def _paddle_json() -> Iterator[Path]:
+    files = sorted((TRACES / "paddle").rglob("*.json*"))
+    yield from (path for path in files if not path.name.startswith("stats."))

@@ -105,7 +105,7 @@ def _event(buffer, at, memory, columns):  # type: ignore[no-untyped-def]
     _clear(memory, columns)
     scratch, to = columns.rest, columns.text
     category, name, process, thread, pair = np.int64(0), np.int64(-1), np.int64(0), np.int64(0), np.int64(-1)
-    kind, odd, bare, member = _NO_PHASE, False, False, np.int64(-1)
+    kind, odd, bare, coded, member = _NO_PHASE, False, False, False, np.int64(-1)
     at = past_space(buffer, at + 1)
     while True:
         start, _, member, strange = key(
@@ -139,8 +139,8 @@ def _event(buffer, at, memory, columns):  # type: ignore[no-untyped-def]
                     return np.int64(NO_ROOM), to, _OTHER
         elif member == NAME and byte(buffer, start) == _QUOTE:
             odd = odd or pair >= 0
-            end, name, bare, strange = _name(buffer, start, memory)
-            odd = odd or strange
+            end, name, bare, coded = _name(buffer, start, memory)
+            odd = odd or (coded and memory.glued != 0)
         elif member == ARGS and byte(buffer, start) == _OPEN and name >= 0:
             pair = _pair(memory, category, name)
             if pair < 0:
@@ -160,7 +160,7 @@ def _event(buffer, at, memory, columns):  # type: ignore[no-untyped-def]
             return np.int64(BROKEN_TEXT), to, _OTHER
         at = past_space(buffer, at + 1)
     at += 1
-    if kind == _FLOW and not odd:
+    if kind == _FLOW and not odd and not coded:
         return at, to, _FLOW
     if (kind != _SPAN and kind != _INSTANT) or odd or name < 0:
         return at, to, _OTHER
@@ -206,7 +206,8 @@ def _token(buffer, start, memory, scratch, to):  # type: ignore[no-untyped-def]
 
 @compiled
 def _name(buffer, start, memory):  # type: ignore[no-untyped-def]
-    """(end, number of the name, bare, odd) of the string at ``start``; bare: without the duration it should have."""
+    """(end, number of the name, bare, odd) of the string at ``start``; bare: without the duration it should have;
+    odd: Python says what it is."""
     close, key, odd = string(buffer, start + 1)
     if close < 0:
         return np.int64(BROKEN_TEXT), np.int64(-1), False, True
@@ -217,7 +218,7 @@ def _name(buffer, start, memory):  # type: ignore[no-untyped-def]
         if not bare:
             stop, key = cut, hashed(buffer, start + 1, cut)
     name = intern(memory.names, buffer, start + 1, stop, key)
-    return (np.int64(NO_ROOM) if name == FULL else close + 1), name, bare, odd and memory.glued != 0
+    return (np.int64(NO_ROOM) if name == FULL else close + 1), name, bare, odd
 
 
 @compiled

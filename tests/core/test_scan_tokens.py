@@ -1,0 +1,156 @@
+"""Tokens of the scanner against msgspec and Decimal; and no byte is read beyond the buffer."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+
+import msgspec
+import numpy as np
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from perfkit_core.sources.decimals import to_ns
+from perfkit_core.sources.scan import names, times, tokens
+from perfkit_core.sources.scan.scanner import padded
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**19), 10**19) | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=12),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=12,
+)  # fmt: skip
+NUMBER = st.from_regex(r"-?(0|[1-9][0-9]{0,20})(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,2})?", fullmatch=True)
+
+
+def scanned(text: bytes) -> tuple[int, bytes, bool]:
+    """(end, as it is written again, odd) of the value at the beginning of a text."""
+    buffer, out = padded(text), np.zeros(len(text) + 16, np.uint8)
+    end, to, odd = tokens.value(buffer.ctypes.data, 0, out.ctypes.data, 0)
+    return end, out[:to].tobytes(), odd
+
+
+@given(JSON, st.sampled_from([None, 1, 8]), st.booleans())
+def test_values_are_written_again_as_msgspec_writes_them(value: object, indent: int | None, ascii_only: bool) -> None:
+    text = json.dumps(value, indent=indent, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
+    end, again, odd = scanned(text + b"  ,")
+    assert end == len(text)
+    if not odd:
+        assert again == msgspec.json.encode(msgspec.json.decode(text))
+
+
+@given(NUMBER)
+@example("0.00001")
+@example("464.592590")
+@example("0.30000000000000004")
+@example("123456789012345678")
+@example("-0")
+@example("0.000")
+def test_numbers_that_are_not_odd_are_exact(text: str) -> None:
+    end, again, odd = scanned(text.encode() + b"]")
+    assert end == len(text)
+    if not odd:
+        assert again == msgspec.json.encode(msgspec.json.decode(text))
+
+
+def test_usual_numbers_are_not_odd() -> None:
+    for text in ("0", "7", "-12", "1712195495622745963", "156.8", "464.592590", "0.0001", "0.0", "100.0", "-3.25"):
+        assert scanned(text.encode()) == (len(text), msgspec.json.encode(json.loads(text)), len(text) > 18)
+
+
+@given(st.text(alphabet='{}[]",:\\ 0129.eE+-tfnrula', max_size=20))
+def test_what_is_no_json_is_no_value(text: str) -> None:
+    """A value that ends with the text is JSON for msgspec too; what is JSON for it has an end."""
+    raw = text.encode()
+    end, _, _ = scanned(raw)
+    try:
+        msgspec.json.decode(raw)
+        valid = True
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        valid = False
+    if valid:
+        assert end == len(raw.rstrip()) or raw[:1] in b" "
+    elif end == len(raw) and raw:
+        assert scanned(raw)[2], "only text that is odd may turn out to be no JSON"
+
+
+@given(NUMBER)
+@example("1712195495622745.963")
+@example("2.7700000209733844")
+@example("0.0005")
+@example("0.0015")
+@example("1.00050000000000000001")
+@example("9223372036854775.807")
+@example("9223372036854775.808")
+@example("-1.0005")
+def test_microseconds_are_those_of_decimal(text: str) -> None:
+    buffer = padded(text.encode() + b",")
+    end, ns = times.microseconds(buffer.ctypes.data, 0)
+    if end >= 0:
+        assert end == len(text)
+        assert ns == to_ns([text])[0]
+
+
+def test_usual_times_need_no_reference() -> None:
+    for text in ("1712195495622745.963", "1623142624338553", "0.040", "2.7700000209733844", "5639"):
+        buffer = padded(text.encode() + b",")
+        assert times.microseconds(buffer.ctypes.data, 0)[0] == len(text)
+
+
+def test_durations_are_cut_off_names() -> None:
+    cases = {"matmul[12.345 us]": "matmul", "a[1 s]": "a", "a[1 ns]": "a", "[3 ms]": "", "a[1.5 us][2 us]": "a[1.5 us]",
+             "a": None, "a[b us]": None, "a[1. us]": None, "a[.5 us]": None, "a[1us]": None, "1 us]": None, "": None,
+             "a[1 us] ": None, "a[1 ks]": None}  # fmt: skip
+    for name, bare in cases.items():
+        buffer = padded(name.encode())
+        end = names.before_duration(buffer.ctypes.data, 0, len(name))
+        assert (None if end < 0 else name[:end]) == bare
+
+
+GUARDED = textwrap.dedent("""
+    import ctypes, mmap, random, sys
+    import numpy as np
+    from perfkit_core.sources.scan.scanner import Scanner
+    from perfkit_core.sources.scan.words import PAD
+    from perfkit_torch.dialect import TorchDialect
+
+    # memory that ends with a page that nobody may touch: reading one byte too many ends the process
+    pages, page = 8, mmap.PAGESIZE
+    held = mmap.mmap(-1, (pages + 1) * page)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(held))
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.mprotect(ctypes.c_void_p(address + pages * page), ctypes.c_size_t(page), 0) == 0
+    whole = np.frombuffer(held, np.uint8)
+    text = open(sys.argv[1], "rb").read()
+    pieces = [b'"', b"\\\\", b"{", b"[", b"-", b"1", b"tru", b'"name": "', b'"args": {"', b"\\xff", b"0." + b"1" * 40]
+    chance, scanner = random.Random(7), Scanner(TorchDialect())
+    for i in range(4000):
+        at = text.index(b"{", chance.randrange(len(text) - 3000))
+        part = bytearray(text[at : at + chance.randrange(1, 2500)])
+        for _ in range(chance.randrange(3)):
+            j = chance.randrange(len(part) + 1)
+            part[j:j] = chance.choice(pieces)
+        if chance.random() < 0.3:
+            part += chance.choice(pieces)
+        start = pages * page - PAD - len(part)
+        whole[start : start + len(part)] = np.frombuffer(bytes(part), np.uint8)
+        whole[start + len(part) : pages * page] = 0
+        scanner.scan(whole[start : pages * page], 0, len(part))
+    print("whole")
+    if len(sys.argv) > 2:  # the guard itself
+        print(whole[pages * page])
+""")
+
+
+def test_no_byte_beyond_the_pad_is_read(tmp_path, traces) -> None:  # type: ignore[no-untyped-def]
+    import gzip
+
+    path = tmp_path / "t.json"
+    with gzip.open(traces / "torch" / "h100-bert-small.json.gz") as file:
+        path.write_bytes(file.read())
+    done = subprocess.run([sys.executable, "-c", GUARDED, path], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.split()) == (0, ["whole"]), done.stderr
+    guarded = subprocess.run([sys.executable, "-c", GUARDED, path, "x"], capture_output=True, text=True, check=False)
+    assert guarded.returncode < 0, "the guard page does not guard"

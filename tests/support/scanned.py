@@ -1,0 +1,65 @@
+"""One file read twice: by the reference alone, and by the scanner as far as it can."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+
+from perfkit_core.errors import PerfkitError
+from perfkit_core.loading import load_one
+from perfkit_core.sources import chrome, turns
+from perfkit_core.sources.scan import chunks
+from perfkit_core.trace import Trace
+
+NEVER = 1 << 60
+OTHER_FAULT = "a time stamp is not a number"
+
+
+@contextmanager
+def reading(scan_from: int, chunk_bytes: int = chunks.CHUNK_BYTES, window_bytes: int = 1 << 20) -> Iterator[None]:
+    """Files are scanned from this size on, in chunks of this size; the reference reads windows of this size."""
+    before = turns.SCAN_FROM_BYTES, chunks.CHUNK_BYTES, chrome.CHUNK_BYTES
+    turns.SCAN_FROM_BYTES, chunks.CHUNK_BYTES, chrome.CHUNK_BYTES = scan_from, chunk_bytes, window_bytes  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        turns.SCAN_FROM_BYTES, chunks.CHUNK_BYTES, chrome.CHUNK_BYTES = before  # type: ignore[misc]
+
+
+def both(path: Path, partial: bool = False, chunk_bytes: int = chunks.CHUNK_BYTES, window_bytes: int = 1 << 20) -> str:
+    """What differs between the two readings; "" when they are one table, or one error."""
+    with reading(NEVER, window_bytes=window_bytes):
+        reference = _read(path, partial)
+    with reading(0, chunk_bytes, window_bytes):
+        scanned = _read(path, partial)
+    return difference(reference, scanned)
+
+
+def difference(a: Trace | str, b: Trace | str) -> str:
+    """The first difference between two traces (cell by cell, meta, findings) or errors."""
+    if isinstance(a, str) and isinstance(b, str) and (OTHER_FAULT in a) != (OTHER_FAULT in b):
+        return ""  # a file with two faults: the readers come upon them in another order
+    if isinstance(a, str) or isinstance(b, str):
+        return "" if a == b else f"{a!r:.300} is not {b!r:.300}"
+    if a.meta != b.meta or a.quality != b.quality:
+        return f"{a.meta} {a.quality} is not {b.meta} {b.quality}"
+    for name in a.events.column_names:
+        ours, theirs = _plain(a.events[name]), _plain(b.events[name])
+        if not ours.equals(theirs):
+            pairs = zip(ours.to_pylist(), theirs.to_pylist(), strict=False)
+            return f"{name}: {len(a)} and {len(b)} rows, {next((pair for pair in pairs if pair[0] != pair[1]), '')}"
+    return ""
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
+
+
+def _read(path: Path, partial: bool) -> Trace | str:
+    try:
+        return load_one(path, partial)
+    except PerfkitError as error:
+        return f"{error.message}; {error.hint}"
