@@ -7,10 +7,15 @@ union of the direct children, so overlapping children never make it negative.
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
 import numpy as np
+import numpy.typing as npt
 
 from perfkit_core.compiling import compiled
 from perfkit_core.trace import IntArray
+
+N = TypeVar("N", bound="np.integer[Any]")
 
 
 def nest(thread: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
@@ -48,7 +53,7 @@ def sum_down(parent: IntArray, values: IntArray) -> IntArray:
     return _sum_down(parent, values.astype(np.int64))
 
 
-def first_on_path(parent: IntArray, own: IntArray) -> IntArray:
+def first_on_path(parent: IntArray, own: npt.NDArray[N]) -> npt.NDArray[N]:
     """The value ≥ 0 nearest to the root on each row's path, -1 where there is none, in the type of ``own``. Needs
     parent < row."""
     return _first_on_path(parent, own)
