@@ -9,10 +9,12 @@ a host event launched count, and the step time is Paddle's (see ``native_rules``
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 
-from perfkit_core import intervals
+from perfkit_core import grouped, intervals
 from perfkit_core.analyses.native_rules import counted, native_steps
 from perfkit_core.analyses.select import in_steps
 from perfkit_core.analyses.span import rank_codes, spans
@@ -29,53 +31,66 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     counts = chosen & counted(trace) if request.native else chosen
     steps = native_steps(trace, chosen) if request.native else None
     rows = [_cpu(scope, value) for scope, value in trace.meta.cpu_utilisation.items()]
-    rows += [_device(trace, name, counts, chosen, steps) for name in _devices(trace)]
+    rows += _devices(trace, counts, chosen, steps)
     return pd.DataFrame(rows, columns=["device", "product", *_TYPES]).astype(_TYPES)
 
 
+Groups = tuple[IntArray, IntArray, IntArray]
+"""Number of a group, start and end of each interval."""
 _TYPES = {"kernels": "Int64", "busy_ns": "Int64", "span_ns": "Int64", "utilisation_ratio": "Float64",
           "busy_in_steps_ratio": "Float64"}  # fmt: skip
 
 
-def _devices(trace: Trace) -> list[str]:
-    codes = trace.codes("device")
-    used = np.unique(codes.codes[trace.rows("kind", *DEVICE_WORK) & (codes.codes >= 0)])
-    return sorted(codes.values[code] for code in used)
+def _devices(
+    trace: Trace, counts: BoolArray, chosen: BoolArray, steps: BoolArray | None
+) -> Iterator[dict[str, object]]:
+    """A row a device, by name. ``steps``: the events whose union busy time is divided by; None: the span."""
+    codes, (rank, ranks) = trace.codes("device"), rank_codes(trace)
+    work = np.flatnonzero(trace.rows("kind", *DEVICE_WORK) & (codes.codes >= 0))
+    used, pair = grouped.ranked(codes.codes[work] * np.int64(ranks) + rank[work], len(codes.values) * ranks)
+    device, of_rank = used // ranks, used % ranks
+    counted = (counts & trace.rows("kind", KERNEL))[work]
+    kernels, pair = work[counted], pair[counted]
+    busy = (pair, trace.ints("start_ns")[kernels], trace.end_ns[kernels])
+    within = _of_pairs(of_rank, ranks, spans(trace, chosen) if steps is None else _events(trace, steps))
+    either = [np.concatenate(parts) for parts in zip(busy, within, strict=True)]
+    united = [intervals.union_length_by(part[0], len(used), *part[1:]) for part in (busy, within, either)]
+    sums = [_added(device, values, len(codes.values)) for values in (np.bincount(pair, minlength=len(used)), *united)]
+    products = {device.id: device.name for device in trace.meta.devices}
+    for code in sorted(np.unique(device).tolist(), key=codes.values.__getitem__):
+        yield _row(codes.values[code], products.get(codes.values[code]), *(int(each[code]) for each in sums))
 
 
-def _device(
-    trace: Trace, name: str, counts: BoolArray, chosen: BoolArray, steps: BoolArray | None
-) -> dict[str, object]:
-    """The row of a device. ``steps``: the events whose union busy time is divided by; None: the span."""
-    mine = trace.rows("device", name) & trace.rows("kind", *DEVICE_WORK)
-    kernels = np.flatnonzero(counts & mine & trace.rows("kind", KERNEL))
-    rank, ranks = rank_codes(trace)
-    uses = np.zeros(ranks, np.bool_)
-    uses[rank[mine]] = True
-    busy = (rank[kernels], trace.ints("start_ns")[kernels], trace.end_ns[kernels])
-    within = spans(trace, chosen) if steps is None else _events(trace, steps)
-    mine_within = [part[uses[within[0]]] for part in within]
-    both = [np.concatenate(parts) for parts in zip(busy, mine_within, strict=True)]
-    busy_ns, whole_ns, either_ns = (_united(ranks, *part) for part in (busy, mine_within, both))
-    product = next((device.name for device in trace.meta.devices if device.id == name), None)
-    return {
-        "device": name,
-        "product": product if product is not None else pd.NA,
-        "kernels": len(kernels),
-        "busy_ns": busy_ns,
-        "span_ns": whole_ns,
-        "utilisation_ratio": float(ratio(busy_ns, whole_ns)),
-        "busy_in_steps_ratio": float(ratio(busy_ns + whole_ns - either_ns, whole_ns)),
-    }
+def _of_pairs(of_rank: IntArray, ranks: int, found: Groups) -> Groups:
+    """What is of a rank for each of the pairs of a device and a rank: number of the pair, start, end."""
+    rank, start, end = intervals.union_by(found[0], ranks, *found[1:])
+    size = np.bincount(rank, minlength=ranks)[of_rank]
+    pair = np.repeat(np.arange(len(of_rank)), size)
+    at = np.searchsorted(rank, of_rank)[pair] + np.arange(len(pair)) - np.repeat(np.cumsum(size) - size, size)
+    return pair, start[at], end[at]
 
 
-def _events(trace: Trace, mask: BoolArray) -> tuple[IntArray, IntArray, IntArray]:
+def _events(trace: Trace, mask: BoolArray) -> Groups:
     return rank_codes(trace)[0][mask], trace.ints("start_ns")[mask], trace.end_ns[mask]
 
 
-def _united(ranks: int, rank: IntArray, starts: IntArray, ends: IntArray) -> int:
-    """A union within each rank, summed over ranks."""
-    return int(intervals.union_length_by(rank, ranks, starts, ends).sum())
+def _added(group: IntArray, values: IntArray, count: int) -> IntArray:
+    total = np.zeros(count, np.int64)
+    np.add.at(total, group, values)
+    return total
+
+
+def _row(name: str, product: str | None, kernels: int, busy: int, whole: int, either: int) -> dict[str, object]:
+    """``busy`` and ``whole`` are summed over the ranks, ``either`` is the union of both in each."""
+    return {
+        "device": name,
+        "product": product if product is not None else pd.NA,
+        "kernels": kernels,
+        "busy_ns": busy,
+        "span_ns": whole,
+        "utilisation_ratio": float(ratio(busy, whole)),
+        "busy_in_steps_ratio": float(ratio(busy + whole - either, whole)),
+    }
 
 
 def _cpu(scope: str, value: float) -> dict[str, object]:

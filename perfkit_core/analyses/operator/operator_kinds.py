@@ -10,11 +10,12 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core import nesting
+from perfkit_core import grouped, nesting
 from perfkit_core.analyses import attribution, grouping
 from perfkit_core.analyses.operator import own_time, spans
 from perfkit_core.analyses.operator.unowned import unowned
 from perfkit_core.analyses.tables import Groups, group, integers, plain, ratio
+from perfkit_core.analyses.threads import threads
 from perfkit_core.compiling import compiled
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import NO_ROW, OPERATOR_KINDS
@@ -64,18 +65,34 @@ def _values(trace: Trace, rows: IntArray) -> dict[str, IntArray]:
 def _outermost(trace: Trace, counted: BoolArray) -> BoolArray:
     """True for operators that lie in no other one of the same kind, shape (rows,)."""
     around = np.append(nesting.nearest_on_path(trace.ints("parent"), counted), NO_ROW)[trace.ints("parent")]
-    outermost: BoolArray = _is_outermost(around, trace.codes("op_name").codes, np.flatnonzero(counted), len(trace))
+    rows, kinds, found = np.flatnonzero(counted), trace.codes("op_name"), threads(trace)
+    rows = rows[grouped.stable_order(found.code[rows], len(found))]
+    outermost: BoolArray = _is_outermost(around, kinds.codes, rows, len(trace), len(kinds.values))
     return outermost
 
 
 @compiled
-def _is_outermost(around, kind, rows, count):  # type: ignore[no-untyped-def]
+def _is_outermost(around, kind, rows, count, kinds):  # type: ignore[no-untyped-def]
+    """One walk through the calls of each thread, with the number of calls of each kind on the path to the root."""
     found = np.zeros(count, np.bool_)
+    path, depth = np.empty(len(rows) + 1, np.int64), 0
+    on_path = np.zeros(kinds + 1, np.int64)
     for row in rows:
-        above = around[row]
-        while above >= 0 and kind[above] != kind[row]:
-            above = around[above]
-        found[row] = above < 0
+        while depth and path[depth - 1] != around[row]:
+            depth -= 1
+            on_path[kind[path[depth]] + 1] -= 1
+        if not depth:  # not below what came before: its path anew
+            above = around[row]
+            while above >= 0:
+                path[depth] = above
+                depth += 1
+                on_path[kind[above] + 1] += 1
+                above = around[above]
+            path[:depth] = path[:depth][::-1].copy()
+        found[row] = on_path[kind[row] + 1] == 0
+        path[depth] = row
+        depth += 1
+        on_path[kind[row] + 1] += 1
     return found
 
 

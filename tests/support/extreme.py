@@ -1,0 +1,106 @@
+"""Traces that no profiler writes on purpose: very many of something. All columns are made at once, so that they can be
+large."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from perfkit_core import schema
+from perfkit_core.trace import Trace, TraceMeta
+
+STEP_NS = 1000
+
+
+def trace_of(count: int, **columns: Any) -> Trace:
+    """A trace of ``count`` events on one thread of the host, operators ``op`` unless ``columns`` say otherwise: arrays,
+    or a pair of distinct texts and the number of each row's text, or one value for all rows."""
+    values = {"name": "op", "kind": schema.OPERATOR, "start_ns": 0, "dur_ns": 0, "self_ns": 0, "pid": 1, "tid": 1,
+              "device": schema.CPU, "launched_by": schema.NO_ROW, "parent": schema.NO_ROW} | columns  # fmt: skip
+    arrays = [_column(values.get(field.name), field, count) for field in schema.SCHEMA]
+    return Trace(pa.table(arrays, schema=schema.SCHEMA), TraceMeta(source="made", format="made", ranks=(0,)))
+
+
+def _column(value: Any, field: pa.Field, count: int) -> pa.Array:
+    if value is None:
+        return pa.nulls(count, field.type)
+    if isinstance(value, tuple):
+        texts, codes = value
+        return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(texts, pa.string()))
+    if isinstance(value, str):
+        return _column(([value], np.zeros(count, np.int32)), field, count)
+    return pa.array(np.broadcast_to(np.asarray(value, np.int64), count), field.type)
+
+
+def one_instant(count: int) -> Trace:
+    """Events without duration, all at once."""
+    return trace_of(count, start_ns=7)
+
+
+def nested(count: int, depth: int) -> Trace:
+    """Towers of operators, each but the first of a tower inside the one before it, of two names in turn."""
+    level = np.arange(count) % depth
+    row = np.arange(count)
+    start = row // depth * 2 * depth + level
+    return trace_of(count, start_ns=start, dur_ns=2 * (depth - level), self_ns=2, name=(["op", "inner"], level % 2),
+                    parent=np.where(level == 0, schema.NO_ROW, row - 1))  # fmt: skip
+
+
+def all_named_apart(count: int) -> Trace:
+    """Every operator has a name of its own."""
+    names = [f"op{number}" for number in range(count)]
+    return trace_of(count, start_ns=np.arange(count), dur_ns=1, self_ns=1, name=(names, np.arange(count)))
+
+
+def steps(count: int, ranks: int = 1) -> Trace:
+    """In each step of each rank, one after the other: the step, a forward and a backward operator, a runtime call, the
+    kernel and the copy that it launches, an allocation and a free."""
+    kinds = [schema.STEP, schema.OPERATOR, schema.RUNTIME, schema.KERNEL, schema.MEMCPY, schema.MEMORY]
+    width = 8
+    step, part = np.arange(count * ranks) // ranks, np.arange(width)
+    first = width * np.arange(count * ranks)
+
+    def rows(each: Sequence[int]) -> np.ndarray:
+        return np.tile(np.asarray(each), count * ranks)
+
+    def linked(each: Sequence[int]) -> np.ndarray:
+        """Row numbers within the step, -1 for none."""
+        return np.where(rows(each) < 0, schema.NO_ROW, rows(each) + np.repeat(first, width))
+
+    total = count * ranks * width
+    return trace_of(
+        total,
+        name=([f"part{number}" for number in range(width)], rows(part)),
+        kind=(kinds, rows([0, 1, 1, 2, 3, 4, 5, 5])),
+        start_ns=np.repeat(step * STEP_NS, width) + rows([0, 0, 500, 600, 650, 700, 100, 550]),
+        dur_ns=rows([STEP_NS, 400, 400, 10, 100, 100, 0, 0]),
+        self_ns=rows([200, 400, 390, 10, 0, 0, 0, 0]),
+        rank=np.repeat(np.arange(count * ranks) % ranks, width),
+        device=(["cpu", "cuda:0"], rows([0, 0, 0, 0, 1, 1, 1, 1])),
+        stream=rows([0, 0, 0, 0, 7, 8, 0, 0]),
+        correlation=np.repeat(np.arange(count * ranks), width),
+        parent=linked([-1, 0, 0, 2, -1, -1, 1, 2]),
+        launched_by=linked([-1, -1, -1, -1, 3, 3, -1, -1]),
+        step=np.repeat(step, width),
+        phase=(["other", "forward", "backward"], rows([0, 1, 2, 2, 2, 2, 1, 2])),
+        sequence=np.repeat(np.arange(count * ranks), width),
+        copy_kind=(["HtoD"], np.zeros(total, np.int32)),
+        bytes=rows([0, 0, 0, 0, 0, 64, 512, -512]),
+        address=np.repeat(first, width),
+    )
+
+
+def streams(count: int) -> Trace:
+    """Kernels without a launch, each on a stream of its own."""
+    return trace_of(count, kind=schema.KERNEL, device="cuda:0", start_ns=np.arange(count), dur_ns=10,
+                    stream=np.arange(count))  # fmt: skip
+
+
+def devices(count: int, each: int) -> Trace:
+    """``each`` kernels on every device."""
+    names = [f"cuda:{number}" for number in range(count)]
+    return trace_of(count * each, kind=schema.KERNEL, device=(names, np.arange(count * each) % count),
+                    start_ns=np.arange(count * each), dur_ns=10, stream=7)  # fmt: skip
