@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from perfkit_core.cli.collection import collecting_rarely
+from perfkit_core.cli.collection import collecting_rarely, leave_garbage
 from perfkit_core.errors import PerfkitError
 from perfkit_core.plugins.manager import get_plugins
 
@@ -49,10 +49,13 @@ def perfkit(ctx: click.Context) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code."""
+    """Run the command line and return its exit code. Without ``arguments``, those of the process, which then ends."""
     _never_fail_to_print()
     with collecting_rarely():
-        return _main(arguments)
+        code = _main(arguments)
+    if arguments is None:
+        leave_garbage()
+    return code
 
 
 def _main(arguments: Sequence[str] | None) -> int:

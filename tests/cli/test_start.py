@@ -12,6 +12,7 @@ import pytest
 
 from perfkit_core.cli import scripts
 from perfkit_core.cli.collection import OBJECTS, collecting_rarely
+from perfkit_core.cli.main import main
 
 HEAVY = ("numpy", "pandas", "pyarrow", "numba", "plotly", "rich", "jinja2", "fsspec", "upath", "asyncio", "msgspec",
          "torch", "paddle", "distributed")  # fmt: skip
@@ -62,3 +63,13 @@ def test_garbage_is_collected_rarely_in_a_command_and_as_usual_in_a_script(monke
         scripts.prepare(Path("train.py"), [])
         assert gc.get_threshold() == usual
     assert gc.get_threshold() == usual
+
+
+def test_only_a_process_that_ends_leaves_its_garbage(monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[bool] = []
+    monkeypatch.setattr(gc, "freeze", lambda: left.append(True))
+    monkeypatch.setattr(sys, "argv", ["perfkit", "--version"])
+    assert main(["--version"]) == 0
+    assert not left
+    assert main() == 0
+    assert left
