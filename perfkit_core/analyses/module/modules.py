@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core import nesting
+from perfkit_core import grouped, nesting
 from perfkit_core.analyses.grouping import keys
 from perfkit_core.analyses.module import module_counts
 from perfkit_core.analyses.module.module_counts import Counts
@@ -61,7 +61,8 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     if not request.by:
         return _finished(_layers(tree, counts, rows))
     groups = group(keys(trace, request, rows, GROUPINGS))
-    parts = [_grouped(tree, counts, rows, groups, number) for number in _in_order(groups)]
+    mine = grouped.parts(groups.code, len(groups))
+    parts = [_grouped(tree, counts, rows[mine[number]], groups, number) for number in _in_order(groups)]
     return _finished(pd.concat(parts, ignore_index=True) if parts else _layers(tree, counts, rows))
 
 
@@ -112,8 +113,8 @@ def _sum(node: IntArray, values: IntArray, count: int) -> IntArray:
 
 
 def _grouped(tree: ModuleTree, counts: Counts, rows: IntArray, groups: Groups, number: int) -> pd.DataFrame:
-    """The layers of one group below a root of its name."""
-    layers = _layers(tree, counts, rows[groups.code == number])
+    """The layers of one group, made of its rows, below a root of its name."""
+    layers = _layers(tree, counts, rows)
     roots = layers[layers["depth"] == 0]
     values = groups.keys.iloc[number].to_dict()
     root: dict[str, Any] = {"depth": 0, "name": " · ".join(_shown(str(name), one) for name, one in values.items())}

@@ -7,13 +7,12 @@ from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from perfkit_core import nesting
 from perfkit_core.analyses.tables import texts
 from perfkit_core.schema import FORWARD, NO_ROW, PYTHON
 from perfkit_core.trace import BoolArray, IntArray, Trace
+from perfkit_core.trees import Tree, merge
 
 SEPARATOR = ";"
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -36,13 +35,13 @@ def as_recorded(trace: Trace, rows: IntArray) -> pd.Categorical:
 def around(trace: Trace, rows: IntArray, member: BoolArray, outermost_first: bool = False) -> pd.Categorical:
     """Names of the events where ``member`` is true that lie around each row, separated by ``;``, null where there are
     none. Shape (len(rows),)."""
-    members, path = _paths(trace, member, outermost_first)
+    tree = merge(trace.ints("parent"), trace.codes("name").codes.astype(np.int64), member)
+    texts = _paths(tree, trace.codes("name").values, outermost_first)
+    values = list(dict.fromkeys(texts))
+    position = {text: code for code, text in enumerate(values)}
+    code = np.array([*(position[text] for text in texts), -1], np.int64)
     nearest = nesting.nearest_on_path(trace.ints("parent"), member)[rows]
-    position = np.full(len(trace) + 1, -1, np.int64)
-    position[members] = np.arange(len(members))
-    encoded = path.dictionary_encode()
-    codes = np.append(encoded.indices.to_numpy(), -1)
-    return pd.Categorical.from_codes(codes[position[nearest]], categories=encoded.dictionary.to_pylist())
+    return pd.Categorical.from_codes(code[np.append(tree.node, -1)[nearest]], categories=pd.Index(values, dtype=object))
 
 
 def innermost(stack: pd.Categorical, count: int | None) -> pd.Categorical:
@@ -69,26 +68,10 @@ def is_frame(trace: Trace) -> BoolArray:
     return trace.rows("kind", PYTHON) | (trace.rows("kind", FORWARD) & trace.rows("category", "python_function"))
 
 
-def _paths(trace: Trace, member: BoolArray, outermost_first: bool) -> tuple[IntArray, pa.Array]:
-    """Rows of all members, and the path of each; one pass for each depth, all members of it at once."""
-    members = np.flatnonzero(member)
-    position = np.full(len(trace) + 1, -1, np.int64)
-    position[members] = np.arange(len(members))
-    parent = trace.ints("parent")
-    nearest = np.append(nesting.nearest_on_path(parent, member), NO_ROW)
-    above = position[nearest[parent[members]]]
-    names = trace.codes("name")
-    path = pa.array(names.values, pa.string()).take(pa.array(names.codes[members]))
-    level = _depth(above)
-    for depth in range(1, int(level.max(initial=0)) + 1):
-        at = np.flatnonzero(level == depth)
-        ends = path.take(pa.array(at)), path.take(pa.array(above[at]))
-        joined = pc.binary_join_element_wise(*(ends[::-1] if outermost_first else ends), SEPARATOR)
-        mask = np.zeros(len(members), np.bool_)
-        mask[at] = True
-        path = pc.replace_with_mask(path, pa.array(mask), joined)
-    return members, path
-
-
-def _depth(above: IntArray) -> IntArray:
-    return nesting.sum_down(above, np.where(above == NO_ROW, 0, 1).astype(np.int64))
+def _paths(tree: Tree, names: list[str], outermost_first: bool) -> list[str]:
+    """The text of each node of the tree: its name and those above it."""
+    paths: list[str] = []
+    for above, key in zip(tree.parent.tolist(), tree.key.tolist(), strict=True):
+        ends = [names[key]] if above == NO_ROW else [names[key], paths[above]]
+        paths.append(SEPARATOR.join(ends[::-1] if outermost_first else ends))
+    return paths
