@@ -1,7 +1,7 @@
 """When does Python look for garbage? Seldom while perfkit starts, not when it ends, as usual in scripts that it runs.
 
-What perfkit imports makes a quarter of a million objects that stay; looking through them again and again took a third of
-the time of a short command.
+What perfkit imports makes a quarter of a million objects that stay; looking through them again and again took a third
+of the time of a short command.
 """
 
 from __future__ import annotations
