@@ -84,7 +84,7 @@ class Chunks:
         buffer = self._buffer(wanted + PAD)
         held = len(self._carried)
         buffer[:held] = np.frombuffer(self._carried, np.uint8)
-        while held < wanted and (count := self._window.read_into(memoryview(buffer)[held:wanted])):
+        while held < wanted and (count := self._window.read_into(buffer[held:wanted].data)):
             held += count
         return buffer, held
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
 
 import msgspec
 import numpy as np
@@ -12,34 +11,15 @@ import numpy.typing as npt
 from perfkit_core import schema
 from perfkit_core.schema import CPU
 from perfkit_core.sources.dialect import Dialect, Label
-from perfkit_core.sources.portion import ARGUMENT_INTEGERS as INTEGERS
-from perfkit_core.sources.portion import ARGUMENT_TEXTS as TEXTS
-from perfkit_core.sources.portion import FIRST_INTEGER, FIRST_TEXT, Stretch, Words
+from perfkit_core.sources.portion import Stretch, Words
 from perfkit_core.sources.scan import events
-from perfkit_core.sources.scan.interning import Interner
-from perfkit_core.sources.scan.rules import ScanRules
+from perfkit_core.sources.scan.places import place_parts
+from perfkit_core.sources.scan.room import ScannerColumns, ScannerMemory
 from perfkit_core.sources.scan.state import (
-    AUX,
-    COLUMNS,
-    CONTEXTS,
-    DROPPED,
-    DROPPED_IF_EMPTY,
-    INTEGER,
-    MEMORY,
-    NOT_NEGATIVE,
-    OFFSET,
     ON_DEVICE,
-    REST,
     SLOW_PAIR,
-    STREAM_OF_DEVICE,
-    TEXT,
-    UNKNOWN_PAIR,
-    Keys,
-    interners,
 )
 from perfkit_core.sources.scan.words import PAD
-
-_ROWS: Final = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +40,8 @@ class Scanner:
         self._dialect, self._rules = dialect, dialect.scan_rules
         self._classes: dict[Label, int] = {}
         self._labels: list[Label] = []
-        self._memory = _Memory(dialect, self._rules)
-        self._columns = _Columns()
+        self._memory = ScannerMemory(dialect, self._rules)
+        self._columns = ScannerColumns()
 
     def scan(self, buffer: npt.NDArray[np.uint8], start: int, end: int) -> Scanned:
         """Read events from ``start`` (a ``{``). ``buffer`` holds at least PAD zero bytes behind ``end``."""
@@ -134,132 +114,10 @@ class Scanner:
             words.places.append(self._device(key) if number else CPU)
 
     def _device(self, key: int) -> str:
-        label, process, arguments = events.place_parts(key)
+        label, process, arguments = place_parts(key)
         given = zip(self._rules.device_arguments, arguments, strict=False)
         told = {name: self.words.tokens[token] for name, token in given if token}
         return self._dialect.device(self._labels[label], self.words.tokens[process], told)
-
-
-class _Memory:
-    """Owns what a MEMORY record points to."""
-
-    def __init__(self, dialect: Dialect, rules: ScanRules) -> None:
-        self.record = np.zeros(1, MEMORY)[0]
-        self.interners = interners(self.record)
-        self.pairs, self.places = Keys(self.record["pairs"]), Keys(self.record["places"], 0)
-        self._aux = np.zeros(AUX, np.int64)
-        self._per_key = np.zeros((4, 0), np.int64)
-        self._following = np.zeros((2, 0), np.int64)
-        self._per_pair = np.zeros((2, 0), np.int64)
-        self.record["aux"], self.record["glued"] = self._aux.ctypes.data, rules.glued_durations
-        self.record["stream"], self.record["empty_keys"] = INTEGERS.index("stream"), len(rules.dropped_if_empty)
-        self._fit()
-        self._declare(dialect, rules)
-
-    @property
-    def flags(self) -> npt.NDArray[np.int64]:
-        """Of each pair of category and name."""
-        return self._per_pair[0]
-
-    @property
-    def device_class(self) -> npt.NDArray[np.int64]:
-        """Of each pair: the number of its label where that tells a device, else -1."""
-        return self._per_pair[1]
-
-    def grow(self) -> None:
-        """Room for what found none."""
-        for one in self.interners.values():
-            if one.full:
-                one.grow()
-        for table in (self.pairs, self.places):
-            if len(table) >= table.capacity:
-                table.grow()
-        self._fit()
-
-    def _fit(self) -> None:
-        """Items for every key and pair that there is room for."""
-        count = max(self.interners["tops"].capacity, self.interners["arguments"].capacity)
-        self._per_key = _wider(self._per_key, count, (REST, -1, 0, 0))
-        self._per_pair = _wider(self._per_pair, self.pairs.capacity, (UNKNOWN_PAIR, -1))
-        self._following = _wider(self._following, CONTEXTS * (count + 1), (-1, -1))
-        rows = (*self._per_key, *self._per_pair, *self._following)
-        names = (
-            "actions", "aux_of", "seen_tops", "seen_arguments", "flags", "device_class", "next_tops", "next_arguments",
-        )  # fmt: skip
-        for name, row in zip(names, rows, strict=True):
-            self.record[name] = row.ctypes.data
-        self.record["keys"], self.record["pairs_known"] = count, self.pairs.capacity
-
-    def _declare(self, dialect: Dialect, rules: ScanRules) -> None:
-        offset = (rules.offset_argument,) if rules.offset_argument else ()
-        wanted = (*dialect.arguments, *rules.dropped, *rules.dropped_if_empty, *rules.device_arguments, *offset)
-        known = list(dict.fromkeys(wanted))
-        self.interners["arguments"] = Interner(self.record["arguments"], *(key.encode() for key in known))
-        for number, key in enumerate(known):
-            self._per_key[0, number] = _action(dialect, rules, key)
-            if key in rules.device_arguments:
-                self._per_key[1, number] = rules.device_arguments.index(key)
-
-
-def _action(dialect: Dialect, rules: ScanRules, key: str) -> int:
-    column = dialect.arguments.get(key)
-    if key in rules.dropped:
-        return DROPPED
-    if key in rules.dropped_if_empty:
-        return DROPPED_IF_EMPTY
-    if key == rules.offset_argument:
-        return OFFSET
-    if column == "stream":
-        return STREAM_OF_DEVICE
-    if column in INTEGERS:
-        return (NOT_NEGATIVE if key in rules.not_negative else INTEGER) + INTEGERS.index(column)
-    return TEXT + TEXTS.index(column) if column in TEXTS else REST
-
-
-class _Columns:
-    """Owns what a COLUMNS record points to."""
-
-    def __init__(self) -> None:
-        self.record = np.zeros(1, COLUMNS)[0]
-        self._numbers = np.empty((FIRST_INTEGER + len(INTEGERS) + 1, _ROWS), np.int64)
-        self._codes = np.empty((FIRST_TEXT + len(TEXTS), _ROWS), np.int32)
-        self._rest, self._rest_ends = np.empty(0, np.uint8), np.zeros(_ROWS + 1, np.int32)
-        self._slow, self._recoded = np.empty((_ROWS, 3), np.int64), np.empty(_ROWS, np.int64)
-        self._point()
-
-    @property
-    def rows(self) -> int:
-        """How many are in use."""
-        return int(self.record["rows"])
-
-    def make_room(self, text_bytes: int) -> None:
-        """Arguments of a buffer of this size fit."""
-        if len(self._rest) < text_bytes:
-            self._rest = np.empty(text_bytes, np.uint8)
-            self._point()
-
-    def taken(self, words: Words, buffer: npt.NDArray[np.uint8]) -> Stretch:
-        """A copy of what is in use, which is free then."""
-        used = ("rows", "text", "slow_rows", "recoded_rows")
-        rows, text, slow, recoded = (int(self.record[name]) for name in used)
-        for name in used:
-            self.record[name] = 0
-        aside = tuple((row, start, buffer[start:end].tobytes()) for row, start, end in self._slow[:slow].tolist())
-        return Stretch(
-            words, rows, self._numbers[:, :rows].copy(), self._codes[:, :rows].copy(), self._rest[:text].copy(),
-            self._rest_ends[: rows + 1].copy(), aside, dict.fromkeys(self._recoded[:recoded].tolist(), ""),
-        )  # fmt: skip
-
-    def _point(self) -> None:
-        for name in ("numbers", "codes", "rest", "rest_ends", "slow", "recoded"):
-            self.record[name] = getattr(self, f"_{name}").ctypes.data
-        self.record["capacity"] = _ROWS
-        self.record["number_rows"], self.record["code_rows"] = len(self._numbers), len(self._codes)
-
-
-def _wider(rows: npt.NDArray[np.int64], count: int, fill: tuple[int, ...]) -> npt.NDArray[np.int64]:
-    added = np.repeat(np.array(fill, np.int64)[:, None], count - rows.shape[1], axis=1)
-    return np.ascontiguousarray(np.concatenate([rows, added], axis=1))
 
 
 def _recoded(stretch: Stretch) -> Stretch:

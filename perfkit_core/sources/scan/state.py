@@ -42,9 +42,16 @@ events; ``odd_text`` says whether the event in hand has such arguments,
 KEYS: Final = np.dtype([(name, np.int64) for name in ("slots", "keys", "mask", "capacity", "count")])
 """Distinct integers, numbered as they come; the first two are addresses."""
 
+EVENT: Final = np.dtype(
+    [(name, np.int64) for name in ("category", "name", "process", "thread", "pair", "kind", "text", "odd", "bare",
+                                   "coded")]
+)  # fmt: skip
+"""The event in hand. Numbers of dictionaries; ``text``: end of the text of its row; ``odd``: the reference has to read
+it; ``bare``: its name lacks the duration; ``coded``: Python has to decode the name."""
+
 MEMORY: Final = np.dtype(
     [(name, INTERNER) for name in ("tops", "arguments", "categories", "names", "tokens", "texts")]
-    + [("pairs", KEYS), ("places", KEYS)]
+    + [("pairs", KEYS), ("places", KEYS), ("event", EVENT)]
     + [(name, np.int64) for name in ("actions", "aux_of", "seen_tops", "seen_arguments", "next_tops",
                                      "next_arguments", "flags", "device_class", "aux",
                                      "keys", "pairs_known", "glued", "stream", "empty_keys")]
