@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from perfkit_core.loading import load
-from perfkit_core.sources import chrome
+from perfkit_core.sources import event_list
 from perfkit_core.sources.bytestream import Window
 from perfkit_core.sources.chrome import ChromeFile
 from perfkit_core.trace import Trace
@@ -33,7 +33,7 @@ HOSTILE = [
 
 def read_in_chunks(monkeypatch: pytest.MonkeyPatch, path: Path, size: int) -> Trace:
     with monkeypatch.context() as patch:
-        patch.setattr(chrome, "CHUNK_BYTES", size)
+        patch.setattr(event_list, "WINDOW_BYTES", size)
         patch.setattr(Window.more, "__defaults__", (size,))
         return source.read(path)
 

@@ -1,0 +1,102 @@
+"""The list of events in a Chrome trace, in batches.
+
+A window of about 1 MB is cut behind an event and decoded by msgspec in one call. The cut is right because it is proven:
+``[`` + bytes + ``]`` is valid JSON only if the bytes end between two events. What the dialect's rules and the text
+allow is scanned instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from perfkit_core.sources import repair
+from perfkit_core.sources.bytestream import CHUNK_BYTES
+from perfkit_core.sources.chrome_event import DECODER, UNDECODABLE, ChromeEvent
+from perfkit_core.sources.cursor import Cursor
+from perfkit_core.sources.dialect import Dialect
+from perfkit_core.sources.portion import Portion
+from perfkit_core.sources.turns import Turns, can_scan
+
+WINDOW_BYTES = CHUNK_BYTES
+MAX_VALUE_BYTES: Final = 64 << 20
+"""Largest single event or header value that is read; a larger one is taken for a damaged file."""
+_CUTS_TRIED: Final = 8
+_GAP: Final = re.compile(rb"[\s,]*")
+_AFTER_EVENT: Final = re.compile(rb"\s*(?:,\s*\{|\]|,\s*\])")
+
+
+class EventList:
+    """``repaired`` and ``skipped`` count events whose text was not valid JSON. Without ``partial``, what cannot be
+    repaired raises SourceError."""
+
+    def __init__(self, at: Cursor, partial: bool, dialect: Dialect | None) -> None:
+        """``at`` stands behind the bracket that opens the list."""
+        self.repaired = 0
+        self.skipped = 0
+        self.partial = partial
+        self._at = at
+        self._dialect = dialect if dialect is not None and can_scan(dialect) else None
+
+    def portions(self) -> Iterator[list[ChromeEvent] | Portion]:
+        """The events up to the end of the list, behind which the cursor stands then."""
+        turns = Turns(self._at.window) if self._dialect else None
+        while True:
+            self._at.drop()
+            while len(self._at.window.data) < WINDOW_BYTES and self._at.window.more():
+                pass
+            self._at.skip(_GAP)
+            opening = self._at.peek()
+            if opening == b"]":
+                self._at.position += 1
+                return
+            if opening != b"{":
+                raise self._at.broken("the list of events is not closed" if not opening else "not an event")
+            if turns and self._dialect and turns.scan_next():
+                self._at.drop()
+                yield from turns.portions(self._dialect)
+            else:
+                yield self._batch() or self._salvage()
+
+    def _batch(self) -> list[ChromeEvent] | None:
+        """The events up to the last provable cut in the window; None when there is none among the likely places."""
+        data, cut = self._at.window.data, min(len(self._at.window.data), self._at.position + WINDOW_BYTES)
+        for _ in range(_CUTS_TRIED):
+            cut = data.rfind(b"}", self._at.position, cut)
+            while cut >= 0 and not _AFTER_EVENT.match(data, cut + 1):
+                cut = data.rfind(b"}", self._at.position, cut)
+            if cut < 0:
+                return None
+            try:
+                batch = DECODER.decode(b"[" + data[self._at.position : cut + 1] + b"]")
+            except UNDECODABLE:
+                continue
+            self._at.position = cut + 1
+            return batch
+        return None
+
+    def _salvage(self) -> list[ChromeEvent]:
+        """One event at a time, over the part of the window that is not valid JSON."""
+        found = repair.next_event(self._at.window.data, self._at.position)
+        while found is None and (held := len(self._at.window.data) - self._at.position) < MAX_VALUE_BYTES:
+            if not self._at.window.more(max(held, WINDOW_BYTES)):  # doubled: a long event is not looked at too often
+                break
+            found = repair.next_event(self._at.window.data, self._at.position)
+        if found is None:
+            raise self._at.broken("an event is not valid JSON or does not end")
+        batch: list[ChromeEvent] = []
+        while found is not None and len(batch) < 4096:
+            text, end, was_repaired = found
+            try:
+                batch += DECODER.decode(b"[" + text + b"]")
+                self.repaired += was_repaired
+            except UNDECODABLE:
+                if not self.partial:
+                    raise self._at.broken("an event is not valid JSON") from None
+                self.skipped += 1
+            self._at.position = end
+            gap = _GAP.match(self._at.window.data, self._at.position)
+            self._at.position = gap.end() if gap else self._at.position
+            found = repair.next_event(self._at.window.data, self._at.position)
+        return batch
