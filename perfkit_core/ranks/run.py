@@ -5,18 +5,24 @@ Written against ``concurrent.futures.Executor``: this process, a pool of process
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Final
 
 from perfkit_core.errors import PerfkitError, SourceError, UsageError
-from perfkit_core.ranks.job import Failed, Job, Partial
+from perfkit_core.paths import as_path, is_remote
+from perfkit_core.ranks.job import Failed, Job, Partial, RankFiles
 from perfkit_core.ranks.plan import Plan
 from perfkit_core.ranks.reduce import reduce_rank
 from perfkit_core.trace import Finding
 
 Report = Callable[[int], None]
 Answer = tuple[Partial, ...] | Failed
+
+TASK_BYTES: Final = 4 << 20
+"""Small ranks are given away together, up to this size of their files: a cluster needs about 25 ms for each task."""
 
 
 def run(
@@ -27,15 +33,17 @@ def run(
     ``report`` is called with the number of ranks that are done. A rank that cannot be read is named by a SourceError;
     with ``job.partial`` it is left out, with a finding. Raises UsageError for a request that makes no sense.
     """
-    futures: list[Future[Answer]] = []
+    futures: list[Future[list[Answer]]] = []
     try:
-        for files in plan.ranks:
-            futures.append(executor.submit(reduce_rank, files, job))
+        done = 0
+        for files in tasks(plan.ranks):
+            futures.append(executor.submit(reduce_ranks, files, job))
             if futures[-1].done():  # of an executor that works at once
-                _stop_at_failure(futures[-1].result(), job)
-                report(len(futures))
-        for done, future in enumerate(as_completed(futures), 1):
-            _stop_at_failure(future.result(), job)
+                done += _looked_at(futures[-1].result(), job)
+                report(done)
+        done = 0
+        for future in as_completed(futures):
+            done += _looked_at(future.result(), job)
             report(done)
     except BrokenProcessPool:
         raise UsageError(
@@ -44,12 +52,50 @@ def run(
     finally:
         for future in futures:
             future.cancel()
-    return _collected([future.result() for future in futures], plan)
+    return _collected([answer for future in futures for answer in future.result()], plan)
 
 
-def _stop_at_failure(answer: Answer, job: Job) -> None:
-    if isinstance(answer, Failed) and (answer.usage or not job.partial):
-        raise _error(answer)
+def tasks(ranks: Sequence[RankFiles]) -> list[list[RankFiles]]:
+    """Ranks that follow one another, together as long as their files are small; those of a store one by one."""
+    found: list[list[RankFiles]] = []
+    room = 0
+    for files in ranks:
+        size = sum(map(_size, files.paths))
+        if not found or size > room:
+            found.append([])
+            room = TASK_BYTES
+        found[-1].append(files)
+        room -= size
+    return found
+
+
+def reduce_ranks(ranks: Sequence[RankFiles], job: Job) -> list[Answer]:
+    """:func:`reduce_rank` for some, up to one whose failure ends it all."""
+    answers: list[Answer] = []
+    for files in ranks:
+        answers.append(reduce_rank(files, job))
+        if _ends_it(answers[-1], job):
+            break
+    return answers
+
+
+def _size(path: str) -> int:
+    try:
+        return TASK_BYTES if is_remote(as_path(path)) else Path(path).stat().st_size
+    except OSError:
+        return 0
+
+
+def _looked_at(answers: Sequence[Answer], job: Job) -> int:
+    """The number of ranks. Raises the error of one whose failure ends it all."""
+    for answer in answers:
+        if _ends_it(answer, job) and isinstance(answer, Failed):
+            raise _error(answer)
+    return len(answers)
+
+
+def _ends_it(answer: Answer, job: Job) -> bool:
+    return isinstance(answer, Failed) and (answer.usage or not job.partial)
 
 
 def _error(failed: Failed) -> PerfkitError:
