@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.inputs import folder
+
 ROOT = Path(__file__).resolve().parent.parent
 LONGEST_S = 1800
 """A process that takes longer is ended, and listed with that reason."""
@@ -73,5 +75,9 @@ def run(arguments: Sequence[str]) -> Any:
         return f"ended after {LONGEST_S} s"
     if done.returncode:
         lines = done.stderr.strip().splitlines()
-        return lines[-1][:200] if lines else f"ended with code {done.returncode} (out of memory?)"
+        return (
+            lines[-1].replace(f"{folder()}/", "")[:200]
+            if lines
+            else f"ended with code {done.returncode} (out of memory?)"
+        )
     return json.loads(done.stdout.strip().splitlines()[-1])
