@@ -86,12 +86,15 @@ def report(seconds: dict[str, list[float]], count: int) -> None:
 
 
 @contextmanager
-def dask_cluster(threads: int, **environment: str) -> Iterator[Executor]:
-    """Two workers of Dask in processes of their own."""
+def dask_cluster() -> Iterator[Executor]:
+    """Two workers of Dask in processes of their own, one thread each."""
     from distributed import LocalCluster
 
     with (
-        LocalCluster(n_workers=WORKERS, threads_per_worker=threads, dashboard_address=None, env=environment) as cluster,
+        tempfile.TemporaryDirectory() as scratch,
+        LocalCluster(
+            n_workers=WORKERS, threads_per_worker=1, dashboard_address=None, local_directory=scratch
+        ) as cluster,
         executor(scheduler=cluster.scheduler_address) as client,
     ):
         yield client
@@ -116,7 +119,7 @@ EXECUTORS: dict[str, Callable[[], object]] = {
     "this process": serial,
     "2 threads": threads,
     "2 processes (--workers 2)": lambda: executor(WORKERS),
-    "2 Dask workers": lambda: dask_cluster(1),
+    "2 Dask workers": dask_cluster,
 }
 
 if __name__ == "__main__":

@@ -229,10 +229,12 @@ def test_in_processes(many: Path, serial: Computed) -> None:
         same(_on(pool, many), serial)
 
 
-def test_on_a_cluster_of_dask(many: Path, serial: Computed) -> None:
+def test_on_a_cluster_of_dask(many: Path, serial: Computed, tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install 'perfkit[scale]'")
     with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None, local_directory=str(tmp_path)
+        ) as cluster,
         executor(scheduler=cluster.scheduler_address) as pool,
     ):
         same(_on(pool, many), serial)
