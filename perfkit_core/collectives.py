@@ -89,5 +89,12 @@ def _joined(text: str | None, one: Collective | None) -> str | None:
 def _replaced(
     columns: pa.Table, name: str, mask: np.ndarray[tuple[int], np.dtype[np.bool_]], new: pa.Array
 ) -> pa.Table:
+    """With other values where the mask is true; a piece of the column without any stays as it is."""
+    pieces, row, used = [], 0, 0
+    for piece in columns[name].chunks:
+        here = mask[row : row + len(piece)]
+        count = int(np.count_nonzero(here))
+        pieces.append(pc.replace_with_mask(piece, pa.array(here), new.slice(used, count)) if count else piece)
+        row, used = row + len(piece), used + count
     position = columns.schema.get_field_index(name)
-    return columns.set_column(position, name, pc.replace_with_mask(columns[name], pa.array(mask), new))
+    return columns.set_column(position, name, pa.chunked_array(pieces, columns[name].type))

@@ -74,9 +74,12 @@ def _rows(columns: pa.Table) -> IntArray:
 def _among(column: pa.ChunkedArray, wanted: Callable[[str], bool]) -> BoolArray:
     """True where a text is wanted; each distinct text is asked once."""
     column = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    masks = []
+    masks: list[BoolArray] = []
+    texts, known = None, np.empty(0, np.bool_)
     for chunk in column.chunks:
-        known = np.array([*map(wanted, chunk.dictionary.to_pylist()), False], np.bool_)
+        if texts is None or not chunk.dictionary.equals(texts):  # the pieces of a file share one
+            texts = chunk.dictionary
+            known = np.array([*map(wanted, texts.to_pylist()), False], np.bool_)
         masks.append(known[pc.fill_null(chunk.indices, -1).to_numpy(zero_copy_only=False)])
     return np.concatenate([np.empty(0, np.bool_), *masks])
 

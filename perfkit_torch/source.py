@@ -87,7 +87,8 @@ class _Reading:
         """Takes note of what times show, as they stand in the file."""
         if len(start_ns):
             self._first_ns.append(int(start_ns.min()))
-            self._below_1us.update(np.unique(start_ns % 1000)[:2].tolist())
+            below = start_ns % 1000
+            self._below_1us.update({int(below[0]), int(below[np.argmax(below != below[0])])})
 
     @property
     def base_ns(self) -> int:

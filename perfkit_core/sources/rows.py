@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from perfkit_core.arrays import constant
 from perfkit_core.sources.portion import ARGUMENT_INTEGERS, ARGUMENT_TEXTS, NULL
 from perfkit_core.sources.vocabulary import Codes, Vocabulary
 from perfkit_core.trace import IntArray
@@ -58,27 +59,29 @@ class Rows:
 
 
 def table(parts: Sequence[Rows], vocabularies: Mapping[str, Vocabulary], base_ns: int) -> pa.Table:
-    """One table of all parts: every column of INTEGERS and TEXTS, and ``args``; starts shifted by ``base_ns``."""
-    columns: dict[str, Any] = {}
-    count = sum(part.count for part in parts)
+    """One table of all parts: every column of INTEGERS and TEXTS, and ``args``; starts shifted by ``base_ns``.
+
+    Columns stay in pieces, a part each: whoever puts them in order copies them anyway.
+    """
+    columns: dict[str, pa.ChunkedArray] = {}
     for name in INTEGERS:
-        values = _joined([part.integers.get(name) for part in parts], parts, np.int64, NULL)
-        columns[name] = pa.nulls(count, pa.int64()) if values is None else _integers(values)
+        found = [part.integers.get(name) for part in parts]
+        columns[name] = _chunked([None if one is None else _integers(one) for one in found], parts, pa.int64())
     if base_ns:
         columns["start_ns"] = pc.add(columns["start_ns"], pa.scalar(base_ns, pa.int64()))
     for name in TEXTS:
-        codes = _joined([part.texts.get(name) for part in parts], parts, np.int32, -1)
-        kind = pa.dictionary(pa.int32(), pa.string())
-        columns[name] = pa.nulls(count, kind) if codes is None else vocabularies[name].column(codes)
-    columns["args"] = _texts(parts, count)
+        pieces = vocabularies[name].columns([part.texts.get(name) for part in parts])
+        columns[name] = _chunked(pieces, parts, pa.dictionary(pa.int32(), pa.string()))
+    columns["args"] = _chunked([part.args for part in parts], parts, pa.string())
     return pa.table(columns)
 
 
-def _joined(found: list[Any], parts: Sequence[Rows], kind: Any, missing: int) -> Any:
-    if all(values is None for values in found):
-        return None
-    filled = [np.full(p.count, missing, kind) if v is None else v for v, p in zip(found, parts, strict=True)]
-    return np.concatenate(filled)
+def _chunked(pieces: Sequence[pa.Array | None], parts: Sequence[Rows], kind: pa.DataType) -> pa.ChunkedArray:
+    """The pieces in one column; those that are missing are null."""
+    if all(piece is None for piece in pieces):
+        return constant(None, kind, sum(part.count for part in parts))
+    filled = [pa.nulls(p.count, kind) if piece is None else piece for piece, p in zip(pieces, parts, strict=True)]
+    return pa.chunked_array(filled, kind)
 
 
 def _integers(values: IntArray) -> pa.Array:
@@ -86,14 +89,4 @@ def _integers(values: IntArray) -> pa.Array:
     if known.all():
         return pa.array(values)
     bitmap = pa.py_buffer(np.packbits(known, bitorder="little"))
-    return pa.Array.from_buffers(pa.int64(), len(values), [bitmap, pa.py_buffer(values)])
-
-
-def _texts(parts: Sequence[Rows], count: int) -> pa.ChunkedArray:
-    if all(part.args is None for part in parts):
-        return pa.chunked_array([pa.nulls(count, pa.string())])
-    chunks = [pa.nulls(part.count, pa.string()) if part.args is None else part.args for part in parts]
-    whole = pa.chunked_array(chunks, pa.string())
-    if sum(chunk.nbytes for chunk in chunks) >= 1 << 31:  # more than one string array can hold
-        return whole
-    return pa.chunked_array([pa.concat_arrays(chunks)])
+    return pa.Array.from_buffers(pa.int64(), len(values), [bitmap, pa.py_buffer(np.ascontiguousarray(values))])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -25,16 +25,22 @@ class Vocabulary:
         """The numbers of texts, shape (texts,)."""
         return np.fromiter(map(self.number, texts), np.int32)
 
-    def column(self, codes: Codes) -> pa.DictionaryArray:
-        """A dictionary column that holds only the texts that occur."""
+    def columns(self, parts: Sequence[Codes | None]) -> list[pa.DictionaryArray | None]:
+        """Numbers as dictionary arrays, which share a dictionary of only those texts that occur."""
         used = np.zeros(len(self._numbers) + 1, np.bool_)
-        used[codes] = True
+        for codes in parts:
+            if codes is not None:
+                used[codes] = True
         used[-1] = False
         place = np.cumsum(used, dtype=np.int32) - 1
         place[-1] = -1
-        values = [text for text, wanted in zip(self._numbers, used.tolist(), strict=False) if wanted]
-        return pa.DictionaryArray.from_arrays(_nullable(place[codes]), pa.array(values, pa.string()))
+        whole = bool(used[:-1].all())
+        held = [text for text, wanted in zip(self._numbers, used.tolist(), strict=False) if wanted]
+        texts = pa.array(held, pa.string())
+        return [None if codes is None else _encoded(codes if whole else place[codes], texts) for codes in parts]
 
 
-def _nullable(codes: Codes) -> pa.Array:
-    return pa.array(codes, mask=codes < 0) if len(codes) and codes.min() < 0 else pa.array(codes)
+def _encoded(codes: Codes, texts: pa.Array) -> pa.DictionaryArray:
+    known = codes >= 0
+    indices = [None if known.all() else pa.py_buffer(np.packbits(known, bitorder="little")), pa.py_buffer(codes)]
+    return pa.DictionaryArray.from_arrays(pa.Array.from_buffers(pa.int32(), len(codes), indices), texts)

@@ -14,7 +14,7 @@ from perfkit_core.sources.bytestream import Window
 from perfkit_core.sources.scan.words import PAD
 
 CHUNK_BYTES: Final = 2 << 20
-_TAIL_BYTES: Final = 1 << 16
+_TAIL_BYTES: Final = (1 << 12, 1 << 16)
 _LONGEST: Final = 16
 """A chunk without a likely end grows to so many times its size before it is left to the reference."""
 _FIRST_KEY: Final = re.compile(rb'\{\s*("(?:[^"\\]|\\.)*")')
@@ -98,7 +98,7 @@ class Chunks:
     def _cut(self, buffer: npt.NDArray[np.uint8], held: int) -> int:
         """Where the last event begins, as far as it shows; 0 where it does not."""
         assert self._end is not None
-        for count in (_TAIL_BYTES, held):
+        for count in (*_TAIL_BYTES, held):
             start = max(held - count, 0)
             ends = [match.end() for match in self._end.finditer(buffer[start:held].tobytes())]
             if ends:
