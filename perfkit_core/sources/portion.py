@@ -40,14 +40,16 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Rows as scanned: ``numbers[c]`` and ``codes[c]`` as in :class:`Columns`, of shape (rows,), ``rest`` the text of
-    arguments without column, ``slow`` (row, position, text) of events that the reference has to read. ``recoded`` are
-    the arguments of some rows in place of ``rest``. The codes are numbers of ``words``."""
+    """Rows as scanned: ``numbers[c]`` and ``codes[c]`` of shape (rows,), None where an optional column holds nothing.
+
+    ``rest`` is the text of arguments without column, ``slow`` (row, position, text) of events that the reference has to
+    read; ``recoded`` are the arguments of some rows in place of ``rest``. The codes are numbers of ``words``.
+    """
 
     words: Words
     rows: int
-    numbers: npt.NDArray[np.int64]
-    codes: npt.NDArray[np.int32]
+    numbers: tuple[npt.NDArray[np.int64] | None, ...]
+    codes: tuple[npt.NDArray[np.int32] | None, ...]
     rest: npt.NDArray[np.uint8]
     rest_ends: npt.NDArray[np.int32]
     slow: tuple[tuple[int, int, bytes], ...]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from perfkit_core.sources.dialect import Dialect, integer
@@ -46,22 +47,25 @@ class Meanings:
         """The rows of a stretch; those of ``stretch.slow`` hold nothing that counts."""
         self._follow()
         codes, numbers = stretch.codes, stretch.numbers
-        pair = codes[PAIR]
+        pair, process, thread, place = (_known(codes[i]) for i in (PAIR, PROCESS, THREAD, PLACE))
         for row, _, _ in stretch.slow:
-            codes[:FIRST_TEXT, row] = 0
-        integers = {"start_ns": numbers[START], "dur_ns": numbers[DURATION]}
-        for i, column in enumerate((*ARGUMENT_INTEGERS, "offset_ns"), FIRST_INTEGER):
-            if (numbers[i] != NULL).any():
-                integers[column] = numbers[i]
-        on_host = _spread(self._pairs["on_host"], pair, np.int64) != 0
-        integers["pid"] = np.where(on_host, _spread(self._pids, codes[PROCESS], np.int64), NULL)
-        integers["tid"] = np.where(on_host, _spread(self._tids, codes[THREAD], np.int64), NULL)
-        integers["step"] = _spread(self._pairs["step"], pair, np.int64)
-        texts = {column: _spread(self._pairs[column], pair, np.int32) for column in _OF_PAIR}
-        texts["device"] = _spread(self._places, codes[PLACE], np.int32)
-        for i, column in enumerate(ARGUMENT_TEXTS, FIRST_TEXT):
-            if codes[i].max(initial=-1) >= 0:
-                texts[column] = self._text_codes(column, codes[i])
+            pair[row] = process[row] = thread[row] = place[row] = 0
+        integers = {"start_ns": _known(numbers[START]), "dur_ns": _known(numbers[DURATION])}
+        for column, values in zip((*ARGUMENT_INTEGERS, "offset_ns"), numbers[FIRST_INTEGER:], strict=True):
+            if values is not None:
+                integers[column] = values
+        off_host = ~_spread(self._pairs["on_host"], pair, np.bool_)
+        for column, table, tokens in (("pid", self._pids, process), ("tid", self._tids, thread)):
+            integers[column] = _spread(table, tokens, np.int64)
+            integers[column][off_host] = NULL
+        if any(step != NULL for step in self._pairs["step"]):
+            integers["step"] = _spread(self._pairs["step"], pair, np.int64)
+        used = [column for column in _OF_PAIR if any(number >= 0 for number in self._pairs[column])]
+        texts = {column: _spread(self._pairs[column], pair, np.int32) for column in used}
+        texts["device"] = _spread(self._places, place, np.int32)
+        for column, found in zip(ARGUMENT_TEXTS, codes[FIRST_TEXT:], strict=True):
+            if found is not None:
+                texts[column] = self._text_codes(column, found)
         return Rows(stretch.rows, integers, texts, _args(stretch))
 
     def _follow(self) -> None:
@@ -86,6 +90,11 @@ class Meanings:
             if number >= 0 and number not in known:
                 known[number] = vocabulary.number(as_text(self._words.texts[number]))
         return np.array([known.get(number, -1) for number in distinct.tolist()], np.int32)[place.reshape(-1)]
+
+
+def _known(column: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
+    assert column is not None  # only optional columns may be missing
+    return column
 
 
 def _spread(table: list[int], numbers: Codes, kind: Any) -> Any:

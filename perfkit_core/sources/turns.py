@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from perfkit_core.sources.scan.ahead import ScanAhead
 
 SCAN_FROM_BYTES: Final = 4 << 20
-"""Smaller files are read by the reference before the compiled code is loaded."""
+"""What the reference reads in one process, in one file or several, before it is worth to load the compiled code."""
+_LOADED_FROM_BYTES: Final = 1 << 16
+"""Smaller files are left to the reference even then."""
 _WORTH_BYTES: Final = 16 << 20
 _MOST_BATCHES: Final = 64
 
@@ -23,12 +25,18 @@ def can_scan(dialect: Dialect) -> bool:
     return dialect.scan_rules is not None and type(dialect).times is Dialect.times
 
 
+class _Process:
+    """What this process has read of files that were too small to load the compiled code for."""
+
+    small_bytes = 0
+
+
 class Turns:
     """After the scanner has given up, the reference reads a batch; twice as many whenever it gives up soon again."""
 
-    def __init__(self, window: Window, scan_from_bytes: int | None = None) -> None:
+    def __init__(self, window: Window) -> None:
         self._window = window
-        self._enough = SCAN_FROM_BYTES if scan_from_bytes is None else scan_from_bytes
+        self._enough = min(max(SCAN_FROM_BYTES - _Process.small_bytes, _LOADED_FROM_BYTES), SCAN_FROM_BYTES)
         self._batches, self._patience = 0, 1
         self._ahead: ScanAhead | None = None
 
@@ -37,7 +45,10 @@ class Turns:
         if self._ahead is None:
             while len(self._window.data) < self._enough and self._window.more():
                 pass
-            return len(self._window.data) >= self._enough
+            worth = len(self._window.data) >= self._enough
+            if not worth:
+                _Process.small_bytes += len(self._window.data)
+            return worth
         self._batches -= 1
         return self._batches < 0
 

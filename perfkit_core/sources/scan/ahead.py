@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from queue import SimpleQueue
-from typing import Final
+from queue import Empty, SimpleQueue
+from typing import Any, Final
 
 from perfkit_core.sources.bytestream import Window
 from perfkit_core.sources.chrome_event import DECODER, UNDECODABLE, ChromeEvent
@@ -31,10 +31,9 @@ class ScanAhead:
     """Reads the events of one file, as far as they are usual."""
 
     def __init__(self, dialect: Dialect, threads: int | None = None) -> None:
+        self._dialect = dialect
         self._threads = threads or min(os.cpu_count() or 1, _MOST_THREADS)
         self._idle: SimpleQueue[Scanner] = SimpleQueue()
-        for _ in range(self._threads):
-            self._idle.put(Scanner(dialect))
 
     def portions(self, window: Window) -> Iterator[Portion]:
         """Events from the beginning of the window on. At the end the window begins with what was not read."""
@@ -60,7 +59,10 @@ class ScanAhead:
                 chunks.give_back(chunk)
 
     def _scan(self, chunk: Chunk) -> Scanned:
-        scanner = self._idle.get()
+        try:
+            scanner = self._idle.get_nowait()
+        except Empty:  # as many as there are threads
+            scanner = Scanner(self._dialect)
         try:
             return scanner.scan(chunk.buffer, 0, chunk.size + chunk.last)  # no event begins behind the last comma
         finally:
@@ -100,7 +102,11 @@ def _decoded(stretch: Stretch) -> tuple[list[ChromeEvent], int | None]:
 def _cut(stretch: Stretch, rows: int, slow: int) -> Stretch:
     ends = stretch.rest_ends[: rows + 1]
     return replace(
-        stretch, rows=rows, numbers=stretch.numbers[:, :rows], codes=stretch.codes[:, :rows], rest_ends=ends,
+        stretch, rows=rows, numbers=_first(stretch.numbers, rows), codes=_first(stretch.codes, rows), rest_ends=ends,
         rest=stretch.rest[: ends[-1]], slow=stretch.slow[:slow],
         recoded={row: text for row, text in stretch.recoded.items() if row < rows},
     )  # fmt: skip
+
+
+def _first(columns: tuple[Any, ...], rows: int) -> tuple[Any, ...]:
+    return tuple(None if column is None else column[:rows] for column in columns)

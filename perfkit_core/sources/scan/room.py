@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from perfkit_core.sources.dialect import Dialect
 from perfkit_core.sources.portion import ARGUMENT_INTEGERS as INTEGERS
 from perfkit_core.sources.portion import ARGUMENT_TEXTS as TEXTS
-from perfkit_core.sources.portion import FIRST_INTEGER, FIRST_TEXT, Stretch, Words
+from perfkit_core.sources.portion import FIRST_INTEGER, FIRST_TEXT, NULL, Stretch, Words
 from perfkit_core.sources.scan.interning import Interner
 from perfkit_core.sources.scan.rules import ScanRules
 from perfkit_core.sources.scan.state import (
@@ -143,7 +143,8 @@ class ScannerColumns:
             self.record[name] = 0
         aside = tuple((row, start, buffer[start:end].tobytes()) for row, start, end in self._slow[:slow].tolist())
         return Stretch(
-            words, rows, self._numbers[:, :rows].copy(), self._codes[:, :rows].copy(), self._rest[:text].copy(),
+            words, rows, _copied(self._numbers[:, :rows], FIRST_INTEGER, NULL),
+            _copied(self._codes[:, :rows], FIRST_TEXT, -1), self._rest[:text].copy(),
             self._rest_ends[: rows + 1].copy(), aside, dict.fromkeys(self._recoded[:recoded].tolist(), ""),
         )  # fmt: skip
 
@@ -152,6 +153,13 @@ class ScannerColumns:
             self.record[name] = getattr(self, f"_{name}").ctypes.data
         self.record["capacity"] = _ROWS
         self.record["number_rows"], self.record["code_rows"] = len(self._numbers), len(self._codes)
+
+
+def _copied(columns: npt.NDArray[Any], first_optional: int, missing: int) -> tuple[npt.NDArray[Any] | None, ...]:
+    """Each column on its own; None for an optional one that holds nothing."""
+    return tuple(
+        column.copy() if i < first_optional or (column != missing).any() else None for i, column in enumerate(columns)
+    )
 
 
 def _wider(rows: npt.NDArray[np.int64], count: int, fill: tuple[int, ...]) -> npt.NDArray[np.int64]:
