@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfkit_core.compiling import compiled
-from perfkit_core.trace import IntArray
+from perfkit_core.trace import BoolArray, IntArray
 
 N = TypeVar("N", bound="np.integer[Any]")
 
@@ -43,31 +43,63 @@ def self_times_in_order(rows: IntArray, parent: IntArray, start_ns: IntArray, en
     return _self_times(rows, parent, start_ns, end_ns)
 
 
-def sum_up(parent: IntArray, values: IntArray) -> IntArray:
+def sum_up(parent: IntArray, values: npt.NDArray[Any]) -> IntArray:
     """Inclusive sums: each row's value plus those of all rows below it, shape (n,). Needs parent < row."""
-    return _sum_up(parent, values.astype(np.int64))
+    total = values.astype(np.int64)
+    _sum_up(parent, total)
+    return total
 
 
-def sum_down(parent: IntArray, values: IntArray) -> IntArray:
+def sum_down(parent: IntArray, values: npt.NDArray[Any]) -> IntArray:
     """Each row's value plus those of all rows above it (a depth, for ones), shape (n,). Needs parent < row."""
-    return _sum_down(parent, values.astype(np.int64))
+    total = values.astype(np.int64)
+    _sum_down(parent, total)
+    return total
 
 
 def first_on_path(parent: IntArray, own: npt.NDArray[N]) -> npt.NDArray[N]:
     """The value ≥ 0 nearest to the root on each row's path, -1 where there is none, in the type of ``own``. Needs
     parent < row."""
-    return _first_on_path(parent, own)
+    found = own.copy()
+    _first_on_path(parent, found)
+    return found
 
 
 def nearest_on_path(parent: IntArray, wanted: np.ndarray) -> IntArray:
     """Row of the nearest ancestor-or-self for which ``wanted`` is true, -1 where there is none. Needs parent < row."""
-    return _nearest_on_path(parent, wanted)
+    found = np.empty(len(parent), np.int64)
+    _nearest_on_path(parent, wanted, found)
+    return found
+
+
+def nearest_above(parent: IntArray, wanted: np.ndarray) -> IntArray:
+    """Row of the nearest ancestor, without itself, for which ``wanted`` is true, -1 where there is none. Needs
+    parent < row."""
+    found = np.empty(len(parent), np.int64)
+    _nearest_above(parent, wanted, found)
+    return found
 
 
 def outermost(parent: IntArray, wanted: np.ndarray) -> IntArray:
     """Row of the ancestor-or-self nearest to the root for which ``wanted`` is true, -1 where there is none. Needs
     parent < row."""
-    return _outermost(parent, wanted)
+    found = np.empty(len(parent), np.int64)
+    _outermost(parent, wanted, found)
+    return found
+
+
+def lies_in(parent: IntArray, wanted: np.ndarray) -> BoolArray:
+    """True for rows with an ancestor, without themselves, for which ``wanted`` is true. Needs parent < row."""
+    found = np.empty(len(parent), np.bool_)
+    _lies_in(parent, wanted, found)
+    return found
+
+
+def holds(parent: IntArray, wanted: np.ndarray) -> BoolArray:
+    """True for rows with one below them, without themselves, for which ``wanted`` is true. Needs parent < row."""
+    found = np.zeros(len(parent), np.bool_)
+    _holds(parent, wanted, found)
+    return found
 
 
 @compiled
@@ -117,50 +149,62 @@ def _self_times(order, parent, start, end):  # type: ignore[no-untyped-def]
     return own
 
 
+# Below, the caller gives the memory for the result: numpy asks the system for large pages, numba does not.
+
+
 @compiled
-def _sum_up(parent, values):  # type: ignore[no-untyped-def]
-    total = values.copy()
+def _sum_up(parent, total):  # type: ignore[no-untyped-def]
     for i in range(len(parent) - 1, -1, -1):
         if parent[i] >= 0:
             total[parent[i]] += total[i]
-    return total
 
 
 @compiled
-def _sum_down(parent, values):  # type: ignore[no-untyped-def]
-    total = values.copy()
+def _sum_down(parent, total):  # type: ignore[no-untyped-def]
     for i in range(len(parent)):
         if parent[i] >= 0:
             total[i] += total[parent[i]]
-    return total
 
 
 @compiled
-def _first_on_path(parent, own):  # type: ignore[no-untyped-def]
-    found = own.copy()
+def _first_on_path(parent, found):  # type: ignore[no-untyped-def]
     for i in range(len(parent)):
         if parent[i] >= 0 and found[parent[i]] >= 0:
             found[i] = found[parent[i]]
-    return found
 
 
 @compiled
-def _nearest_on_path(parent, wanted):  # type: ignore[no-untyped-def]
-    found = np.full(len(parent), -1, np.int64)
+def _nearest_on_path(parent, wanted, found):  # type: ignore[no-untyped-def]
     for i in range(len(parent)):
         if wanted[i]:
             found[i] = i
-        elif parent[i] >= 0:
-            found[i] = found[parent[i]]
-    return found
+        else:
+            found[i] = found[parent[i]] if parent[i] >= 0 else -1
 
 
 @compiled
-def _outermost(parent, wanted):  # type: ignore[no-untyped-def]
-    found = np.full(len(parent), -1, np.int64)
+def _nearest_above(parent, wanted, found):  # type: ignore[no-untyped-def]
     for i in range(len(parent)):
-        if parent[i] >= 0 and found[parent[i]] >= 0:
-            found[i] = found[parent[i]]
-        elif wanted[i]:
-            found[i] = i
-    return found
+        p = parent[i]
+        found[i] = p if p < 0 or wanted[p] else found[p]
+
+
+@compiled
+def _outermost(parent, wanted, found):  # type: ignore[no-untyped-def]
+    for i in range(len(parent)):
+        above = found[parent[i]] if parent[i] >= 0 else -1
+        found[i] = i if above < 0 and wanted[i] else above
+
+
+@compiled
+def _lies_in(parent, wanted, found):  # type: ignore[no-untyped-def]
+    for i in range(len(parent)):
+        p = parent[i]
+        found[i] = p >= 0 and (wanted[p] or found[p])
+
+
+@compiled
+def _holds(parent, wanted, found):  # type: ignore[no-untyped-def]
+    for i in range(len(parent) - 1, -1, -1):
+        if parent[i] >= 0 and (wanted[i] or found[i]):
+            found[parent[i]] = True

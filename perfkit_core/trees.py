@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfkit_core import grouped, nesting
+from perfkit_core.compiling import compiled
 from perfkit_core.schema import NO_ROW
 from perfkit_core.trace import BoolArray, IntArray
 
@@ -43,26 +44,79 @@ class Tree:
 
 def merge(parent: IntArray, key: IntArray, member: BoolArray) -> Tree:
     """The tree of the events where ``member`` is true, by the path of their ``key`` ≥ 0; what lies between two of them
-    is passed over. Needs parent < row; one pass for each depth, all events of it at once."""
-    rows = np.flatnonzero(member)
-    nearest = np.append(nesting.nearest_on_path(parent, member), NO_ROW)
-    position = np.full(len(parent) + 1, NO_ROW, np.int64)
-    position[rows] = np.arange(len(rows))
-    above = position[nearest[parent[rows]]]
+    is passed over. Needs parent < row. One pass over the events; nodes of less depth have lower numbers."""
+    node = np.empty(len(parent), np.int64)
+    above, keys = _found(parent, key, member, node)
+    number, tree = _by_depth(above, keys)
+    _renumbered(node, member, number)
+    return Tree(tree.parent, tree.key, node)
+
+
+def _by_depth(above: IntArray, key: IntArray) -> tuple[IntArray, Tree]:
+    """Nodes in the order of their depth, then of the node above, then of their key: number of each, and their tree."""
     level = nesting.sum_down(above, (above != NO_ROW).astype(np.int64))
-    width = int(key[rows].max(initial=0)) + 1
-    node = np.full(len(rows) + 1, NO_ROW, np.int64)
-    parents, keys, count = [], [], 0
+    number = np.full(len(above) + 1, NO_ROW, np.int64)
+    count = 0
     for at in _by_level(level):
-        path = (node[above[at]] + 1) * width + key[rows[at]]
-        distinct, inverse = grouped.ranked(path, (count + 1) * width)
-        node[at] = count + inverse
-        parents.append(distinct // width - 1)
-        keys.append(distinct % width)
-        count += len(distinct)
-    spread = np.full(len(parent), NO_ROW, np.int64)
-    spread[rows] = node[:-1]
-    return Tree(_joined(parents), _joined(keys), spread)
+        at = at[np.lexsort((key[at], number[above[at]]))]
+        number[at] = np.arange(count, count + len(at))
+        count += len(at)
+    order = np.argsort(number[:-1])
+    return number, Tree(number[above[order]], key[order], number[:-1])
+
+
+@compiled
+def _found(parent, key, member, node):  # type: ignore[no-untyped-def]
+    """Sets ``node`` of each event to the first number that its path got, of others to that of the member above them.
+    Returns the node above each node, and its key. The paths are looked up in a table with open addressing."""
+    slots = np.full(1024, -1, np.int64)
+    above, keys, count = np.empty(512, np.int64), np.empty(512, np.int64), 0
+    for i in range(len(parent)):
+        up = node[parent[i]] if parent[i] >= 0 else -1
+        if not member[i]:
+            node[i] = up
+            continue
+        slot = _slot(up, key[i], len(slots))
+        while slots[slot] >= 0 and (above[slots[slot]] != up or keys[slots[slot]] != key[i]):
+            slot = (slot + 1) & (len(slots) - 1)
+        if slots[slot] < 0:
+            if count == len(above):
+                above, keys = np.concatenate((above, above)), np.concatenate((keys, keys))
+                slots = _spread(above, keys, count)
+                slot = _slot(up, key[i], len(slots))
+                while slots[slot] >= 0:
+                    slot = (slot + 1) & (len(slots) - 1)
+            slots[slot], above[count], keys[count] = count, up, key[i]
+            count += 1
+        node[i] = slots[slot]
+    return above[:count].copy(), keys[:count].copy()
+
+
+@compiled
+def _slot(above, key, size):  # type: ignore[no-untyped-def]
+    """Where to look first: bits of both numbers well mixed, as they count up."""
+    mixed = (np.uint64(above + 1) * np.uint64(0x9E3779B97F4A7C15)) ^ (np.uint64(key) * np.uint64(0xC2B2AE3D27D4EB4F))
+    mixed ^= mixed >> np.uint64(29)
+    mixed *= np.uint64(0xBF58476D1CE4E5B9)
+    return np.int64((mixed >> np.uint64(20)) & np.uint64(size - 1))
+
+
+@compiled
+def _spread(above, keys, count):  # type: ignore[no-untyped-def]
+    """The table of ``count`` nodes, twice as large as the nodes that there is room for."""
+    slots = np.full(2 * len(above), -1, np.int64)
+    for n in range(count):
+        slot = _slot(above[n], keys[n], len(slots))
+        while slots[slot] >= 0:
+            slot = (slot + 1) & (len(slots) - 1)
+        slots[slot] = n
+    return slots
+
+
+@compiled
+def _renumbered(node, member, number):  # type: ignore[no-untyped-def]
+    for i in range(len(node)):
+        node[i] = number[node[i]] if member[i] else -1
 
 
 def preorder(parent: IntArray, weight: IntArray) -> IntArray:
@@ -80,7 +134,3 @@ def preorder(parent: IntArray, weight: IntArray) -> IntArray:
 def _by_level(level: IntArray) -> list[IntArray]:
     order = grouped.stable_order(level, int(level.max(initial=0)) + 1)
     return np.split(order, np.flatnonzero(np.diff(level[order])) + 1) if len(order) else []
-
-
-def _joined(parts: list[IntArray]) -> IntArray:
-    return np.concatenate(parts).astype(np.int64) if parts else np.empty(0, np.int64)

@@ -105,6 +105,10 @@ def test_the_sums_and_lookups_along_paths_are_those_of_walking_the_tree(tree: tu
     assert nesting.nearest_on_path(parent, wanted).tolist() == nearest
     outermost = [next((row for row in reversed(path) if wanted[row]), -1) for path in paths]
     assert nesting.outermost(parent, wanted).tolist() == outermost
+    above = [next((row for row in path[1:] if wanted[row]), -1) for path in paths]
+    assert nesting.nearest_above(parent, wanted).tolist() == above
+    assert nesting.lies_in(parent, wanted).tolist() == [row >= 0 for row in above]
+    assert nesting.holds(parent, wanted).tolist() == [wanted[rows].sum() > wanted[rows[0]] for rows in below]
 
 
 @given(EVENTS, st.sets(st.integers(0, 30)))

@@ -93,3 +93,15 @@ def test_siblings_are_sorted_and_keep_what_is_below_them() -> None:
     unknown = TREE.assign(flops=pd.array([pd.NA, 1, 2, 3, 7], "Int64"))
     assert tree_rows.sorted_siblings(unknown, "flops", ascending=True)["name"].tolist()[0] == "loss"
     assert tree_rows.sorted_siblings(TREE.head(0), "name", ascending=True).empty
+
+
+def test_many_nodes_are_told_apart_as_few_are() -> None:
+    """5 000 roots, each with two children: twice its own key, and that of its neighbour's."""
+    count = 5_000
+    parent = np.concatenate([np.full(count, -1), np.arange(count), np.arange(count)])
+    key = np.concatenate([np.arange(count), 2 * np.arange(count), 2 * np.arange(count) + 2])
+    tree = trees.merge(parent, key, np.ones(3 * count, np.bool_))
+    assert len(tree) == 3 * count
+    assert tree.key[tree.node].tolist() == key.tolist()
+    assert np.array_equal(tree.parent[tree.node[count:]], tree.node[parent[count:]])
+    assert (tree.parent[tree.node[:count]] == -1).all()

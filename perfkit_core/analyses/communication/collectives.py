@@ -47,14 +47,17 @@ class Communication:
 def communication(trace: Trace) -> Communication:
     """The communication of the trace."""
     call = trace.host & (trace.rows("kind", COMMUNICATION) | _collective_operators(trace))
-    outermost = nesting.first_on_path(trace.ints("parent"), np.where(call, np.arange(len(trace)), NO_ROW))
+    outermost = nesting.outermost(trace.ints("parent"), call)
     launched_by = trace.ints("launched_by")
-    within = np.where(launched_by == NO_ROW, NO_ROW, outermost[launched_by])
-    kernels = trace.rows("kind", KERNEL) & (named_as_collective(trace) | (within != NO_ROW))
+    rows = np.flatnonzero(launched_by != NO_ROW)
+    around = outermost[launched_by[rows]]
+    rows, around = rows[around != NO_ROW], around[around != NO_ROW]
+    kernels = trace.rows("kind", KERNEL) & (named_as_collective(trace) | _mask(rows, len(trace)))
     device = kernels | (~trace.host & trace.rows("kind", COMMUNICATION))
-    calls = outermost == np.arange(len(trace))
-    host = calls & ~_starts(within[device & (within != NO_ROW)], len(trace))
-    return Communication(calls, host, device, np.where(within == NO_ROW, outermost, within))
+    calls = call & ~nesting.lies_in(trace.ints("parent"), call)
+    host = calls & ~_mask(around[device[rows]], len(trace))
+    outermost[rows] = around
+    return Communication(calls, host, device, outermost)
 
 
 @once
@@ -70,7 +73,7 @@ def _collective_operators(trace: Trace) -> BoolArray:
     return trace.rows("kind", OPERATOR) & trace.rows("op_name", *COLLECTIVES)
 
 
-def _starts(rows: IntArray, count: int) -> BoolArray:
+def _mask(rows: IntArray, count: int) -> BoolArray:
     mask = np.zeros(count, np.bool_)
     mask[rows] = True
     return mask

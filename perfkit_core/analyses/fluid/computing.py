@@ -50,4 +50,4 @@ def _by_name(trace: Trace) -> tuple[BoolArray, BoolArray]:
 
 def _holds(trace: Trace, events: BoolArray) -> BoolArray:
     """True for rows with one of the events strictly inside."""
-    return nesting.sum_up(trace.ints("parent"), events.astype(np.int64)) > events
+    return nesting.holds(trace.ints("parent"), events)

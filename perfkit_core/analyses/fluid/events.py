@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.analyses.fluid import labels, scope
-from perfkit_core.analyses.operator.spans import survivors
+from perfkit_core.analyses.operator.own_time import is_call
 from perfkit_core.analyses.select import selected
 from perfkit_core.analyses.tables import rounded_division
 from perfkit_core.plugins.contracts import View, ViewRequest
@@ -36,9 +36,8 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 def _members(trace: Trace, request: ViewRequest) -> BoolArray:
     """Operators, and inside of them details and the calls that copy; a re-dispatch counts once."""
     inside = scope.outermost(trace, request) != NO_ROW
-    once = survivors(trace) == np.arange(len(trace))
     events = trace.host & trace.rows("kind", *OPERATOR_KINDS, OPERATOR_DETAIL)
-    member: BoolArray = inside & selected(trace, request) & ((events & once) | labels.copy_calls(trace))
+    member: BoolArray = inside & selected(trace, request) & ((events & is_call(trace)) | labels.copy_calls(trace))
     return member
 
 

@@ -43,9 +43,7 @@ def labels(trace: Trace, request: ViewRequest, member: BoolArray) -> Labels:
     """The labels of the events of the tree; members outside every other one are its roots."""
     rows = np.flatnonzero(member)
     text, texts = _texts(trace, rows)
-    parent = trace.ints("parent")
-    above = np.append(nesting.nearest_on_path(parent, member), NO_ROW)[parent[rows]]
-    top = above == NO_ROW
+    top = ~nesting.lies_in(trace.ints("parent"), member)[rows]
     split = np.full((int(top.sum()), 3), -1, np.int64)
     split[:, 0] = text[top]
     if scope.asked_for(request, scope.THREAD):

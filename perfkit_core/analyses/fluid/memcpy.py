@@ -48,7 +48,7 @@ def _modes(trace: Trace, rows: IntArray) -> IntArray:
     """For each copy: asynchronous, synchronous or unknown."""
     name, launched_by = trace.codes("name"), trace.ints("launched_by")[rows]
     says = name.lookup(patterns.matches(name.values, _SAYS_WHICH), False)
-    telling = nesting.first_on_path(trace.ints("parent"), np.where(says & trace.host, np.arange(len(trace)), NO_ROW))
+    telling = nesting.outermost(trace.ints("parent"), says & trace.host)
     call = np.where(trace.rows("kind", RUNTIME, SYNC), np.arange(len(trace)), NO_ROW)
     by = np.where(launched_by == NO_ROW, NO_ROW, np.where(telling >= 0, telling, call)[launched_by])
     asynchronous = name.lookup(patterns.matches(name.values, "(?i)async"), False)

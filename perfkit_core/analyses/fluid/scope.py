@@ -8,6 +8,7 @@ import numpy as np
 
 from perfkit_core import nesting
 from perfkit_core.analyses.once import once
+from perfkit_core.analyses.operator import dataflow
 from perfkit_core.analyses.select import selected
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import ViewRequest
@@ -39,8 +40,11 @@ def operators(trace: Trace) -> BoolArray:
 
 def outermost(trace: Trace, request: ViewRequest) -> IntArray:
     """Row of the outermost operator of the request around each event (itself too), -1 where there is none."""
-    wanted = operators(trace) & selected(trace, request)
-    return nesting.first_on_path(trace.ints("parent"), np.where(wanted, np.arange(len(trace)), NO_ROW))
+    chosen = selected(trace, request)
+    if chosen.all():
+        return dataflow.outermost(trace)
+    wanted = operators(trace) & chosen
+    return nesting.outermost(trace.ints("parent"), wanted)
 
 
 def launches(trace: Trace, *kinds: str) -> IntArray:

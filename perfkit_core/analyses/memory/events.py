@@ -77,6 +77,8 @@ def argument(trace: Trace, rows: IntArray, *keys: str) -> IntArray:
 
 def arguments(trace: Trace, rows: IntArray, keys: Sequence[Sequence[str]]) -> list[IntArray]:
     """As :func:`argument`, several of them."""
+    if not len(rows):  # to pick nothing from a column of several pieces would join them
+        return [np.empty(0, np.int64) for _ in keys]
     texts = trace.pick("args", rows)
     return [_number(texts, some) for some in keys]
 

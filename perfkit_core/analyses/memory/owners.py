@@ -15,6 +15,7 @@ import pandas as pd
 
 from perfkit_core import nesting, patterns
 from perfkit_core.analyses import grouping
+from perfkit_core.analyses.operator import dataflow
 from perfkit_core.analyses.select import selected
 from perfkit_core.analyses.tables import texts
 from perfkit_core.errors import UsageError
@@ -31,16 +32,15 @@ _OF_THE_OWNER: Final = ("shape", "stack", "category")
 def innermost(trace: Trace, rows: IntArray) -> IntArray:
     """Row of the innermost operator around each memory event, else of the nearest host event; -1: none."""
     parent = trace.ints("parent")
-    operator = np.append(nesting.nearest_on_path(parent, _operators(trace)), NO_ROW)[parent[rows]]
+    operator = nesting.nearest_above(parent, _operators(trace))[rows]
     return np.where(operator == NO_ROW, parent[rows], operator)
 
 
 def outermost(trace: Trace, rows: IntArray) -> IntArray:
     """Row of the outermost operator around each memory event, else of the nearest host event; -1: none."""
-    parent = trace.ints("parent")
-    own = np.where(_operators(trace), np.arange(len(trace)), NO_ROW)
-    operator = np.append(nesting.first_on_path(parent, own), NO_ROW)[parent[rows]]
-    return np.where(operator == NO_ROW, parent[rows], operator)
+    above = trace.ints("parent")[rows]
+    operator = np.where(above == NO_ROW, NO_ROW, dataflow.outermost(trace)[above])
+    return np.where(operator == NO_ROW, above, operator)
 
 
 def names(trace: Trace, owner: IntArray, steps_apart: bool = False) -> pd.Categorical:

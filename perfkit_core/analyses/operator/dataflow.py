@@ -25,7 +25,7 @@ GRADIENT = "_grad"
 def outermost(trace: Trace) -> IntArray:
     """Row of the outermost operator around each event, itself included; -1 where there is none. Shape (rows,)."""
     operator = trace.host & trace.rows("kind", *OPERATOR_KINDS)
-    return nesting.first_on_path(trace.ints("parent"), np.where(operator, np.arange(len(trace)), NO_ROW))
+    return nesting.outermost(trace.ints("parent"), operator)
 
 
 @once

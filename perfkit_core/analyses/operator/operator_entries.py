@@ -59,12 +59,11 @@ def _of_operators(trace: Trace, request: ViewRequest, found: Members) -> Entries
     host = np.flatnonzero(shown)
     position = np.full(len(trace) + 1, NO_ROW, np.int64)
     position[host] = np.arange(len(host))
-    nearest = np.append(nesting.nearest_on_path(found.parent, shown), NO_ROW)
     roots = group(keys(trace, request, np.flatnonzero(found.root)))
     top = np.full(len(host) + len(found.work), NO_ROW)
     top[np.flatnonzero(found.root[host])] = roots.code
     return Entries(
-        np.concatenate([position[nearest[found.parent[host]]], position[found.holder]]),
+        np.concatenate([position[nesting.nearest_above(found.parent, shown)[host]], position[found.holder]]),
         np.concatenate([host, found.work]),
         np.concatenate([attribution.total_device_ns(trace)[host], trace.ints("dur_ns")[found.work]]),
         top,

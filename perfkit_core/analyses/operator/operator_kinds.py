@@ -64,7 +64,7 @@ def _values(trace: Trace, rows: IntArray) -> dict[str, IntArray]:
 
 def _outermost(trace: Trace, counted: BoolArray) -> BoolArray:
     """True for operators that lie in no other one of the same kind, shape (rows,)."""
-    around = np.append(nesting.nearest_on_path(trace.ints("parent"), counted), NO_ROW)[trace.ints("parent")]
+    around = nesting.nearest_above(trace.ints("parent"), counted)
     rows, kinds, found = np.flatnonzero(counted), trace.codes("op_name"), threads(trace)
     rows = rows[grouped.stable_order(found.code[rows], len(found))]
     outermost: BoolArray = _is_outermost(around, kinds.codes, rows, len(trace), len(kinds.values))

@@ -55,9 +55,9 @@ def members(trace: Trace, request: ViewRequest) -> Members:
 
 def _ours(trace: Trace, counted: BoolArray) -> tuple[BoolArray, BoolArray]:
     operators = trace.host & trace.rows("kind", *OPERATOR_KINDS) & is_call(trace)
-    around = _nearest_above(trace.ints("parent"), operators & counted)
-    root = operators & counted & (around == NO_ROW)
-    inside = _nearest_above(trace.ints("parent"), root) != NO_ROW
+    parent, root = trace.ints("parent"), operators & counted
+    root &= ~nesting.lies_in(parent, root)
+    inside = nesting.lies_in(parent, root)
     return root, inside & (operators | (trace.host & trace.rows("kind", OPERATOR_DETAIL)))
 
 
@@ -66,8 +66,3 @@ def _native(trace: Trace, counted: BoolArray) -> tuple[BoolArray, BoolArray]:
     root = operators & counted
     others = trace.host & trace.rows("kind", *(NESTED_KINDS - {OPERATOR, RUNTIME, SYNC}))
     return root, others & (parent != NO_ROW) & root[parent]
-
-
-def _nearest_above(parent: IntArray, wanted: BoolArray) -> IntArray:
-    """Row of the nearest wanted event above each row, without itself; -1: none."""
-    return np.append(nesting.nearest_on_path(parent, wanted), NO_ROW)[parent]

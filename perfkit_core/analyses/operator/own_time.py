@@ -12,6 +12,7 @@ from perfkit_core import nesting
 from perfkit_core.analyses import attribution
 from perfkit_core.analyses.once import once
 from perfkit_core.analyses.operator import overloads
+from perfkit_core.compiling import compiled
 from perfkit_core.schema import DEVICE_WORK, NESTED_KINDS, NO_ROW, OPERATOR_DETAIL, OPERATOR_KINDS
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
@@ -19,24 +20,35 @@ from perfkit_core.trace import BoolArray, IntArray, Trace
 @once
 def survivors(trace: Trace) -> IntArray:
     """For each event the event it is counted in: itself, or for a mere re-dispatch the outermost of the chain."""
-    parent, name = trace.ints("parent"), overloads.operator_names(trace).codes
-    nested = _nested(trace) & (parent != NO_ROW)
-    children = np.bincount(parent[nested], minlength=len(trace))
-    again = nested & (name == name[parent]) & (children[parent] == 1)
-    return nesting.nearest_on_path(parent, ~again)
+    return nesting.nearest_on_path(trace.ints("parent"), is_call(trace))
 
 
 @once
 def is_call(trace: Trace) -> BoolArray:
     """True for all events but mere re-dispatches."""
-    once: BoolArray = survivors(trace) == np.arange(len(trace))
-    return once
+    found = np.ones(len(trace), np.bool_)
+    name = overloads.operator_names(trace).codes
+    _find_again(trace.ints("parent"), _nested(trace), name, np.zeros(len(trace), np.int32), found)
+    return found
+
+
+@compiled
+def _find_again(parent, nested, name, children, call):  # type: ignore[no-untyped-def]
+    for i in range(len(parent)):
+        if nested[i] and parent[i] >= 0:
+            children[parent[i]] += 1
+    for i in range(len(parent)):
+        p = parent[i]
+        if nested[i] and p >= 0 and children[p] == 1 and name[i] == name[p]:
+            call[i] = False
 
 
 def gathered(trace: Trace, values: IntArray) -> IntArray:
     """Values of host events, those of re-dispatches and details added to the event that they are part of."""
-    total = np.zeros(len(values), np.int64)
-    np.add.at(total, _holders(trace), values)
+    total = values.astype(np.int64)
+    rows, holders = _held(trace)
+    np.subtract.at(total, rows, values[rows])
+    np.add.at(total, holders, values[rows])
     return total
 
 
@@ -51,12 +63,24 @@ def self_cpu_ns(trace: Trace, native: bool = False) -> IntArray:
 def self_device_ns(trace: Trace, counted: BoolArray) -> IntArray:
     """Device work whose launch lies in the event, but in no operator and no ``counted`` event inside it. Shape
     (rows,)."""
+    operators = _operators(trace)
+    if (counted & ~operators).any():
+        return _device_ns_in(trace, counted | operators)
+    return _device_ns_in_operators(trace)
+
+
+@once
+def _device_ns_in_operators(trace: Trace) -> IntArray:
+    return _device_ns_in(trace, _operators(trace))
+
+
+def _device_ns_in(trace: Trace, events: BoolArray) -> IntArray:
     owner = attribution.owners(trace)
-    work = trace.rows("kind", *DEVICE_WORK) & (owner != NO_ROW)
-    holder = nesting.nearest_on_path(trace.ints("parent"), counted | _operators(trace))[owner[work]]
+    work = np.flatnonzero(trace.rows("kind", *DEVICE_WORK) & (owner != NO_ROW))
+    holder = nesting.nearest_on_path(trace.ints("parent"), events)[owner[work]]
     found = holder != NO_ROW
     own = np.zeros(len(trace), np.int64)
-    np.add.at(own, holder[found], trace.ints("dur_ns")[work][found])
+    np.add.at(own, holder[found], trace.ints("dur_ns")[work[found]])
     return gathered(trace, own)
 
 
@@ -66,13 +90,16 @@ def whole_native_ns(trace: Trace) -> int:
 
 
 @once
-def _holders(trace: Trace) -> IntArray:
-    """For each event the one that its own time counts for, shape (rows,)."""
-    survivor = survivors(trace)
+def _held(trace: Trace) -> tuple[IntArray, IntArray]:
+    """The events whose own time counts for another one, and which that is."""
     detail = trace.host & trace.rows("kind", OPERATOR_DETAIL)
-    around = nesting.nearest_on_path(trace.ints("parent"), ~detail)
-    part = detail & (around != NO_ROW) & _operators(trace)[around]
-    return survivor[np.where(part, around, np.arange(len(trace)))]
+    rows = np.flatnonzero(detail | ~is_call(trace))
+    around = rows.copy()
+    if detail.any():
+        above = nesting.nearest_on_path(trace.ints("parent"), ~detail)[rows]
+        part = detail[rows] & (above != NO_ROW) & _operators(trace)[above]
+        around = np.where(part, above, rows)
+    return rows, survivors(trace)[around]
 
 
 def _less_each_child(trace: Trace) -> IntArray:

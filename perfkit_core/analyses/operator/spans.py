@@ -16,7 +16,7 @@ from perfkit_core.analyses.operator.own_time import survivors
 from perfkit_core.analyses.select import selected
 from perfkit_core.analyses.tables import Groups, group, integers, plain, ratio, texts
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.schema import DEVICE_WORK, NO_ROW
+from perfkit_core.schema import DEVICE_WORK
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 __all__ = ["GROUPINGS", "MEASURES", "SUMS", "chosen", "keys", "span_table", "survivors"]
@@ -84,9 +84,8 @@ def _covered(trace: Trace, rows: IntArray) -> int:
     """Time of those rows that lie in none of the others."""
     mine = np.zeros(len(trace), np.bool_)
     mine[rows] = True
-    parent = trace.ints("parent")
-    around = np.append(nesting.nearest_on_path(parent, mine), NO_ROW)[parent[rows]]
-    return int(trace.ints("dur_ns")[rows[around == NO_ROW]].sum())
+    mine &= ~nesting.lies_in(trace.ints("parent"), mine)
+    return int(trace.ints("dur_ns")[mine].sum())
 
 
 def _memory(trace: Trace, request: ViewRequest, groups: Groups, rows: IntArray) -> dict[str, pd.arrays.IntegerArray]:

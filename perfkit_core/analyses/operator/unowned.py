@@ -6,10 +6,10 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core import nesting
+from perfkit_core.analyses.operator.dataflow import outermost
 from perfkit_core.analyses.select import selected
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.schema import DEVICE_WORK, NO_ROW, OPERATOR_KINDS
+from perfkit_core.schema import DEVICE_WORK, NO_ROW
 from perfkit_core.trace import IntArray, Trace
 
 NO_LAUNCH: Final = "(no launch recorded)"
@@ -21,10 +21,9 @@ def unowned(trace: Trace, request: ViewRequest) -> dict[str, IntArray]:
     some name own has no rest."""
     if request.native or request.pattern is not None or request.kind is not None:
         return {}
-    work = trace.rows("kind", *DEVICE_WORK) & selected(trace, request)
-    launched_by = trace.ints("launched_by")
-    operators = trace.host & trace.rows("kind", *OPERATOR_KINDS)
-    holder = np.append(nesting.nearest_on_path(trace.ints("parent"), operators), NO_ROW)[launched_by]
-    reasons = {NO_LAUNCH: launched_by == NO_ROW, OUTSIDE: (launched_by != NO_ROW) & (holder == NO_ROW)}
-    found = {name: np.flatnonzero(work & mask) for name, mask in reasons.items()}
+    work = np.flatnonzero(trace.rows("kind", *DEVICE_WORK) & selected(trace, request))
+    launched_by = trace.ints("launched_by")[work]
+    launched = launched_by != NO_ROW
+    reasons = {NO_LAUNCH: ~launched, OUTSIDE: launched & (outermost(trace)[launched_by] == NO_ROW)}
+    found = {name: work[mask] for name, mask in reasons.items()}
     return {name: rows for name, rows in found.items() if len(rows)}

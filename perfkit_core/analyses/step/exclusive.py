@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from perfkit_core.compiling import compiled
 from perfkit_core.intervals import Intervals
 from perfkit_core.trace import IntArray
 
@@ -32,15 +33,23 @@ def exclusive_ns(layers: Sequence[Intervals], starts: IntArray, ends: IntArray) 
 def covered_ns(layer: Intervals, starts: IntArray, ends: IntArray) -> IntArray:
     """Time of each window [start, end) that a disjoint set covers, shape (windows,)."""
     first, last = layer
-    passed = np.append(0, np.cumsum(last - first))
-    return _until(layer, passed, ends) - _until(layer, passed, starts)
+    found = np.empty(len(starts), np.int64)
+    _cover(first, last, np.append(0, np.cumsum(last - first)), starts, ends, found)
+    return found
 
 
-def _until(layer: Intervals, passed: IntArray, times: IntArray) -> IntArray:
-    """What a disjoint set covers before each of the times; ``passed``: before each interval of the set."""
-    begun = np.searchsorted(layer[0], times, side="right")
-    beyond = np.maximum(np.append(layer[1], np.iinfo(np.int64).min)[begun - 1] - times, 0)
-    return passed[begun] - np.where(begun > 0, beyond, 0)
+@compiled
+def _cover(first, last, passed, starts, ends, found):  # type: ignore[no-untyped-def]
+    """``passed``: what the set covers before each of its intervals."""
+    for i in range(len(starts)):
+        found[i] = _until(first, last, passed, ends[i]) - _until(first, last, passed, starts[i])
+
+
+@compiled
+def _until(first, last, passed, time):  # type: ignore[no-untyped-def]
+    """What a disjoint set covers before a time."""
+    begun = np.searchsorted(first, time, side="right")
+    return passed[begun] - max(last[begun - 1] - time, 0) if begun else 0
 
 
 def _owners(layers: Sequence[Intervals], marks: IntArray) -> tuple[IntArray, IntArray]:

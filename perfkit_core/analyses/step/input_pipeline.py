@@ -16,7 +16,7 @@ from perfkit_core.analyses.step.activity import Activities, activities
 from perfkit_core.analyses.step.exclusive import covered_ns
 from perfkit_core.analyses.step.step_rows import chosen_steps, position, step_frame, step_rows
 from perfkit_core.plugins.contracts import View, ViewRequest
-from perfkit_core.schema import MEMCPY, NO_ROW
+from perfkit_core.schema import MEMCPY
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 TO_DEVICE = "HtoD"
@@ -41,8 +41,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 def _loads(trace: Trace, acts: Activities) -> BoolArray:
     """Outermost calls of the data loader on the thread of the steps."""
-    outermost = nesting.first_on_path(trace.ints("parent"), np.where(acts.loading, np.arange(len(trace)), NO_ROW))
-    calls: BoolArray = outermost == np.arange(len(trace))
+    calls: BoolArray = acts.loading & ~nesting.lies_in(trace.ints("parent"), acts.loading)
     return calls
 
 

@@ -18,7 +18,7 @@ from perfkit_core.analyses.span import union_ns
 from perfkit_core.analyses.step.model_rows import model_table, row
 from perfkit_core.analyses.step.segments import segments
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.schema import KERNEL, NO_ROW, OTHER, PHASES, STEP
+from perfkit_core.schema import KERNEL, OTHER, PHASES, STEP
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 
@@ -48,7 +48,7 @@ def phase_rows(trace: Trace, chosen: BoolArray) -> list[dict[str, Any]]:
 
 def _spans(trace: Trace, chosen: BoolArray, name: str) -> dict[str, Any] | None:
     marked = trace.host & trace.rows("kind", *PHASES) & ~trace.rows("kind", OTHER)
-    outermost = nesting.first_on_path(trace.ints("parent"), np.where(marked, np.arange(len(trace)), NO_ROW))
+    outermost = nesting.outermost(trace.ints("parent"), marked)
     rows = np.flatnonzero(chosen & (outermost == np.arange(len(trace))) & trace.rows("kind", name))
     return row(name, trace.ints("dur_ns")[rows], _kernels(trace)[rows]) if len(rows) else None
 

@@ -11,11 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from perfkit_core import grouped, nesting
 from perfkit_core.analyses.once import once
 from perfkit_core.analyses.step.step_rows import position, step_rows
 from perfkit_core.analyses.threads import threads
+from perfkit_core.compiling import compiled
 from perfkit_core.schema import NESTED_KINDS, NO_ROW, OTHER, PHASES
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
@@ -63,9 +65,9 @@ def segments(trace: Trace, chosen: BoolArray, within_step: bool = True) -> Segme
         return Segments(nothing, nothing, nothing, nothing, nothing, nothing, nothing)
     end = np.maximum.reduceat(trace.end_ns[rows], at)
     return Segments(
-        phase[rows][at],
-        trace.ints("step")[rows][at],
-        trace.ints("rank")[rows][at],
+        phase[rows[at]].astype(np.int64),
+        trace.ints("step")[rows[at]],
+        trace.ints("rank")[rows[at]],
         np.minimum.reduceat(trace.ints("start_ns")[rows], at),
         _within_step(trace, end, rows[at]) if within_step else end,
         rows,
@@ -83,18 +85,25 @@ def _within_step(trace: Trace, end_ns: IntArray, first: IntArray) -> IntArray:
 
 
 @once
-def _phase_index(trace: Trace) -> IntArray:
+def _phase_index(trace: Trace) -> npt.NDArray[np.int8]:
     codes = trace.codes("phase")
-    return codes.lookup(np.array([PHASES.index(value) for value in codes.values], np.int64), -1)
+    return codes.lookup(np.array([PHASES.index(value) for value in codes.values], np.int8), -1)
 
 
 @once
 def _roots(trace: Trace) -> IntArray:
     """Outermost events of each phase, ordered by thread and time."""
-    parent, phase = trace.ints("parent"), _phase_index(trace)
+    phase = _phase_index(trace)
     phased = trace.host & trace.rows("kind", *NESTED_KINDS) & (phase >= 0) & (phase != PHASES.index(OTHER))
-    rows = np.flatnonzero(phased)
-    rows = rows[np.where(parent[rows] == NO_ROW, -1, phase[parent[rows]]) != phase[rows]]
-    found = threads(trace)
+    _keep_changes(trace.ints("parent"), phase, phased)
+    rows, found = np.flatnonzero(phased), threads(trace)
     ordered: IntArray = rows[grouped.stable_order(found.code[rows], len(found))]
     return ordered
+
+
+@compiled
+def _keep_changes(parent, phase, kept):  # type: ignore[no-untyped-def]
+    """Leaves out the events whose parent is of their phase."""
+    for i in range(len(parent)):
+        if kept[i] and parent[i] >= 0 and phase[parent[i]] == phase[i]:
+            kept[i] = False
