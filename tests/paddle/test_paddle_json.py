@@ -16,6 +16,7 @@ from perfkit_core.sources.bytestream import head
 from perfkit_core.trace import Trace
 from perfkit_paddle import json_tree
 from perfkit_paddle.json_source import read_json
+from perfkit_paddle.json_times import offset as offset_ns
 from perfkit_paddle.json_times import refine
 from perfkit_paddle.pb_source import read_pb
 
@@ -161,7 +162,7 @@ def test_times_decay_as_documented(seconds: float) -> None:
     offset = np.sort(chance.randint(0, int(seconds * 1e9), 20_000)).astype(np.int64)
     offset[0] = 0
     exact = 1_795_229_528_113_015_568 + offset
-    found = refine(exact // 1000 * 1000, _float_texts(offset))
+    found = refine(exact // 1000 * 1000, _offsets(_float_texts(offset)))
     error = np.abs(found.start_ns - exact)
     print(f"{seconds} s: worst {error.max()} ns")
     assert (error <= found.error_ns).all()
@@ -172,9 +173,20 @@ def test_times_decay_as_documented(seconds: float) -> None:
 def test_offsets_before_the_first_host_event_fall_back() -> None:
     """An event that began earlier has an offset of 2**64 ns; only its whole µs count."""
     whole = np.array([5_000, 9_000], np.int64)
-    found = refine(whole, ["18446744073709551.000 us", "4.500 us"])
+    found = refine(whole, _offsets(["18446744073709551.000 us", "4.500 us"]))
     assert found.start_ns[0] == 5_000
     assert found.error_ns[0] == 999
+
+
+def _offsets(texts: list[str]) -> np.ndarray:
+    """As the reader hands them on: negative where unknown."""
+    known = (offset_ns(text) for text in texts)
+    return np.array([-1 if ns is None else ns for ns in known], np.int64)
+
+
+def test_offsets_are_read_to_the_nearest_nanosecond() -> None:
+    texts = ["1.5 us", "1.0004 us", "1.0005 us", "1.0015 us", "0.000 us", "7 us", "1.5us", "-1 us", "1.5 ms", None, 3]
+    assert [offset_ns(text) for text in texts] == [1500, 1000, 1000, 1002, 0, 7000, None, None, None, None, None]
 
 
 def _random_tree(chance: np.random.RandomState, count: int) -> tuple[list[int], list[int], list[int]]:

@@ -212,7 +212,8 @@ def test_both_readers_of_a_live_profiler_tell_the_overload(tmp_path: Path) -> No
     def read(profiler: Any) -> None:
         results = profiler.profiler.kineto_results
         for batches in (kineto_events.batches(results), trace_activities.batches(results, False)):
-            names.append({event.name for events, _ in batches for event in events if event.cat == "cpu_op"})
+            found = [pair for batch in batches for pair in zip(batch.names, batch.categories, strict=True)]
+            names.append({name for name, category in found if category == "cpu_op"})
 
     train("mlp", read, experimental_config=_config(capture_overload_names=True))
     assert "aten::add_.Tensor" in names[0]
