@@ -7,6 +7,7 @@ footer. ``read_stored`` assembles it.
 
 from __future__ import annotations
 
+import functools
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -35,8 +36,10 @@ SCHEMA: Final = pa.schema(
 )
 """Columns of a recorded file; ``parent`` is the recorded parent's row in the file, null throughout where the source has
 no tree. See :class:`perfkit_core.assemble.Recorded`."""
-ROW_GROUP: Final = 1 << 16
+ROW_GROUP: Final = 1 << 14
 """Rows that are held back before they are written."""
+_PAGE_BYTES: Final = 1 << 16
+"""Of which the writer holds one for each column."""
 
 
 class RecordedWriter:
@@ -52,7 +55,7 @@ class RecordedWriter:
         self.rows = 0
         self._held: list[pa.RecordBatch] = []
         self._held_rows = 0
-        self._file = pq.ParquetWriter(path, SCHEMA, **encoding(SCHEMA))
+        self._file = pq.ParquetWriter(path, SCHEMA, data_page_size=_PAGE_BYTES, **encoding(SCHEMA))
         self._closed = False
         self._thread = ThreadPoolExecutor(1)
         self._writing: Future[None] | None = None
@@ -142,10 +145,15 @@ def _conform(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
+@functools.lru_cache(maxsize=len(SCHEMA))
+def _nulls(of_type: pa.DataType) -> pa.Array:
+    return pa.nulls(ROW_GROUP, of_type)
+
+
 def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
     at = batch.schema.get_field_index(field.name)
     if at < 0:
-        return pa.nulls(batch.num_rows, field.type)
+        return _nulls(field.type).slice(0, batch.num_rows)
     values = batch.column(at)
     if pa.types.is_dictionary(field.type) and not pa.types.is_dictionary(values.type):
         values = values.cast(pa.string()).dictionary_encode()

@@ -7,6 +7,7 @@ that of nccl-tests (doc/PERFORMANCE.md): the larger one of what a rank gives and
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -65,10 +66,15 @@ def with_collectives(recorded: Recorded) -> Recorded:
 
 def _rows(columns: pa.Table) -> IntArray:
     """Rows whose name is that of a call or kernel of a library of collectives, ascending."""
-    named = _among(columns["name"], lambda name: _MARKED.search(name) is not None)
+    named = _among(columns["name"], _is_marked)
     kinds = (COMMUNICATION, KERNEL, OPERATOR)
     rows: IntArray = np.flatnonzero(named & _among(columns["kind"], lambda kind: kind in kinds)).astype(np.int64)
     return rows
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _is_marked(name: str) -> bool:
+    return _MARKED.search(name) is not None
 
 
 def _among(column: pa.ChunkedArray, wanted: Callable[[str], bool]) -> BoolArray:

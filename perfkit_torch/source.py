@@ -15,7 +15,7 @@ from perfkit_core.sources.decimals import to_ns
 from perfkit_core.sources.dialect import integer
 from perfkit_core.sources.findings import file_findings
 from perfkit_core.sources.recorder import Recorder
-from perfkit_core.stored_recorded import RecordedWriter
+from perfkit_core.stored_recorded import ROW_GROUP, RecordedWriter
 from perfkit_core.trace import Device, Finding, IntArray, Trace, TraceMeta
 from perfkit_torch.collectives import with_collectives
 from perfkit_torch.dialect import TorchDialect
@@ -58,12 +58,18 @@ def read(path: Path, partial: bool = False) -> Trace:
 def stream(path: Path, partial: bool, writer: RecordedWriter) -> None:
     """The file into the writer, a portion at a time. Raises SourceError."""
     reading = _Reading(path, partial)
+
+    def write() -> None:
+        columns = with_collectives(Recorded(reading.recorder.taken())).columns
+        reading.see(columns["start_ns"].to_numpy())
+        for batch in columns.to_batches():
+            writer.write(batch)
+
     for _ in reading.portions():
-        for table in reading.recorder.taken():
-            columns = with_collectives(Recorded(table)).columns
-            reading.see(columns["start_ns"].to_numpy())
-            for batch in columns.to_batches():
-                writer.write(batch)
+        if reading.recorder.held >= ROW_GROUP:
+            write()
+    if reading.recorder.held:
+        write()
     writer.close(reading.meta(), reading.findings(), reading.rank, reading.base_ns)
 
 

@@ -16,7 +16,7 @@ def _trace(file: Path, folder: Path) -> Outcome:
     from perfkit_core.loading import load
 
     trace = load(file)
-    return Outcome(len(trace), trace.events.nbytes, trace)
+    return Outcome(len(trace), trace.events.get_total_buffer_size(), trace)  # shared memory counts once
 
 
 def _stored(file: Path, folder: Path) -> Outcome:

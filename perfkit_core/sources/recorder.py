@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -94,11 +94,15 @@ class Recorder:
         """All events so far, their starts shifted by ``base_ns``."""
         return Recorded(rows.table(self._parts, self._vocabularies, base_ns))
 
-    def taken(self) -> Iterator[pa.Table]:
-        """The events so far, as tables of columns; they are the taker's then."""
+    @property
+    def held(self) -> int:
+        """How many events are here."""
+        return sum(part.count for part in self._parts)
+
+    def taken(self) -> pa.Table:
+        """The events so far as a table of columns; they are the taker's then."""
         parts, self._parts = self._parts, []
-        for part in parts:
-            yield rows.table([part], self._vocabularies, 0)
+        return rows.table(parts, self._vocabularies, compact=False)
 
     def _add_scanned(self, portion: Portion, times: tuple[IntArray, IntArray] | None = None) -> None:
         first = 0

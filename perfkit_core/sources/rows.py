@@ -58,10 +58,13 @@ class Rows:
         )
 
 
-def table(parts: Sequence[Rows], vocabularies: Mapping[str, Vocabulary], base_ns: int) -> pa.Table:
+def table(
+    parts: Sequence[Rows], vocabularies: Mapping[str, Vocabulary], base_ns: int = 0, compact: bool = True
+) -> pa.Table:
     """One table of all parts: every column of INTEGERS and TEXTS, and ``args``; starts shifted by ``base_ns``.
 
-    Columns stay in pieces, a part each: whoever puts them in order copies them anyway.
+    With ``compact``, dictionaries hold only what occurs. Columns stay in pieces, a part each: whoever puts them in
+    order copies them anyway.
     """
     columns: dict[str, pa.ChunkedArray] = {}
     for name in INTEGERS:
@@ -70,7 +73,7 @@ def table(parts: Sequence[Rows], vocabularies: Mapping[str, Vocabulary], base_ns
     if base_ns:
         columns["start_ns"] = pc.add(columns["start_ns"], pa.scalar(base_ns, pa.int64()))
     for name in TEXTS:
-        pieces = vocabularies[name].columns([part.texts.get(name) for part in parts])
+        pieces = vocabularies[name].columns([part.texts.get(name) for part in parts], compact)
         columns[name] = _chunked(pieces, parts, pa.dictionary(pa.int32(), pa.string()))
     columns["args"] = _chunked([part.args for part in parts], parts, pa.string())
     return pa.table(columns)

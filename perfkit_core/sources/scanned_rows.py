@@ -38,6 +38,7 @@ class Meanings:
     def __init__(self, words: Words, dialect: Dialect, vocabularies: Mapping[str, Vocabulary]) -> None:
         self._words, self._dialect, self._vocabularies = words, dialect, vocabularies
         self._pairs: dict[str, list[int]] = {column: [] for column in (*_OF_PAIR, "step", "on_host")}
+        self._used: set[str] = set()
         self._pids: list[int] = []
         self._tids: list[int] = []
         self._places: list[int] = []
@@ -58,10 +59,11 @@ class Meanings:
         for column, table, tokens in (("pid", self._pids, process), ("tid", self._tids, thread)):
             integers[column] = _spread(table, tokens, np.int64)
             integers[column][off_host] = NULL
-        if any(step != NULL for step in self._pairs["step"]):
+        if "step" in self._used:
             integers["step"] = _spread(self._pairs["step"], pair, np.int64)
-        used = [column for column in _OF_PAIR if any(number >= 0 for number in self._pairs[column])]
-        texts = {column: _spread(self._pairs[column], pair, np.int32) for column in used}
+        texts: dict[str, Codes] = {
+            column: _spread(self._pairs[column], pair, np.int32) for column in _OF_PAIR if column in self._used
+        }
         texts["device"] = _spread(self._places, place, np.int32)
         for column, found in zip(ARGUMENT_TEXTS, codes[FIRST_TEXT:], strict=True):
             if found is not None:
@@ -76,6 +78,7 @@ class Meanings:
             for column in _OF_PAIR:
                 self._pairs[column].append(vocabularies[column].number(found[column]))
             self._pairs["step"].append(NULL if label.step is None else label.step)
+            self._used.update(column for column in (*_OF_PAIR, "step") if found[column] is not None)
             self._pairs["on_host"].append(label.backend is None)
         for token in words.tokens[len(self._pids) :]:
             self._pids.append(_or_null(integer(token)))

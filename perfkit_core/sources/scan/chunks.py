@@ -13,7 +13,7 @@ import numpy.typing as npt
 from perfkit_core.sources.bytestream import Window
 from perfkit_core.sources.scan.words import PAD
 
-CHUNK_BYTES: Final = 2 << 20
+CHUNK_BYTES: Final = 1 << 20
 _TAIL_BYTES: Final = (1 << 12, 1 << 16)
 _LONGEST: Final = 16
 """A chunk without a likely end grows to so many times its size before it is left to the reference."""

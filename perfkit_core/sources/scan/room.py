@@ -31,7 +31,7 @@ from perfkit_core.sources.scan.state import (
     interners,
 )
 
-_ROWS: Final = 1 << 14
+_ROWS: Final = 1 << 13
 """Rows that are scanned before they are handed out."""
 
 
