@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
+from perfkit_core.compiling import compiled
 from perfkit_core.trace import IntArray
 
 
@@ -19,6 +21,11 @@ def distinct(columns: Iterable[Any], rows: int) -> tuple[IntArray, IntArray]:
     key, width = np.zeros(rows, np.int64), 1
     for column in columns:
         code, count = _codes(column)
+        if count == 1:
+            continue
+        if width == 1:
+            key, width = code, count
+            continue
         if not is_dense(width * count, rows):
             key, first = by_appearance(key, width)
             width = len(first)
@@ -27,16 +34,30 @@ def distinct(columns: Iterable[Any], rows: int) -> tuple[IntArray, IntArray]:
 
 
 def by_appearance(key: IntArray, width: int) -> tuple[IntArray, IntArray]:
-    """Keys 0 ≤ k < width renumbered in the order in which they appear, and the row where each does so first."""
+    """Keys 0 ≤ k < width renumbered in the order in which they appear, and the row where each does so first. Negative
+    keys are none, and stay -1, where the width is in proportion to the rows."""
     if not is_dense(width, len(key)):
         code = pd.factorize(key)[0].astype(np.int64, copy=False)
         return code, np.flatnonzero(np.diff(np.maximum.accumulate(code), prepend=-1))
-    first = first_rows(key, width)
-    used = np.flatnonzero(first < len(key))
-    used = used[np.argsort(first[used])]
-    number = np.empty(width, np.int64)
-    number[used] = np.arange(len(used))
-    return number[key], first[used]
+    code, first = np.empty(len(key), np.int64), np.empty(min(width, len(key)), np.int64)
+    found = _by_appearance(key, np.full(width, -1, np.int64), code, first)
+    return code, first[:found].copy()
+
+
+def sums(code: npt.NDArray[Any], width: int, values: npt.NDArray[Any]) -> IntArray:
+    """Sum of the values of each code 0 ≤ c < width (rows of others do not count), shape (width,)."""
+    total = np.zeros(width, np.int64)
+    _add(code, values, total)
+    return total
+
+
+def extremes(code: npt.NDArray[Any], width: int, values: IntArray) -> tuple[IntArray, IntArray]:
+    """Least and greatest value of each code 0 ≤ c < width (rows of others do not count): int64's greatest and least
+    where there is none, shape (width,)."""
+    limits = np.iinfo(np.int64)
+    least, most = np.full(width, limits.max), np.full(width, limits.min)
+    _limit(code, values, least, most)
+    return least, most
 
 
 def first_rows(key: IntArray, width: int) -> IntArray:
@@ -95,7 +116,7 @@ def _codes(column: Any) -> tuple[IntArray, int]:
     if isinstance(column, pd.Series):
         column = column.array
     if isinstance(column, pd.Categorical):
-        return column.codes.astype(np.int64) + 1, len(column.categories) + 1
+        return np.add(column.codes, 1, dtype=np.int64), len(column.categories) + 1
     if isinstance(column, pd.arrays.IntegerArray):
         unknown = np.asarray(column.isna())
         code, count = _codes(np.where(unknown, 0, column.to_numpy(np.int64, na_value=0)))
@@ -106,7 +127,41 @@ def _codes(column: Any) -> tuple[IntArray, int]:
 def _numbers(values: np.ndarray) -> tuple[IntArray, int]:
     if values.dtype.kind in "iu" and len(values):
         low, high = int(values.min()), int(values.max())
+        if low == high:
+            return np.zeros(len(values), np.int64), 1
         if is_dense(high - low + 1, len(values)):
-            return values.astype(np.int64) - low, high - low + 1
+            return np.subtract(values, low, dtype=np.int64), high - low + 1
     code, found = pd.factorize(values, use_na_sentinel=False)
     return code.astype(np.int64, copy=False), max(len(found), 1)
+
+
+@compiled
+def _by_appearance(key, number, code, first):  # type: ignore[no-untyped-def]
+    """Sets ``code`` of each row (-1 for negative keys) and the ``first`` row of each; returns how many codes there are.
+    ``number`` of each key is -1 so far."""
+    count = 0
+    for i in range(len(key)):
+        if key[i] < 0:
+            code[i] = -1
+            continue
+        if number[key[i]] < 0:
+            number[key[i]] = count
+            first[count] = i
+            count += 1
+        code[i] = number[key[i]]
+    return count
+
+
+@compiled
+def _add(code, values, total):  # type: ignore[no-untyped-def]
+    for i in range(len(code)):
+        if code[i] >= 0:
+            total[code[i]] += values[i]
+
+
+@compiled
+def _limit(code, values, least, most):  # type: ignore[no-untyped-def]
+    for i in range(len(code)):
+        if code[i] >= 0:
+            least[code[i]] = min(least[code[i]], values[i])
+            most[code[i]] = max(most[code[i]], values[i])

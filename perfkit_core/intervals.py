@@ -18,15 +18,20 @@ EMPTY: Intervals = (np.empty(0, np.int64), np.empty(0, np.int64))
 
 def union(starts: IntArray, ends: IntArray) -> Intervals:
     """Merge intervals that overlap or touch. Empty and reversed ones (end ≤ start) count for nothing."""
-    keep = ends > starts
-    starts, ends = starts[keep], ends[keep]
-    if not len(starts):
-        return EMPTY
     starts, ends = _by_start(starts, ends)
-    reach = np.maximum.accumulate(ends)
-    first = np.append(True, starts[1:] > reach[:-1])
-    last = np.append(first[1:], True)
-    return starts[first], reach[last]
+    return _united_rows(np.arange(len(starts)), starts, ends)
+
+
+def union_of(rows: IntArray, starts: IntArray, ends: IntArray) -> Intervals:
+    """:func:`union` of some of many intervals."""
+    sorted_already = _is_sorted(starts, rows)
+    return _united_rows(rows, starts, ends) if sorted_already else union(starts[rows], ends[rows])
+
+
+def _united_rows(rows: IntArray, starts: IntArray, ends: IntArray) -> Intervals:
+    first, last = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+    found = _united(rows, starts, ends, first, last)
+    return first[:found].copy(), last[:found].copy()
 
 
 def length(intervals: Intervals) -> int:
@@ -43,7 +48,7 @@ def union_length_by(groups: IntArray, count: int, starts: IntArray, ends: IntArr
     """:func:`union_length` within each group 0 ≤ g < count (others do not count); shape (count,). One pass over the
     intervals in the order of their starts, whatever the number of groups."""
     starts, ends, groups = _by_start(starts, ends, groups)
-    total: IntArray = _covered(groups.astype(np.int64, copy=False), starts, ends, np.zeros(count, np.int64))
+    total: IntArray = _covered(groups, starts, ends, np.zeros(count, np.int64))
     return total
 
 
@@ -113,3 +118,26 @@ def _merged(groups, starts, ends, count):  # type: ignore[no-untyped-def]
             group[found], start[found], end[found] = groups[i], starts[i], ends[i]
             found += 1
     return group[:found], start[:found], end[:found]
+
+
+@compiled
+def _is_sorted(starts, rows):  # type: ignore[no-untyped-def]
+    sorted_so_far = True
+    for k in range(1, len(rows)):
+        sorted_so_far &= starts[rows[k]] >= starts[rows[k - 1]]
+    return sorted_so_far
+
+
+@compiled
+def _united(rows, starts, ends, first, last):  # type: ignore[no-untyped-def]
+    """Sets the intervals of the union, in the order of their starts as the rows are, and returns how many there are."""
+    found = 0
+    for i in rows:
+        if ends[i] <= starts[i]:
+            continue
+        if found and starts[i] <= last[found - 1]:
+            last[found - 1] = max(last[found - 1], ends[i])
+        else:
+            first[found], last[found] = starts[i], ends[i]
+            found += 1
+    return found

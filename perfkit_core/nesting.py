@@ -102,6 +102,13 @@ def holds(parent: IntArray, wanted: np.ndarray) -> BoolArray:
     return found
 
 
+def is_own(found: IntArray) -> BoolArray:
+    """True for the rows that are what was found for them."""
+    own = np.empty(len(found), np.bool_)
+    _is_own(found, own)
+    return own
+
+
 @compiled
 def _enclosing(row, thread, start, end):  # type: ignore[no-untyped-def]
     count = len(row)
@@ -201,6 +208,12 @@ def _lies_in(parent, wanted, found):  # type: ignore[no-untyped-def]
     for i in range(len(parent)):
         p = parent[i]
         found[i] = p >= 0 and (wanted[p] or found[p])
+
+
+@compiled
+def _is_own(found, own):  # type: ignore[no-untyped-def]
+    for i in range(len(found)):
+        own[i] = found[i] == i
 
 
 @compiled

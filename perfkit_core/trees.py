@@ -6,8 +6,10 @@ Nodes are numbered so that a parent comes before its children (parent < node), a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from perfkit_core import grouped, nesting
 from perfkit_core.compiling import compiled
@@ -30,12 +32,9 @@ class Tree:
         """Distance of each node from its root, shape (nodes,)."""
         return nesting.sum_down(self.parent, (self.parent != NO_ROW).astype(np.int64))
 
-    def own(self, values: IntArray) -> IntArray:
+    def own(self, values: npt.NDArray[Any]) -> IntArray:
         """Sum over the events of each node of ``values`` (shape (rows,)), shape (nodes,)."""
-        total = np.zeros(len(self), np.int64)
-        counted = self.node != NO_ROW
-        np.add.at(total, self.node[counted], values[counted])
-        return total
+        return grouped.sums(self.node, len(self), values)
 
     def inclusive(self, values: IntArray) -> IntArray:
         """As :meth:`own`, with everything below each node."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
 from perfkit_core import grouped, intervals
 from perfkit_core.analyses.once import once
@@ -14,8 +13,8 @@ from perfkit_core.trace import BoolArray, IntArray, Trace
 @once
 def rank_codes(trace: Trace) -> tuple[IntArray, int]:
     """A group number for each event's rank (unknown ranks are one), and how many there are."""
-    codes, ranks = pd.factorize(trace.ints("rank"), sort=True)
-    return codes.astype(np.int64, copy=False), len(ranks)
+    code, first = grouped.sorted_codes([trace.ints("rank")], len(trace))
+    return code, len(first)
 
 
 def rows_of_rank(trace: Trace, rank: int) -> IntArray | slice:
@@ -33,7 +32,14 @@ def _by_rank(trace: Trace) -> tuple[IntArray, IntArray, IntArray]:
     code, count = rank_codes(trace)
     order = grouped.stable_order(code, count) if count > 1 else np.empty(0, np.int64)
     bounds = np.append(0, np.cumsum(np.bincount(code, minlength=count)))
-    return np.unique(trace.ints("rank")), order, bounds
+    return trace.ints("rank")[_first_of_ranks(trace)], order, bounds
+
+
+@once
+def _first_of_ranks(trace: Trace) -> IntArray:
+    """A row of each rank, in the order of the ranks."""
+    code, count = rank_codes(trace)
+    return grouped.first_rows(code, count) if count > 1 else np.zeros(min(count, len(trace)), np.int64)
 
 
 def span(trace: Trace, chosen: BoolArray) -> intervals.Intervals:

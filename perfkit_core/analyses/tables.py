@@ -31,9 +31,7 @@ class Groups:
 
     def sum(self, values: npt.NDArray[Any]) -> IntArray:
         """Sum of ``values`` (shape (rows,))."""
-        total = np.zeros(len(self), np.int64)
-        np.add.at(total, self.code, values)
-        return total
+        return grouped.sums(self.code, len(self), values)
 
     def known_sum(self, values: IntArray, known: BoolArray) -> pd.arrays.IntegerArray:
         """Sum of the values that are known; NA where none is."""
@@ -41,20 +39,16 @@ class Groups:
 
     def smallest(self, values: IntArray) -> IntArray:
         """Minimum of ``values``."""
-        least = np.full(len(self), np.iinfo(np.int64).max)
-        np.minimum.at(least, self.code, values)
-        return least
+        return grouped.extremes(self.code, len(self), values)[0]
 
     def largest(self, values: IntArray) -> IntArray:
         """Maximum of ``values``."""
-        most = np.full(len(self), np.iinfo(np.int64).min)
-        np.maximum.at(most, self.code, values)
-        return most
+        return grouped.extremes(self.code, len(self), values)[1]
 
     def statistics(self, values: IntArray, prefix: str) -> dict[str, IntArray]:
         """total_{prefix}_ns, avg_… (to the nearest integer), min_…, max_…"""
         total = self.sum(values)
-        found = (total, rounded_division(total, self.calls()), self.smallest(values), self.largest(values))
+        found = (total, rounded_division(total, self.calls()), *grouped.extremes(self.code, len(self), values))
         return {f"{what}_{prefix}_ns": each for what, each in zip(("total", "avg", "min", "max"), found, strict=True)}
 
 

@@ -75,18 +75,19 @@ def _of_rank(acts: Activities, talk: Communication, chosen: BoolArray, steps: In
     sets = acts.of(rank, chosen)
     talking, computing = (intervals.intersect(some, steps) for some in (sets.communication, sets.compute))
     overlap, exposed = intervals.intersect(talking, computing), intervals.subtract(talking, computing)
-    chosen = chosen & (trace.ints("rank") == rank)
-    chosen[chosen] = covered_ns(steps, trace.ints("start_ns")[chosen], trace.end_ns[chosen]) > 0
-    host = {"communication": _count(chosen & talk.calls)}
-    on_device = {"communication": _count(chosen & talk.device)}
-    (on_device if acts.on_device else host)["computation"] = _count(chosen & acts.compute)
+    rows = np.flatnonzero(chosen & (talk.calls | talk.device | acts.compute))
+    rows = rows[trace.ints("rank")[rows] == rank]
+    rows = rows[covered_ns(steps, trace.ints("start_ns")[rows], trace.end_ns[rows]) > 0]
+    host = {"communication": _count(talk.calls[rows])}
+    on_device = {"communication": _count(talk.device[rows])}
+    (on_device if acts.on_device else host)["computation"] = _count(acts.compute[rows])
     times = map(intervals.length, (steps, talking, computing, overlap, exposed))
-    return Measured(host, on_device, dict(zip(PARTS, times, strict=True)), _bytes(trace, chosen, talk))
+    return Measured(host, on_device, dict(zip(PARTS, times, strict=True)), _bytes(trace, rows, talk))
 
 
-def _bytes(trace: Trace, chosen: BoolArray, talk: Communication) -> int | None:
-    """Of the events that are the communication, where they tell."""
-    moved: IntArray = trace.ints("bytes", -1)[chosen & (talk.device | talk.host)]
+def _bytes(trace: Trace, rows: IntArray, talk: Communication) -> int | None:
+    """Of the events that are the communication, where they tell; ``talk.host`` are some of its calls."""
+    moved = trace.ints("bytes", -1)[rows[(talk.device | talk.host)[rows]]]
     return int(moved[moved >= 0].sum()) if (moved >= 0).any() else None
 
 

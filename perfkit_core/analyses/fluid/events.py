@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from perfkit_core import grouped
 from perfkit_core.analyses.fluid import labels, scope
 from perfkit_core.analyses.operator.own_time import is_call
 from perfkit_core.analyses.select import selected
@@ -42,7 +43,7 @@ def _members(trace: Trace, request: ViewRequest) -> BoolArray:
 
 
 def _measures(tree: Tree, cpu: IntArray, device: IntArray) -> dict[str, IntArray | np.ndarray]:
-    calls, cpu_ns, device_ns = (tree.own(values) for values in (np.ones(len(cpu), np.int64), cpu, device))
+    calls, cpu_ns, device_ns = (tree.own(values) for values in (np.ones(len(cpu), np.bool_), cpu, device))
     total = cpu_ns + device_ns
     least, most = _extremes(tree, cpu + device)
     return {
@@ -59,12 +60,8 @@ def _measures(tree: Tree, cpu: IntArray, device: IntArray) -> dict[str, IntArray
 
 
 def _extremes(tree: Tree, values: IntArray) -> tuple[IntArray, IntArray]:
-    counted = tree.node != NO_ROW
-    least = np.full(len(tree), np.iinfo(np.int64).max)
-    most = np.zeros(len(tree), np.int64)
-    np.minimum.at(least, tree.node[counted], values[counted])
-    np.maximum.at(most, tree.node[counted], values[counted])
-    return least, most
+    least, most = grouped.extremes(tree.node, len(tree), values)
+    return least, np.maximum(most, 0)
 
 
 def _share(part: IntArray, whole: IntArray) -> np.ndarray:

@@ -11,11 +11,12 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from perfkit_core import intervals, nesting
+from perfkit_core import grouped, intervals, nesting
 from perfkit_core.analyses.fluid import scope
 from perfkit_core.analyses.fluid.computing import computing
 from perfkit_core.analyses.fluid.threads import thread_numbers
 from perfkit_core.analyses.tables import ratio
+from perfkit_core.compiling import compiled
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import KERNEL, NO_ROW, RUNTIME, SYNC
 from perfkit_core.trace import IntArray, Trace
@@ -45,12 +46,12 @@ def total_time(trace: Trace, request: ViewRequest) -> int:
 
 def _host_rows(trace: Trace, root: IntArray, inside: IntArray) -> IntArray:
     """What computes is its union less the calls into the runtime in it."""
-    threads, rows, counted = thread_numbers(trace)[0], np.arange(len(trace)), root != NO_ROW
+    threads, counted = thread_numbers(trace)[0], root != NO_ROW
     calls = trace.rows("kind", RUNTIME, SYNC) & counted
-    computes, computing_calls = (inside == rows) & counted, calls & (inside != NO_ROW)
+    computes, computing_calls = computing(trace) & counted, calls & (inside != NO_ROW)
     total = _covered(trace, threads, root, _outermost(root))
     runtime = _covered(trace, threads, root, np.flatnonzero(calls))
-    within = _covered(trace, threads, root, np.flatnonzero(computing_calls), inside[computing_calls])
+    within = _covered(trace, threads, root, np.flatnonzero(computing_calls), inside)
     computation = _covered(trace, threads, root, np.flatnonzero(computes)) - within
     return np.array([total, computation, total - computation, runtime], np.int64)
 
@@ -64,7 +65,7 @@ def _device_rows(trace: Trace, root: IntArray, inside: IntArray) -> IntArray:
 
 
 def _outermost(root: IntArray) -> IntArray:
-    return np.flatnonzero(root == np.arange(len(root)))
+    return np.flatnonzero(nesting.is_own(root))
 
 
 def _launched(trace: Trace, root: IntArray) -> IntArray:
@@ -76,20 +77,28 @@ def _launched(trace: Trace, root: IntArray) -> IntArray:
 
 def _covered(trace: Trace, threads: IntArray, root: IntArray, rows: IntArray, around: IntArray | None = None) -> int:
     """Union of the rows for each thread, summed; cut where they stick out of their operator (or what is ``around``)."""
-    start, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
-    for outer in (root[rows],) if around is None else (root[rows], around):
-        start, end = np.maximum(start, trace.ints("start_ns")[outer]), np.minimum(end, trace.end_ns[outer])
-    thread = threads[root[rows]]
+    start, end, thread = (np.empty(len(rows), np.int64) for _ in range(3))
+    around = root if around is None else around
+    _cut(rows, trace.ints("start_ns"), trace.end_ns, threads, root, around, start, end, thread)
     return int(intervals.union_length_by(thread, int(thread.max(initial=-1)) + 1, start, end).sum())
+
+
+@compiled
+def _cut(rows, starts, ends, threads, root, around, start, end, thread):  # type: ignore[no-untyped-def]
+    for k in range(len(rows)):
+        i = rows[k]
+        top, outer = root[i], around[i]
+        start[k] = max(starts[i], starts[top], starts[outer])
+        end[k] = min(ends[i], ends[top], ends[outer])
+        thread[k] = threads[top]
 
 
 def _occupied(trace: Trace, work: IntArray) -> int:
     """Union of device work on each stream, summed."""
     device = trace.codes("device").codes[work]
-    queue = pd.DataFrame({"rank": trace.ints("rank")[work], "device": device, "stream": trace.ints("stream")[work]})
-    stream = np.asarray(queue.groupby(list(queue), sort=False).ngroup(), np.int64)
+    stream, first = grouped.distinct([trace.ints("rank")[work], device, trace.ints("stream")[work]], len(work))
     start, end = trace.ints("start_ns")[work], trace.end_ns[work]
-    return int(intervals.union_length_by(stream, int(stream.max(initial=-1)) + 1, start, end).sum())
+    return int(intervals.union_length_by(stream, len(first), start, end).sum())
 
 
 VIEW = View(

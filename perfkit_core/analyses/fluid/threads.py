@@ -14,12 +14,9 @@ from perfkit_core.trace import IntArray, Trace
 @once
 def thread_numbers(trace: Trace) -> tuple[IntArray, IntArray]:
     """Number of the thread of each event (-1: no host event that occupies one), and the first row of each thread."""
-    rows = np.flatnonzero(trace.host & trace.rows("kind", *NESTED_KINDS))
     every = threads(trace)
-    number, first = grouped.by_appearance(every.code[rows], len(every))
-    found = np.full(len(trace), -1, np.int64)
-    found[rows] = number
-    return found, rows[first]
+    key = np.where(trace.host & trace.rows("kind", *NESTED_KINDS), every.code, -1)
+    return grouped.by_appearance(key, len(every))
 
 
 def described(trace: Trace, row: int) -> str:

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from perfkit_core import nesting
 from perfkit_core.analyses import attribution
 from perfkit_core.analyses.operator import dataflow
 from perfkit_core.analyses.select import selected, step_numbers
@@ -34,7 +35,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
         raise UsageError(f"the graph cannot be grouped by {request.by[0]!r}", f"known: {', '.join(GROUPINGS)}")
     first = step_numbers(trace)[:1]
     chosen = selected(trace, request if request.steps is not None or not first else replace(request, steps=first))
-    rows = np.flatnonzero(chosen & (dataflow.outermost(trace) == np.arange(len(trace))))
+    rows = np.flatnonzero(chosen & nesting.is_own(dataflow.outermost(trace)))
     return _edges(trace, rows) if request.by else _nodes(trace, rows)
 
 

@@ -107,7 +107,7 @@ def step_threads(trace: Trace) -> BoolArray:
 
 
 def _union(trace: Trace, rows: IntArray) -> Intervals:
-    return intervals.union(trace.ints("start_ns")[rows], trace.end_ns[rows])
+    return intervals.union_of(rows, trace.ints("start_ns"), trace.end_ns)
 
 
 def _less_inner(trace: Trace, outer: IntArray, inner: IntArray) -> Intervals:

@@ -65,34 +65,35 @@ def _counted(trace: Trace, request: ViewRequest) -> tuple[IntArray, Segments, Bo
     return steps, segments(trace, chosen), chosen & trace.rows("kind", *DEVICE_WORK) & ~unlaunched(trace)
 
 
-def _rows(trace: Trace, steps: IntArray, found: Segments, work: BoolArray) -> Iterator[dict[str, Any]]:
-    group, count = _groups(trace, steps)
-    segment = np.where(work, found.of_row(trace), NO_ROW)
+def _rows(trace: Trace, steps: IntArray, found: Segments, counted: BoolArray) -> Iterator[dict[str, Any]]:
+    work = np.flatnonzero(counted)
+    group, count = _groups(trace, steps, work)
+    segment = found.of_rows(trace, work)
     if len(steps):
-        device = _union_by(trace, np.where(work, group, -1), count)
+        device = _union_by(trace, work, group, count)
         yield row(STEP, trace.ints("dur_ns")[steps], device, int(device.sum()))
-    of_segment = _union_by(trace, segment, len(found.phase))
+    of_segment = _union_by(trace, work, segment, len(found.phase))
     phase = np.append(found.phase, -1)[segment]
     for index, name in enumerate(PHASES):
         mine = found.phase == index
         if mine.any():
-            device = _union_by(trace, np.where(phase == index, group, -1), count)
+            device = _union_by(trace, work, np.where(phase == index, group, -1), count)
             yield row(name, found.dur_ns[mine], of_segment[mine], int(device.sum()))
     if len(steps):
-        device = _union_by(trace, np.where(work & (segment == NO_ROW), group, -1), count)
+        device = _union_by(trace, work, np.where(segment == NO_ROW, group, -1), count)
         yield row(OTHER, cpu_total=_uncovered(trace, steps, found), device_total=int(device.sum()))
 
 
-def _groups(trace: Trace, steps: IntArray) -> tuple[IntArray, int]:
-    """The step of each event as an index into ``steps``; without steps its rank."""
+def _groups(trace: Trace, steps: IntArray, rows: IntArray) -> tuple[IntArray, int]:
+    """The step of each of the rows as an index into ``steps``; without steps its rank."""
     if not len(steps):
-        return rank_codes(trace)
-    return position(trace, steps, trace.ints("rank"), trace.ints("step")), len(steps)
+        rank, count = rank_codes(trace)
+        return rank[rows], count
+    return position(trace, steps, trace.ints("rank")[rows], trace.ints("step")[rows]), len(steps)
 
 
-def _union_by(trace: Trace, group: IntArray, count: int) -> IntArray:
-    rows = np.flatnonzero(group >= 0)
-    return intervals.union_length_by(group[rows], count, trace.ints("start_ns")[rows], trace.end_ns[rows])
+def _union_by(trace: Trace, rows: IntArray, group: IntArray, count: int) -> IntArray:
+    return intervals.union_length_by(group, count, trace.ints("start_ns")[rows], trace.end_ns[rows])
 
 
 def _uncovered(trace: Trace, steps: IntArray, found: Segments) -> int:

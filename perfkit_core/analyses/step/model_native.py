@@ -57,9 +57,10 @@ def _segments(trace: Trace, chosen: BoolArray, name: str) -> dict[str, Any] | No
     found = segments(trace, chosen, within_step=False)
     mine = found.phase == PHASES.index(name)
     kernels = np.zeros(len(mine), np.int64)
-    of_row = found.of_row(trace)
-    counted = trace.rows("kind", KERNEL) & (of_row >= 0) & chosen
-    np.add.at(kernels, of_row[counted], trace.ints("dur_ns")[counted])
+    launched = np.flatnonzero(trace.rows("kind", KERNEL) & chosen)
+    of_row = found.of_rows(trace, launched)
+    counted = of_row >= 0
+    np.add.at(kernels, of_row[counted], trace.ints("dur_ns")[launched[counted]])
     return row(name, found.dur_ns[mine], kernels[mine]) if mine.any() else None
 
 

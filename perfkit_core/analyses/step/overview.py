@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from perfkit_core import intervals
+from perfkit_core import grouped, intervals
 from perfkit_core.analyses.select import in_steps, selected
 from perfkit_core.analyses.span import rank_codes, span_ns
 from perfkit_core.analyses.step import overview_native
@@ -30,17 +30,18 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     chosen = selected(trace, request)
     codes = trace.codes(column)
     rank, ranks = rank_codes(trace)
-    place = (~trace.host).astype(np.int64)
-    group = (place * len(codes.values) + codes.codes) * ranks + rank
-    rows = np.flatnonzero(chosen & (codes.codes >= 0))
+    group = codes.codes + ~trace.host * np.int32(len(codes.values))
+    group[~chosen | (codes.codes < 0)] = -1
+    calls = grouped.sums(group, 2 * len(codes.values), np.ones(len(group), np.bool_))
+    if ranks > 1:
+        group = np.where(group < 0, -1, group * np.int64(ranks) + rank)
     count = 2 * len(codes.values) * ranks
-    time = intervals.union_length_by(group[rows], count, trace.ints("start_ns")[rows], trace.end_ns[rows])
-    calls = np.bincount(group[rows] // ranks, minlength=2 * len(codes.values))
+    time = intervals.union_length_by(group, count, trace.ints("start_ns"), trace.end_ns)
     result = pd.DataFrame(
         {
             column: pd.Series(codes.values * 2, dtype=object),
             "place": ["host"] * len(codes.values) + ["device"] * len(codes.values),
-            "calls": calls.astype(np.int64),
+            "calls": calls,
             "time_ns": time.reshape(2 * len(codes.values), ranks).sum(axis=1),
         }
     )

@@ -40,13 +40,14 @@ class Segments:
         """Length of each segment."""
         return self.end_ns - self.start_ns
 
-    def of_row(self, trace: Trace) -> IntArray:
-        """The segment around each host event and around the launch of each device event, -1: none. Shape (rows,)."""
-        own = np.full(len(trace), NO_ROW, np.int64)
+    def of_rows(self, trace: Trace, rows: IntArray) -> IntArray:
+        """The segment around some host events and around the launch of some device events, -1: none. Shape
+        (len(rows),)."""
+        own = np.full(len(trace), NO_ROW, np.int32)  # there are never more segments than rows
         own[self.roots] = self.of_root
         found = nesting.first_on_path(trace.ints("parent"), own)
-        launched_by = trace.ints("launched_by")
-        return np.where(launched_by == NO_ROW, found, found[launched_by])
+        launched_by = trace.ints("launched_by")[rows]
+        return found[np.where(launched_by == NO_ROW, rows, launched_by)].astype(np.int64)
 
 
 def segments(trace: Trace, chosen: BoolArray, within_step: bool = True) -> Segments:

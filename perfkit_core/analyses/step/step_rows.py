@@ -10,6 +10,7 @@ import pandas as pd
 from perfkit_core import grouped
 from perfkit_core.analyses.once import once
 from perfkit_core.analyses.select import in_steps
+from perfkit_core.compiling import compiled
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.schema import OTHER, STEP
 from perfkit_core.trace import BoolArray, IntArray, Trace
@@ -56,11 +57,22 @@ def position(trace: Trace, steps: IntArray, rank: IntArray, step: IntArray) -> I
     if not grouped.is_dense(len(ranks) * width, len(step) + len(steps)):
         return _hashed(trace, steps, rank, step)
     first = grouped.first_rows(of_step * width + number - low, len(ranks) * width)
-    table = np.append(np.where(first < len(steps), first, -1), -1)
-    of_rank = np.searchsorted(ranks, rank)
-    known = (step >= low) & (step <= high) & (np.append(ranks, -2)[of_rank] == rank)
-    found: IntArray = table[np.where(known, of_rank * width + step - low, -1)]
+    table = np.where(first < len(steps), first, -1)
+    found = np.empty(len(step), np.int64)
+    _look_up(table.reshape(len(ranks), width), ranks, low, rank, step, found)
     return found
+
+
+@compiled
+def _look_up(table, ranks, low, rank, step, found):  # type: ignore[no-untyped-def]
+    """``table`` has a row for each of the ``ranks``, and a column for each number from ``low`` on."""
+    at = 0
+    for i in range(len(step)):
+        if at == len(ranks) or ranks[at] != rank[i]:
+            at = np.searchsorted(ranks, rank[i])
+        column = step[i] - low
+        known = 0 <= column < table.shape[1] and at < len(ranks) and ranks[at] == rank[i]
+        found[i] = table[at, column] if known else -1
 
 
 def _hashed(trace: Trace, steps: IntArray, rank: IntArray, step: IntArray) -> IntArray:
