@@ -10,11 +10,21 @@ from perfkit_core.schema import STEP
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 
-@once
 def rank_codes(trace: Trace) -> tuple[IntArray, int]:
     """A group number for each event's rank (unknown ranks are one), and how many there are."""
+    code, found = _coded(trace)
+    return code, len(found)
+
+
+def ranks(trace: Trace) -> IntArray:
+    """The distinct ranks as in the column (-1: unknown), ascending."""
+    return _coded(trace)[1]
+
+
+@once
+def _coded(trace: Trace) -> tuple[IntArray, IntArray]:
     code, first = grouped.sorted_codes([trace.ints("rank")], len(trace))
-    return code, len(first)
+    return code, trace.ints("rank")[first]
 
 
 def rows_of_rank(trace: Trace, rank: int) -> IntArray | slice:
@@ -32,14 +42,7 @@ def _by_rank(trace: Trace) -> tuple[IntArray, IntArray, IntArray]:
     code, count = rank_codes(trace)
     order = grouped.stable_order(code, count) if count > 1 else np.empty(0, np.int64)
     bounds = np.append(0, np.cumsum(np.bincount(code, minlength=count)))
-    return trace.ints("rank")[_first_of_ranks(trace)], order, bounds
-
-
-@once
-def _first_of_ranks(trace: Trace) -> IntArray:
-    """A row of each rank, in the order of the ranks."""
-    code, count = rank_codes(trace)
-    return grouped.first_rows(code, count) if count > 1 else np.zeros(min(count, len(trace)), np.int64)
+    return ranks(trace), order, bounds
 
 
 def span(trace: Trace, chosen: BoolArray) -> intervals.Intervals:

@@ -19,7 +19,7 @@ from perfkit_core.analyses.communication import distributed_native
 from perfkit_core.analyses.communication.collectives import Communication, communication
 from perfkit_core.analyses.communication.distributed_rows import PARTS, Measured, part_table, total
 from perfkit_core.analyses.select import accounted, in_steps
-from perfkit_core.analyses.span import span
+from perfkit_core.analyses.span import ranks, span
 from perfkit_core.analyses.step.activity import Activities, activities
 from perfkit_core.analyses.step.exclusive import covered_ns
 from perfkit_core.errors import UsageError
@@ -65,9 +65,7 @@ def _table(ranks: dict[int | None, Measured], request: ViewRequest) -> pd.DataFr
 def _measured(trace: Trace, request: ViewRequest) -> dict[int | None, Measured]:
     chosen, here, rank = accounted(trace, request), in_steps(trace, request), trace.ints("rank")
     talk, acts = communication(trace), activities(trace)
-    return {
-        one: _of_rank(acts, talk, chosen, span(trace, here & (rank == one)), one) for one in np.unique(rank).tolist()
-    }
+    return {one: _of_rank(acts, talk, chosen, span(trace, here & (rank == one)), one) for one in ranks(trace).tolist()}
 
 
 def _of_rank(acts: Activities, talk: Communication, chosen: BoolArray, steps: Intervals, rank: int) -> Measured:

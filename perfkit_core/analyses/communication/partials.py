@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from perfkit_core.analyses.communication.instances import instances
 from perfkit_core.analyses.communication.matching import matched
 from perfkit_core.analyses.select import in_steps, selected
+from perfkit_core.analyses.span import ranks
 from perfkit_core.analyses.step.step_rows import step_frame, step_rows
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace import Trace
@@ -31,9 +31,9 @@ def reduce_each(trace: Trace, request: ViewRequest) -> list[Partial]:
     found = found.drop(columns="row").assign(chosen=chosen[found["row"].to_numpy()])
     rows = step_rows(trace)
     steps = step_frame(trace, rows).assign(chosen=in_steps(trace, request)[rows])
-    ranks = np.unique(trace.ints("rank")).tolist() or [-1]
+    known = ranks(trace).tolist() or [-1]
     world = trace.meta.world_size
-    return [{"collectives": _of(found, one), "steps": _of(steps, one), "world_size": world} for one in ranks]
+    return [{"collectives": _of(found, one), "steps": _of(steps, one), "world_size": world} for one in known]
 
 
 def all_collectives(partials: Sequence[Partial]) -> pd.DataFrame:

@@ -48,9 +48,9 @@ def _modes(trace: Trace, rows: IntArray) -> IntArray:
     """For each copy: asynchronous, synchronous or unknown."""
     name, launched_by = trace.codes("name"), trace.ints("launched_by")[rows]
     says = name.lookup(patterns.matches(name.values, _SAYS_WHICH), False)
-    telling = nesting.outermost(trace.ints("parent"), says & trace.host)
-    call = np.where(trace.rows("kind", RUNTIME, SYNC), np.arange(len(trace)), NO_ROW)
-    by = np.where(launched_by == NO_ROW, NO_ROW, np.where(telling >= 0, telling, call)[launched_by])
+    telling = nesting.outermost(trace.ints("parent"), says & trace.host)[launched_by]
+    call = np.where(trace.rows("kind", RUNTIME, SYNC)[launched_by], launched_by, NO_ROW)
+    by = np.where(launched_by == NO_ROW, NO_ROW, np.where(telling >= 0, telling, call))
     asynchronous = name.lookup(patterns.matches(name.values, "(?i)async"), False)
     return np.where(by == NO_ROW, _UNKNOWN, np.where(asynchronous[by], _ASYNC, _SYNC))
 

@@ -55,6 +55,9 @@ def events(trace: Trace, counted: BoolArray) -> Frames:
 
 def stacks(trace: Trace, counted: BoolArray) -> Frames:
     """From the stacks that operators hold: time is that of the operators."""
+    if not trace.known("stack"):
+        nothing = np.empty(0, np.int64)
+        return Frames(Tree(nothing, nothing, np.full(len(trace), NO_ROW)), [], nothing, nothing, nothing)
     stack = trace.codes("stack")
     holds = stack.codes >= 0
     tree, names, leaf = _of_texts(stack.values)

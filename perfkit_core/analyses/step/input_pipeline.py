@@ -32,11 +32,17 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     loads, copies = _loads(trace, acts), _copies(trace)
     if not (loads.any() or copies.any()):
         steps = steps[:0]
-    at = position(trace, steps, trace.ints("rank"), trace.ints("step"))
     result = step_frame(trace, steps)
-    _add_loading(result, trace, np.where(loads, at, -1), bool(loads.any()))
-    _add_copies(result, trace, np.where(copies, at, -1), acts)
+    _add_loading(result, trace, *_in_step(trace, steps, loads), bool(loads.any()))
+    _add_copies(result, trace, *_in_step(trace, steps, copies), acts)
     return result
+
+
+def _in_step(trace: Trace, steps: IntArray, events: BoolArray) -> tuple[IntArray, IntArray]:
+    """The rows of those of the events that are in one of the steps, and the position of that."""
+    rows = np.flatnonzero(events)
+    step = position(trace, steps, trace.ints("rank")[rows], trace.ints("step")[rows])
+    return rows[step >= 0], step[step >= 0]
 
 
 def _loads(trace: Trace, acts: Activities) -> BoolArray:
@@ -52,13 +58,13 @@ def _copies(trace: Trace) -> BoolArray:
     return found
 
 
-def _add_loading(result: pd.DataFrame, trace: Trace, step: IntArray, known: bool) -> None:
-    rows, count = np.flatnonzero(step >= 0), len(result)
+def _add_loading(result: pd.DataFrame, trace: Trace, rows: IntArray, step: IntArray, known: bool) -> None:
+    count = len(result)
     start, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
-    wait = intervals.union_length_by(step[rows], count, start, end)
+    wait = intervals.union_length_by(step, count, start, end)
     unknown = np.full(count, not known)
-    result["loader"] = _names(trace, rows, step[rows], count)
-    result["loads"] = pd.arrays.IntegerArray(np.bincount(step[rows], minlength=count).astype(np.int64), unknown)
+    result["loader"] = _names(trace, rows, step, count)
+    result["loads"] = pd.arrays.IntegerArray(np.bincount(step, minlength=count).astype(np.int64), unknown)
     result["input_wait_ns"] = pd.arrays.IntegerArray(wait, unknown)
     duration = np.maximum(result["dur_ns"].to_numpy(np.int64), 1)
     result["input_ratio"] = pd.arrays.FloatingArray(wait / duration, unknown)
@@ -73,9 +79,9 @@ def _names(trace: Trace, rows: IntArray, step: IntArray, count: int) -> pd.Serie
     return pd.Series([", ".join(sorted(some)) or pd.NA for some in names], dtype=object)
 
 
-def _add_copies(result: pd.DataFrame, trace: Trace, step: IntArray, acts: Activities) -> None:
-    rows, count = np.flatnonzero(step >= 0), len(result)
-    at, start, end = step[rows], trace.ints("start_ns")[rows], trace.end_ns[rows]
+def _add_copies(result: pd.DataFrame, trace: Trace, rows: IntArray, at: IntArray, acts: Activities) -> None:
+    count = len(result)
+    start, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
     moved = trace.ints("bytes", -1)[rows]
     told, size = np.zeros(count, np.int64), np.zeros(count, np.int64)
     np.add.at(told, at, moved >= 0)
