@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from perfkit_core.analyses.merging_rows import Nodes
-from perfkit_core.trace import BoolArray, IntArray
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.trace import BoolArray, IntArray, Trace
 
-if TYPE_CHECKING:
-    from perfkit_core.analyses.merging import Share
+Whole = Callable[[Trace, ViewRequest, pd.DataFrame], "int | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A column that is a share of ``part``, a column, in the sum of it over all rows (of a tree: over its roots).
+
+    Or in another whole: ``of``, the sum of another column; ``above``, the part of the row above, where there is one;
+    ``whole``, which tells that of one rank from trace, request and the view's table, and is added up over ranks (None:
+    the sum); ``column``, of the same row. Without ``part`` it is the share times that column, which is exact.
+    """
+
+    part: str | None = None
+    of: str | None = None
+    above: bool = False
+    whole: Whole | None = None
+    column: str | None = None
 
 
 def shares(

@@ -8,8 +8,9 @@ from typing import Any, Final
 import pandas as pd
 
 from perfkit_core.analyses.devices import device, kernels, memcpy
-from perfkit_core.analyses.merging import Merged, Share, merge_tables, merged
+from perfkit_core.analyses.merging import Merged, merge_tables, merged
 from perfkit_core.analyses.merging_rows import stacked
+from perfkit_core.analyses.merging_shares import Share
 from perfkit_core.plugins.contracts import Reduction, ViewRequest
 
 _TIMES: Final = tuple(f"{one}_device_ns" for one in ("total", "avg", "min", "max"))

@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.analyses.fluid import events, head, memcpy, overhead
-from perfkit_core.analyses.merging import Merged, Share, listed_by_rank, merged
+from perfkit_core.analyses.merging import Merged, listed_by_rank, merged
 from perfkit_core.analyses.merging_rows import parents, stacked
+from perfkit_core.analyses.merging_shares import Share
 from perfkit_core.analyses.over_ranks import wholes
 from perfkit_core.analyses.tables import ratio
 from perfkit_core.plugins.contracts import Reduction, ViewRequest

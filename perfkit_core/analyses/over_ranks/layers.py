@@ -8,8 +8,9 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.analyses.merging import Merged, Share, merged
+from perfkit_core.analyses.merging import Merged, merged
 from perfkit_core.analyses.merging_rows import parents
+from perfkit_core.analyses.merging_shares import Share
 from perfkit_core.analyses.module import modules
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trees import preorder

@@ -7,7 +7,8 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.analyses.merging import Merged, Share, merged
+from perfkit_core.analyses.merging import Merged, merged
+from perfkit_core.analyses.merging_shares import Share
 from perfkit_core.analyses.operator import (
     memory_manipulation,
     operator_kinds,

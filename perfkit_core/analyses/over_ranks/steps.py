@@ -8,8 +8,9 @@ from typing import Any, Final
 
 import pandas as pd
 
-from perfkit_core.analyses.merging import Merged, Share, Table, listed, merged
+from perfkit_core.analyses.merging import Merged, Table, listed, merged
 from perfkit_core.analyses.merging_rows import stacked
+from perfkit_core.analyses.merging_shares import Share
 from perfkit_core.analyses.over_ranks import wholes
 from perfkit_core.analyses.step import input_pipeline, model, overview, partition, step_trace, steps
 from perfkit_core.analyses.step.step_parts import by_step, over_steps
