@@ -13,6 +13,7 @@ from perfkit_core.recording import pending
 from perfkit_core.several import one_job
 from perfkit_core.sources.bytestream import head
 from perfkit_core.sources.trace_folder import expanded
+from perfkit_core.store import PARTIAL_SUFFIX
 from perfkit_core.trace import Finding, Trace
 
 
@@ -23,19 +24,32 @@ def load(sources: PathLike | Sequence[PathLike], *, partial: bool = False, plugi
     ``partial`` keeps what can be read of damaged files, with a finding. ``plugins`` are those whose readers are asked,
     the installed ones when None. Raises SourceError.
     """
-    named = list(sources) if isinstance(sources, Sequence) and not isinstance(sources, str) else [sources]
-    paths, findings = files_of(named, plugins or get_plugins())
-    return one_job([load_one(path, partial, plugins) for path in paths]).with_findings(*findings)
+    given = list(sources) if isinstance(sources, Sequence) and not isinstance(sources, str) else [sources]
+    paths, findings = files_of(given, plugins or get_plugins(), partial)
+    traces = [load_one(path, partial, plugins) for path in paths]
+    if len(paths) > 1:
+        traces = [named(trace, path) for trace, path in zip(traces, paths, strict=True)]
+    return one_job(traces).with_findings(*findings)
 
 
-def files_of(sources: Sequence[PathLike], plugins: Plugins) -> tuple[list[Path], tuple[Finding, ...]]:
+def files_of(
+    sources: Sequence[PathLike], plugins: Plugins, partial: bool = False
+) -> tuple[list[Path], tuple[Finding, ...]]:
     """The files and run folders that are meant: a folder of trace files stands for them. Raises SourceError."""
     paths = [as_path(one) for one in sources]
     if not paths:
         raise SourceError("no source given", "name a run folder or a trace file")
     if len({identity(path) for path in paths}) < len(paths):
         raise SourceError("the same source is named twice", "name each rank once")
-    return expanded(paths, plugins.sources())
+    readers = list(plugins.sources())
+    found: list[Path] = []
+    findings: list[Finding] = []
+    for path in paths:
+        with reaching(path):
+            files, more = expanded([path], readers, partial)
+        found += files
+        findings += more
+    return found, tuple(findings)
 
 
 def load_one(path: Path, partial: bool = False, plugins: Plugins | None = None) -> Trace:
@@ -48,11 +62,11 @@ def load_one(path: Path, partial: bool = False, plugins: Plugins | None = None) 
         if not start and is_file(path) and path.stat().st_size == 0:
             raise SourceError(f"{path}: the file is empty", "was the profiler stopped before it wrote?")
         trace = read_with(reader(path, start, plugins or get_plugins()), path, partial)
-    return _named(trace, path) if is_remote(path) else trace
+    return named(trace, path) if is_remote(path) else trace
 
 
-def _named(trace: Trace, path: Path) -> Trace:
-    """What is read from the web keeps its address, not the signature in it."""
+def named(trace: Trace, path: Path) -> Trace:
+    """The trace under the name of its file. What is read from the web keeps its address, not the signature in it."""
     return trace.with_meta(source=without_secrets(path))
 
 
@@ -70,6 +84,11 @@ def reader(path: Path, start: bytes, plugins: Plugins) -> Source:
     """The reader that recognises a file or folder best, by its name and first bytes. Raises SourceError."""
     rated = [(source.sniff(path, start), source) for source in plugins.sources()]
     best = max((rating for rating, _ in rated), default=0)
+    if not best and path.name.endswith(PARTIAL_SUFFIX):
+        raise SourceError(
+            f"{path}: holds partials, which perfkit summary and perfkit report merge; there are no events in them",
+            "give the profile that they were made of",
+        )
     if not best:
         known = ", ".join(source.description for _, source in rated)
         raise SourceError(f"{path}: not a profile that perfkit knows", f"perfkit reads {known}")

@@ -11,6 +11,7 @@ import functools
 import io
 import os
 import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -25,6 +26,9 @@ PathLike = str | os.PathLike[str]
 
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)(?:::[^/]*)?://")
 _WEB: Final = ("http", "https")
+_LONGEST: Final = 200
+"""Characters of a reason; some drivers list every place where they looked for a library."""
+
 _MISTAKES: Final = (TypeError, AttributeError, NameError, LookupError, AssertionError, ArithmeticError)
 """What a mistake in a program raises; every driver has error classes of its own for what stores and networks do."""
 
@@ -148,8 +152,7 @@ def reaching(path: Path) -> Iterator[None]:
     except Exception as error:
         if not is_remote(path):
             raise
-        hint = "check the address, the network and your credentials"
-        raise SourceError(f"{path}: cannot be read ({_reason(error)})", hint) from None
+        raise SourceError(f"{path}: cannot be read ({_reason(error)})", _advice(error)) from None
 
 
 def walk_store(root: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
@@ -193,11 +196,21 @@ def why_unwritable_store(folder: Path) -> str | None:
 
 
 def _reason(error: Exception) -> str:
-    """An error in one line."""
+    """An error in one line; of a long one its first line."""
     told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     if isinstance(error, NotImplementedError):
         told = "this store can only be read"
-    return " ".join((told or type(error).__name__).split())
+    told = told.strip() or type(error).__name__
+    if len(told) > _LONGEST:
+        told = told.splitlines()[0]
+    return textwrap.shorten(told, _LONGEST, placeholder=" …")
+
+
+def _advice(error: Exception) -> str:
+    """What to do where a store cannot be reached."""
+    if "libjvm" in str(error) or "libhdfs" in str(error):
+        return "hdfs:// needs Java and Hadoop on this machine: set JAVA_HOME, HADOOP_HOME and CLASSPATH"
+    return "check the address, the network and your credentials"
 
 
 def _store(path: Path) -> Any:

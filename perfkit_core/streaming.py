@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from perfkit_core.errors import SourceError, UsageError
 from perfkit_core.loading import reader
-from perfkit_core.paths import as_path, exists, is_file
+from perfkit_core.paths import as_path, exists, is_folder, reaching
 from perfkit_core.plugins.manager import Plugins, get_plugins
 from perfkit_core.replacing import replacing
 from perfkit_core.sources.bytestream import head
 from perfkit_core.stored_recorded import RecordedWriter
+
+_PARQUET: Final = b"PAR1"
 
 
 def stream(
@@ -24,16 +28,28 @@ def stream(
     cannot be written.
     """
     path, target = as_path(source), as_path(to)
-    if not exists(path):
-        raise SourceError(f"{path}: no such file or folder", "check the path")
-    chosen = reader(path, head(path) if is_file(path) else b"", plugins or get_plugins())
-    if chosen.stream is None:
-        text = f"{path}: {chosen.description} cannot be streamed: parts of it are only told by the whole"
-        raise UsageError(text, "leave --stream out")
+    streamed = _streamed(path, plugins or get_plugins())
     try:
         with replacing(target) as place, RecordedWriter(Path(place)) as writer:
-            chosen.stream(path, partial, writer)
+            streamed(path, partial, writer)
             return writer.rows
     except OSError as error:
         text = f"{target}: cannot be written ({error.strerror or error})"
         raise UsageError(text, "choose another place with -o") from None
+
+
+def _streamed(path: Path, plugins: Plugins) -> Callable[[Path, bool, RecordedWriter], None]:
+    """How its reader streams a file. Raises SourceError, and UsageError for what is not to be streamed."""
+    with reaching(path):
+        if not exists(path):
+            raise SourceError(f"{path}: no such file or folder", "check the path")
+        if is_folder(path):
+            raise UsageError(f"{path}: a folder cannot be streamed", "name one trace file, or leave --stream out")
+        start = head(path)
+    if start.startswith(_PARQUET):
+        raise UsageError(f"{path}: it is Parquet already", "leave --stream out")
+    chosen = reader(path, start, plugins)
+    if chosen.stream is None:
+        text = f"{path}: {chosen.description} cannot be streamed: parts of it are only told by the whole"
+        raise UsageError(text, "leave --stream out")
+    return chosen.stream

@@ -105,3 +105,15 @@ def test_partial_reads_a_damaged_file(perfkit, run: Path, tmp_path: Path) -> Non
     assert perfkit("export", tmp_path / "cut.json", "-o", tmp_path / "a.json", "--partial").code == 0
     rows = [e for e in json.loads((tmp_path / "a.json").read_bytes())["traceEvents"] if e["ph"] == "X"]
     assert 0 < len(rows) < len(small_trace())
+
+
+def test_what_cannot_be_streamed_says_what_to_name(perfkit, run: Path, tmp_path: Path) -> None:
+    stored = next(run.glob("*.perfkit.parquet"))
+    (tmp_path / "traces").mkdir()
+    (tmp_path / "traces" / "rank0.json").write_text('{"traceEvents":[]}', encoding="utf-8")
+    for source, text in (
+        (stored, "it is Parquet already; leave --stream out"),
+        (tmp_path / "traces", "a folder cannot be streamed; name one trace file, or leave --stream out"),
+    ):
+        code, _, err = perfkit("export", source, "-o", tmp_path / "out.perfkit.parquet", "--stream")
+        assert (code, err) == (2, f"perfkit: error: {source}: {text}\n")

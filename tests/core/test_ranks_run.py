@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import socket
+import threading
 from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
@@ -17,7 +20,7 @@ import perfkit_core
 from perfkit_core.errors import SourceError, UsageError
 from perfkit_core.loading import load
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.ranks import files
+from perfkit_core.ranks import executors, files
 from perfkit_core.ranks.computed import Computed, merge
 from perfkit_core.ranks.executors import Serial, executor
 from perfkit_core.ranks.job import Job, RankFiles
@@ -259,6 +262,47 @@ def test_no_scheduler_is_one_line() -> None:
         executor(scheduler="tcp://127.0.0.1:9"),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    ("greeting", "reason"),
+    [(b"", "no answer in time"), (b"220 mail.example.org ESMTP ready\r\n" * 9, "does not speak its protocol")],
+    ids=["silent", "another-protocol"],
+)
+def test_what_is_no_scheduler_is_one_line(greeting: bytes, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service that takes connections, but is not Dask: nothing hangs, nothing is allocated."""
+    pytest.importorskip("distributed", reason="Dask is not installed: pip install 'perfkit[scale]'")
+    monkeypatch.setattr(executors, "CONNECT_SECONDS", 1)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=_greet, args=(server, greeting), daemon=True).start()
+        address = "tcp://{}:{}".format(*server.getsockname())
+        with (
+            pytest.raises(UsageError, match=rf"^no Dask scheduler answers at {address} \(.*{reason}"),
+            executor(scheduler=address),
+        ):
+            pass
+
+
+def test_a_scheduler_without_workers_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install 'perfkit[scale]'")
+    monkeypatch.setattr(executors, "CONNECT_SECONDS", 1)
+    with distributed.LocalCluster(
+        n_workers=0, processes=False, protocol="tcp", dashboard_address=None, local_directory=str(tmp_path)
+    ) as cluster:
+        address = cluster.scheduler_address
+        with (
+            pytest.raises(UsageError, match=rf"at {address} has no workers; start one with: dask worker {address}$"),
+            executor(scheduler=address),
+        ):
+            pass
+
+
+def _greet(server: socket.socket, greeting: bytes) -> None:
+    held = []
+    with contextlib.suppress(OSError):
+        while True:
+            held.append(server.accept()[0])
+            held[-1].sendall(greeting)
 
 
 def test_a_page_of_many_ranks_is_one_of_one_trace(many: Path) -> None:

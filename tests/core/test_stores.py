@@ -253,3 +253,28 @@ def test_paths_of_this_machine_stay_those_of_pathlib(tmp_path: Path) -> None:
         assert isinstance(paths.as_path(place), Path)
     assert paths.as_path(f"file://{tmp_path}/with%20space") == tmp_path / "with space"
     assert paths.is_remote(paths.as_path(paths.as_path("memory://a/b")))
+
+
+def test_a_store_that_refuses_is_one_line_for_every_verb(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], memory: Any
+) -> None:
+    """Drivers have errors of their own: of a missing login, or of libraries that they looked for everywhere."""
+    told = "Unable to load libjvm\n" + "dlopen(/usr/lib/jvm) failed: no such file\n" * 50
+
+    def refuse(*args: object, **options: object) -> None:
+        raise ConnectionRefusedError(told)
+
+    for name in ("info", "ls", "exists", "isdir", "isfile", "_open", "walk"):
+        monkeypatch.setattr(type(memory), name, refuse)
+    output = str(tmp_path / "a.perfkit.parquet")
+    for verb in (
+        ("summary",),
+        ("compare", "memory://b"),
+        ("export", "-o", output),
+        ("export", "--stream", "-o", output),
+    ):
+        assert main([verb[0], "memory://a", *verb[1:]]) == 2
+        lines = capsys.readouterr().err.splitlines()
+        assert len(lines) == 1
+        assert "memory://" in lines[0]
+        assert "cannot be read (Unable to load libjvm); hdfs:// needs Java" in lines[0]
