@@ -1,6 +1,6 @@
 """Files of any size in the same memory: ``python -m benchmarks.streaming [--huge]``
 
-``perfkit export FILE --to parquet --stream`` writes the events of a trace file as it reads them, and holds neither the
+``perfkit export FILE -o x.perfkit.parquet --stream`` writes the events of a trace file as it reads them, and holds neither the
 file nor the table. Each size is a process of its own. What counts is the memory on top of the interpreter with its
 modules and compiled code. Medians of the rounds.
 """

@@ -87,7 +87,7 @@ def test_stragglers() -> None:
     assert rows(stragglers.VIEW, both(), "rank step dur_ns last waited_ns", by=("rank", "step")) == [
         (0, 7, 5000, 1, 150), (1, 7, 6000, 1, 100),
     ]  # fmt: skip
-    columns = "step min_step_ns max_step_ns collectives skew_p50_ns skew_max_ns waited_ns slowest_rank"
+    columns = "step min_step_ns max_step_ns collectives skew_p50_ns skew_max_ns waited_ns last_rank"
     assert rows(stragglers.VIEW, both(), columns, by=("step",)) == [(7, 5000, 6000, 2, 100, 150, 250, 1)]
 
 

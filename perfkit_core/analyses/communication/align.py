@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -10,6 +12,11 @@ from perfkit_core.analyses.communication.clock_offsets import clock_offsets
 from perfkit_core.analyses.communication.partials import all_collectives, reduce_each
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace import Finding, Trace
+
+_EQUAL_NS: Final = 1_000
+_UNITS: Final = ((10**9, "s"), (10**6, "ms"), (_EQUAL_NS, "µs"))
+_FROM: Final = 10
+"""From how many of a unit on it is used: 1,234 µs say more than 1 ms."""
 
 
 def aligned(trace: Trace) -> Trace:
@@ -40,10 +47,22 @@ def _moved(trace: Trace, offsets: pd.Series[int]) -> Trace:
 
 def _shifted(offsets: pd.Series[int]) -> str:
     low, high = int(offsets.iloc[1:].min()), int(offsets.iloc[1:].max())
-    return (
-        f"clocks are set to that of rank {offsets.index[0]}, by common collectives: the others were "
-        f"{low / 1e3:+,.3f} to {high / 1e3:+,.3f} µs ahead"
-    )
+    return f"clocks are set to that of rank {offsets.index[0]}, by common collectives: {_apart(low, high)}"
+
+
+def _apart(low: int, high: int) -> str:
+    """How the clocks of the others went; no nearer than the ends of a collective tell."""
+    if -_EQUAL_NS < low and high < _EQUAL_NS:
+        return "the others went alike, to the microsecond"
+    if low == high:
+        return f"the others were {_by(low)}"
+    return f"the others were between {_by(low)} and {_by(high)}"
+
+
+def _by(offset_ns: int) -> str:
+    size = abs(offset_ns)
+    unit, text = next((unit, text) for unit, text in _UNITS if size >= _FROM * unit or unit == _EQUAL_NS)
+    return f"{(size + unit // 2) // unit:,} {text} {'behind' if offset_ns < 0 else 'ahead'}"
 
 
 def _listed(ranks: list[int], most: int = 8) -> str:

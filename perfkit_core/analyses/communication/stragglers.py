@@ -22,7 +22,7 @@ GROUPINGS: Final = ("rank", "step")
 _NUMBERS: Final = {"collectives": "int64", "last": "int64", "last_ratio": "Float64", "late_p50_ns": "Int64",
                    "late_max_ns": "Int64", "waited_ns": "Int64", "caused_wait_ns": "Int64"}  # fmt: skip
 _OF_STEP: Final = {"collectives": "int64", "skew_p50_ns": "Int64", "skew_max_ns": "Int64", "waited_ns": "Int64",
-                   "slowest_rank": "Int64"}  # fmt: skip
+                   "last_rank": "Int64"}  # fmt: skip
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
@@ -30,7 +30,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     last), last_ratio, late_p50_ns, late_max_ns (after the first rank), waited_ns, caused_wait_ns.
 
     By rank and step a row each. By step a row a step: step, min_step_ns, max_step_ns (over the ranks), collectives,
-    skew_p50_ns, skew_max_ns (last arrival less first), waited_ns (all ranks), slowest_rank (that caused most of it).
+    skew_p50_ns, skew_max_ns (last arrival less first), waited_ns (all ranks), last_rank (that caused most of it).
     """
     return merge(reduce_each(trace, request), request)
 
@@ -80,7 +80,7 @@ def _of_steps(found: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
     columns = {
         "min_step_ns": by_step.min(), "max_step_ns": by_step.max(), "collectives": once.size(),
         "skew_p50_ns": once["skew_ns"].agg(_median), "skew_max_ns": once["skew_ns"].max(),
-        "waited_ns": once["caused_ns"].sum(), "slowest_rank": _most_waited_for(found),
+        "waited_ns": once["caused_ns"].sum(), "last_rank": _most_waited_for(found),
     }  # fmt: skip
     result = pd.DataFrame(columns).rename_axis("step").reset_index()
     result["collectives"] = result["collectives"].fillna(0)
