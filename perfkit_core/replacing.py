@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import os
 import shutil
 import tempfile
 import uuid
@@ -43,5 +45,15 @@ def replacing(path: Path, keep: bool = False) -> Iterator[Path]:
 
 
 def _kept(file: Path, error: OSError) -> OSError:
-    place = shutil.move(file, tempfile.mkdtemp(prefix="perfkit-kept-"))
+    folder = _keeping(os.getpid())
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # who cleans up may have removed it
+    if (folder / file.name).exists():
+        folder = Path(tempfile.mkdtemp(dir=folder))
+    place = shutil.move(file, folder / file.name)
     return OSError(error.errno, f"{error.strerror}; kept as {place}", error.filename)
+
+
+@functools.cache
+def _keeping(pid: int) -> Path:
+    """One folder for all that a process keeps; a forked child has its own."""
+    return Path(tempfile.mkdtemp(prefix="perfkit-kept-"))

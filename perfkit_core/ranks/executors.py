@@ -85,7 +85,7 @@ def _killed() -> type[Exception]:
 
 
 def _within(seconds: float, work: Callable[[], T], address: str) -> T:
-    """What the work returns. Whatever it raises, and taking longer, is a UsageError: behind the address may be anything,
+    """What the work returns. Whatever it raises, and taking longer, is a UsageError: any service may answer there,
     and Dask's own limits do not hold for what answers in another protocol."""
     future: Future[T] = Future()
     # a daemon: what hangs must not keep the process from ending

@@ -58,7 +58,7 @@ class CycleWriter(Generic[Profiler]):
         self._begin()
         reason = failures.why_unwritable(self.run_dir)
         if reason is not None:
-            logger.error("perfkit: %s cannot be written (%s): nothing will be kept of the recording", run_dir, reason)
+            logger.error("perfkit: %s cannot be written (%s): %s", run_dir, reason, failures.outlook(self.run_dir))
         background.shared()
         termination.install()
 

@@ -24,6 +24,11 @@ def log(text: str, error: BaseException) -> None:
     logger.debug("perfkit: %s", text, exc_info=error)
 
 
+def outlook(folder: Path) -> str:
+    """What becomes of cycles that end while a folder cannot be written."""
+    return f"until it can, cycles are {'kept on this machine' if is_remote(folder) else 'lost'}"
+
+
 def why_unwritable(folder: Path) -> str | None:
     """The reason in words why no file can be written in a folder that may not be there yet, None where one can.
 

@@ -6,15 +6,19 @@ Numbers are never cut. Long names are (see ``shortening``), and a terminal may h
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from rich.cells import cell_len, set_cell_size
 
 from perfkit_core.renderers import parts
 from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.columns import Column, columns
-from perfkit_core.renderers.fitting import GAP, fitting, name_width
+from perfkit_core.renderers.fitting import GAP, LONGEST, fitting, name_width
 from perfkit_core.renderers.shortening import cut
 from perfkit_core.report.model import Report, Section
+
+_NOTE: Final = "note"
+"""The column of sentences, of which no part may be missing."""
 
 
 def render(report: Report, terminal_width: int | None = None) -> str:
@@ -69,9 +73,9 @@ def _table(shown: list[Column], width: int | None) -> Iterator[str]:
 
 
 def _aligned(column: Column, longest: int) -> list[str]:
-    """Heading and cells in the same width: numbers to the right, names to the left and cut."""
+    """Heading and cells in the same width: numbers to the right, names to the left and cut; notes only by a terminal."""
     texts = [visible(column.label), *column.cells]
-    if not column.numeric:
+    if not column.numeric and (longest < LONGEST or column.name != _NOTE):
         texts = [cut(text, longest) for text in texts]
     size = max(map(cell_len, texts))
     if column.numeric:

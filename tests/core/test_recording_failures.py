@@ -43,9 +43,7 @@ def test_a_handler_that_is_not_used_leaves_nothing(
 
 def test_an_unwritable_folder_is_told_at_once_and_once(blocked: Path, caplog: pytest.LogCaptureFixture) -> None:
     made = writer(blocked)
-    assert lines(caplog) == [
-        f"perfkit: {blocked} cannot be written (Not a directory): nothing will be kept of the recording"
-    ]
+    assert lines(caplog) == [f"perfkit: {blocked} cannot be written (Not a directory): until it can, cycles are lost"]
     made(None)
     made.flush()
     assert len(lines(caplog)) == 2

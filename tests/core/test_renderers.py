@@ -293,3 +293,10 @@ def _library() -> str:
     from perfkit_core.renderers import charts
 
     return charts.library()
+
+
+def test_notes_are_whole_in_a_pipe() -> None:
+    sentence = "a reason that is longer than any name may be, " * 4
+    table = pd.DataFrame({"name": [sentence], "note": [sentence]})
+    shown = text.render(Report("t", (), (Section("view", "View", table),)))
+    assert shown.count(sentence.strip()) == 1

@@ -54,7 +54,7 @@ def test_collectives() -> None:
     """A: 1000 bytes twice in 200 and 50; B: 3000 twice in 100 and 200. The factor of an all-reduce of two is 1."""
     columns = (
         "message_bytes size calls total_ns min_ns median_ns max_ns algorithm_bandwidth_bytes_per_s "
-        "bus_bandwidth_bytes_per_s matched transfer_ns transfer_bus_bandwidth_bytes_per_s"
+        "bus_bandwidth_bytes_per_s on_all_ranks transfer_ns transfer_bus_bandwidth_bytes_per_s"
     )
     assert rows(bandwidth.VIEW, both(), columns) == [
         (3000, "2 to 4 KiB", 2, 300, 100, 100, 200, 20e9, 20e9, 2, 100, 30e9),
@@ -72,7 +72,7 @@ def test_collectives_by_rank_and_size() -> None:
 
 
 def test_one_rank_alone_has_no_transfer() -> None:
-    assert rows(bandwidth.VIEW, first(), "bus_bandwidth_bytes_per_s matched transfer_ns") == [
+    assert rows(bandwidth.VIEW, first(), "bus_bandwidth_bytes_per_s on_all_ranks transfer_ns") == [
         (5e9, 0, None), (30e9, 0, None),
     ]  # fmt: skip
 
@@ -176,6 +176,22 @@ def test_aligned_ranks_differ_by_their_shift_alone() -> None:
     assert moved.meta.window_ns == (0, 6000)
     assert "clocks-aligned" in {finding.code for finding in moved.quality}
     assert rows(clocks.VIEW, moved, "offset_ns") == [(0,), (0,)]
+
+
+@pytest.mark.parametrize(
+    ("clock", "told"),
+    [
+        (0, "as it is"),
+        (-400, "as it is"),
+        (1600, "up to 2 µs ahead"),
+        (-1_234_567, "up to 1,235 µs behind"),
+        (25 * 10**6, "up to 25 ms ahead"),
+        (-3600 * 10**9, "up to 3,600 s behind"),
+    ],
+)
+def test_how_far_clocks_were_apart_is_told_in_words(clock: int, told: str) -> None:
+    finding = aligned(concat_traces([first(), second(clock)])).quality[-1]
+    assert finding.message.endswith(f"by common collectives: the others were {told}")
 
 
 def test_nothing_to_align() -> None:

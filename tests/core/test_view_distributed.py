@@ -117,3 +117,19 @@ def test_nothing_communicates() -> None:
     assert not distributed.table(found, ViewRequest(native=True)).empty
     check_view(distributed.VIEW, found)
     check_view(distributed.VIEW, trace(ROWS))
+
+
+@pytest.mark.parametrize("of_kernel", [None, 4096], ids=["by-its-call", "by-both"])
+def test_a_message_counts_once_whoever_tells_its_size(of_kernel: int | None) -> None:
+    """Two all-reduces of 4096 and 1000 bytes; the one that runs after the step does not count."""
+    size = {} if of_kernel is None else {"bytes": of_kernel}
+    rows = [
+        host("step 0", "step", 0, 1000, step=0),
+        host("all_reduce", "communication", 100, 50, bytes=4096),
+        host("launch", "runtime", 110, 5, correlation=1),
+        host("all_reduce", "communication", 900, 50, bytes=1000),
+        host("launch", "runtime", 910, 5, correlation=2),
+        device("ncclAllReduce", "kernel", 200, 50, correlation=1, **size),
+        device("ncclAllReduce", "kernel", 2000, 50, correlation=2, **size),
+    ]
+    assert parts(trace(rows), "bytes")["communication"] == (4096,)

@@ -13,8 +13,8 @@ from perfkit_core.analyses.communication.partials import all_collectives, reduce
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace import Finding, Trace
 
-_EQUAL_NS: Final = 1_000
-_UNITS: Final = ((10**9, "s"), (10**6, "ms"), (_EQUAL_NS, "µs"))
+_LEAST_NS: Final = 500
+_UNITS: Final = ((10**9, "s"), (10**6, "ms"), (10**3, "µs"))
 _FROM: Final = 10
 """From how many of a unit on it is used: 1,234 µs say more than 1 ms."""
 
@@ -51,18 +51,14 @@ def _shifted(offsets: pd.Series[int]) -> str:
 
 
 def _apart(low: int, high: int) -> str:
-    """How the clocks of the others went; no nearer than the ends of a collective tell."""
-    if -_EQUAL_NS < low and high < _EQUAL_NS:
-        return "the others went alike, to the microsecond"
-    if low == high:
-        return f"the others were {_by(low)}"
-    return f"the others were between {_by(low)} and {_by(high)}"
+    """How the other clocks went, no finer than the ends of a collective tell."""
+    told = [(low, "behind")] * (low <= -_LEAST_NS) + [(high, "ahead")] * (high >= _LEAST_NS)
+    return "the others were " + (" or ".join(f"up to {_spelled(abs(by))} {way}" for by, way in told) or "as it is")
 
 
-def _by(offset_ns: int) -> str:
-    size = abs(offset_ns)
-    unit, text = next((unit, text) for unit, text in _UNITS if size >= _FROM * unit or unit == _EQUAL_NS)
-    return f"{(size + unit // 2) // unit:,} {text} {'behind' if offset_ns < 0 else 'ahead'}"
+def _spelled(size_ns: int) -> str:
+    unit, text = next(((unit, text) for unit, text in _UNITS if size_ns >= _FROM * unit), _UNITS[-1])
+    return f"{(size_ns + unit // 2) // unit:,} {text}"
 
 
 def _listed(ranks: list[int], most: int = 8) -> str:

@@ -27,14 +27,14 @@ _KEYS: Final = ("collective", "size", "group", "group_size", "algorithm", "proto
 _TIMES: Final = {
     "calls": "int64", "message_bytes": "Int64", "total_ns": "int64", "min_ns": "int64", "median_ns": "int64",
     "max_ns": "int64", "algorithm_bandwidth_bytes_per_s": "Float64", "bus_bandwidth_bytes_per_s": "Float64",
-    "matched": "int64", "transfer_ns": "Int64", "transfer_bus_bandwidth_bytes_per_s": "Float64",
+    "on_all_ranks": "int64", "transfer_ns": "Int64", "transfer_bus_bandwidth_bytes_per_s": "Float64",
 }  # fmt: skip
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Columns [rank, step,] collective, size (class; exact bytes by size), group, group_size, algorithm, protocol (NA
     where untold), calls (on all ranks), message_bytes (median), total/min/median/max_ns,
-    algorithm_bandwidth_bytes_per_s, bus_bandwidth_bytes_per_s, matched (calls whose other ranks were all recorded),
+    algorithm_bandwidth_bytes_per_s, bus_bandwidth_bytes_per_s, on_all_ranks (calls recorded on every rank of the group),
     transfer_ns (their median after the last rank has come), transfer_bus_bandwidth_bytes_per_s."""
     return merge(reduce_each(trace, request), request)
 
@@ -72,7 +72,7 @@ def _row(calls: pd.DataFrame) -> pd.Series[float]:
             "min_ns": int(time.min()), "median_ns": _median(time), "max_ns": int(time.max()),
             "algorithm_bandwidth_bytes_per_s": _per_second(calls["bytes"][sized], time[sized]),
             "bus_bandwidth_bytes_per_s": _per_second((calls["bytes"] * calls["factor"])[sized], time[sized]),
-            "matched": len(done), "transfer_ns": _median(done["transfer"]),
+            "on_all_ranks": len(done), "transfer_ns": _median(done["transfer"]),
             "transfer_bus_bandwidth_bytes_per_s": _per_second(done["bytes"] * done["factor"], done["transfer"]),
         },
         dtype=object,
@@ -98,11 +98,12 @@ def _explain(trace: Trace) -> str:
 VIEW = View(
     name="collectives",
     title="Collectives",
-    description="size, time, algorithm and bandwidth of the communication between processes",
+    description="size, time, algorithm and bandwidth of the communication between processes; the transfer alone where it "
+    "was recorded on all ranks of its group",
     table=table,
     groupings=GROUPINGS,
     order="total_ns",
     explain_empty=_explain,
-    per_step=("calls", "total_ns", "matched"),
+    per_step=("calls", "total_ns", "on_all_ranks"),
     reduction=Reduction(reduce, merge),
 )

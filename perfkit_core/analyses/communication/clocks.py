@@ -53,7 +53,7 @@ def _note(first: bool, row: Mapping[Any, Any]) -> str | None:
     if not row["matched"]:
         return "no collective in common with a rank whose clock is known"
     if pd.isna(row["offset_ns"]):
-        return "collectives matched by their order contradict each other: parts of a recording are missing"
+        return "collectives matched by order contradict each other: parts are missing"
     return None
 
 

@@ -18,6 +18,7 @@ from perfkit_core import intervals
 from perfkit_core.analyses.communication import distributed_native
 from perfkit_core.analyses.communication.collectives import Communication, communication
 from perfkit_core.analyses.communication.distributed_rows import PARTS, Measured, part_table, total
+from perfkit_core.analyses.communication.instances import instances
 from perfkit_core.analyses.select import accounted, in_steps
 from perfkit_core.analyses.span import ranks, span
 from perfkit_core.analyses.step.activity import Activities, activities
@@ -25,6 +26,7 @@ from perfkit_core.analyses.step.exclusive import covered_ns
 from perfkit_core.errors import UsageError
 from perfkit_core.intervals import Intervals
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.schema import NO_ROW
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 GROUPINGS = ("rank",)
@@ -32,7 +34,7 @@ GROUPINGS = ("rank",)
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Columns [rank,] part, host_calls, device_calls, time_ns, ratio (to the steps; without steps, to the extent of the
-    events), bytes (null where no event tells). Rows: step, communication, computation, overlap, exposed_communication;
+    events), bytes (messages; null where unknown). Rows: step, communication, computation, overlap, exposed_communication;
     none where nothing communicates. ``host_calls`` of communication are the outermost ones; of computation
     there are device_calls, or host_calls where no device work was recorded."""
     return _table(_measure(trace, request), request)
@@ -80,13 +82,23 @@ def _of_rank(acts: Activities, talk: Communication, chosen: BoolArray, steps: In
     on_device = {"communication": _count(talk.device[rows])}
     (on_device if acts.on_device else host)["computation"] = _count(acts.compute[rows])
     times = map(intervals.length, (steps, talking, computing, overlap, exposed))
-    return Measured(host, on_device, dict(zip(PARTS, times, strict=True)), _bytes(trace, rows, talk))
+    here = chosen & (trace.ints("rank") == rank)
+    return Measured(host, on_device, dict(zip(PARTS, times, strict=True)), _bytes(trace, rows, talk, here, steps))
 
 
-def _bytes(trace: Trace, rows: IntArray, talk: Communication) -> int | None:
-    """Of the events that are the communication, where they tell; ``talk.host`` are some of its calls."""
-    moved = trace.ints("bytes", -1)[rows[(talk.device | talk.host)[rows]]]
-    return int(moved[moved >= 0].sum()) if (moved >= 0).any() else None
+def _bytes(trace: Trace, rows: IntArray, talk: Communication, here: BoolArray, steps: Intervals) -> int | None:
+    """The message of each collective once; of other communication what its events tell. None where nothing does."""
+    sized = instances(trace)
+    sized = sized[sized["bytes"].notna()]
+    at = sized["row"].to_numpy(np.int64)
+    start = sized["start_ns"].to_numpy(np.int64)
+    counted = here[at] & (covered_ns(steps, start, start + sized["dur_ns"].to_numpy(np.int64)) > 0)
+    others = rows[(talk.device | talk.host)[rows] & ~np.isin(rows, at)]
+    calls = talk.call[at]
+    others = others[~np.isin(talk.call[others], calls[calls != NO_ROW])]
+    own = trace.ints("bytes", -1)[others]
+    moved = np.concatenate([sized["bytes"].to_numpy(np.int64)[counted], own[own >= 0]])
+    return int(moved.sum()) if len(moved) else None
 
 
 def _count(mask: BoolArray) -> int:
