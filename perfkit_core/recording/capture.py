@@ -128,7 +128,7 @@ class CycleWriter(Generic[Profiler]):
         incomplete.mark(self.run_dir, cycle, error)
         if not isinstance(error, Exception):
             raise error
-        failures.log("the recorded cycle could not be kept, training goes on", error)
+        failures.log("a cycle is missing in the run folder, training goes on", error)
 
     def _next_cycle(self) -> int:
         self._follow_fork()

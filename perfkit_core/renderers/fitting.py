@@ -11,7 +11,7 @@ from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.columns import Column
 
 GAP: Final = "   "
-LONGEST: Final = 80
+_LONGEST: Final = 80
 """Cells of a text column where no terminal limits the width."""
 _SHORTEST: Final = 24
 """Cells that a name is not cut below."""
@@ -42,7 +42,7 @@ def fitting(shown: Sequence[Column], width: int | None) -> tuple[list[Column], l
 def name_width(shown: Sequence[Column], width: int | None) -> int:
     """Characters that a text column may take: all share what the numbers leave of the terminal's width."""
     if width is None:
-        return LONGEST
+        return _LONGEST
     names = sorted(full_width(column) for column in shown if not column.numeric)
     free = width - len(GAP) * (len(shown) - 1) - sum(full_width(column) for column in shown if column.numeric)
     for index, size in enumerate(names):  # short columns take what they need, the long ones share the rest
@@ -50,7 +50,7 @@ def name_width(shown: Sequence[Column], width: int | None) -> int:
         if size > share:
             return max(_SHORTEST, share)
         free -= size
-    return max(names, default=LONGEST)
+    return max(names, default=_LONGEST)
 
 
 def full_width(column: Column) -> int:

@@ -13,7 +13,7 @@ from rich.cells import cell_len, set_cell_size
 from perfkit_core.renderers import parts
 from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.columns import Column, columns
-from perfkit_core.renderers.fitting import GAP, LONGEST, fitting, name_width
+from perfkit_core.renderers.fitting import GAP, fitting, full_width, name_width
 from perfkit_core.renderers.shortening import cut
 from perfkit_core.report.model import Report, Section
 
@@ -65,7 +65,8 @@ def _too_wide(left: list[Column]) -> str:
 def _table(shown: list[Column], width: int | None) -> Iterator[str]:
     """Aligned by hand: a table library takes half a millisecond a row, and tables have tens of thousands."""
     longest = name_width(shown, width)
-    aligned = [_aligned(column, longest) for column in shown]
+    whole = _NOTE if width is None else None
+    aligned = [_aligned(column, full_width(column) if column.name == whole else longest) for column in shown]
     head, *rows = (GAP.join(row) for row in zip(*aligned, strict=True))
     yield _bold(head, width is not None)
     yield "─" * cell_len(head)
@@ -73,9 +74,9 @@ def _table(shown: list[Column], width: int | None) -> Iterator[str]:
 
 
 def _aligned(column: Column, longest: int) -> list[str]:
-    """Heading and cells in the same width: numbers to the right, names to the left and cut; notes only by a terminal."""
+    """Heading and cells in the same width: numbers to the right, names to the left and cut."""
     texts = [visible(column.label), *column.cells]
-    if not column.numeric and (longest < LONGEST or column.name != _NOTE):
+    if not column.numeric:
         texts = [cut(text, longest) for text in texts]
     size = max(map(cell_len, texts))
     if column.numeric:

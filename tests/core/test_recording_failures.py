@@ -47,7 +47,7 @@ def test_an_unwritable_folder_is_told_at_once_and_once(blocked: Path, caplog: py
     made(None)
     made.flush()
     assert len(lines(caplog)) == 2
-    assert "could not be kept, training goes on (" in lines(caplog)[1]
+    assert "a cycle is missing in the run folder, training goes on (" in lines(caplog)[1]
     assert made.written == []
 
 

@@ -18,8 +18,9 @@ import perfkit_core as perfkit
 from perfkit_core import paths
 from perfkit_core.cli.main import main
 from perfkit_core.errors import SourceError, UsageError
+from perfkit_core.recording.capture import CycleWriter, Taken
 from perfkit_core.recording.incomplete import INCOMPLETE_MARK, mark
-from perfkit_core.replacing import replacing
+from perfkit_core.replacing import _keeping, replacing
 from perfkit_core.store import SUFFIX, read_stored, write_cycle
 
 EVENTS = ",".join(
@@ -172,6 +173,27 @@ def test_what_a_store_does_not_take_is_kept_where_the_error_says(
 
 def _refuse(*_: Any, **__: Any) -> None:
     raise RuntimeError("no\nconnection")
+
+
+def test_what_a_handler_says_of_a_store_that_refuses_is_true(
+    memory: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its cycles are kept on this machine, all of them in one folder."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    _keeping.cache_clear()
+    for name in ("pipe_file", "put_file"):
+        monkeypatch.setattr(type(memory), name, _refuse)
+    handler: CycleWriter[Any] = CycleWriter("memory://runs/a", lambda profiler, place: Taken(small_trace))
+    for _ in range(2):
+        handler(None)
+    handler.flush()
+    first, *later = [record.getMessage() for record in caplog.records]
+    assert first.endswith("cannot be written (no connection): until it can, cycles are kept on this machine")
+    (folder,) = tmp_path.glob("perfkit-kept-*")
+    assert len(later) == len(list(folder.glob(f"*{SUFFIX}"))) == 2
+    assert all(f"no connection; kept as {folder}" in line for line in later)
+    assert "could not" not in "".join(later)
+    _keeping.cache_clear()
 
 
 def test_cycles_missing_in_a_store_are_told(memory: Any, caplog: pytest.LogCaptureFixture) -> None:

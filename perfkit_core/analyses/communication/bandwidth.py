@@ -34,7 +34,7 @@ _TIMES: Final = {
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Columns [rank, step,] collective, size (class; exact bytes by size), group, group_size, algorithm, protocol (NA
     where untold), calls (on all ranks), message_bytes (median), total/min/median/max_ns,
-    algorithm_bandwidth_bytes_per_s, bus_bandwidth_bytes_per_s, on_all_ranks (calls recorded on every rank of the group),
+    algorithm_bandwidth_bytes_per_s, bus_bandwidth_bytes_per_s, on_all_ranks (calls that every rank of the group has),
     transfer_ns (their median after the last rank has come), transfer_bus_bandwidth_bytes_per_s."""
     return merge(reduce_each(trace, request), request)
 
@@ -98,8 +98,8 @@ def _explain(trace: Trace) -> str:
 VIEW = View(
     name="collectives",
     title="Collectives",
-    description="size, time, algorithm and bandwidth of the communication between processes; the transfer alone where it "
-    "was recorded on all ranks of its group",
+    description="size, time, algorithm and bandwidth of the communication between processes; their transfer alone "
+    "where all ranks of the group were recorded",
     table=table,
     groupings=GROUPINGS,
     order="total_ns",

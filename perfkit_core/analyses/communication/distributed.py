@@ -34,9 +34,9 @@ GROUPINGS = ("rank",)
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Columns [rank,] part, host_calls, device_calls, time_ns, ratio (to the steps; without steps, to the extent of the
-    events), bytes (messages; null where unknown). Rows: step, communication, computation, overlap, exposed_communication;
-    none where nothing communicates. ``host_calls`` of communication are the outermost ones; of computation
-    there are device_calls, or host_calls where no device work was recorded."""
+    events), bytes (messages; null where unknown). Rows: step, communication, computation, overlap,
+    exposed_communication; none where nothing communicates. ``host_calls`` of communication are the outermost
+    ones; of computation there are device_calls, or host_calls where no device work was recorded."""
     return _table(_measure(trace, request), request)
 
 
