@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Final
 
 from perfkit_core.errors import SourceError
 from perfkit_core.schema import STEP
-from perfkit_core.trace import Finding, Trace, concat_traces, with_rank
+from perfkit_core.trace import Finding, Trace, concat_traces, hull, with_rank
 
 _RANK: Final = re.compile(r"(?<![A-Za-z])(?:rank|worker)[-_]?(\d{1,6})(?!\d)", re.IGNORECASE)
 """How a file's name tells a rank. Other numbers in it are processes, hosts, devices and times."""
@@ -19,7 +19,8 @@ _RANK: Final = re.compile(r"(?<![A-Za-z])(?:rank|worker)[-_]?(\d{1,6})(?!\d)", r
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What tells whether a source belongs to the same job as others. ``steps``: numbers of its steps."""
+    """What tells whether a source belongs to the same job as others. ``steps``: numbers of its steps; ``recording``:
+    what all cycles of a process have in common, where they tell."""
 
     source: str
     framework: str | None
@@ -27,13 +28,16 @@ class Part:
     clock: str
     window_ns: tuple[int, int] | None
     steps: frozenset[int] = frozenset()
+    recording: str | None = None
+    cycle: int | None = None
 
     @classmethod
     def of(cls, trace: Trace) -> Part:
         """The part that a trace is."""
         steps = frozenset(trace.ints("step")[trace.rows("kind", STEP)].tolist())
         meta = trace.meta
-        return cls(meta.source, meta.framework, meta.ranks, meta.clock, meta.window_ns, steps)
+        told = (meta.source, meta.framework, meta.ranks, meta.clock, meta.window_ns)
+        return cls(*told, steps, meta.recording, meta.cycle)
 
 
 def one_job(traces: Sequence[Trace]) -> Trace:
@@ -45,13 +49,35 @@ def one_job(traces: Sequence[Trace]) -> Trace:
         return traces[0]
     parts = [Part.of(trace) for trace in traces]
     check_frameworks(parts)
-    unknown = [part for part in parts if not part.ranks]
-    numbers, findings = numbered([part.source for part in unknown], {rank for part in parts for rank in part.ranks})
+    unknown = processes([part for part in parts if not part.ranks])
+    if len(unknown) == 1 and all(not part.ranks for part in parts):
+        check_apart(parts)
+        return concat_traces(sorted(traces, key=in_time))
+    numbers, findings = numbered([some[0].source for some in unknown], {rank for part in parts for rank in part.ranks})
     if any(finding.code == BY_ORDER for finding in findings):
-        check_one_time(unknown)
-    known = [trace if trace.meta.ranks else with_rank(trace, numbers[trace.meta.source]) for trace in traces]
+        check_one_time(map(_whole, unknown))
+    rank = {part.source: numbers[some[0].source] for some in unknown for part in some}
+    known = [trace if trace.meta.ranks else with_rank(trace, rank[trace.meta.source]) for trace in traces]
     check_apart([Part.of(trace) for trace in known])
     return concat_traces(known).with_findings(*findings)
+
+
+def processes(parts: Iterable[Part]) -> list[list[Part]]:
+    """The parts of each process: cycles of one recording, in order; a part that names no recording stands alone."""
+    found: dict[tuple[str, bool], list[Part]] = {}
+    for part in parts:
+        found.setdefault((part.recording or part.source, part.recording is None), []).append(part)
+    return [sorted(some, key=lambda part: part.window_ns or (0, 0)) for some in found.values()]
+
+
+def in_time(trace: Trace) -> tuple[tuple[int, int], int]:
+    """A key that sorts the cycles of a process."""
+    return trace.meta.window_ns or (0, 0), trace.meta.cycle or 0
+
+
+def _whole(cycles: Sequence[Part]) -> Part:
+    """The cycles of a process as one part, with the extent of all."""
+    return replace(cycles[0], window_ns=hull([part.window_ns for part in cycles if part.window_ns]))
 
 
 BY_ORDER: Final = "ranks-by-order"
@@ -103,12 +129,22 @@ def check_one_time(unknown: Iterable[Part]) -> None:
 
 
 def check_apart(parts: Iterable[Part]) -> None:
-    """Raises SourceError where two parts hold the same steps of the same rank."""
-    seen: dict[tuple[int, int], str] = {}
+    """Raises SourceError where two parts hold the same steps of the same rank, or the same cycle of one recording.
+    Other cycles of one recording are apart, however their steps are numbered."""
+    seen: dict[tuple[object, ...], Part] = {}
     for part in parts:
-        for key in itertools.product(part.ranks, part.steps):
-            if seen.setdefault(key, part.source) != part.source:
+        cycle = (part.recording, part.cycle, part.ranks)
+        steps = itertools.product(part.ranks, part.steps)
+        for key in [*steps, *([cycle] if None not in cycle else [])]:
+            other = seen.setdefault(key, part)
+            if other is not part and not _other_cycle(other, part):
                 raise SourceError(
-                    f"{seen[key]} and {part.source} hold the same steps of the same rank",
+                    f"{other.source} and {part.source} hold the same steps of the same rank",
                     "name one source a rank; perfkit compare sets two runs side by side",
                 )
+
+
+def _other_cycle(one: Part, other: Part) -> bool:
+    """Whether the two are different cycles of one recording."""
+    cycles = {one.cycle, other.cycle}
+    return one.recording is not None and one.recording == other.recording and len(cycles - {None}) == 2

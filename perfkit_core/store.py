@@ -28,6 +28,8 @@ from perfkit_core.stored_recorded import RecordedWriter, read_recorded
 from perfkit_core.trace import Trace, TraceMeta
 
 SUFFIX: Final = ".perfkit.parquet"
+PARTIAL_SUFFIX: Final = ".perfkit.partial"
+"""How the names of files with partials of many ranks end."""
 _ROW_GROUP: Final = 1 << 18
 
 __all__ = [

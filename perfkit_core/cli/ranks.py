@@ -42,6 +42,16 @@ def named(found: Profile, sources: Sequence[Path]) -> Sequence[Path]:
     return () if isinstance(found, Reduced) else sources
 
 
+def check_page(found: Profile, views: Sequence[View]) -> None:
+    """Raises UsageError for partials that lack views of the page."""
+    lacking = [] if not isinstance(found, Reduced) else [v.name for v in views if v.name not in found.stored.job.views]
+    if lacking:
+        shown = ", ".join(lacking[:3]) + (f" and {len(lacking) - 3} more" if lacking[3:] else "")
+        raise UsageError(
+            f"the partials do not hold what a page shows ({shown})", "make them with perfkit report --shard"
+        )
+
+
 def write_share(
     sources: Sequence[Path],
     shard: str,
@@ -50,14 +60,14 @@ def write_share(
     request: ViewRequest,
     average: bool,
     keep: bool,
-) -> Path:
-    """Reduce a share of the ranks and write the partials. Returns the file. Raises UsageError and SourceError."""
+) -> str:
+    """Reduce a share of the ranks and write the partials. Returns what was done. Raises UsageError and SourceError."""
     number, of = share(shard)
     if output is None or not output.name.endswith(files.SUFFIX):
         raise UsageError("--shard writes partials", f"-o NAME{files.SUFFIX}")
     job = Job(tuple(view.name for view in views), request, average, keep)
     with working(f"reading {', '.join(map(str, sources[:3]))}") as say:
-        whole = plan(sources)
+        whole = plan(sources, keep)
         mine = whole.share(number, of)
         count = len(mine.ranks)
         partials, findings = (
@@ -67,4 +77,5 @@ def write_share(
         files.FORMAT, files.VERSION, whole.source, (number, of), job, tuple(findings), tuple(partials)
     )
     files.write(stored, output)
-    return output
+    ranks = f"{len(whole.ranks)} rank{'s' if whole.ranks[1:] else ''}"
+    return f"wrote {output}" + ("" if count else f": share {shard} holds none of the {ranks}; it is empty")

@@ -34,13 +34,14 @@ def report(
     from perfkit_core.report.summary import read_from
 
     if shard is not None:
-        where = ranks.write_share(sources, shard, output, page_views(), ViewRequest(), False, partial)
-        click.echo(f"wrote {where}", err=True)
+        done = ranks.write_share(sources, shard, output, page_views(), ViewRequest(), False, partial)
+        click.echo(done, err=True)
         return
     if output.suffix.lower() not in _PAGE:
         raise UsageError(
             f"{output}: a report is a page of HTML", "name it .html; perfkit summary -o writes other formats"
         )
     with ranks.profile(sources, partial, workers, scheduler) as profile:
+        ranks.check_page(profile, page_views())
         write(renderer("html").render(read_from(run_report(profile), ranks.named(profile, sources))), output)
     click.echo(f"wrote {output}", err=True)

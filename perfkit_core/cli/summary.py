@@ -49,8 +49,8 @@ def summary(
 
     if shard is not None:
         chosen_views = choose_views(options.names(views) or DEFAULT_VIEWS)
-        where = ranks.write_share(sources, shard, output, chosen_views, request(given), given["average"], partial)
-        click.echo(f"wrote {where}", err=True)
+        done = ranks.write_share(sources, shard, output, chosen_views, request(given), given["average"], partial)
+        click.echo(done, err=True)
         return
     chosen = renderer(format_name, output, without=("html",))
     rows = (ROWS if limit is None else limit or None) if chosen.name in FOR_PEOPLE else None

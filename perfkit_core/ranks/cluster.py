@@ -28,7 +28,7 @@ def check(facts: Sequence[Facts]) -> tuple[Finding, ...]:
                 f"{seen[fact.meta.ranks]} and {source} both hold rank {_spelled(fact.meta.ranks)}",
                 "name the files of one run; perfkit compare sets two runs side by side",
             )
-    unknown = [_part(fact) for fact in facts if not fact.told]
+    unknown = [_part(fact) for fact in facts if fact.meta.ranks and not fact.told]
     known = {rank for fact in facts if fact.told for rank in fact.meta.ranks}
     _, findings = numbered([part.source for part in unknown], known)
     if any(finding.code == BY_ORDER for finding in findings):
@@ -61,11 +61,12 @@ def steps(facts: Sequence[Facts], wanted: tuple[int, ...] | None) -> tuple[int, 
 
 def quality(facts: Sequence[Facts]) -> tuple[Finding, ...]:
     """The findings of all ranks; one of each kind where ranks differ only in its numbers."""
-    of_code: dict[str, list[tuple[Facts, str]]] = {}
+    of_code: dict[str, list[tuple[Facts, tuple[str, ...]]]] = {}
     for fact in facts:
-        for finding in fact.quality:
-            of_code.setdefault(finding.code, []).append((fact, finding.message))
-    return tuple(Finding(code, _alike(told, len(facts))) for code, told in of_code.items())
+        for code in dict.fromkeys(finding.code for finding in fact.quality):
+            messages = tuple(finding.message for finding in fact.quality if finding.code == code)
+            of_code.setdefault(code, []).append((fact, messages))
+    return tuple(Finding(code, text) for code, told in of_code.items() for text in _alike(told, len(facts)))
 
 
 def why_empty(view: str, facts: Sequence[Facts]) -> str:
@@ -73,13 +74,13 @@ def why_empty(view: str, facts: Sequence[Facts]) -> str:
     return next((fact.empty[view] for fact in facts if view in fact.empty), "nothing of this kind was recorded")
 
 
-def _alike(told: Sequence[tuple[Facts, str]], ranks: int) -> str:
+def _alike(told: Sequence[tuple[Facts, tuple[str, ...]]], ranks: int) -> list[str]:
     """What all ranks say; or what the first of them says, and how many say the like."""
-    fact, message = told[0]
-    if len(told) == ranks and len({text for _, text in told}) == 1:
-        return message
-    first = f"rank {_spelled(fact.meta.ranks)}"
-    return f"{message} ({first}" + (f"; alike in {len(told) - 1} more of {ranks} ranks)" if told[1:] else ")")
+    fact, messages = told[0]
+    if len(told) == ranks and len({texts for _, texts in told}) == 1:
+        return list(messages)
+    more = f"; alike in {len(told) - 1} more of {ranks} ranks" if told[1:] else ""
+    return [f"{message} (rank {_spelled(fact.meta.ranks)}{more})" for message in messages]
 
 
 def _part(fact: Facts) -> Part:

@@ -18,9 +18,10 @@ from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.ranks import tables
 from perfkit_core.ranks.job import Job, Partial
 from perfkit_core.replacing import replacing
+from perfkit_core.store import PARTIAL_SUFFIX
 from perfkit_core.trace import Finding
 
-SUFFIX: Final = ".perfkit.partial"
+SUFFIX: Final = PARTIAL_SUFFIX
 FORMAT: Final = "perfkit partial"
 VERSION: Final = 1
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from perfkit_core.errors import SourceError
 from perfkit_core.loading import files_of, reader
-from perfkit_core.paths import PathLike, exists, is_folder, reaching
+from perfkit_core.paths import PathLike, as_path, exists, is_folder, reaching
 from perfkit_core.plugins.manager import Plugins, get_plugins
 from perfkit_core.ranks.job import RankFiles
 from perfkit_core.recording import pending
 from perfkit_core.several import numbered
 from perfkit_core.sources.bytestream import head
-from perfkit_core.sources.run_folder import cycles
+from perfkit_core.sources.run_folder import cycles, recording
 from perfkit_core.trace import Finding
 
 
@@ -32,10 +32,11 @@ class Plan:
         return Plan(self.source, self.ranks[number - 1 :: of], self.findings)
 
 
-def plan(sources: Sequence[PathLike], plugins: Plugins | None = None) -> Plan:
-    """The ranks of the sources: as the files tell, as their names do, or as they are ordered. Raises SourceError."""
+def plan(sources: Sequence[PathLike], partial: bool = False, plugins: Plugins | None = None) -> Plan:
+    """The ranks of the sources: as the files tell, as their names do, or as they are ordered. Cycles of one recording
+    are one rank. ``partial`` leaves out what is no profile. Raises SourceError."""
     plugins = plugins or get_plugins()
-    named, findings = files_of(sources, plugins)
+    named, findings = files_of(sources, plugins, partial)
     files: list[Path] = []
     for path in named:
         more, about = _files(path)
@@ -43,10 +44,14 @@ def plan(sources: Sequence[PathLike], plugins: Plugins | None = None) -> Plan:
         findings += about
     told = {str(path): _rank(path, plugins) for path in files}
     known = {rank for rank in told.values() if rank is not None}
-    by_name, _ = numbered([path for path, rank in told.items() if rank is None], known)
+    process = {source: _recording(source) or source for source, rank in told.items() if rank is None}
+    first = {name: source for source, name in reversed(process.items())}
+    by_name, _ = numbered([first[name] for name in dict.fromkeys(process.values())], known)
     ranks: dict[int, list[str]] = {}
     for source, rank in told.items():
-        ranks.setdefault(by_name[source] if rank is None else rank, []).append(source)
+        ranks.setdefault(by_name[first[process[source]]] if rank is None else rank, []).append(source)
+    if len(ranks) == 1 and not known:  # a single process: nothing asks for a number
+        return Plan(str(sources[0]), (RankFiles(tuple(told)),), findings)
     return Plan(str(sources[0]), tuple(RankFiles(tuple(ranks[rank]), rank) for rank in sorted(ranks)), findings)
 
 
@@ -57,6 +62,16 @@ def _files(path: Path) -> tuple[list[Path], tuple[Finding, ...]]:
         if not exists(path):
             raise SourceError(f"{path}: no such file or folder", "check the path")
         return cycles(path) if is_folder(path) else ([path], ())
+
+
+def _recording(source: str) -> str | None:
+    """The recording that a stored file is a cycle of; None for other files."""
+    path = as_path(source)
+    with reaching(path):
+        try:
+            return recording(path)
+        except SourceError:
+            return None
 
 
 def _rank(path: Path, plugins: Plugins) -> int | None:

@@ -82,7 +82,7 @@ def opened(
     """The profile of what a user names: files and folders of one rank or many, or of partials. Raises SourceError."""
     if files.are_partials(sources):
         return Reduced(files.read_all(sources, partial))
-    found = plan(sources)
+    found = plan(sources, partial)
     if len(found.ranks) == 1:
         return Whole(load(sources, partial=partial))
     return Ranks(found, partial, running, report)

@@ -13,12 +13,12 @@ from perfkit_core import schema
 from perfkit_core.analyses.over_ranks.views import reduction
 from perfkit_core.analyses.select import step_numbers
 from perfkit_core.errors import PerfkitError, UsageError
-from perfkit_core.loading import load_one
+from perfkit_core.loading import load_one, named
 from perfkit_core.paths import as_path
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.job import Facts, Failed, Job, Partial, RankFiles, understood
 from perfkit_core.ranks.split import split
-from perfkit_core.several import Part, check_apart
+from perfkit_core.several import Part, check_apart, in_time
 from perfkit_core.trace import Trace, concat_traces, with_rank
 
 _LARGE: Final = ("extra", "thread_names")
@@ -48,12 +48,13 @@ def reduce_trace(trace: Trace, job: Job, told: bool = True) -> Partial:
 
 def _read(files: RankFiles, partial: bool) -> tuple[Trace, bool]:
     """The trace of a rank, its cycles in the order of their time, and whether it told its rank."""
-    traces = [load_one(as_path(path), partial) for path in files.paths]
+    paths = [as_path(path) for path in files.paths]
+    traces = [named(load_one(path, partial), path) for path in paths]
     told = all(trace.meta.ranks for trace in traces)
     if files.rank is not None:
         traces = [trace if trace.meta.ranks else with_rank(trace, files.rank) for trace in traces]
     check_apart(map(Part.of, traces))
-    return concat_traces(sorted(traces, key=lambda trace: trace.meta.window_ns or (0, 0))), told
+    return concat_traces(sorted(traces, key=in_time)), told
 
 
 def _own(job: Job, steps: tuple[int, ...]) -> tuple[int, ...] | None:

@@ -16,16 +16,19 @@ import pyarrow.parquet as pq
 from perfkit_core.errors import SourceError
 from perfkit_core.paths import arrow_input, is_folder
 from perfkit_core.recording.incomplete import INCOMPLETE_MARK
+from perfkit_core.sources.bytestream import head
 from perfkit_core.store import SUFFIX, read_metadata, read_stored
 from perfkit_core.trace import Finding, Trace, TraceMeta, concat_traces
 
 _PARQUET_MAGIC: Final = b"PAR1"
+TRACE_SUFFIXES: Final = (".json", ".json.gz", ".pb", ".pb.gz")
+"""How the names of the profilers' own files end."""
 
 
-def sniff(path: Path, head: bytes) -> int:
+def sniff(path: Path, start: bytes) -> int:
     """2 for a folder with recorded cycles and for a Parquet file, 1 for any other folder."""
-    if head or not is_folder(path):
-        return 2 if head.startswith(_PARQUET_MAGIC) else 0
+    if start or not is_folder(path):
+        return 2 if start.startswith(_PARQUET_MAGIC) else 0
     return 2 if any(path.glob(f"*{SUFFIX}")) else 1
 
 
@@ -44,6 +47,11 @@ def peek(path: Path) -> int | None:
     return ranks[0] if len(ranks) == 1 else None
 
 
+def recording(path: Path) -> str | None:
+    """What the cycles of a process have in common, None for a file that is not stored or does not tell."""
+    return _meta(path).recording if head(path).startswith(_PARQUET_MAGIC) else None
+
+
 def cycles(path: Path) -> tuple[list[Path], tuple[Finding, ...]]:
     """The files that make up the run of a folder, ordered by rank and cycle, and what is doubtful about the folder.
 
@@ -51,12 +59,23 @@ def cycles(path: Path) -> tuple[list[Path], tuple[Finding, ...]]:
     """
     files = sorted(path.glob(f"*{SUFFIX}"))
     if not files:
-        raise SourceError(
-            f"{path}: a folder without recordings (*{SUFFIX})",
-            "give the folder that was passed to trace_handler, or name trace files",
-        )
+        raise _nothing_in(path)
     chosen, findings = _latest({file: _meta(file) for file in files})
     return chosen, (*findings, *_incomplete(path))
+
+
+def _nothing_in(path: Path) -> SourceError:
+    inside = sorted({found.parent.name for found in path.glob(f"*/*{SUFFIX}")})
+    if inside:
+        shown = ", ".join(inside[:3]) + (", …" if inside[3:] else "")
+        return SourceError(
+            f"{path}: a folder without recordings of its own; there are some in {shown}",
+            f"name one of these folders; perfkit runs {path} lists what is inside",
+        )
+    return SourceError(
+        f"{path}: a folder without recordings (*{SUFFIX}) and trace files ({', '.join(TRACE_SUFFIXES)})",
+        f"give the folder that was passed to trace_handler, or of trace files; perfkit runs {path} looks below it",
+    )
 
 
 def _meta(file: Path) -> TraceMeta:

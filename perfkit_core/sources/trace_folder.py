@@ -3,35 +3,92 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+from perfkit_core.errors import SourceError
 from perfkit_core.paths import is_file, is_folder
 from perfkit_core.plugins.contracts import Source
+from perfkit_core.several import rank_of_name
 from perfkit_core.sources.bytestream import head
+from perfkit_core.sources.run_folder import TRACE_SUFFIXES as SUFFIXES
 from perfkit_core.store import SUFFIX
 from perfkit_core.trace import Finding
 
-SUFFIXES: Final = (".json", ".json.gz", ".pb", ".pb.gz")
-"""How the names of trace files end. A folder with stored recordings is a run folder, whatever else lies in it."""
+_EXACT_FIRST: Final = (".pb", ".pb.gz", ".json", ".json.gz")
+"""Formats of one recording. A folder with stored recordings is a run folder, whatever else lies in it."""
 
 
-def expanded(paths: Iterable[Path], readers: Iterable[Source]) -> tuple[list[Path], tuple[Finding, ...]]:
+def expanded(
+    paths: Iterable[Path], readers: Iterable[Source], partial: bool = False
+) -> tuple[list[Path], tuple[Finding, ...]]:
     """The paths, with the trace files of a folder in place of it; and what is left out of the folders. A folder without
-    any stays as it is, so that its reader says what is wrong."""
+    any stays as it is, so that its reader says what is wrong. Raises SourceError for a file that is called like a rank
+    and is no profile, which ``partial`` leaves out."""
     found: list[Path] = []
     findings: list[Finding] = []
     known = list(readers)
     for path in paths:
         files = trace_files(path) if is_folder(path) and not any(path.glob(f"*{SUFFIX}")) else []
-        chosen = [file for file in files if _is_profile(file, known)]
+        profiles = [file for file in files if _is_profile(file, known)]
+        chosen = once(profiles)
         found += chosen or [path]
-        others = [file.name for file in files if file not in set(chosen)]
-        if chosen and others:
-            text = f"{len(others)} files of {path} are no profiles and left out: {', '.join(others[:3])}"
-            findings.append(Finding("files-left-out", text + (", …" if len(others) > 3 else "")))
+        if not chosen:
+            continue
+        others = [file for file in files if file not in set(profiles)]
+        if not partial:
+            _check_missing(others, chosen)
+        findings += _left_out("files-left-out", path, others, "no profiles", "no profile")
+        copies = [file for file in profiles if file not in set(chosen)]
+        same = "of recordings that lie there in another format", "of a recording that lies there in another format"
+        findings += _left_out("formats-left-out", path, copies, *same)
     return found, tuple(findings)
+
+
+def once(files: Iterable[Path]) -> list[Path]:
+    """Of files that differ only in their format the most exact one."""
+    best: dict[str, Path] = {}
+    for file in files:
+        stem, suffix = _parts(file)
+        other = best.setdefault(stem, file)
+        if _EXACT_FIRST.index(suffix) < _EXACT_FIRST.index(_parts(other)[1]):
+            best[stem] = file
+    return list(best.values())
+
+
+def _parts(file: Path) -> tuple[str, str]:
+    """The name without its format, and the format."""
+    name = file.name.lower()
+    suffix = max((end for end in SUFFIXES if name.endswith(end)), key=len)
+    return file.name[: -len(suffix)], suffix
+
+
+def _check_missing(others: Iterable[Path], profiles: Iterable[Path]) -> None:
+    """Raises SourceError for a file whose name says that it is a rank, or a cycle, that no profile is of."""
+    stems = {_parts(file)[0] for file in profiles}
+    ranks, patterns = {rank_of_name(stem) for stem in stems}, {_pattern(stem) for stem in stems}
+    for file in others:
+        stem, _ = _parts(file)
+        rank = rank_of_name(stem)
+        if stem not in stems and (_pattern(stem) in patterns or (rank is not None and rank not in ranks)):
+            raise SourceError(
+                f"{file}: called like the profiles beside it, but none that perfkit knows",
+                "move it elsewhere, or leave it out with --partial",
+            )
+
+
+def _pattern(stem: str) -> str:
+    """What names of one series have in common. Without any number, a name is of no series."""
+    return re.sub(r"\d+", "#", stem)
+
+
+def _left_out(code: str, folder: Path, files: Sequence[Path], many: str, one: str) -> list[Finding]:
+    if not files:
+        return []
+    told = f"{len(files)} files of {folder} are {many}" if files[1:] else f"1 file of {folder} is {one}"
+    names = ", ".join(file.name for file in files[:3]) + (", …" if files[3:] else "")
+    return [Finding(code, f"{told} and left out: {names}")]
 
 
 def trace_files(folder: Path) -> list[Path]:

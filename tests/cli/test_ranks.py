@@ -8,9 +8,14 @@ from pathlib import Path
 
 import chrome
 import pytest
+from events import host, trace
 
 from perfkit_core.errors import SourceError
-from perfkit_core.ranks import files
+from perfkit_core.loading import load
+from perfkit_core.ranks import cluster, files
+from perfkit_core.ranks.job import Facts
+from perfkit_core.store import write_cycle
+from perfkit_core.trace import Finding
 
 
 @pytest.fixture
@@ -32,7 +37,8 @@ def shares(perfkit, folder: Path, *options: str, count: int = 2, verb: str = "su
     found = [folder.parent / f"share-{number}.perfkit.partial" for number in range(1, count + 1)]
     for number, path in enumerate(found, 1):
         code, out, err = perfkit(verb, folder, "--shard", f"{number}/{count}", "-o", path, *options)
-        assert (code, out, err) == (0, "", f"wrote {path}\n")
+        empty = f": share {number}/{count} holds none of the 3 ranks; it is empty" if number > 3 else ""
+        assert (code, out, err) == (0, "", f"wrote {path}{empty}\n")
     return found
 
 
@@ -145,3 +151,71 @@ def _copy(path: Path) -> Path:
     other = path.with_name(f"again-{path.name}")
     other.write_bytes(path.read_bytes())
     return other
+
+
+def test_recorded_cycles_of_one_process_go_through_every_command(perfkit, tmp_path: Path) -> None:
+    """The handler wrote two cycles, and no launcher told a rank."""
+    for cycle in (0, 1):
+        made = trace([host("step", "step", cycle * 1000, 100, step=cycle), host("op", "operator", cycle * 1000, 10)])
+        told = {"source": "live", "clock": "epoch", "window_ns": (cycle * 1000, cycle * 1000 + 100)}
+        write_cycle(made.with_meta(**told, ranks=(), recording="1-a", cycle=cycle), tmp_path / "run")
+    shown = perfkit("summary", tmp_path / "run")
+    assert (shown.code, shown.err) == (0, "")
+    assert perfkit("summary", tmp_path / "run", "--workers", "2") == shown
+    (share,) = shares(perfkit, tmp_path / "run", count=1)
+    assert perfkit("summary", share) == shown
+    assert perfkit("report", tmp_path / "run", "-o", tmp_path / "page.html").code == 0
+
+
+def test_communication_of_ranks_with_and_without_device_work_adds_up(perfkit, tmp_path: Path) -> None:
+    call = chrome.event("c10d::allreduce_", 0, 8)
+    chrome.write(tmp_path / "rank0.json", [call, chrome.event("aten::mm", 10, 4)])
+    work = chrome.event("gemm", 2, 5, cat="kernel", args={"device": 0, "stream": 7, "correlation": 1})
+    chrome.write(tmp_path / "rank1.json", [call, chrome.event("aten::mm", 10, 4), work])
+    rows = json.loads(perfkit("summary", tmp_path, "--view", "distributed", "--format", "json").out)
+    (computed,) = (row for row in rows["views"]["distributed"] if row["part"] == "computation")
+    assert (computed["host_calls"], computed["device_calls"], computed["time_ns"]) == (1, 1, 4_000 + 5_000)
+
+
+def test_findings_of_a_file_of_many_ranks_are_told_as_it_holds_them(perfkit, folder: Path, tmp_path: Path) -> None:
+    assert perfkit("export", folder, "-o", tmp_path / "all.json").code == 0
+    whole = load(tmp_path / "all.json")
+    content = json.loads(perfkit("summary", tmp_path / "all.json", "--format", "json").out)
+    assert [found["message"] for found in content["quality"]] == [found.message for found in whole.quality]
+
+
+def test_ranks_with_several_findings_of_a_kind_count_once() -> None:
+    finding = (Finding("odd", "3 odd"), Finding("odd", "4 odd"))
+    facts = [
+        Facts(trace([host("op", "operator", 0, 1)]).with_meta(ranks=(rank,)).meta, finding[:held], True, 1, ())
+        for rank, held in ((0, 2), (1, 1), (2, 2), (3, 0))
+    ]
+    assert [found.message for found in cluster.quality(facts)] == [
+        "3 odd (rank 0; alike in 2 more of 4 ranks)",
+        "4 odd (rank 0; alike in 2 more of 4 ranks)",
+    ]
+
+
+def test_partials_are_for_summary_and_report(perfkit, folder: Path, tmp_path: Path) -> None:
+    (share,) = shares(perfkit, folder, count=1)
+    told = f"perfkit: error: {share}: holds partials, which perfkit summary and perfkit report merge; there are no " \
+           "events in them; give the profile that they were made of\n"  # fmt: skip
+    assert perfkit("compare", share, folder) == (2, "", told)
+    assert perfkit("export", share, "-o", tmp_path / "x.json") == (2, "", told)
+
+
+def test_a_page_of_partials_for_something_else_says_how_they_are_made(perfkit, folder: Path, tmp_path: Path) -> None:
+    found = shares(perfkit, folder)
+    code, _, err = perfkit("report", *found, "-o", tmp_path / "page.html")
+    assert (code, err.count("\n")) == (2, 1)
+    assert err.endswith("; make them with perfkit report --shard\n")
+
+
+def test_an_unreadable_rank_is_left_out_and_a_broken_one_kept_up_to_the_break(perfkit, folder: Path) -> None:
+    whole = (folder / "host_1.json").read_bytes()
+    (folder / "host_1.json").write_bytes(whole.removesuffix(b"]}") + b', {"ph": "X", "name": "aten::a')
+    (folder / "host_2.json").write_bytes(b"")
+    assert perfkit("summary", folder).code == 2
+    content = json.loads(perfkit("summary", folder, "--partial", "--view", "steps", "--format", "json").out)
+    assert [row["rank"] for row in content["views"]["steps"]] == [0, 1]
+    assert {"truncated", "ranks-left-out"} <= {found["code"] for found in content["quality"]}

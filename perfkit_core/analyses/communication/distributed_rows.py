@@ -63,4 +63,6 @@ _TYPES: Final = {"host_calls": "Int64", "device_calls": "Int64", "time_ns": "Int
 
 
 def _added(parts: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    return {name: sum(part[name] for part in parts) for name in parts[0]}
+    """Of each part the sum over the ranks that know it: computation is counted on the host or on the device."""
+    names = dict.fromkeys(name for part in parts for name in part)
+    return {name: sum(part.get(name, 0) for part in parts) for name in names}
