@@ -36,10 +36,12 @@ _MISTAKES: Final = (TypeError, AttributeError, NameError, LookupError, Assertion
 def as_path(place: PathLike) -> Path:
     """The path of a text or path. A URL that is no ``file://`` becomes a path of its store, typed as a Path.
 
-    Raises UsageError where no installed driver knows the store.
+    A path of a store becomes a new one, without the connection. Raises UsageError where no installed driver knows the
+    store.
     """
     if hasattr(place, "protocol"):  # a path of universal-pathlib
-        return as_path(str(place))
+        store = cast("Any", place)
+        return cast("Path", type(store)(str(place), **store.storage_options))  # some texts lack the host
     if not isinstance(place, str):
         return Path(place)
     found = _URL.match(place)

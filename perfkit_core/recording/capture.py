@@ -139,5 +139,5 @@ class CycleWriter(Generic[Profiler]):
         """A forked child is a recording of its own."""
         if self._pid != os.getpid():
             self._begin()
-            self.run_dir = as_path(str(self.run_dir))  # a connection to a store is the parent's
+            self.run_dir = as_path(self.run_dir)  # a connection to a store is the parent's
             termination.install()
