@@ -1,8 +1,8 @@
 """Files of any size in the same memory: ``python -m benchmarks.streaming [--huge]``
 
-``perfkit export FILE -o x.perfkit.parquet --stream`` writes the events of a trace file as it reads them, and holds neither the
-file nor the table. Each size is a process of its own. What counts is the memory on top of the interpreter with its
-modules and compiled code. Medians of the rounds.
+``perfkit export FILE -o x.perfkit.parquet --stream`` writes the events of a trace file as it reads them, and holds
+neither the file nor the table. Each size is a process of its own. What counts is the memory on top of the interpreter
+with its modules and compiled code. Medians of the rounds.
 """
 
 from __future__ import annotations

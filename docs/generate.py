@@ -19,9 +19,10 @@ A handler writes one file `rank…-cycle….perfkit.parquet` for each cycle of e
 columns: `pandas.read_parquet`, `polars.read_parquet` and duckdb open it as it is. Row references count within the file.
 The metadata of the run and the data-quality findings are JSON under the key `perfkit` of the Parquet footer.
 
-perfkit reads a column of such a file when a view first asks for it, a row group at a time: a view of a few columns costs
-those columns, however many events and arguments there are. Columns in which nothing was recorded take no memory. The
-files must stay as they are while a loaded trace is in use; one that was changed or removed meanwhile is refused.
+perfkit reads a column of such a file when a view first asks for it, a row group at a time: a view of a few columns
+costs those columns, however many events and arguments there are. Columns in which nothing was recorded take no
+memory. The files must stay as they are while a loaded trace is in use; one that was changed or removed meanwhile is
+refused.
 
 A file whose metadata say `"stage": "recorded"` holds events as a source read them, row by row in its order, and nothing
 worked out: no `self_ns`, `launched_by`, `step` of other events than steps, `op_name`. It has two more columns,

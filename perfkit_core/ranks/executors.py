@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import multiprocessing
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from perfkit_core.errors import UsageError
@@ -15,6 +17,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 CONNECT_SECONDS: Final = 10
+_TIMEOUTS: Final = (TimeoutError, FutureTimeoutError, asyncio.TimeoutError)
+"""Three kinds up to Python 3.10, then one."""
 
 
 class Serial(Executor):
@@ -54,7 +58,7 @@ def _cluster(address: str) -> Iterator[Any]:
             )
         try:
             yield client
-        except (OSError, CancelledError, TimeoutError, ImportError, _killed()) as error:
+        except (OSError, CancelledError, *_TIMEOUTS, ImportError, _killed()) as error:
             raise UsageError(
                 f"the Dask cluster at {address} failed ({_told(error)})",
                 "its log tells more; every worker needs perfkit and must see the files",
@@ -73,7 +77,7 @@ def _has_workers(client: Any) -> bool:
     """Waits for workers that are about to start."""
     try:
         client.wait_for_workers(1, timeout=CONNECT_SECONDS)
-    except TimeoutError:
+    except _TIMEOUTS:
         return False
     return True
 
@@ -113,6 +117,6 @@ def _told(error: Exception) -> str:
     """One line, without what an unknown protocol made of it."""
     if isinstance(error, MemoryError | ValueError | UnicodeError | EOFError):
         return "what answers there does not speak its protocol"
-    if isinstance(error, TimeoutError):
+    if isinstance(error, _TIMEOUTS):
         return "no answer in time"
     return " ".join(str(error).split()) or type(error).__name__
