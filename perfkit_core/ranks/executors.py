@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import multiprocessing
 import threading
@@ -17,8 +16,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 CONNECT_SECONDS: Final = 10
-_TIMEOUTS: Final = (TimeoutError, FutureTimeoutError, asyncio.TimeoutError)
-"""Three kinds up to Python 3.10, then one."""
 
 
 class Serial(Executor):
@@ -58,7 +55,7 @@ def _cluster(address: str) -> Iterator[Any]:
             )
         try:
             yield client
-        except (OSError, CancelledError, *_TIMEOUTS, ImportError, _killed()) as error:
+        except _failures() as error:
             raise UsageError(
                 f"the Dask cluster at {address} failed ({_told(error)})",
                 "its log tells more; every worker needs perfkit and must see the files",
@@ -77,15 +74,16 @@ def _has_workers(client: Any) -> bool:
     """Waits for workers that are about to start."""
     try:
         client.wait_for_workers(1, timeout=CONNECT_SECONDS)
-    except _TIMEOUTS:
+    except _timeouts():
         return False
     return True
 
 
-def _killed() -> type[Exception]:
+def _failures() -> tuple[type[Exception], ...]:
+    """What a cluster may end with."""
     from distributed import KilledWorker
 
-    return cast("type[Exception]", KilledWorker)
+    return OSError, CancelledError, ImportError, cast("type[Exception]", KilledWorker), *_timeouts()
 
 
 def _within(seconds: float, work: Callable[[], T], address: str) -> T:
@@ -113,10 +111,17 @@ def _settle(future: Future[T], work: Callable[[], T]) -> None:
         future.set_exception(RuntimeError(type(error).__name__))
 
 
+def _timeouts() -> tuple[type[Exception], ...]:
+    """Three kinds up to Python 3.10, then one."""
+    import asyncio
+
+    return TimeoutError, FutureTimeoutError, asyncio.TimeoutError
+
+
 def _told(error: Exception) -> str:
     """One line, without what an unknown protocol made of it."""
     if isinstance(error, MemoryError | ValueError | UnicodeError | EOFError):
         return "what answers there does not speak its protocol"
-    if isinstance(error, _TIMEOUTS):
+    if isinstance(error, _timeouts()):
         return "no answer in time"
     return " ".join(str(error).split()) or type(error).__name__

@@ -99,9 +99,18 @@ INTERRUPTED = {
 def test_an_interrupt_is_the_users_and_loses_nothing(name: str, tmp_path: Path) -> None:
     script = f"""
 def ready_when_waiting():
-    while sys._current_frames()[threading.main_thread().ident].f_code.co_name != "wait":
+    while "background.py" not in files_of(sys._current_frames()[threading.main_thread().ident]):
         time.sleep(0.01)
     ready()
+
+def files_of(frame):
+    # of a main thread that waits, as it also does for a thread to start
+    found = set()
+    waits = frame.f_code.co_name == "wait"
+    while frame and waits:
+        found.add(os.path.basename(frame.f_code.co_filename))
+        frame = frame.f_back
+    return found
 
 writer = CycleWriter(sys.argv[1], lambda profiler, place: slow(profiler, place, 1.5))
 writer(None)

@@ -135,9 +135,9 @@ def test_eight_ranks_of_one_job_are_one_trace(traces: Path) -> None:
 def test_the_largest_file_is_summarised_in_400_megabytes(traces: Path) -> None:
     """The peak of ``perfkit summary --view all`` as a process, interpreter and libraries included."""
     largest = max((traces / "torch").rglob("*.json.gz"), key=size_inside)
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURE, str(largest)], capture_output=True, encoding="utf-8", check=True
-    )
+    command = [sys.executable, "-c", MEASURE, str(largest)]
+    subprocess.run(command, capture_output=True, check=True)  # compiles, if nobody has: that takes more than reading
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", check=True)
     assert 50 * 10**6 < int(done.stderr) * 1024 < PEAK_BYTES
 
 
