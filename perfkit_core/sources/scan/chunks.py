@@ -13,7 +13,7 @@ import numpy.typing as npt
 from perfkit_core.sources.bytestream import Window
 from perfkit_core.sources.scan.words import PAD
 
-CHUNK_BYTES: Final = 1 << 20
+CHUNK_BYTES: Final = 3 << 18
 _TAIL_BYTES: Final = (1 << 12, 1 << 16)
 _LONGEST: Final = 16
 """A chunk without a likely end grows to so many times its size before it is left to the reference."""
@@ -38,11 +38,12 @@ class Chunks:
     """Cuts a window and the file behind it. Buffers that are given back are used again."""
 
     def __init__(self, window: Window, chunk_bytes: int | None = None) -> None:
-        """``window.data`` begins with an event."""
+        """``window.data`` begins with an event; it is taken out until :meth:`stop`."""
         self._window, self._size = window, chunk_bytes or CHUNK_BYTES
         self._carried, self._offset = window.data, window.base
+        window.data = b""
         self._free: list[npt.NDArray[np.uint8]] = []
-        found = _FIRST_KEY.match(window.data)
+        found = _FIRST_KEY.match(self._carried)
         self._end = re.compile(rb"\}\s*,\s*(?=\{\s*" + re.escape(found[1]) + rb")") if found else None
 
     def __iter__(self) -> Iterator[Chunk]:
@@ -66,24 +67,26 @@ class Chunks:
     def _next(self) -> Chunk | None:
         wanted = self._size
         while True:
-            buffer, held = self._filled(max(wanted, len(self._carried)))
+            buffer, held = self._filled(wanted)
             if not held:
                 return None
-            size = held if self._window.finished else self._cut(buffer, held)
+            last = self._window.finished and not self._carried
+            size = held if last else self._cut(buffer, held)
             if size or wanted >= _LONGEST * self._size:
                 break
-            self._carried, wanted = buffer[:held].tobytes(), 2 * wanted
+            self._carried, wanted = buffer[:held].tobytes() + self._carried, 2 * wanted
         size = size or held
-        self._carried = buffer[size:held].tobytes()
+        self._carried = buffer[size:held].tobytes() + self._carried
         buffer[size : size + PAD] = 0
-        chunk = Chunk(buffer, size, self._offset, self._window.finished)
+        chunk = Chunk(buffer, size, self._offset, last)
         self._offset += size
         return chunk
 
     def _filled(self, wanted: int) -> tuple[npt.NDArray[np.uint8], int]:
         buffer = self._buffer(wanted + PAD)
-        held = len(self._carried)
-        buffer[:held] = np.frombuffer(self._carried, np.uint8)
+        held = min(len(self._carried), wanted)
+        buffer[:held] = np.frombuffer(self._carried, np.uint8, held)
+        self._carried = self._carried[held:]
         while held < wanted and (count := self._window.read_into(buffer[held:wanted].data)):
             held += count
         return buffer, held
