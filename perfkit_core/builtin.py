@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from perfkit_core.plugins.contracts import Exporter, Renderer, Source, View
+from perfkit_core.plugins.contracts import Exporter, Renderer, Rule, Source, View
 from perfkit_core.plugins.later import later
 from perfkit_core.plugins.markers import hookimpl
 
@@ -29,6 +29,13 @@ def perfkit_analyses() -> Sequence[View]:
     from perfkit_core.analyses import VIEWS
 
     return VIEWS
+
+
+@hookimpl
+def perfkit_rules() -> Sequence[Rule]:
+    from perfkit_core.advice.rules import RULES
+
+    return RULES
 
 
 @hookimpl

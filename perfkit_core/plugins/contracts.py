@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 if TYPE_CHECKING:
     import pandas as pd
 
+    from perfkit_core.advice.facts import Facts
+    from perfkit_core.advice.model import Candidate
     from perfkit_core.report.model import Report
     from perfkit_core.stored_recorded import RecordedWriter
     from perfkit_core.trace import Trace
@@ -161,10 +163,46 @@ class Exporter:
     weights: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One pattern that costs time, and what would remove it.
+
+    ``id`` is its name in commands, ``number`` its place in the list of docs/advice, ``version`` grows when its
+    predictions change. ``find(facts)`` returns what it found (nothing: it does not apply) or raises
+    :class:`perfkit_core.advice.model.NotEvaluableError` with what was not recorded. ``what_if(facts, value)`` is the
+    candidate for ``--what-if ID=VALUE``, whether or not the rule fires; None where there is nothing to ask.
+    """
+
+    id: str
+    number: int
+    version: int
+    title: str
+    find: Callable[[Facts], Sequence[Candidate]]
+    what_if: Callable[[Facts, float], Candidate] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """What to write in a framework against what the rule ``rule`` found.
+
+    ``mode`` is "eager", "static" or "any". ``code`` may have words in braces, which the rule fills. ``api`` names what
+    is called, ``since`` the first version that has it ("" for all). ``verify`` is what to compare, as arguments of
+    ``perfkit verify``.
+    """
+
+    rule: str
+    code: str
+    api: str
+    since: str = ""
+    mode: str = "any"
+    note: str = ""
+    verify: str = "--base 'python train.py' --change 'python train_changed.py'"
+
+
 OperatorNames = Mapping[str, Callable[[str], str | None]]
 """Framework → function from a native operator name to the canonical one (None: unknown)."""
 
 __all__ = [
-    "ExportOptions", "Exporter", "OperatorNames", "Recorder", "Recording", "Reduction", "Renderer", "Sequence",
-    "Source", "View", "ViewRequest",
+    "ExportOptions", "Exporter", "OperatorNames", "Recorder", "Recording", "Reduction", "Remedy", "Renderer", "Rule",
+    "Sequence", "Source", "View", "ViewRequest",
 ]  # fmt: skip

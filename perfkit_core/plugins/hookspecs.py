@@ -6,7 +6,7 @@ framework: perfkit reads files where none is installed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from perfkit_core.plugins.markers import hookspec
@@ -14,7 +14,7 @@ from perfkit_core.plugins.markers import hookspec
 if TYPE_CHECKING:
     import click
 
-    from perfkit_core.plugins.contracts import Exporter, OperatorNames, Recorder, Renderer, Source, View
+    from perfkit_core.plugins.contracts import Exporter, OperatorNames, Recorder, Remedy, Renderer, Rule, Source, View
 
 
 @hookspec
@@ -30,6 +30,16 @@ def perfkit_recorders() -> Sequence[Recorder]:  # type: ignore[empty-body]
 @hookspec
 def perfkit_analyses() -> Sequence[View]:  # type: ignore[empty-body]
     """Views: ``perfkit summary --view NAME``, and the sections of reports."""
+
+
+@hookspec
+def perfkit_rules() -> Sequence[Rule]:  # type: ignore[empty-body]
+    """Rules of ``perfkit advise``: patterns that cost time, and the edit of the recording that removes them."""
+
+
+@hookspec
+def perfkit_remedies() -> Mapping[str, Sequence[Remedy]]:  # type: ignore[empty-body]
+    """What to write against a finding, by framework (``meta.framework`` of a trace)."""
 
 
 @hookspec

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pluggy
 
 from perfkit_core.plugins import hookspecs
-from perfkit_core.plugins.contracts import Exporter, Recorder, Renderer, Source, View
+from perfkit_core.plugins.contracts import Exporter, Recorder, Remedy, Renderer, Rule, Source, View
 from perfkit_core.plugins.markers import PROJECT
 
 BUILTIN: Final = "perfkit_core.builtin"
@@ -59,6 +59,15 @@ class Plugins:
     def commands(self) -> dict[str, Any]:
         """click commands by name."""
         return {command.name: command for command in self._flat("perfkit_commands")}
+
+    def rules(self) -> dict[str, Rule]:
+        """Rules of advice by id, in the order of their numbers."""
+        return {rule.id: rule for rule in sorted(self._flat("perfkit_rules"), key=lambda rule: rule.number)}
+
+    def remedies(self, framework: str | None) -> list[Remedy]:
+        """What plugins say to write in a framework."""
+        found = (given.get(framework, ()) for given in self._results("perfkit_remedies", dict))
+        return [remedy for remedies in found for remedy in remedies]
 
     def operator_names(self, framework: str | None) -> Callable[[str], str | None] | None:
         """The function that names a framework's operators canonically, None when no plugin has one."""

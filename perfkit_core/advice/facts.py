@@ -1,0 +1,83 @@
+"""What rules ask of a recording: computed when first asked for, once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from perfkit_core.advice.model import NotEvaluableError
+from perfkit_core.advice.thresholds import Thresholds
+from perfkit_core.analyses.step.activity import Activity, activities, has_device_work
+from perfkit_core.analyses.step.exclusive import covered_ns
+from perfkit_core.intervals import Intervals
+from perfkit_core.replay.build import Replay, build
+from perfkit_core.replay.steps import Steps, steps
+from perfkit_core.trace import IntArray, Trace
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A recording as rules see it. Everything is in ns a step unless its name says otherwise."""
+
+    trace: Trace
+    thresholds: Thresholds = field(default_factory=Thresholds)
+
+    @cached_property
+    def replay(self) -> Replay:
+        """The graph of the recording."""
+        return build(self.trace)
+
+    @cached_property
+    def steps(self) -> Steps:
+        """Its steps; the whole recording where there are none."""
+        return steps(self.replay)
+
+    @cached_property
+    def has_steps(self) -> bool:
+        """Whether steps were recorded."""
+        return bool(len(self.steps)) and int(self.steps.number[0]) >= 0
+
+    @cached_property
+    def step_ns(self) -> int:
+        """Median time of a step. Raises NotEvaluableError for a recording without host events."""
+        if not len(self.steps):
+            raise NotEvaluableError("no host events were recorded: nothing tells when a step begins")
+        return int(np.median(self.steps.recorded_ns))
+
+    @property
+    def on_device(self) -> bool:
+        """Whether work on a device was recorded."""
+        return has_device_work(self.trace)
+
+    def per_step(self, dur_ns: int) -> float:
+        """A time of the whole recording, as an average over its steps."""
+        return dur_ns / max(len(self.steps), 1)
+
+    @cached_property
+    def activity(self) -> Activity:
+        """What the first rank does at which time (unions)."""
+        ranks = np.unique(self.trace.ints("rank"))
+        return activities(self.trace).of(int(ranks[0]) if len(ranks) else -1)
+
+    def within_steps(self, what: Intervals) -> IntArray:
+        """How much of each step (of the first rank) a set of intervals covers, shape (steps,)."""
+        chosen = self.steps.rank == self.steps.rank[:1]
+        start = self.replay.graph.start_ns
+        return covered_ns(what, start[self.steps.first[chosen]], start[self.steps.after[chosen]])
+
+    def need_steps(self) -> None:
+        """Raises NotEvaluableError where no steps were recorded."""
+        if not self.has_steps:
+            raise NotEvaluableError("no steps were recorded: call the profiler's step() after each iteration")
+
+    def need_device(self) -> None:
+        """Raises NotEvaluableError where no work of a device was recorded."""
+        if not self.on_device:
+            raise NotEvaluableError("no work of a device was recorded")
+
+    def need(self, column: str, how: str) -> None:
+        """Raises NotEvaluableError where a column of the event table holds nothing; ``how`` says how to record it."""
+        if not self.trace.known(column):
+            raise NotEvaluableError(f"no {column} were recorded: {how}")

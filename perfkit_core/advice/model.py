@@ -1,0 +1,128 @@
+"""What an advice is made of: what a rule found, what the replay predicts, what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from perfkit_core.replay.edits.contract import Edit
+from perfkit_core.replay.quantity import Number, Quantity
+from perfkit_core.trace import IntArray
+
+Method = Literal["replay", "microbenchmark", "prior", "none"]
+"""How a saving is predicted. ``none`` carries no number."""
+NO_ROWS: Final[IntArray] = np.empty(0, np.int64)
+
+
+class NotEvaluableError(Exception):
+    """A rule cannot tell on this recording; the text says why ("no stacks were recorded: ...")."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """Something a prediction rests on: a number with its unit in the name, and where it comes from."""
+
+    name: str
+    value: Number | str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What a rule found, before anything is predicted.
+
+    ``what`` says it in one sentence with numbers. ``evidence`` holds those numbers by name, units in the names.
+    ``rows`` are the events that show it (for the range of steps and the place in the code). ``preconditions`` hold,
+    ``vetoes`` were looked at and do not. ``edits`` is the transform of the recording, replayed where ``method`` is
+    replay. ``after_ns`` is the time of a step afterwards, for methods that do not replay. ``ceiling_ns`` is what no
+    change of this kind can save more of in a step. ``direction`` is "to host" or "to device" for placement.
+    ``fill`` are the words that the remedy's code has in braces. ``conflicts`` are ids of rules whose advice this one
+    replaces or hinders.
+    """
+
+    what: str
+    evidence: Mapping[str, Any]
+    rows: IntArray = field(default_factory=lambda: NO_ROWS)
+    method: Method = "replay"
+    edits: tuple[Edit, ...] = ()
+    after_ns: Quantity | None = None
+    ceiling_ns: int | None = None
+    preconditions: tuple[str, ...] = ()
+    vetoes: tuple[str, ...] = ()
+    assumptions: tuple[Assumption, ...] = ()
+    risks: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()
+    direction: str | None = None
+    fill: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Time of a step in ns: now (median), and afterwards as percentiles. ``saving_ns`` is base less p50, 0 or more is
+    not promised. ``naive_ns`` is what removing the share of time would predict: shown beside, never used."""
+
+    method: Method
+    base_ns: int
+    p10_ns: int | None = None
+    p50_ns: int | None = None
+    p90_ns: int | None = None
+    saving_ns: int | None = None
+    ceiling_ns: int | None = None
+    naive_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """One advice with everything it rests on. ``id`` is stable for the same finding in the same recording."""
+
+    id: str
+    rule: str
+    number: int
+    version: int
+    title: str
+    framework: str
+    mode: str
+    candidate: Candidate
+    prediction: Prediction
+    severity: Literal["high", "medium", "low", "note"]
+    steps: tuple[int, int] | None
+    place: str | None
+    remedy: Remedied | None
+
+
+@dataclass(frozen=True, slots=True)
+class Remedied:
+    """A remedy, filled in: code, the API it uses, the version it needs, and the command that verifies it."""
+
+    code: str
+    api: str
+    since: str
+    note: str
+    verify: str
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """How well the unchanged graph repeats the recording: the median of the relative errors of the steps, the worst,
+    how many steps, and the share of the device's time that starts later than anything recorded explains."""
+
+    error: float
+    worst: float
+    steps: int
+    unexplained: float
+
+
+@dataclass(frozen=True, slots=True)
+class Advices:
+    """The result: advice with the largest saving first, and the rules that could not be evaluated, with the reason.
+
+    ``combined`` is the replay of all advice that do not exclude each other; None where nothing was replayed.
+    """
+
+    identity: Identity
+    advice: tuple[Advice, ...]
+    not_evaluable: Mapping[str, str]
+    combined: Prediction | None = None

@@ -1,0 +1,68 @@
+"""How long would a step be with a candidate's edits? Three replays: all uncertain numbers at their best, likely, worst.
+
+The interval is that of the three cases, wider by how uncertain the median of the recorded steps itself is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from perfkit_core import bootstrap
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import Candidate, Prediction
+from perfkit_core.replay.edits.contract import Edit, edited
+from perfkit_core.replay.quantity import Case, Quantity
+from perfkit_core.replay.simulate import play
+
+_LEVEL: Final = 0.8
+"""p10 to p90."""
+ONE_STEP: Final = 0.05
+"""Spread that is assumed for a recording of a single step, which shows none: what identical steps of one training
+differ by on an idle machine."""
+
+
+def predict(facts: Facts, candidate: Candidate) -> Prediction:
+    """The prediction of one candidate."""
+    base, naive = facts.step_ns, candidate.ceiling_ns
+    naive_ns = None if naive is None else max(base - naive, 0)
+    after = _after(facts, candidate)
+    if after is None:
+        return Prediction(candidate.method, base, ceiling_ns=candidate.ceiling_ns, naive_ns=naive_ns)
+    low, mid, high = widened(facts, after)
+    return Prediction(candidate.method, base, low, mid, high, base - mid, candidate.ceiling_ns, naive_ns)
+
+
+def _after(facts: Facts, candidate: Candidate) -> Quantity | None:
+    if candidate.method == "none":
+        return None
+    return replayed(facts, candidate.edits) if candidate.method == "replay" else candidate.after_ns
+
+
+def replayed(facts: Facts, edits: Sequence[Edit]) -> Quantity:
+    """Median time of a step with some edits, in the three cases.
+
+    Raises CyclicGraphError.
+    """
+    found = []
+    for case in Case:
+        steps = facts.steps.played_ns(play(edited(facts.replay, edits, case)))
+        found.append(float(np.median(steps)))
+    low, mid, high = sorted(found)
+    return Quantity(low, mid, high, "replay")
+
+
+def widened(facts: Facts, after: Quantity) -> tuple[int, int, int]:
+    """The three times in whole ns, the outer ones further apart by the uncertainty of the recorded median."""
+    shorter, longer = noise(facts)
+    return round(after.low * shorter), round(after.mid), round(after.high * longer)
+
+
+def noise(facts: Facts) -> tuple[float, float]:
+    """The interval of the recorded median as factors of it."""
+    if len(facts.steps) < 2:
+        return 1 - ONE_STEP, 1 + ONE_STEP
+    low, high = bootstrap.median_interval(facts.steps.recorded_ns, _LEVEL)
+    return low / facts.step_ns, high / facts.step_ns

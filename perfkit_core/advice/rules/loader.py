@@ -1,0 +1,129 @@
+"""Rules 10 and 13: the training waits for its data."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import numpy as np
+
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import Assumption, Candidate, NotEvaluableError
+from perfkit_core.plugins.contracts import Rule
+from perfkit_core.replay.edits.concurrency import Load
+from perfkit_core.replay.edits.durations import Scale
+from perfkit_core.replay.quantity import Quantity
+from perfkit_core.schema import DATALOADER, STEP
+from perfkit_core.trace import IntArray
+
+WORKERS: Final = 4
+_AHEAD: Final = 2
+_SEVERAL: Final = re.compile(r"multi[-_ ]?process", re.IGNORECASE)
+CONTENTION: Final = Quantity(
+    0.97, 1.05, 1.25, "prior: worker processes share cores, caches and memory with the training"
+)
+"""Factor of the host's own time once workers run beside it."""
+HANDOVER_NS: Final = Quantity(100_000, 500_000, 2_000_000, "prior: a batch from a worker is unpickled and pinned")
+MAKING: Final = Quantity(1.0, 1.1, 1.4, "prior: making a batch in a worker, beside other workers")
+
+
+def batches(facts: Facts) -> IntArray:
+    """Rows of the events in which the training gets its batches, those of the steps. Raises NotEvaluableError."""
+    facts.need_steps()
+    trace = facts.trace
+    rows = np.flatnonzero(trace.host & trace.rows("kind", DATALOADER) & (facts.replay.first >= 0))
+    rows = rows[(trace.ints("step")[rows] >= 0) & ~trace.rows("kind", DATALOADER)[trace.ints("parent")[rows]]]
+    if not len(rows):
+        raise NotEvaluableError("no data loading was recorded: the framework's own DataLoader records it")
+    return rows
+
+
+def no_workers(facts: Facts) -> list[Candidate]:
+    """Rule 10: the training makes its batches itself, and that takes a share of each step."""
+    rows, share = batches(facts), _share(facts)
+    if _in_workers(facts, rows) or share <= facts.thresholds.loader_share:
+        return []
+    return [with_workers(facts, WORKERS)]
+
+
+def more_workers(facts: Facts) -> list[Candidate]:
+    """Rule 13: the training waits for batches although workers make them."""
+    rows, share = batches(facts), _share(facts)
+    if not _in_workers(facts, rows) or share <= facts.thresholds.loader_share:
+        return []
+    return [_twice_as_many(facts, rows)]
+
+
+def with_workers(facts: Facts, workers: float) -> Candidate:
+    """What so many workers would do for a training that makes its batches itself. Raises NotEvaluableError."""
+    rows = batches(facts)
+    if _in_workers(facts, rows):
+        raise NotEvaluableError("workers make the batches already; how many is not recorded: ask for more-workers")
+    if workers < 1:
+        raise NotEvaluableError("without workers nothing changes: give 1 or more")
+    waiting = _waiting_ns(facts)
+    steps = np.flatnonzero(facts.trace.rows("kind", STEP) & (facts.replay.first >= 0))
+    return Candidate(
+        f"each step makes its own batch for {_ms(waiting)} of {_ms(facts.step_ns)} ms before it can begin",
+        evidence={
+            "loader_ns": round(waiting), "loader_ratio": _share(facts), "step_ns": facts.step_ns, "workers": 0,
+            "proposed_workers": workers,
+        },
+        rows=rows,
+        edits=(
+            Scale(rows, MAKING),
+            Load(rows, workers, handover_ns=HANDOVER_NS),
+            Scale(steps, CONTENTION, device=False),
+        ),
+        ceiling_ns=round(waiting),
+        preconditions=("batches are made in the training's own process", "making a batch needs no device"),
+        assumptions=tuple(
+            Assumption(name, quantity, quantity.source)
+            for name, quantity in (("host_factor", CONTENTION), ("handover_ns", HANDOVER_NS), ("making_factor", MAKING))
+        ),
+        risks=(f"each worker holds a copy of the dataset object and {_AHEAD} batches",),
+        fill={"workers": f"{workers:g}"},
+    )  # fmt: skip
+
+
+def _twice_as_many(facts: Facts, rows: IntArray) -> Candidate:
+    """Twice the workers, whatever their number: their batches come at least as fast, and at most twice as fast."""
+    waiting = _waiting_ns(facts)
+    faster = Quantity(0.5, 0.55, 1.0, "twice as many workers deliver up to twice as fast, where cores are left")
+    every = facts.step_ns
+    batch = Quantity(every * faster.low, every * faster.mid, every * faster.high, faster.source)
+    return Candidate(
+        f"each step waits {_ms(waiting)} of {_ms(facts.step_ns)} ms for a batch, although workers make them",
+        evidence={"loader_ns": round(waiting), "loader_ratio": _share(facts), "step_ns": facts.step_ns},
+        rows=rows,
+        edits=(Load(rows, 1, batch_ns=batch, handover_ns=HANDOVER_NS),),
+        ceiling_ns=round(waiting),
+        preconditions=("workers make the batches", "the wait is longer than handing a batch over takes"),
+        assumptions=(Assumption("batch_every_ns", batch, faster.source),),
+        risks=("more workers than cores make all of them slower",),
+        fill={"workers": "twice as many"},
+    )
+
+
+def _waiting_ns(facts: Facts) -> float:
+    """Median over the steps of the time that the loader takes of them."""
+    return float(np.median(facts.within_steps(facts.activity.loading)))
+
+
+def _share(facts: Facts) -> float:
+    return _waiting_ns(facts) / max(facts.step_ns, 1)
+
+
+def _in_workers(facts: Facts, rows: IntArray) -> bool:
+    names = facts.trace.codes("name")
+    return any(_SEVERAL.search(names.values[code]) for code in np.unique(names.codes[rows]))
+
+
+def _ms(dur_ns: float) -> str:
+    return f"{dur_ns / 1e6:.1f}"
+
+
+RULES: Final = (
+    Rule("loader-workers", 10, 1, "Load data in worker processes", no_workers, with_workers),
+    Rule("more-workers", 13, 1, "Use more loader workers", more_workers),
+)

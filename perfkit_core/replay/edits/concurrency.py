@@ -1,0 +1,91 @@
+"""Host events pass while the thread goes on: in another thread, or in the workers of a data loader."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfkit_core.replay.build import Replay
+from perfkit_core.replay.edits.contract import inclusive_ns, nodes_of
+from perfkit_core.replay.graph import CHAIN, HANDOFF, Graph, all_edges, edges
+from perfkit_core.replay.quantity import Case, Number, value
+from perfkit_core.trace import IntArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Overlap:
+    """Host events that pass while the thread goes on: another thread does them from the start of the event on, and only
+    ``until`` (rows; -1: nobody) waits for it."""
+
+    rows: IntArray
+    until: IntArray
+    factor: Number = 1.0
+
+    def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:
+        first, after = replay.first[self.rows], replay.first[self.until]
+        inside = nodes_of(replay, graph, self.rows, True) & graph.on_host
+        total = inclusive_ns(replay, graph, self.rows, inside)
+        new = np.arange(len(graph), len(graph) + len(self.rows))
+        waits = self.until >= 0
+        links = all_edges(
+            [
+                graph.edges,
+                edges(CHAIN, first, new, from_start=True),
+                edges(CHAIN, new[waits], after[waits]),
+            ]
+        )
+        dur = np.append(np.where(inside, 0, graph.dur_ns), np.rint(total * value(self.factor, case)).astype(np.int64))
+        return Graph(
+            dur,
+            np.append(graph.row, self.rows),
+            np.append(graph.lane, graph.lane[first]),
+            np.append(graph.start_ns, graph.start_ns[first]),
+            graph.threads,
+            links,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Load:
+    """Batches come from ``workers`` processes. ``rows`` are the events in which the training gets its batches, in the
+    order of time; making a batch takes ``batch_ns`` (None: as long as it was recorded to take in the training's own
+    process), getting it ``handover_ns``.
+
+    The workers together deliver a batch every ``batch_ns`` ÷ ``workers``, and work at most ``ahead`` batches for each
+    worker in advance. The first batch is there: the steps are those of a loader that has been running.
+    """
+
+    rows: IntArray
+    workers: Number
+    batch_ns: Number | None = None
+    handover_ns: Number = 0
+    ahead: int = 2
+
+    def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:
+        inside = nodes_of(replay, graph, self.rows, True) & graph.on_host
+        workers = value(self.workers, case)
+        made = inclusive_ns(replay, graph, self.rows, inside)
+        if self.batch_ns is not None:
+            made = np.full(len(self.rows), value(self.batch_ns, case))
+        dur = np.where(inside, 0, graph.dur_ns)
+        first, after = replay.first[self.rows], replay.after[self.rows]
+        dur[first] += round(value(self.handover_ns, case))
+        new = np.arange(len(graph), len(graph) + len(self.rows))
+        every = np.rint(made / workers).astype(np.int64)
+        every[:1] = 0
+        free = max(round(self.ahead * workers), 1)
+        links = [
+            edges(CHAIN, first[:1], new[:1], from_start=True),
+            edges(CHAIN, new[:-1], new[1:]),
+            edges(HANDOFF, new, after),
+            edges(HANDOFF, after[:-free], new[free:], from_start=True),
+        ]
+        return Graph(
+            np.append(dur, every),
+            np.append(graph.row, np.full(len(new), -1)),
+            np.append(graph.lane, graph.lane[first]),
+            np.append(graph.start_ns, graph.start_ns[first]),
+            graph.threads,
+            all_edges([graph.edges, *links]),
+        )

@@ -1,0 +1,96 @@
+"""What does a host thread do at which time? Its events, cut where the innermost one changes.
+
+The segments of a thread follow each other without a gap: time outside of every event is a segment of its own. Of events
+that overlap without nesting, the one that began last has the time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfkit_core import grouped
+from perfkit_core.analyses.threads import threads
+from perfkit_core.compiling import compiled
+from perfkit_core.schema import NESTED_KINDS
+from perfkit_core.trace import IntArray, Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """Segments in the order of threads and time, arrays of shape (segments,): ``row`` is the innermost event (-1:
+    none). The last one of each thread is empty and stands for its end.
+
+    ``first`` is the segment that begins with each event, ``after`` the one that begins with its end, shape (rows,),
+    -1 for events that are on no host thread.
+    """
+
+    start_ns: IntArray
+    end_ns: IntArray
+    row: IntArray
+    thread: IntArray
+    threads: int
+    first: IntArray
+    after: IntArray
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+def host_segments(trace: Trace) -> Segments:
+    """The segments of all host threads of a trace."""
+    occupied = trace.host & trace.rows("kind", *NESTED_KINDS) & (trace.ints("self_ns") >= 0)
+    rows = np.flatnonzero(occupied)
+    found = threads(trace)
+    code, number = grouped.by_appearance(found.code[rows], len(found))
+    order = grouped.stable_order(code, len(number))
+    rows, code = rows[order], code[order]
+    room = 2 * len(rows) + 2 * len(number) + 2
+    start, end, owner, thread = (np.empty(room, np.int64) for _ in range(4))
+    first, after = np.full(len(trace), -1, np.int64), np.full(len(trace), -1, np.int64)
+    count = _cut(rows, code, trace.ints("start_ns"), trace.end_ns, start, end, owner, thread, first, after)
+    return Segments(start[:count], end[:count], owner[:count], thread[:count], len(number), first, after)
+
+
+@compiled
+def _cut(rows, code, start_ns, end_ns, start, end, owner, thread, first, after):  # type: ignore[no-untyped-def]
+    """Fills the arrays of segments, returns how many there are. Rows stand in the order of threads, then of the
+    table."""
+    count, depth, now = 0, 0, 0
+    stack = np.empty(len(rows) + 1, np.int64)
+    for k in range(len(rows)):
+        i = rows[k]
+        if k == 0 or code[k] != code[k - 1]:
+            now = start_ns[i]
+        count, depth, now = _close(
+            stack, depth, now, start_ns[i], end_ns, code[k], count, start, end, owner, thread, after
+        )
+        if start_ns[i] > now:
+            start[count], end[count], thread[count] = now, start_ns[i], code[k]
+            owner[count] = stack[depth - 1] if depth else -1
+            count, now = count + 1, start_ns[i]
+        first[i] = count
+        stack[depth] = i
+        depth += 1
+        if k + 1 == len(rows) or code[k + 1] != code[k]:
+            last = np.iinfo(np.int64).max
+            count, depth, now = _close(
+                stack, depth, now, last, end_ns, code[k], count, start, end, owner, thread, after
+            )
+            start[count], end[count], owner[count], thread[count] = now, now, -1, code[k]
+            count += 1
+    return count
+
+
+@compiled
+def _close(stack, depth, now, until, end_ns, code, count, start, end, owner, thread, after):  # type: ignore[no-untyped-def]
+    """Ends the events that are over by then."""
+    while depth and end_ns[stack[depth - 1]] <= until:
+        top = stack[depth - 1]
+        if end_ns[top] > now:
+            start[count], end[count], owner[count], thread[count] = now, end_ns[top], top, code
+            count, now = count + 1, end_ns[top]
+        after[top] = count
+        depth -= 1
+    return count, depth, now

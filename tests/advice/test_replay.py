@@ -1,0 +1,112 @@
+"""The graph of a recording, played: unchanged it repeats the recording, edited it gives what can be worked out by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from events import device, host, trace
+
+from perfkit_core.loading import load
+from perfkit_core.replay.build import build
+from perfkit_core.replay.edits.concurrency import Load
+from perfkit_core.replay.edits.contract import Edit, edited
+from perfkit_core.replay.edits.durations import Insert, Scale
+from perfkit_core.replay.edits.removal import Remove
+from perfkit_core.replay.simulate import play
+from perfkit_core.replay.steps import steps
+from perfkit_core.trace import IntArray, Trace
+
+
+def rows(trace: Trace, name: str) -> IntArray:
+    return np.flatnonzero(trace.rows("name", name)).astype(np.int64)
+
+
+def played(trace: Trace, *edits: Edit) -> list[int]:
+    """Times of the steps with some edits."""
+    replay = build(trace)
+    return steps(replay).played_ns(play(edited(replay, edits))).tolist()
+
+
+def test_every_torch_file_is_repeated(torch_file: Path) -> None:
+    replay = build(load(torch_file))
+    assert (play(replay.graph) == replay.graph.start_ns).all()
+
+
+def launching(dur: int = 1000) -> Trace:
+    """Two launches of 10 µs each, kernels of 100 and 50 µs one after the other, a synchronisation that waits for both.
+
+    start 0: launch a (10), 10: launch b (10), 20: synchronise until 160; kernel a 5 to 105, kernel b 106 to 156.
+    """
+    return trace(
+        [
+            host("step", "step", 0, 170_000, step=0),
+            host("launch a", "runtime", 0, 10_000, correlation=1),
+            device("a", "kernel", 5_000, 100_000, 1),
+            host("launch b", "runtime", 10_000, 10_000, correlation=2),
+            device("b", "kernel", 106_000, 50_000, 2),
+            host("cudaDeviceSynchronize", "sync", 20_000, 140_000),
+        ]
+    )
+
+
+def test_synchronisation_waits_for_the_device() -> None:
+    found = launching()
+    assert played(found) == [170_000]
+    assert played(found, Scale(rows(found, "a"), 0.5)) == [120_000]  # 50 µs less on the device: 50 less waiting
+    assert played(found, Insert(rows(found, "b"), device_ns=7_000)) == [177_000]
+
+
+def test_the_host_is_not_in_the_way_while_the_device_works() -> None:
+    found = launching()
+    assert played(found, Scale(rows(found, "launch b"), 5, device=False)) == [170_000]  # 40 µs more, hidden by kernel a
+
+
+def test_without_the_synchronisation_nobody_waits() -> None:
+    found = launching()
+    assert played(found, Remove(rows(found, "cudaDeviceSynchronize"))) == [30_000]  # two launches, and 10 µs behind it
+
+
+def test_without_a_kernel_the_next_one_begins_with_its_launch() -> None:
+    found = launching()  # b begins 5 µs after its launch, now at 0, ends at 55; the call returns 4 µs later, 10 remain
+    assert played(found, Remove(rows(found, "launch a"))) == [5_000 + 50_000 + 4_000 + 10_000]
+
+
+def loading(made_ns: int) -> Trace:
+    """Four steps of 100 µs: a batch made in ``made_ns``, the rest computing."""
+    found = []
+    for step in range(4):
+        begin = step * 100_000
+        found += [
+            host(f"step {step}", "step", begin, 100_000, step=step),
+            host("next", "dataloader", begin, made_ns),
+            host("compute", "operator", begin + made_ns, 100_000 - made_ns),
+        ]
+    return trace(found)
+
+
+def test_workers_make_batches_while_the_training_computes() -> None:
+    found = loading(60_000)
+    assert played(found, Load(rows(found, "next"), workers=2)) == [40_000] * 4
+
+
+def test_too_few_workers_are_waited_for() -> None:
+    found = loading(80_000)  # a batch every 80 µs, 20 µs of computing
+    assert played(found, Load(rows(found, "next"), workers=1))[1:] == [80_000] * 3
+    assert played(found, Load(rows(found, "next"), workers=2))[1:] == [40_000] * 3
+    assert played(found, Load(rows(found, "next"), workers=8))[1:] == [20_000] * 3
+
+
+def test_a_thread_that_is_waited_for_and_one_that_is_not() -> None:
+    found = trace(
+        [
+            host("step", "step", 0, 1_000_000, step=0),
+            host("call", "operator", 100_000, 600_000),  # waits for thread 2, which works from 150 to 690 µs
+            host("node 1", "operator", 150_000, 300_000, tid=2),
+            host("node 2", "operator", 450_000, 240_000, tid=2),
+            host("beside", "operator", 120_000, 900_000, tid=3),
+        ]
+    )
+    assert played(found) == [1_000_000]
+    assert played(found, Scale(rows(found, "node 1"), 0)) == [700_000]
+    assert played(found, Scale(rows(found, "beside"), 0)) == [1_000_000]
