@@ -1,4 +1,5 @@
-"""The graph of a recording, played: unchanged it repeats the recording, edited it gives what can be worked out by hand."""
+"""The graph of a recording, played: unchanged it repeats the recording, edited it gives what can be worked out by
+hand."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from perfkit_core.replay.quantity import Case
 from perfkit_core.trace import IntArray
 
 _PASSED_ON: Final = (CHAIN, LAUNCH, STREAM)
-"""What is removed takes no time, but its neighbours keep their order: nothing behind it begins before what is in front of
-it."""
+"""What is removed takes no time, but its neighbours keep their order: nothing behind it begins before what is in front
+of it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
