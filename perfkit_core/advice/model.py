@@ -106,13 +106,14 @@ class Remedied:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """How well the unchanged graph repeats the recording: the median of the relative errors of the steps, the worst,
-    how many steps, and the share of the device's time that starts later than anything recorded explains."""
+    """How well the unchanged graph repeats the recording: the median of the relative errors of the steps, the worst
+    (None where there is nothing to repeat), how many steps (without recorded steps the whole recording counts as one),
+    and the share of the work of devices whose start nothing recorded explains (None without such work)."""
 
-    error: float
-    worst: float
+    error: float | None
+    worst: float | None
     steps: int
-    unexplained: float
+    unexplained: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +121,16 @@ class Advices:
     """The result: advice with the largest saving first, and the rules that could not be evaluated, with the reason.
 
     ``combined`` is the replay of all advice that do not exclude each other; None where nothing was replayed.
+    ``together`` are the ids that it is made of, ``excluded`` says of the others why they are not among them (id →
+    reason). ``without_saving`` was found, but saves nothing, or less than ``noise_ns``, the half-width of the interval
+    of the recorded median (None for a single step, which shows no spread).
     """
 
     identity: Identity
     advice: tuple[Advice, ...]
     not_evaluable: Mapping[str, str]
     combined: Prediction | None = None
+    together: tuple[str, ...] = ()
+    excluded: Mapping[str, str] = field(default_factory=dict)
+    without_saving: tuple[Advice, ...] = ()
+    noise_ns: int | None = None

@@ -16,6 +16,9 @@ class Thresholds:
     """Shares are of the step time unless the comment says otherwise; sizes and times have their unit in the name. Each
     comment gives the rules that use it, and the source where the number is not our own choice."""
 
+    severity_high: float = 0.10  # all: a saving of so much of the step is high
+    severity_medium: float = 0.03  # all: a saving of so much of the step is medium, a smaller one low
+    least_saving: float = 0.001  # all: what saves less is not worth reading
     loader_share: float = 0.05  # 10, 13
 
 

@@ -1,0 +1,111 @@
+"""What to change in a training, what it should save, and how sure that is: all rules, predictions and remedies."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+
+from perfkit_core.advice import combine
+from perfkit_core.advice.evaluate import Evaluation
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.identity import identity
+from perfkit_core.advice.model import Advice, Advices
+from perfkit_core.advice.predict import noise
+from perfkit_core.advice.severity import worth_saying
+from perfkit_core.advice.thresholds import overridden
+from perfkit_core.errors import UsageError
+from perfkit_core.paths import PathLike
+from perfkit_core.plugins.contracts import Rule
+from perfkit_core.plugins.manager import Plugins, get_plugins
+from perfkit_core.trace import Trace
+
+
+def advise(
+    source: Trace | PathLike | Sequence[PathLike],
+    *,
+    rules: Iterable[str] = (),
+    thresholds: Mapping[str, float] | None = None,
+    plugins: Plugins | None = None,
+) -> Advices:
+    """Advice for a Trace, or for what :func:`perfkit_core.load` reads, the largest saving first.
+
+    ``rules``: ids of the rules to ask (all when empty); ``thresholds``: numbers that replace those of
+    :class:`perfkit_core.advice.thresholds.Thresholds`; ``plugins``: whose rules and remedies, the installed ones when
+    None. Times are integer ns of a step, of the whole recording where no steps were recorded.
+    Raises UsageError for an unknown rule or threshold, and SourceError.
+    """
+    plugins = plugins or get_plugins()
+    asked = chosen(plugins, rules)
+    facts = facts_of(source, thresholds, plugins)
+    evaluation = Evaluation(facts, plugins.remedies(facts.trace.meta.framework))
+    return _result(facts, evaluation.all_of(asked), evaluation.not_evaluable)
+
+
+def what_if(
+    source: Trace | PathLike | Sequence[PathLike],
+    rule: str,
+    value: float,
+    *,
+    thresholds: Mapping[str, float] | None = None,
+    plugins: Plugins | None = None,
+) -> Advices:
+    """The one prediction of ``rule`` for ``value`` (for example 4 loader workers), whether or not the rule fires, and
+    whatever it saves. Raises UsageError for a rule that has nothing to ask, and SourceError."""
+    plugins = plugins or get_plugins()
+    (asked,) = chosen(plugins, [rule])
+    ask = asked.what_if
+    if ask is None:
+        known = ", ".join(one.id for one in plugins.rules().values() if one.what_if is not None)
+        raise UsageError(f"{rule} has no number to ask about", f"those that have: {known}")
+    facts = facts_of(source, thresholds, plugins)
+    evaluation = Evaluation(facts, plugins.remedies(facts.trace.meta.framework))
+    found = evaluation.found_by(asked, lambda facts: [ask(facts, value)])
+    return Advices(identity(facts), tuple(found), evaluation.not_evaluable, noise_ns=noise_ns(facts))
+
+
+def chosen(plugins: Plugins, rules: Iterable[str]) -> list[Rule]:
+    """The rules of these ids, all where none is named. Raises UsageError."""
+    known = plugins.rules()
+    wanted = list(dict.fromkeys(rules)) or list(known)
+    for name in wanted:
+        if name not in known:
+            raise UsageError(f"there is no rule {name!r}", f"known: {', '.join(known)}")
+    return [known[name] for name in wanted]
+
+
+def facts_of(
+    source: Trace | PathLike | Sequence[PathLike], thresholds: Mapping[str, float] | None, plugins: Plugins
+) -> Facts:
+    """What rules ask of a source. Raises UsageError and SourceError."""
+    numbers = overridden(thresholds or {})
+    if isinstance(source, Trace):
+        return Facts(source, numbers)
+    from perfkit_core.loading import load
+
+    named = [source] if isinstance(source, (str, os.PathLike)) else list(source)
+    return Facts(load(named, plugins=plugins), numbers)
+
+
+def noise_ns(facts: Facts) -> int | None:
+    """Half the width of the interval of the recorded median of the steps; None where one step shows no spread."""
+    if len(facts.steps) < 2:
+        return None
+    low, high = noise(facts)
+    return round((high - low) / 2 * facts.step_ns)
+
+
+def _result(facts: Facts, found: Iterable[Advice], not_evaluable: Mapping[str, str]) -> Advices:
+    floor = noise_ns(facts)
+    ranked = sorted(found, key=_rank)
+    said = [one for one in ranked if worth_saying(one.prediction, floor, facts.thresholds)]
+    without = tuple(one for one in ranked if one not in said)
+    both = combine.combined(facts, said)
+    return Advices(
+        identity(facts), tuple(said), dict(not_evaluable), both.prediction, both.together, both.excluded, without, floor
+    )
+
+
+def _rank(advice: Advice) -> tuple[int, int, str]:
+    """The largest saving first, what has no number last."""
+    saving = advice.prediction.saving_ns
+    return (0 if saving is not None else 1, -(saving or 0), f"{advice.number:04}{advice.id}")

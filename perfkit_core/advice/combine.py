@@ -1,0 +1,62 @@
+"""What do several advice save together? Replayed, not added: what two of them would save only counts once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import Advice, Candidate, Prediction
+from perfkit_core.advice.predict import predict
+from perfkit_core.replay.simulate import CyclicGraphError
+
+
+@dataclass(frozen=True, slots=True)
+class Combined:
+    """The prediction of all of ``together`` (ids); ``excluded`` says of the others why they are not (id → reason)."""
+
+    prediction: Prediction | None = None
+    together: tuple[str, ...] = ()
+    excluded: Mapping[str, str] = field(default_factory=dict)
+
+
+def combined(facts: Facts, advice: Sequence[Advice]) -> Combined:
+    """All advice that do not exclude each other, replayed at once. ``advice``: the largest saving first; of two that
+    exclude each other the first stays."""
+    excluded: dict[str, str] = {}
+    taken: list[Advice] = []
+    for one in advice:
+        reason = _why_not(one, taken)
+        if reason is None:
+            taken.append(one)
+        else:
+            excluded[one.id] = reason
+    return _replayed(facts, taken, excluded)
+
+
+def _why_not(one: Advice, taken: Sequence[Advice]) -> str | None:
+    if one.prediction.saving_ns is None:
+        return "how much it saves is not known"
+    for other in taken:
+        if other.rule in one.candidate.conflicts or one.rule in other.candidate.conflicts:
+            return f"{other.id} takes its place"
+    if one.prediction.method != "replay":
+        return f"its saving is no replay ({one.prediction.method})"
+    return None
+
+
+def _replayed(facts: Facts, taken: list[Advice], excluded: dict[str, str]) -> Combined:
+    """Edits that cannot be made at once drop the smallest saving, and say so."""
+    while taken:
+        try:
+            found = predict(facts, _all_of(taken))
+        except CyclicGraphError:
+            excluded[taken.pop().id] = "it cannot be replayed together with the others"
+        else:
+            return Combined(found, tuple(one.id for one in taken), excluded)
+    return Combined(excluded=excluded)
+
+
+def _all_of(taken: Sequence[Advice]) -> Candidate:
+    edits = tuple(edit for one in taken for edit in one.candidate.edits)
+    return Candidate("all advice that do not exclude each other", {}, edits=edits)

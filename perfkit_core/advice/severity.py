@@ -1,0 +1,28 @@
+"""How much does an advice matter? Only what it is predicted to save tells, never how much time its pattern takes."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from perfkit_core.advice.model import Prediction
+from perfkit_core.advice.thresholds import Thresholds
+
+Severity = Literal["high", "medium", "low", "note"]
+
+
+def severity(prediction: Prediction, thresholds: Thresholds) -> Severity:
+    """By the share of the step that is saved; a note where no number is known."""
+    if prediction.saving_ns is None:
+        return "note"
+    share = prediction.saving_ns / max(prediction.base_ns, 1)
+    if share >= thresholds.severity_high:
+        return "high"
+    return "medium" if share >= thresholds.severity_medium else "low"
+
+
+def worth_saying(prediction: Prediction, noise_ns: int | None, thresholds: Thresholds) -> bool:
+    """Whether it saves more than the noise of the run and than ``least_saving``. What has no number is said."""
+    if prediction.saving_ns is None:
+        return True
+    least = max(noise_ns or 0, round(thresholds.least_saving * prediction.base_ns), 0)
+    return prediction.saving_ns > least
