@@ -13,6 +13,7 @@ from perfkit_core.replay.handoffs import handoffs
 from perfkit_core.replay.host_graph import host_graph
 from perfkit_core.replay.host_segments import Segments, host_segments
 from perfkit_core.replay.launch_queue import queue_limits
+from perfkit_core.replay.ranks import meet
 from perfkit_core.replay.stream_waits import stream_waits
 from perfkit_core.replay.sync_records import sync_records
 from perfkit_core.replay.waits import waits
@@ -23,19 +24,23 @@ from perfkit_core.trace import BoolArray, IntArray, Trace
 @dataclass(frozen=True, slots=True)
 class Replay:
     """A trace as a graph. ``first`` and ``after`` are the nodes that begin with each host event and with its end,
-    ``work`` the node of each piece of device work, shape (rows,), -1 where there is none."""
+    ``work`` the node of each piece of device work, shape (rows,), -1 where there is none. ``tied`` and ``apart`` count
+    the collectives of several ranks, see :class:`perfkit_core.replay.ranks.Meetings`."""
 
     trace: Trace
     graph: Graph
     first: IntArray
     after: IntArray
     work: IntArray
+    tied: int = 0
+    apart: int = 0
 
 
 def build(trace: Trace) -> Replay:
-    """The graph of a trace: of one rank, or of several whose clocks agree."""
+    """The graph of a trace: of one rank, or of several that meet in their collectives."""
     segments = host_segments(trace)
-    bursts = handoffs(segments, leaders(trace, segments))
+    rank = _ranks(trace, segments)
+    bursts = handoffs(segments, leaders(trace, segments, rank), rank)
     work = devices.device_work(trace)
     records = sync_records(trace)
     hosts = len(segments) + len(bursts)
@@ -56,23 +61,28 @@ def build(trace: Trace) -> Replay:
         segments.threads,
         all_edges([host.edges, into, found.edges, limits.edges]),
     )
-    return Replay(trace, graph, segments.first, segments.after, of_row)
+    met = meet(trace, graph, work, segments.first, segments.after, of_row)
+    return Replay(trace, met.graph, segments.first, segments.after, of_row, met.tied, met.apart)
 
 
-def leaders(trace: Trace, segments: Segments) -> BoolArray:
-    """The threads that run the steps; without steps, of each rank the one with the most events. Shape (threads,)."""
+def leaders(trace: Trace, segments: Segments, rank: IntArray) -> BoolArray:
+    """The threads that run the steps; of a rank without steps the one with the most events. Shape (threads,), as
+    ``rank`` of each."""
     found = np.zeros(segments.threads, np.bool_)
     rows = np.flatnonzero(trace.rows("kind", STEP) & (segments.first >= 0))
     found[segments.thread[segments.first[rows]]] = True
-    if len(rows) or not segments.threads:
-        return found
-    owned = segments.row >= 0
-    events = np.bincount(segments.thread[owned], minlength=segments.threads)
-    rank = np.zeros(segments.threads, np.int64)
-    rank[segments.thread[owned]] = trace.ints("rank")[segments.row[owned]]
-    for one in np.unique(rank):
+    events = np.bincount(segments.thread[segments.row >= 0], minlength=segments.threads)
+    for one in np.setdiff1d(rank, rank[found]):
         found[np.argmax(np.where(rank == one, events, -1))] = True
     return found
+
+
+def _ranks(trace: Trace, segments: Segments) -> IntArray:
+    """The rank of each thread, shape (threads,)."""
+    owned = segments.row >= 0
+    rank = np.full(segments.threads, -1, np.int64)
+    rank[segments.thread[owned]] = trace.ints("rank")[segments.row[owned]]
+    return rank
 
 
 def _busy(trace: Trace, segments: Segments, calls: IntArray, busy_ns: IntArray) -> IntArray:

@@ -39,14 +39,14 @@ class Handoffs:
         return len(self.waiter)
 
 
-def handoffs(segments: Segments, leaders: BoolArray) -> Handoffs:
-    """Bursts of other threads inside segments of the ``leaders`` (threads that run the steps), in the order of the
-    waiters and of time."""
+def handoffs(segments: Segments, leaders: BoolArray, rank: IntArray) -> Handoffs:
+    """Bursts of other threads inside segments of the ``leaders`` (threads that run the steps) of the same ``rank``, in
+    the order of the waiters and of time."""
     found = [
         _inside(segments, leader, other)
         for leader in np.flatnonzero(leaders).tolist()
         for other in range(segments.threads)
-        if not leaders[other]
+        if not leaders[other] and rank[leader] == rank[other]
     ]
     nothing = np.empty(0, np.int64)
     whole = [np.concatenate([nothing, *(part[i] for part in found)]) for i in range(5)]

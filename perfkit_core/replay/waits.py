@@ -139,10 +139,13 @@ def _with_events(trace: Trace, work: DeviceWork, queued: Queued, pairs: _Pairs, 
     if not len(calls):
         return pairs
     others = ~np.isin(pairs.call, calls)
-    by_end = np.argsort(queued.end_ns, kind="stable")
-    at = np.searchsorted(queued.end_ns[by_end], trace.end_ns[calls], side="right") - 1
-    found = by_end[np.maximum(at, 0)]
+    found = np.full(len(calls), -1, np.int64)
+    rank = trace.ints("rank")[calls]
+    for one in np.unique(rank):
+        here = np.flatnonzero(queued.rank == one)
+        by_end = here[np.argsort(queued.end_ns[here], kind="stable")]
+        at = np.searchsorted(queued.end_ns[by_end], trace.end_ns[calls[rank == one]], side="right") - 1
+        found[rank == one] = np.append(by_end, -1)[at]
     start = trace.ints("start_ns")[calls]
-    hit = (at >= 0) & (queued.end_ns[found] > start) & (queued.launch_ns[found] < start)
-    hit &= queued.rank[found] == trace.ints("rank")[calls]
+    hit = (found >= 0) & (queued.end_ns[found] > start) & (queued.launch_ns[found] < start)
     return _Pairs(np.concatenate([pairs.call[others], calls[hit]]), np.concatenate([pairs.work[others], found[hit]]))
