@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from perfkit_core.advice.advise import advise
     from perfkit_core.comparison import Comparison, compare
     from perfkit_core.errors import CaptureError, PerfkitError, SourceError, UsageError
     from perfkit_core.exporting import export
@@ -24,6 +25,7 @@ __all__ = [
     "SourceError",
     "Trace",
     "UsageError",
+    "advise",
     "compare",
     "export",
     "list_runs",
@@ -38,6 +40,7 @@ _HOME = {
     "SourceError": "perfkit_core.errors",
     "Trace": "perfkit_core.trace",
     "UsageError": "perfkit_core.errors",
+    "advise": "perfkit_core.advice.advise",
     "compare": "perfkit_core.comparison.sides",
     "export": "perfkit_core.exporting",
     "list_runs": "perfkit_core.runs",

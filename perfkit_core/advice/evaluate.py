@@ -1,4 +1,4 @@
-"""What does each rule find in a recording, and what does the replay make of it? A rule that fails takes no other down."""
+"""What does each rule find in a recording, and what does the replay make of it? One that fails takes no other down."""
 
 from __future__ import annotations
 

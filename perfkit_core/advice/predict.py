@@ -48,8 +48,8 @@ def replayed(facts: Facts, edits: Sequence[Edit]) -> Quantity:
     """
     found = []
     for case in Case:
-        steps = facts.steps.played_ns(play(edited(facts.replay, edits, case)))
-        found.append(float(np.median(steps)))
+        graph = edited(facts.replay, edits, case)
+        found.append(float(np.median(facts.steps.lasting_ns(facts.replay, graph, play(graph)))))
     low, mid, high = sorted(found)
     return Quantity(low, mid, high, "replay")
 

@@ -14,7 +14,7 @@ from perfkit_core.trace import Trace
 
 EAGER, STATIC, ANY = "eager", "static", "any"
 _GRAPH: Final = re.compile(r"executor::run", re.IGNORECASE)
-"""Who executes a whole graph calls it so; a compiled function inside eager code is still changed where it is written."""
+"""Who executes a whole graph calls it so; a compiled function inside eager code is changed where it is written."""
 _WORD: Final = re.compile(r"\{(\w+)\}")
 
 

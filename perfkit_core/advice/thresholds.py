@@ -20,6 +20,23 @@ class Thresholds:
     severity_medium: float = 0.03  # all: a saving of so much of the step is medium, a smaller one low
     least_saving: float = 0.001  # all: what saves less is not worth reading
     loader_share: float = 0.05  # 10, 13
+    tiny_elements: int = 64  # 1, 2: a tensor of so many elements is tiny (TensorFlow pins such operators to the host)
+    tiny_bytes: int = 512  # 1, 2, 6: the same as bytes of the largest type
+    sync_share: float = 0.02  # 6, 7: of the step, in calls that wait for a device
+    pageable_share: float = 0.01  # 11: of the step, in copies of pageable memory to a device
+    round_trip_bytes: int = 1024  # 3: smaller copies of equal size are equal by chance
+    fallback_bytes: int = 65536  # 5: copies around an operator on the host
+    waiting_ratio: float = 100.0  # 9: longest by shortest call of an operator
+    waiting_overlap: float = 0.8  # 9: of its long calls, while a device works
+    waiting_share: float = 0.02  # 9: of the step, in the long calls of an operator
+    cast_share: float = 0.03  # 21
+    multiply_share: float = 0.05  # 22, 23, 24: what kernels that multiply matrices must take to be worth a change
+    layout_share: float = 0.05  # 25, of the time in which the device works
+    convolution_share: float = 0.3  # 26, of the time in which the device works
+    attention_share: float = 0.02  # 27
+    bias_share: float = 0.005  # 28
+    memory_share: float = 0.9  # 29, of the memory of the device
+    busy_share: float = 0.5  # 30
 
 
 def overridden(given: Mapping[str, float]) -> Thresholds:

@@ -12,10 +12,11 @@ from perfkit_core.report.model import Report
 
 def render(report: Report) -> str:
     """The table of the only section. Raises UsageError where there are several."""
-    if len(report.sections) != 1:
-        names = ", ".join(section.name for section in report.sections) or "none"
-        raise UsageError(f"csv holds one table, here are {len(report.sections)} ({names})", "choose one with --view")
-    names_of_columns, rows = records(report.sections[0].table)
+    tables = [section for section in report.sections if not section.only_text]
+    if len(tables) != 1:
+        names = ", ".join(section.name for section in tables) or "none"
+        raise UsageError(f"csv holds one table, here are {len(tables)} ({names})", "choose one with --view")
+    names_of_columns, rows = records(tables[0].table)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(names_of_columns)

@@ -7,6 +7,7 @@ carries in ``data`` beside or instead of them. Integers are ns and bytes, null i
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -25,7 +26,12 @@ def render(report: Report) -> str:
         "quality": [{"code": finding.code, "message": finding.message} for finding in findings],
         "views": {section.name: _rows(section.table) for section in report.sections},
     }
-    text = json.dumps(content | plain(report.data), ensure_ascii=False, allow_nan=False)
+    return document(content | report.data)
+
+
+def document(content: Mapping[str, Any]) -> str:
+    """Plain data as indented JSON with a final newline."""
+    text = json.dumps(plain(content), ensure_ascii=False, allow_nan=False)
     # surrogates (undecodable bytes of a path) have no UTF-8: as \udcxx they are JSON again
     encoded = text.encode("utf-8", "backslashreplace")
     return msgspec.json.format(encoded, indent=2).decode("utf-8") + "\n"

@@ -47,6 +47,12 @@ def _section(section: Section) -> Iterator[str]:
     yield f"## {prose(section.title)}"
     if section.note:
         yield prose(section.note)
+    if section.lines:
+        yield "\n".join(f"- {prose(line)}" for line in section.lines)
+    if section.code:
+        yield block(section.code)
+    if section.only_text:
+        return
     if section.table.empty:
         yield prose(parts.reason(section))
         return
@@ -76,6 +82,12 @@ def code(text: str) -> str:
     fence = "`" * (longest + 1)
     pad = " " if text.startswith("`") or text.endswith("`") else ""
     return f"{fence}{pad}{text}{pad}{fence}".replace("|", "\\|")
+
+
+def block(text: str) -> str:
+    """Lines of code as they are, in a fence that is longer than any in them."""
+    fence = "`" * max(3, max((len(run) + 1 for run in re.findall("`+", text)), default=0))
+    return "\n".join((fence, *map(visible, text.splitlines()), fence))
 
 
 def prose(text: str) -> str:

@@ -47,6 +47,10 @@ def _section(section: Section, width: int | None) -> Iterator[str]:
     yield from ("", _bold(visible(section.title), width is not None))
     if section.note:
         yield visible(section.note)
+    yield from map(visible, section.lines)
+    yield from (f"    {visible(line)}" for line in section.code.splitlines())
+    if section.only_text:
+        return
     if section.table.empty:
         yield visible(parts.reason(section))
         return

@@ -31,6 +31,8 @@ class Section:
     A table with a column ``depth`` is a tree in preorder. ``note`` explains the numbers in a sentence, ``empty`` says
     why the table has no rows. ``unit`` ("ns", "us", "ms", "s") is that of all times people see (None: what suits).
     ``unknown`` names the columns of which the profile holds nothing (None: those in which the table holds nothing).
+    ``lines`` are sentences that stand below the note, ``code`` is to be copied as it is; a section of these alone has a
+    table without columns.
     """
 
     name: str
@@ -42,6 +44,13 @@ class Section:
     chart: Chart | None = None
     unit: str | None = None
     unknown: tuple[str, ...] | None = None
+    lines: tuple[str, ...] = ()
+    code: str = ""
+
+    @property
+    def only_text(self) -> bool:
+        """Whether there is no table to show."""
+        return not len(self.table.columns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import perfkit_torch
 EXPORTED = {
     "perfkit_core": {
         "CaptureError", "Comparison", "PerfkitError", "SourceError", "Trace", "UsageError",
-        "compare", "export", "list_runs", "load", "summarize",
+        "advise", "compare", "export", "list_runs", "load", "summarize",
     },
     "perfkit_torch": {"Throughput", "annotate", "describe", "trace_handler"},
     "perfkit_paddle": {"Throughput", "annotate", "annotate_collectives", "describe", "trace_handler"},

@@ -1,0 +1,77 @@
+"""Advice as plain data, for JSON: ``{"identity": …, "advice": […], "combined": …, "not_evaluable": […]}``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from perfkit_core.advice.model import Advice, Advices, Assumption, Identity, Prediction
+from perfkit_core.replay.quantity import Quantity
+from perfkit_core.trace import Trace
+
+
+def document(found: Advices, trace: Trace) -> dict[str, Any]:
+    """All of it: times are integer ns, null is unknown; ``rows`` are rows of the event table."""
+    return {
+        "source": trace.meta.source,
+        "framework": trace.meta.framework,
+        "quality": [{"code": finding.code, "message": finding.message} for finding in trace.quality],
+        "identity": _identity(found.identity),
+        "noise_ns": found.noise_ns,
+        "advice": [advice(one, found) for one in found.advice],
+        "combined": _combined(found),
+        "without_saving": [advice(one, found) for one in found.without_saving],
+        "not_evaluable": [{"rule": rule, "why": why} for rule, why in found.not_evaluable.items()],
+    }
+
+
+def advice(one: Advice, found: Advices) -> dict[str, Any]:
+    """The whole contract of one advice."""
+    it = one.candidate
+    return {
+        "id": one.id, "rule": one.rule, "number": one.number, "version": one.version, "title": one.title,
+        "what": it.what, "severity": one.severity, "framework": one.framework, "mode": one.mode,
+        "direction": it.direction, "evidence": dict(it.evidence), "rows": it.rows.tolist(),
+        "steps": list(one.steps) if one.steps else None, "place": one.place,
+        "preconditions": list(it.preconditions), "vetoes": list(it.vetoes),
+        "transform": [data(edit) for edit in it.edits], "prediction": prediction(one.prediction),
+        "trust": _trust(it.assumptions, found), "risks": list(it.risks), "conflicts": list(it.conflicts),
+        "excluded_because": found.excluded.get(one.id), "remedy": asdict(one.remedy) if one.remedy else None,
+    }  # fmt: skip
+
+
+def prediction(found: Prediction) -> dict[str, Any]:
+    """Its fields by their names."""
+    return asdict(found)
+
+
+def data(value: Any) -> Any:
+    """An edit (or a part of one) as plain data: its kind, then its fields; uncertain numbers as their percentiles."""
+    if isinstance(value, Quantity):
+        return {"p10": value.low, "p50": value.mid, "p90": value.high, "source": value.source}
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if is_dataclass(value) and not isinstance(value, type):
+        named = {field.name: data(getattr(value, field.name)) for field in fields(value)}
+        return {"edit": type(value).__name__} | named
+    if isinstance(value, Mapping):
+        return {str(key): data(item) for key, item in value.items()}
+    return [data(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _trust(assumptions: tuple[Assumption, ...], found: Advices) -> dict[str, Any]:
+    listed = [{"name": one.name, "value": data(one.value), "source": one.source} for one in assumptions]
+    return {"assumptions": listed, "identity_error": found.identity.error, "noise_ns": found.noise_ns}
+
+
+def _identity(found: Identity) -> dict[str, Any]:
+    return {"error": found.error, "worst": found.worst, "steps": found.steps, "unexplained": found.unexplained}
+
+
+def _combined(found: Advices) -> dict[str, Any] | None:
+    if found.combined is None:
+        return None
+    return {"advice": list(found.together), "prediction": prediction(found.combined)}

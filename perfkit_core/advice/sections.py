@@ -1,0 +1,150 @@
+"""Advice as a Report, and as sections of one: what every renderer can show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import pandas as pd
+
+from perfkit_core.advice import identity, sentences
+from perfkit_core.advice.model import Advice, Advices
+from perfkit_core.analyses.select import step_numbers
+from perfkit_core.paths import PathLike
+from perfkit_core.report import facts
+from perfkit_core.report.headline import duration
+from perfkit_core.report.model import Report, Section
+from perfkit_core.trace import Trace
+
+FIRST: Final = 3
+"""Advice that a report on a whole profile shows in words."""
+_NOTHING: Final = "nothing was found that would save time"
+
+
+def report(found: Advices, trace: Trace) -> Report:
+    """All advice in words, then what it saves together and what could not be told."""
+    of = step_or_recording(trace)
+    texts = [in_words(number, one, found, of) for number, one in enumerate(found.advice, 1)]
+    source = facts.source(trace)
+    return Report(f"Advice on {source.label}", (source,), (*texts, in_sum(found, of)), headline=tuple(_head(found, of)))
+
+
+def page_sections(found: Advices, trace: Trace) -> tuple[Section, ...]:
+    """For a page on the profile: the advice that saves most in words, all as a table, and what it adds up to."""
+    of = step_or_recording(trace)
+    texts = [in_words(number, one, found, of, "perfkit advise ") for number, one in enumerate(found.advice[:FIRST], 1)]
+    return (*texts, table_section(found, of))
+
+
+def step_or_recording(trace: Trace) -> str:
+    """What the times of predictions are of."""
+    return "step" if len(step_numbers(trace)) else "recording"
+
+
+def in_words(number: int, advice: Advice, found: Advices, of: str, command: str = "") -> Section:
+    """One advice with its fix in code."""
+    remedy = advice.remedy
+    lines = [*sentences.lines(advice, found, of), *_fix(advice)]
+    return Section(
+        f"advice-{advice.id}",
+        sentences.title(number, advice),
+        pd.DataFrame(),
+        lines=tuple(lines),
+        code=remedy.code if remedy else "",
+    )
+
+
+def _fix(advice: Advice) -> Iterator[str]:
+    remedy = advice.remedy
+    if remedy is None:
+        yield f"No fix is known for {advice.framework}."
+        return
+    if remedy.note:
+        yield sentences.sentence(remedy.note.strip())
+    since = f", since {remedy.since}" if remedy.since else ""
+    yield f"Do ({remedy.api}{since}):" if remedy.code else f"See {remedy.api}{since}."
+
+
+def in_sum(found: Advices, of: str) -> Section:
+    """What all of it comes to, and what is not known."""
+    lines = [
+        *([] if found.advice else [sentences.sentence(_NOTHING)]),
+        *sentences.together(found, of),
+        sentences.replayed(found.identity),
+        *sentences.without_saving(found),
+        *sentences.not_evaluable(found.not_evaluable),
+    ]
+    return Section("in_sum", "In sum", pd.DataFrame(), lines=tuple(lines))
+
+
+def table_section(found: Advices, of: str) -> Section:
+    """All advice, a row each."""
+    note = " ".join(in_sum(found, of).lines)
+    return Section("advice", "Advice", table(found), note=note, empty=_NOTHING)
+
+
+def table(found: Advices) -> pd.DataFrame:
+    """A row an advice, the largest saving first: id, title, severity, saving_ns (p50), saving_ratio (of the step),
+    step_ns (now), p10_ns, p50_ns, p90_ns (of a step afterwards), ceiling_ns (no change of this kind saves more),
+    method, place, first_step, last_step, api. Unknown is NA."""
+    rows = [_row(one) for one in found.advice]
+    frame = pd.DataFrame(rows, columns=list(_row_types()))
+    return frame.astype({name: kind for name, kind in _row_types().items() if kind != "object"})
+
+
+def _row_types() -> dict[str, str]:
+    numbers = ("saving_ns", "saving_ratio", "step_ns", "p10_ns", "p50_ns", "p90_ns", "ceiling_ns")
+    kinds = {name: "Float64" if name.endswith("ratio") else "Int64" for name in numbers}
+    texts = dict.fromkeys(("id", "title", "severity"), "object")
+    return {**texts, **kinds, "method": "object", "place": "object", "first_step": "Int64", "last_step": "Int64",
+            "api": "object"}  # fmt: skip
+
+
+def _row(advice: Advice) -> dict[str, Any]:
+    p = advice.prediction
+    first, last = advice.steps or (None, None)
+    share = None if p.saving_ns is None else p.saving_ns / max(p.base_ns, 1)
+    return {
+        "id": advice.id, "title": advice.title, "severity": advice.severity, "saving_ns": p.saving_ns,
+        "saving_ratio": share, "step_ns": p.base_ns, "p10_ns": p.p10_ns, "p50_ns": p.p50_ns, "p90_ns": p.p90_ns,
+        "ceiling_ns": p.ceiling_ns, "method": p.method, "place": advice.place, "first_step": first, "last_step": last,
+        "api": advice.remedy.api if advice.remedy else None,
+    }  # fmt: skip
+
+
+def _head(found: Advices, of: str) -> Iterator[str]:
+    """The one sentence of a hurried reader."""
+    savings = [one.prediction for one in found.advice if one.prediction.saving_ns is not None]
+    if not savings:
+        yield sentences.sentence(_NOTHING)
+        return
+    best = found.combined or savings[0]
+    if best.p50_ns is not None:
+        count = "One change" if len(savings) == 1 else f"{len(savings)} changes"
+        now, after = duration(best.base_ns), duration(best.p50_ns)
+        all_of_it = "" if len(savings) == 1 else " with all that can be combined"
+        yield f"{count}: a {of} takes {now} now, and should take {after}{all_of_it}."
+
+
+def table_report(found: Advices, trace: Trace) -> Report:
+    """All advice as one table, for formats that hold nothing else."""
+    source = facts.source(trace)
+    return Report(f"Advice on {source.label}", (source,), (table_section(found, step_or_recording(trace)),))
+
+
+def identity_report(sources: Sequence[PathLike], partial: bool = False) -> Report:
+    """How well the unchanged recordings repeat themselves. Raises SourceError."""
+    found = identity.table(sources, partial)
+    measured = found[found["steps"].notna()]
+    lines = [] if measured.empty else [_summary(measured)]
+    note = (
+        "Error of the replayed time of a step, without steps of the whole recording; unexplained: device work that "
+        "starts later than anything recorded explains, so that the replay keeps it wherever it was."
+    )
+    section = Section("identity", "Replay of unchanged recordings", found, note, lines=tuple(lines))
+    return Report("How well recordings repeat themselves", (), (section,))
+
+
+def _summary(measured: pd.DataFrame) -> str:
+    middle, worst = float(measured["error_ratio"].median()), float(measured["worst_error_ratio"].max())
+    return f"{len(measured)} of them with steps: median error {middle:.2%}, worst step {worst:.2%}."

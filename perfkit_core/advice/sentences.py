@@ -1,0 +1,135 @@
+"""An advice in the words of people: short, with numbers, and with how sure they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from perfkit_core.advice.model import Advice, Advices, Identity, Prediction
+from perfkit_core.report.headline import duration
+
+_HOW: Final = {
+    "replay": "replayed on the recording",
+    "microbenchmark": "from measurements of single operations on such a device",
+    "prior": "from what such changes saved elsewhere, not from this recording",
+}
+"""Where a number comes from, by method."""
+
+
+def title(number: int, advice: Advice) -> str:
+    """``1. Load data in worker processes: saves 66% of the time (high)``."""
+    return f"{number}. {advice.title}: {_saves(advice.prediction)} ({advice.severity})"
+
+
+def _saves(prediction: Prediction) -> str:
+    if prediction.saving_ns is None:
+        return "no number"
+    share = prediction.saving_ns / max(prediction.base_ns, 1)
+    return f"saves {percent(share)} of the time" if share > 0 else f"costs {percent(-share)} more time"
+
+
+def lines(advice: Advice, found: Advices, of: str) -> Iterator[str]:
+    """What, where, how much, how sure. ``of``: what the times are of, "step" or "recording"."""
+    yield sentence(advice.candidate.what)
+    where = "; ".join(part for part in (advice.place, steps(advice)) if part)
+    if where:
+        yield f"Where: {where}"
+    yield from expected(advice.prediction, of)
+    yield f"How sure: {how_sure(advice, found)}"
+    yield f"Id: {advice.id} (--explain {advice.id} shows everything about it)"
+
+
+def expected(prediction: Prediction, of: str) -> Iterator[str]:
+    """The time now and afterwards, and the saving, each with its interval."""
+    p = prediction
+    if p.p10_ns is None or p.p50_ns is None or p.p90_ns is None:
+        yield f"{of.capitalize()}: {duration(p.base_ns)} now; {_ceiling(p) or 'no number is predicted'}"
+        return
+    yield (
+        f"{of.capitalize()}: {duration(p.base_ns)} now, {duration(p.p50_ns)} afterwards "
+        f"(p10 to p90: {duration(p.p10_ns)} to {duration(p.p90_ns)})"
+    )
+    least, most = p.base_ns - p.p90_ns, p.base_ns - p.p10_ns
+    aside = f", {_ceiling(p)}" if _ceiling(p) else ""
+    yield f"Saving: {duration(p.base_ns - p.p50_ns)} ({duration(least)} to {duration(most)}){aside}"
+
+
+def _ceiling(prediction: Prediction) -> str:
+    """What no change of this kind can save more than, said as what it is."""
+    if prediction.ceiling_ns is None:
+        return ""
+    return f"never more than {duration(prediction.ceiling_ns)}"
+
+
+def how_sure(advice: Advice, found: Advices) -> str:
+    """Where the number comes from, what the interval rests on, and what is not counted on."""
+    if advice.prediction.saving_ns is None:
+        return "this recording cannot tell how much it saves"
+    parts = [_HOW[advice.prediction.method]]
+    named = ", ".join(one.name for one in advice.candidate.assumptions)
+    parts.append(f"assumed: {named}" if named else "nothing assumed")
+    why = found.excluded.get(advice.id)
+    if why and advice.prediction.method == "replay":
+        parts.append(f"not in the combined saving: {why}")
+    return "; ".join(parts)
+
+
+def steps(advice: Advice) -> str:
+    """The steps in which it was found."""
+    if advice.steps is None:
+        return ""
+    first, last = advice.steps
+    return f"step {first}" if first == last else f"steps {first} to {last}"
+
+
+def replayed(identity: Identity) -> str:
+    """How well the unchanged recording was repeated."""
+    if identity.error is None or identity.worst is None:
+        return "Nothing was replayed: the recording holds no events of a host."
+    count = f"{identity.steps} step{'s' * (identity.steps != 1)}"
+    text = f"Replayed unchanged, the recording repeats itself with an error of {identity.error:.2%}"
+    text += f" (median of {count}; worst {identity.worst:.2%})."
+    if identity.unexplained is not None:
+        text += f" {identity.unexplained:.1%} of the device's work starts later than anything recorded explains."
+    return text
+
+
+def together(found: Advices, of: str) -> Iterator[str]:
+    """What all advice saves that does not exclude each other."""
+    if found.combined is None or len(found.together) < 2:
+        return
+    first, second = expected(found.combined, of)
+    yield f"All {len(found.together)} that can be combined, replayed at once: {first[:1].lower()}{first[1:]}. {second}."
+
+
+def without_saving(found: Advices) -> Iterator[str]:
+    """What was found, and is no advice."""
+    none, little = [], []
+    for one in found.without_saving:
+        saving = one.prediction.saving_ns or 0
+        little.append(f"{one.id} ({duration(saving)})") if saving > 0 else none.append(one.id)
+    if none:
+        yield f"Looked at, saves nothing: {', '.join(none)}."
+    if little:
+        noise = f" of the run, {duration(found.noise_ns)}" if found.noise_ns else ""
+        yield f"Looked at, saves less than the noise{noise}: {', '.join(little)}."
+
+
+def not_evaluable(reasons: Mapping[str, str]) -> Iterator[str]:
+    """The rules that could not be evaluated, by reason, in one line."""
+    by_reason: dict[str, list[str]] = {}
+    for rule, why in reasons.items():
+        by_reason.setdefault(why, []).append(rule)
+    if by_reason:
+        parts = "; ".join(f"{', '.join(rules)} ({why})" for why, rules in by_reason.items())
+        yield f"Cannot be evaluated here: {parts}."
+
+
+def percent(share: float) -> str:
+    """A share with as many digits as matter."""
+    return f"{share:.0%}" if abs(share) >= 0.1 else f"{share:.1%}"
+
+
+def sentence(text: str) -> str:
+    """With a capital and a full stop."""
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '!', '?')) else '.'}"

@@ -1,0 +1,140 @@
+"""``perfkit advise``: what to change, what it should save, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perfkit_core.cli import options
+from perfkit_core.cli.output import emit, renderer, write
+from perfkit_core.cli.progress import loaded, working
+from perfkit_core.errors import UsageError
+
+if TYPE_CHECKING:
+    from perfkit_core.advice.model import Advices
+    from perfkit_core.plugins.contracts import Renderer
+    from perfkit_core.report.model import Report
+    from perfkit_core.trace import Trace
+
+
+@click.command(epilog="Example: perfkit advise runs/baseline --what-if loader-workers=4")
+@click.argument("sources", metavar="[SOURCE...]", nargs=-1, type=options.LOCATION)
+@click.option("--explain", metavar="ID", help="Everything about one advice; the beginning of its id is enough.")
+@click.option("--what-if", "question", metavar="RULE=VALUE", help="One prediction, for this value, whether or not the "
+              "rule finds anything: loader-workers=4.")  # fmt: skip
+@click.option("--rule", "rules", multiple=True, metavar="ID", help="Only this rule; several: repeat it or use commas. "
+              "'perfkit plugins' lists them.")  # fmt: skip
+@click.option("--threshold", "thresholds", multiple=True, metavar="NAME=VALUE", help="Another threshold of the rules, "
+              "such as loader_share=0.1; repeatable.")  # fmt: skip
+@click.option("--identity", "only_identity", is_flag=True, help="Only how well each SOURCE, a profile of its own, is "
+              "repeated by its replay.")  # fmt: skip
+@click.option("--ledger", type=options.LOCATION, metavar="FILE", help="How predictions did that were measured, from "
+              "the ledger of perfkit verify; needs no SOURCE.")  # fmt: skip
+@options.format_option("text, markdown, html or json; csv has the table alone")
+@options.output
+@options.partial
+def advise(
+    sources: tuple[Path, ...],
+    explain: str | None,
+    question: str | None,
+    rules: tuple[str, ...],
+    thresholds: tuple[str, ...],
+    only_identity: bool,
+    ledger: Path | None,
+    format_name: str | None,
+    output: Path | None,
+    partial: bool,
+) -> None:
+    """Say what to change, what it should save, and how sure that is.
+
+    Every number is the replay of the recording with the change made in it, or says where else it comes from; it comes
+    with an interval. A SOURCE is a run folder, a trace file or a folder of them; several files are the ranks of one
+    profile.
+    """
+    chosen = renderer(format_name, output)
+    _check(sources, ledger, [explain is not None, question is not None, only_identity])
+    if only_identity:
+        emit(_identities(sources, partial), chosen, output)
+        return
+    if not sources and ledger is not None:
+        emit(_ledger(ledger), chosen, output)
+        return
+    numbers = dict(map(_number, thresholds))
+    trace = loaded(sources, partial)
+    with working("replaying"):
+        found = _found(trace, question, options.names(rules), numbers)
+    _show(found, trace, explain, ledger, chosen, output)
+
+
+def _check(sources: tuple[Path, ...], ledger: Path | None, exclusive: Iterable[bool]) -> None:
+    if not sources and ledger is None:
+        raise UsageError("nothing to give advice on", "name a run folder or a trace file")
+    if sum(exclusive) > 1:
+        raise UsageError("--explain, --what-if and --identity exclude each other", "ask one at a time")
+
+
+def _found(trace: Trace, question: str | None, rules: list[str], numbers: dict[str, float]) -> Advices:
+    from perfkit_core.advice.advise import advise as advice_of
+    from perfkit_core.advice.advise import what_if
+
+    if question is None:
+        return advice_of(trace, rules=rules, thresholds=numbers)
+    rule, value = _number(question)
+    found = what_if(trace, rule, value, thresholds=numbers)
+    if not found.advice:
+        raise UsageError(f"--what-if {question}: {found.not_evaluable[rule]}")
+    return found
+
+
+def _show(
+    found: Advices, trace: Trace, explain: str | None, ledger: Path | None, chosen: Renderer, output: Path | None
+) -> None:
+    from perfkit_core.advice import as_data, sections
+    from perfkit_core.advice import explain as explaining
+
+    one = None if explain is None else explaining.meant(found, explain)
+    if chosen.name == "json":
+        _emit_json(as_data.document(found, trace) if one is None else as_data.advice(one, found), ledger, output)
+    elif chosen.name == "csv":
+        emit(sections.table_report(found, trace), chosen, output)
+    else:
+        report = sections.report(found, trace) if one is None else explaining.report(one, found, trace)
+        emit(_with_ledger(report, ledger), chosen, output)
+
+
+def _emit_json(content: dict[str, Any], ledger: Path | None, output: Path | None) -> None:
+    from perfkit_core.renderers.json import document
+
+    text = document(content)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        write(text, output)
+
+
+def _number(text: str) -> tuple[str, float]:
+    """Name and number of NAME=VALUE. Raises UsageError."""
+    name, found, value = text.partition("=")
+    try:
+        return name.strip(), float(value)
+    except ValueError:
+        hint = "write a name and a number, as in loader-workers=4"
+        raise UsageError(f"not a name and a number: {text!r}" if found else f"no number in {text!r}", hint) from None
+
+
+def _identities(sources: tuple[Path, ...], partial: bool) -> Report:
+    from perfkit_core.advice.sections import identity_report
+
+    with working("replaying"):
+        return identity_report(sources, partial)
+
+
+def _ledger(path: Path) -> Report:
+    raise UsageError(f"{path}: no ledger")
+
+
+def _with_ledger(report: Report, ledger: Path | None) -> Report:
+    return report
