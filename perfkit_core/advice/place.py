@@ -34,7 +34,7 @@ class Places:
         if not known.any():
             return None
         time = np.bincount(codes[known], self._trace.ints("dur_ns")[rows][known] + 1, len(names))
-        return str(names[time.argmax()])
+        return str(names[int(time.argmax())])
 
     def _on_host(self, rows: IntArray) -> IntArray:
         launched_by = self._trace.ints("launched_by")[rows]

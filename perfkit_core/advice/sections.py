@@ -29,11 +29,27 @@ def report(found: Advices, trace: Trace) -> Report:
     return Report(f"Advice on {source.label}", (source,), (*texts, in_sum(found, of)), headline=tuple(_head(found, of)))
 
 
-def page_sections(found: Advices, trace: Trace) -> tuple[Section, ...]:
-    """For a page on the profile: the advice that saves most in words, all as a table, and what it adds up to."""
+def of_page(trace: Trace) -> tuple[Section, ...]:
+    """For a page on the profile: all advice as a table, what it adds up to, and what saves most in words. Whatever goes
+    wrong, the page has its other sections."""
+    from perfkit_core.advice.advise import advise
+
+    try:
+        found = advise(trace)
+    except Exception as error:
+        return _without(f"no advice could be given ({type(error).__name__}: {error})")
     of = step_or_recording(trace)
-    texts = [in_words(number, one, found, of, "perfkit advise ") for number, one in enumerate(found.advice[:FIRST], 1)]
-    return (*texts, table_section(found, of))
+    texts = [in_words(number, one, found, of) for number, one in enumerate(found.advice[:FIRST], 1)]
+    return (table_section(found, of), *texts)
+
+
+def elsewhere() -> tuple[Section, ...]:
+    """For a page on ranks that are never in memory together."""
+    return _without("perfkit advise SOURCE reads all ranks at once, which this page does not")
+
+
+def _without(why: str) -> tuple[Section, ...]:
+    return (Section("advice", "Advice", pd.DataFrame(columns=list(_row_types())), empty=why),)
 
 
 def step_or_recording(trace: Trace) -> str:
@@ -41,7 +57,7 @@ def step_or_recording(trace: Trace) -> str:
     return "step" if len(step_numbers(trace)) else "recording"
 
 
-def in_words(number: int, advice: Advice, found: Advices, of: str, command: str = "") -> Section:
+def in_words(number: int, advice: Advice, found: Advices, of: str) -> Section:
     """One advice with its fix in code."""
     remedy = advice.remedy
     lines = [*sentences.lines(advice, found, of), *_fix(advice)]

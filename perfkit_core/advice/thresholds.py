@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from perfkit_core.errors import UsageError
 
@@ -20,6 +21,15 @@ class Thresholds:
     severity_medium: float = 0.03  # all: a saving of so much of the step is medium, a smaller one low
     least_saving: float = 0.001  # all: what saves less is not worth reading
     loader_share: float = 0.05  # 10, 13
+    device_malloc_share: float = 0.01  # 8: of the steps after the first
+    epoch_gap_steps: float = 2.0  # 12: how many steps the gap is as long as
+    launch_kernel_ns: int = 10_000  # 15: a kernel that takes less is as long as its launch
+    chain_kernels: int = 3  # 16: elementwise kernels in a row
+    chain_share: float = 0.02  # 16: of the kernels in chains, and of the calls that launch them
+    optimizer_tensors: int = 10  # 17, 18: tensors that are gone through one by one
+    loop_selects: int = 10  # 19: rounds of a loop
+    host_gap_share: float = 0.05  # 20
+    host_gap_one: float = 0.01  # 20: a gap that is shorter is what any Python code takes between operators
     tiny_elements: int = 64  # 1, 2: a tensor of so many elements is tiny (TensorFlow pins such operators to the host)
     tiny_bytes: int = 512  # 1, 2, 6: the same as bytes of the largest type
     sync_share: float = 0.02  # 6, 7: of the step, in calls that wait for a device
@@ -48,5 +58,5 @@ def overridden(given: Mapping[str, float]) -> Thresholds:
             raise UsageError(f"no such threshold: {name}", f"choose among {', '.join(known)}")
         if not value >= 0:
             raise UsageError(f"threshold {name}={value}: not a number of 0 or more", "give a number")
-    numbers = {name: int(value) if known[name] == "int" else float(value) for name, value in given.items()}
+    numbers: dict[str, Any] = {name: int(value) if known[name] == "int" else float(value) for name, value in given.items()}
     return replace(Thresholds(), **numbers)

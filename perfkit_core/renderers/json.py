@@ -26,7 +26,7 @@ def render(report: Report) -> str:
         "quality": [{"code": finding.code, "message": finding.message} for finding in findings],
         "views": {section.name: _rows(section.table) for section in report.sections},
     }
-    return document(content | report.data)
+    return document({**content, **report.data})
 
 
 def document(content: Mapping[str, Any]) -> str:

@@ -27,7 +27,8 @@ def step_errors(replay: Replay, found: Steps) -> npt.NDArray[np.float64]:
     """|played − recorded| ÷ recorded time of each step, shape (steps,). Steps of no length have no error."""
     played = found.played_ns(play(replay.graph))
     off = np.abs(played - found.recorded_ns)
-    return off / np.maximum(found.recorded_ns, 1)
+    errors: npt.NDArray[np.float64] = off / np.maximum(found.recorded_ns, 1)
+    return errors
 
 
 def unexplained_ratio(replay: Replay) -> float | None:

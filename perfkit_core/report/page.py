@@ -9,7 +9,7 @@ import pandas as pd
 
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.ranks.profile import Profile
+from perfkit_core.ranks.profile import Profile, Whole
 from perfkit_core.report.display import Display
 from perfkit_core.report.headline import headline
 from perfkit_core.report.model import Chart, Report, Section
@@ -39,10 +39,19 @@ def run_report(profile: Profile | Trace) -> Report:
     views = page_views()
     report = summary_report(profile, views, ViewRequest(), Display(limit=ROWS))
     shown = (_not_too_long(section, view) for section, view in zip(report.sections, views, strict=True))
-    sections = tuple(_step_time(s) if s.name == "steps" else s for s in shown)
+    sections = [_step_time(s) if s.name == "steps" else s for s in shown]
     tables = {section.name: section.table for section in report.sections}
     title = f"Profile of {report.sources[0].label}"
-    return replace(report, title=title, sections=sections, headline=headline(tables))
+    sections[1:1] = _advice(profile)
+    return replace(report, title=title, sections=tuple(sections), headline=headline(tables))
+
+
+def _advice(profile: Profile | Trace) -> tuple[Section, ...]:
+    """Behind the step time; of many ranks only that it is to be had: they are never in memory together."""
+    from perfkit_core.advice import sections
+
+    trace = profile.trace if isinstance(profile, Whole) else profile
+    return sections.of_page(trace) if isinstance(trace, Trace) else sections.elsewhere()
 
 
 def _not_too_long(section: Section, view: View) -> Section:
