@@ -58,5 +58,7 @@ def overridden(given: Mapping[str, float]) -> Thresholds:
             raise UsageError(f"no such threshold: {name}", f"choose among {', '.join(known)}")
         if not value >= 0:
             raise UsageError(f"threshold {name}={value}: not a number of 0 or more", "give a number")
-    numbers: dict[str, Any] = {name: int(value) if known[name] == "int" else float(value) for name, value in given.items()}
+    numbers: dict[str, Any] = {
+        name: int(value) if known[name] == "int" else float(value) for name, value in given.items()
+    }
     return replace(Thresholds(), **numbers)

@@ -12,8 +12,9 @@ from perfkit_core.replay.graph import QUEUE, Edges, all_edges, edges
 from perfkit_core.replay.host_segments import Segments
 from perfkit_core.trace import IntArray, Trace
 
-DEPTH: Final = 1024
-"""Launches that a CUDA stream takes before the next one blocks."""
+DEPTH: Final = 1021
+"""Launches that a CUDA stream holds besides the one that runs. The next one blocks until that has ended and its
+successor begins: measured on a V100, where 1,132 of 1,139 blocked launches found exactly so many waiting."""
 _BLOCKED: Final = 4
 """A launch that takes so many times the median was blocked, if room was made while it lasted."""
 

@@ -1,0 +1,56 @@
+"""How much of each step does some device work take, and which calls launched nothing else?"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perfkit_core import intervals
+from perfkit_core.advice.facts import Facts
+from perfkit_core.schema import DEVICE_WORK, KERNEL
+from perfkit_core.trace import BoolArray, IntArray, Trace
+
+
+def covered_ns(facts: Facts, rows: IntArray) -> float:
+    """Time of a step in which any of the events takes place (union; the first rank's), median over the steps."""
+    if not len(facts.steps) or not len(rows):
+        return 0.0
+    ranks = facts.trace.ints("rank")
+    mine = np.sort(rows[ranks[rows] == ranks.min()])
+    found = intervals.union_of(mine, facts.trace.ints("start_ns"), facts.trace.end_ns)
+    return float(np.median(facts.within_steps(found)))
+
+
+def busy_ns(facts: Facts) -> float:
+    """Time of a step in which any device works (union; the first rank's), median over the steps."""
+    return covered_ns(facts, np.flatnonzero(~facts.trace.host & facts.trace.rows("kind", *DEVICE_WORK)))
+
+
+def kernels(trace: Trace) -> IntArray:
+    """Rows of the kernels."""
+    return np.flatnonzero(trace.rows("kind", KERNEL) & ~trace.host)
+
+
+def launched_within(trace: Trace, inside: BoolArray) -> IntArray:
+    """Rows of the device work that the chosen host events launched."""
+    launched_by = trace.ints("launched_by")
+    return np.flatnonzero((launched_by >= 0) & inside[launched_by] & trace.rows("kind", *DEVICE_WORK))
+
+
+def with_launches(trace: Trace, rows: IntArray) -> IntArray:
+    """Device work, and the calls that launched it and nothing else: what a removal takes away."""
+    launched_by = trace.ints("launched_by")
+    work = launched_by[np.flatnonzero((launched_by >= 0) & trace.rows("kind", *DEVICE_WORK))]
+    mine = launched_by[rows]
+    wanted = np.bincount(mine[mine >= 0], minlength=len(trace))
+    calls = np.flatnonzero((wanted > 0) & (wanted == np.bincount(work, minlength=len(trace))))
+    return np.concatenate([rows, calls])
+
+
+def of_step(facts: Facts) -> str:
+    """What a share is of, in words: without steps the whole recording counts as one."""
+    return f"{ms(facts.step_ns)} ms of {'each step' if facts.has_steps else 'the recording'}"
+
+
+def ms(dur_ns: float) -> str:
+    """Milliseconds for a sentence."""
+    return f"{dur_ns / 1e6:.3g}"
