@@ -22,3 +22,8 @@ def several(names: Sequence[str], most: int = 3) -> str:
     """Some names, and how many more there are."""
     rest = len(names) - most
     return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def each(has_steps: bool) -> str:
+    """What numbers of a recording count for."""
+    return "a step" if has_steps else "of the whole recording"

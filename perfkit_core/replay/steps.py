@@ -6,9 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfkit_core import grouped
+from perfkit_core.analyses.communication.collectives import communication
 from perfkit_core.replay.build import Replay
+from perfkit_core.replay.graph import Graph
 from perfkit_core.schema import STEP
-from perfkit_core.trace import IntArray
+from perfkit_core.trace import IntArray, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,33 @@ class Steps:
     def played_ns(self, start_ns: IntArray) -> IntArray:
         """Time of each step, given when the nodes start."""
         return start_ns[self.after] - start_ns[self.first]
+
+    def lasting_ns(self, replay: Replay, graph: Graph, start_ns: IntArray) -> IntArray:
+        """Time of each step of a long training: a host that waits for nobody any more is ahead of its device by some
+        steps at most, so a step takes no less than its work on the busiest stream; as long as recorded is enough."""
+        return np.maximum(self.played_ns(start_ns), np.minimum(self._stream_ns(replay.trace, graph), self.recorded_ns))
+
+    def _stream_ns(self, trace: Trace, graph: Graph) -> IntArray:
+        """What the work of each step takes on its busiest stream, without communication, which may wait for others."""
+        work = np.flatnonzero(~graph.on_host & (graph.row >= 0))
+        work = work[~communication(trace).device[graph.row[work]]]
+        step = self._position(trace, graph.row[work])
+        work, step = work[step >= 0], step[step >= 0]
+        lane = graph.lane[work] - graph.threads
+        total = np.zeros((len(self), int(lane.max(initial=0)) + 1), np.int64)
+        np.add.at(total, (step, lane), graph.dur_ns[work])
+        return total.max(axis=1)
+
+    def _position(self, trace: Trace, rows: IntArray) -> IntArray:
+        """To which of the steps each row belongs (-1: none)."""
+        if len(self) == 1 and self.number[0] < 0:
+            return np.zeros(len(rows), np.int64)
+        columns = (self.rank, "rank"), (self.number, "step")
+        keys = [np.concatenate([own, trace.ints(name)[rows]]) for own, name in columns]
+        code, first = grouped.sorted_codes(keys, len(keys[0]))
+        position = np.full(len(first), -1, np.int64)
+        position[code[: len(self)]] = np.arange(len(self))
+        return position[code[len(self) :]]
 
 
 def steps(replay: Replay) -> Steps:

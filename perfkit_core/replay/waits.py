@@ -66,13 +66,15 @@ def waits(trace: Trace, work: DeviceWork, segments: Segments, nodes: IntArray, r
 
 
 def _copies(trace: Trace, work: DeviceWork, segments: Segments) -> tuple[_Pairs, IntArray]:
-    """Calls that return after their copy, and what they take before it begins: staging of pageable memory."""
+    """Calls that return after their copy, and what they take before it could begin: staging of pageable memory. While
+    the stream works on what was queued before, they wait."""
     call = trace.ints("launched_by")[work.row]
     at = np.flatnonzero(trace.rows("kind", MEMCPY)[work.row] & (call >= 0))
     at = at[segments.after[call[at]] >= 0]
     start, end = trace.ints("start_ns"), trace.end_ns
     at = at[(end[work.row[at]] <= end[call[at]]) & ~_never_blocks(trace, work.row[at], call[at])]
-    return _Pairs(call[at], at), np.maximum(start[work.row[at]] - start[call[at]], 0)
+    free = np.where(work.before[at] >= 0, end[work.row[work.before[at]]], start[call[at]])
+    return _Pairs(call[at], at), np.maximum(start[work.row[at]] - np.maximum(start[call[at]], free), 0)
 
 
 def _never_blocks(trace: Trace, copied: IntArray, calls: IntArray) -> BoolArray:

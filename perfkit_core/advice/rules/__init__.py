@@ -4,8 +4,26 @@ from __future__ import annotations
 
 from typing import Final
 
-from perfkit_core.advice.rules import loader
+from perfkit_core.advice.rules import (
+    casts,
+    copies,
+    loader,
+    memory,
+    synchronisation,
+    tensor_cores,
+    utilisation,
+    waiting,
+)
 from perfkit_core.plugins.contracts import Rule
 
-RULES: Final[tuple[Rule, ...]] = (*loader.RULES,)
+RULES: Final[tuple[Rule, ...]] = (
+    *loader.RULES,
+    *synchronisation.RULES,
+    *waiting.RULES,
+    *copies.RULES,
+    *casts.RULES,
+    *tensor_cores.RULES,
+    *memory.RULES,
+    *utilisation.RULES,
+)
 """The built-in rules."""
