@@ -1,0 +1,17 @@
+"""What to write in PyTorch against each rule's findings: one file a family of rules, code that runs as it stands."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from perfkit_core.plugins.contracts import Remedy
+from perfkit_torch.remedies import arithmetic, copies, input_pipeline, launches, ranks, run
+
+REMEDIES: Final[tuple[Remedy, ...]] = (
+    *copies.REMEDIES,
+    *input_pipeline.REMEDIES,
+    *launches.REMEDIES,
+    *arithmetic.REMEDIES,
+    *run.REMEDIES,
+    *ranks.REMEDIES,
+)

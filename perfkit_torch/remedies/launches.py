@@ -1,0 +1,91 @@
+"""Rules 8 and 15 to 20: many small calls of the host, and what it does between them."""
+
+from __future__ import annotations
+
+from inspect import cleandoc as code
+from typing import Final
+
+from perfkit_core.plugins.contracts import Remedy
+
+REMEDIES: Final = (
+    Remedy(
+        "device-malloc",
+        code("""
+            import os
+
+            os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"  # before the first tensor on the device
+        """),
+        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+        "2.1",
+        note="Take torch.cuda.empty_cache() out of the loop, and run one step with the largest batch first, so that "
+        "all memory is there.",
+    ),
+    Remedy(
+        "launch-bound",
+        code("""
+            model = torch.compile(model, mode="reduce-overhead")  # fused kernels, replayed as one CUDA graph
+        """),
+        'torch.compile(mode="reduce-overhead")',
+        "2.0",
+        note="Shapes must stay the same: pad the last batch or drop it. By hand: "
+        "torch.cuda.make_graphed_callables(model, (batch,)) (since 1.10). A larger batch costs no more launches.",
+    ),
+    Remedy(
+        "elementwise-chain",
+        code("""
+            @torch.compile
+            def activation(x, bias):
+                return torch.nn.functional.gelu(x + bias) * 0.5  # one kernel, one pass over the memory
+        """),
+        "torch.compile",
+        "2.0",
+        note="Compile the function that holds the chain where the whole model cannot be compiled.",
+    ),
+    Remedy(
+        "per-tensor-optimizer",
+        code("""
+            optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+        """),
+        "torch.optim.AdamW(fused=True), Adam, SGD, Adagrad",
+        "2.0",
+        note="fused=True on the CPU since 2.4 (SGD: 2.3 on CUDA). Optimizers without it take foreach=True (since "
+        "1.12). An optimizer of your own: torch._foreach_add_ and its like, or torch.compile around step().",
+    ),
+    Remedy(
+        "zero-fill-gradients",
+        code("""
+            optimizer.zero_grad(set_to_none=True)
+        """),
+        "torch.optim.Optimizer.zero_grad(set_to_none=True)",
+        "1.7",
+        note="The default since 2.0. Code that reads .grad must expect None.",
+    ),
+    Remedy(
+        "select-loop",
+        code("""
+            scores = torch.vmap(lambda row: (row * weight).sum())(rows)  # in place of [f(rows[i]) for i in range(n)]
+            scores = rows @ weight  # better: the operation on all rows at once
+        """),
+        "torch.vmap",
+        "2.0",
+        note="Values that only Python looks at: rows.tolist() once, outside the loop. rows.unbind() in place of "
+        "rows[i] where the loop must stay.",
+    ),
+    Remedy(
+        "host-gap",
+        code("""
+            import gc
+
+            gc.collect()
+            gc.freeze()  # what lives as long as the training is not looked at again
+            gc.disable()
+            for step, batch in enumerate(loader):
+                train_step(batch)
+                if step % 1000 == 999:
+                    gc.collect()
+        """),
+        "gc.freeze, gc.disable",
+        note="If it is not the garbage collector: log every N steps, and write checkpoints in a thread. Record with "
+        "with_stack=True, or run py-spy, to see which lines of Python it is.",
+    ),
+)

@@ -1,0 +1,229 @@
+"""Paddle's remedies: every rule has one, the API is there, and the code does what it promises."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from remedy_code import FILL, RULES, filled, names, of, unknown_arguments
+
+from perfkit_core.plugins.manager import get_plugins
+from perfkit_paddle.remedies import REMEDIES
+
+CODED = [remedy for remedy in REMEDIES if remedy.code]
+NO_CODE = {"waiting-operator", "outlier-steps"}
+NOT_ON_A_CPU = {"device-sync"}
+pytestmark = [
+    pytest.mark.filterwarnings(
+        "ignore::UserWarning:paddle.*"
+    ),  # a host where Paddle looks for devices, and one process
+    pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning"),
+]
+
+
+def test_every_rule_has_a_remedy_and_every_remedy_a_rule() -> None:
+    assert {remedy.rule for remedy in REMEDIES} == set(RULES)
+    assert set(get_plugins().rules()) <= set(RULES)
+    assert get_plugins().remedies("paddle") == list(REMEDIES)
+
+
+def test_a_rule_without_code_says_why() -> None:
+    assert {remedy.rule for remedy in REMEDIES if not remedy.code} == NO_CODE
+    assert all(remedy.note for remedy in REMEDIES if not remedy.code)
+
+
+def test_what_differs_between_modes_has_a_remedy_in_both() -> None:
+    modes = {(remedy.rule, remedy.mode) for remedy in REMEDIES}
+    for rule, mode in modes:
+        assert mode == "any" or {(rule, "eager"), (rule, "static")} <= modes
+
+
+@pytest.mark.parametrize("remedy", CODED, ids=lambda remedy: f"{remedy.rule}-{remedy.mode}")
+def test_the_code_names_what_paddle_has(remedy, paddle) -> None:
+    code = filled(remedy)
+    compile(code, remedy.rule, "exec")
+    list(names(code, "paddle"))  # raises for a name that Paddle does not have
+    assert unknown_arguments(code, "paddle") == []
+
+
+@pytest.fixture
+def scope(paddle, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """What the snippets assume to be there: a small training."""
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    paddle.seed(0)
+    model = paddle.nn.Linear(8, 8)
+    data = paddle.randn([256, 8])
+    rows = [row.numpy() for row in data]
+    yield {
+        "paddle": paddle, "model": model, "dataset": rows, "batch": data[:4], "epochs": 1, "workers": 1,
+        "optimizer": paddle.optimizer.SGD(0.1, parameters=model.parameters()), "loader": data.split(256),
+        "batch_size": 4, "inputs": data[:4], "targets": data[4:8], "hidden": data[:4], "features": 8, "classes": 5,
+        "criterion": paddle.nn.functional.mse_loss, "blocks": [model, paddle.nn.ReLU()], "accumulate": 4,
+        "train_step": lambda batch: model(batch if paddle.is_tensor(batch) else batch[0]).sum(),
+        "compute_loss": lambda batch: model(batch).sum(), "rows": data[:4], "weight": data[4], "mask": data[:4] > 0,
+        "gradient": data[:4], "query": paddle.randn([2, 3, 2, 4]), "key": paddle.randn([2, 3, 2, 4]),
+        "value": paddle.randn([2, 3, 2, 4]),
+    }  # fmt: skip
+    paddle.incubate.autotune.set_config({"kernel": {"enable": False}})
+    gc.enable()
+    gc.unfreeze()
+
+
+def ran(scope: dict[str, Any], rule: str, mode: str | None = None) -> dict[str, Any]:
+    """What the code of a rule leaves behind."""
+    exec(compile(filled(of(REMEDIES, rule, mode)), rule, "exec"), scope)
+    return scope
+
+
+RUNS = sorted({remedy.rule for remedy in CODED if remedy.mode != "static"} - NOT_ON_A_CPU - {"accumulation-sync"})
+
+
+@pytest.mark.parametrize("rule", RUNS)
+def test_the_code_runs_on_the_host(rule: str, scope: dict[str, Any]) -> None:
+    ran(scope, rule)
+    check: Callable[[dict[str, Any]], Any] = CHECKS[rule]
+    assert check(scope)
+
+
+def _attention(left: dict[str, Any]) -> bool:
+    heads = [left[name].numpy().transpose(0, 2, 1, 3) for name in ("query", "key", "value")]
+    scores = heads[0] @ heads[1].transpose(0, 1, 3, 2) / 2  # the root of the width
+    scores = np.exp(np.where(np.tri(3, dtype=bool), scores, -np.inf))
+    expected = scores / scores.sum(-1, keepdims=True) @ heads[2]
+    return np.allclose(left["out"].numpy(), expected.transpose(0, 2, 1, 3), atol=1e-5)
+
+
+def _same_update(left: dict[str, Any]) -> bool:
+    """One step of many tensors equals the loop over the parameters."""
+    paddle, model = left["paddle"], left["model"]
+    twin = paddle.nn.Linear(8, 8)
+    twin.set_state_dict(model.state_dict())
+    plain = paddle.optimizer.Adam(1e-3, parameters=twin.parameters())
+    for one, optimizer in ((model, left["optimizer"]), (twin, plain)):
+        one(left["batch"]).sum().backward()
+        optimizer.step()
+    pairs = zip(model.parameters(), twin.parameters(), strict=True)
+    return all(np.allclose(one.numpy(), other.numpy(), rtol=1e-6) for one, other in pairs)
+
+
+def _bias_is_lost(left: dict[str, Any]) -> bool:
+    """A bias before the norm changes nothing."""
+    images = left["paddle"].randn([2, 3, 8, 8])
+    conv, norm = left["block"][0], left["block"][1]
+    return np.allclose(left["block"](images).numpy(), norm(conv(images) + 3.0).numpy(), atol=1e-4)
+
+
+def _channels_last(left: dict[str, Any]) -> bool:
+    return left["block"](left["paddle"].randn([2, 8, 8, 3])).shape == [2, 6, 6, 64]
+
+
+def _same_gradient(left: dict[str, Any]) -> bool:
+    paddle = left["paddle"]
+    start = paddle.randn([4, 8])
+    start.stop_gradient = False
+    scope = {"paddle": paddle, "blocks": left["blocks"], "hidden": start}
+    exec(filled(of(REMEDIES, "memory-near-limit")), scope)
+    scope["hidden"].sum().backward()
+    again = start.grad.numpy()
+    start.clear_gradient()
+    paddle.nn.functional.relu(left["model"](start)).sum().backward()
+    return np.array_equal(again, start.grad.numpy())
+
+
+def _environment(name: str, value: str | None) -> Callable[[dict[str, Any]], bool]:
+    return lambda left: os.environ.get(name) == value
+
+
+CHECKS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "tiny-ops-on-device": lambda left: int(left["count"]) == 1 and left["count"].place.is_cpu_place(),
+    "host-tensor-in-graph": lambda left: (
+        float(left["Scaled"]()(left["paddle"].ones([]))) == 0.5 and not left["Scaled"]().state_dict()
+    ),
+    "ping-pong-copies": lambda left: left["means"].shape == (256,),
+    "fill-then-copy": lambda left: left["mask"].shape == left["noise"].shape == [4, 8],
+    "cpu-fallback": lambda left: bool((np.diff(left["values"].numpy()) >= 0).all()),
+    "pageable-copies": lambda left: left["loader"].use_buffer_reader,
+    "host-sync": lambda left: left["step"] == 255 and float(left["total"]) != 0,
+    "loader-workers": lambda left: left["loader"].num_workers == int(FILL["workers"]),
+    "epoch-gap": lambda left: left["loader"]._persistent_workers,
+    "more-workers": lambda left: left["loader"].num_workers == 2 and left["loader"].prefetch_factor == 4,
+    "thread-oversubscription": _environment("OMP_NUM_THREADS", "1"),
+    "device-malloc": _environment("FLAGS_allocator_strategy", "auto_growth"),
+    "launch-bound": lambda left: left["model"](left["batch"]).shape == [4, 8],
+    "elementwise-chain": lambda left: callable(left["activation"]),
+    "per-tensor-optimizer": _same_update,
+    "zero-fill-gradients": lambda left: all(one.grad is None for one in left["model"].parameters()),
+    "select-loop": lambda left: np.allclose(
+        left["scores"].numpy(), [float((row * left["weight"]).sum()) for row in left["rows"]], atol=1e-5
+    ),
+    "host-gap": lambda left: not gc.isenabled(),
+    "casts": lambda left: float(left["loss"]) > 0,
+    "tensor-cores-unused": lambda left: left["model"].weight.grad is not None,
+    "tf32-off": _environment("NVIDIA_TF32_OVERRIDE", None),
+    "unaligned-matmul": lambda left: left["logits"].shape == [4, 5],
+    "layout-transposes": _channels_last,
+    "conv-autotune": lambda left: left["paddle"].get_flags("FLAGS_use_autotune")["FLAGS_use_autotune"],
+    "unfused-attention": _attention,
+    "conv-bias-before-norm": _bias_is_lost,
+    "memory-near-limit": _same_gradient,
+    "low-device-utilisation": lambda left: left["loader"].batch_sampler.batch_size == 16,
+    "exposed-communication": lambda left: isinstance(left["model"], left["paddle"].DataParallel),
+    "data-parallel": lambda left: isinstance(left["model"], left["paddle"].DataParallel),
+    "rank-skew": lambda left: left["sampler"].drop_last,
+    "recompilation": lambda left: left["model"](left["paddle"].ones([3, 8])).shape == [3, 8],
+}
+
+
+def test_gradients_are_reduced_once_in_an_accumulation(scope: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 8 micro-steps, 4 an update, all but 2 are kept from reducing; the updates are 2."""
+    model = scope["paddle"].DataParallel(scope["model"])
+    kept, updates = [], []
+    plain = model.no_sync
+    monkeypatch.setattr(model, "no_sync", lambda: kept.append(1) or plain())
+    monkeypatch.setattr(scope["optimizer"], "step", lambda: updates.append(1))
+    scope |= {"model": model, "loader": scope["loader"][:8], "compute_loss": lambda batch: model(batch).sum()}
+    ran(scope, "accumulation-sync")
+    assert (len(kept), len(updates)) == (6, 2)
+
+
+@pytest.fixture
+def static(paddle) -> Iterator[dict[str, Any]]:
+    """What the snippets of static graphs assume: a program that adds 1."""
+    paddle.enable_static()
+    program = paddle.static.Program()
+    with paddle.static.program_guard(program):
+        x = paddle.static.data("x", [2], "float32")
+        yield {"paddle": paddle, "program": program, "x": x, "out": x + 1, "executor": paddle.static.Executor()}
+    paddle.disable_static()
+
+
+def test_a_guarded_counter_counts(static: dict[str, Any]) -> None:
+    ran(static, "tiny-ops-on-device", "static")
+    feed = {"x": np.zeros(2, "float32")}
+    count, going_on = static["executor"].run(
+        static["program"], feed=feed, fetch_list=[static["count"], static["going_on"]]
+    )
+    assert (count.tolist(), going_on.tolist()) == ([1], [True])
+
+
+def test_what_is_fetched_is_fed_again(static: dict[str, Any]) -> None:
+    static |= {"state": np.zeros(2, "float32"), "rounds": 3}
+    ran(static, "ping-pong-copies", "static")
+    assert np.array(static["state"]).tolist() == [3, 3]
+
+
+def test_one_step_in_a_hundred_fetches(static: dict[str, Any]) -> None:
+    static |= {"batches": [np.zeros(2, "float32")] * 100, "loss": static["out"]}
+    ran(static, "host-sync", "static")
+    assert static["fetched"][0].tolist() == [1, 1]
+
+
+def test_a_flag_switches_graphs_of_the_device_on(scope: dict[str, Any]) -> None:
+    ran(scope, "launch-bound", "static")
+    flag = "FLAGS_new_executor_use_cuda_graph"
+    assert os.environ[flag] == "1"
+    assert flag in scope["paddle"].get_flags(flag)

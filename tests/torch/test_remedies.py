@@ -1,0 +1,215 @@
+"""PyTorch's remedies: every rule has one, the API is there, and the code does what it promises."""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from packaging.version import Version
+from remedy_code import FILL, RULES, filled, names, of, unknown_arguments
+
+from perfkit_core.plugins.manager import get_plugins
+from perfkit_torch.remedies import REMEDIES
+
+torch = pytest.importorskip("torch")
+CODED = [remedy for remedy in REMEDIES if remedy.code]
+NO_CODE = {"waiting-operator", "outlier-steps"}
+NOT_ON_A_CPU = {"device-sync"}
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning"),  # torch's own, on compiling
+    pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),  # more workers than cores here
+    pytest.mark.filterwarnings("ignore:.*pin_memory.*no accelerator:UserWarning"),
+    pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning"),
+]
+
+
+def test_every_rule_has_a_remedy_and_every_remedy_a_rule() -> None:
+    assert {remedy.rule for remedy in REMEDIES} == set(RULES)
+    assert set(get_plugins().rules()) <= set(RULES)
+    assert get_plugins().remedies("torch") == list(REMEDIES)
+
+
+def test_a_rule_without_code_says_why() -> None:
+    assert {remedy.rule for remedy in REMEDIES if not remedy.code} == NO_CODE
+    assert all(remedy.note for remedy in REMEDIES if not remedy.code)
+
+
+@pytest.mark.parametrize("remedy", CODED, ids=lambda remedy: remedy.rule)
+def test_the_code_names_what_torch_has(remedy) -> None:
+    code = filled(remedy)
+    compile(code, remedy.rule, "exec")
+    list(names(code, "torch"))  # raises for a name that torch does not have
+    assert unknown_arguments(code, "torch") == []
+
+
+@pytest.mark.parametrize("remedy", CODED, ids=lambda remedy: remedy.rule)
+def test_since_is_a_version_that_is_out(remedy) -> None:
+    assert not remedy.since or Version("1.0") <= Version(remedy.since) <= Version(torch.__version__)
+
+
+def test_a_wrong_name_and_a_wrong_argument_are_found() -> None:
+    with pytest.raises(ModuleNotFoundError):
+        list(names("torch.optim.Nothing()", "torch"))
+    assert unknown_arguments("torch.optim.SGD(p, nothing=1)", "torch") == ["torch.optim.SGD(nothing=)"]
+
+
+@pytest.fixture
+def scope(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """What the snippets assume to be there: a small training."""
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    torch.manual_seed(0)
+    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    model = torch.nn.Linear(8, 8)
+    data = torch.randn(256, 8)
+    yield {
+        "torch": torch, "device": torch.device("cpu"), "model": model, "dataset": data, "batch": data[:4], "epochs": 1,
+        "optimizer": torch.optim.SGD(model.parameters(), 0.1), "loader": list(data.split(1)), "workers": 1,
+        "processes": 1, "batch_size": 4, "inputs": data[:4], "targets": data[4:8], "hidden": data[:4], "features": 8,
+        "criterion": torch.nn.functional.mse_loss, "blocks": [model, torch.nn.ReLU()], "classes": 5,
+        "train_step": lambda batch: model(batch).sum(), "compute_loss": lambda batch: model(batch).sum(),
+        "rows": data[:4], "weight": data[4], "mask": data[:4] > 0, "gradient": data[:4], "accumulate": 4,
+        "images": torch.randn(2, 3, 4, 4), "query": torch.randn(2, 2, 3, 4), "key": torch.randn(2, 2, 3, 4),
+        "value": torch.randn(2, 2, 3, 4),
+    }  # fmt: skip
+    torch.set_num_threads(threads)
+    torch.set_float32_matmul_precision(precision)
+    torch.backends.cudnn.benchmark = False
+    gc.enable()
+    gc.unfreeze()
+
+
+@pytest.fixture
+def one_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The environment that torchrun makes, for one process on the host."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    given = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "RANK": "0", "WORLD_SIZE": "1"}
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    yield
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+
+
+def ran(scope: dict[str, Any], rule: str) -> dict[str, Any]:
+    """What the code of a rule leaves behind."""
+    exec(compile(filled(of(REMEDIES, rule)), rule, "exec"), scope)
+    return scope
+
+
+RUNS = sorted({remedy.rule for remedy in CODED} - NOT_ON_A_CPU - {"exposed-communication", "data-parallel",
+                                                                 "accumulation-sync", "rank-skew"})  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", RUNS)
+def test_the_code_runs_on_the_host(rule: str, scope: dict[str, Any]) -> None:
+    with torch.compiler.set_stance("force_eager"):  # what the compiler makes of it is torch's affair
+        ran(scope, rule)
+        check: Callable[[dict[str, Any]], Any] = CHECKS.get(rule, lambda left: True)
+        assert check(scope) is not False
+
+
+def _attention(left: dict[str, Any]) -> bool:
+    weights = left["query"] @ left["key"].transpose(-2, -1) / 2  # the root of the width
+    weights = weights.masked_fill(torch.ones(3, 3).triu(1).bool(), float("-inf"))
+    return torch.allclose(left["out"], weights.softmax(-1) @ left["value"], atol=1e-5)
+
+
+def _no_gradients(left: dict[str, Any]) -> bool:
+    return all(parameter.grad is None for parameter in left["model"].parameters())
+
+
+def _same_update(left: dict[str, Any]) -> bool:
+    """One fused step equals the loop over the parameters."""
+    model, twin = left["model"], torch.nn.Linear(8, 8)
+    twin.load_state_dict(model.state_dict())
+    plain = torch.optim.AdamW(twin.parameters(), lr=1e-3, foreach=False)
+    for one, optimizer in ((model, left["optimizer"]), (twin, plain)):
+        one(left["batch"]).sum().backward()
+        optimizer.step()
+    return all(torch.allclose(a, b) for a, b in zip(model.parameters(), twin.parameters(), strict=True))
+
+
+def _bias_is_lost(left: dict[str, Any]) -> bool:
+    """A bias before the norm changes nothing."""
+    images = torch.randn(2, 3, 8, 8)
+    conv = left["block"][0]
+    return torch.allclose(left["block"](images), left["block"][1](conv(images) + 3.0), atol=1e-4)
+
+
+def _same_gradient(left: dict[str, Any]) -> bool:
+    start = torch.randn(4, 8, requires_grad=True)
+    scope = {"torch": torch, "blocks": left["blocks"], "hidden": start}
+    exec(filled(of(REMEDIES, "memory-near-limit")), scope)
+    again, *_ = torch.autograd.grad(scope["hidden"].sum(), start)
+    plain, *_ = torch.autograd.grad(torch.relu(left["model"](start)).sum(), start)
+    return torch.equal(again, plain)
+
+
+CHECKS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "tiny-ops-on-device": lambda left: int(left["count"]) == 1 and not left["gradient"][~left["mask"]].any(),
+    "host-tensor-in-graph": lambda left: (
+        left["Scaled"]()(torch.ones(1)).item() == 0.5 and not left["Scaled"]().state_dict()
+    ),
+    "fill-then-copy": lambda left: left["mask"].shape == left["noise"].shape == (4, 8),
+    "ping-pong-copies": lambda left: left["means"].shape == (256,) and left["means"].abs().max() < 1e-6,
+    "cpu-fallback": lambda left: bool((left["values"].diff() >= 0).all()),
+    "host-sync": lambda left: left["step"] == 255 and float(left["total"]) != 0,
+    "device-malloc": lambda left: os.environ["PYTORCH_CUDA_ALLOC_CONF"] == "expandable_segments:True",
+    "loader-workers": lambda left: left["loader"].num_workers == int(FILL["workers"]),
+    "epoch-gap": lambda left: left["loader"].persistent_workers,
+    "more-workers": lambda left: left["loader"].num_workers == 2 and left["loader"].prefetch_factor == 4,
+    "thread-oversubscription": lambda left: torch.get_num_threads() == max(1, len(os.sched_getaffinity(0)) - 1),
+    "launch-bound": lambda left: left["model"](left["batch"]).shape == (4, 8),
+    "elementwise-chain": lambda left: left["activation"](torch.zeros(2), torch.zeros(2)).tolist() == [0, 0],
+    "per-tensor-optimizer": _same_update,
+    "zero-fill-gradients": _no_gradients,
+    "select-loop": lambda left: torch.allclose(
+        left["scores"], torch.stack([(row * left["weight"]).sum() for row in left["rows"]])
+    ),
+    "host-gap": lambda left: not gc.isenabled(),
+    "casts": lambda left: left["model"].weight.grad.dtype == torch.float32,
+    "tf32-off": lambda left: torch.get_float32_matmul_precision() == "high",
+    "unaligned-matmul": lambda left: left["head"].out_features == 8 and left["logits"].shape == (4, 5),
+    "layout-transposes": lambda left: left["images"].is_contiguous(memory_format=torch.channels_last),
+    "conv-autotune": lambda left: torch.backends.cudnn.benchmark,
+    "unfused-attention": _attention,
+    "conv-bias-before-norm": _bias_is_lost,
+    "memory-near-limit": _same_gradient,
+    "low-device-utilisation": lambda left: left["loader"].batch_size == 16,
+    "recompilation": lambda left: left["model"](torch.ones(3, 8)).shape == (3, 8),
+}
+
+
+@pytest.mark.parametrize("rule", ["data-parallel", "exposed-communication", "rank-skew"])
+def test_the_code_for_several_processes_runs_in_one(rule: str, scope: dict[str, Any], one_process: None) -> None:
+    if rule != "data-parallel":
+        torch.distributed.init_process_group("gloo")
+    ran(scope, rule)
+    wrapped = isinstance(scope["model"], torch.nn.parallel.DistributedDataParallel)
+    assert wrapped == (rule != "rank-skew")
+    if rule == "exposed-communication":
+        return
+    assert isinstance(scope["loader"].sampler, torch.utils.data.distributed.DistributedSampler)
+
+
+def test_gradients_are_reduced_once_in_an_accumulation(scope: dict[str, Any], one_process: None) -> None:
+    torch.distributed.init_process_group("gloo")
+    model = torch.nn.parallel.DistributedDataParallel(scope["model"])
+    reduced = []
+
+    def hook(state, bucket):  # torch looks at annotations, which are texts here
+        reduced.append(bucket.index())
+        done = torch.futures.Future()
+        done.set_result(bucket.buffer())
+        return done
+
+    model.register_comm_hook(None, hook)
+    scope |= {"model": model, "loader": scope["loader"][:8], "compute_loss": lambda batch: model(batch).sum()}
+    ran(scope, "accumulation-sync")
+    assert len(reduced) == 2  # 8 micro-steps, 4 an update, one bucket
