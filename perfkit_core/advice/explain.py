@@ -105,14 +105,17 @@ def _action(one: Advice) -> Section:
     if remedy is None:
         return Section("action", "What to do", _NO_TABLE, lines=(f"No fix is known for {one.framework}.",))
     since = f", since version {remedy.since}" if remedy.since else ""
-    lines = [f"API: {remedy.api}{since}", *([sentences.sentence(remedy.note.strip())] if remedy.note else [])]
+    lines = [f"API: {remedy.api}{since}"] if remedy.api else []
+    lines += [sentences.sentence(remedy.note.strip())] if remedy.note else []
     return Section("action", "What to do", _NO_TABLE, lines=tuple(lines), code=remedy.code)
 
 
 def _outcome(one: Advice) -> Section:
-    lines = ["Predicted, not measured. This measures it, and keeps the outcome in a ledger:"]
+    """The remedy knows what to compare; the ledger shows how far the prediction was off."""
     verify = one.remedy.verify if one.remedy else "perfkit verify --base COMMAND --change COMMAND"
-    return Section("outcome", "Outcome", _NO_TABLE, lines=tuple(lines), code=verify)
+    lines = ["Predicted, not measured. This measures it with your commands, and keeps the outcome in a ledger:"]
+    code = f"perfkit advise SOURCE -o advice.json\n{verify} --advice advice.json:{one.id} --ledger ledger.jsonl"
+    return Section("outcome", "Outcome", _NO_TABLE, lines=tuple(lines), code=code)
 
 
 def _text(value: Any) -> str:

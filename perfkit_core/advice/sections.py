@@ -77,8 +77,11 @@ def _fix(advice: Advice) -> Iterator[str]:
         return
     if remedy.note:
         yield sentences.sentence(remedy.note.strip())
-    since = f", since {remedy.since}" if remedy.since else ""
-    yield f"Do ({remedy.api}{since}):" if remedy.code else f"See {remedy.api}{since}."
+    api = f"{remedy.api}{f', since {remedy.since}' if remedy.since else ''}"
+    if remedy.code:
+        yield f"Do ({api}):" if remedy.api else "Do:"
+    elif remedy.api:
+        yield f"See {api}."
 
 
 def in_sum(found: Advices, of: str) -> Section:
@@ -132,7 +135,8 @@ def _head(found: Advices, of: str) -> Iterator[str]:
     """The one sentence of a hurried reader."""
     savings = [one.prediction for one in found.advice if one.prediction.saving_ns is not None]
     if not savings:
-        yield sentences.sentence(_NOTHING)
+        notes = f"; {len(found.advice)} things are worth knowing" if len(found.advice) > 1 else ""
+        yield sentences.sentence(f"{_NOTHING}{notes}")
         return
     best = found.combined or savings[0]
     if best.p50_ns is not None:

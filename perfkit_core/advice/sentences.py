@@ -18,12 +18,13 @@ _HOW: Final = {
 
 def title(number: int, advice: Advice) -> str:
     """``1. Load data in worker processes: saves 66% of the time (high)``."""
-    return f"{number}. {advice.title}: {_saves(advice.prediction)} ({advice.severity})"
+    saves = _saves(advice.prediction)
+    return f"{number}. {advice.title}{': ' if saves else ''}{saves} ({advice.severity})"
 
 
 def _saves(prediction: Prediction) -> str:
     if prediction.saving_ns is None:
-        return "no number"
+        return ""
     share = prediction.saving_ns / max(prediction.base_ns, 1)
     return f"saves {percent(share)} of the time" if share > 0 else f"costs {percent(-share)} more time"
 
@@ -131,5 +132,7 @@ def percent(share: float) -> str:
 
 
 def sentence(text: str) -> str:
-    """With a capital and a full stop."""
-    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '!', '?')) else '.'}"
+    """With a full stop, and a capital unless it begins with the name of something."""
+    first = text.split(" ", 1)[0]
+    begin = first.capitalize() if first.isalpha() and first.islower() else first
+    return f"{begin}{text[len(first) :]}{'' if text.endswith(('.', '!', '?')) else '.'}"

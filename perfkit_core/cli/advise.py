@@ -63,7 +63,7 @@ def advise(
         emit(_ledger(ledger), chosen, output)
         return
     numbers = dict(map(_number, thresholds))
-    trace = loaded(sources, partial)
+    trace = _named(loaded(sources, partial), sources)
     with working("replaying"):
         found = _found(trace, question, options.names(rules), numbers)
     _show(found, trace, explain, ledger, chosen, output)
@@ -97,15 +97,22 @@ def _show(
 
     one = None if explain is None else explaining.meant(found, explain)
     if chosen.name == "json":
-        _emit_json(as_data.document(found, trace) if one is None else as_data.advice(one, found), ledger, output)
+        content = as_data.document(found, trace) if one is None else as_data.advice(one, found)
+        _emit_json(content | _outcomes(ledger, found), output)
     elif chosen.name == "csv":
         emit(sections.table_report(found, trace), chosen, output)
     else:
         report = sections.report(found, trace) if one is None else explaining.report(one, found, trace)
-        emit(_with_ledger(report, ledger), chosen, output)
+        emit(_with_ledger(report, ledger, found), chosen, output)
 
 
-def _emit_json(content: dict[str, Any], ledger: Path | None, output: Path | None) -> None:
+def _outcomes(ledger: Path | None, found: Advices) -> dict[str, Any]:
+    from perfkit_core.advice import outcomes
+
+    return {} if ledger is None else {"ledger": outcomes.as_data(ledger, [one.rule for one in found.advice])}
+
+
+def _emit_json(content: dict[str, Any], output: Path | None) -> None:
     from perfkit_core.renderers.json import document
 
     text = document(content)
@@ -113,6 +120,14 @@ def _emit_json(content: dict[str, Any], ledger: Path | None, output: Path | None
         click.echo(text, nl=False)
     else:
         write(text, output)
+
+
+def _named(trace: Trace, sources: tuple[Path, ...]) -> Trace:
+    """Under the name of what was asked for: of many ranks not only the first."""
+    from perfkit_core.paths import without_secrets
+
+    first = without_secrets(sources[0])
+    return trace.with_meta(source=first if len(sources) == 1 else f"{first} and {len(sources) - 1} more")
 
 
 def _number(text: str) -> tuple[str, float]:
@@ -133,8 +148,13 @@ def _identities(sources: tuple[Path, ...], partial: bool) -> Report:
 
 
 def _ledger(path: Path) -> Report:
-    raise UsageError(f"{path}: no ledger")
+    from perfkit_core.advice import outcomes
+
+    return outcomes.report(path)
 
 
-def _with_ledger(report: Report, ledger: Path | None) -> Report:
-    return report
+def _with_ledger(report: Report, ledger: Path | None, found: Advices) -> Report:
+    """The report with what became of earlier advice of the same rules."""
+    from perfkit_core.advice import outcomes
+
+    return report if ledger is None else outcomes.with_outcomes(report, ledger, [one.rule for one in found.advice])

@@ -52,6 +52,7 @@ def _views(found: Plugins) -> list[tuple[Any, ...]]:
 def _provided(found: Plugins) -> Iterator[tuple[Any, ...]]:
     """Kind, name and description. Calls every hook, so that a plugin that fails only then is found out too."""
     found.operator_names(None)
+    found.remedies(None)
     for source in found.sources():
         yield "source", source.name, source.description
     for recorder in found.recorders():
@@ -60,6 +61,8 @@ def _provided(found: Plugins) -> Iterator[tuple[Any, ...]]:
         yield "format", name, None
     for exporter in found.exporters():
         yield "export", exporter, found.exporters()[exporter].description
+    for rule in found.rules().values():
+        yield "rule", rule.id, f"{rule.number}: {rule.title}"
     for name, command in found.commands().items():
         if not command.hidden:
             yield "command", name, command.get_short_help_str(80)

@@ -1,0 +1,81 @@
+"""How did predictions do that were measured? The records of a ledger as a table, with signed errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pandas as pd
+
+from perfkit_core.report.model import Report, Section
+from perfkit_core.verification import ledger
+from perfkit_core.verification.ledger import Record, Summary
+
+_TEXTS: Final = ("date", "advice", "outcome", "base", "change")
+_RATIOS: Final = (
+    "predicted_saving_ratio", "saving_ratio", "saving_low_ratio", "saving_high_ratio", "noise_ratio",
+    "saving_error_ratio", "step_error_ratio",
+)  # fmt: skip
+_NOTE: Final = (
+    "Savings and noise are shares of the step before the change; errors are (predicted − measured) ÷ measured, so that "
+    "too much was promised where that of the saving is positive."
+)
+
+
+def report(path: Path) -> Report:
+    """The whole ledger. Raises SourceError."""
+    found = ledger.read(path)
+    return Report(f"Outcomes of {path.name}", (), (section(found),), data={"source": str(path)})
+
+
+def with_outcomes(given: Report, path: Path, rules: Sequence[str]) -> Report:
+    """The report with what became of predictions of these rules before. Raises SourceError."""
+    found = [one for one in ledger.read(path) if one.rule in rules]
+    return replace(given, sections=(*given.sections, section(found)))
+
+
+def section(records: Sequence[Record]) -> Section:
+    """A row a record, the oldest first, below what they come to."""
+    lines = tuple(_lines(ledger.summary(records)))
+    return Section("ledger", "Measured outcomes", table(records), _NOTE, empty="nothing was measured yet", lines=lines)
+
+
+def table(records: Sequence[Record]) -> pd.DataFrame:
+    """date, advice (its id, or rule), outcome, base and change (the commands), then shares of the base:
+    predicted_saving_ratio, saving_ratio (measured), saving_low_ratio and saving_high_ratio (its interval), noise_ratio;
+    and signed: saving_error_ratio, step_error_ratio. NA where unknown."""
+    rows = [_row(one) for one in records]
+    found = pd.DataFrame(rows, columns=[*_TEXTS, *_RATIOS])
+    return found.astype(dict.fromkeys(_RATIOS, "Float64"))
+
+
+def _row(one: Record) -> dict[str, Any]:
+    named = {name: getattr(one, name) for name in (*_TEXTS, *_RATIOS[:5])}
+    return named | {
+        "advice": one.advice or one.rule,
+        "saving_error_ratio": one.saving_error,
+        "step_error_ratio": one.step_error,
+    }
+
+
+def as_data(path: Path, rules: Sequence[str]) -> list[dict[str, Any]]:
+    """The records of these rules as they are in the file. Raises SourceError."""
+    import msgspec
+
+    found: list[dict[str, Any]] = msgspec.to_builtins([one for one in ledger.read(path) if one.rule in rules])
+    return found
+
+
+def _lines(found: Summary) -> Iterator[str]:
+    if not found.told:
+        return
+    yield (
+        f"{found.told} of {found.records} measurements could tell about a prediction ({found.abstained} could not tell "
+        f"anything): the sign was right in {found.sign_right}."
+    )
+    said = (("saving", found.saving_error), ("step", found.step_error))
+    errors = [f"of the {name} {error:.1%}" for name, error in said if error is not None]
+    covered = "" if found.covered is None else f" {found.covered:.0%} of the steps lay between p10 and p90."
+    yield f"Median error {' and '.join(errors)}.{covered}" if errors else covered.strip()

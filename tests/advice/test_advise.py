@@ -1,0 +1,311 @@
+"""Advice as a whole: guarded rules, the order, severity by saving alone, what excludes what, and savings replayed
+together, on traces whose times can be added by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from events import device, host, trace
+
+from perfkit_core.advice.advise import advise, what_if
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import Advices, Candidate, NotEvaluableError
+from perfkit_core.advice.naming import one_of
+from perfkit_core.errors import UsageError
+from perfkit_core.loading import load
+from perfkit_core.plugins.contracts import Remedy, Rule
+from perfkit_core.replay.build import Replay
+from perfkit_core.replay.edits.durations import Scale
+from perfkit_core.replay.edits.removal import Remove
+from perfkit_core.replay.graph import CHAIN, Graph, all_edges, edges
+from perfkit_core.replay.quantity import Case, Quantity
+from perfkit_core.trace import IntArray, Trace
+
+Found = Callable[[Facts], Sequence[Candidate]]
+
+
+@dataclass
+class Made:
+    """Plugins that have these rules and remedies, and nothing else."""
+
+    made: list[Rule]
+    known: Sequence[Remedy] = ()
+
+    def rules(self) -> dict[str, Rule]:
+        return {rule.id: rule for rule in self.made}
+
+    def remedies(self, framework: str | None) -> Sequence[Remedy]:
+        return self.known
+
+
+def rows(trace: Trace, *names: str) -> IntArray:
+    return np.flatnonzero(trace.rows("name", *names)).astype(np.int64)
+
+
+def rule(name: str, find: Found, number: int = 1) -> Rule:
+    return Rule(name, number, 1, f"Title of {name}", find)
+
+
+def removing(name: str, **more: object) -> Found:
+    """What removes the events of a name."""
+    return lambda facts: [Candidate(f"remove {name}", {}, (at := rows(facts.trace, name)), edits=(Remove(at),), **more)]
+
+
+def launching() -> Trace:
+    """Two launches of 10 µs each, kernels of 100 and 50 µs one after the other, a synchronisation that waits for both.
+
+    start 0: launch a (10), 10: launch b (10), 20: synchronise until 160, 10 more; kernel a 5 to 105, b 106 to 156.
+    """
+    return trace(
+        [
+            host("step", "step", 0, 170_000, step=0),
+            host("launch a", "runtime", 0, 10_000, correlation=1),
+            device("a", "kernel", 5_000, 100_000, 1),
+            host("launch b", "runtime", 10_000, 10_000, correlation=2),
+            device("b", "kernel", 106_000, 50_000, 2),
+            host("cudaDeviceSynchronize", "sync", 20_000, 140_000),
+        ]
+    )
+
+
+def working(*parts: int, steps: int = 1) -> Trace:
+    """Steps of 100 µs in which operators op0, op1, … take so long, one after the other, and Python the rest."""
+    found = []
+    for step in range(steps):
+        at = step * 100_000
+        found.append(host(f"step {step}", "step", at, 100_000, step=step))
+        for number, part in enumerate(parts):
+            found.append(host(f"op{number}", "operator", at, part))
+            at += part
+    return trace(found)
+
+
+def savings(found: Advices) -> dict[str, int | None]:
+    return {one.rule: one.prediction.saving_ns for one in found.advice}
+
+
+def test_the_largest_saving_comes_first_and_severity_is_that_of_the_saving() -> None:
+    made = Made([rule(f"op{n}", removing(f"op{n}"), n) for n in range(4)])
+    found = advise(working(2_900, 3_000, 10_000, 9_900), plugins=made)
+    assert list(savings(found).items()) == [("op2", 10_000), ("op3", 9_900), ("op1", 3_000), ("op0", 2_900)]
+    assert [one.severity for one in found.advice] == ["high", "medium", "medium", "low"]
+    assert found.combined.saving_ns == 10_000 + 9_900 + 3_000 + 2_900
+    assert found.combined.p50_ns == 100_000 - 25_800
+
+
+def test_what_two_changes_both_save_counts_once() -> None:
+    def faster(facts: Facts) -> list[Candidate]:
+        return [Candidate("halve a", {}, rows(facts.trace, "a"), edits=(Scale(rows(facts.trace, "a"), 0.5),))]
+
+    made = Made([rule("launch", removing("launch a"), 1), rule("kernel", faster, 2)])
+    found = advise(launching(), plugins=made)
+    # without a: b from 5 to 55, the wait returns 4 later, 10 remain, so 69 of 170
+    assert savings(found) == {"launch": 101_000, "kernel": 50_000}
+    assert found.combined.saving_ns == 101_000
+    assert found.together == tuple(one.id for one in found.advice)
+
+
+def test_of_two_that_exclude_each_other_the_larger_saving_stays() -> None:
+    made = Made([rule("small", removing("op0", conflicts=("large",)), 1), rule("large", removing("op1"), 2)])
+    found = advise(working(10_000, 20_000), plugins=made)
+    large, small = found.advice
+    assert found.combined.saving_ns == 20_000
+    assert (found.together, found.excluded) == ((large.id,), {small.id: f"{large.id} takes its place"})
+
+
+def test_a_rule_that_fails_takes_no_other_down() -> None:
+    def broken(facts: Facts) -> list[Candidate]:
+        raise ValueError("no such\ncolumn")
+
+    def blind(facts: Facts) -> list[Candidate]:
+        raise NotEvaluableError("no stacks were recorded")
+
+    def beyond(facts: Facts) -> list[Candidate]:
+        return [Candidate("rows that are not there", {}, np.array([10**6]))]
+
+    made = Made([rule("broken", broken), rule("blind", blind), rule("beyond", beyond), rule("op0", removing("op0"))])
+    found = advise(working(10_000), plugins=made)
+    assert savings(found) == {"op0": 10_000}
+    assert found.not_evaluable["broken"] == "the rule failed (ValueError: no such column)"
+    assert found.not_evaluable["blind"] == "no stacks were recorded"
+    assert found.not_evaluable["beyond"].startswith("the rule failed (IndexError: ")
+
+
+def test_what_saves_nothing_is_no_advice() -> None:
+    def slower(facts: Facts) -> list[Candidate]:
+        return [Candidate("twice op0", {}, rows(facts.trace, "op0"), edits=(Scale(rows(facts.trace, "op0"), 2),))]
+
+    made = Made([rule("slower", slower), rule("little", removing("op1")), rule("enough", removing("op2"))])
+    found = advise(working(10_000, 100, 101), plugins=made)  # a thousandth of the step is 100 ns
+    assert savings(found) == {"enough": 101}
+    assert {one.rule: one.prediction.saving_ns for one in found.without_saving} == {"slower": -10_000, "little": 100}
+
+
+def test_what_saves_less_than_the_noise_of_the_run_is_no_advice() -> None:
+    steps = [host(f"step {n}", "step", n * 1_000_000, 100_000 + 10_000 * n, step=n) for n in range(5)]
+    work = [host("op0", "operator", n * 1_000_000, 30_000) for n in range(5)]
+    work += [host("op1", "operator", n * 1_000_000 + 50_000, 1_000) for n in range(5)]
+    found = advise(trace(steps + work), plugins=Made([rule("op0", removing("op0")), rule("op1", removing("op1"))]))
+    assert savings(found) == {"op0": 30_000}  # the medians of steps of 100 to 140 µs that are drawn lie further apart
+    assert 5_000 <= found.noise_ns <= 20_000
+    assert [one.rule for one in found.without_saving] == ["op1"]
+
+
+def test_a_finding_without_a_number_is_a_note_at_the_end() -> None:
+    def told(facts: Facts) -> list[Candidate]:
+        return [Candidate("just so", {}, method="none", ceiling_ns=5_000)]
+
+    found = advise(working(10_000), plugins=Made([rule("told", told, 1), rule("op0", removing("op0"), 2)]))
+    assert [(one.rule, one.severity) for one in found.advice] == [("op0", "high"), ("told", "note")]
+    prediction = found.advice[1].prediction
+    assert (prediction.p50_ns, prediction.saving_ns, prediction.ceiling_ns) == (None, None, 5_000)
+    assert found.together == (found.advice[0].id,)
+
+
+def test_a_number_that_is_no_replay_counts_by_itself_only() -> None:
+    after = Quantity(80_000, 85_000, 95_000, "measured on such a device")
+
+    def told(facts: Facts) -> list[Candidate]:
+        return [Candidate("tensor cores", {}, method="microbenchmark", after_ns=after)]
+
+    found = advise(working(10_000), plugins=Made([rule("told", told), rule("op0", removing("op0"))]))
+    assert savings(found) == {"told": 15_000, "op0": 10_000}
+    told_id = found.advice[0].id
+    assert found.combined.saving_ns == 10_000
+    assert found.excluded == {told_id: "its saving is no replay (microbenchmark)"}
+    prediction = found.advice[0].prediction
+    assert (prediction.p10_ns, prediction.p50_ns, prediction.p90_ns) == (76_000, 85_000, 99_750)  # one step: ±5 %
+
+
+@dataclass(frozen=True)
+class Behind:
+    """An edit that makes the first event of a name wait for the first of another."""
+
+    first: str
+    second: str
+
+    def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:
+        before, after = (replay.first[rows(replay.trace, name)[:1]] for name in (self.first, self.second))
+        return replace(graph, edges=all_edges([graph.edges, edges(CHAIN, before, after)]))
+
+
+def test_changes_that_cannot_be_made_at_once() -> None:
+    """op0 and op1 on two threads: each can wait for the other, both cannot."""
+    found = trace(
+        [
+            host("op1", "operator", 0, 1_000, tid=2),
+            host("step", "step", 10_000, 100_000, step=0),
+            host("op0", "operator", 10_000, 90_000),
+        ]
+    )
+
+    def waiting(first: str, second: str) -> Found:
+        return lambda facts: [Candidate(f"{second} after {first}", {}, edits=(Behind(first, second), saved))]
+
+    saved = Scale(rows(found, "op0"), 0.5)
+
+    def circle(facts: Facts) -> list[Candidate]:
+        return [Candidate("both", {}, edits=(Behind("op0", "op1"), Behind("op1", "op0")))]
+
+    forth, back = waiting("op0", "op1"), waiting("op1", "op0")
+    result = advise(found, plugins=Made([rule("forth", forth), rule("back", back), rule("circle", circle)]))
+    assert "wait for each other" in result.not_evaluable["circle"]
+    first, second = result.advice
+    assert savings(result) == {"back": 45_000, "forth": 45_000}
+    assert result.combined.saving_ns == 45_000
+    assert result.together == (first.id,)
+    assert result.excluded == {second.id: "it cannot be replayed together with the others"}
+
+
+def test_only_the_rules_that_are_asked() -> None:
+    made = Made([rule("op0", removing("op0")), rule("op1", removing("op1"))])
+    assert set(savings(advise(working(10_000, 10_000), rules=["op1"], plugins=made))) == {"op1"}
+    with pytest.raises(UsageError, match=r"no rule 'op2'.*known: op0, op1"):
+        advise(working(10_000), rules=["op2"], plugins=made)
+    with pytest.raises(UsageError, match="no such threshold: loader_shar"):
+        advise(working(10_000), thresholds={"loader_shar": 1}, plugins=made)
+
+
+def test_thresholds_are_those_of_the_caller() -> None:
+    made = Made([rule("op0", removing("op0"))])
+    (one,) = advise(working(4_000), thresholds={"severity_high": 0.04}, plugins=made).advice
+    assert one.severity == "high"
+    assert not advise(working(4_000), thresholds={"least_saving": 0.05}, plugins=made).advice
+
+
+def test_what_if_asks_whether_or_not_the_rule_fires() -> None:
+    def halved(facts: Facts, value: float) -> Candidate:
+        if value <= 0:
+            raise NotEvaluableError("nothing is that fast")
+        at = rows(facts.trace, "op0")
+        return Candidate(f"op0 ÷ {value}", {}, at, edits=(Scale(at, 1 / value),))
+
+    made = Made([Rule("op0", 1, 1, "Divide", lambda facts: [], halved), rule("mute", lambda facts: [])])
+    assert not advise(working(10_000), plugins=made).advice
+    (one,) = what_if(working(10_000), "op0", 4, plugins=made).advice
+    assert one.prediction.saving_ns == 7_500
+    (slower,) = what_if(working(10_000), "op0", 0.5, plugins=made).advice
+    assert slower.prediction.saving_ns == -10_000
+    assert what_if(working(10_000), "op0", 0, plugins=made).not_evaluable == {"op0": "nothing is that fast"}
+    with pytest.raises(UsageError, match="mute has no number to ask about; those that have: op0"):
+        what_if(working(10_000), "mute", 1, plugins=made)
+
+
+def test_an_id_is_that_of_what_was_found() -> None:
+    def twice(facts: Facts) -> list[Candidate]:
+        return [*removing("op0")(facts), *removing("op0")(facts), *removing("op1")(facts)]
+
+    def ids(found: Trace) -> list[str]:
+        return [one.id for one in advise(found, plugins=Made([rule("op", twice)])).advice]
+
+    first = ids(working(30_000, 10_000))
+    assert first == ids(working(20_000, 10_000, steps=3))  # other times, other number of steps
+    assert len(set(first)) == 3
+    assert first[1] == f"{first[0]}-2"
+    assert all(one.startswith("op-") for one in first)
+    assert one_of(first[0], first) == first[0]
+    assert one_of(first[2][:5], [first[0], "other-1", first[2]]) == first[2]
+    with pytest.raises(UsageError, match="several advice begin with 'op-'"):
+        one_of("op-", first)
+    with pytest.raises(UsageError, match="no advice 'x'; choose among there is none"):
+        one_of("x", [])
+
+
+def test_steps_are_those_of_the_events() -> None:
+    (one,) = advise(working(10_000, steps=3), plugins=Made([rule("op0", removing("op0"))])).advice
+    assert one.steps == (0, 2)
+
+
+def test_a_recording_without_a_host_has_no_steps_to_shorten() -> None:
+    made = Made([rule("op0", removing("a"))])
+    found = advise(trace([device("a", "kernel", 0, 10)]), plugins=made)
+    assert not found.advice
+    assert (found.identity.error, found.identity.steps) == (None, 0)
+    assert "no host events" in found.not_evaluable["op0"]
+
+
+def test_every_torch_file(torch_file: Path) -> None:
+    check(torch_file)
+
+
+def test_every_paddle_file(paddle_file: Path) -> None:
+    check(paddle_file)
+
+
+def check(path: Path) -> None:
+    """No rule fails, each saving is that of its prediction, together they save no more than the step."""
+    found = advise(load(path))
+    assert not [why for why in found.not_evaluable.values() if "the rule failed" in why]
+    for one in (*found.advice, *found.without_saving):
+        p = one.prediction
+        if p.p50_ns is not None:
+            assert p.saving_ns == p.base_ns - p.p50_ns
+            assert 0 <= p.p10_ns <= p.p50_ns <= p.p90_ns
+    shown = [one.prediction.saving_ns for one in found.advice if one.prediction.saving_ns is not None]
+    assert shown == sorted(shown, reverse=True)
+    assert all(saving > 0 for saving in shown)
+    assert found.identity.error in (0.0, None)
