@@ -29,9 +29,17 @@ def difference_interval(
     base: Sequence[float] | npt.NDArray[Any], other: Sequence[float] | npt.NDArray[Any], level: float = 0.95
 ) -> tuple[float, float]:
     """The same for the median of ``other`` less that of ``base``."""
+    first, second = two_medians(base, other)
+    return interval(second - first, level)
+
+
+def two_medians(
+    base: Sequence[float] | npt.NDArray[Any], other: Sequence[float] | npt.NDArray[Any]
+) -> tuple[FloatArray, FloatArray]:
+    """Medians of both, drawn independently of each other, shape (DRAWS,) each. Raises ValueError without samples."""
     draw = np.random.default_rng(_SEED)
     first, second = (medians(np.asarray(one, np.float64), draw) for one in (base, other))
-    return interval(second - first, level)
+    return first, second
 
 
 def medians(samples: FloatArray, draw: np.random.Generator, of: Callable[..., Any] = np.median) -> FloatArray:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from perfkit_core.plugins import hookimpl
-from perfkit_core.plugins.contracts import OperatorNames, Recorder, Source
+from perfkit_core.plugins.contracts import OperatorNames, Recorder, Remedy, Source
+from perfkit_core.plugins.later import later
 
 
 @hookimpl
@@ -20,6 +22,18 @@ def perfkit_recorders() -> Sequence[Recorder]:
     from perfkit_paddle import demo, record
 
     return [Recorder("paddle", record.start, demo.demo)]
+
+
+@hookimpl
+def perfkit_step_timers() -> Mapping[str, Callable[[], Any]]:
+    return {"paddle": later("perfkit_paddle.step_times", "start")}
+
+
+@hookimpl
+def perfkit_remedies() -> Mapping[str, Sequence[Remedy]]:
+    from perfkit_paddle.remedies import REMEDIES
+
+    return {"paddle": REMEDIES}
 
 
 @hookimpl

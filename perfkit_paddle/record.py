@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,11 +12,10 @@ from perfkit_core.recording.capture import CycleWriter, Place, Taken
 from perfkit_core.recording.profiler_options import asked
 from perfkit_paddle import framework
 from perfkit_paddle.capture import take
+from perfkit_paddle.updates import Updates
 
 _OPTIONS: Final = {"shapes": "record_shapes", "memory": "profile_memory"}
 """Its profiler has ``with_flops`` too, which records nothing; stacks of static programs need no asking."""
-_STEPPING: Final = ("step", "minimize")
-"""Methods that update the parameters once."""
 
 
 def start(run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> OptimizerRecording:
@@ -64,20 +62,12 @@ class OptimizerRecording:
         self._writer = writer
         self._left = None if steps is None else steps + 1  # the first update only opens step 1
         self._running = True
-        self._optimizer: Any = None
-        self._inside = False
-        self._undo: list[Callable[[], None]] = []
-        self._base = framework.paddle().optimizer.Optimizer
-        self._watch_new_optimizers()
-        for cls in _family(self._base):
-            self._wrap(cls)
+        self._updates = Updates(self._updated)
 
     def finish(self) -> int:
         """Stop, and give the optimizers their methods back. Returns the number of files written."""
         self._stop()
-        for undo in reversed(self._undo):
-            undo()
-        self._undo.clear()
+        self._updates.end()
         return len(self._writer.written)
 
     def _stop(self) -> None:
@@ -89,11 +79,8 @@ class OptimizerRecording:
         except Exception as error:
             failures.log("Paddle's profiler could not be stopped, what was written stays", error)
 
-    def _stepped(self, optimizer: Any) -> None:
-        """Called after each outermost update."""
-        if self._optimizer is None:
-            self._optimizer = optimizer
-        if not self._running or optimizer is not self._optimizer:
+    def _updated(self) -> None:
+        if not self._running:
             return
         try:
             self._profiler.step()
@@ -104,48 +91,3 @@ class OptimizerRecording:
             self._left -= 1
             if self._left <= 0:
                 self._stop()
-
-    def _watch_new_optimizers(self) -> None:
-        """Classes that a script defines later are wrapped when their first object is made."""
-        original = self._base.__init__
-
-        @functools.wraps(original)
-        def init(optimizer: Any, *args: Any, **kwargs: Any) -> None:
-            for cls in type(optimizer).__mro__:
-                if issubclass(cls, self._base):
-                    self._wrap(cls)
-            original(optimizer, *args, **kwargs)
-
-        self._replace(self._base, "__init__", init)
-
-    def _wrap(self, cls: type) -> None:
-        for name in _STEPPING:
-            method = vars(cls).get(name)
-            if callable(method) and not getattr(method, "_perfkit", False):
-                self._replace(cls, name, self._counting(method))
-
-    def _counting(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(method)
-        def counted(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            outermost, self._inside = not self._inside, True
-            try:
-                return method(optimizer, *args, **kwargs)
-            finally:
-                if outermost:
-                    self._inside = False
-                    if framework.paddle().in_dynamic_mode():  # in a static graph, minimize() only adds operators
-                        self._stepped(optimizer)
-
-        counted._perfkit = True  # type: ignore[attr-defined]
-        return counted
-
-    def _replace(self, cls: type, name: str, value: Any) -> None:
-        self._undo.append(functools.partial(setattr, cls, name, vars(cls)[name]))
-        setattr(cls, name, value)
-
-
-def _family(cls: type) -> Iterator[type]:
-    yield cls
-    children: list[type] = type.__subclasses__(cls)
-    for child in children:
-        yield from _family(child)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from perfkit_core.plugins import hookimpl
-from perfkit_core.plugins.contracts import OperatorNames, Recorder, Source
+from perfkit_core.plugins.contracts import OperatorNames, Recorder, Remedy, Source
+from perfkit_core.plugins.later import later
 
 
 @hookimpl
@@ -21,6 +23,18 @@ def perfkit_recorders() -> Sequence[Recorder]:
     from perfkit_torch import record
 
     return [Recorder("torch", record.start, record.demo)]
+
+
+@hookimpl
+def perfkit_step_timers() -> Mapping[str, Callable[[], Any]]:
+    return {"torch": later("perfkit_torch.step_times", "start")}
+
+
+@hookimpl
+def perfkit_remedies() -> Mapping[str, Sequence[Remedy]]:
+    from perfkit_torch.remedies import REMEDIES
+
+    return {"torch": REMEDIES}
 
 
 @hookimpl

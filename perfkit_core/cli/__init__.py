@@ -9,13 +9,14 @@ import click
 
 def builtin_commands() -> Sequence[click.Command]:
     """The commands of the core, in the order in which they are used."""
-    from perfkit_core.cli import advise, compare, demo, export, plugins, record, report, runs, summary
+    from perfkit_core.cli import advise, compare, demo, export, plugins, record, report, runs, summary, verify
 
     return (
         record.record,
         summary.summary,
         report.report,
         advise.advise,
+        verify.verify,
         compare.compare,
         export.export,
         runs.runs,

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from perfkit_core.advice.facts import Facts
     from perfkit_core.advice.model import Candidate
+    from perfkit_core.calibration.bench import Bench
     from perfkit_core.report.model import Report
     from perfkit_core.stored_recorded import RecordedWriter
     from perfkit_core.trace import Trace
@@ -199,10 +200,23 @@ class Remedy:
     verify: str = "--base 'python train.py' --change 'python train_changed.py'"
 
 
+@dataclass(frozen=True, slots=True)
+class Calibrator:
+    """What tiny work costs on a machine, for predictions about operators that would run elsewhere.
+
+    ``version()`` is the installed version of ``framework``, None where it is not installed; it does not import it.
+    ``bench()`` is what :func:`perfkit_core.calibration.measuring.measured` times; it raises CaptureError.
+    """
+
+    framework: str
+    version: Callable[[], str | None]
+    bench: Callable[[], Bench]
+
+
 OperatorNames = Mapping[str, Callable[[str], str | None]]
 """Framework → function from a native operator name to the canonical one (None: unknown)."""
 
 __all__ = [
-    "ExportOptions", "Exporter", "OperatorNames", "Recorder", "Recording", "Reduction", "Remedy", "Renderer", "Rule",
-    "Sequence", "Source", "View", "ViewRequest",
+    "Calibrator", "ExportOptions", "Exporter", "OperatorNames", "Recorder", "Recording", "Reduction", "Remedy",
+    "Renderer", "Rule", "Sequence", "Source", "View", "ViewRequest",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ framework: perfkit reads files where none is installed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from perfkit_core.plugins.markers import hookspec
@@ -14,7 +14,18 @@ from perfkit_core.plugins.markers import hookspec
 if TYPE_CHECKING:
     import click
 
-    from perfkit_core.plugins.contracts import Exporter, OperatorNames, Recorder, Remedy, Renderer, Rule, Source, View
+    from perfkit_core.plugins.contracts import (
+        Calibrator,
+        Exporter,
+        OperatorNames,
+        Recorder,
+        Remedy,
+        Renderer,
+        Rule,
+        Source,
+        View,
+    )
+    from perfkit_core.verification.step_times import OptimizerSteps
 
 
 @hookspec
@@ -40,6 +51,17 @@ def perfkit_rules() -> Sequence[Rule]:  # type: ignore[empty-body]
 @hookspec
 def perfkit_remedies() -> Mapping[str, Sequence[Remedy]]:  # type: ignore[empty-body]
     """What to write against a finding, by framework (``meta.framework`` of a trace)."""
+
+
+@hookspec
+def perfkit_step_timers() -> Mapping[str, Callable[[], OptimizerSteps]]:  # type: ignore[empty-body]
+    """Times the steps of a training that knows nothing of perfkit, without a profiler, by the module whose import
+    begins it: calls ``OptimizerSteps.updated`` after each update of the first optimizer. For ``perfkit verify``."""
+
+
+@hookspec
+def perfkit_calibrations() -> Sequence[Calibrator]:  # type: ignore[empty-body]
+    """What tiny operators, launches and copies cost on a machine, for ``perfkit calibrate``."""
 
 
 @hookspec

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pluggy
 
 from perfkit_core.plugins import hookspecs
-from perfkit_core.plugins.contracts import Exporter, Recorder, Remedy, Renderer, Rule, Source, View
+from perfkit_core.plugins.contracts import Calibrator, Exporter, Recorder, Remedy, Renderer, Rule, Source, View
 from perfkit_core.plugins.markers import PROJECT
 
 BUILTIN: Final = "perfkit_core.builtin"
@@ -68,6 +68,14 @@ class Plugins:
         """What plugins say to write in a framework."""
         found = (given.get(framework, ()) for given in self._results("perfkit_remedies", dict))
         return [remedy for remedies in found for remedy in remedies]
+
+    def step_timers(self) -> dict[str, Callable[[], Any]]:
+        """What begins to time the steps of a training, by the framework's module."""
+        return {name: start for given in self._results("perfkit_step_timers", dict) for name, start in given.items()}
+
+    def calibrators(self) -> dict[str, Calibrator]:
+        """What measures a machine, by framework."""
+        return {calibrator.framework: calibrator for calibrator in self._flat("perfkit_calibrations")}
 
     def operator_names(self, framework: str | None) -> Callable[[str], str | None] | None:
         """The function that names a framework's operators canonically, None when no plugin has one."""

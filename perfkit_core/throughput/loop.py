@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from numbers import Integral
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, overload
@@ -119,6 +119,10 @@ class Throughput:
         steps = steps_of(self._log, times_ns, self.warmup, len(times_ns))
         unfinished = len(self._log.batch_ns) - len(times_ns)
         return summarize_steps(steps, len(times_ns) - len(steps), unfinished, timed_by, self._unit)
+
+    def step_times(self) -> tuple[Sequence[int], str]:
+        """Durations in ns of all steps that have finished, warm-up included, and the clock that timed them."""
+        return self._timing.times()
 
     def _counted(self, num_samples: Any) -> int:
         """Other integers than Python's, as Python's. A tensor is none: reading it would wait for its device."""

@@ -1,0 +1,173 @@
+"""How often was advice right? One line of JSON for each measurement, appended by any number of processes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from perfkit_core.errors import SourceError, UsageError
+
+Outcome = Literal["predicted", "verified", "refuted", "abstained"]
+"""``predicted``: not measured; ``abstained``: measured, and nothing could be told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One measurement. Times of predictions in ns, medians in the unit of the metric (``step_time``: ns), savings and
+    noise as shares of the base, errors signed and relative ((predicted − measured) / measured). None: not known.
+
+    ``base_hash`` and ``change_hash`` tell commands with the same text apart whose scripts differ.
+    """
+
+    date: str
+    outcome: Outcome
+    base: str
+    change: str
+    base_hash: str | None = None
+    change_hash: str | None = None
+    perfkit: str | None = None
+    cpu: str | None = None
+    cpus: Sequence[int] | None = None
+    threads: Mapping[str, str] = field(default_factory=dict)
+    advice: str | None = None
+    rule: str | None = None
+    metric: str | None = None
+    higher_is_better: bool = False
+    base_ns: int | None = None
+    p10_ns: int | None = None
+    p50_ns: int | None = None
+    p90_ns: int | None = None
+    base_median: float | None = None
+    change_median: float | None = None
+    runs: int | None = None
+    saving_ratio: float | None = None
+    saving_low_ratio: float | None = None
+    saving_high_ratio: float | None = None
+    noise_ratio: float | None = None
+    saving_error: float | None = None
+    step_error: float | None = None
+
+    @property
+    def predicted_saving_ratio(self) -> float | None:
+        """The likely saving, as a share of the base it was predicted for."""
+        return 1 - self.p50_ns / self.base_ns if self.p50_ns is not None and self.base_ns else None
+
+    @property
+    def told(self) -> bool:
+        """Whether a prediction met a measurement that could tell."""
+        return (
+            self.outcome in ("verified", "refuted")
+            and self.predicted_saving_ratio is not None
+            and self.saving_ratio is not None
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Over the records in which a prediction met a measurement that could tell (``told``); None without any.
+
+    ``sign_right``: of how many the sign of the saving was right. ``saving_error`` and ``step_error`` are medians of the
+    absolute errors, the first of those with a saving that was verified. ``covered`` is the share whose step was between
+    p10 and p90.
+    """
+
+    records: int
+    abstained: int
+    told: int
+    sign_right: int
+    saving_error: float | None
+    step_error: float | None
+    covered: float | None
+
+
+def append(path: Path, record: Record) -> None:
+    """Add a record at the end of the file, whole, whatever else appends to it. Raises UsageError."""
+    import msgspec
+
+    line = msgspec.json.encode(record) + b"\n"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+        try:
+            with _locked(file):
+                os.write(file, line if _ends_whole(file) else b"\n" + line)
+        finally:
+            os.close(file)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written ({error.strerror})", "choose another --ledger") from None
+
+
+@contextlib.contextmanager
+def _locked(file: int) -> Iterator[None]:
+    try:
+        import fcntl
+    except ImportError:  # Windows: a single write is all there is
+        yield
+        return
+    fcntl.flock(file, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def _ends_whole(file: int) -> bool:
+    """Whether the last line is complete: a process that died while writing must not spoil the next record."""
+    size = os.lseek(file, 0, os.SEEK_END)
+    if not size:
+        return True
+    os.lseek(file, size - 1, os.SEEK_SET)
+    return os.read(file, 1) == b"\n"
+
+
+def read(path: Path) -> list[Record]:
+    """All records, the oldest first. Raises SourceError for a file that is none, with the line."""
+    import msgspec
+
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise SourceError(
+            f"{path}: cannot be read ({error.strerror})", "perfkit verify --ledger FILE writes one"
+        ) from None
+    found = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            found += [msgspec.json.decode(line, type=Record)] if line.strip() else []
+        except msgspec.MsgspecError as error:
+            raise SourceError(f"{path}, line {number}: no record of a ledger ({error})", "remove the line") from None
+    return found
+
+
+def summary(records: Sequence[Record]) -> Summary:
+    """How often, and by how much, predictions were right."""
+    told = [record for record in records if record.told]
+    return Summary(
+        records=len(records),
+        abstained=sum(record.outcome == "abstained" for record in records),
+        told=len(told),
+        sign_right=sum(map(_sign_is_right, told)),
+        saving_error=_median([record.saving_error for record in told if record.outcome == "verified"]),
+        step_error=_median([record.step_error for record in told]),
+        covered=float(np.mean([_is_covered(record) for record in told])) if told else None,
+    )
+
+
+def _sign_is_right(record: Record) -> bool:
+    return record.outcome == ("verified" if (record.predicted_saving_ratio or 0) > 0 else "refuted")
+
+
+def _is_covered(record: Record) -> bool:
+    after = 1 - (record.saving_ratio or 0)
+    return (record.p10_ns or 0) <= after * (record.base_ns or 0) <= (record.p90_ns or 0)
+
+
+def _median(errors: Sequence[float | None]) -> float | None:
+    known = [abs(error) for error in errors if error is not None]
+    return float(np.median(known)) if known else None

@@ -1,0 +1,91 @@
+"""Which number of a run counts: the time of its steps, or one that it prints."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from perfkit_core.errors import CaptureError, UsageError
+from perfkit_core.verification.processes import Finished
+from perfkit_core.verification.step_times import StepTimes
+
+STEP_TIME: Final = "step_time"
+"""The metric that needs nothing to be printed."""
+WARMUP_STEPS: Final = 10
+"""Steps of each process that are left out; of a short one at most half."""
+_NUMBER: Final = r"([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """``text`` is :data:`STEP_TIME`, a regular expression with one group, or a name before a number.
+
+    ``higher_is_better``: a rate, such as samples a second.
+    """
+
+    text: str = STEP_TIME
+    higher_is_better: bool = False
+    warmup_steps: int = WARMUP_STEPS
+
+    def __post_init__(self) -> None:
+        if self.text == STEP_TIME and self.higher_is_better:
+            raise UsageError("a longer step is not better", "leave --higher-is-better, or name a --metric")
+        if not self.is_step_time:
+            self.pattern()
+
+    @property
+    def is_step_time(self) -> bool:
+        """Whether steps are timed, rather than a number found in what is printed."""
+        return self.text == STEP_TIME
+
+    def pattern(self) -> re.Pattern[str]:
+        """What finds the printed number. Raises UsageError."""
+        try:
+            given = re.compile(self.text, re.MULTILINE)
+        except re.error as error:
+            if not re.fullmatch(r"[^()\[\]]+", self.text):
+                raise UsageError(f"--metric {self.text!r} is no regular expression: {error}") from None
+            given = re.compile("")
+        if given.groups > 1:
+            raise UsageError(f"--metric {self.text!r} has {given.groups} groups", "leave one: (?:…) groups nothing")
+        if given.groups:
+            return given
+        return re.compile(rf"(?<![\w.]){re.escape(self.text.strip())}(?!\w)[^\w\n.+-]*{_NUMBER}")
+
+    def printed(self, command: str, finished: Finished) -> float:
+        """The last such number that a command printed, on stdout or else on stderr. Raises CaptureError."""
+        pattern = self.pattern()
+        found = pattern.findall(finished.out) or pattern.findall(finished.err)
+        if not found:
+            hint = "a name is followed by a number as in 'step_ms: 12.3'; a regular expression has one group"
+            raise CaptureError(f"{command!r} printed nothing that --metric {self.text!r} finds", hint)
+        return _positive(command, str(found[-1]))
+
+    def step_ns(self, command: str, found: Sequence[StepTimes]) -> float:
+        """Median step of a run in ns; of several processes that of the slowest, for which the others wait."""
+        trained = [one for one in found if one.step_ns]
+        if not trained:
+            raise CaptureError(
+                f"no step was seen in {command!r}: nothing stepped an optimizer twice in a Python that has perfkit",
+                "let it print a number, and name that with --metric",
+            )
+        return max(_median_ns(one.step_ns, self.warmup_steps) for one in trained)
+
+
+def _median_ns(step_ns: Sequence[int], warmup: int) -> float:
+    return float(np.median(step_ns[min(warmup, len(step_ns) // 2) :]))
+
+
+def _positive(command: str, text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise CaptureError(f"{command!r} printed {text!r}, which is no number", "check --metric") from None
+    if not 0 < number < math.inf:
+        raise CaptureError(f"{command!r} printed {text}, and only numbers above 0 can be compared", "check --metric")
+    return number

@@ -1,0 +1,97 @@
+"""What was predicted of a change, read from what ``perfkit advise --format json`` wrote, or from numbers."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perfkit_core.errors import UsageError
+
+_NS = ("base_ns", "p10_ns", "p50_ns", "p90_ns")
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """Time of a step in ns: when it was predicted (base), and with the change as percentiles; of which advice.
+
+    What is compared with a measurement is shares of the base: a step under a profiler is longer than the one measured.
+    """
+
+    base_ns: int
+    p10_ns: int
+    p50_ns: int
+    p90_ns: int
+    advice: str | None = None
+    rule: str | None = None
+
+    @property
+    def saving(self) -> float:
+        """The likely saving, as a share of the base."""
+        return 1 - self.p50_ns / self.base_ns
+
+    @property
+    def saving_low(self) -> float:
+        """The saving that nine in ten exceed."""
+        return 1 - self.p90_ns / self.base_ns
+
+    @property
+    def saving_high(self) -> float:
+        """The saving that one in ten exceeds."""
+        return 1 - self.p10_ns / self.base_ns
+
+
+def from_numbers(text: str) -> Predicted:
+    """``BASE,P10,P50,P90`` in ns. Raises UsageError."""
+    parts = re.split(r"[,:]", text)
+    if len(parts) != len(_NS) or not all(re.fullmatch(r"\s*\d+\s*", part) for part in parts):
+        raise UsageError(f"not a prediction: {text!r}", "give the step in ns now, and p10, p50, p90: 8000000,4,5,6")
+    base, low, mid, high = map(int, parts)
+    return _checked(Predicted(base, low, mid, high))
+
+
+def from_file(text: str) -> Predicted:
+    """``FILE:ID``: an advice of a file that ``perfkit advise --format json`` wrote. Raises UsageError."""
+    path, wanted = _split(text)
+    known = _advices(path)
+    for advice in known:
+        if wanted in (advice.get("id"), advice.get("rule")):
+            return _predicted(path, advice)
+    names = ", ".join(str(advice.get("id")) for advice in known) or "none"
+    raise UsageError(f"{path} has no advice {wanted!r}", f"it has: {names}")
+
+
+def _split(text: str) -> tuple[Path, str]:
+    """At the colon before which a file is found; ids and paths may have colons of their own."""
+    for found in re.finditer(":", text):
+        path = Path(text[: found.start()])
+        if path.is_file():
+            return path, text[found.end() :]
+    raise UsageError(f"--advice {text!r}: no such file", "give FILE:ID, FILE from perfkit advise --format json -o FILE")
+
+
+def _advices(path: Path) -> list[Mapping[str, Any]]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))["advice"]
+    except (OSError, ValueError, KeyError, TypeError):
+        found = None
+    if not isinstance(found, list) or not all(isinstance(advice, dict) for advice in found):
+        raise UsageError(f"{path} holds no advice", "write it with perfkit advise SOURCE --format json -o FILE")
+    return found
+
+
+def _predicted(path: Path, advice: Mapping[str, Any]) -> Predicted:
+    numbers = [(advice.get("prediction") or {}).get(name) for name in _NS]
+    if not all(isinstance(number, (int, float)) for number in numbers):
+        raise UsageError(f"the advice {advice.get('id')} of {path} predicts no number", "verify it without --advice")
+    base, low, mid, high = (round(number) for number in numbers if number is not None)
+    return _checked(Predicted(base, low, mid, high, advice.get("id"), advice.get("rule")))
+
+
+def _checked(predicted: Predicted) -> Predicted:
+    if predicted.base_ns <= 0 or not 0 <= predicted.p10_ns <= predicted.p50_ns <= predicted.p90_ns:
+        raise UsageError(f"not a prediction: {predicted}", "the base is above 0, and p10 ≤ p50 ≤ p90")
+    return predicted

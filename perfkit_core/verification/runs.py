@@ -1,0 +1,84 @@
+"""Runs both commands in turns, each time as a fresh process, and collects one number of each run."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from perfkit_core.errors import UsageError
+from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.verification import step_times
+from perfkit_core.verification.metric import Metric
+from perfkit_core.verification.processes import ended_by_signals, run
+from perfkit_core.verification.rounds import PER_ROUND, Side, order
+
+ROUNDS: Final = 5
+FEWEST_ROUNDS: Final = 3
+"""With fewer, equal commands would get a verdict more often than in one of twenty times."""
+WARMUP: Final = 1
+"""Runs of each command that do not count: they fill the caches of files and compilers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to run. ``timeout`` in seconds, for each run."""
+
+    base: str
+    change: str
+    metric: Metric
+    rounds: int = ROUNDS
+    warmup: int = WARMUP
+    timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.rounds < FEWEST_ROUNDS:
+            raise UsageError(f"{self.rounds} rounds tell nothing from chance", f"give {FEWEST_ROUNDS} or more")
+
+    @property
+    def count(self) -> int:
+        """Runs in all."""
+        return 2 * (self.warmup + PER_ROUND * self.rounds)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run that counts: its place among them, the side, and its number in the metric's unit (ns for steps)."""
+
+    round: int
+    side: Side
+    value: float
+
+
+def measure(plan: Plan, report: Callable[[str], None]) -> list[Run]:
+    """All runs that count, in their order. Raises CaptureError where a command fails or its number is missing."""
+    commands: dict[Side, str] = {"base": plan.base, "change": plan.change}
+    done = 0
+
+    def once(side: Side) -> float:
+        nonlocal done
+        done += 1
+        report(f"run {done} of {plan.count}: {side}")
+        return number(commands[side], plan.metric, plan.timeout)
+
+    with ended_by_signals():
+        for _ in range(plan.warmup):
+            for side in commands:
+                once(side)
+        return [Run(at, side, once(side)) for at, sides in enumerate(order(plan.rounds), start=1) for side in sides]
+
+
+def number(command: str, metric: Metric, timeout: float | None = None) -> float:
+    """Run a command once and return its number. Raises CaptureError."""
+    if not metric.is_step_time:
+        return metric.printed(command, run(command, os.environ, timeout))
+    with tempfile.TemporaryDirectory(prefix="perfkit-") as folder:
+        run(command, _timing(Path(folder)), timeout)
+        return metric.step_ns(command, step_times.read(Path(folder)))
+
+
+def _timing(folder: Path) -> Mapping[str, str]:
+    return step_times.environment(folder, tuple(get_plugins().step_timers()), os.environ)
