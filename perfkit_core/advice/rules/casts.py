@@ -32,7 +32,7 @@ def find(facts: Facts) -> list[Candidate]:
     where = "the device" if device >= host else "the host"
     return [
         Candidate(
-            f"{facts.per_step(len(rows)):.3g} casts take {ms(taken)} of {of_step(facts)} on {where}",
+            f"casts, {facts.per_step(len(rows)):.3g} a step, take {ms(taken)} of {of_step(facts)} on {where}",
             evidence={
                 "casts": len(rows), "device_ns": round(device), "host_ns": round(host),
                 "cast_ratio": taken / max(facts.step_ns, 1), "step_ns": facts.step_ns,

@@ -33,7 +33,8 @@ def kernels(trace: Trace) -> IntArray:
 def launched_within(trace: Trace, inside: BoolArray) -> IntArray:
     """Rows of the device work that the chosen host events launched."""
     launched_by = trace.ints("launched_by")
-    return np.flatnonzero((launched_by >= 0) & inside[launched_by] & trace.rows("kind", *DEVICE_WORK))
+    found: IntArray = np.flatnonzero((launched_by >= 0) & inside[launched_by] & trace.rows("kind", *DEVICE_WORK))
+    return found
 
 
 def with_launches(trace: Trace, rows: IntArray) -> IntArray:
@@ -51,6 +52,11 @@ def of_step(facts: Facts) -> str:
     return f"{ms(facts.step_ns)} ms of {'each step' if facts.has_steps else 'the recording'}"
 
 
+def of_busy(facts: Facts, busy: float) -> str:
+    """What a share of the device's work is of, in words."""
+    return f"the {ms(busy)} ms that the device works in {'each step' if facts.has_steps else 'the recording'}"
+
+
 def ms(dur_ns: float) -> str:
     """Milliseconds for a sentence."""
-    return f"{dur_ns / 1e6:.3g}"
+    return f"{dur_ns / 1e6:.3g}" if dur_ns < 1e9 else f"{dur_ns / 1e6:,.0f}"

@@ -25,26 +25,28 @@ TENSOR, PLAIN = 1, 2
 """What multiplies: tensor cores (matrix cores), or the ordinary ones."""
 
 _MULTIPLIES: Final = re.compile(
-    r"gemm|cijk_|nvjet|cutlass|xmma|convol|(?<![a-z])conv\d?d|[a-z]cudnn_|fprop|dgrad|wgrad|winograd|bwd_weight|bwd_data"
+    r"(?<!fb)gemm|cijk_|nvjet|cutlass(?!::(?:b?float|half)\w*_t)|xmma|convol|(?<![a-z])conv\d?d|[a-z]cudnn_|fprop|dgrad|wgrad|winograd|bwd_weight|bwd_data"
 )
 _CONVOLVES: Final = re.compile(
     r"conv(?!ert)|cudnn|fprop|dgrad|wgrad|winograd|bwd_weight|bwd_data|igemm_(?:fwd|bwd|wrw)_gtc"
 )
 _NEVER: Final = re.compile(
-    r"gemv|gemmk1|flash|fmha|attention|attn|nhwc(?:to)nchw|nchw(?:to)nhwc|elementwise|splitkreduce|grouped|depthwise"
-    r"|reduce_kernel|softmax|embedding|batch_?norm|::bn_|layer_?norm|pool"
+    r"gemv|gemmk1|flash|fmha|attention|attn|nhwc(?:to)nchw|nchw(?:to)nhwc|elementwise|splitkreduce|grouped_direct|depthwise"
+    r"|reduce_kernel|softmax|embedding|batch_?norm|::bn_|layer_?norm|pool|offsetskernel|reducesplitk"
 )
 _TENSOR: Final = re.compile(
     r"tensorop|[hiq]mma|wmma|gmma|umma|tf32|nvjet|warpgroup|tensor\d+x\d+x\d+|[hsi](?:884|1688|8816|16816|161616|16832)"
-    r"|xdlop|gtcx|mfma|_mi\d+x\d+|_sm1\d\d"
+    r"|xdl|gtcx|mfma|_mi\d+x\d+|_sm1\d\d"
 )
 _PLAIN: Final = re.compile(
     r"simt|ffma|hfma|[sh]gemm|[sh]cudnn|plicit_convolve|dgrad_engine|wgrad_alg|dgrad2d|wgrad2d|winograd|cijk_"
 )
 _TF32: Final = re.compile(r"tf32|s1688(?!\d)")
-_HALF: Final = re.compile(r"half|[fh]p?16|bfloat16|hgemm|hcudnn|[hs]884|h1688|s16816|s161616|h16816")
+_HALF: Final = re.compile(
+    r"half|[fh]p?16|bfloat16|hgemm|hcudnn|[hs]884|h1688|s16816|s161616|h16816|cijk_[a-z]+_[a-z]+_[bh]_?[bhs]"
+)
 _OTHER: Final = re.compile(r"double|f64|[^a-z][dcz]gemm|gcgemm|int8|i8816|e4m3|e5m2|fft")
-_SINGLE: Final = re.compile(r"sgemm|scudnn|<float|f32f32|ffma|tf32|cijk_[a-z_]*_sb?_|s1688")
+_SINGLE: Final = re.compile(r"sgemm|scudnn|<float|f32f32|ffma|tf32|cijk_[a-z]+_[a-z]+_s_?b|s1688")
 
 
 @dataclass(frozen=True, slots=True)
