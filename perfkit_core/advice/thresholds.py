@@ -47,6 +47,11 @@ class Thresholds:
     bias_share: float = 0.005  # 28
     memory_share: float = 0.9  # 29, of the memory of the device
     busy_share: float = 0.5  # 30
+    exposed_share: float = 0.10  # 31
+    skew_share: float = 0.05  # 34: slowest rank less the median of the ranks
+    outlier_sigmas: float = 3.0  # 36: standard deviations above the median, by the median absolute deviation
+    outlier_share: float = 0.05  # 36: of the median step, what an outlier must be longer
+    clock_share: float = 0.05  # 36: by how much all kernels must take longer at the end than at the beginning
 
 
 def overridden(given: Mapping[str, float]) -> Thresholds:

@@ -1,0 +1,69 @@
+"""Rule 8: device memory is still allocated and freed by the driver when the training should have settled."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import Candidate, NotEvaluableError
+from perfkit_core.advice.rules import calls
+from perfkit_core.plugins.contracts import Rule
+from perfkit_core.replay.edits.removal import Remove
+from perfkit_core.schema import RUNTIME, SYNC
+from perfkit_core.trace import IntArray
+
+_ALLOCATES: Final = (
+    r"^(cuda|hip|musa|xpu|acl(rt)?)_?(Ext)?(Malloc(?!Async|FromPool)|Free(?!Async)|Host(Alloc|Malloc|Free|Register))"
+    r"|^cuMem(Alloc|Free|Create|Release|Map|Unmap|SetAccess|AddressReserve|AddressFree|Host(Alloc|Register))(?!Async)"
+)
+"""Of host memory that devices read, too: allocating it takes as long. The asynchronous ones take from a pool."""
+
+
+def device_malloc(facts: Facts) -> list[Candidate]:
+    """Rule 8: cudaMalloc, cudaFree and their like in steps after the first."""
+    facts.need_device()
+    facts.need_steps()
+    if len(np.unique(facts.steps.number)) < 2:
+        raise NotEvaluableError("only one step was recorded: nothing tells whether the training had settled")
+    rows = _late(facts)
+    later = max(len(facts.steps) - len(np.unique(facts.steps.rank)), 1)
+    total = int(facts.trace.ints("dur_ns")[rows].sum())
+    if total / later <= facts.thresholds.device_malloc_share * facts.step_ns:
+        return []
+    return [_settled(facts, rows, total, later)]
+
+
+def _late(facts: Facts) -> IntArray:
+    """Calls of the driver that allocate or free, in steps after the first of each rank."""
+    trace = facts.trace
+    if not trace.rows("kind", RUNTIME).any():
+        raise NotEvaluableError("no calls of the device's runtime were recorded")
+    mask = trace.host & trace.rows("kind", RUNTIME, SYNC) & calls.named(trace, _ALLOCATES) & (facts.replay.first >= 0)
+    rows = np.flatnonzero(mask)
+    return rows[trace.ints("step")[rows] > int(facts.steps.number.min())]
+
+
+def _settled(facts: Facts, rows: IntArray, total: int, later: int) -> Candidate:
+    trace = facts.trace
+    codes, counts = np.unique(trace.codes("name").codes[rows], return_counts=True)
+    names = [trace.codes("name").values[code] for code in codes[np.argsort(-counts, kind="stable")]]
+    steps = len(np.unique(trace.ints("step")[rows]))
+    return Candidate(
+        f"{' and '.join(names[:3])} are called {len(rows)} times in {steps} of the {later} steps after the first: "
+        f"{total / later / 1e6:.2f} of {facts.step_ns / 1e6:.2f} ms a step",
+        evidence={
+            "calls": len(rows), "calls_ns": total, "calls_ns_per_step": total // later, "step_ns": facts.step_ns,
+            "steps_with_calls": steps,
+        },
+        rows=rows,
+        edits=(Remove(rows, below=False),),
+        ceiling_ns=total // later,
+        preconditions=("the first recorded step is left out: it may allocate what all others use again",),
+        vetoes=("asynchronous allocations come from a pool of the driver and do not count",),
+        risks=("an allocator that keeps more memory leaves less for others on the device",),
+    )  # fmt: skip
+
+
+RULES: Final = (Rule("device-malloc", 8, 1, "Keep device memory allocated", device_malloc),)

@@ -1,0 +1,133 @@
+"""Rule 15: the device waits for the host, which launches many short kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from perfkit_core import intervals, nesting
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import Assumption, Candidate
+from perfkit_core.advice.rules import calls
+from perfkit_core.intervals import Intervals
+from perfkit_core.plugins.contracts import Rule
+from perfkit_core.replay.edits.batching import Batch
+from perfkit_core.replay.edits.gaps import Shorten
+from perfkit_core.replay.quantity import Quantity
+from perfkit_core.schema import COMMUNICATION, DATALOADER, DEVICE_WORK, KERNEL, MEMCPY, OPERATOR, RUNTIME, SYNC
+from perfkit_core.trace import BoolArray, IntArray, Trace
+
+A_KERNEL_NS: Final = Quantity(
+    300, 2_500, 6_000, "prior: a node of a captured graph, a compiled launch of every second kernel, a bare launch"
+)
+BETWEEN: Final = Quantity(0.0, 0.3, 0.8, "prior: Python between the launches is not run, or run as before")
+_GAP_NS: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Launches:
+    """Outermost host events that launch kernels and wait for nothing, the step of each, and their kernels in a step."""
+
+    rows: IntArray
+    group: IntArray
+    kernels: float
+
+
+def launch_bound(facts: Facts) -> list[Candidate]:
+    """Rule 15: the host is busy for longer than the device, whose kernels are as short as launches."""
+    facts.need_device()
+    trace = facts.trace
+    kernels = calls.in_steps(facts, np.flatnonzero(trace.rows("kind", KERNEL) & (trace.ints("launched_by") >= 0)))
+    if not len(kernels):
+        return []
+    host, device, short = _host_ns(facts), _device_ns(facts), float(np.median(trace.ints("dur_ns")[kernels]))
+    if host <= device or short >= facts.thresholds.launch_kernel_ns:
+        return []
+    found = _launches(facts, kernels)
+    return [_batched(facts, found, host, device, short)] if found.kernels >= 1 else []
+
+
+def _host_ns(facts: Facts) -> int:
+    """Median over the steps of the time in which a thread calls operators or the runtime, without what it waits for."""
+    trace, graph = facts.trace, facts.replay.graph
+    working = trace.rows("kind", OPERATOR, RUNTIME) & ~trace.rows("phase", DATALOADER)
+    nodes = np.flatnonzero(graph.on_host & (graph.row >= 0) & working[graph.row])
+    busy = intervals.union(graph.start_ns[nodes], graph.start_ns[nodes] + graph.dur_ns[nodes])
+    return int(np.median(facts.within_steps(busy)))
+
+
+def _device_ns(facts: Facts) -> int:
+    """Median over the steps of the time in which the device is busy with what they launched or left to it."""
+    trace = facts.trace
+    rows = np.flatnonzero(trace.rows("kind", *DEVICE_WORK))
+    return int(np.median(facts.within_steps(intervals.union_of(rows, trace.ints("start_ns"), trace.end_ns))))
+
+
+def _launches(facts: Facts, kernels: IntArray) -> _Launches:
+    trace = facts.trace
+    launches = trace.ints("launched_by")[kernels]
+    roots = nesting.outermost(trace.ints("parent"), calls.operators(trace) | trace.rows("kind", RUNTIME))
+    free = ~_waits(trace, roots)[roots[launches]] & (facts.replay.first[roots[launches]] >= 0)
+    rows = np.unique(roots[launches[free]])
+    count = calls.typical(facts, calls.step_groups(trace, kernels[free]))
+    return _Launches(rows, calls.step_groups(trace, rows), count)
+
+
+def _waits(trace: Trace, roots: IntArray) -> BoolArray:
+    """True for the outermost calls that copy from or to the host, communicate or synchronise: no graph holds them."""
+    copies = np.flatnonzero(trace.rows("kind", MEMCPY) & (trace.ints("launched_by") >= 0))
+    kinds = trace.codes("copy_kind")
+    inside = kinds.lookup(np.array([kind.startswith(("DtoD", "PtoP")) for kind in kinds.values], np.bool_), False)
+    stops = np.append(
+        trace.ints("launched_by")[copies[~inside[copies]]],
+        np.flatnonzero(trace.host & trace.rows("kind", SYNC, COMMUNICATION)),
+    )
+    found = np.zeros(len(trace), np.bool_)
+    found[roots[stops][roots[stops] >= 0]] = True
+    return found
+
+
+def _batched(facts: Facts, found: _Launches, host: int, device: int, short: float) -> Candidate:
+    cost = _cost(facts, found)
+    return Candidate(
+        f"the host works for {host / 1e6:.2f} ms of a step to launch {found.kernels:.0f} kernels that keep the device "
+        f"busy for {device / 1e6:.2f} ms; the typical kernel takes {short / 1e3:.1f} µs",
+        evidence={
+            "host_busy_ns": host, "device_busy_ns": device, "kernels": round(found.kernels), "kernel_ns": round(short),
+            "step_ns": facts.step_ns,
+        },
+        rows=found.rows,
+        edits=(Batch(found.rows, cost, _GAP_NS, found.group), Shorten(_between(facts, found), BETWEEN)),
+        ceiling_ns=host - device,
+        preconditions=("the host is busy for longer than the device",),
+        vetoes=("calls that copy to or from the host, synchronise or communicate stay as they are",),
+        assumptions=(
+            Assumption("launches_ns", cost, cost.source),
+            Assumption("between_factor", BETWEEN, BETWEEN.source),
+        ),
+        risks=("shapes that change are compiled or captured anew", "a captured graph keeps its memory"),
+    )  # fmt: skip
+
+
+def _cost(facts: Facts, found: _Launches) -> Quantity:
+    """What a step's launches take afterwards: never more than now."""
+    now = calls.typical(facts, found.group, facts.trace.ints("dur_ns")[found.rows])
+    low, mid, high = (min(found.kernels * one, now) for one in (A_KERNEL_NS.low, A_KERNEL_NS.mid, A_KERNEL_NS.high))
+    return Quantity(low, mid, high, A_KERNEL_NS.source)
+
+
+def _between(facts: Facts, found: _Launches) -> Intervals:
+    """Time of the steps between the first and the last of the calls in which no thread does recorded work."""
+    trace = facts.trace
+    start, end = trace.ints("start_ns"), trace.end_ns
+    order = np.lexsort((start[found.rows], found.group))
+    rows, group = found.rows[order], found.group[order]
+    at = np.flatnonzero(np.diff(group, prepend=-1))
+    hull = intervals.union(start[rows[at]], np.maximum.reduceat(end[rows], at))
+    work = np.flatnonzero(trace.host & trace.rows("kind", OPERATOR, RUNTIME, SYNC, COMMUNICATION, DATALOADER))
+    return intervals.subtract(hull, intervals.union_of(work, start, end))
+
+
+RULES: Final = (Rule("launch-bound", 15, 1, "Launch kernels together", launch_bound),)

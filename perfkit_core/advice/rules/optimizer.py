@@ -1,0 +1,102 @@
+"""Rule 17: the optimizer updates the parameters one by one."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from perfkit_core import nesting
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import Assumption, Candidate, NotEvaluableError
+from perfkit_core.advice.rules import calls, optimizer_costs
+from perfkit_core.advice.rules.optimizer_costs import Loop
+from perfkit_core.plugins.contracts import Rule
+from perfkit_core.replay.edits.contract import Edit
+from perfkit_core.replay.edits.durations import Scale
+from perfkit_core.schema import OPTIMIZER
+from perfkit_core.trace import IntArray, Trace
+
+CLEARS: Final = r"zero_?grad|clear_?grad"
+_BATCHED: Final = r"foreach|fused|merged|multi_?tensor"
+
+
+def per_tensor(facts: Facts) -> list[Candidate]:
+    """Rule 17: an optimizer calls its operators once for each parameter."""
+    trace = facts.trace
+    spans = _spans(facts)
+    roots = calls.outermost(trace)
+    own = np.full(len(trace), -1, np.int64)
+    own[spans] = np.arange(len(spans))
+    span = nesting.first_on_path(trace.ints("parent"), own)
+    batched = np.unique(span[calls.operators(trace) & calls.named(trace, _BATCHED) & (span >= 0)])
+    roots = roots[(span[roots] >= 0) & ~np.isin(span[roots], batched)]
+    found = _loops(trace, spans, roots, span[roots], facts.thresholds.optimizer_tensors)
+    return [] if found is None else _at_once(facts, *found)
+
+
+def _spans(facts: Facts) -> IntArray:
+    """Outermost optimizer spans that update parameters. Raises NotEvaluableError."""
+    trace = facts.trace
+    mask = trace.host & trace.rows("kind", OPTIMIZER) & (facts.replay.first >= 0) & ~calls.named(trace, CLEARS)
+    rows = calls.in_steps(facts, np.flatnonzero(mask & ~nesting.lies_in(trace.ints("parent"), mask)))
+    if not len(rows):
+        raise NotEvaluableError("no step of an optimizer was recorded: the framework's own optimizers record it")
+    return rows
+
+
+def _loops(
+    trace: Trace, spans: IntArray, roots: IntArray, of_span: IntArray, least: float
+) -> tuple[IntArray, Loop] | None:
+    """The spans that are loops over at least so many tensors, and what the typical one does."""
+    names = trace.codes("name").codes[roots].astype(np.int64)
+    key, counts = np.unique(of_span * (names.max(initial=0) + 1) + names, return_counts=True)
+    often = counts >= least
+    looping = np.unique(key[often] // (names.max(initial=0) + 1))
+    if not len(looping):
+        return None
+    tensors = float(np.median(counts[often]))
+    within = np.isin(of_span, looping)
+    operators = max(round(within.sum() / len(looping) / tensors), 1)
+    total = float(np.median(trace.ints("dur_ns")[spans[looping]]))
+    whole = trace.rows("op_name", "optimizer_update")[roots[within]].mean() > 0.5
+    first = roots[within][0] if whole else spans[looping[0]]
+    name = trace.codes("name").values[trace.codes("name").codes[first]]
+    return spans[looping], Loop(name, tensors, operators, total / (tensors * operators), bool(whole))
+
+
+def _at_once(facts: Facts, spans: IntArray, loop: Loop) -> list[Candidate]:
+    """One update of all parameters; nothing where that was measured to gain nothing."""
+    kernels = calls.kernels_below(facts.trace, spans)
+    factor = optimizer_costs.HOST if len(kernels) else optimizer_costs.on_host(loop)
+    if factor is None:
+        return []
+    edits: list[Edit] = [Scale(spans, factor, device=False)]
+    assumptions = [Assumption("host_factor", factor, factor.source)]
+    host = calls.typical(facts, calls.step_groups(facts.trace, spans), facts.trace.ints("dur_ns")[spans])
+    if len(kernels):
+        less = optimizer_costs.of_kernels(float(np.median(facts.trace.ints("dur_ns")[kernels])))
+        edits.append(Scale(kernels, less, below=False, host=False))
+        assumptions.append(Assumption("kernel_factor", less, less.source))
+    return [
+        Candidate(
+            f"the optimizer calls {loop.operators} operators for each of {loop.tensors:.0f} tensors, one tensor after "
+            f"the other: {host / 1e6:.2f} of {facts.step_ns / 1e6:.2f} ms",
+            evidence={
+                "optimizer": loop.name, "optimizer_ns": round(host), "step_ns": facts.step_ns,
+                "tensors": round(loop.tensors), "operators_per_tensor": loop.operators,
+                "operator_ns": round(loop.operator_ns), "kernels": len(kernels),
+            },
+            rows=spans,
+            edits=tuple(edits),
+            ceiling_ns=min(round(host), facts.step_ns) if not len(kernels) else None,
+            preconditions=(f"{loop.tensors:.0f} tensors or more are updated by operators of the same names",),
+            vetoes=("an operator that updates many tensors at once was looked for and not found",),
+            assumptions=tuple(assumptions),
+            risks=("the order of additions changes: results differ in the last bits",),
+            fill={"optimizer": loop.name},
+        )
+    ]  # fmt: skip
+
+
+RULES: Final = (Rule("per-tensor-optimizer", 17, 1, "Update all parameters at once", per_tensor),)
