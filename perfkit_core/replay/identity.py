@@ -21,6 +21,8 @@ from perfkit_core.trace import BoolArray, IntArray
 
 _USUAL: Final = 0.1
 """Quantile of the lags of a cause that is usual for it."""
+_TYPICAL_NS: Final = 5_000
+"""A lag that counts with the recorded ones: a single lag is not usual because there is no other."""
 
 
 def step_errors(replay: Replay, found: Steps) -> npt.NDArray[np.float64]:
@@ -60,6 +62,6 @@ def _usual(links: Edges, binds: BoolArray) -> IntArray:
     """The usual lag of each cause, 0 where it never binds, shape (causes,)."""
     found = np.zeros(len(CAUSES), np.int64)
     for cause in np.unique(links.cause[binds]):
-        lags = links.lag_ns[binds & (links.cause == cause)]
+        lags = np.append(links.lag_ns[binds & (links.cause == cause)], _TYPICAL_NS)
         found[cause] = int(np.quantile(lags, _USUAL))
     return found

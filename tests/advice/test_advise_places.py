@@ -1,0 +1,129 @@
+"""Where is the code to be changed, and what is to be written there?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from events import device, host, trace
+
+from perfkit_core.advice.place import Places, innermost
+from perfkit_core.advice.remedies import mode, remedied
+from perfkit_core.loading import load
+from perfkit_core.plugins.contracts import Remedy
+from perfkit_core.trace import Trace
+
+SITE = "/opt/env/lib/python3.11/site-packages"
+
+
+@pytest.mark.parametrize(
+    ("stack", "expected"),
+    [
+        (f"{SITE}/torch/optim/sgd.py(71): step;train.py(54): <module>", "train.py:54 (<module>)"),
+        ("torch/nn/functional.py(12): linear;model/net.py(7): forward;train.py(1): f", "model/net.py:7 (forward)"),
+        ("<built-in method item of Tensor object at 0x7f>;train.py(9): log", "train.py:9 (log)"),
+        ("threading.py(1032): _bootstrap;/usr/lib/python3.10/runpy.py(86): _run_code", None),
+        ("/home/me/train.py:12 main", "/home/me/train.py:12 (main)"),
+        (r"C:\env\Lib\site-packages\torch\x.py(1): f;C:\me\train.py(2): g", r"C:\me\train.py:2 (g)"),
+        ("nn.Module: Linear_0;contextlib.py(81): inner", None),
+        ("<frozen os>(808): getenv", None),
+        ("", None),
+    ],
+)
+def test_the_innermost_frame_that_is_the_users(stack: str, expected: str | None) -> None:
+    assert innermost(stack, "torch") == expected
+
+
+def test_the_framework_is_that_of_the_recording() -> None:
+    stack = "paddle/nn/layer.py(3): f;torch/own.py(4): g"
+    assert innermost(stack, "paddle") == "torch/own.py:4 (g)"
+    assert innermost(stack, "torch") == "paddle/nn/layer.py:3 (f)"
+
+
+def code() -> Trace:
+    """Two lines of train.py that call operators for 30 and 2 × 20 µs; one of them launches a kernel."""
+    return trace(
+        [
+            host("train.py(10): f", "python", 0, 50_000),
+            host("fw/library.py(1): call", "python", 1_000, 40_000),
+            host("op", "operator", 2_000, 30_000),
+            host("train.py(20): g", "python", 50_000, 90_000),
+            host("op", "operator", 51_000, 20_000),
+            host("op", "operator", 80_000, 20_000),
+            host("launch", "runtime", 85_000, 5_000, correlation=1),
+            device("kernel", "kernel", 90_000, 5_000, 1),
+            host("outside", "operator", 200_000, 5_000),
+        ]
+    )
+
+
+def test_the_line_in_which_most_time_is_spent() -> None:
+    found = code()
+    op = np.flatnonzero(found.rows("name", "op"))
+    places = Places(found)
+    assert places.of(op) == "train.py:20 (g)"
+    assert places.of(op[:1]) == "train.py:10 (f)"  # not the library that it calls
+    assert places.of(op[:2]) == "train.py:10 (f)"
+
+
+def test_device_work_is_where_it_was_launched() -> None:
+    found = code()
+    assert Places(found).of(np.flatnonzero(found.rows("kind", "kernel"))) == "train.py:20 (g)"
+
+
+def test_what_no_frame_is_around_has_no_place() -> None:
+    found = code()
+    assert Places(found).of(np.flatnonzero(found.rows("name", "outside"))) is None
+    assert Places(found).of(np.empty(0, np.int64)) is None
+    without = trace([host("op", "operator", 0, 10)])
+    assert Places(without).of(np.array([0])) is None
+
+
+def test_real_stacks_lead_to_the_training_script(traces: Path) -> None:
+    found = load(traces / "torch" / "pairs" / "resnet50-workers0.json.gz")
+    loader = np.flatnonzero(found.rows("kind", "dataloader"))
+    assert Places(found).of(loader) == "resnet50_profiler_api.py:42 (<module>)"
+    frames = load(traces / "torch" / "h100-bert-small.json.gz")
+    place = Places(frames).of(np.flatnonzero(frames.rows("kind", "kernel")))
+    assert "torch/" not in place
+    assert place.startswith("transformers/models/bert/modeling_bert.py:")
+
+
+KNOWN = (
+    Remedy("a", "static code", "fw.static", mode="static"),
+    Remedy("a", "DataLoader(x, n={workers}, collate={})  # {unknown}", "fw.eager", "2.0", "eager", "for {workers}"),
+    Remedy("b", "anywhere", "fw.any"),
+    Remedy("c", "static only", "fw.c", mode="static", verify="--base x --change y"),
+)  # fmt: skip
+
+
+def test_the_remedy_of_the_mode_with_the_words_of_the_rule() -> None:
+    found = remedied(KNOWN, "a", "eager", {"workers": "4"})
+    assert (found.code, found.note) == ("DataLoader(x, n=4, collate={})  # {unknown}", "for 4")
+    assert (found.api, found.since) == ("fw.eager", "2.0")
+    assert remedied(KNOWN, "a", "static", {}).code == "static code"
+    assert remedied(KNOWN, "b", "static", {}).code == "anywhere"
+    assert remedied(KNOWN, "d", "eager", {}) is None
+
+
+def test_a_remedy_for_another_mode_says_so() -> None:
+    found = remedied(KNOWN, "c", "eager", {})
+    assert (found.code, found.note) == ("static only", "This is for static mode. ")
+    assert found.verify == "perfkit verify --base x --change y"
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        ("paddle/cpu-3.3.1/static_pir/cycle0.pb", "static"),
+        ("paddle/versions/static_2.6.2_pir0_nofeed.pb", "static"),
+        ("paddle/cpu-3.3.1/to_static/cycle0.pb", "eager"),
+        ("paddle/cpu-3.3.1/mlp_medium/cycle0.json.gz", "eager"),
+        ("torch/compile-triton.json.gz", "eager"),
+        ("torch/pairs/resnet50-workers0.json.gz", "eager"),
+    ],
+)
+def test_the_mode_of_real_recordings(traces: Path, file: str, expected: str) -> None:
+    """Of scripts whose mode is known: their folders are named after it."""
+    assert mode(load(traces / file)) == expected
