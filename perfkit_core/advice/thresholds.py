@@ -24,11 +24,13 @@ class Thresholds:
     device_malloc_share: float = 0.01  # 8: of the steps after the first
     epoch_gap_steps: float = 2.0  # 12: how many steps the gap is as long as
     launch_kernel_ns: int = 10_000  # 15: a kernel that takes less is as long as its launch
+    launch_device_share: float = 0.5  # 15: a device that is busy for longer is not waiting for launches, mostly
     chain_kernels: int = 3  # 16: elementwise kernels in a row
     chain_share: float = 0.02  # 16: of the kernels in chains, and of the calls that launch them
     optimizer_tensors: int = 10  # 17, 18: tensors that are gone through one by one
     loop_selects: int = 10  # 19: rounds of a loop
     host_gap_share: float = 0.05  # 20
+    host_gap_ns: int = 500_000  # 20: as below, whatever the step takes
     host_gap_one: float = 0.01  # 20: a gap that is shorter is what any Python code takes between operators
     tiny_elements: int = 64  # 1, 2: a tensor of so many elements is tiny (TensorFlow pins such operators to the host)
     tiny_bytes: int = 512  # 1, 2, 6: the same as bytes of the largest type

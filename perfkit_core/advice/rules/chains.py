@@ -120,10 +120,12 @@ def _fused(facts: Facts, found: _Chains, host: float, device: float) -> Candidat
     kernels = len(found.kernels) / found.count
     bytes_left = Quantity(1.0, 1 + (kernels - 1) / 6, (kernels + 2) / 3, "counted: reads and writes of a fused chain")
     removed = found.kernels[~found.kept]
+    chains_a_step = calls.typical(facts, calls.step_groups(trace, found.kernels[found.first]))
+    spared = calls.typical(facts, calls.step_groups(trace, removed), trace.ints("dur_ns")[removed])
     return Candidate(
-        f"{calls.typical(facts, calls.step_groups(trace, found.kernels[found.first])):.0f} chains of {kernels:.1f} "
-        f"elementwise kernels in a step: {device / 1e6:.2f} ms on the device, {host / 1e6:.2f} ms to launch what one "
-        f"kernel a chain would do; a step takes {facts.step_ns / 1e6:.2f} ms",
+        f"chains of {kernels:.1f} elementwise kernels, {chains_a_step:.0f} in a step: {device / 1e6:.2f} ms on the "
+        f"device, {host / 1e6:.2f} ms to launch what one kernel for each chain would do; a step takes "
+        f"{facts.step_ns / 1e6:.2f} ms",
         evidence={
             "chains": found.count, "kernels": len(found.kernels), "kernels_per_chain": round(kernels, 2),
             "chain_device_ns": round(device), "chain_host_ns": round(host), "step_ns": facts.step_ns,
@@ -134,7 +136,7 @@ def _fused(facts: Facts, found: _Chains, host: float, device: float) -> Candidat
             Remove(removed, below=False),
             Scale(found.kernels[found.kept], bytes_left, below=False, host=False),
         ),
-        ceiling_ns=None,
+        ceiling_ns=min(round(host + spared), facts.step_ns),
         preconditions=(
             "the kernels follow each other on one stream, in one phase of one step",
             "elementwise kernels take what reading and writing memory takes",

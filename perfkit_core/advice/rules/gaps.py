@@ -8,7 +8,7 @@ import numpy as np
 
 from perfkit_core import intervals
 from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Assumption, Candidate
+from perfkit_core.advice.model import Assumption, Candidate, NotEvaluableError
 from perfkit_core.advice.rules import calls
 from perfkit_core.analyses.step.exclusive import covered_ns
 from perfkit_core.intervals import Intervals
@@ -38,7 +38,10 @@ _FRAMES: Final = 3
 def host_gaps(facts: Facts) -> list[Candidate]:
     """Rule 20: long stretches of the steps in which no operator runs."""
     facts.need_steps()
-    gaps = long_gaps(facts, round(facts.thresholds.host_gap_one * facts.step_ns))
+    if len(facts.steps) < 2:
+        raise NotEvaluableError("only one step was recorded: nothing tells what recurs in every step")
+    least = max(facts.thresholds.host_gap_one * facts.step_ns, facts.thresholds.host_gap_ns)
+    gaps = long_gaps(facts, round(least))
     total = float(np.median(facts.within_steps(gaps))) if len(gaps[0]) else 0.0
     return [_without(facts, gaps, total)] if total > facts.thresholds.host_gap_share * facts.step_ns else []
 
@@ -76,7 +79,7 @@ def _without(facts: Facts, gaps: Intervals, total: float) -> Candidate:
         edits=(Shorten(gaps, LEFT),),
         ceiling_ns=round(total),
         preconditions=("on no thread an operator, a call of the device's runtime or the data loader is recorded",),
-        vetoes=(f"gaps below {facts.thresholds.host_gap_one:.0%} of a step: Python between operators",),
+        vetoes=("shorter gaps, as Python between operators takes, do not count",),
         assumptions=(Assumption("gap_factor", LEFT, LEFT.source),),
         risks=("what is moved to another thread still competes for Python's lock",),
     )  # fmt: skip
@@ -85,7 +88,8 @@ def _without(facts: Facts, gaps: Intervals, total: float) -> Candidate:
 def _who(facts: Facts, gaps: Intervals) -> tuple[IntArray, list[str]]:
     """The innermost events in whose time the gaps are, and the Python functions among them that have most of it."""
     trace, graph = facts.trace, facts.replay.graph
-    within = np.where(graph.on_host, covered_ns(gaps, graph.start_ns, graph.start_ns + graph.dur_ns), 0)
+    lanes = graph.lane[facts.steps.first[facts.steps.rank == facts.steps.rank[0]]]
+    within = np.where(np.isin(graph.lane, lanes), covered_ns(gaps, graph.start_ns, graph.start_ns + graph.dur_ns), 0)
     nodes = np.flatnonzero((within > 0) & (graph.row >= 0))
     rows = graph.row[nodes]
     names = trace.codes("name")

@@ -42,19 +42,24 @@ def launch_bound(facts: Facts) -> list[Candidate]:
     kernels = calls.in_steps(facts, np.flatnonzero(trace.rows("kind", KERNEL) & (trace.ints("launched_by") >= 0)))
     if not len(kernels):
         return []
-    host, device, short = _host_ns(facts), _device_ns(facts), float(np.median(trace.ints("dur_ns")[kernels]))
-    if host <= device or short >= facts.thresholds.launch_kernel_ns:
-        return []
+    short = float(np.median(trace.ints("dur_ns")[kernels]))
     found = _launches(facts, kernels)
-    return [_batched(facts, found, host, device, short)] if found.kernels >= 1 else []
+    if short >= facts.thresholds.launch_kernel_ns or found.kernels < 1:
+        return []
+    between = _between(facts, found)
+    host, device = _host_ns(facts, between), _device_ns(facts)
+    idle = device < facts.thresholds.launch_device_share * facts.step_ns
+    return [_batched(facts, found, between, host, device, short)] if host > device and idle else []
 
 
-def _host_ns(facts: Facts) -> int:
-    """Median over the steps of the time in which a thread calls operators or the runtime, without what it waits for."""
+def _host_ns(facts: Facts, between: Intervals) -> int:
+    """Median over the steps of the time in which a thread calls operators or the runtime, without what it waits for,
+    and in which Python passes between the launches."""
     trace, graph = facts.trace, facts.replay.graph
     working = trace.rows("kind", OPERATOR, RUNTIME) & ~trace.rows("phase", DATALOADER)
     nodes = np.flatnonzero(graph.on_host & (graph.row >= 0) & working[graph.row])
-    busy = intervals.union(graph.start_ns[nodes], graph.start_ns[nodes] + graph.dur_ns[nodes])
+    start, end = graph.start_ns[nodes], graph.start_ns[nodes] + graph.dur_ns[nodes]
+    busy = intervals.union(np.append(start, between[0]), np.append(end, between[1]))
     return int(np.median(facts.within_steps(busy)))
 
 
@@ -89,7 +94,7 @@ def _waits(trace: Trace, roots: IntArray) -> BoolArray:
     return found
 
 
-def _batched(facts: Facts, found: _Launches, host: int, device: int, short: float) -> Candidate:
+def _batched(facts: Facts, found: _Launches, between: Intervals, host: int, device: int, short: float) -> Candidate:
     cost = _cost(facts, found)
     return Candidate(
         f"the host works for {host / 1e6:.2f} ms of a step to launch {found.kernels:.0f} kernels that keep the device "
@@ -99,9 +104,9 @@ def _batched(facts: Facts, found: _Launches, host: int, device: int, short: floa
             "step_ns": facts.step_ns,
         },
         rows=found.rows,
-        edits=(Batch(found.rows, cost, _GAP_NS, found.group), Shorten(_between(facts, found), BETWEEN)),
-        ceiling_ns=host - device,
-        preconditions=("the host is busy for longer than the device",),
+        edits=(Batch(found.rows, cost, _GAP_NS, found.group), Shorten(between, BETWEEN)),
+        ceiling_ns=facts.step_ns - device,
+        preconditions=("the host is busy for longer than the device", "the device is idle for most of the step"),
         vetoes=("calls that copy to or from the host, synchronise or communicate stay as they are",),
         assumptions=(
             Assumption("launches_ns", cost, cost.source),

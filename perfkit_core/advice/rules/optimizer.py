@@ -50,12 +50,13 @@ def _loops(
 ) -> tuple[IntArray, Loop] | None:
     """The spans that are loops over at least so many tensors, and what the typical one does."""
     names = trace.codes("name").codes[roots].astype(np.int64)
-    key, counts = np.unique(of_span * (names.max(initial=0) + 1) + names, return_counts=True)
+    width = int(names.max(initial=0)) + 1
+    key, counts = np.unique(of_span * width + names, return_counts=True)
     often = counts >= least
-    looping = np.unique(key[often] // (names.max(initial=0) + 1))
+    looping = np.unique(key[often] // width)
     if not len(looping):
         return None
-    tensors = float(np.median(counts[often]))
+    tensors = float(np.median(np.minimum.reduceat(counts[often], _starts(key[often] // width))))
     within = np.isin(of_span, looping)
     operators = max(round(within.sum() / len(looping) / tensors), 1)
     total = float(np.median(trace.ints("dur_ns")[spans[looping]]))
@@ -63,6 +64,11 @@ def _loops(
     first = roots[within][0] if whole else spans[looping[0]]
     name = trace.codes("name").values[trace.codes("name").codes[first]]
     return spans[looping], Loop(name, tensors, operators, total / (tensors * operators), bool(whole))
+
+
+def _starts(sorted_keys: IntArray) -> IntArray:
+    """Where each run of equal keys begins."""
+    return np.flatnonzero(np.diff(sorted_keys, prepend=-1))
 
 
 def _at_once(facts: Facts, spans: IntArray, loop: Loop) -> list[Candidate]:
@@ -73,9 +79,12 @@ def _at_once(facts: Facts, spans: IntArray, loop: Loop) -> list[Candidate]:
         return []
     edits: list[Edit] = [Scale(spans, factor, device=False)]
     assumptions = [Assumption("host_factor", factor, factor.source)]
+    device = 0.0
     host = calls.typical(facts, calls.step_groups(facts.trace, spans), facts.trace.ints("dur_ns")[spans])
     if len(kernels):
-        less = optimizer_costs.of_kernels(float(np.median(facts.trace.ints("dur_ns")[kernels])))
+        dur = facts.trace.ints("dur_ns")[kernels]
+        device = calls.typical(facts, calls.step_groups(facts.trace, kernels), dur)
+        less = optimizer_costs.of_kernels(float(np.median(dur)))
         edits.append(Scale(kernels, less, below=False, host=False))
         assumptions.append(Assumption("kernel_factor", less, less.source))
     return [
@@ -89,7 +98,7 @@ def _at_once(facts: Facts, spans: IntArray, loop: Loop) -> list[Candidate]:
             },
             rows=spans,
             edits=tuple(edits),
-            ceiling_ns=min(round(host), facts.step_ns) if not len(kernels) else None,
+            ceiling_ns=min(round(host + device), facts.step_ns),
             preconditions=(f"{loop.tensors:.0f} tensors or more are updated by operators of the same names",),
             vetoes=("an operator that updates many tensors at once was looked for and not found",),
             assumptions=tuple(assumptions),

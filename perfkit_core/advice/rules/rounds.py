@@ -22,6 +22,8 @@ _LONGEST: Final = 24
 more."""
 _SELECTS: Final = 4
 """Selections of a round at most."""
+_WORDS: Final = r"select|slice|narrow"
+"""Not every view is one that was asked for: frameworks take strided views on their own account."""
 _AROUND: Final = (STEP, ANNOTATION, FORWARD, BACKWARD, OPTIMIZER, DATALOADER)
 
 
@@ -43,7 +45,8 @@ class Rounds:
 def rounds(trace: Trace, least: float) -> Rounds:
     """The loops of at least so many rounds."""
     roots = _in_order(trace)
-    selects = np.flatnonzero(trace.rows("op_name", "slice")[roots] & ~trace.rows("phase", BACKWARD, OPTIMIZER)[roots])
+    selecting = calls.named(trace, _WORDS) & trace.rows("op_name", "slice") & ~trace.rows("phase", BACKWARD, OPTIMIZER)
+    selects = np.flatnonzero(selecting[roots])
     place, body, length = _place(trace, roots[selects]), _bodies(trace, roots, selects), np.diff(selects, append=0)
     each = np.zeros(len(selects), np.int64)
     begins = np.zeros(len(selects), np.bool_)
