@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from perfkit_core.plugins import hookimpl
-from perfkit_core.plugins.contracts import OperatorNames, Recorder, Remedy, Source
+from perfkit_core.plugins.contracts import Calibrator, OperatorNames, Recorder, Remedy, Source
 from perfkit_core.plugins.later import later
 
 
@@ -34,6 +34,12 @@ def perfkit_remedies() -> Mapping[str, Sequence[Remedy]]:
     from perfkit_paddle.remedies import REMEDIES
 
     return {"paddle": REMEDIES}
+
+
+@hookimpl
+def perfkit_calibrations() -> Sequence[Calibrator]:
+    home = "perfkit_paddle.calibration"
+    return [Calibrator("paddle", later(home, "version"), later(home, "bench"))]
 
 
 @hookimpl

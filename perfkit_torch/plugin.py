@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from perfkit_core.plugins import hookimpl
-from perfkit_core.plugins.contracts import OperatorNames, Recorder, Remedy, Source
+from perfkit_core.plugins.contracts import Calibrator, OperatorNames, Recorder, Remedy, Source
 from perfkit_core.plugins.later import later
 
 
@@ -35,6 +35,12 @@ def perfkit_remedies() -> Mapping[str, Sequence[Remedy]]:
     from perfkit_torch.remedies import REMEDIES
 
     return {"torch": REMEDIES}
+
+
+@hookimpl
+def perfkit_calibrations() -> Sequence[Calibrator]:
+    home = "perfkit_torch.calibration"
+    return [Calibrator("torch", later(home, "version"), later(home, "bench"))]
 
 
 @hookimpl

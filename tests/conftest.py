@@ -25,6 +25,14 @@ def traces() -> Path:
     return TRACES
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_calibrations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Predictions must not depend on what was measured on this machine before."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """``torch_file``, ``paddle_file`` and ``paddle_json`` run a test once for each real trace of the framework."""
     known = {"torch_file": _torch_files, "paddle_file": _paddle_files, "paddle_json": _paddle_json}

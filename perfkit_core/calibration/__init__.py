@@ -2,3 +2,19 @@
 
 ``bench`` is what a framework lets be timed, ``measuring`` times it, ``cache`` keeps it, ``known`` gives it to rules.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from perfkit_core.calibration.model import Calibration
+
+__all__ = ["known"]
+
+
+def known(framework: str, device: str | None = None) -> Calibration | None:
+    """See :func:`perfkit_core.calibration.calibrate.known`."""
+    from perfkit_core.calibration import calibrate
+
+    return calibrate.known(framework, device)

@@ -6,20 +6,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from perfkit_core.throughput.device import DeviceClock
+
 Direction = Literal["htod", "dtoh"]
 Call = Callable[[], object]
 
 
 class DeviceBench(Protocol):
-    """One device. ``launch`` hands over the smallest kernel there is and returns before it has run."""
+    """One device, with the clock that its steps are timed by."""
 
     name: str
     """The model, as the framework tells it."""
+    clock: DeviceClock
 
-    def launch(self) -> object: ...
+    def launch(self) -> object:
+        """Hand over the smallest kernel there is; returns before it has run."""
+
+    def occupy(self) -> object:
+        """Hand over work that takes the device some ten milliseconds; returns before it has run."""
 
     def synchronize(self) -> object:
-        """Returns when the device has finished all that was handed over."""
+        """Return when the device has finished all that was handed over."""
 
     def copy(self, direction: Direction, size: int, pinned: bool) -> Call | None:
         """A call that copies so many bytes and returns when they are there; None where there is no such memory."""

@@ -9,7 +9,19 @@ import click
 
 def builtin_commands() -> Sequence[click.Command]:
     """The commands of the core, in the order in which they are used."""
-    from perfkit_core.cli import advise, compare, demo, export, plugins, record, report, runs, summary, verify
+    from perfkit_core.cli import (
+        advise,
+        calibrate,
+        compare,
+        demo,
+        export,
+        plugins,
+        record,
+        report,
+        runs,
+        summary,
+        verify,
+    )
 
     return (
         record.record,
@@ -17,6 +29,7 @@ def builtin_commands() -> Sequence[click.Command]:
         report.report,
         advise.advise,
         verify.verify,
+        calibrate.calibrate,
         compare.compare,
         export.export,
         runs.runs,

@@ -1,0 +1,91 @@
+"""What was measured on a machine, as numbers for predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from perfkit_core.calibration.bench import Direction
+from perfkit_core.replay.quantity import Quantity
+
+SOURCE: Final = "calibrated on this machine"
+LAUNCH: Final = "launch"
+"""Time that the host takes to hand over the smallest kernel."""
+KERNEL: Final = "kernel"
+"""Time from one smallest kernel to the next on a device that has a queue of them."""
+SYNCHRONIZE: Final = "synchronize"
+"""Time that waiting for an idle device takes."""
+SMALL: Final = 4
+"""Bytes of the copy that tells the latency."""
+LARGE: Final = 1 << 26
+"""Bytes of the copy that tells the bandwidth."""
+
+
+def operator_name(canonical: str, elements: int) -> str:
+    """How the measurement of an operator on the host is called."""
+    return f"host_{canonical}_{elements}"
+
+
+def copy_name(direction: Direction, size: int, pinned: bool) -> str:
+    """How the measurement of a copy is called."""
+    return f"{direction}_{'pinned' if pinned else 'pageable'}_{size}_bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """Percentiles of the time of one call in ns. A sample is a call, or the mean of some calls in a row."""
+
+    name: str
+    p10_ns: float
+    p50_ns: float
+    p90_ns: float
+    samples: int
+
+    @property
+    def quantity(self) -> Quantity:
+        """As a number that rules and replays use."""
+        return Quantity(self.p10_ns, self.p50_ns, self.p90_ns, SOURCE)
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """All measurements of one framework on one machine. ``device`` is its model, None without one."""
+
+    framework: str
+    version: str
+    cpu: str
+    cpus: int
+    device: str | None
+    threads: int | None
+    date: str
+    measurements: tuple[Measurement, ...]
+
+    def quantity(self, name: str) -> Quantity | None:
+        """One measurement by its name, None where it was not made."""
+        return next((one.quantity for one in self.measurements if one.name == name), None)
+
+    def host_ns(self, canonical: str | None = None) -> Quantity | None:
+        """Time of an operator on few numbers (1 to 64) on the host: this one where it was measured, else any."""
+        every = [one for one in self.measurements if one.name.startswith("host_")]
+        same = [one for one in every if canonical and one.name.rpartition("_")[0] == f"host_{canonical}"]
+        return _spread(same or every)
+
+    def copy_ns(self, direction: Direction, size: int, pinned: bool = False) -> Quantity | None:
+        """Time of a copy of so many bytes that is waited for: the latency, and what each byte adds."""
+        small, large = (self.quantity(copy_name(direction, bytes_, pinned)) for bytes_ in (SMALL, LARGE))
+        if small is None or large is None:
+            return None
+        share = max(size - SMALL, 0) / (LARGE - SMALL)
+        ends = ((small.low, large.low), (small.mid, large.mid), (small.high, large.high))
+        low, mid, high = (first + max(last - first, 0.0) * share for first, last in ends)
+        return Quantity(low, mid, high, SOURCE)
+
+
+def _spread(found: Sequence[Measurement]) -> Quantity | None:
+    """From the cheapest to the dearest, with the middle of the medians."""
+    if not found:
+        return None
+    medians = sorted(one.p50_ns for one in found)
+    middle = (medians[(len(medians) - 1) // 2] + medians[len(medians) // 2]) / 2
+    return Quantity(min(one.p10_ns for one in found), middle, max(one.p90_ns for one in found), SOURCE)
