@@ -48,7 +48,8 @@ class Steps:
         lane = graph.lane[work] - graph.threads
         total = np.zeros((len(self), int(lane.max(initial=0)) + 1), np.int64)
         np.add.at(total, (step, lane), graph.dur_ns[work])
-        return total.max(axis=1)
+        most: IntArray = total.max(axis=1)
+        return most
 
     def _position(self, trace: Trace, rows: IntArray) -> IntArray:
         """To which of the steps each row belongs (-1: none)."""

@@ -76,8 +76,10 @@ def _faster(facts: Facts, large: Transfers) -> Quantity:
     pinned = every.only(~every.to_host & _of(facts.trace, every, "pinned") & (every.bytes >= _LARGE))
     recorded = _bytes_per_ns(facts.trace, pinned)
     if recorded is not None:
-        return Quantity(*[min(now / recorded, 1.0)] * 3, "pinned copies of the same recording")
-    return Quantity(*(min(now / speed, 1.0) for speed in (PINNED.low, PINNED.mid, PINNED.high)), PINNED.source)
+        factor = min(now / recorded, 1.0)
+        return Quantity(factor, factor, factor, "pinned copies of the same recording")
+    low, mid, high = (min(now / speed, 1.0) for speed in (PINNED.low, PINNED.mid, PINNED.high))
+    return Quantity(low, mid, high, PINNED.source)
 
 
 def _bytes_per_ns(trace: Trace, found: Transfers) -> float | None:

@@ -140,7 +140,8 @@ def _of_device(facts: Facts) -> IntArray:
     rows = calls[(scope == DEVICE) & trace.rows("kind", SYNC)[calls] & (trace.ints("step")[calls] >= 0)]
     launched_by = trace.ints("launched_by")
     last = trace.ints("start_ns")[launched_by[launched_by >= 0]].max(initial=np.iinfo(np.int64).min)
-    return rows[trace.ints("start_ns")[rows] < last]
+    going_on: IntArray = rows[trace.ints("start_ns")[rows] < last]
+    return going_on
 
 
 RULES: Final = (
