@@ -23,13 +23,13 @@ _CROSSING: Final = ("HtoD", "DtoH")
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Operators that change the type of a tensor take a share of each step, on the device or on the host."""
+    """Operators that change types take a share of each step: on the device, or on the host where there is no device."""
     rows = casts(facts.trace)
     device, host = covered_ns(facts, _work(facts.trace, rows)), covered_ns(facts, rows)
-    taken = max(device, host)
+    taken = device if facts.on_device else host
     if taken <= facts.thresholds.cast_share * facts.step_ns:
         return []
-    where = "the device" if device >= host else "the host"
+    where = "the device" if facts.on_device else "the host"
     return [
         Candidate(
             f"casts, {facts.per_step(len(rows)):.3g} a step, take {ms(taken)} of {of_step(facts)} on {where}",

@@ -26,16 +26,14 @@ def find(facts: Facts) -> list[Candidate]:
     inside, count = _biased(trace)
     own, more = _of_layers(trace)
     rows, count = np.union1d(inside, own), count + more
-    taken = max(
-        covered_ns(facts, launched_within(trace, within(trace, rows))),
-        0 if facts.on_device else covered_ns(facts, rows),
-    )
+    shown = launched_within(trace, within(trace, rows)) if facts.on_device else rows
+    taken = covered_ns(facts, shown)
     if taken <= facts.thresholds.bias_share * facts.step_ns:
         return []
     return [
         Candidate(
-            f"convolutions, {facts.per_step(count):.3g} a step, add a bias that a batch norm takes away again: {ms(taken)} of"
-            f" {of_step(facts)}",
+            f"{facts.per_step(count):.3g} times a step a convolution adds a bias that a batch norm takes away again:"
+            f" {ms(taken)} of {of_step(facts)}",
             evidence={
                 "bias_ns": round(taken), "bias_ratio": taken / max(facts.step_ns, 1), "step_ns": facts.step_ns,
                 "convolutions": count,

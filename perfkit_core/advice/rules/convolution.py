@@ -87,8 +87,7 @@ def _same_in_all_steps(facts: Facts) -> bool:
 
 def _candidate(facts: Facts, rows: IntArray, taken: float, busy: float) -> Candidate:
     return Candidate(
-        f"convolutions, of the same shapes in every step, take {ms(taken)} of {of_busy(facts, busy)}, and their algorithms are"
-        " guessed, not tried",
+        f"convolutions take {ms(taken)} of {of_busy(facts, busy)}; their shapes stay, yet algorithms are guessed",
         evidence={
             "convolution_ns": round(taken), "convolution_ratio": taken / max(busy, 1), "busy_ns": round(busy),
             "step_ns": facts.step_ns, "kernels": len(rows),
