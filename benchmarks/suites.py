@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchmarks import all_views, command, console, ingest, job_of_ranks, large_runs, streaming
+from benchmarks import advice, all_views, command, console, ingest, job_of_ranks, large_runs, streaming
 from benchmarks.inputs import large
 from benchmarks.readers import READERS
 from benchmarks.results import Section
@@ -40,6 +40,10 @@ def _views(options: Options) -> Section:
     )
 
 
+def _advice(options: Options) -> Section:
+    return advice.section((100_000,) if options.quick else advice.SIZES, options.rounds, console.progress)
+
+
 def _live_torch(options: Options) -> Section:
     from benchmarks import live_torch
 
@@ -66,6 +70,7 @@ SUITES: dict[str, Callable[[Options], Section]] = {
     "streaming": _streaming,
     "command": _command,
     "views": _views,
+    "advice": _advice,
     "stored-run": _stored_run,
     "ranks": _ranks,
     "live-torch": _live_torch,

@@ -14,8 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from events import device, host
+from events import trace as made
 
 from perfkit_core import intervals
+from perfkit_core.advice.advise import advise
 from perfkit_core.errors import SourceError
 from perfkit_core.loading import load
 from perfkit_core.plugins.contracts import ExportOptions, ViewRequest
@@ -60,11 +63,12 @@ def recorded(timeline: Path) -> list[dict[str, Any]]:
     return [event for event in events if event["pid"] == 1]
 
 
-def test_it_uses_four_hooks_and_nothing_else_of_the_core_knows_it(plugins: Plugins) -> None:
+def test_it_uses_hooks_and_nothing_else_of_the_core_knows_it(plugins: Plugins) -> None:
     listed = plugins.listed["mindspore"]
     assert listed.error is None
     assert listed.hooks == (
-        "perfkit_analyses", "perfkit_exporters", "perfkit_operator_names", "perfkit_sources"
+        "perfkit_analyses", "perfkit_exporters", "perfkit_operator_names", "perfkit_remedies", "perfkit_rules",
+        "perfkit_sources",
     )  # fmt: skip
 
 
@@ -127,3 +131,28 @@ def test_it_exports_in_a_format_of_its_own(plugins: Plugins, found: Trace) -> No
     layers = plugins.views()["layers"].table(found, ViewRequest()).set_index("layer")["busy_ns"]
     assert {name: int(busy) for name, busy in lines.items()} == layers.to_dict()
     assert "chrome" in plugins.exporters()
+
+
+def test_it_gives_advice_by_a_rule_and_a_remedy_of_its_own(plugins: Plugins) -> None:
+    """A kernel from 5 to 55 µs, a conversion to 86, another kernel to 117; a synchronisation that returns 3 later."""
+    trace = made(
+        [
+            host("step", "step", 0, 130_000, step=0),
+            *(host(f"launch {n}", "runtime", 1_000 * n, 1_000, correlation=n + 1) for n in range(3)),
+            device("MatMul", "kernel", 5_000, 50_000, 1),
+            device("TransData", "kernel", 56_000, 30_000, 2),
+            device("MatMul", "kernel", 87_000, 30_000, 3),
+            host("deviceSynchronize", "sync", 3_000, 117_000),
+        ]
+    ).with_meta(framework="mindspore")
+    (one,) = advise(trace, rules=["format-conversions"], plugins=plugins).advice
+    assert one.candidate.evidence == {"conversions": 1, "device_ns": 30_000}
+    assert one.prediction.saving_ns == 30_000 + 1_000  # the conversion, and the gap behind it
+    assert (one.remedy.code, one.remedy.api) == ('net.set_format("NC1HWC0")', "Cell.set_format")
+    assert one.severity == "high"
+
+
+def test_its_rule_says_why_it_cannot_tell(plugins: Plugins, found: Trace) -> None:
+    result = advise(found, rules=["format-conversions"], plugins=plugins)
+    assert not result.advice
+    assert "no host events" in result.not_evaluable["format-conversions"]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from perfkit_core.plugins import hookimpl
-from perfkit_core.plugins.contracts import Exporter, OperatorNames, Source, View
-from perfkit_mindspore import layers, source
+from perfkit_core.plugins.contracts import Exporter, OperatorNames, Remedy, Rule, Source, View
+from perfkit_mindspore import conversions, layers, source
 from perfkit_mindspore.names import operator_name
 
 
@@ -30,3 +30,13 @@ def perfkit_analyses() -> Sequence[View]:
 @hookimpl
 def perfkit_exporters() -> Sequence[Exporter]:
     return [layers.EXPORTER]
+
+
+@hookimpl
+def perfkit_rules() -> Sequence[Rule]:
+    return [conversions.RULE]
+
+
+@hookimpl
+def perfkit_remedies() -> Mapping[str, Sequence[Remedy]]:
+    return {"mindspore": [conversions.REMEDY]}

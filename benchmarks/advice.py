@@ -1,0 +1,92 @@
+"""From a trace to advice: graph, all rules, predictions, and what they save together: ``python -m benchmarks.advice``
+
+A real training is repeated in memory, one copy after the other in time, as one long recording of one rank. Each size is
+a process of its own; what is compiled was compiled before, and nothing else of the trace was computed. The median of
+the rounds counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Sequence
+
+from benchmarks import console, process
+from benchmarks.inputs import large
+from benchmarks.results import Check, Section, Table, at_most, number
+from benchmarks.rounds import Result, reasons, take_turns
+
+SIZES = (100_000, 1_000_000)
+TARGET = 100_000
+SECONDS, MEGABYTES = 10.0, 1_000.0
+
+
+def once(events: int, rounds: int) -> dict[str, float]:
+    """Seconds and CPU seconds to advice, peak memory on top of the trace, and how many rules found something."""
+    from benchmarks.views import repeated
+    from perfkit_core.advice.advise import advise
+    from perfkit_core.loading import load
+
+    small = load(large(20))
+    advise(repeated(small, len(small)))
+    process.reset_peak()
+    base, times, cpu = process.resident_bytes(), [], process.cpu_seconds()
+    for _ in range(rounds):
+        trace = repeated(small, events)
+        start = time.perf_counter()
+        found = advise(trace)
+        times.append(time.perf_counter() - start)
+    used = (process.cpu_seconds() - cpu) / rounds
+    told = len(found.advice) + len(found.without_saving)
+    peak = process.peak_bytes() - base
+    return {"seconds": statistics.median(times), "cpu_seconds": used, "peak_bytes": peak, "found": told}
+
+
+def section(sizes: Sequence[int], rounds: int, say: Callable[[str], None]) -> Section:
+    """Each size, and the targets of the one that has some."""
+    asked = [(f"{size:,} events", ["-m", "benchmarks.advice", "--one", str(size), str(rounds)], 1) for size in sizes]
+    results = take_turns(asked, 1, say)
+    checks = tuple(
+        check for size, one in zip(sizes, results, strict=True) if size == TARGET for check in _checks(size, one)
+    )
+    columns = ("", "s", "CPU s, the trace too", "peak MB, the trace too", "findings")
+    tables = (Table("From a trace to advice", columns, tuple(map(_row, results)), reasons(results)),)
+    about = (__doc__ or "").split("\n\n")[1]
+    return Section("Advice", about, tables, checks, {one.name: one.samples or one.reason for one in results})
+
+
+def _checks(size: int, result: Result) -> tuple[Check, ...]:
+    seconds, peak = result.median("seconds"), result.median("peak_bytes")
+    what = f"{size:,} events, trace → advice"
+    return (
+        at_most(what, SECONDS, seconds, "s"),
+        at_most(f"{what}: peak memory", MEGABYTES, None if peak is None else peak / 1e6, "MB"),
+    )
+
+
+def _row(result: Result) -> tuple[str, ...]:
+    found = [result.median(key) for key in ("seconds", "cpu_seconds", "peak_bytes", "found")]
+    if any(value is None for value in found):
+        return result.name, "-", "-", "-", "-"
+    seconds, cpu, peak, told = (value or 0.0 for value in found)
+    return result.name, number(seconds), number(cpu), number(peak / 1e6), f"{told:.0f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--events", type=int, action="append", help="size, repeatable (100,000 and a million)")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--one", nargs=2, type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        warnings.simplefilter("ignore")
+        print(json.dumps(once(*options.one)))
+    else:
+        console.show(section(options.events or SIZES, options.rounds, console.progress))
+
+
+if __name__ == "__main__":
+    main()

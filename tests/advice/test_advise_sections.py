@@ -1,0 +1,119 @@
+"""Advice on a page: sections that any renderer shows, with hostile names as text, and never at the page's cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from events import host, trace
+from small_trace import HOSTILE
+
+from perfkit_core.advice import sections
+from perfkit_core.advice.advise import advise
+from perfkit_core.loading import load
+from perfkit_core.ranks.profile import opened
+from perfkit_core.renderers import csv, html, markdown, text
+from perfkit_core.report.model import Report, Section
+from perfkit_core.report.page import run_report
+from perfkit_core.store import write_cycle
+from perfkit_core.trace import Trace, with_rank
+
+MS = 1_000_000
+FENCED = "first\n```\nlast"
+
+
+def words(**more: object) -> Report:
+    return Report("t", (), (Section("s", "Title", pd.DataFrame(), **more),))
+
+
+def test_lines_and_code_in_every_format() -> None:
+    report = words(note="Note", lines=("One.", "Two."), code="a = 1\n  b")
+    assert text.render(report) == "t\n\nTitle\nNote\nOne.\nTwo.\n    a = 1\n      b\n"
+    assert markdown.render(report).endswith("## Title\n\nNote\n\n- One.\n- Two.\n\n```\na = 1\n  b\n```\n")
+    page = html.render(report)
+    assert '<p class="line"><bdi>Two.</bdi></p>' in page
+    assert "a = 1\n  b" in page
+    assert "nothing to show" not in page.lower()
+
+
+def test_code_cannot_leave_its_fence() -> None:
+    assert "````\nfirst\n```\nlast\n````" in markdown.render(words(code=FENCED))
+
+
+def test_hostile_text_is_text() -> None:
+    page = html.render(words(lines=(HOSTILE,), code=HOSTILE))
+    assert "<script>alert(1)" not in page
+    assert "<img src=x" not in page
+    for shown in (text.render(words(lines=(HOSTILE,), code=HOSTILE)), markdown.render(words(lines=(HOSTILE,)))):
+        assert "\x1b" not in shown
+        assert "\u202e" not in shown
+
+
+def test_csv_takes_the_only_table() -> None:
+    table = Section("t", "T", pd.DataFrame({"a_ns": [1]}))
+    assert csv.render(Report("t", (), (words().sections[0], table))) == "a_ns\n1\n"
+
+
+def loading(rank: int | None = None) -> Trace:
+    """Two steps of 100 ms, 60 of which pass in making the batch."""
+    found = []
+    for step in range(2):
+        begin = step * 100 * MS
+        found += [
+            host(f"step {step}", "step", begin, 100 * MS, step=step),
+            host("next", "dataloader", begin, 60 * MS),
+            host("fw::matmul", "operator", begin + 60 * MS, 40 * MS),
+        ]
+    return trace(found, rank)
+
+
+def test_a_page_has_the_table_and_what_saves_most() -> None:
+    report = run_report(loading())
+    names = [section.name for section in report.sections]
+    assert names[:2] == ["steps", "advice"]
+    assert names[2].startswith("advice-loader-workers-")
+    table = report.sections[1].table
+    assert table["saving_ns"].iloc[0] == 100 * MS - table["p50_ns"].iloc[0]
+    assert "Load data in worker processes" in html.render(report)
+
+
+def test_a_page_shows_three_at_most(traces: Path) -> None:
+    for file in ("pairs/resnet50-workers0.json.gz", "h100-qwen05b.json.gz"):
+        found = load(traces / "torch" / file)
+        report = run_report(found)
+        shown = [section for section in report.sections if section.name.startswith("advice-")]
+        assert len(shown) == min(sections.FIRST, len(advise(found).advice))
+
+
+def test_a_page_without_advice_says_so() -> None:
+    (table, *words) = sections.of_page(trace([host("step", "step", 0, 100, step=0), host("op", "operator", 0, 60)]))
+    assert not words
+    assert table.table.empty
+    assert "nothing was found" in table.empty
+
+
+def test_a_page_survives_what_advice_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("no luck")
+
+    monkeypatch.setattr("perfkit_core.advice.advise.advise", broken)
+    (section,) = sections.of_page(loading())
+    assert section.empty == "no advice could be given (RuntimeError: no luck)"
+
+
+def test_ranks_that_are_never_in_memory_together(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        write_cycle(with_rank(loading(), rank), tmp_path / f"r{rank}")
+    report = run_report(opened([tmp_path / "r0", tmp_path / "r1"]))
+    (section,) = (section for section in report.sections if section.name == "advice")
+    assert "perfkit advise SOURCE reads all ranks at once" in section.empty
+
+
+def test_what_saves_little_is_named_with_its_saving() -> None:
+    found = loading()
+    report = sections.report(advise(found, thresholds={"least_saving": 0.9}), found)
+    told = " ".join(report.sections[-1].lines)
+    assert "saves less than the noise" in told
+    assert "loader-workers-" in told
+    assert report.headline == ("Nothing was found that would save time.",)

@@ -1,0 +1,197 @@
+"""perfkit advise: words, the JSON contract, one question at a time, and one line for every mistake."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from events import host, trace
+
+from perfkit_core.cli.main import FAILED
+from perfkit_core.store import write_cycle
+from perfkit_core.trace import with_rank
+from perfkit_core.verification.ledger import Record, append
+
+MS = 1_000_000
+
+
+@pytest.fixture
+def loading(tmp_path: Path) -> Path:
+    """A run of six steps of 100 ms, 60 of which pass in making the batch."""
+    found = []
+    for step in range(6):
+        begin = step * 100 * MS
+        found += [
+            host(f"step {step}", "step", begin, 100 * MS, step=step),
+            host("DataLoader.next", "dataloader", begin, 60 * MS, stack="fw/data.py(3): get;train.py(12): main"),
+            host("fw::matmul", "operator", begin + 60 * MS, 40 * MS),
+        ]
+    write_cycle(trace(found, rank=0), tmp_path / "loading")
+    return tmp_path / "loading"
+
+
+def test_what_where_how_much_and_how_sure(perfkit, loading: Path) -> None:
+    code, out, err = perfkit("advise", loading)
+    assert (code, err) == (0, "")
+    assert out.index("1. Load data in worker processes: saves") < out.index("In sum")
+    for told in ("60.0 of 100.0 ms", "train.py:12 (main); steps 0 to 5", "Step: 100 ms now,", "p10 to p90:",
+                 "How sure: replayed on the recording", "with an error of 0.00% (median of 6 steps"):  # fmt: skip
+        assert told in out
+    assert "\x1b" not in out
+
+
+def test_json_is_the_contract(perfkit, loading: Path) -> None:
+    content = json.loads(perfkit("advise", loading, "--format", "json").out)
+    assert content["source"] == str(loading)
+    assert (content["identity"]["error"], content["identity"]["steps"]) == (0.0, 6)
+    (one,) = (one for one in content["advice"] if one["rule"] == "loader-workers")
+    assert {"id", "rule", "title", "evidence", "transform", "prediction", "remedy"} <= set(one)
+    prediction = one["prediction"]
+    assert {"method", "base_ns", "p10_ns", "p50_ns", "p90_ns", "saving_ns", "ceiling_ns"} <= set(prediction)
+    assert (prediction["method"], prediction["base_ns"], prediction["ceiling_ns"]) == ("replay", 100 * MS, 60 * MS)
+    assert prediction["saving_ns"] == 100 * MS - prediction["p50_ns"]
+    assert one["evidence"]["loader_ns"] == 60 * MS
+    assert [edit["edit"] for edit in one["transform"]] == ["Scale", "Load", "Scale"]
+    assert len(one["rows"]) == len(one["transform"][1]["rows"]) == 6
+    assert set(one["transform"][0]["factor"]) == {"p10", "p50", "p90", "source"}
+    assert all(set(item) == {"rule", "why"} for item in content["not_evaluable"])
+    assert content["not_evaluable"]
+
+
+def test_the_file_holds_what_the_terminal_shows(perfkit, loading: Path, tmp_path: Path) -> None:
+    file = tmp_path / "new" / "advice.json"
+    assert perfkit("advise", loading, "-o", file).code == 0
+    assert file.read_text(encoding="utf-8") == perfkit("advise", loading, "--format", "json").out
+
+
+@pytest.mark.parametrize(
+    ("suffix", "mark"), [(".md", "## 1. Load data"), (".html", "<!DOCTYPE html>"), (".txt", "In sum")]
+)
+def test_formats_for_people(perfkit, loading: Path, tmp_path: Path, suffix: str, mark: str) -> None:
+    file = tmp_path / f"advice{suffix}"
+    assert perfkit("advise", loading, "-o", file).code == 0
+    text = file.read_text(encoding="utf-8")
+    assert mark in text
+    assert "Load data in worker processes" in text
+
+
+def test_csv_is_the_table(perfkit, loading: Path) -> None:
+    rows = list(csv.DictReader(io.StringIO(perfkit("advise", loading, "--format", "csv").out)))
+    assert int(rows[0]["saving_ns"]) == 100 * MS - int(rows[0]["p50_ns"])
+    assert rows[0]["place"] == "train.py:12 (main)"
+
+
+def test_explain_shows_the_whole_contract(perfkit, loading: Path) -> None:
+    code, out, _ = perfkit("advise", loading, "--explain", "loader-workers")
+    assert code == 0
+    titles = ["What was found", "Evidence", "What is changed in the recording", "Prediction", "How sure it is",
+              "Risks and conflicts", "What to do", "Outcome"]  # fmt: skip
+    assert [title for title in titles if f"\n{title}\n" in out] == titles
+    for told in ("Rule 10, loader-workers, version 1; fw, eager mode", "loader_ns", "host_factor", "share of the time",
+                 "--advice advice.json:loader-workers-"):  # fmt: skip
+        assert told in out
+    one = json.loads(perfkit("advise", loading, "--explain", "loader-workers", "--format", "json").out)
+    assert one["rule"] == "loader-workers"
+
+
+def test_what_if_whether_or_not_the_rule_fires(perfkit, loading: Path) -> None:
+    def saving(workers: int) -> int:
+        out = perfkit("advise", loading, "--what-if", f"loader-workers={workers}", "--format", "json").out
+        (one,) = json.loads(out)["advice"]
+        assert one["evidence"]["proposed_workers"] == workers
+        return one["prediction"]["saving_ns"]
+
+    assert saving(1) < saving(4)
+    threshold = ("--threshold", "loader_share=0.7")
+    assert "Load data" not in perfkit("advise", loading, *threshold).out
+    assert "Load data" in perfkit("advise", loading, *threshold, "--what-if", "loader-workers=4").out
+
+
+def test_only_these_rules(perfkit, loading: Path) -> None:
+    content = json.loads(perfkit("advise", loading, "--rule", "more-workers", "--format", "json").out)
+    assert (content["advice"], content["not_evaluable"]) == ([], [])
+
+
+def test_identity_is_a_row_for_each_source(perfkit, loading: Path, tmp_path: Path) -> None:
+    write_cycle(trace([host("op", "operator", 0, 10)]), tmp_path / "other")
+    code, out, _ = perfkit("advise", "--identity", loading, tmp_path / "other", "--format", "json")
+    first, second = json.loads(out)["views"]["identity"]
+    assert code == 0
+    assert (first["source"], first["steps"], first["step_ns"], first["error_ratio"]) == (str(loading), 6, 100 * MS, 0.0)
+    assert (second["steps"], second["error_ratio"], second["unexplained_ratio"]) == (None, 0.0, None)
+    assert (
+        "1 of them with steps: median error 0.00%" in perfkit("advise", "--identity", loading, tmp_path / "other").out
+    )
+
+
+def record(rule: str, saved: float) -> Record:
+    """100 ms now, 80 to 95 afterwards, likely 85, predicted; ``saved`` measured."""
+    return Record(
+        date="2024-05-01T10:00:00Z", outcome="verified", base="python a.py", change="python b.py",
+        advice=f"{rule}-1a2b", rule=rule, base_ns=100 * MS, p10_ns=80 * MS, p50_ns=85 * MS, p90_ns=95 * MS,
+        base_median=100.0, runs=5,
+        change_median=100 * (1 - saved), saving_ratio=saved, noise_ratio=0.01, saving_error=(0.15 - saved) / saved,
+        step_error=0.85 / (1 - saved) - 1,
+    )  # fmt: skip
+
+
+def test_the_ledger_with_signed_errors(perfkit, loading: Path, tmp_path: Path) -> None:
+    file = tmp_path / "ledger.jsonl"
+    append(file, record("loader-workers", 0.10))
+    append(file, record("more-workers", 0.30))
+    code, out, _ = perfkit("advise", "--ledger", file)
+    assert code == 0
+    assert (
+        "2 of 2 measurements could tell about a prediction (0 could not tell anything): the sign was right in 2." in out
+    )
+    assert "50% of the steps lay between p10 and p90" in out  # 90 is, 70 is not
+    first, second = json.loads(perfkit("advise", "--ledger", file, "--format", "json").out)["views"]["ledger"]
+    assert (first["saving_error_ratio"], second["saving_error_ratio"]) == (pytest.approx(0.5), pytest.approx(-0.5))
+    assert second["step_error_ratio"] == pytest.approx(0.85 / 0.7 - 1)
+    told = json.loads(perfkit("advise", loading, "--ledger", file, "--format", "json").out)["ledger"]
+    assert [one["rule"] for one in told] == ["loader-workers"]  # of the rules that found something
+    assert "Measured outcomes" in perfkit("advise", loading, "--ledger", file).out
+
+
+def test_two_ranks_are_one_profile(perfkit, tmp_path: Path) -> None:
+    rows = [host("step 0", "step", 0, 100, step=0), host("op", "operator", 0, 60)]
+    for rank in (0, 1):
+        write_cycle(with_rank(trace(rows), rank), tmp_path / f"r{rank}")
+    content = json.loads(perfkit("advise", tmp_path / "r0", tmp_path / "r1", "--format", "json").out)
+    assert content["identity"]["steps"] == 2
+    assert content["source"] == f"{tmp_path / 'r0'} and 1 more"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "nothing to give advice on"),
+        (("nowhere",), "nowhere: no such file or folder"),
+        (("RUN", "--rule", "cure-all"), "there is no rule 'cure-all'; known: "),
+        (("RUN", "--threshold", "loader_share"), "no number in 'loader_share'"),
+        (("RUN", "--threshold", "loader_share=much"), "not a name and a number: 'loader_share=much'"),
+        (("RUN", "--threshold", "loader_share=nan"), "threshold loader_share=nan: not a number of 0 or more"),
+        (("RUN", "--threshold", "luck=1"), "no such threshold: luck"),
+        (("RUN", "--what-if", "loader-workers"), "no number in 'loader-workers'"),
+        (("RUN", "--what-if", "loader-workers=0"), "without workers nothing changes"),
+        (("RUN", "--what-if", "more-workers=4"), "more-workers has no number to ask about"),
+        (("RUN", "--what-if", "loader-workers=4", "--explain", "x"), "exclude each other"),
+        (("RUN", "--explain", "nothing"), "no advice 'nothing'; choose among loader-workers-"),
+        (("RUN", "--format", "poem"), "there is no format 'poem'"),
+        (("--ledger", "nowhere"), "nowhere: cannot be read"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_line(perfkit, loading: Path, arguments: tuple[str, ...], said: str) -> None:
+    code, out, err = perfkit("advise", *(loading if argument == "RUN" else argument for argument in arguments))
+    assert (code, out) == (FAILED, "")
+    assert err.startswith("perfkit: error: ")
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_no_file_is_left_behind_by_a_mistake(perfkit, loading: Path, tmp_path: Path) -> None:
+    assert perfkit("advise", loading, "--explain", "nothing", "-o", tmp_path / "x.json").code == FAILED
+    assert not (tmp_path / "x.json").exists()

@@ -1,0 +1,33 @@
+"""What would a step save without conversions between tensor formats? A rule that the core does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import Candidate
+from perfkit_core.plugins.contracts import Remedy, Rule
+from perfkit_core.replay.edits.removal import Remove
+from perfkit_core.schema import KERNEL
+
+NAME = "TransData"
+
+
+def find(facts: Facts) -> Sequence[Candidate]:
+    """The conversions of all steps, where there are any. Raises NotEvaluableError without work of a device."""
+    facts.need_device()
+    trace = facts.trace
+    rows = np.flatnonzero(trace.rows("kind", KERNEL) & trace.rows("name", NAME))
+    if not len(rows):
+        return []
+    taken = facts.per_step(int(trace.ints("dur_ns")[rows].sum()))
+    what = f"{len(rows)} conversions between tensor formats take {taken / 1e6:.1f} ms of the device in a step"
+    evidence = {"conversions": len(rows), "device_ns": round(taken)}
+    fill = {"format": "NC1HWC0"}
+    return [Candidate(what, evidence, rows, edits=(Remove(rows),), ceiling_ns=round(taken), fill=fill)]
+
+
+RULE = Rule("format-conversions", 1000, 1, "Keep tensors in the device's own format", find)
+REMEDY = Remedy(RULE.id, 'net.set_format("{format}")', "Cell.set_format")
