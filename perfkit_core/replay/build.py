@@ -12,6 +12,7 @@ from perfkit_core.replay.graph import Graph, all_edges
 from perfkit_core.replay.handoffs import handoffs
 from perfkit_core.replay.host_graph import host_graph
 from perfkit_core.replay.host_segments import Segments, host_segments
+from perfkit_core.replay.joins import joined
 from perfkit_core.replay.launch_queue import queue_limits
 from perfkit_core.replay.ranks import meet
 from perfkit_core.replay.stream_waits import stream_waits
@@ -40,7 +41,8 @@ def build(trace: Trace) -> Replay:
     """The graph of a trace: of one rank, or of several that meet in their collectives."""
     segments = host_segments(trace)
     rank = _ranks(trace, segments)
-    bursts = handoffs(segments, leaders(trace, segments, rank), rank)
+    leads = leaders(trace, segments, rank)
+    bursts = handoffs(segments, leads, rank)
     work = devices.device_work(trace)
     records = sync_records(trace)
     hosts = len(segments) + len(bursts)
@@ -61,7 +63,8 @@ def build(trace: Trace) -> Replay:
         segments.threads,
         all_edges([host.edges, into, found.edges, limits.edges]),
     )
-    met = meet(trace, graph, work, segments.first, segments.after, of_row)
+    graph = joined(trace, graph, leads, segments.after)
+    met = meet(trace, graph, work, leads, segments.first, segments.after, of_row)
     return Replay(trace, met.graph, segments.first, segments.after, of_row, met.tied, met.apart)
 
 

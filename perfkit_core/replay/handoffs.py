@@ -16,8 +16,8 @@ from perfkit_core.replay.host_segments import Segments
 from perfkit_core.trace import BoolArray, IntArray
 
 RETURN_NS: Final = 200_000
-"""A thread that waited goes on at most so long after the other was done, or after ``_RETURN_SHARE`` of its wait."""
-_RETURN_SHARE: Final = 0.05
+"""A thread that waited goes on at most so long after the other was done, or after ``RETURN_SHARE`` of its wait."""
+RETURN_SHARE: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def _inside(segments: Segments, leader: int, other: int) -> tuple[IntArray, ...]
     runs_on = segments.end_ns[np.minimum(last + 1, high)] > until  # the segment behind the last one reaches beyond
     runs_on &= segments.row[np.minimum(last + 1, high)] >= 0
     left = until - segments.end_ns[last]
-    short = np.maximum(RETURN_NS, ((until - segments.start_ns[waiter]) * _RETURN_SHARE).astype(np.int64))
+    short = np.maximum(RETURN_NS, ((until - segments.start_ns[waiter]) * RETURN_SHARE).astype(np.int64))
     idle_segment = np.where(begins > low, begins - 1, -1)
     return waiter, begins, last, idle_segment, (~runs_on & (left >= 0) & (left <= short)).astype(np.int64)
 

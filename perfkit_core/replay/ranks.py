@@ -51,9 +51,11 @@ class _Members:
         return _Members(node[several], np.unique(match[several], return_inverse=True)[1].astype(np.int64))
 
 
-def meet(trace: Trace, graph: Graph, work: DeviceWork, first: IntArray, after: IntArray, nodes: IntArray) -> Meetings:
-    """The graph of a trace with its ranks tied together. ``first``, ``after`` and ``nodes`` (of work) are those of
-    events, see ``build.Replay``."""
+def meet(
+    trace: Trace, graph: Graph, work: DeviceWork, leads: BoolArray, first: IntArray, after: IntArray, nodes: IntArray
+) -> Meetings:
+    """The graph of a trace with its ranks tied together. ``leads``: the threads that run the steps, shape (threads,);
+    ``first``, ``after``, and ``nodes`` (of work): those of events, see ``build.Replay``."""
     if len(ranks(trace)) < 2:
         return Meetings(graph, 0, 0)
     found = matched(instances(trace), trace.meta.world_size)
@@ -62,7 +64,7 @@ def meet(trace: Trace, graph: Graph, work: DeviceWork, first: IntArray, after: I
     node = _nodes(graph, found["row"].to_numpy(np.int64), first, after, nodes)
     usable = (found["match"] != UNMATCHED) & found["collective"].isin(SYNCHRONOUS)
     usable &= found["rank"].map(offsets).notna()
-    members = _members(graph, node, found["match"].to_numpy(np.int64), usable.to_numpy(np.bool_))
+    members = _members(graph, node, found["match"].to_numpy(np.int64), usable.to_numpy(np.bool_), leads)
     shown = shown_elsewhere(trace, graph, work, nodes[work.row], members.node, members.match)
     graph = replace(graph, edges=all_edges([graph.edges, shown]))
     for those in _attempts(graph, members):
@@ -92,12 +94,12 @@ def _nodes(graph: Graph, rows: IntArray, first: IntArray, after: IntArray, work:
     return found
 
 
-def _members(graph: Graph, node: IntArray, match: IntArray, usable: BoolArray) -> _Members:
-    """Those that can wait for each other: a node is of one collective, and hands nothing over to another thread; no
-    rank leaves long before the last one comes."""
+def _members(graph: Graph, node: IntArray, match: IntArray, usable: BoolArray, leads: BoolArray) -> _Members:
+    """Those that can wait for each other: a node is of one collective, and no thread that runs steps waits there
+    for another of its threads; no rank leaves long before the last one comes."""
     usable = usable & (node >= 0)
-    links = graph.edges
-    usable &= ~np.isin(node, links.src[links.cause == HANDOFF])
+    links, hosts = graph.edges, graph.on_host[node]
+    usable[hosts] &= ~(np.isin(node, links.src[links.cause == HANDOFF])[hosts] & leads[graph.lane[node[hosts]]])
     usable[usable] &= np.bincount(node[usable], minlength=len(graph))[node[usable]] == 1
     found = _Members(node[usable], match[usable]).only(np.ones(int(usable.sum()), np.bool_))
     early = _early_ns(graph, found) > MOST_CROSSING_NS

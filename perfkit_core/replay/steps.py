@@ -75,12 +75,13 @@ def steps(replay: Replay) -> Steps:
 
 
 def _whole(replay: Replay) -> Steps:
-    lanes = replay.graph.lane[replay.graph.on_host]
+    graph = replay.graph
+    lanes = graph.lane[graph.on_host]
     if not len(lanes):
         nothing = np.empty(0, np.int64)
         return Steps(nothing, nothing, nothing, nothing, nothing)
-    segments = np.flatnonzero(lanes == np.bincount(lanes).argmax())
-    inside = segments[replay.graph.start_ns[segments].argsort(kind="stable")]
+    nodes = np.flatnonzero(graph.lane == np.bincount(lanes).argmax())
+    inside = nodes[graph.start_ns[nodes].argsort(kind="stable")]
     first, after = inside[:1], inside[-1:]
     none = np.full(1, -1, np.int64)
     return Steps(none, none, first, after, replay.graph.start_ns[after] - replay.graph.start_ns[first])

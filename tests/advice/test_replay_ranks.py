@@ -152,6 +152,44 @@ def test_one_rank_shows_what_the_others_wait_for() -> None:
     assert played(replay, Insert(rows(found, "prepare", 0), host_ns=400 * US)) == [524, 475]
 
 
+def test_a_collective_of_another_thread_is_waited_for_where_it_ends() -> None:
+    """Asked for during a, waited for behind b: from 200 until it ends at 800, and 10 µs to go on."""
+    args = json.dumps({"collective": {"name": "all_reduce", "on": "host"}})
+    made = [
+        host("step", "step", 0, 1000, step=0),
+        host("a", "operator", 0, 100),
+        host("all_reduce", "communication", 50, 750, tid=2, args=args),
+        host("backward", "annotation", 100, 710),
+        host("b", "operator", 100, 100),
+    ]
+    found = trace([_at(one, 0) for one in made])
+    replay = build(found)
+    assert repeats(replay)
+    assert played(replay, Scale(rows(found, "all_reduce"), 0.5)) == [1000 - 375]
+    assert played(replay, Scale(rows(found, "all_reduce"), 0.1)) == [400]  # b ends at 200, 10 to go on, 190 behind
+    assert played(replay, Scale(rows(found, "b"), 5)) == [1000]  # until 600
+    assert played(replay, Remove(rows(found, "all_reduce"))) == [400]
+
+
+def test_ranks_meet_in_collectives_of_other_threads() -> None:
+    """Rank 1 asks 300 µs later than rank 0; it transfers for 400 µs."""
+    args = json.dumps({"collective": {"name": "all_reduce", "on": "host"}})
+    parts = []
+    for rank, late in ((0, 0), (1, 300)):
+        made = [
+            host("step", "step", 0, 1000, step=0),
+            host("a", "operator", 0, 100 + late),
+            host("all_reduce", "communication", 50 + late, 700 - late, tid=2, args=args),
+            host("backward", "annotation", 100 + late, 660 - late),
+        ]
+        parts.append(trace([_at(one, 0) for one in made], rank=rank))
+    found = concat_traces(parts)
+    replay = build(found)
+    assert repeats(replay)
+    assert (replay.tied, replay.apart) == (2, 0)
+    assert played(replay, Scale(rows(found, "all_reduce"), 0.5)) == [800, 800]
+
+
 @pytest.fixture(scope="module")
 def dlrm(traces: Path) -> Trace:
     return concat_traces([load(path) for path in sorted((traces / "torch" / "dlrm-8xv100").glob("*.json"))])

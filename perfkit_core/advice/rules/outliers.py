@@ -1,0 +1,102 @@
+"""Rule 36: some steps take much longer than the others, or the device's clock drops while it trains."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import Candidate, NotEvaluableError
+from perfkit_core.advice.rules.growth import grown, longer_kernels
+from perfkit_core.advice.wording import ms, several
+from perfkit_core.plugins.contracts import Rule
+from perfkit_core.schema import STEP
+from perfkit_core.trace import IntArray
+
+LEAST_STEPS: Final = 5
+_SIGMA: Final = 1.4826
+"""Standard deviation of a normal distribution by its median absolute deviation."""
+
+
+def outliers(facts: Facts) -> list[Candidate]:
+    """Rule 36."""
+    facts.need_steps()
+    steps = pd.DataFrame({"rank": facts.steps.rank, "step": facts.steps.number, "dur_ns": facts.steps.recorded_ns})
+    if steps.groupby("rank").size().max() < LEAST_STEPS:
+        raise NotEvaluableError(f"fewer than {LEAST_STEPS} steps were recorded: nothing tells what is usual")
+    late = steps[_is_late(facts, steps)]
+    found = [_late(facts, steps, late)] if len(late) else []
+    return found + _slower_clock(facts, steps)
+
+
+def _is_late(facts: Facts, steps: pd.DataFrame) -> pd.Series[bool]:
+    """More than so many standard deviations above the median of the rank, and by a share that is worth a look."""
+    of_rank = steps["dur_ns"].groupby(steps["rank"])
+    median = of_rank.transform("median")
+    deviation = (steps["dur_ns"] - median).abs().groupby(steps["rank"]).transform("median") * _SIGMA
+    above = steps["dur_ns"] - median
+    limits = facts.thresholds
+    enough = of_rank.transform("size") >= LEAST_STEPS
+    return (above > limits.outlier_sigmas * deviation) & (above > limits.outlier_share * median) & enough
+
+
+def _late(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> Candidate:
+    usual = steps.drop(late.index)["dur_ns"].median()
+    more = float(late["dur_ns"].mean() - usual)
+    why = grown(facts.trace, steps, late)
+    numbers = late["step"].unique().tolist()
+    return Candidate(
+        f"{len(late)} of {len(steps)} steps take {ms(more)} ms longer than the usual {ms(usual)} ms: "
+        f"step {several([str(one) for one in numbers], 5)}{_because(why)}",
+        evidence={
+            "steps": numbers, "longer_ns": round(more), "usual_step_ns": round(usual),
+            "grown_ns": {str(name): int(size) for name, size in why.items()},
+        },
+        rows=_rows(facts, late),
+        method="none",
+        preconditions=(f"more than {facts.thresholds.outlier_sigmas:g} standard deviations above the median",),
+    )  # fmt: skip
+
+
+def _slower_clock(facts: Facts, steps: pd.DataFrame) -> list[Candidate]:
+    """All kernels take longer in the last third of the steps than in the first, by one factor."""
+    order = steps.sort_values(["rank", "step"])
+    place = order.groupby("rank").cumcount() / order.groupby("rank")["step"].transform("size")
+    early, late = order[place < 1 / 3], order[place >= 2 / 3]
+    found = longer_kernels(facts.trace, early, late)
+    if found is None or found.factor - 1 <= facts.thresholds.clock_share:
+        return []
+    return [
+        Candidate(
+            f"kernels take {found.factor:.2f} times as long at the end of the recording as at its beginning",
+            evidence={"factor": found.factor, "kernels": found.kernels, "agreeing_ratio": found.agreeing},
+            rows=_rows(facts, late),
+            method="none",
+            preconditions=(
+                "the same kernels run equally often in both",
+                "they grew by one factor: a clock, not a kernel",
+            ),
+            vetoes=("inputs grew: the kernels' own names and counts did not change",),
+        )
+    ]
+
+
+def _rows(facts: Facts, chosen: pd.DataFrame) -> IntArray:
+    """The events of the steps themselves."""
+    trace = facts.trace
+    wanted = pd.MultiIndex.from_frame(chosen[["rank", "step"]])
+    rows = np.flatnonzero(trace.host & trace.rows("kind", STEP) & (facts.replay.first >= 0))
+    keys = pd.MultiIndex.from_arrays([trace.ints("rank")[rows], trace.ints("step")[rows]])
+    return rows[keys.isin(wanted)]
+
+
+def _because(why: pd.Series[int]) -> str:
+    if why.empty:
+        return ""
+    grown = ", ".join(f"{name} (+{ms(size)} ms)" for name, size in why.items())
+    return f"; longer are, over all threads and streams, {grown}"
+
+
+RULES: Final = (Rule("outlier-steps", 36, 1, "Find out why some steps are slow", outliers),)
