@@ -42,7 +42,7 @@ pad: pad2d pad3d
 add: elementwise_add grad_add add_n
 subtract: elementwise_sub
 multiply: elementwise_mul
-divide: elementwise_div
+divide: elementwise_div div_scale
 pow: elementwise_pow
 maximum: elementwise_max fmax
 minimum: elementwise_min fmin
@@ -71,7 +71,7 @@ scatter: scatter_nd_add put_along_axis index_add
 index: index_put
 copy: memcpy memcpy_h2d memcpy_d2h copy_to copy_cross_scope
 fill: full full_like full_int_array full_with_tensor full_batch_size_like fill_constant fill_any_like fill_any empty \
- empty_like
+ empty_like masked_fill
 arange: range linspace
 random: uniform uniform_random gaussian gaussian_random randint randperm bernoulli multinomial \
  truncated_gaussian_random exponential

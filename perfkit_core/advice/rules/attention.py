@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from perfkit_core import nesting
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate, NotEvaluableError
 from perfkit_core.advice.rules.device_time import covered_ns, launched_within, ms, of_step
@@ -15,6 +16,7 @@ from perfkit_core.advice.rules.recorded_shapes import Shapes, per_row
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.durations import Scale
 from perfkit_core.replay.quantity import Quantity
+from perfkit_core.schema import FORWARD
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 FUSED: Final = Quantity(
@@ -25,11 +27,11 @@ _PRODUCT, _SOFTMAX, _BETWEEN, _OTHER = 1, 2, 3, 4
 _BETWEEN_NAMES: Final = frozenset(
     {"add", "subtract", "multiply", "divide", "scale", "where", "fill", "dropout", "cast", "copy", "contiguous",
      "reshape", "transpose", "expand", "slice", "split", "concat", "clip", "maximum", "triangular", "compare",
-     "logical", "negative"}
+     "logical", "negative", "assign"}
 )  # fmt: skip
 """Scaling, masks, dropout, and changes of shape or type."""
 _LAYER: Final = re.compile(r"linear|addmm|\bfc\b|gemm_epilogue", re.IGNORECASE)
-"""Products with weights: no attention."""
+"""Products with weights, by the operator or by the layer that calls it: no attention."""
 _SCORES: Final = 3
 """Dimensions that a matrix of scores of a batch has at least."""
 
@@ -89,7 +91,9 @@ def _labels(trace: Trace, order: OperatorOrder) -> IntArray:
     canonical, names = trace.codes("op_name"), trace.codes("name")
     kind = np.array([_label(name) for name in canonical.values], np.int64)
     found: IntArray = canonical.lookup(kind, _OTHER)[order.row]
-    layers = names.lookup(np.array([bool(_LAYER.search(name)) for name in names.values], np.bool_), False)[order.row]
+    weighted = names.lookup(np.array([bool(_LAYER.search(name)) for name in names.values], np.bool_), False)
+    call = nesting.nearest_above(trace.ints("parent"), trace.rows("kind", FORWARD))[order.row]
+    layers = weighted[order.row] | ((call >= 0) & weighted[call])
     return np.where((found == _PRODUCT) & layers, _OTHER, found)
 
 
