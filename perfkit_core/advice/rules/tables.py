@@ -1,0 +1,93 @@
+"""What would a rule predict from a printed table, where there is no recording to replay? Only from what such changes
+cost elsewhere: method "prior", with wide intervals."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from perfkit_core.advice.host_costs import COPY_NS, HOST_NS, LAUNCH_NS
+from perfkit_core.advice.model import Assumption, Candidate
+from perfkit_core.advice.rules.loader import CONTENTION, HANDOVER_NS, MAKING
+from perfkit_core.advice.wording import ms
+from perfkit_core.replay.quantity import Case, Quantity
+
+TAKING_TURNS: Final = Quantity(
+    0.5, 0.75, 1.0, "prior: a thread that reads ahead and the training take turns at the interpreter, which makes both "
+    "up to twice as long; worker processes do not"
+)  # fmt: skip
+"""Factor of the time of computing once no thread of the same process makes batches."""
+ON_HOST: Final = Quantity(
+    HOST_NS.low / LAUNCH_NS.mid, HOST_NS.mid / LAUNCH_NS.mid, HOST_NS.high / LAUNCH_NS.mid, HOST_NS.source
+)
+"""Factor of the time of an operator on few numbers that runs on the host instead of being launched."""
+_HOST_ONLY: Final = 0.9
+"""An operator whose time is host time to so large a share has no work of its own on the device worth speaking of."""
+
+
+def small_operators(step_ns: int, operators_ns: int, copies_gone: int) -> Candidate:
+    """Rule 1: operators on few numbers that take ``operators_ns`` of a step move to the host, and with them
+    ``copies_gone`` copies that the host waits for. Times in ns."""
+
+    def after(case: Case) -> float:
+        moved = operators_ns * (1 - ON_HOST.at(case))
+        return max(step_ns - moved - copies_gone * COPY_NS.at(case), 0.0)
+
+    return Candidate(
+        f"small operators on the device take {ms(operators_ns)} of {ms(step_ns)} ms, and {copies_gone} copies that the "
+        "host waits for",
+        evidence={"operators_ns": operators_ns, "copies": copies_gone, "step_ns": step_ns},
+        method="prior",
+        after_ns=_cases(after, ON_HOST, COPY_NS),
+        assumptions=(
+            Assumption("host_factor", ON_HOST, ON_HOST.source), Assumption("copy_ns", COPY_NS, COPY_NS.source),
+        ),
+        direction="to host",
+    )  # fmt: skip
+
+
+def loader_workers(step_ns: int, loader_ns: int, workers: int) -> Candidate:
+    """Rule 10: the training makes its batches itself, which takes ``loader_ns`` of a step; ``workers`` processes make
+    them instead. A table does not tell whether a thread read ahead meanwhile: then a batch takes up to the whole step
+    to make. Times in ns."""
+    computing = step_ns - loader_ns
+    made = Quantity(loader_ns, (loader_ns + step_ns) / 2, step_ns, "from the wait for a batch to the whole step")
+
+    def after(case: Case) -> float:
+        every = made.at(case) * MAKING.at(case) / workers
+        return max(computing * CONTENTION.at(case) * TAKING_TURNS.at(case), every) + HANDOVER_NS.at(case)
+
+    return Candidate(
+        f"each step makes its own batch for {ms(loader_ns)} of {ms(step_ns)} ms",
+        evidence={"loader_ns": loader_ns, "step_ns": step_ns, "proposed_workers": workers},
+        method="prior",
+        after_ns=_cases(after, CONTENTION, TAKING_TURNS),
+        ceiling_ns=loader_ns,
+        assumptions=tuple(
+            Assumption(name, quantity, quantity.source)
+            for name, quantity in (
+                ("host_factor", CONTENTION), ("turns_factor", TAKING_TURNS), ("making_factor", MAKING),
+                ("batch_ns", made), ("handover_ns", HANDOVER_NS),
+            )
+        ),
+        fill={"workers": f"{workers}"},
+    )  # fmt: skip
+
+
+def host_operator(name: str, step_ns: int, operator_ns: int, host_ratio: float) -> Candidate | None:
+    """Rule 9: an operator of a training on a device whose time is host time to ``host_ratio``. Where that is nearly all
+    of it, a table does not tell computing from waiting: no saving is predicted. None: it has work on the device."""
+    if host_ratio < _HOST_ONLY:
+        return None
+    return Candidate(
+        f"{name} takes {ms(operator_ns)} of {ms(step_ns)} ms, {host_ratio:.0%} of it on the host: an operator that "
+        "has nearly no work on its device waits for it; its share of the time is not a saving",
+        evidence={"operator": name, "operator_ns": operator_ns, "host_ratio": host_ratio, "step_ns": step_ns},
+        method="none",
+        risks=("only a recording with calls of the device's runtime tells computing on the host from waiting",),
+        fill={"operator": name},
+    )
+
+
+def _cases(after, *made_of: Quantity) -> Quantity:  # type: ignore[no-untyped-def]
+    low, mid, high = (after(case) for case in Case)
+    return Quantity(low, mid, high, "; ".join(dict.fromkeys(quantity.source for quantity in made_of)))
