@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
 
 from perfkit_core import schema
+from perfkit_core.advice.thresholds import Thresholds
 from perfkit_core.plugins import hookspecs
+from perfkit_core.plugins.contracts import Remedy
 from perfkit_core.plugins.manager import get_plugins
 
 HERE = Path(__file__).resolve().parent
@@ -100,7 +104,45 @@ def views() -> str:
     return "\n".join([*parts, ""])
 
 
-PAGES = {"event-table.md": event_table, "hooks.md": hooks, "commands.md": commands, "views.md": views}
+RULES = """\
+What `perfkit advise` looks for ([advice.md](advice.md)), with what it says to use in each framework. `--rule ID` asks
+one of them, `--what-if ID=VALUE` those with a number to ask about.
+"""
+THRESHOLDS = """\
+`perfkit advise --threshold NAME=VALUE` replaces one; in Python `advise(..., thresholds={NAME: VALUE})`. Shares are of
+the step unless the note says otherwise.
+"""
+
+
+def rules() -> str:
+    """Every rule of advice with the remedies of each framework, and every threshold."""
+    plugins = get_plugins()
+    frameworks = plugins.remedied_frameworks()
+    head = ["number", "rule", "looks for", *frameworks, "asks"]
+    parts = [MADE, "# Rules", "", RULES, f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    for rule in plugins.rules().values():
+        apis = [_apis(plugins.remedies(name), rule.id) for name in frameworks]
+        cells = [str(rule.number), f"`{rule.id}`", rule.title, *apis, _yes(rule.what_if is not None)]
+        parts.append(f"| {' | '.join(cells)} |")
+    parts += ["", "## Thresholds", "", THRESHOLDS, "| threshold | default | of which rules |", "|---|---|---|"]
+    return "\n".join([*parts, *_thresholds(), ""])
+
+
+def _apis(remedies: Sequence[Remedy], rule: str) -> str:
+    found = dict.fromkeys(remedy.api or remedy.note.partition(". ")[0] for remedy in remedies if remedy.rule == rule)
+    return "<br>".join(api.replace("|", "\\|") for api in found)
+
+
+def _thresholds() -> Iterator[str]:
+    """From the source: the comments say which rules use a number."""
+    source = inspect.getsource(Thresholds)
+    for name, default, comment in re.findall(r"^    (\w+): \w+ = ([\d_.e-]+)  # (.*)$", source, re.MULTILINE):
+        yield f"| `{name}` | {default} | {comment} |"
+
+
+PAGES = {
+    "event-table.md": event_table, "hooks.md": hooks, "commands.md": commands, "views.md": views, "rules.md": rules,
+}  # fmt: skip
 
 if __name__ == "__main__":
     for page, make in PAGES.items():

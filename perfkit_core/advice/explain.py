@@ -69,13 +69,19 @@ def _parameters(edit: Mapping[str, Any]) -> str:
 
 
 def _prediction(one: Advice, found: Advices, of: str) -> Section:
-    lines = list(sentences.expected(one.prediction, of))
+    lines = [_now(one, of), *sentences.expected(one.prediction, of)]
     if one.prediction.naive_ns is not None:
-        naive = duration(one.prediction.naive_ns)
+        naive = f"a {of} of {duration(one.prediction.naive_ns)}"
         lines.append(f"Whoever takes its share of the time for the saving expects {naive}; the replay does not.")
     chosen = Advices(found.identity, (one,), {})
     columns = ["method", "step_ns", "p10_ns", "p50_ns", "p90_ns", "saving_ns", "saving_ratio", "ceiling_ns"]
     return Section("prediction", "Prediction", table(chosen)[columns], lines=tuple(lines))
+
+
+def _now(one: Advice, of: str) -> str:
+    p = one.prediction
+    low, high = duration(p.base_p10_ns or p.base_ns), duration(p.base_p90_ns or p.base_ns)
+    return f"Now: {duration(p.base_ns)}, the median {of}; its 80 % interval is {low} to {high}"
 
 
 def _trust(one: Advice, found: Advices) -> Section:

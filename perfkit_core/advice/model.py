@@ -61,8 +61,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Time of a step in ns: now (median), and afterwards as percentiles. ``saving_ns`` is base less p50, 0 or more is
-    not promised. ``naive_ns`` is what removing the share of time would predict: shown beside, never used."""
+    """Time of a step in ns: now (median, and its interval), and afterwards as percentiles. ``saving_ns`` is base less
+    p50, 0 or more is not promised; its interval is narrower than that of the step: what makes the whole training slower
+    does so before and after. ``naive_ns`` is what removing the share of time would predict: shown beside, never used.
+    """
 
     method: Method
     base_ns: int
@@ -72,6 +74,10 @@ class Prediction:
     saving_ns: int | None = None
     ceiling_ns: int | None = None
     naive_ns: int | None = None
+    base_p10_ns: int | None = None
+    base_p90_ns: int | None = None
+    saving_p10_ns: int | None = None
+    saving_p90_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,13 @@
 """How long would a step be with a candidate's edits? Three replays: all uncertain numbers at their best, likely, worst.
 
-The interval is that of the three cases, wider by how uncertain the median of the recorded steps itself is.
+The interval of a step is that of the three cases, wider by how uncertain the median of the recorded steps itself is.
+That of the saving is only scaled by it: a training that is slower than recorded is so before and after.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -29,10 +31,27 @@ def predict(facts: Facts, candidate: Candidate) -> Prediction:
     base, naive = facts.step_ns, candidate.ceiling_ns
     naive_ns = None if naive is None else max(base - naive, 0)
     after = _after(facts, candidate)
+    now = Prediction(candidate.method, base, ceiling_ns=candidate.ceiling_ns, naive_ns=naive_ns, **_now(facts))
     if after is None:
-        return Prediction(candidate.method, base, ceiling_ns=candidate.ceiling_ns, naive_ns=naive_ns)
+        return now
     low, mid, high = widened(facts, after)
-    return Prediction(candidate.method, base, low, mid, high, base - mid, candidate.ceiling_ns, naive_ns)
+    least, most = _saved(facts, after)
+    return replace(
+        now, p10_ns=low, p50_ns=mid, p90_ns=high, saving_ns=base - mid, saving_p10_ns=least, saving_p90_ns=most
+    )
+
+
+def _now(facts: Facts) -> dict[str, int]:
+    """The interval of the recorded median."""
+    shorter, longer = noise(facts)
+    return {"base_p10_ns": round(facts.step_ns * shorter), "base_p90_ns": round(facts.step_ns * longer)}
+
+
+def _saved(facts: Facts, after: Quantity) -> tuple[int, int]:
+    """10th and 90th percentile of the saving."""
+    factors = noise(facts)
+    least, most = facts.step_ns - after.high, facts.step_ns - after.low
+    return round(min(least * factor for factor in factors)), round(max(most * factor for factor in factors))
 
 
 def _after(facts: Facts, candidate: Candidate) -> Quantity | None:

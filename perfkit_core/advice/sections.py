@@ -87,7 +87,7 @@ def _fix(advice: Advice) -> Iterator[str]:
 def in_sum(found: Advices, of: str) -> Section:
     """What all of it comes to, and what is not known."""
     lines = [
-        *([] if found.advice else [sentences.sentence(_NOTHING)]),
+        *(["All that an advice rests on: --explain ID."] if found.advice else [sentences.sentence(_NOTHING)]),
         *sentences.together(found, of),
         sentences.replayed(found.identity),
         *sentences.without_saving(found),
@@ -98,7 +98,7 @@ def in_sum(found: Advices, of: str) -> Section:
 
 def table_section(found: Advices, of: str) -> Section:
     """All advice, a row each."""
-    note = " ".join(in_sum(found, of).lines)
+    note = " ".join(in_sum(found, of).lines[1:])
     return Section("advice", "Advice", table(found), note=note, empty=_NOTHING)
 
 
@@ -143,7 +143,8 @@ def _head(found: Advices, of: str) -> Iterator[str]:
         count = "One change" if len(savings) == 1 else f"{len(savings)} changes"
         now, after = duration(best.base_ns), duration(best.p50_ns)
         all_of_it = "" if len(savings) == 1 else " with all that can be combined"
-        yield f"{count}: a {of} takes {now} now, and should take {after}{all_of_it}."
+        what = "a step" if of == "step" else f"the {of}"
+        yield f"{count}: {what} takes {now} now, and should take {after}{all_of_it}."
 
 
 def table_report(found: Advices, trace: Trace) -> Report:

@@ -36,23 +36,28 @@ def lines(advice: Advice, found: Advices, of: str) -> Iterator[str]:
     if where:
         yield f"Where: {where}"
     yield from expected(advice.prediction, of)
-    yield f"How sure: {how_sure(advice, found)}"
-    yield f"Id: {advice.id} (--explain {advice.id} shows everything about it)"
+    if advice.prediction.saving_ns is not None:
+        yield f"How sure: {how_sure(advice, found)}"
+    yield f"Id: {advice.id}"
 
 
 def expected(prediction: Prediction, of: str) -> Iterator[str]:
     """The time now and afterwards, and the saving, each with its interval."""
-    p = prediction
-    if p.p10_ns is None or p.p50_ns is None or p.p90_ns is None:
-        yield f"{of.capitalize()}: {duration(p.base_ns)} now; {_ceiling(p) or 'no number is predicted'}"
+    p, aside = prediction, _ceiling(prediction)
+    if p.p50_ns is None or p.saving_ns is None:
+        yield f"Saving: cannot be told from this recording{f'; {aside}' if aside else ''}"
         return
     yield (
         f"{of.capitalize()}: {duration(p.base_ns)} now, {duration(p.p50_ns)} afterwards "
-        f"(p10 to p90: {duration(p.p10_ns)} to {duration(p.p90_ns)})"
+        f"(p10 to p90: {_from_to(p.p10_ns, p.p90_ns)})"
     )
-    least, most = p.base_ns - p.p90_ns, p.base_ns - p.p10_ns
-    aside = f", {_ceiling(p)}" if _ceiling(p) else ""
-    yield f"Saving: {duration(p.base_ns - p.p50_ns)} ({duration(least)} to {duration(most)}){aside}"
+    yield (
+        f"Saving: {duration(p.saving_ns)} ({_from_to(p.saving_p10_ns, p.saving_p90_ns)}){f'; {aside}' if aside else ''}"
+    )
+
+
+def _from_to(low: int | None, high: int | None) -> str:
+    return f"{duration(low or 0)} to {duration(high or 0)}"
 
 
 def _ceiling(prediction: Prediction) -> str:
@@ -64,8 +69,6 @@ def _ceiling(prediction: Prediction) -> str:
 
 def how_sure(advice: Advice, found: Advices) -> str:
     """Where the number comes from, what the interval rests on, and what is not counted on."""
-    if advice.prediction.saving_ns is None:
-        return "this recording cannot tell how much it saves"
     parts = [_HOW[advice.prediction.method]]
     named = ", ".join(one.name for one in advice.candidate.assumptions)
     parts.append(f"assumed: {named}" if named else "nothing assumed")
@@ -117,13 +120,15 @@ def without_saving(found: Advices) -> Iterator[str]:
 
 
 def not_evaluable(reasons: Mapping[str, str]) -> Iterator[str]:
-    """The rules that could not be evaluated, by reason, in one line."""
+    """The rules that could not be evaluated, by reason, in one line. What would have to be recorded stands behind the
+    colon of a reason: the machine formats have it, and so has ``--rule``."""
     by_reason: dict[str, list[str]] = {}
     for rule, why in reasons.items():
-        by_reason.setdefault(why, []).append(rule)
+        by_reason.setdefault(why if len(reasons) == 1 else why.partition(": ")[0], []).append(rule)
     if by_reason:
         parts = "; ".join(f"{', '.join(rules)} ({why})" for why, rules in by_reason.items())
-        yield f"Cannot be evaluated here: {parts}."
+        more = "" if len(reasons) == 1 else " What to record for one of them: --rule."
+        yield f"Cannot be evaluated here: {parts}.{more}"
 
 
 def percent(share: float) -> str:
@@ -133,6 +138,6 @@ def percent(share: float) -> str:
 
 def sentence(text: str) -> str:
     """With a full stop, and a capital unless it begins with the name of something."""
-    first = text.split(" ", 1)[0]
+    first = text.split(" ", 1)[0].rstrip(",:;")
     begin = first.capitalize() if first.isalpha() and first.islower() else first
     return f"{begin}{text[len(first) :]}{'' if text.endswith(('.', '!', '?')) else '.'}"

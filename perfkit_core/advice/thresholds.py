@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -57,14 +58,16 @@ class Thresholds:
 
 
 def overridden(given: Mapping[str, float]) -> Thresholds:
-    """The table with some values replaced. Raises UsageError for a name that is none, or a value that is no number ≥
-    0."""
+    """The table with some values replaced. Raises UsageError for a name that is none, or a value that is no number of 0
+    or more, and a whole one where something is counted."""
     known = {field.name: field.type for field in fields(Thresholds)}
     for name, value in given.items():
         if name not in known:
             raise UsageError(f"no such threshold: {name}", f"choose among {', '.join(known)}")
-        if not value >= 0:
+        if not 0 <= value < math.inf:
             raise UsageError(f"threshold {name}={value}: not a number of 0 or more", "give a number")
+        if known[name] == "int" and value != int(value):
+            raise UsageError(f"threshold {name}={value}: it counts something", "give a whole number")
     numbers: dict[str, Any] = {
         name: int(value) if known[name] == "int" else float(value) for name, value in given.items()
     }

@@ -69,6 +69,10 @@ class Plugins:
         found = (given.get(framework, ()) for given in self._results("perfkit_remedies", dict))
         return [remedy for remedies in found for remedy in remedies]
 
+    def remedied_frameworks(self) -> list[str]:
+        """The frameworks for which plugins have remedies."""
+        return sorted({name for given in self._results("perfkit_remedies", dict) for name in given})
+
     def step_timers(self) -> dict[str, Callable[[], Any]]:
         """What begins to time the steps of a training, by the framework's module."""
         return {name: start for given in self._results("perfkit_step_timers", dict) for name, start in given.items()}
