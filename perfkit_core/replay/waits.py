@@ -74,7 +74,17 @@ def _copies(trace: Trace, work: DeviceWork, segments: Segments) -> tuple[_Pairs,
     start, end = trace.ints("start_ns"), trace.end_ns
     at = at[(end[work.row[at]] <= end[call[at]]) & ~_never_blocks(trace, work.row[at], call[at])]
     free = np.where(work.before[at] >= 0, end[work.row[work.before[at]]], start[call[at]])
-    return _Pairs(call[at], at), np.maximum(start[work.row[at]] - np.maximum(start[call[at]], free), 0)
+    staged = np.maximum(start[work.row[at]] - np.maximum(start[call[at]], free), 0)
+    return _Pairs(call[at], at), np.where(_to_host(trace, work.row[at]), np.minimum(staged, BUSY_NS), staged)
+
+
+def _to_host(trace: Trace, copied: IntArray) -> BoolArray:
+    """Copies to the host, before which there is nothing to stage: what passes until they begin is waiting."""
+    kinds = trace.codes("copy_kind")
+    found: BoolArray = kinds.lookup(np.array([kind.startswith("DtoH") for kind in kinds.values], np.bool_), False)[
+        copied
+    ]
+    return found
 
 
 def _never_blocks(trace: Trace, copied: IntArray, calls: IntArray) -> BoolArray:

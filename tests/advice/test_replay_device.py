@@ -236,3 +236,13 @@ def test_a_host_that_waits_no_more_is_not_faster_than_its_device_for_long() -> N
     assert (own.lasting_ns(replay, replay.graph, play(replay.graph)) // US).tolist() == [100] * 4
     faster = edited(replay, [Remove(rows(found, "cudaDeviceSynchronize")), Scale(rows(found, "kernel"), 0.1)])
     assert (own.lasting_ns(replay, faster, play(faster)) // US).tolist() == [25] * 4
+
+
+def test_a_copy_to_the_host_stages_nothing() -> None:
+    """The copy begins at 60, as another stream has told it to (6 to 58 there); its call from 10 to 73 only waits."""
+    copy = work("Memcpy DtoH", 60, 10, 2, kind="memcpy") | {"copy_kind": "DtoH pageable", "bytes": 4}
+    other = work("other", 6, 52, 1, stream=8)
+    found = trace([step(80), call("launch", 0, 5, 1), other, call("cudaMemcpyAsync", 10, 63, 2), copy])
+    assert played(found) == [80]
+    # the other stream ends at 32, the copy 2 later runs from 34 to 44, the call returns 3 later at 47, 7 behind it
+    assert played(found, Scale(rows(found, "other"), 0.5)) == [54]

@@ -62,5 +62,13 @@ def test_calls_of_the_same_length_do_not_wait_by_chance() -> None:
     assert found(waiting_operator, steps(rows, dur=1600)) == []
 
 
+@BOTH
+def test_who_waits_for_its_own_work(framework: str) -> None:
+    """The kernel is launched by the long call itself: whoever is slow there is the operator."""
+    rows = [row for row in slicing(framework) if row["kind"] != "kernel"]
+    rows += [call("launch", 21, 4, 3), kernel("own", 24, 1490, 3)]
+    assert found(waiting_operator, steps(rows, dur=1600, framework=framework)) == []
+
+
 def test_without_a_device() -> None:
     assert "no work of a device" in why_not(waiting_operator, steps([op("aten::add", 0, 50)]))

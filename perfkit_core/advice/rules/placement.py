@@ -113,7 +113,7 @@ def _candidate(facts: Facts, found: OuterOperators, chains: _Chains, fetched: Tr
     return Candidate(
         f"{every:.3g} operators on at most {facts.thresholds.tiny_elements} elements ({several(names)}) run on the "
         f"device, and the host waits for what they find: {ms(spent)} of the {ms(facts.step_ns)} ms "
-        f"{each(facts.has_steps)}, and {facts.per_step(int((sure | unsure).sum())):.3g} copies",
+        f"{each(facts.has_steps)}, copies: {facts.per_step(int((sure | unsure).sum())):.3g}",
         evidence={
             "operators_per_step": every, "operators": names[:5], "operators_ns": round(spent),
             "copies_per_step": facts.per_step(int((sure | unsure).sum())),

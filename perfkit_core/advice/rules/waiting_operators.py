@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import numpy as np
@@ -74,11 +75,18 @@ def _waits(facts: Facts, calls: IntArray) -> bool:
 
 
 def _overlap(trace: Trace, calls: IntArray) -> float:
-    """Share of the calls in which a device works."""
-    work = np.flatnonzero(trace.rows("kind", *DEVICE_WORK) & ~trace.host)
+    """Share of the calls in which a device does what others gave it."""
+    work = _work_of_others(trace, calls)
     busy = intervals.union_of(work, trace.ints("start_ns"), trace.end_ns)
     covered = covered_ns(busy, trace.ints("start_ns")[calls], trace.end_ns[calls])
     return float(covered.sum() / max(trace.ints("dur_ns")[calls].sum(), 1))
+
+
+def _work_of_others(trace: Trace, calls: IntArray) -> IntArray:
+    """Rows of the device work that these calls did not launch: whoever waits for his own copy is slow himself."""
+    launched_by = trace.ints("launched_by")
+    own = (launched_by >= 0) & _inside(trace, calls)[launched_by]
+    return np.flatnonzero(trace.rows("kind", *DEVICE_WORK) & ~trace.host & ~own)
 
 
 def _candidate(facts: Facts, calls: IntArray, shortest: int) -> Candidate:
@@ -100,7 +108,7 @@ def _candidate(facts: Facts, calls: IntArray, shortest: int) -> Candidate:
         },
         rows=calls,
         method="none",
-        preconditions=("its longest call takes over a hundred times its shortest", "a device works during long calls"),
+        preconditions=("its longest call takes over a hundred times its shortest", "a device does other work meanwhile"),
         risks=("its share of the time is not a saving",),
         fill={"operator": name, "work": work},
     )  # fmt: skip
@@ -121,16 +129,21 @@ def _awaited(facts: Facts, inside: BoolArray, calls: IntArray) -> tuple[str, str
     work = _most_work(trace, calls)
     if len(syncs):
         longest = syncs[np.argmax(trace.ints("dur_ns")[syncs])]
-        return f"in {names.values[names.codes[longest]]} for the device ({work})", work
-    return f"while the device works ({work}): for room in its queue, or for a copy", work
+        return f"in {names.values[names.codes[longest]]} for the device ({_short(work)})", work
+    return f"while the device works ({_short(work)}): for room in its queue, or for a copy", work
+
+
+def _short(name: str) -> str:
+    """A kernel's name without its types."""
+    return re.split(r"[<(]", name.removeprefix("void "))[0].strip() or name
 
 
 def _most_work(trace: Trace, calls: IntArray) -> str:
-    """Name of the device work that covers most of the calls."""
+    """Name of the device work of others that covers most of the calls."""
     names = trace.codes("name")
     start, end = trace.ints("start_ns"), trace.end_ns
     during = intervals.union_of(calls, start, end)
-    work = np.flatnonzero(trace.rows("kind", *DEVICE_WORK) & ~trace.host)
+    work = _work_of_others(trace, calls)
     covered = covered_ns(during, start[work], end[work])
     total = np.zeros(len(names.values), np.int64)
     np.add.at(total, names.codes[work], covered)
