@@ -37,13 +37,17 @@ class Steps:
     def lasting_ns(self, replay: Replay, graph: Graph, start_ns: IntArray) -> IntArray:
         """Time of each step of a long training: a host that waits for nobody any more is ahead of its device by some
         steps at most, so a step takes no less than its work on the busiest stream; as long as recorded is enough."""
-        return np.maximum(self.played_ns(start_ns), np.minimum(self._stream_ns(replay.trace, graph), self.recorded_ns))
+        return np.maximum(self.played_ns(start_ns), np.minimum(self._stream_ns(replay, graph), self.recorded_ns))
 
-    def _stream_ns(self, trace: Trace, graph: Graph) -> IntArray:
-        """What the work of each step takes on its busiest stream, without communication, which may wait for others."""
+    def _stream_ns(self, replay: Replay, graph: Graph) -> IntArray:
+        """What the work of each step takes on its busiest stream, without communication, which may wait for others.
+        Work without a recorded launch is of the step in which it ran."""
+        trace = replay.trace
         work = np.flatnonzero(~graph.on_host & (graph.row >= 0))
         work = work[~communication(trace).device[graph.row[work]]]
         step = self._position(trace, graph.row[work])
+        lost = (step < 0) & (trace.ints("launched_by")[graph.row[work]] < 0)
+        step[lost] = self._at(replay, graph.row[work[lost]])
         work, step = work[step >= 0], step[step >= 0]
         lane = graph.lane[work] - graph.threads
         total = np.zeros((len(self), int(lane.max(initial=0)) + 1), np.int64)
@@ -61,6 +65,17 @@ class Steps:
         position = np.full(len(first), -1, np.int64)
         position[code[: len(self)]] = np.arange(len(self))
         return position[code[len(self) :]]
+
+    def _at(self, replay: Replay, rows: IntArray) -> IntArray:
+        """In which of the steps of its rank each row was recorded to start (-1: none)."""
+        begin, end = replay.graph.start_ns[self.first], replay.graph.start_ns[self.after]
+        start, rank = replay.trace.ints("start_ns")[rows], replay.trace.ints("rank")[rows]
+        found = np.full(len(rows), -1, np.int64)
+        for one in np.unique(rank):
+            steps, of_rank = np.flatnonzero(self.rank == one), rank == one
+            at = np.append(steps, -1)[np.searchsorted(begin[steps], start[of_rank], side="right") - 1]
+            found[of_rank] = np.where((at >= 0) & (start[of_rank] < np.append(end, 0)[at]), at, -1)
+        return found
 
 
 def steps(replay: Replay) -> Steps:

@@ -211,23 +211,25 @@ def test_a_queue_with_room_does_not() -> None:
     assert played(found, Scale(rows(found, "kernel"), 2)) == [DEPTH]
 
 
-def ahead() -> Trace:
+def ahead(launched: bool = True) -> Trace:
     """Four steps of 100; in each the host launches a kernel of 80 and waits for the device until the end."""
     found: list[dict[str, Any]] = []
     for number in range(4):
         begin = 100 * number
         found += [
             host(f"step {number}", "step", begin * US, 100 * US, step=number),
-            call("launch", begin, 10, number + 1),
+            call("launch", begin, 10, number + 1 if launched else None),
             work("kernel", begin + 10, 80, number + 1),
             call("cudaDeviceSynchronize", begin + 20, 75, kind="sync"),
         ]
     return trace(found)
 
 
-def test_a_host_that_waits_no_more_is_not_faster_than_its_device_for_long() -> None:
-    """Without the waits the host needs 25 a step and runs ahead; a long training takes the 80 of its kernel."""
-    found = ahead()
+@pytest.mark.parametrize("launched", [True, False], ids=["launched", "no-launch-recorded"])
+def test_a_host_that_waits_no_more_is_not_faster_than_its_device_for_long(launched: bool) -> None:
+    """Without the waits the host needs 25 a step and runs ahead; a long training takes the 80 of its kernel, of which
+    the step is known by its launch, else by its time."""
+    found = ahead(launched)
     replay = build(found)
     own = steps(replay)
     graph = edited(replay, [Remove(rows(found, "cudaDeviceSynchronize"))])
