@@ -1,0 +1,75 @@
+"""Rule 8: calls of the driver that allocate in steps after the first, and what removing them saves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from advised import Rows, call, found, kernel, op, predicted, steps, why_not
+from events import device, host, trace
+
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.rules.device_memory import device_malloc
+from perfkit_core.loading import load
+from perfkit_core.trace import Trace
+
+
+def step(*more: dict[str, Any]) -> Rows:
+    """A launch of 10 µs whose kernel takes 20, in a step of 1000 µs."""
+    return [call("cudaLaunchKernel", 10, 10, 1), kernel("gemm", 30, 20, 1), *more]
+
+
+@pytest.mark.parametrize("name", ["cudaMalloc", "hipMalloc", "cudaHostAlloc", "cuMemMap"])
+def test_allocations_in_every_step(name: str) -> None:
+    recording = steps(step(call(name, 500, 40)), 1000)
+    (one,) = found(device_malloc, recording)
+    assert one.evidence["calls"] == 2  # the first step's is left out
+    assert one.ceiling_ns == 40_000
+    assert predicted(recording, one) == (960_000, 960_000, 960_000)  # the first of three steps keeps its own
+    assert one.rows.tolist() == [row for row in range(len(recording)) if recording.ints("step")[row] > 0 and
+                                 recording.rows("name", name)[row]]  # fmt: skip
+
+
+def test_freeing_waits_for_the_device_and_no_longer_does() -> None:
+    rows = [call("cudaLaunchKernel", 10, 10, 1), kernel("gemm", 30, 400, 1), call("cudaFree", 100, 335)]
+    recording = steps(rows, 1000)
+    (one,) = found(device_malloc, recording)
+    assert predicted(recording, one)[1] == 1_000_000 - 335_000
+
+
+@pytest.mark.parametrize("name", ["cudaMallocAsync", "cudaFreeAsync", "cudaMallocFromPoolAsync", "cudaMemcpy"])
+def test_calls_that_allocate_nothing_or_from_a_pool(name: str) -> None:
+    assert found(device_malloc, steps(step(call(name, 500, 40)), 1000)) == []
+
+
+def test_a_small_share_is_none() -> None:
+    assert found(device_malloc, steps(step(call("cudaMalloc", 500, 10)), 1000)) == []  # 1 %
+    assert len(found(device_malloc, steps(step(call("cudaMalloc", 500, 11)), 1000))) == 1
+
+
+def test_the_first_step_may_allocate() -> None:
+    rows = [host("step 0", "step", 0, 1000, step=0), host("cudaMalloc", "runtime", 100, 400)]
+    rows += [host("step 1", "step", 1000, 1000, step=1), host("add", "operator", 1100, 50)]
+    rows += [device("gemm", "kernel", 1200, 100)]
+    assert found(device_malloc, trace(rows)) == []
+
+
+def test_what_cannot_be_told() -> None:
+    assert "device" in why_not(device_malloc, steps([op("add", 0, 10)]))
+    assert "one step" in why_not(device_malloc, steps(step(), 1000, count=1))
+
+
+def without_first_step(whole: Trace) -> int:
+    """Calls of cudaMalloc and cudaFree behind the first step, counted by reading the table."""
+    frame = whole.to_pandas()
+    first = frame["step"].min()
+    wanted = frame["name"].isin(["cudaMalloc", "cudaFree", "hipMalloc", "hipFree"]) & (frame["step"] > first)
+    return int(wanted.sum())
+
+
+def test_recorded_steps_are_counted_alike(traces: Path) -> None:
+    for name in ("v100-ns-resolution", "mi300x-resnet-act-checkpoint-steps"):
+        facts = Facts(load(traces / "torch" / f"{name}.json.gz"))
+        least = found(device_malloc, facts.trace, device_malloc_share=0)
+        assert sum(one.evidence["calls"] for one in least) == without_first_step(facts.trace)

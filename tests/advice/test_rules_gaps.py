@@ -1,0 +1,128 @@
+"""Rule 20: time of the steps in which no operator runs, where it is spent, and what is left without it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from advised import BOTH, Rows, call, found, kernel, op, predicted, steps, why_not
+from events import host, trace
+
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.rules.gaps import host_gaps
+from perfkit_core.loading import load
+
+NAMES = {"torch": ("aten::mm", "aten::add"), "paddle": ("matmul dygraph", "add dygraph")}
+MS = 1000
+
+
+def with_gap(dur: int, framework: str = "torch", step: int = 10 * MS) -> Rows:
+    """Two operators that fill a step but for a gap of so many µs between them."""
+    first, second = NAMES[framework]
+    return [op(first, 0, 4 * MS), op(second, 4 * MS + dur, step - 4 * MS - dur)]
+
+
+@BOTH
+def test_a_gap_in_every_step(framework: str) -> None:
+    recording = steps(with_gap(2 * MS, framework), 10 * MS, framework=framework)
+    (one,) = found(host_gaps, recording)
+    assert one.evidence["gap_ns"] == one.ceiling_ns == 2_000_000
+    assert one.evidence["longest"] == f"after {NAMES[framework][0]} and before {NAMES[framework][1]}"
+    assert predicted(recording, one) == (8_000_000, 8_000_000, 9_000_000)  # at worst half of it is needed
+
+
+@BOTH
+def test_a_twentieth_is_none(framework: str) -> None:
+    assert found(host_gaps, steps(with_gap(500, framework), 10 * MS, framework=framework)) == []
+    assert len(found(host_gaps, steps(with_gap(501, framework), 10 * MS, framework=framework))) == 1
+
+
+def test_what_python_takes_between_operators_is_no_gap() -> None:
+    rows = [op("aten::add", 100 * i, 60) for i in range(100)]  # 40 % of 10 ms, 40 µs each
+    assert found(host_gaps, steps(rows, 10 * MS)) == []
+    rows = [op("aten::add", 1000 * i, 600) for i in range(10)]  # 400 µs each are below the least of half a ms
+    assert found(host_gaps, steps(rows, 10 * MS)) == []
+
+
+def test_a_gap_of_one_step_in_three_is_not_typical() -> None:
+    rows = [host(f"step {i}", "step", i * 10_000_000, 10_000_000, step=i) for i in range(3)]
+    rows += with_gap(2 * MS)
+    rows += [op("aten::mm", 10 * MS, 10 * MS), op("aten::mm", 20 * MS, 10 * MS)]
+    assert found(host_gaps, trace(rows)) == []
+
+
+def test_who_works_elsewhere() -> None:
+    beside = op("backward", 4 * MS, 2 * MS) | {"tid": 2}
+    assert found(host_gaps, steps([*with_gap(2 * MS), beside], 10 * MS)) == []
+    loading = op("next", 4 * MS, 2 * MS, kind="dataloader")
+    assert found(host_gaps, steps([*with_gap(2 * MS), loading], 10 * MS)) == []
+
+
+def test_python_frames_tell_where() -> None:
+    frames = [op("train.py(7): log", 4 * MS, 2 * MS, kind="python"), op("gc.py(1): collect", 4500, 1200, kind="python")]
+    recording = steps([*with_gap(2 * MS), *frames], 10 * MS)
+    (one,) = found(host_gaps, recording)
+    assert one.evidence["python"] == ["gc.py(1): collect", "train.py(7): log"]  # 1.2 and 0.8 ms of their own
+    assert predicted(recording, one)[1] == 8_000_000
+
+
+def test_a_device_that_works_on_hides_the_gap() -> None:
+    rows = [*with_gap(2 * MS), call("cudaLaunchKernel", 100, 10, 1), kernel("gemm", 200, 9 * MS, 1)]
+    rows += [call("cudaDeviceSynchronize", 6500, 2705, kind="sync")]
+    recording = steps(rows, 10 * MS)
+    (one,) = found(host_gaps, recording)
+    assert predicted(recording, one)[1] == 10_000_000  # the kernel ends at 9.2 ms, with and without the gap
+
+
+def test_what_cannot_be_told() -> None:
+    assert "one step" in why_not(host_gaps, steps(with_gap(2 * MS), 10 * MS, count=1))
+
+
+def test_a_pause_that_torch_records(tmp_path: Path) -> None:
+    import time
+
+    import torch
+
+    from perfkit_torch import trace_handler
+
+    handler = trace_handler(tmp_path)
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU],
+        schedule=torch.profiler.schedule(wait=0, warmup=1, active=3, repeat=1),
+        on_trace_ready=handler,
+    ) as profiler:
+        for _ in range(4):
+            torch.ones(64, 64) @ torch.ones(64, 64)
+            time.sleep(0.05)
+            torch.ones(8)
+            profiler.step()
+    handler.flush()
+    recording = load(tmp_path)
+    (one,) = found(host_gaps, recording)
+    assert one.evidence["longest_ns"] >= 50_000_000
+    prediction = predicted(recording, one)
+    assert prediction[1] is not None
+    assert prediction[1] <= Facts(recording).step_ns - 50_000_000
+
+
+def test_a_pause_that_paddle_records(tmp_path: Path) -> None:
+    import time
+
+    paddle = pytest.importorskip("paddle")
+    from perfkit_paddle import trace_handler
+
+    handler = trace_handler(tmp_path)
+    profiler = paddle.profiler.Profiler(
+        targets=[paddle.profiler.ProfilerTarget.CPU], scheduler=(1, 4), on_trace_ready=handler
+    )
+    profiler.start()
+    for _ in range(5):
+        paddle.ones([64, 64]) @ paddle.ones([64, 64])
+        time.sleep(0.05)
+        paddle.ones([8])
+        profiler.step()
+    profiler.stop()
+    handler.flush()
+    recording = load(tmp_path)
+    (one,) = found(host_gaps, recording)
+    assert one.evidence["longest_ns"] >= 50_000_000
