@@ -82,7 +82,7 @@ def _section(framework: str, found: Calibration | None) -> Section:
     columns = ["name", "p10_ns", "p50_ns", "p90_ns", "samples"]
     rows = [(one.name, one.p10_ns, one.p50_ns, one.p90_ns, one.samples) for one in found.measurements] if found else []
     title = framework if found is None else f"{framework} {found.version} on {_place(found)}"
-    empty = f"not measured yet: perfkit calibrate --framework {framework}"
+    empty = f"not measured yet; perfkit calibrate --framework {framework} measures it"
     return Section(framework, title, pd.DataFrame(rows, columns=columns), note=_NOTE if found else "", empty=empty)
 
 

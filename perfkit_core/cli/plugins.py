@@ -57,6 +57,10 @@ def _provided(found: Plugins) -> Iterator[tuple[Any, ...]]:
         yield "source", source.name, source.description
     for recorder in found.recorders():
         yield "recorder", recorder.framework, None
+    for framework in found.step_timers():
+        yield "step timer", framework, None
+    for framework in found.calibrators():
+        yield "calibration", framework, None
     for name in found.renderers():
         yield "format", name, None
     for exporter in found.exporters():

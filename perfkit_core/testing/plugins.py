@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import cast
 
 from perfkit_core.operator_names import is_canonical
-from perfkit_core.plugins.contracts import Exporter, OperatorNames, Recorder, Renderer, Source, View
+from perfkit_core.plugins.contracts import Calibrator, Exporter, OperatorNames, Recorder, Renderer, Source, View
 from perfkit_core.plugins.manager import Plugins, load
 from perfkit_core.plugins.markers import PROJECT
 from perfkit_core.testing.require import require
@@ -21,8 +21,10 @@ _PROBE = """
 import importlib, json, sys
 plugin = importlib.import_module(sys.argv[1])
 for hook in ("perfkit_sources", "perfkit_recorders", "perfkit_analyses", "perfkit_operator_names", "perfkit_renderers",
-             "perfkit_exporters"):
+             "perfkit_exporters", "perfkit_step_timers"):
     getattr(plugin, hook, list)()
+for calibrator in getattr(plugin, "perfkit_calibrations", list)():
+    calibrator.version()
 print(json.dumps(sorted(sys.modules)))
 """
 
@@ -51,6 +53,7 @@ def _check_types(plugins: Plugins) -> None:
         (list(plugins.views().values()), View),
         (list(plugins.renderers().values()), Renderer),
         (list(plugins.exporters().values()), Exporter),
+        (list(plugins.calibrators().values()), Calibrator),
     ):
         for item in items:
             require(isinstance(item, kind), f"{item!r} is not a {kind.__name__}")

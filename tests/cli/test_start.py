@@ -29,7 +29,17 @@ def imported(arguments: list[str], **environment: str) -> set[str]:
     return set(child.stdout.rpartition("imported: ")[2].split())
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["summary", "--help"], ["record", "--help"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["--version"],
+        ["summary", "--help"],
+        ["record", "--help"],
+        ["verify", "--help"],
+        ["calibrate", "--help"],
+    ],
+)
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     assert imported(arguments) & set(HEAVY) == set()
 

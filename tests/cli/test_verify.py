@@ -1,0 +1,175 @@
+"""``perfkit verify`` with real processes: large effects and constructed noise, so that no verdict is luck."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfkit_core.verification.ledger import read
+
+Perfkit = Callable[..., Any]
+
+SLEEPS = (
+    "import sys, time; s = time.perf_counter(); time.sleep(float(sys.argv[1])); print('s:', time.perf_counter() - s)"
+)
+NOISY = """
+import sys
+from pathlib import Path
+log = Path(sys.argv[0]).with_suffix(".log")
+calls = len(log.read_text().split()) if log.exists() else 0
+with log.open("a") as file:
+    file.write("call ")
+print("step_ms:", [100, 130, 80, 120, 90][calls % 5])
+"""
+
+
+def sleeps(seconds: float) -> str:
+    return f"'{sys.executable}' -S -c \"{SLEEPS}\" {seconds}"
+
+
+def prints(text: str) -> str:
+    return f"echo '{text}'"
+
+
+def test_a_planted_sleep_is_found_in_both_directions(perfkit: Perfkit, tmp_path: Path) -> None:
+    slow, fast = sleeps(0.2), sleeps(0.01)
+    found = perfkit("verify", "--base", slow, "--change", fast, "--metric", "s", "--rounds", 3, "--warmup", 0)
+    assert found.code == 0
+    assert "Verified: the change is better" in found.out
+    found = perfkit("verify", "--base", fast, "--change", slow, "--metric", "s", "--rounds", 3, "--warmup", 0)
+    assert found.code == 1
+    assert "Refuted: the change is worse" in found.out
+
+
+def test_equal_commands_cannot_be_told_apart(perfkit: Perfkit, tmp_path: Path) -> None:
+    """Both print the numbers of one list in turn: what a noisy machine makes of equal runs."""
+    (tmp_path / "noisy.py").write_text(NOISY, encoding="utf-8")
+    command = f"'{sys.executable}' -S '{tmp_path / 'noisy.py'}'"
+    found = perfkit("verify", "--base", command, "--change", command, "--metric", "step_ms", "--format", "json")
+    assert found.code == 3
+    told = json.loads(found.out)["verify"]
+    assert (told["verdict"], told["outcome"], told["runs"]) == ("cannot tell", "abstained", 20)
+    assert told["saving_low_ratio"] <= 0 <= told["saving_high_ratio"]
+    assert told["noise_ratio"] > 0.05
+    assert len((tmp_path / "noisy.log").read_text(encoding="utf-8").split()) == 22  # one of each for warming up
+
+
+def test_the_same_number_twice_is_no_difference(perfkit: Perfkit) -> None:
+    command = prints("step_ms: 5")
+    found = perfkit("verify", "--base", command, "--change", command, "--metric", "step_ms")
+    assert found.code == 3
+    assert "Cannot tell: 5 → 5" in found.out
+
+
+def test_a_prediction_is_kept_beside_what_was_measured(perfkit: Perfkit, tmp_path: Path) -> None:
+    """20 % were predicted, between 10 and 30 %; 25 % are measured, from 8 to 6: a fifth too few."""
+    ledger = tmp_path / "new" / "ledger.jsonl"
+    numbers = {"base_ns": 1000, "p10_ns": 700, "p50_ns": 800, "p90_ns": 900}
+    advice = tmp_path / "advice.json"
+    advice.write_text(json.dumps({"advice": [{"id": "a:1", "rule": "a", "prediction": numbers}]}), encoding="utf-8")
+    found = perfkit(
+        "verify", "--base", prints("step_ms: 8"), "--change", prints("step_ms: 6"), "--metric", r"step_ms: (\d)",
+        "--rounds", 3, "--advice", f"{advice}:a:1", "--ledger", ledger,
+    )  # fmt: skip
+    assert found.code == 0
+    assert "As predicted: 20.0% was predicted (between 10.0% and 30.0%)" in found.out
+    assert "off by -20%" in found.out
+    (kept,) = read(ledger)
+    assert (kept.outcome, kept.advice, kept.rule, kept.base_median, kept.change_median) == (
+        "verified",
+        "a:1",
+        "a",
+        8,
+        6,
+    )
+    assert (kept.base_ns, kept.p10_ns, kept.p50_ns, kept.p90_ns) == (1000, 700, 800, 900)
+    assert kept.saving_ratio == pytest.approx(0.25)
+    assert kept.saving_error == pytest.approx(-0.2)
+    assert kept.step_error == pytest.approx(800 / 750 - 1)
+    assert kept.cpus
+
+
+def test_a_predicted_saving_that_is_not_there_is_refuted(perfkit: Perfkit) -> None:
+    command = prints("step_ms: 8")
+    told = perfkit(
+        "verify", "--base", command, "--change", command, "--metric", "step_ms", "--predicted-ns", "1000,700,800,900"
+    )
+    assert told.code == 1
+    assert "Refuted: the predicted saving is not there, 8 → 8" in told.out
+
+
+def test_of_a_rate_more_is_better(perfkit: Perfkit) -> None:
+    told = perfkit(
+        "verify", "--base", prints("ips: 100"), "--change", prints("ips: 125"), "--metric", "ips", "--higher-is-better"
+    )
+    assert told.code == 0
+    assert "Verified: the change is better, 100 → 125" in told.out
+    assert "Saving 20.0%" in told.out
+
+
+def test_a_changed_script_has_another_hash(perfkit: Perfkit, tmp_path: Path) -> None:
+    """The command is the same text, what it runs is not."""
+    ledger, script = tmp_path / "ledger.jsonl", tmp_path / "train.sh"
+    for number in (3, 4):
+        script.write_text(f"echo step_ms: {number}", encoding="utf-8")
+        command = f"sh '{script}'"
+        arguments = ("--metric", "step_ms", "--rounds", 3, "--warmup", 0, "--ledger", ledger)
+        perfkit("verify", "--base", command, "--change", command, *arguments)
+    first, second = read(ledger)
+    assert first.base == second.base
+    assert first.base_hash == first.change_hash != second.base_hash
+
+
+def test_formats(perfkit: Perfkit, tmp_path: Path) -> None:
+    """Markdown into a file, and the JSON with every run."""
+    arguments = ("verify", "--base", prints("t: 8"), "--change", prints("t: 6"), "--metric", "t", "--rounds", 3)
+    assert perfkit(*arguments, "-o", tmp_path / "found.md").out == ""
+    assert "| base |" in (tmp_path / "found.md").read_text(encoding="utf-8")
+    views = json.loads(perfkit(*arguments, "--format", "json").out)["views"]
+    assert [row["value"] for row in views["runs"]] == [8 if row["side"] == "base" else 6 for row in views["runs"]]
+    assert [row["side"] for row in views["runs"]].count("base") == 6
+
+
+@pytest.mark.parametrize(
+    ("base", "change", "more", "told"),
+    [
+        ("echo t: 1; echo broken >&2; exit 3", "echo t: 1", (), "failed with exit code 3: broken"),
+        ("echo t: 1", "exit 1", (), "'exit 1' failed with exit code 1: it printed nothing"),
+        ("echo nothing", "echo t: 1", (), "printed nothing that --metric 't' finds"),
+        ("echo t: 1", "echo t: 1", ("--rounds", 2), "2 rounds tell nothing from chance"),
+        ("echo t: 1", "echo t: 1", ("--predicted-ns", "5"), "not a prediction: '5'"),
+        ("echo t: 1", "echo t: 1", ("--advice", "x:1", "--predicted-ns", "5,1,2,3"), "say the same"),
+        ("echo t: 1", "echo t: 1", ("--format", "html"), "no format 'html'"),
+        ("echo t: 1", "echo t: 1", ("--ledger", "/"), "it is a folder"),
+        ("echo t: 1", "echo t: 1", ("--ledger", "memory://ledger"), "a store cannot append"),
+        ("sleep 20", "echo t: 1", ("--timeout", 0.2), "still runs after 0.2 s"),
+    ],
+)
+def test_what_is_wrong_is_one_line(
+    perfkit: Perfkit, base: str, change: str, more: tuple[object, ...], told: str
+) -> None:
+    found = perfkit("verify", "--base", base, "--change", change, "--metric", "t", *more)
+    assert found.code == 2
+    assert found.out == ""
+    assert told in found.err
+    assert len(found.err.splitlines()) == 1
+
+
+def test_a_ledger_that_cannot_be_written_fails_before_anything_runs(perfkit: Perfkit, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    command = f"touch '{tmp_path / 'ran'}'; echo t: 1"
+    ledger = tmp_path / "file" / "ledger.jsonl"
+    found = perfkit("verify", "--base", command, "--change", command, "--metric", "t", "--ledger", ledger)
+    assert found.code == 2
+    assert not (tmp_path / "ran").exists()
+
+
+def test_steps_that_nobody_takes_are_told(perfkit: Perfkit) -> None:
+    found = perfkit("verify", "--base", "true", "--change", "true")
+    assert found.code == 2
+    assert "no step was seen in 'true'" in found.err

@@ -1,0 +1,80 @@
+"""Which number counts: printed ones, and steps."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfkit_core.errors import CaptureError, UsageError
+from perfkit_core.verification.metric import Metric
+from perfkit_core.verification.processes import Finished
+from perfkit_core.verification.step_times import StepTimes
+
+
+@pytest.mark.parametrize(
+    ("metric", "out", "expected"),
+    [
+        ("step_ms", "step_ms: 12.5\n", 12.5),
+        ("step_ms", "step_ms: 1\nstep_ms: 2\nother: 3\n", 2),  # the last one
+        ("step_ms", '{"step_ms": 4.5e-1}', 0.45),
+        ("step_ms", "step_ms = 7 ms", 7),
+        ("step ms", "step ms 7", 7),
+        ("ms", "step_ms: 1\nms: 2\nms_per: 3\n", 2),  # a whole name
+        ("step_ms: ([0-9.]+)", "step_ms: 12.5 step_ms: 13.5", 13.5),
+        (r"^took (\d+)", "we took 5\ntook 6\n", 6),
+    ],
+)
+def test_printed_numbers(metric: str, out: str, expected: float) -> None:
+    assert Metric(metric).printed("cmd", Finished(out, "")) == expected
+
+
+def test_stderr_counts_where_stdout_has_nothing() -> None:
+    metric = Metric("rate", higher_is_better=True)
+    assert metric.printed("cmd", Finished("no rate here", "rate: 3")) == 3
+    assert metric.printed("cmd", Finished("rate: 4", "rate: 3")) == 4
+
+
+@pytest.mark.parametrize(
+    ("metric", "out", "reason"),
+    [
+        ("step_ms", "steps: 3", "printed nothing that --metric 'step_ms' finds"),
+        ("step_ms: (.*)", "step_ms: fast", "'fast', which is no number"),
+        ("step_ms", "step_ms: 0", "only numbers above 0"),
+        ("step_ms", "step_ms: -3", "only numbers above 0"),
+        ("step_ms: (.*)", "step_ms: nan", "only numbers above 0"),
+    ],
+)
+def test_what_cannot_be_compared(metric: str, out: str, reason: str) -> None:
+    with pytest.raises(CaptureError, match=reason):
+        Metric(metric).printed("python a.py", Finished(out, ""))
+
+
+@pytest.mark.parametrize("metric", ["(a)(b)", "step_ms: ([0-9"])
+def test_what_is_no_metric(metric: str) -> None:
+    with pytest.raises(UsageError, match="--metric"):
+        Metric(metric)
+
+
+def test_a_longer_step_is_not_better() -> None:
+    with pytest.raises(UsageError, match="a longer step is not better"):
+        Metric(higher_is_better=True)
+
+
+def times(*step_ns: int) -> StepTimes:
+    return StepTimes("one", "host clock", step_ns)
+
+
+def test_the_step_is_a_median_without_warm_up() -> None:
+    """Two steps of warm-up are left out of six; of three steps only one is, that is at most half."""
+    metric = Metric(warmup_steps=2)
+    assert metric.step_ns("cmd", [times(900, 900, 10, 20, 30, 40)]) == 25
+    assert metric.step_ns("cmd", [times(900, 10, 20)]) == 15
+    assert metric.step_ns("cmd", [times(7)]) == 7
+
+
+def test_of_several_processes_the_slowest_counts() -> None:
+    assert Metric(warmup_steps=0).step_ns("cmd", [times(10, 10), times(), times(30, 30), times(20)]) == 30
+
+
+def test_no_steps_are_told() -> None:
+    with pytest.raises(CaptureError, match=r"no step was seen in 'python a\.py'"):
+        Metric().step_ns("python a.py", [])

@@ -1,0 +1,88 @@
+"""Commands as fresh processes: how they fail, and that none of their processes is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from perfkit_core.errors import CaptureError
+from perfkit_core.verification.processes import run
+
+PYTHON = f"'{sys.executable}' -S"
+
+
+def gone(pid: int) -> bool:
+    """Whether a process has ended within ten seconds; one that waits for its parent to notice has."""
+    for _ in range(1000):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+        except OSError:
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def test_the_shell_runs_it(tmp_path: Path) -> None:
+    finished = run(f"cd '{tmp_path}' && echo $WORD; pwd; echo err >&2", {**os.environ, "WORD": "one"})
+    assert finished.out.split() == ["one", str(tmp_path)]
+    assert finished.err == "err\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("echo out; echo first >&2; echo last >&2; exit 3", r"failed with exit code 3: last; run it by hand"),
+        ("echo only out; exit 4", "failed with exit code 4: only out"),
+        ("exit 5", "failed with exit code 5: it printed nothing"),
+        ("kill -9 $$", "was ended by SIGKILL"),
+        ("sh -c 'kill -9 $$'", "was ended by SIGKILL"),
+        ("no-such-command-anywhere", "failed with exit code 127: .*not found"),
+    ],
+)
+def test_failures_are_one_line(command: str, told: str) -> None:
+    with pytest.raises(CaptureError, match=told) as failure:
+        run(command, os.environ)
+    assert "\n" not in str(failure.value)
+
+
+def test_what_runs_too_long_is_ended(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match=r"still runs after 0\.3 s"):
+        run(f"sleep 60 & echo $! > '{tmp_path}/pid'; sleep 60", os.environ, timeout=0.3)
+    assert gone(int((tmp_path / "pid").read_text(encoding="utf-8")))
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to look for processes")
+def test_what_a_command_leaves_running_is_ended() -> None:
+    """It holds the output open, which must not keep us waiting either."""
+    finished = run("sleep 60 & echo $!", os.environ)
+    assert gone(int(finished.out))
+
+
+VERIFYING = """
+import os, sys
+from perfkit_core.verification.processes import ended_by_signals, run
+with ended_by_signals():
+    run(sys.argv[1], os.environ)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to look for processes")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_leave_no_processes(tmp_path: Path, number: signal.Signals) -> None:
+    file = tmp_path / "pids"
+    command = f"trap '' INT; sleep 60 & echo $! $$ > '{file}.new'; mv '{file}.new' '{file}'; wait"
+    verifying = subprocess.Popen([sys.executable, "-c", VERIFYING, command], stderr=subprocess.DEVNULL)
+    while not file.exists():
+        assert verifying.poll() is None
+        time.sleep(0.01)
+    verifying.send_signal(number)
+    assert verifying.wait(30) != 0
+    assert all(gone(int(pid)) for pid in file.read_text(encoding="utf-8").split())

@@ -1,0 +1,107 @@
+"""The table of verdicts, and predictions beside measurements."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from perfkit_core.errors import UsageError
+from perfkit_core.verification.prediction import Predicted, from_file, from_numbers
+from perfkit_core.verification.statistics import Measured
+from perfkit_core.verification.verdict import Fit, Verdict, fit, saving_error, step_error, verdict
+
+
+def found(saving: float, low: float, high: float, noise: float = 0.01) -> Measured:
+    return Measured(100.0, 100 * (1 - saving), saving, low, high, noise, 10, 10)
+
+
+FIFTH = Predicted(base_ns=1000, p10_ns=700, p50_ns=800, p90_ns=900)
+"""A saving of 20 %, between 10 and 30 %."""
+
+
+@pytest.mark.parametrize(
+    ("measured", "alone", "predicted"),
+    [
+        (found(0.2, 0.1, 0.3), Verdict.VERIFIED, Verdict.VERIFIED),
+        (found(0.05, 0.02, 0.08), Verdict.VERIFIED, Verdict.VERIFIED),  # it helps, though less than predicted
+        (found(-0.1, -0.2, -0.05), Verdict.REFUTED, Verdict.REFUTED),
+        (found(0.05, -0.05, 0.15), Verdict.CANNOT_TELL, Verdict.CANNOT_TELL),  # 10 % may be there
+        (found(0.05, 0.02, 0.08, noise=0.06), Verdict.CANNOT_TELL, Verdict.REFUTED),  # but never 10 %
+        (found(0.05, 0.02, 0.08, noise=0.12), Verdict.CANNOT_TELL, Verdict.CANNOT_TELL),  # noise as large as that
+        (found(-0.05, -0.08, -0.02, noise=0.06), Verdict.CANNOT_TELL, Verdict.REFUTED),
+        (found(0.0, 0.0, 0.0, noise=0.0), Verdict.CANNOT_TELL, Verdict.REFUTED),
+    ],
+)
+def test_verdicts(measured: Measured, alone: Verdict, predicted: Verdict) -> None:
+    assert verdict(measured) is alone
+    assert verdict(measured, FIFTH) is predicted
+
+
+@pytest.mark.parametrize(
+    ("saving", "expected"),
+    [(0.05, Fit.LESS), (0.1, Fit.AS_PREDICTED), (0.3, Fit.AS_PREDICTED), (0.35, Fit.MORE), (-0.1, Fit.LESS)],
+)
+def test_the_size_is_a_question_of_its_own(saving: float, expected: Fit) -> None:
+    assert fit(found(saving, saving, saving), FIFTH) is expected
+
+
+def test_errors_are_signed_and_scaled_to_the_measured_base() -> None:
+    """20 % were predicted and 25 % measured: a fifth too few. Of a base of 100 a step of 80 was predicted, and 75
+    measured: one fifteenth too long, whatever the base was when it was predicted."""
+    measured = found(0.25, 0.2, 0.3)
+    assert saving_error(measured, FIFTH) == pytest.approx(-0.2)
+    assert step_error(measured, FIFTH) == pytest.approx(80 / 75 - 1)
+
+
+def test_the_error_of_a_saving_that_was_a_loss_has_a_sign_too() -> None:
+    """20 % less were predicted, 10 % more measured: 30 points too many, three times what was measured."""
+    assert saving_error(found(-0.1, -0.1, -0.1), FIFTH) == pytest.approx(3)
+    assert saving_error(found(0.0, 0.0, 0.0), FIFTH) is None
+
+
+def test_a_prediction_from_numbers() -> None:
+    assert from_numbers("1000,700,800,900") == FIFTH
+    assert from_numbers("1000:700:800:900") == FIFTH
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1000", "1000,700,800", "1000,a,800,900", "0,1,2,3", "1000,900,800,700", "1,-1,1,1"]
+)
+def test_what_is_no_prediction_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="not a prediction"):
+        from_numbers(text)
+
+
+@pytest.fixture
+def advice(tmp_path: Path) -> Path:
+    numbers = {"method": "replay", "base_ns": 1000, "p10_ns": 700, "p50_ns": 800, "p90_ns": 900, "saving_ns": 200}
+    none = {"method": "none", "base_ns": 1000, "p10_ns": None, "p50_ns": None, "p90_ns": None}
+    content = {
+        "advice": [
+            {"id": "loader-workers:1a", "rule": "loader-workers", "prediction": numbers},
+            {"id": "data-parallel:2b", "rule": "data-parallel", "prediction": none},
+        ]
+    }
+    path = tmp_path / "ad:vice.json"
+    path.write_text(json.dumps(content), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("wanted", ["loader-workers:1a", "loader-workers"])
+def test_a_prediction_from_a_file(advice: Path, wanted: str) -> None:
+    predicted = from_file(f"{advice}:{wanted}")
+    assert predicted == Predicted(1000, 700, 800, 900, "loader-workers:1a", "loader-workers")
+
+
+def test_what_a_file_cannot_tell(advice: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="it has: loader-workers:1a, data-parallel:2b"):
+        from_file(f"{advice}:other")
+    with pytest.raises(UsageError, match="predicts no number"):
+        from_file(f"{advice}:data-parallel")
+    with pytest.raises(UsageError, match="no such file"):
+        from_file(f"{tmp_path}/nothing.json:x")
+    (tmp_path / "list.json").write_text("[1]", encoding="utf-8")
+    with pytest.raises(UsageError, match="holds no advice"):
+        from_file(f"{tmp_path}/list.json:x")
