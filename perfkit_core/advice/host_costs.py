@@ -1,15 +1,23 @@
-"""What does an operator on few numbers cost on the host, and what does it cost to launch one on a device?"""
+"""What does an operator on few numbers cost on the host, and what does it cost to launch one on a device?
+
+The same recording knows best, then a calibration of this machine, where the recording is of such a device, then what
+public recordings show.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from perfkit_core import calibration
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.outer_operators import OuterOperators, elements
 from perfkit_core.replay.quantity import Quantity
-from perfkit_core.trace import IntArray
+from perfkit_core.trace import IntArray, Trace
+
+if TYPE_CHECKING:
+    from perfkit_core.calibration.model import Calibration
 
 HOST_NS: Final = Quantity(
     2_500, 7_000, 26_000, "prior: operators on few numbers in 5 public recordings, of each the median"
@@ -28,12 +36,21 @@ _ENOUGH: Final = 3
 
 
 def on_host_ns(facts: Facts, found: OuterOperators, canonical: str) -> Quantity:
-    """Time of an operator on few numbers on the host: of the same recording, else as elsewhere."""
+    """Time of an operator on few numbers on the host."""
     trace = facts.trace
     same = trace.rows("op_name", canonical)[found.row] & (found.works == 0)
     count = elements(trace, found.row)
     same &= (count >= 0) & (count <= facts.thresholds.tiny_elements)
-    return _recorded(trace.ints("dur_ns")[found.row[same]], HOST_NS)
+    measured = calibrated(trace)
+    elsewhere = measured.host_ns(canonical) if measured else None
+    return _recorded(trace.ints("dur_ns")[found.row[same]], elsewhere or HOST_NS)
+
+
+def calibrated(trace: Trace) -> Calibration | None:
+    """The calibration of this machine, if its device is of the model that the recording tells of."""
+    models = {device.name for device in trace.meta.devices if device.name}
+    found = (calibration.known(trace.meta.framework or "", model) for model in sorted(models))
+    return next((one for one in found if one is not None), None)
 
 
 def launching_ns(facts: Facts, found: OuterOperators) -> Quantity:

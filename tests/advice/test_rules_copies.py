@@ -8,7 +8,9 @@ from advised import BOTH, Rows, call, copy, found, kernel, op, predicted, steps,
 from perfkit_core.advice.rules.copies import pageable_copies
 from perfkit_core.advice.rules.creation import filled_on_host
 from perfkit_core.advice.rules.round_trips import host_fallback, round_trips
+from perfkit_core.calibration.model import LARGE, SMALL, SOURCE, Calibration, Measurement, copy_name
 from perfkit_core.replay.quantity import Quantity
+from perfkit_core.trace import Device
 
 TO = {"torch": "aten::to", "paddle": "memcpy_h2d"}
 BACK = {"torch": "aten::to", "paddle": "memcpy_d2h"}
@@ -59,6 +61,20 @@ def test_how_much_faster_pinned_memory_is() -> None:
     pinned = [*slow, call("cudaMemcpyAsync", 60, 5, 2), copy("HtoD pinned", 2_000_000, 402, 200, 2)]
     assert (factor(pinned).low, factor(pinned).high) == (0.5, 0.5)
     assert "same recording" in factor(pinned).source
+
+
+def test_how_fast_this_machine_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """64 MiB in 64 Mi ÷ 50 ns are 50 bytes/ns: 2 MB in 400 are a tenth of that."""
+    times = ((SMALL, 0.0), (LARGE, LARGE / 50))
+    copies = tuple(Measurement(copy_name("htod", size, True), ns, ns, ns, 9) for size, ns in times)
+    measured = Calibration("fw", "1", "cpu", 2, "H200", 2, "today", copies)
+    monkeypatch.setattr("perfkit_core.calibration.known", lambda framework, device: measured)
+    slow = steps([call("cudaMemcpyAsync", 0, 52, 1), copy("HtoD pageable", 2_000_000, 2, 400, 1)])
+    (candidate,) = found(pageable_copies, slow.with_meta(devices=(Device("cuda:0", "H200"),)))
+    (factor_,) = [one for one in candidate.assumptions if one.name == "copy_factor"]
+    assert isinstance(factor_.value, Quantity)
+    assert factor_.value.mid == pytest.approx(0.1)
+    assert factor_.source == SOURCE
 
 
 def trip(framework: str, count: int, between: Rows, back: int | None = None) -> Rows:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from advised import BOTH, Rows, call, copy, found, kernel, op, predicted, steps, why_not
 
 from perfkit_core.advice.rules.captured import host_tensors
 from perfkit_core.advice.rules.placement import tiny_operators
+from perfkit_core.calibration.model import SOURCE, Calibration, Measurement
+from perfkit_core.trace import Device, Trace
 
 MADE = {"torch": "aten::fill_", "paddle": "full dygraph"}
 LESS = {"torch": "aten::lt", "paddle": "less_than dygraph"}
@@ -136,3 +139,26 @@ def test_a_tensor_is_no_number(framework: str) -> None:
 def test_without_a_device() -> None:
     assert "no work of a device" in why_not(tiny_operators, steps([op("aten::item", 0, 50)]))
     assert "no work of a device" in why_not(host_tensors, steps([op("aten::item", 0, 50)]))
+
+
+def calibration(p50: float) -> Calibration:
+    made = tuple(Measurement(f"host_{name}_1", p50, p50, p50, 9) for name in ("fill", "compare"))
+    return Calibration("fw", "1", "cpu", 2, "H200", 2, "today", made)
+
+
+def of_device(recording: Trace, model: str) -> Trace:
+    return recording.with_meta(devices=(Device("cuda:0", model),))
+
+
+def test_what_they_take_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both operators take 5 on the host, as measured: 5 + 5 + 1 + 40. On another device than that of the recording,
+    nothing is known."""
+    measured = {"H200": calibration(5_000)}
+    monkeypatch.setattr("perfkit_core.calibration.known", lambda framework, device: measured.get(device))
+    here = of_device(steps(control_flow("torch")), "H200")
+    (candidate,) = found(tiny_operators, here)
+    assert predicted(here, candidate)[1] == 51_000
+    assert {one.source for one in candidate.assumptions} == {SOURCE}
+    elsewhere = of_device(steps(control_flow("torch")), "V100")
+    (candidate,) = found(tiny_operators, elsewhere)
+    assert predicted(elsewhere, candidate)[1] == 55_000

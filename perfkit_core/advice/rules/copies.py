@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 
 from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.host_costs import calibrated
 from perfkit_core.advice.model import Assumption, Candidate
 from perfkit_core.advice.transfers import Transfers, transfers
 from perfkit_core.advice.wording import each, ms, size
@@ -21,6 +22,8 @@ CALL_NS: Final = Quantity(5_000, 8_000, 17_000, "calls of asynchronous copies of
 """p10, p50 and p90 of 13 calls on a V100 and 25 on a B200, profiler running."""
 _LARGE: Final = 1 << 20
 """Smaller copies take what starting them takes, not what the bus takes."""
+_MEASURED: Final = 1 << 26
+"""Bytes of a copy whose time is that of the bus."""
 PINNED: Final = Quantity(
     24.0, 12.0, 6.0, "prior, bytes/ns: PCIe 4 and 3 with 16 lanes reach 24 and 12 GB/s; half of that on a busy host"
 )
@@ -78,8 +81,16 @@ def _faster(facts: Facts, large: Transfers) -> Quantity:
     if recorded is not None:
         factor = min(now / recorded, 1.0)
         return Quantity(factor, factor, factor, "pinned copies of the same recording")
-    low, mid, high = (min(now / speed, 1.0) for speed in (PINNED.low, PINNED.mid, PINNED.high))
-    return Quantity(low, mid, high, PINNED.source)
+    pinned_speed = _calibrated(facts.trace) or PINNED
+    low, mid, high = (min(now / speed, 1.0) for speed in (pinned_speed.low, pinned_speed.mid, pinned_speed.high))
+    return Quantity(low, mid, high, pinned_speed.source)
+
+
+def _calibrated(trace: Trace) -> Quantity | None:
+    """Bytes/ns of copies of pinned memory, the fastest first, as measured on this machine."""
+    measured = calibrated(trace)
+    copy = measured.copy_ns("htod", _MEASURED, pinned=True) if measured else None
+    return Quantity(_MEASURED / copy.low, _MEASURED / copy.mid, _MEASURED / copy.high, copy.source) if copy else None
 
 
 def _bytes_per_ns(trace: Trace, found: Transfers) -> float | None:
