@@ -56,10 +56,12 @@ REMEDIES: Final = (
     Remedy(
         "layout-transposes",
         code("""
+            # kernels that convert for convolutions: keep the channels last
             block = paddle.nn.Sequential(
                 paddle.nn.Conv2D(3, 64, 3, data_format="NHWC"),
                 paddle.nn.BatchNorm2D(64, data_format="NHWC"),
             )
+            # copies by transpose(): keep the order that the next operator reads; matmul transposes itself
         """),
         'data_format="NHWC"',
         note="Convolutions of half types on tensor cores want the channels last; inputs are (batch, height, width, "

@@ -56,8 +56,10 @@ REMEDIES: Final = (
     Remedy(
         "layout-transposes",
         code("""
+            # kernels that convert for convolutions: keep the channels last
             model = model.to(memory_format=torch.channels_last)
             images = images.to(memory_format=torch.channels_last)
+            # copies by contiguous() or reshape(): keep the order that the next operator reads; reshape, then transpose
         """),
         "torch.Tensor.to(memory_format=torch.channels_last)",
         "1.5",

@@ -73,7 +73,7 @@ def reordering(trace: Trace) -> IntArray:
 def _converted(facts: Facts, rows: IntArray, busy: float) -> Candidate:
     taken = covered_ns(facts, rows)
     return Candidate(
-        f"kernels convert the layout of tensors for others: {ms(taken)} of {of_busy(facts, busy)}",
+        f"kernels that only convert the layout of tensors take {ms(taken)} of {of_busy(facts, busy)}",
         evidence=_evidence(facts, taken, busy, len(rows)),
         rows=rows,
         edits=(Scale(with_launches(facts.trace, rows), CONVERTED, below=False),),
@@ -81,14 +81,13 @@ def _converted(facts: Facts, rows: IntArray, busy: float) -> Candidate:
         preconditions=("the kernels' names say that they only change the layout",),
         assumptions=(Assumption("conversions_left", CONVERTED, CONVERTED.source),),
         risks=("operators without kernels for the other layout convert there and back",),
-        fill={"what": "conversions"},
     )
 
 
 def _reordered(facts: Facts, operators: IntArray, work: IntArray, busy: float) -> Candidate:
     taken = covered_ns(facts, work)
     return Candidate(
-        f"operators copy tensors only to reorder them: {ms(taken)} of {of_busy(facts, busy)}",
+        f"operators that only copy tensors in another order take {ms(taken)} of {of_busy(facts, busy)}",
         evidence=_evidence(facts, taken, busy, len(work)),
         rows=operators,
         edits=(Scale(operators, REORDERED),),
@@ -96,7 +95,6 @@ def _reordered(facts: Facts, operators: IntArray, work: IntArray, busy: float) -
         preconditions=("nothing but the order of the elements changes",),
         assumptions=(Assumption("copies_left", REORDERED, REORDERED.source),),
         risks=("kernels that read a reordered tensor as it lies may become slower",),
-        fill={"what": "copies"},
     )
 
 
