@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import tempfile
+import threading
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,7 @@ from perfkit_core.errors import CaptureError
 
 PATIENCE_SECONDS: Final = 5.0
 """How long processes that were asked to end may take: a launcher ends its own children in that time."""
+_GLANCE_SECONDS: Final = 0.01
 _LONGEST: Final = 200
 
 
@@ -60,8 +63,11 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     """Ask the group to end, wait, and end what is left by force. The shell itself may long have ended."""
     with contextlib.suppress(OSError):  # nobody is left
         os.killpg(process.pid, signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(PATIENCE_SECONDS)
+        last = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < last:
+            process.poll()
+            os.killpg(process.pid, 0)
+            time.sleep(_GLANCE_SECONDS)
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
@@ -69,6 +75,9 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 @contextlib.contextmanager
 def ended_by_signals() -> Iterator[None]:
     """SIGTERM, and the end of the terminal, end the block as an exception does, so that commands are ended too."""
+    if threading.current_thread() is not threading.main_thread():  # where no handlers can be set
+        yield
+        return
     numbers = [number for name in ("SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None]
     before = {number: signal.getsignal(number) for number in numbers}
     ours = [number for number in numbers if before[number] is signal.SIG_DFL]
