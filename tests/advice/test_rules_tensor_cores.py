@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from device_steps import A100, MI300, P100, V100, Op, training
 
@@ -11,6 +13,8 @@ from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rules import alignment, kernel_words, tensor_cores
 from perfkit_core.advice.rules.kernel_words import HALF, OTHER, PLAIN, SINGLE, TENSOR, UNKNOWN
 from perfkit_core.advice.rules.matrix_units import of_device
+from perfkit_core.advice.thresholds import Thresholds
+from perfkit_core.loading import load
 from perfkit_core.trace import Device, Trace
 from perfkit_paddle.operators import operator_name as paddle_name
 from perfkit_torch.operator_names import operator_name as torch_name
@@ -207,6 +211,27 @@ def test_dimensions_and_what_kernels_read(kernel: str, shapes: str, fires: bool)
     assert bool(alignment.find(padded(kernel, shapes))) is fires
 
 
+@pytest.mark.parametrize(
+    ("shapes", "strides", "fires"),
+    [
+        ("[[788,768],[768,768]]", "[[768,1],[1,768]]", False),
+        ("[[768,788],[788,768]]", "[[1,768],[768,1]]", False),  # the gradient of a weight reads 788 rows of 768
+        ("[[768,788],[788,768]]", "[[788,1],[768,1]]", True),
+        ("[[64,512],[512,30522]]", "[[512,1],[1,512]]", True),  # rows of the product
+        ("[[30522,64],[64,512]]", "[[1,30522],[512,1]]", True),
+        ("[[64,512],[512,64]]", "[[513,1],[64,1]]", True),  # rows of a larger tensor
+    ],
+)
+def test_how_factors_lie_in_memory(shapes: str, strides: str, fires: bool) -> None:
+    more = {
+        "shapes": shapes,
+        "dtypes": '["c10::Half","c10::Half"]',
+        "args": f'{{"Input Strides":{strides},"Ev Idx":3}}',
+    }
+    ops = Op("aten::relu", [("relu", 900)]), Op("aten::mm", [(S16816, 100)], more=more)
+    assert bool(alignment.find(Facts(training(*ops, names=torch_name)))) is fires
+
+
 def test_only_half_precision_and_a_share_of_the_step() -> None:
     assert alignment.find(padded("ampere_sgemm_128x64_nn", VOCABULARY, dtypes='["float","float","float"]')) == []
     assert alignment.find(padded(S16816, VOCABULARY, 47)) == []  # 47 of 954 µs: 4.93 %
@@ -224,3 +249,23 @@ def test_unaligned_products_of_paddle() -> None:
 def test_without_shapes_dimensions_are_unknown() -> None:
     with pytest.raises(NotEvaluableError, match="shapes"):
         alignment.find(Facts(product(S16816)))
+
+
+def test_dimensions_of_a_real_recording(traces: Path) -> None:
+    """BERT's vocabulary of 30,522 words is no multiple of 8, and cuBLAS reads it two numbers at once (``align2``)."""
+    facts = Facts(load(traces / "torch" / "h100-bert-small.json.gz"), Thresholds(multiply_share=0))
+    (found,) = alignment.find(facts)
+    names = facts.trace.events["name"].to_pylist()
+    assert found.fill["size"] == "30522"
+    assert ["align2" in names[row] for row in found.rows] == [True]
+
+
+def test_time_of_a_real_training_on_ordinary_cores(traces: Path) -> None:
+    """A V100 that trains in single precision: every kernel that multiplies, told by hand, none of them twice."""
+    facts = Facts(load(traces / "torch" / "v100-ns-resolution.json.gz"))
+    (found,) = tensor_cores.unused(facts)
+    events = facts.trace.to_pandas()
+    words = "sgemm|scudnn|dgrad_engine|dgrad2d|wgrad|winograd|convolve"
+    work = events[(events["kind"] == "kernel") & events["name"].astype(str).str.contains(words)]
+    assert set(found.rows) <= set(work.index)
+    assert work.loc[found.rows, "dur_ns"].sum() > 0.98 * work["dur_ns"].sum()

@@ -12,7 +12,7 @@ from perfkit_core.advice.model import Assumption, Candidate
 from perfkit_core.advice.rules import kernel_words
 from perfkit_core.advice.rules.device_time import covered_ns, ms, of_step
 from perfkit_core.advice.rules.kernel_words import Multiplying, multiplying
-from perfkit_core.advice.rules.recorded_shapes import Shapes, per_row
+from perfkit_core.advice.rules.recorded_shapes import Shapes, per_row, per_row_with_strides
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.durations import Scale
 from perfkit_core.replay.quantity import Quantity
@@ -66,8 +66,8 @@ def _unaligned(facts: Facts, found: Multiplying) -> tuple[IntArray, IntArray]:
     at = at[products[found.operator[at]]]
     reads = _aligned_reads(facts, found.row[at])
     operators = found.operator[at]
-    inner = per_row(trace, operators, unaligned_inner, 0)
-    size = np.where((reads > 0) & (reads < MULTIPLE), per_row(trace, operators, unaligned, 0), inner)
+    rows = per_row_with_strides(trace, operators, unaligned_rows)
+    size = np.where((reads > 0) & (reads < MULTIPLE), per_row(trace, operators, unaligned, 0), rows)
     size = np.where(reads >= MULTIPLE, 0, size)
     return at[size > 0], size[size > 0]
 
@@ -81,19 +81,30 @@ def _aligned_reads(facts: Facts, rows: IntArray) -> IntArray:
     return found
 
 
-def unaligned_inner(shapes: Shapes) -> int:
-    """The largest length of rows of the factors (…×K and K×N: K, N) that is more than 8 and no multiple of it, else
-    0."""
-    return _largest([size for matrix in _matrices(shapes) for size in matrix[-1:]])
+def unaligned_rows(shapes: Shapes, strides: Shapes | None) -> int:
+    """The largest length of rows in memory, of the factors and of the product, that is more than 8 and no multiple of
+    it, else 0. Without strides rows are taken to lie as the shapes say."""
+    factors = _matrices(shapes)
+    sizes = [shapes[at][-1] for at in factors]
+    if strides is not None and len(strides) == len(shapes):
+        sizes = [*(_row(strides[at]) for at in factors), *sizes[-1:]]
+    return _largest(sizes)
 
 
 def unaligned(shapes: Shapes) -> int:
-    """As :func:`unaligned_inner`, of all three dimensions: factors may be read across."""
-    return _largest([size for matrix in _matrices(shapes) for size in matrix[-2:]])
+    """As :func:`unaligned_rows`, of all three dimensions: how the factors lie is told by the kernel."""
+    return _largest([size for at in _matrices(shapes) for size in shapes[at][-2:]])
 
 
-def _matrices(shapes: Shapes) -> Shapes:
-    return [shape for shape in shapes if len(shape) >= 2][-2:]
+def _matrices(shapes: Shapes) -> list[int]:
+    """Positions of the two factors among the inputs: a bias goes before them."""
+    return [at for at, shape in enumerate(shapes) if len(shape) >= 2][-2:]
+
+
+def _row(strides: list[int]) -> int:
+    """Elements from one row in memory to the next; 0 where neither rows nor columns are dense."""
+    across, along = strides[-2:]
+    return across if along == 1 else along if across == 1 else 0
 
 
 def _largest(sizes: list[int]) -> int:

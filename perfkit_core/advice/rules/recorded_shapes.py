@@ -1,4 +1,4 @@
-"""Shapes of an operator's inputs, from the recorded text."""
+"""Shapes of an operator's inputs and, where they were recorded, strides (elements from one index to the next)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from perfkit_core.trace import Trace
 
@@ -33,6 +35,32 @@ def per_row(trace: Trace, rows: npt.NDArray[np.int64], of: Callable[[Shapes], An
     for code in distinct.tolist():
         table[code] = of(shapes_of(shapes.values[code]))
     return table[codes]
+
+
+def per_row_with_strides(
+    trace: Trace, rows: npt.NDArray[np.int64], of: Callable[[Shapes, Shapes | None], int]
+) -> npt.NDArray[np.int64]:
+    """``of`` shapes and strides (None: not recorded) of some rows, computed once for each distinct pair of texts; 0
+    where no shapes were recorded."""
+    shapes, strides = trace.codes("shapes"), _strides(trace, rows)
+    shape = shapes.codes[rows].astype(np.int64)
+    width = len(strides.dictionary) + 1
+    stride = strides.indices.fill_null(width - 1).to_numpy(zero_copy_only=False).astype(np.int64)
+    pairs, at = np.unique(shape * width + stride, return_inverse=True)
+    found = np.zeros(len(pairs), np.int64)
+    for index, pair in enumerate(pairs.tolist()):
+        if pair < 0:
+            continue
+        text = strides.dictionary[pair % width].as_py() if pair % width < width - 1 else None
+        found[index] = of(shapes_of(shapes.values[pair // width]), None if text is None else shapes_of(text))
+    return found[at]
+
+
+def _strides(trace: Trace, rows: npt.NDArray[np.int64]) -> pa.DictionaryArray:
+    if not len(rows):
+        return pa.array([], pa.string()).dictionary_encode()
+    texts = pc.extract_regex(trace.pick("args", rows), r'"Input Strides" *: *(?P<strides>\[\[.*?\]\])')
+    return pc.struct_field(texts, "strides").dictionary_encode()
 
 
 def _shape(found: Any) -> list[int]:
