@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass
 from typing import Any
 
 import numpy as np
 
 from perfkit_core.advice.model import Advice, Advices, Assumption, Identity, Prediction
+from perfkit_core.advice.outcomes import latest
 from perfkit_core.replay.quantity import Quantity
 from perfkit_core.trace import Trace
+from perfkit_core.verification.ledger import Record
 
 
-def document(found: Advices, trace: Trace) -> dict[str, Any]:
-    """All of it: times are integer ns, null is unknown; ``rows`` are rows of the event table."""
+def document(found: Advices, trace: Trace, records: Sequence[Record] = ()) -> dict[str, Any]:
+    """All of it: times are integer ns, null is unknown; ``rows`` are rows of the event table; ``records`` are earlier
+    measurements."""
     return {
         "source": trace.meta.source,
         "framework": trace.meta.framework,
         "quality": [{"code": finding.code, "message": finding.message} for finding in trace.quality],
         "identity": _identity(found.identity),
         "noise_ns": found.noise_ns,
-        "advice": [advice(one, found) for one in found.advice],
+        "advice": [advice(one, found, records) for one in found.advice],
         "combined": _combined(found),
-        "without_saving": [advice(one, found) for one in found.without_saving],
+        "without_saving": [advice(one, found, records) for one in found.without_saving],
         "not_evaluable": [{"rule": rule, "why": why} for rule, why in found.not_evaluable.items()],
     }
 
 
-def advice(one: Advice, found: Advices) -> dict[str, Any]:
+def advice(one: Advice, found: Advices, records: Sequence[Record] = ()) -> dict[str, Any]:
     """The whole contract of one advice."""
     it = one.candidate
     return {
@@ -40,7 +43,15 @@ def advice(one: Advice, found: Advices) -> dict[str, Any]:
         "transform": [data(edit) for edit in it.edits], "prediction": prediction(one.prediction),
         "trust": _trust(it.assumptions, found), "risks": list(it.risks), "conflicts": list(it.conflicts),
         "excluded_because": found.excluded.get(one.id), "remedy": asdict(one.remedy) if one.remedy else None,
+        "outcome": _outcome(latest(records, one.id)),
     }  # fmt: skip
+
+
+def _outcome(record: Record | None) -> dict[str, Any]:
+    if record is None:
+        return {"outcome": "predicted", "saving_ratio": None, "saving_error": None, "step_error": None}
+    names = ("outcome", "saving_ratio", "saving_low_ratio", "saving_high_ratio", "saving_error", "step_error")
+    return {name: getattr(record, name) for name in names}
 
 
 def prediction(found: Prediction) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pandas as pd
@@ -11,11 +11,13 @@ from perfkit_core.advice import sentences
 from perfkit_core.advice.as_data import data
 from perfkit_core.advice.model import Advice, Advices
 from perfkit_core.advice.naming import one_of
+from perfkit_core.advice.outcomes import latest
 from perfkit_core.advice.sections import step_or_recording, table
 from perfkit_core.report import facts
 from perfkit_core.report.headline import duration
 from perfkit_core.report.model import Report, Section
 from perfkit_core.trace import Trace
+from perfkit_core.verification.ledger import Record
 
 _NO_TABLE: Final = pd.DataFrame()
 _SHOWN: Final = 8
@@ -28,11 +30,13 @@ def meant(found: Advices, wanted: str) -> Advice:
     return every[one_of(wanted, list(every))]
 
 
-def report(one: Advice, found: Advices, trace: Trace) -> Report:
-    """The whole contract of one advice."""
+def report(one: Advice, found: Advices, trace: Trace, records: Sequence[Record] = ()) -> Report:
+    """The whole contract of one advice, with what was measured of it before."""
     of = step_or_recording(trace)
     parts = (_what(one), _evidence(one), _transform(one), _prediction(one, found, of), _trust(one, found), _risks(one))
-    return Report(f"{one.id}: {one.title}", (facts.source(trace),), (*parts, _action(one), _outcome(one)))
+    return Report(
+        f"{one.id}: {one.title}", (facts.source(trace),), (*parts, _action(one), _outcome(one, latest(records, one.id)))
+    )
 
 
 def _what(one: Advice) -> Section:
@@ -116,12 +120,23 @@ def _action(one: Advice) -> Section:
     return Section("action", "What to do", _NO_TABLE, lines=tuple(lines), code=remedy.code)
 
 
-def _outcome(one: Advice) -> Section:
+def _outcome(one: Advice, record: Record | None) -> Section:
     """The remedy knows what to compare; the ledger shows how far the prediction was off."""
     verify = one.remedy.verify if one.remedy else "perfkit verify --base COMMAND --change COMMAND"
-    lines = ["Predicted, not measured. This measures it with your commands, and keeps the outcome in a ledger:"]
+    lines = [_measured(record), "This measures it with your commands, and keeps the outcome in a ledger:"]
     code = f"perfkit advise SOURCE -o advice.json\n{verify} --advice advice.json:{one.id} --ledger ledger.jsonl"
     return Section("outcome", "Outcome", _NO_TABLE, lines=tuple(lines), code=code)
+
+
+def _measured(record: Record | None) -> str:
+    if record is None:
+        return "Predicted, not measured."
+    if record.saving_ratio is None or record.saving_error is None:
+        return f"Measured {record.date}: {record.outcome}."
+    return (
+        f"Measured {record.date}: {record.outcome}; it saved {record.saving_ratio:.1%} of a step, the prediction of "
+        f"the saving was {record.saving_error:+.0%} off."
+    )
 
 
 def _text(value: Any) -> str:

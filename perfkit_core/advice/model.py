@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
 from perfkit_core.replay.edits.contract import Edit
 from perfkit_core.replay.quantity import Number, Quantity
 from perfkit_core.trace import IntArray
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Method = Literal["replay", "microbenchmark", "prior", "none"]
 """How a saving is predicted. ``none`` carries no number."""
@@ -140,3 +143,9 @@ class Advices:
     excluded: Mapping[str, str] = field(default_factory=dict)
     without_saving: tuple[Advice, ...] = ()
     noise_ns: int | None = None
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A row an advice, with the columns of :func:`perfkit_core.advice.sections.table`."""
+        from perfkit_core.advice.sections import table
+
+        return table(self)

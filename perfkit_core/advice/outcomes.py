@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -30,10 +30,19 @@ def report(path: Path) -> Report:
     return Report(f"Outcomes of {path.name}", (), (section(found),), data={"source": str(path)})
 
 
-def with_outcomes(given: Report, path: Path, rules: Sequence[str]) -> Report:
-    """The report with what became of predictions of these rules before. Raises SourceError."""
-    found = [one for one in ledger.read(path) if one.rule in rules]
-    return replace(given, sections=(*given.sections, section(found)))
+def of_rules(path: Path | None, rules: Collection[str]) -> list[Record]:
+    """What became of predictions of these rules before; nothing without a ledger. Raises SourceError."""
+    return [] if path is None else [one for one in ledger.read(path) if one.rule in rules]
+
+
+def with_outcomes(given: Report, records: Sequence[Record]) -> Report:
+    """The report with the records at its end."""
+    return replace(given, sections=(*given.sections, section(records)))
+
+
+def latest(records: Sequence[Record], advice: str) -> Record | None:
+    """The last measurement of an advice (its id)."""
+    return next((one for one in reversed(records) if one.advice == advice), None)
 
 
 def section(records: Sequence[Record]) -> Section:
@@ -60,11 +69,11 @@ def _row(one: Record) -> dict[str, Any]:
     }
 
 
-def as_data(path: Path, rules: Sequence[str]) -> list[dict[str, Any]]:
-    """The records of these rules as they are in the file. Raises SourceError."""
+def as_data(records: Sequence[Record]) -> list[dict[str, Any]]:
+    """The records as they are in the file."""
     import msgspec
 
-    found: list[dict[str, Any]] = msgspec.to_builtins([one for one in ledger.read(path) if one.rule in rules])
+    found: list[dict[str, Any]] = msgspec.to_builtins(list(records))
     return found
 
 

@@ -92,24 +92,19 @@ def _found(trace: Trace, question: str | None, rules: list[str], numbers: dict[s
 def _show(
     found: Advices, trace: Trace, explain: str | None, ledger: Path | None, chosen: Renderer, output: Path | None
 ) -> None:
-    from perfkit_core.advice import as_data, sections
+    from perfkit_core.advice import as_data, outcomes, sections
     from perfkit_core.advice import explain as explaining
 
     one = None if explain is None else explaining.meant(found, explain)
+    records = outcomes.of_rules(ledger, [one.rule] if one else [advice.rule for advice in found.advice])
     if chosen.name == "json":
-        content = as_data.document(found, trace) if one is None else as_data.advice(one, found)
-        _emit_json(content | _outcomes(ledger, found), output)
+        content = as_data.document(found, trace, records) if one is None else as_data.advice(one, found, records)
+        _emit_json(content if ledger is None else content | {"ledger": outcomes.as_data(records)}, output)
     elif chosen.name == "csv":
         emit(sections.table_report(found, trace), chosen, output)
     else:
-        report = sections.report(found, trace) if one is None else explaining.report(one, found, trace)
-        emit(_with_ledger(report, ledger, found), chosen, output)
-
-
-def _outcomes(ledger: Path | None, found: Advices) -> dict[str, Any]:
-    from perfkit_core.advice import outcomes
-
-    return {} if ledger is None else {"ledger": outcomes.as_data(ledger, [one.rule for one in found.advice])}
+        report = explaining.report(one, found, trace, records) if one else sections.report(found, trace)
+        emit(report if ledger is None else outcomes.with_outcomes(report, records), chosen, output)
 
 
 def _emit_json(content: dict[str, Any], output: Path | None) -> None:
@@ -151,10 +146,3 @@ def _ledger(path: Path) -> Report:
     from perfkit_core.advice import outcomes
 
     return outcomes.report(path)
-
-
-def _with_ledger(report: Report, ledger: Path | None, found: Advices) -> Report:
-    """The report with what became of earlier advice of the same rules."""
-    from perfkit_core.advice import outcomes
-
-    return report if ledger is None else outcomes.with_outcomes(report, ledger, [one.rule for one in found.advice])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -154,6 +155,25 @@ def test_the_ledger_with_signed_errors(perfkit, loading: Path, tmp_path: Path) -
     told = json.loads(perfkit("advise", loading, "--ledger", file, "--format", "json").out)["ledger"]
     assert [one["rule"] for one in told] == ["loader-workers"]  # of the rules that found something
     assert "Measured outcomes" in perfkit("advise", loading, "--ledger", file).out
+
+
+def test_an_advice_with_its_own_outcome(perfkit, loading: Path, tmp_path: Path) -> None:
+    file = tmp_path / "ledger.jsonl"
+
+    def told() -> dict[str, object]:
+        out = perfkit("advise", loading, "--ledger", file, "--format", "json").out
+        return next(one for one in json.loads(out)["advice"] if one["rule"] == "loader-workers")
+
+    append(file, record("loader-workers", 0.10))  # another advice of the same rule
+    assert told()["outcome"]["outcome"] == "predicted"
+    assert "Predicted, not measured." in perfkit("advise", loading, "--explain", "loader-workers", "--ledger", file).out
+    append(file, replace(record("loader-workers", 0.10), advice=told()["id"]))
+    assert told()["outcome"] | {"saving_error": 0.5} == {
+        "outcome": "verified", "saving_ratio": 0.1, "saving_low_ratio": None, "saving_high_ratio": None,
+        "saving_error": 0.5, "step_error": pytest.approx(0.85 / 0.9 - 1),
+    }  # fmt: skip
+    out = perfkit("advise", loading, "--explain", "loader-workers", "--ledger", file).out
+    assert "verified; it saved 10.0% of a step, the prediction of the saving was +50% off" in out
 
 
 def test_two_ranks_are_one_profile(perfkit, tmp_path: Path) -> None:
