@@ -12,7 +12,8 @@ from perfkit_core.advice.as_data import data
 from perfkit_core.advice.model import Advice, Advices
 from perfkit_core.advice.naming import one_of
 from perfkit_core.advice.outcomes import latest
-from perfkit_core.advice.sections import step_or_recording, table
+from perfkit_core.advice.sections import step_or_recording
+from perfkit_core.advice.table import table
 from perfkit_core.report import facts
 from perfkit_core.report.headline import duration
 from perfkit_core.report.model import Report, Section

@@ -145,7 +145,7 @@ class Advices:
     noise_ns: int | None = None
 
     def to_pandas(self) -> pd.DataFrame:
-        """A row an advice, with the columns of :func:`perfkit_core.advice.sections.table`."""
-        from perfkit_core.advice.sections import table
+        """A row an advice, with the columns of :func:`perfkit_core.advice.table.table`."""
+        from perfkit_core.advice.table import table
 
         return table(self)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 import pandas as pd
 
 from perfkit_core.advice import identity, sentences
 from perfkit_core.advice.model import Advice, Advices
+from perfkit_core.advice.table import row_types, table
 from perfkit_core.analyses.select import step_numbers
 from perfkit_core.paths import PathLike
 from perfkit_core.report import facts
@@ -49,7 +50,7 @@ def elsewhere() -> tuple[Section, ...]:
 
 
 def _without(why: str) -> tuple[Section, ...]:
-    return (Section("advice", "Advice", pd.DataFrame(columns=list(_row_types())), empty=why),)
+    return (Section("advice", "Advice", pd.DataFrame(columns=list(row_types())), empty=why),)
 
 
 def step_or_recording(trace: Trace) -> str:
@@ -87,7 +88,7 @@ def _fix(advice: Advice) -> Iterator[str]:
 def in_sum(found: Advices, of: str) -> Section:
     """What all of it comes to, and what is not known."""
     lines = [
-        *(["All that an advice rests on: --explain ID."] if found.advice else [sentences.sentence(_NOTHING)]),
+        *(["All that an advice rests on: perfkit advise SOURCE --explain ID."] if found.advice else [sentences.sentence(_NOTHING)]),
         *sentences.together(found, of),
         sentences.replayed(found.identity),
         *sentences.without_saving(found),
@@ -100,35 +101,6 @@ def table_section(found: Advices, of: str) -> Section:
     """All advice, a row each."""
     note = " ".join(in_sum(found, of).lines[1:])
     return Section("advice", "Advice", table(found), note=note, empty=_NOTHING)
-
-
-def table(found: Advices) -> pd.DataFrame:
-    """A row an advice, the largest saving first: id, title, severity, saving_ns (p50), saving_ratio (of the step),
-    step_ns (now), p10_ns, p50_ns, p90_ns (of a step afterwards), ceiling_ns (no change of this kind saves more),
-    method, place, first_step, last_step, api. Unknown is NA."""
-    rows = [_row(one) for one in found.advice]
-    frame = pd.DataFrame(rows, columns=list(_row_types()))
-    return frame.astype({name: kind for name, kind in _row_types().items() if kind != "object"})
-
-
-def _row_types() -> dict[str, str]:
-    numbers = ("saving_ns", "saving_ratio", "step_ns", "p10_ns", "p50_ns", "p90_ns", "ceiling_ns")
-    kinds = {name: "Float64" if name.endswith("ratio") else "Int64" for name in numbers}
-    texts = dict.fromkeys(("id", "title", "severity"), "object")
-    return {**texts, **kinds, "method": "object", "place": "object", "first_step": "Int64", "last_step": "Int64",
-            "api": "object"}  # fmt: skip
-
-
-def _row(advice: Advice) -> dict[str, Any]:
-    p = advice.prediction
-    first, last = advice.steps or (None, None)
-    share = None if p.saving_ns is None else p.saving_ns / max(p.base_ns, 1)
-    return {
-        "id": advice.id, "title": advice.title, "severity": advice.severity, "saving_ns": p.saving_ns,
-        "saving_ratio": share, "step_ns": p.base_ns, "p10_ns": p.p10_ns, "p50_ns": p.p50_ns, "p90_ns": p.p90_ns,
-        "ceiling_ns": p.ceiling_ns, "method": p.method, "place": advice.place, "first_step": first, "last_step": last,
-        "api": advice.remedy.api if advice.remedy else None,
-    }  # fmt: skip
 
 
 def _head(found: Advices, of: str) -> Iterator[str]:

@@ -127,7 +127,7 @@ def not_evaluable(reasons: Mapping[str, str]) -> Iterator[str]:
         by_reason.setdefault(why if len(reasons) == 1 else why.partition(": ")[0], []).append(rule)
     if by_reason:
         parts = "; ".join(f"{', '.join(rules)} ({why})" for why, rules in by_reason.items())
-        more = "" if len(reasons) == 1 else " What to record for one of them: --rule."
+        more = "" if len(reasons) == 1 else " What to record for one of them: perfkit advise SOURCE --rule ID."
         yield f"Cannot be evaluated here: {parts}.{more}"
 
 
