@@ -33,14 +33,17 @@ def host_sync(facts: Facts) -> list[Candidate]:
 
 
 def host_sync_every(facts: Facts, every: float) -> Candidate:
-    """What it would do to bring results to the host in one step of so many. Raises NotEvaluableError."""
+    """What it would do to bring results to the host in the last one of so many steps. Raises NotEvaluableError."""
     facts.need_device()
     facts.need_steps()
     found = _awaited(facts)
     if not len(found) or every < 1:
         raise NotEvaluableError("nothing is brought to the host that it waits for" if every >= 1 else "give 1 or more")
-    gone = found.only(facts.trace.ints("step")[found.row] % round(every) != 0)
-    return _without(facts, gone, _spent_ns(facts, gone), f", {round(every) - 1} of {round(every)} without")
+    order = np.searchsorted(np.unique(facts.steps.number), facts.trace.ints("step")[found.row])
+    gone = found.only((order + 1) % round(every) != 0)
+    if not len(gone):
+        raise NotEvaluableError("every step would still bring its results to the host: give 2 or more")
+    return _without(facts, gone, _spent_ns(facts, gone), f", to be fetched in one of {round(every)} steps")
 
 
 def device_sync(facts: Facts) -> list[Candidate]:
@@ -104,7 +107,7 @@ def _outermost(facts: Facts, found: Transfers) -> IntArray:
 
 
 def _without(facts: Facts, found: Transfers, spent: float, how: str) -> Candidate:
-    names = operators_around(facts.trace, found.call)
+    names = operators_around(facts.trace, found.owner)
     large = found.bytes > facts.thresholds.tiny_bytes
     waited = round(facts.per_step(int(found.waited_ns.sum())))
     return Candidate(
