@@ -58,13 +58,13 @@ def _cut(rows, code, start_ns, end_ns, start, end, owner, thread, first, after):
     """Fills the arrays of segments, returns how many there are. Rows stand in the order of threads, then of the
     table."""
     count, depth, now = 0, 0, 0
-    stack = np.empty(len(rows) + 1, np.int64)
+    stack, least = np.empty(len(rows) + 1, np.int64), np.empty(len(rows) + 1, np.int64)
     for k in range(len(rows)):
         i = rows[k]
         if k == 0 or code[k] != code[k - 1]:
             now = start_ns[i]
         count, depth, now = _close(
-            stack, depth, now, start_ns[i], end_ns, code[k], count, start, end, owner, thread, after
+            stack, least, depth, now, start_ns[i], end_ns, code[k], count, start, end, owner, thread, after
         )
         if start_ns[i] > now:
             start[count], end[count], thread[count] = now, start_ns[i], code[k]
@@ -72,11 +72,12 @@ def _cut(rows, code, start_ns, end_ns, start, end, owner, thread, first, after):
             count, now = count + 1, start_ns[i]
         first[i] = count
         stack[depth] = i
+        least[depth] = min(end_ns[i], least[depth - 1]) if depth else end_ns[i]
         depth += 1
         if k + 1 == len(rows) or code[k + 1] != code[k]:
             last = np.iinfo(np.int64).max
             count, depth, now = _close(
-                stack, depth, now, last, end_ns, code[k], count, start, end, owner, thread, after
+                stack, least, depth, now, last, end_ns, code[k], count, start, end, owner, thread, after
             )
             start[count], end[count], owner[count], thread[count] = now, now, -1, code[k]
             count += 1
@@ -84,13 +85,20 @@ def _cut(rows, code, start_ns, end_ns, start, end, owner, thread, first, after):
 
 
 @compiled
-def _close(stack, depth, now, until, end_ns, code, count, start, end, owner, thread, after):  # type: ignore[no-untyped-def]
-    """Ends the events that are over by then."""
-    while depth and end_ns[stack[depth - 1]] <= until:
-        top = stack[depth - 1]
-        if end_ns[top] > now:
-            start[count], end[count], owner[count], thread[count] = now, end_ns[top], top, code
-            count, now = count + 1, end_ns[top]
-        after[top] = count
+def _close(stack, least, depth, now, until, end_ns, code, count, start, end, owner, thread, after):  # type: ignore[no-untyped-def]
+    """Ends the events that are over by then. ``least`` is the first end among each of the stack and those below it:
+    what overlaps without nesting ends below others."""
+    while depth and least[depth - 1] <= until:
+        over = least[depth - 1]
+        if over > now:
+            start[count], end[count], owner[count], thread[count] = now, over, stack[depth - 1], code
+            count, now = count + 1, over
+        at = depth - 1
+        while end_ns[stack[at]] > over:
+            at -= 1
+        after[stack[at]] = count
         depth -= 1
+        for k in range(at, depth):
+            stack[k] = stack[k + 1]
+            least[k] = min(end_ns[stack[k]], least[k - 1]) if k else end_ns[stack[k]]
     return count, depth, now

@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.analyses.communication.collectives import communication
-from perfkit_core.schema import DEVICE_WORK, KERNEL, STEP
-from perfkit_core.trace import BoolArray, Trace
+from perfkit_core.replay.build import Replay
+from perfkit_core.schema import KERNEL, STEP
+from perfkit_core.trace import BoolArray, IntArray, Trace
 
 OUTSIDE: Final = "time outside of every recorded event"
 _MOST: Final = 3
@@ -23,11 +24,15 @@ _MAJORITY: Final = 0.8
 _LEAST_KERNELS: Final = 3
 
 
-def grown(trace: Trace, steps: pd.DataFrame, late: pd.DataFrame) -> pd.Series[int]:
+def grown(replay: Replay, steps: pd.DataFrame, late: pd.DataFrame) -> pd.Series[int]:
     """Up to three names, and by how much each takes longer in a ``late`` step (average) than in the others (median), in
-    ns: self time of host events, durations of device work; the largest first. Steps have columns rank and step."""
-    chosen = (trace.host & (trace.ints("self_ns") >= 0)) | (~trace.host & trace.rows("kind", *DEVICE_WORK))
-    time = _by_name(trace, chosen, np.where(trace.host, trace.ints("self_ns"), trace.ints("dur_ns")), "time")
+    ns: what host events and device work take without waiting for others; the largest first. Steps have columns rank and
+    step."""
+    trace, graph = replay.trace, replay.graph
+    nodes = np.flatnonzero(graph.row >= 0)
+    busy = np.zeros(len(trace), np.int64)
+    np.add.at(busy, graph.row[nodes], graph.dur_ns[nodes])
+    time = _by_name(trace, busy > 0, busy)
     is_late = _within(time, late)
     after = time[is_late].groupby("name", observed=True)["time"].sum() / len(late)
     others = steps.drop(late.index)
@@ -49,10 +54,10 @@ def longer_kernels(trace: Trace, early: pd.DataFrame, late: pd.DataFrame) -> Lon
     """By how much all kernels that compute take longer in late steps; None where they are not the same, too few, or do
     not agree."""
     chosen = ~trace.host & trace.rows("kind", KERNEL) & ~communication(trace).device
-    time = _by_name(trace, chosen, trace.ints("dur_ns"), "time")
+    time = _by_name(trace, chosen, trace.ints("dur_ns"))
     parts = [time[_within(time, one)].groupby("name", observed=True)["time"].agg(["sum", "median", "size"])
              .assign(steps=len(one)) for one in (early, late)]  # fmt: skip
-    both = parts[0].join(parts[1], how="inner", lsuffix="_early", rsuffix="_late")
+    both = parts[0].add_suffix("_early").join(parts[1].add_suffix("_late"), how="inner")
     if len(both) < _LEAST_KERNELS or max(map(len, parts)) > len(both):
         return None
     ratio = both["median_late"] / both["median_early"].clip(lower=1)
@@ -62,19 +67,19 @@ def longer_kernels(trace: Trace, early: pd.DataFrame, late: pd.DataFrame) -> Lon
     return Longer(factor, len(both), agreeing) if agreeing >= _MAJORITY else None
 
 
-def _by_name(trace: Trace, chosen: BoolArray, time: np.ndarray, label: str) -> pd.DataFrame:
+def _by_name(trace: Trace, chosen: BoolArray, time: IntArray) -> pd.DataFrame:
     """Sums by rank, step and name, in steps; what steps have for themselves has one name."""
     rows = np.flatnonzero(chosen & (trace.ints("step") >= 0))
     names = trace.codes("name")
     code = np.where(trace.rows("kind", STEP)[rows], len(names.values), names.codes[rows])
     keys = {"rank": trace.ints("rank")[rows], "step": trace.ints("step")[rows], "code": code}
-    found = pd.DataFrame({**keys, label: time[rows]}).groupby(list(keys), as_index=False)[label].sum()
+    found = pd.DataFrame({**keys, "time": time[rows]}).groupby(list(keys), as_index=False)["time"].sum()
     name = pd.Categorical.from_codes(found["code"], pd.Index([*names.values, OUTSIDE]).astype(object))
     named: pd.DataFrame = found.assign(name=name)
     return named
 
 
-def _within(time: pd.DataFrame, steps: pd.DataFrame) -> np.ndarray:
+def _within(time: pd.DataFrame, steps: pd.DataFrame) -> BoolArray:
     found: BoolArray = pd.MultiIndex.from_frame(time[["rank", "step"]]).isin(
         pd.MultiIndex.from_frame(steps[["rank", "step"]])
     )

@@ -45,7 +45,7 @@ def _is_late(facts: Facts, steps: pd.DataFrame) -> pd.Series[bool]:
 def _late(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> Candidate:
     usual = steps.drop(late.index)["dur_ns"].median()
     more = float(late["dur_ns"].mean() - usual)
-    why = grown(facts.trace, steps, late)
+    why = grown(facts.replay, steps, late)
     numbers = late["step"].unique().tolist()
     return Candidate(
         f"{len(late)} of {len(steps)} steps take {ms(more)} ms longer than the usual {ms(usual)} ms: "
