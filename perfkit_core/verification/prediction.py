@@ -54,14 +54,15 @@ def from_numbers(text: str) -> Predicted:
 
 
 def from_file(text: str) -> Predicted:
-    """``FILE:ID``: an advice of a file that ``perfkit advise --format json`` wrote. Raises UsageError."""
+    """``FILE:ID``: an advice of a file that ``perfkit advise --format json`` wrote; the beginning of its id is enough.
+
+    Raises UsageError.
+    """
+    from perfkit_core.advice.naming import one_of
+
     path, wanted = _split(text)
-    known = _advices(path)
-    for advice in known:
-        if wanted in (advice.get("id"), advice.get("rule")):
-            return _predicted(path, advice)
-    names = ", ".join(str(advice.get("id")) for advice in known) or "none"
-    raise UsageError(f"{path} has no advice {wanted!r}", f"it has: {names}")
+    known = {str(advice.get("id")): advice for advice in _advices(path)}
+    return _predicted(path, known[one_of(wanted, list(known))])
 
 
 def _split(text: str) -> tuple[Path, str]:
