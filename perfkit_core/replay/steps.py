@@ -45,7 +45,7 @@ class Steps:
         trace = replay.trace
         work = np.flatnonzero(~graph.on_host & (graph.row >= 0))
         work = work[~communication(trace).device[graph.row[work]]]
-        step = self._position(trace, graph.row[work])
+        step = self.position(trace, graph.row[work])
         lost = (step < 0) & (trace.ints("launched_by")[graph.row[work]] < 0)
         step[lost] = self._at(replay, graph.row[work[lost]])
         work, step = work[step >= 0], step[step >= 0]
@@ -55,7 +55,7 @@ class Steps:
         most: IntArray = total.max(axis=1)
         return most
 
-    def _position(self, trace: Trace, rows: IntArray) -> IntArray:
+    def position(self, trace: Trace, rows: IntArray) -> IntArray:
         """To which of the steps each row belongs (-1: none)."""
         if len(self) == 1 and self.number[0] < 0:
             return np.zeros(len(rows), np.int64)

@@ -57,8 +57,19 @@ def step_groups(trace: Trace, rows: IntArray) -> IntArray:
     return grouped.distinct([trace.ints("rank")[rows], trace.ints("step")[rows]], len(rows))[0]
 
 
-def typical(facts: Facts, groups: IntArray, values: IntArray | None = None) -> float:
-    """Median over all steps of what the rows with these numbers of steps sum up to (None: how many they are)."""
-    sums = np.bincount(groups, values).astype(np.float64)
-    missing = max(len(facts.steps) - len(sums), 0)
-    return float(np.median(np.append(sums, np.zeros(missing)))) if len(sums) else 0.0
+def per_step(facts: Facts, rows: IntArray, values: IntArray | None = None) -> IntArray:
+    """What the values of the rows (None: 1 each) sum up to in each step, shape (steps,)."""
+    total = np.zeros(len(facts.steps), np.int64)
+    step = facts.steps.position(facts.trace, rows)
+    np.add.at(total, step[step >= 0], 1 if values is None else values[step >= 0])
+    return total
+
+
+def typical(facts: Facts, rows: IntArray, values: IntArray | None = None) -> float:
+    """Median over the steps of what the values of the rows (None: 1 each) sum up to."""
+    return float(np.median(per_step(facts, rows, values))) if len(facts.steps) else 0.0
+
+
+def without(facts: Facts, part_ns: IntArray) -> int:
+    """What the typical step gets shorter by when each step loses such a part, shape (steps,), and nothing waits."""
+    return facts.step_ns - max(int(np.median(facts.steps.recorded_ns - part_ns)), 0)

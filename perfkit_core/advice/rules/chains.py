@@ -110,8 +110,8 @@ def _costs(facts: Facts, found: _Chains) -> tuple[float, float]:
     trace, dur = facts.trace, facts.trace.ints("dur_ns")
     gone = _gone(trace, found.kernels[~found.kept])
     return (
-        calls.typical(facts, calls.step_groups(trace, gone), dur[gone]),
-        calls.typical(facts, calls.step_groups(trace, found.kernels), dur[found.kernels]),
+        calls.typical(facts, gone, dur[gone]),
+        calls.typical(facts, found.kernels, dur[found.kernels]),
     )
 
 
@@ -120,8 +120,9 @@ def _fused(facts: Facts, found: _Chains, host: float, device: float) -> Candidat
     kernels = len(found.kernels) / found.count
     bytes_left = Quantity(1.0, 1 + (kernels - 1) / 6, (kernels + 2) / 3, "counted: reads and writes of a fused chain")
     removed = found.kernels[~found.kept]
-    chains_a_step = calls.typical(facts, calls.step_groups(trace, found.kernels[found.first]))
-    spared = calls.typical(facts, calls.step_groups(trace, removed), trace.ints("dur_ns")[removed])
+    chains_a_step = calls.typical(facts, found.kernels[found.first])
+    gone = _gone(trace, removed)
+    spared = np.append(gone, removed)
     return Candidate(
         f"chains of {kernels:.1f} elementwise kernels, {chains_a_step:.0f} in a step: {device / 1e6:.2f} ms on the "
         f"device, {host / 1e6:.2f} ms to launch what one kernel for each chain would do; a step takes "
@@ -132,11 +133,11 @@ def _fused(facts: Facts, found: _Chains, host: float, device: float) -> Candidat
         },
         rows=found.kernels,
         edits=(
-            Remove(_gone(trace, removed)),
+            Remove(gone),
             Remove(removed, below=False),
             Scale(found.kernels[found.kept], bytes_left, below=False, host=False),
         ),
-        ceiling_ns=min(round(host + spared), facts.step_ns),
+        ceiling_ns=calls.without(facts, calls.per_step(facts, spared, trace.ints("dur_ns")[spared])),
         preconditions=(
             "the kernels follow each other on one stream, in one phase of one step",
             "elementwise kernels take what reading and writing memory takes",

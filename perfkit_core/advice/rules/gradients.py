@@ -34,7 +34,7 @@ def zeroed_gradients(facts: Facts) -> list[Candidate]:
             "how gradients are cleared was not recorded: this framework calls no operator for it; where it fills them "
             "with zeros by default, ask it not to"
         )
-    tensors = calls.typical(facts, calls.step_groups(facts.trace, fills)) if len(fills) else 0
+    tensors = calls.typical(facts, fills)
     return [_dropped(facts, fills, adds, tensors)] if tensors >= facts.thresholds.optimizer_tensors else []
 
 
@@ -68,7 +68,8 @@ def _added(facts: Facts) -> IntArray:
 
 def _dropped(facts: Facts, fills: IntArray, adds: IntArray, tensors: float) -> Candidate:
     dur = facts.trace.ints("dur_ns")
-    every = calls.typical(facts, calls.step_groups(facts.trace, np.append(fills, adds)), dur[np.append(fills, adds)])
+    both = np.append(fills, adds)
+    every = calls.typical(facts, both, dur[both])
     batched = calls.named(facts.trace, "foreach")[facts.trace.ints("parent")[fills]]
     around = np.unique(np.where(batched, facts.trace.ints("parent")[fills], fills))
     return Candidate(
@@ -80,7 +81,7 @@ def _dropped(facts: Facts, fills: IntArray, adds: IntArray, tensors: float) -> C
         },
         rows=fills,
         edits=(Remove(around), *_taken(adds, dur[adds], min(len(fills) / max(len(adds), 1), 1.0))),
-        ceiling_ns=round(every),
+        ceiling_ns=calls.without(facts, calls.per_step(facts, both, dur[both])),
         preconditions=("zeros are written where the optimizer clears gradients",),
         vetoes=("gradients that several backward passes add up: only the first addition counts",),
         assumptions=(

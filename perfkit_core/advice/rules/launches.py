@@ -76,7 +76,7 @@ def _launches(facts: Facts, kernels: IntArray) -> _Launches:
     roots = nesting.outermost(trace.ints("parent"), calls.operators(trace) | trace.rows("kind", RUNTIME))
     free = ~_waits(trace, roots)[roots[launches]] & (facts.replay.first[roots[launches]] >= 0)
     rows = np.unique(roots[launches[free]])
-    count = calls.typical(facts, calls.step_groups(trace, kernels[free]))
+    count = calls.typical(facts, kernels[free])
     return _Launches(rows, calls.step_groups(trace, rows), count)
 
 
@@ -118,7 +118,7 @@ def _batched(facts: Facts, found: _Launches, between: Intervals, host: int, devi
 
 def _cost(facts: Facts, found: _Launches) -> Quantity:
     """What a step's launches take afterwards: never more than now."""
-    now = calls.typical(facts, found.group, facts.trace.ints("dur_ns")[found.rows])
+    now = calls.typical(facts, found.rows, facts.trace.ints("dur_ns")[found.rows])
     low, mid, high = (min(found.kernels * one, now) for one in (A_KERNEL_NS.low, A_KERNEL_NS.mid, A_KERNEL_NS.high))
     return Quantity(low, mid, high, A_KERNEL_NS.source)
 

@@ -49,7 +49,7 @@ def _unbound(facts: Facts, found: Rounds, gradients: IntArray) -> Candidate:
     trace = facts.trace
     rows = calls.whole_call(trace, found.rows)
     every = np.append(rows, gradients)
-    taken = calls.typical(facts, calls.step_groups(trace, every), trace.ints("dur_ns")[every])
+    taken = calls.typical(facts, every, trace.ints("dur_ns")[every])
     loops = np.bincount(found.loop)
     count = int(np.median(loops[loops > 0] // found.each[np.flatnonzero(np.diff(found.loop, prepend=-1))]))
     name = trace.codes("name").values[trace.codes("name").codes[found.rows[0]]]
@@ -62,7 +62,7 @@ def _unbound(facts: Facts, found: Rounds, gradients: IntArray) -> Candidate:
         },
         rows=found.rows,
         edits=(Scale(every, LEFT),),
-        ceiling_ns=round(taken),
+        ceiling_ns=calls.without(facts, calls.per_step(facts, every, trace.ints("dur_ns")[every])),
         preconditions=("the operators between two selections are the same in every round",),
         vetoes=("long rounds, as layers of a network are, do not count",),
         assumptions=(Assumption("selecting_factor", LEFT, LEFT.source),),

@@ -79,11 +79,11 @@ def _at_once(facts: Facts, spans: IntArray, loop: Loop) -> list[Candidate]:
         return []
     edits: list[Edit] = [Scale(spans, factor, device=False)]
     assumptions = [Assumption("host_factor", factor, factor.source)]
-    device = 0.0
-    host = calls.typical(facts, calls.step_groups(facts.trace, spans), facts.trace.ints("dur_ns")[spans])
+    part = calls.per_step(facts, spans, facts.trace.ints("dur_ns")[spans])
+    host = float(np.median(part))
     if len(kernels):
         dur = facts.trace.ints("dur_ns")[kernels]
-        device = calls.typical(facts, calls.step_groups(facts.trace, kernels), dur)
+        part = part + calls.per_step(facts, kernels, dur)
         less = optimizer_costs.of_kernels(float(np.median(dur)))
         edits.append(Scale(kernels, less, below=False, host=False))
         assumptions.append(Assumption("kernel_factor", less, less.source))
@@ -98,7 +98,7 @@ def _at_once(facts: Facts, spans: IntArray, loop: Loop) -> list[Candidate]:
             },
             rows=spans,
             edits=tuple(edits),
-            ceiling_ns=min(round(host + device), facts.step_ns),
+            ceiling_ns=calls.without(facts, part),
             preconditions=(f"{loop.tensors:.0f} tensors or more are updated by operators of the same names",),
             vetoes=("an operator that updates many tensors at once was looked for and not found",),
             assumptions=tuple(assumptions),
