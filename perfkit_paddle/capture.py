@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from perfkit_core.errors import CaptureError
 from perfkit_core.recording.capture import CycleWriter, Place, Taken
+from perfkit_core.recording.host import host
 from perfkit_core.trace import Trace
 from perfkit_paddle import findings, framework
 from perfkit_paddle.pb_live import saved
@@ -50,9 +51,15 @@ def take(profiler: Any, place: Place, no_steps: frozenset[int] = frozenset()) ->
     from perfkit_paddle import modules
 
     facts = {"framework_version": framework.paddle().__version__, "options": _options(profiler)}
-    live = Live(place.rank, no_steps, facts, modules.extra())
+    live = Live(place.rank, no_steps, facts, {**modules.extra(), **host(_threads())})
     running = getattr(profiler, "step_num", None)
     return _taken(result, live).then(lambda trace: _with_partial_step(trace, running))
+
+
+def _threads() -> int | None:
+    """Paddle sets the variable where nobody else has."""
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    return int(asked) if asked.isdigit() else None
 
 
 def _options(profiler: Any) -> dict[str, Any]:

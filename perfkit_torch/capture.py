@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from perfkit_core.assemble import assemble
 from perfkit_core.recording.capture import CycleWriter, Place, Taken, environment_place
+from perfkit_core.recording.host import host
 from perfkit_core.sources.recorder import Recorder
 from perfkit_core.trace import Device, Trace, TraceMeta
 from perfkit_torch import kineto_events, trace_activities
@@ -91,7 +92,7 @@ def _meta(profiler: Any, thread_names: dict[str, str]) -> TraceMeta:
         devices=_devices(),
         options={name: bool(getattr(profiler, name)) for name in _OPTIONS if hasattr(profiler, name)},
         thread_names=thread_names,
-        extra=modules.extra(),
+        extra={**modules.extra(), **host(torch.get_num_threads())},
     )
 
 

@@ -36,5 +36,6 @@ def remedied(known: Iterable[Remedy], rule: str, run_mode: str, fill: Mapping[st
 
 
 def _filled(remedy: Remedy, fill: Mapping[str, str], first: str) -> Remedied:
-    code, note = (_WORD.sub(lambda word: fill.get(word[1], word[0]), text) for text in (remedy.code, remedy.note))
-    return Remedied(code, remedy.api, remedy.since, first + note, f"perfkit verify {remedy.verify}")
+    texts = (remedy.code, remedy.note, remedy.verify)
+    code, note, verify = (_WORD.sub(lambda word: fill.get(word[1], word[0]), text) for text in texts)
+    return Remedied(code, remedy.api, remedy.since, first + note, f"perfkit verify {verify}")

@@ -46,11 +46,11 @@ REMEDIES: Final = (
         code("""
             import os
 
-            os.environ["OMP_NUM_THREADS"] = "1"  # before paddle is imported
+            os.environ["OMP_NUM_THREADS"] = "{threads}"  # before paddle is imported
         """),
         "OMP_NUM_THREADS",
         note="Paddle takes one thread where nothing is set: look for OMP_NUM_THREADS in the launcher and the "
         "container. numpy and OpenCV in a dataset have threads of their own: cv2.setNumThreads(0).",
-        verify="--base 'python train.py' --change 'env OMP_NUM_THREADS=1 python train.py'",
+        verify="--base 'python train.py' --change 'env OMP_NUM_THREADS={threads} python train.py'",
     ),
 )

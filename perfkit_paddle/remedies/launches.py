@@ -75,11 +75,12 @@ REMEDIES: Final = (
     Remedy(
         "select-loop",
         code("""
-            scores = paddle.matmul(rows, weight)  # in place of [(rows[i] * weight).sum() for i in range(n)]
+            scores = [(row * weight).sum() for row in paddle.unbind(rows)]  # in place of rows[i] in every round
+            scores = paddle.matmul(rows, weight)  # better, where no round needs the one before: all at once
         """),
-        "paddle.matmul",
-        note="Paddle has no vmap: write the operation for all rows at once. Values that only Python looks at: "
-        "rows.tolist() once, outside the loop. paddle.unbind(rows) in place of rows[i] where the loop must stay.",
+        "paddle.unbind",
+        note="What is predicted is the first: selected once. Paddle has no vmap: write the operation for all rows. "
+        "Values that only Python looks at: rows.tolist() once, before the loop.",
     ),
     Remedy(
         "host-gap",

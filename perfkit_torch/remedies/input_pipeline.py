@@ -47,14 +47,11 @@ REMEDIES: Final = (
     Remedy(
         "thread-oversubscription",
         code("""
-            import os
-
-            cores = len(os.sched_getaffinity(0))
-            torch.set_num_threads(max(1, (cores - workers) // processes))  # before the first operator
+            torch.set_num_threads({threads})  # before the first operator
         """),
         "torch.set_num_threads",
-        note="processes: those of this machine (ranks); workers: those of each loader. OMP_NUM_THREADS=N in the "
-        "environment does the same for numpy and for all processes. A loader's workers use one thread already.",
-        verify="--base 'python train.py' --change 'env OMP_NUM_THREADS=1 python train.py'",
+        note="That is cores ÷ processes; take away what the loader's workers need, which use one thread each. "
+        "OMP_NUM_THREADS={threads} in the environment does the same for numpy, too, and for all processes.",
+        verify="--base 'python train.py' --change 'env OMP_NUM_THREADS={threads} python train.py'",
     ),
 )

@@ -63,13 +63,12 @@ REMEDIES: Final = (
     Remedy(
         "select-loop",
         code("""
-            scores = torch.vmap(lambda row: (row * weight).sum())(rows)  # in place of [f(rows[i]) for i in range(n)]
-            scores = rows @ weight  # better: the operation on all rows at once
+            scores = [(row * weight).sum() for row in rows.unbind()]  # in place of rows[i] in every round
+            scores = rows @ weight  # better, where no round needs the one before: all at once
         """),
-        "torch.vmap",
-        "2.0",
-        note="Values that only Python looks at: rows.tolist() once, outside the loop. rows.unbind() in place of "
-        "rows[i] where the loop must stay.",
+        "torch.Tensor.unbind",
+        note="What is predicted is the first: selected once. torch.vmap(f)(rows) turns a function of a row into one of "
+        "all rows (since 2.0). Values that only Python looks at: rows.tolist() once, before the loop.",
     ),
     Remedy(
         "host-gap",

@@ -151,7 +151,7 @@ CHECKS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "loader-workers": lambda left: left["loader"].num_workers == int(FILL["workers"]),
     "epoch-gap": lambda left: left["loader"]._persistent_workers,
     "more-workers": lambda left: left["loader"].num_workers == 2 and left["loader"].prefetch_factor == 4,
-    "thread-oversubscription": _environment("OMP_NUM_THREADS", "1"),
+    "thread-oversubscription": _environment("OMP_NUM_THREADS", FILL["threads"]),
     "device-malloc": _environment("FLAGS_allocator_strategy", "auto_growth"),
     "launch-bound": lambda left: left["model"](left["batch"]).shape == [4, 8],
     "elementwise-chain": lambda left: callable(left["activation"]),

@@ -20,7 +20,7 @@ RULES: Final = (
     "recompilation", "outlier-steps",
 )  # fmt: skip
 """Every rule, in the order of their numbers."""
-FILL: Final = {"workers": "4"}
+FILL: Final = {"workers": "4", "threads": "3"}
 """What the rules put for words in braces."""
 
 

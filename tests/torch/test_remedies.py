@@ -6,13 +6,17 @@ import gc
 import os
 import socket
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from packaging.version import Version
 from remedy_code import FILL, RULES, filled, names, of, unknown_arguments
 
+from perfkit_core import load
+from perfkit_core.advice.advise import advise
 from perfkit_core.plugins.manager import get_plugins
+from perfkit_torch import trace_handler
 from perfkit_torch.remedies import REMEDIES
 
 torch = pytest.importorskip("torch")
@@ -164,7 +168,7 @@ CHECKS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "loader-workers": lambda left: left["loader"].num_workers == int(FILL["workers"]),
     "epoch-gap": lambda left: left["loader"].persistent_workers,
     "more-workers": lambda left: left["loader"].num_workers == 2 and left["loader"].prefetch_factor == 4,
-    "thread-oversubscription": lambda left: torch.get_num_threads() == max(1, len(os.sched_getaffinity(0)) - 1),
+    "thread-oversubscription": lambda left: torch.get_num_threads() == int(FILL["threads"]),
     "launch-bound": lambda left: left["model"](left["batch"]).shape == (4, 8),
     "elementwise-chain": lambda left: left["activation"](torch.zeros(2), torch.zeros(2)).tolist() == [0, 0],
     "per-tensor-optimizer": _same_update,
@@ -213,3 +217,19 @@ def test_gradients_are_reduced_once_in_an_accumulation(scope: dict[str, Any], on
     scope |= {"model": model, "loader": scope["loader"][:8], "compute_loss": lambda batch: model(batch).sum()}
     ran(scope, "accumulation-sync")
     assert len(reduced) == 2  # 8 micro-steps, 4 an update, one bucket
+
+
+def test_a_recording_tells_its_threads(tmp_path: Path) -> None:
+    """So that the rule on threads has something to say: more than one process can use."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1000)
+    try:
+        with torch.profiler.profile(on_trace_ready=trace_handler(tmp_path)) as profiler:
+            torch.ones(2) + 1
+    finally:
+        torch.set_num_threads(before)
+    profiler.on_trace_ready.flush()
+    (advice,) = advise(load(tmp_path), rules=["thread-oversubscription"]).advice
+    assert advice.candidate.evidence["threads"] == 1000
+    assert advice.remedy is not None
+    assert f"set_num_threads({advice.candidate.evidence['proposed_threads']})" in advice.remedy.code

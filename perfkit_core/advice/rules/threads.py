@@ -8,11 +8,8 @@ from typing import Any, Final
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, NotEvaluableError
 from perfkit_core.plugins.contracts import Rule
+from perfkit_core.recording.host import CORES, HOST, PROCESSES, THREADS
 
-HOST: Final = "host"
-"""Key of ``Trace.meta.extra`` under which a recording keeps what follows, as whole numbers."""
-CORES, THREADS, PROCESSES = "cores", "threads", "processes"
-"""Cores that the process may use, threads that one operator of it uses, and processes of the job on the machine."""
 _NAMES: Final = {
     CORES: ("cores", "cpu_count", "cpu_cores"),
     THREADS: ("threads", "num_threads", "intra_op_threads", "omp_num_threads"),
