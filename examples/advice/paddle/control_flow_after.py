@@ -1,0 +1,30 @@
+"""A state that follows a sequence, which is taken apart once, before the loop."""
+
+from __future__ import annotations
+
+import paddle
+from measured import measured
+
+DECAY, LENGTH = 0.9, 256
+
+
+def main() -> None:
+    paddle.seed(0)
+    model = paddle.nn.Sequential(*[paddle.nn.Linear(256, 256) for _ in range(8)])
+    optimizer = paddle.optimizer.SGD(0.01, parameters=model.parameters())
+
+    def train(batch: paddle.Tensor) -> None:
+        optimizer.clear_grad()
+        hidden = model(batch)
+        state = paddle.zeros([256])
+        for element in hidden.unbind():
+            state = DECAY * state + element
+        loss = state.square().mean()
+        loss.backward()
+        optimizer.step()
+
+    measured([paddle.randn([LENGTH, 256])], train)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""Samples that take a while to read (here: 4 ms each), read by four workers ahead of the training."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import paddle
+from measured import measured
+from paddle.io import DataLoader, Dataset
+
+BATCH = 8
+
+
+class SlowFiles(Dataset):
+    """Samples from something slow: a network file system, a decoder."""
+
+    def __len__(self) -> int:
+        return 100_000
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        time.sleep(0.004)
+        return np.full(256, index % 7, "float32")
+
+
+def main() -> None:
+    paddle.seed(0)
+    model = paddle.nn.Sequential(*[paddle.nn.Linear(256, 256) for _ in range(64)])
+    optimizer = paddle.optimizer.SGD(0.01, parameters=model.parameters())
+    loader = DataLoader(SlowFiles(), batch_size=BATCH, num_workers=4, persistent_workers=True, use_buffer_reader=False)
+
+    def train(batch: list[paddle.Tensor]) -> None:
+        optimizer.clear_grad()
+        model(batch[0]).square().mean().backward()
+        optimizer.step()
+
+    measured(loader, train)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""Takes pairs from recording to verdict: records "before", asks for advice, and measures whether it was right.
+
+python run.py                                    all pairs, outcomes into ledger.jsonl
+python run.py --framework torch --pair loader    one pair
+perfkit advise --ledger ledger.jsonl             how often predictions were right
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from pairs import FRAMEWORKS, RULES, Pair, pairs
+
+HERE = Path(__file__).resolve().parent
+METRIC = "step_ms: ([0-9.]+)"
+STEPS = 60
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("--framework", choices=FRAMEWORKS, action="append")
+    asked.add_argument("--pair", choices=RULES, action="append")
+    asked.add_argument("--rounds", type=int, default=5)
+    asked.add_argument("--ledger", type=Path, default=HERE / "ledger.jsonl")
+    options = asked.parse_args()
+    ledger = options.ledger.resolve()
+    for pair in pairs(tuple(options.framework or FRAMEWORKS), tuple(options.pair or ())):
+        print(f"\n== {pair.framework}, {pair.name}", flush=True)
+        with tempfile.TemporaryDirectory() as folder:
+            verify(pair, advised(pair, Path(folder)), options.rounds, ledger)
+
+
+def advised(pair: Pair, folder: Path) -> str | None:
+    """FILE:ID of the advice that the rule gives on a recording; None where it gives no number, and why is printed."""
+    run, file = folder / "run", folder / "advice.json"
+    call(f"{pair.command('before', STEPS)} --record {shlex.quote(str(run))}")
+    call(f"perfkit advise {shlex.quote(str(run))} --rule {pair.rule} --format json -o {shlex.quote(str(file))}")
+    found = json.loads(file.read_text(encoding="utf-8"))
+    for advice in found["advice"]:
+        print(said(advice), flush=True)
+        if advice["prediction"]["p50_ns"] is not None:
+            return f"{file}:{advice['id']}"
+    for one in found["not_evaluable"]:
+        print(f"{one['rule']}: {one['why']}", flush=True)
+    return None
+
+
+def said(advice: dict[str, Any]) -> str:
+    """What is predicted, in a line."""
+    numbers = advice["prediction"]
+    if numbers["p50_ns"] is None:
+        return f"{advice['id']}: no number is predicted"
+    base, low, mid, high = (numbers[name] / 1e6 for name in ("base_ns", "p10_ns", "p50_ns", "p90_ns"))
+    return f"{advice['id']}: a step of {base:.1f} ms becomes {mid:.1f} ms ({low:.1f} to {high:.1f})"
+
+
+def verify(pair: Pair, advice: str | None, rounds: int, ledger: Path) -> None:
+    """Measure the pair. Exit codes 0, 1 and 3 are verdicts."""
+    words = ["perfkit", "verify", "--base", pair.command("before", STEPS), "--change", pair.command("after", STEPS)]
+    words += ["--metric", METRIC, "--rounds", str(rounds), "--ledger", str(ledger)]
+    call(shlex.join(words + (["--advice", advice] if advice else [])), verdicts=(0, 1, 3))
+
+
+def call(command: str, verdicts: tuple[int, ...] = (0,)) -> None:
+    """Run a command here, with this Python first on the PATH. Ends the program when it fails."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    done = subprocess.run(command, shell=True, cwd=HERE, env={**os.environ, "PATH": path}, check=False)
+    if done.returncode not in verdicts:
+        sys.exit(f"{command}: exit code {done.returncode}")
+
+
+if __name__ == "__main__":
+    main()

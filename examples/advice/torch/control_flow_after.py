@@ -1,0 +1,31 @@
+"""A state that follows a sequence, which is taken apart once, before the loop."""
+
+from __future__ import annotations
+
+import torch
+from measured import measured
+
+DECAY, LENGTH = 0.9, 256
+
+
+def main() -> None:
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    model = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(8)])
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+
+    def train(batch: torch.Tensor) -> None:
+        optimizer.zero_grad()
+        hidden = model(batch)
+        state = torch.zeros(256)
+        for element in hidden.unbind():
+            state = DECAY * state + element
+        loss = state.square().mean()
+        loss.backward()
+        optimizer.step()
+
+    measured([torch.randn(LENGTH, 256)], train)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""Samples that take a while to read (here: 4 ms each), read by four workers ahead of the training."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+from measured import measured
+from torch.utils.data import DataLoader, Dataset
+
+BATCH = 8
+
+
+class SlowFiles(Dataset):
+    """Samples from something slow: a network file system, a decoder."""
+
+    def __len__(self) -> int:
+        return 100_000
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        time.sleep(0.004)
+        return torch.full((256,), float(index % 7))
+
+
+def main() -> None:
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    model = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(64)])
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    loader = DataLoader(SlowFiles(), batch_size=BATCH, num_workers=4, persistent_workers=True)
+
+    def train(batch: torch.Tensor) -> None:
+        optimizer.zero_grad()
+        model(batch).square().mean().backward()
+        optimizer.step()
+
+    measured(loader, train)
+
+
+if __name__ == "__main__":
+    main()

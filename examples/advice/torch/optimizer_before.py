@@ -1,0 +1,24 @@
+"""An optimizer that updates 256 small tensors one by one."""
+
+from __future__ import annotations
+
+import torch
+from measured import measured
+
+
+def main() -> None:
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    model = torch.nn.Sequential(*[torch.nn.Linear(32, 32) for _ in range(128)])
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=False)
+
+    def train(batch: torch.Tensor) -> None:
+        optimizer.zero_grad()
+        model(batch).square().mean().backward()
+        optimizer.step()
+
+    measured([torch.randn(64, 32)], train)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,26 @@
+"""Operators of as many threads as there are cores, but one for everything else."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+from measured import measured
+
+
+def main() -> None:
+    torch.manual_seed(0)
+    torch.set_num_threads(max(len(os.sched_getaffinity(0)) - 1, 1))
+    model = torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(16)])
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+
+    def train(batch: torch.Tensor) -> None:
+        optimizer.zero_grad()
+        model(batch).square().mean().backward()
+        optimizer.step()
+
+    measured([torch.randn(64, 512)], train)
+
+
+if __name__ == "__main__":
+    main()

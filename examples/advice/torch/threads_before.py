@@ -1,0 +1,24 @@
+"""Operators of 32 threads: the cores of the node, not those that the container may use."""
+
+from __future__ import annotations
+
+import torch
+from measured import measured
+
+
+def main() -> None:
+    torch.manual_seed(0)
+    torch.set_num_threads(32)
+    model = torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(16)])
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+
+    def train(batch: torch.Tensor) -> None:
+        optimizer.zero_grad()
+        model(batch).square().mean().backward()
+        optimizer.step()
+
+    measured([torch.randn(64, 512)], train)
+
+
+if __name__ == "__main__":
+    main()
