@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -66,12 +67,12 @@ def outer_operators(facts: Facts, copies: IntArray) -> OuterOperators:
 
 def reserves(trace: Trace, rows: IntArray) -> BoolArray:
     """Whether operators only reserve memory."""
-    return _by_value(trace, "name", rows, lambda text: bool(_ROOM.search(text)), False)
+    return _by_value(trace, "name", rows, lambda text: bool(_ROOM.search(text)))
 
 
 def of_half(trace: Trace, rows: IntArray) -> BoolArray:
     """Whether operators have inputs of 16 or 8 bits, which hosts are slow with."""
-    return _by_value(trace, "dtypes", rows, lambda text: bool(_HALF.search(text)), False)
+    return _by_value(trace, "dtypes", rows, lambda text: bool(_HALF.search(text)))
 
 
 def elements(trace: Trace, rows: IntArray) -> IntArray:
@@ -99,9 +100,9 @@ def single_block(trace: Trace, found: OuterOperators) -> npt.NDArray[np.int8]:
     return blocks
 
 
-def _by_value(trace: Trace, column: str, rows: IntArray, test, otherwise: bool) -> BoolArray:  # type: ignore[no-untyped-def]
+def _by_value(trace: Trace, column: str, rows: IntArray, test: Callable[[str], bool]) -> BoolArray:
     codes = trace.codes(column)
-    found: BoolArray = codes.lookup(np.array([test(text) for text in codes.values], np.bool_), otherwise)[rows]
+    found: BoolArray = codes.lookup(np.array([test(text) for text in codes.values], np.bool_), False)[rows]
     return found
 
 

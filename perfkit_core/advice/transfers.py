@@ -84,13 +84,19 @@ def waiting_ns(facts: Facts) -> IntArray:
 
 
 def operators_around(trace: Trace, rows: IntArray) -> list[str]:
-    """Names of the innermost operators around some events, without repetition, the most frequent first."""
-    names, parent = trace.codes("name"), trace.ints("parent")
+    """Names of the innermost operators around some events."""
+    parent = trace.ints("parent")
     operator = trace.host & trace.rows("kind", OPERATOR)
     at = rows.copy()
     for _ in range(_DEEPEST):
         at = np.where((at >= 0) & ~operator[at], parent[at], at)
-    codes, counts = np.unique(names.codes[at[(at >= 0) & operator[at]]], return_counts=True)
+    return names_of(trace, at[(at >= 0) & operator[at]])
+
+
+def names_of(trace: Trace, rows: IntArray) -> list[str]:
+    """Names of some events without repetition, the most frequent first."""
+    names = trace.codes("name")
+    codes, counts = np.unique(names.codes[rows], return_counts=True)
     return [names.values[code] for code in codes[np.argsort(-counts, kind="stable")]]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,7 +12,7 @@ from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.host_costs import READ_NS, on_host_ns
 from perfkit_core.advice.model import Assumption, Candidate, NotEvaluableError
 from perfkit_core.advice.outer_operators import OuterOperators, elements, of_half, outer_operators, single_block
-from perfkit_core.advice.transfers import Transfers, transfers
+from perfkit_core.advice.transfers import Transfers, names_of, transfers
 from perfkit_core.advice.wording import each, ms, several
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.contract import Edit
@@ -19,8 +20,8 @@ from perfkit_core.replay.edits.durations import Insert
 from perfkit_core.replay.edits.placement import Move
 from perfkit_core.replay.edits.removal import Remove
 from perfkit_core.replay.edits.uncertain import InCases
-from perfkit_core.replay.quantity import Case
-from perfkit_core.trace import BoolArray, IntArray, Trace
+from perfkit_core.replay.quantity import Case, Quantity
+from perfkit_core.trace import BoolArray, IntArray
 
 _VETOED: Final = (
     "random", "dropout", "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send",
@@ -29,6 +30,8 @@ _VETOED: Final = (
 """Operators that have a state on the device, wait for other ranks, or make much of little."""
 _MADE: Final = ("fill", "arange", "assign", "one_hot", "triangular")
 """Operators that make their result from what the host knows."""
+
+_Costs = Mapping[str, tuple[IntArray, Quantity]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,7 @@ def _candidate(facts: Facts, found: OuterOperators, chains: _Chains, fetched: Tr
     rows = found.row[chains.at]
     sure = np.isin(found.of[fetched.call], chains.fetched_by[chains.rooted])
     unsure = np.isin(found.of[fetched.call], chains.fetched_by[~chains.rooted])
-    names = _names(trace, rows)
+    names = names_of(trace, rows)
     every = facts.per_step(len(rows))
     spent = facts.per_step(int(trace.ints("dur_ns")[rows].sum()))
     costs = _costs(facts, found, rows)
@@ -130,7 +133,7 @@ def _candidate(facts: Facts, found: OuterOperators, chains: _Chains, fetched: Tr
     )  # fmt: skip
 
 
-def _costs(facts: Facts, found: OuterOperators, rows: IntArray):  # type: ignore[no-untyped-def]
+def _costs(facts: Facts, found: OuterOperators, rows: IntArray) -> _Costs:
     """By canonical name (or "other") the rows that move, and what each takes on the host."""
     codes = facts.trace.codes("op_name")
     own = codes.codes[rows]
@@ -138,7 +141,7 @@ def _costs(facts: Facts, found: OuterOperators, rows: IntArray):  # type: ignore
     return {name: (some, on_host_ns(facts, found, name)) for name, some in by_name.items()}
 
 
-def _edits(costs, sure: Transfers, unsure: Transfers) -> tuple[Edit, ...]:  # type: ignore[no-untyped-def]
+def _edits(costs: _Costs, sure: Transfers, unsure: Transfers) -> tuple[Edit, ...]:
     """The operators move. Copies go where what is fetched was made among them; else something on the device may feed
     them, and a copy of that stays unless all goes well."""
     edits: list[Edit] = [Move(rows, True, cost) for rows, cost in costs.values()]
@@ -147,12 +150,6 @@ def _edits(costs, sure: Transfers, unsure: Transfers) -> tuple[Edit, ...]:  # ty
     if len(unsure):
         edits.append(InCases(Remove(unsure.everything), (Case.SHORT,)))
     return tuple(edits)
-
-
-def _names(trace: Trace, rows: IntArray) -> list[str]:
-    names = trace.codes("name")
-    codes, counts = np.unique(names.codes[rows], return_counts=True)
-    return [names.values[code] for code in codes[np.argsort(-counts, kind="stable")]]
 
 
 RULES: Final = (Rule("tiny-ops-on-device", 1, 1, "Compute small things on the host", tiny_operators),)

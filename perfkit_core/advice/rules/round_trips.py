@@ -2,45 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from perfkit_core import grouped
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.host_costs import launching_ns
 from perfkit_core.advice.model import Assumption, Candidate
-from perfkit_core.advice.outer_operators import VIEWS, OuterOperators, outer_operators, reserves
+from perfkit_core.advice.outer_operators import OuterOperators, outer_operators
+from perfkit_core.advice.round_trips import Trips, between, both, computed, trips_of
 from perfkit_core.advice.transfers import Transfers, transfers
 from perfkit_core.advice.wording import each, ms, several, size
-from perfkit_core.analyses.threads import threads
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.placement import Move
 from perfkit_core.replay.edits.removal import Remove
 from perfkit_core.replay.quantity import Quantity
-from perfkit_core.trace import BoolArray, IntArray
 
-_NEAR: Final = 8
-"""Operators between a copy to the host and the one back: more, and the data are hardly the same."""
 PASSES: Final = Quantity(2 / 2000, 4 / 1000, 20 / 400, "prior: 2 to 20 passes over the data at 0.4 to 2 TB/s")
 """Device time of an operator in ns for each byte of its data."""
 START_NS: Final = 2_000
 """What any kernel takes at least: typical of CUDA devices."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Trips:
-    """Pairs of copies, arrays of shape (pairs,): positions in the transfers ``there`` and ``back``, and the range of
-    outermost operators between them, ``first`` to before ``last``."""
-
-    there: IntArray
-    back: IntArray
-    first: IntArray
-    last: IntArray
-
-    def only(self, kept: BoolArray) -> _Trips:
-        return _Trips(*(getattr(self, name)[kept] for name in self.__slots__))
 
 
 def round_trips(facts: Facts) -> list[Candidate]:
@@ -48,8 +29,8 @@ def round_trips(facts: Facts) -> list[Candidate]:
     facts.need_device()
     moved = transfers(facts)
     found = outer_operators(facts, moved.owner)
-    trips = _trips(facts, moved, found, facts.thresholds.round_trip_bytes)
-    trips = trips.only(_computed(facts, found, trips) == 0)
+    trips = trips_of(facts, moved, found, facts.thresholds.round_trip_bytes)
+    trips = trips.only(computed(facts, found, trips) == 0)
     return [_needless(facts, moved, trips)] if len(trips.there) else []
 
 
@@ -58,42 +39,13 @@ def host_fallback(facts: Facts) -> list[Candidate]:
     facts.need_device()
     moved = transfers(facts)
     found = outer_operators(facts, moved.owner)
-    trips = _trips(facts, moved, found, facts.thresholds.fallback_bytes)
-    trips = trips.only(_computed(facts, found, trips) > 0)
+    trips = trips_of(facts, moved, found, facts.thresholds.fallback_bytes)
+    trips = trips.only(computed(facts, found, trips) > 0)
     return [_fallback(facts, moved, found, trips)] if len(trips.there) else []
 
 
-def _trips(facts: Facts, moved: Transfers, found: OuterOperators, least: int) -> _Trips:
-    """Each copy to the host of at least so many bytes with the next one back of as many, on its thread, in its step."""
-    trace = facts.trace
-    at = np.flatnonzero(moved.bytes >= max(least, 1))
-    keys = [threads(trace).code[moved.call[at]], trace.ints("step")[moved.row[at]], moved.bytes[at]]
-    code, _ = grouped.sorted_codes(keys, len(at))
-    at = at[np.lexsort((trace.ints("start_ns")[moved.call[at]], code))]
-    code = np.sort(code)
-    follows = np.flatnonzero((code[1:] == code[:-1]) & moved.to_host[at[:-1]] & ~moved.to_host[at[1:]])
-    there, back = at[follows], at[follows + 1]
-    first, last = found.of[moved.call[there]] + 1, found.of[moved.call[back]]
-    placed = (first > 0) & (last >= 0) & (last - first >= 0) & (last - first <= _NEAR)
-    return _Trips(there[placed], back[placed], first[placed], last[placed])
-
-
-def _computing(facts: Facts, found: OuterOperators) -> BoolArray:
-    """Operators that compute on the host."""
-    rows = found.row
-    mask: BoolArray = (found.works == 0) & ~facts.trace.rows("op_name", *VIEWS)[rows] & ~reserves(facts.trace, rows)
-    return mask
-
-
-def _computed(facts: Facts, found: OuterOperators, trips: _Trips) -> IntArray:
-    """How many operators compute on the host within each trip."""
-    before = np.append(0, np.cumsum(_computing(facts, found)))
-    counts: IntArray = before[trips.last] - before[trips.first]
-    return counts
-
-
-def _needless(facts: Facts, moved: Transfers, trips: _Trips) -> Candidate:
-    gone = _both(moved, trips)
+def _needless(facts: Facts, moved: Transfers, trips: Trips) -> Candidate:
+    gone = both(moved, trips)
     spent = _spent_ns(facts, gone)
     total = facts.per_step(int(gone.bytes.sum()))
     return Candidate(
@@ -112,10 +64,10 @@ def _needless(facts: Facts, moved: Transfers, trips: _Trips) -> Candidate:
     )  # fmt: skip
 
 
-def _fallback(facts: Facts, moved: Transfers, found: OuterOperators, trips: _Trips) -> Candidate:
+def _fallback(facts: Facts, moved: Transfers, found: OuterOperators, trips: Trips) -> Candidate:
     trace = facts.trace
-    gone = _both(moved, trips)
-    rows = found.row[_between(facts, found, trips)]
+    gone = both(moved, trips)
+    rows = found.row[between(facts, found, trips)]
     spent, copies = facts.per_step(int(trace.ints("dur_ns")[rows].sum())), _spent_ns(facts, gone)
     names = trace.codes("name")
     told = [names.values[code] for code in np.unique(names.codes[rows])]
@@ -142,21 +94,6 @@ def _fallback(facts: Facts, moved: Transfers, found: OuterOperators, trips: _Tri
         direction="to device",
         fill={"operator": told[0]},
     )  # fmt: skip
-
-
-def _both(moved: Transfers, trips: _Trips) -> Transfers:
-    kept = np.zeros(len(moved), np.bool_)
-    kept[trips.there], kept[trips.back] = True, True
-    return moved.only(kept)
-
-
-def _between(facts: Facts, found: OuterOperators, trips: _Trips) -> IntArray:
-    """Positions of the operators that compute on the host within a trip."""
-    change = np.zeros(len(found) + 1, np.int64)
-    np.add.at(change, trips.first, 1)
-    np.add.at(change, trips.last, -1)
-    inside = np.cumsum(change)[: len(found)] > 0
-    return np.flatnonzero(inside & _computing(facts, found))
 
 
 def _spent_ns(facts: Facts, gone: Transfers) -> float:

@@ -3,6 +3,7 @@ cost elsewhere: method "prior", with wide intervals."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from perfkit_core.advice.host_costs import COPY_NS, HOST_NS, LAUNCH_NS
@@ -88,6 +89,6 @@ def host_operator(name: str, step_ns: int, operator_ns: int, host_ratio: float) 
     )
 
 
-def _cases(after, *made_of: Quantity) -> Quantity:  # type: ignore[no-untyped-def]
+def _cases(after: Callable[[Case], float], *made_of: Quantity) -> Quantity:
     low, mid, high = (after(case) for case in Case)
     return Quantity(low, mid, high, "; ".join(dict.fromkeys(quantity.source for quantity in made_of)))

@@ -21,7 +21,6 @@ _CLOCK_NS: Final = 1_000
 """A shorter call may have been rounded to nothing: clocks of some recordings tick so."""
 _LONG: Final = 10
 """A call that takes so many times the shortest one is long."""
-
 _BLOCKED: Final = 0.5
 """An operator that spends so much of its own time in calls of the device's runtime waits there."""
 
@@ -29,21 +28,23 @@ _BLOCKED: Final = 0.5
 def waiting_operator(facts: Facts) -> list[Candidate]:
     """Rule 9: operators with calls that take more than a hundred times as long as others, while a device works."""
     facts.need_device()
-    trace = facts.trace
+    groups = _with_long_calls(facts)
+    candidates = [_candidate(facts, calls, shortest_ns) for calls, shortest_ns in groups if _waits(facts, calls)]
+    return sorted(candidates, key=lambda one: -int(one.evidence["call_ns"]))
+
+
+def _with_long_calls(facts: Facts) -> list[tuple[IntArray, int]]:
+    """Of each operator that takes very differently long: rows of its long calls, and the time of its shortest one."""
+    trace, limits = facts.trace, facts.thresholds
     rows = np.flatnonzero(trace.host & trace.rows("kind", OPERATOR) & in_steps(facts))
-    own = own_ns(trace)[rows]
-    names = trace.codes("name")
+    own, names = own_ns(trace)[rows], trace.codes("name")
     code, first = grouped.by_appearance(names.codes[rows].astype(np.int64), len(names.values) + 1)
     shortest, longest = grouped.extremes(code, len(first), own)
     least = np.maximum(shortest, _CLOCK_NS)
     long = own > _LONG * least[code]
-    total = np.zeros(len(first), np.int64)
-    np.add.at(total, code[long], own[long])
-    limits = facts.thresholds
+    total = grouped.sums(code, len(first), np.where(long, own, 0))
     found = (longest > limits.waiting_ratio * least) & (total > _least_ns(facts))
-    groups = [(rows[(code == one) & long], int(shortest[one])) for one in np.flatnonzero(found)]
-    candidates = [_candidate(facts, calls, least_ns) for calls, least_ns in groups if _waits(facts, calls)]
-    return sorted(candidates, key=lambda one: -int(one.evidence["call_ns"]))
+    return [(rows[(code == one) & long], int(shortest[one])) for one in np.flatnonzero(found)]
 
 
 def own_ns(trace: Trace) -> IntArray:
