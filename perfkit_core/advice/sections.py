@@ -19,6 +19,7 @@ from perfkit_core.trace import Trace
 
 FIRST: Final = 3
 """Advice that a report on a whole profile shows in words."""
+_MORE: Final = "All that an advice rests on: perfkit advise SOURCE --explain ID."
 _NOTHING: Final = "nothing was found that would save time"
 
 
@@ -88,7 +89,7 @@ def _fix(advice: Advice) -> Iterator[str]:
 def in_sum(found: Advices, of: str) -> Section:
     """What all of it comes to, and what is not known."""
     lines = [
-        *(["All that an advice rests on: perfkit advise SOURCE --explain ID."] if found.advice else [sentences.sentence(_NOTHING)]),
+        _MORE if found.advice else sentences.sentence(_NOTHING),
         *sentences.together(found, of),
         sentences.replayed(found.identity),
         *sentences.without_saving(found),
