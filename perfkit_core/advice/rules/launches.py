@@ -113,6 +113,7 @@ def _batched(facts: Facts, found: _Launches, between: Intervals, host: int, devi
             Assumption("between_factor", BETWEEN, BETWEEN.source),
         ),
         risks=("shapes that change are compiled or captured anew", "a captured graph keeps its memory"),
+        conflicts=("elementwise-chain",),  # a compiler fuses them, too
     )  # fmt: skip
 
 
