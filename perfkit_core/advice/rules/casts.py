@@ -40,11 +40,17 @@ def find(facts: Facts) -> list[Candidate]:
             rows=rows,
             edits=(Scale(rows, LEFT),),
             ceiling_ns=round(taken),
-            preconditions=("the tensors change their type, on one side of the bus",),
+            preconditions=(_known_by(facts.trace),),
             assumptions=(Assumption("casts_left", LEFT, LEFT.source),),
             risks=("sums over many elements lose digits in 16 bits",),
         )
     ]  # fmt: skip
+
+
+def _known_by(trace: Trace) -> str:
+    if trace.known("dtypes"):
+        return "what is written has another type than what is read, and stays on its side of the bus"
+    return "operators are called casts, and do work that moves nothing over the bus; types were not recorded"
 
 
 def casts(trace: Trace) -> IntArray:

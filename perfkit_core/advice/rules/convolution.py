@@ -76,13 +76,13 @@ def _same_in_all_steps(facts: Facts) -> bool:
     """Whether every step has convolutions of the same shapes. Raises NotEvaluableError."""
     trace = facts.trace
     rows = np.flatnonzero(trace.host & trace.rows("op_name", "conv") & (trace.ints("step") >= 0))
-    step, shape = trace.ints("step")[rows], trace.codes("shapes").codes[rows]
-    found = [frozenset(shape[step == one].tolist()) for one in np.unique(step)]
-    if len(found) < 2:
+    pairs = np.unique(np.stack([trace.ints("step")[rows], trace.codes("shapes").codes[rows]], axis=1), axis=0)
+    first = np.unique(pairs[:, 0], return_index=True)[1]
+    if len(first) < 2:
         raise NotEvaluableError(
-            "convolutions of at least two steps are needed to tell whether their shapes stay the same"
+            "convolutions of two steps at least are needed to tell whether their shapes stay the same"
         )
-    return len(set(found)) == 1
+    return len({tuple(shapes) for shapes in np.split(pairs[:, 1], first[1:])}) == 1
 
 
 def _candidate(facts: Facts, rows: IntArray, taken: float, busy: float) -> Candidate:
