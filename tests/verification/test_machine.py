@@ -1,0 +1,33 @@
+"""What a measurement depends on is told as the system tells it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from perfkit_core.machine import cpu_model, this_machine, usable_cpus
+
+
+def test_threads_are_what_the_environment_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
+    threads = this_machine().threads
+    assert threads["OMP_NUM_THREADS"] == "3"
+    assert "MKL_NUM_THREADS" not in threads
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no CPU affinity")
+def test_only_the_processors_that_may_be_used_count() -> None:
+    one = min(usable_cpus())
+    code = f"import os; os.sched_setaffinity(0, [{one}]); from perfkit_core.machine import usable_cpus as u; print(u())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True)
+    assert done.stdout.strip() == f"({one},)"
+
+
+@pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="this system has no /proc/cpuinfo")
+def test_the_processor_names_itself() -> None:
+    assert cpu_model() in Path("/proc/cpuinfo").read_text(encoding="utf-8")
