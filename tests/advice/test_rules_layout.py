@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from device_steps import A100, Op, training
+from events import device, host, trace
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import NotEvaluableError
 from perfkit_core.advice.predict import predict
+from perfkit_core.advice.rules.device_time import with_launches
 from perfkit_core.advice.rules.layout import converting, find
 from perfkit_core.loading import load
 from perfkit_core.trace import Trace
@@ -90,17 +94,31 @@ def test_both_kinds_are_two_changes() -> None:
     assert [predict(facts, found).saving_ns for found in find(facts)] == [90_000, 75_000]
 
 
+def test_a_call_that_launched_other_work_too_stays() -> None:
+    found = trace(
+        [
+            host("launch one", "runtime", 0, 10, correlation=1),
+            host("launch graph", "runtime", 20, 10, correlation=2),
+            device(CONVERSIONS[0], "kernel", 50, 10, 1),
+            device(CONVERSIONS[1], "kernel", 60, 10, 2),
+            device(CONVOLUTION, "kernel", 70, 10, 2),
+        ]
+    )
+    chosen = with_launches(found, converting(found))
+    assert found.ints("start_ns")[chosen].tolist() == [50, 60, 0]
+
+
 def test_without_a_device() -> None:
     with pytest.raises(NotEvaluableError, match="device"):
         find(Facts(training(Op("aten::contiguous"), on=A100, names=torch_name)))
 
 
-def test_conversions_of_a_real_training(traces) -> None:
+def test_conversions_of_a_real_training(traces: Path) -> None:
     """The kernels of that name, counted and added up by pandas."""
-    trace = load(traces / "torch" / "a100-nccl-process-groups.json.gz")
-    events = trace.to_pandas()
+    loaded = load(traces / "torch" / "a100-nccl-process-groups.json.gz")
+    events = loaded.to_pandas()
     named = events[events["name"].astype(str).str.contains("nchwToNhwc|nhwcToNchw")]
-    assert np.array_equal(converting(trace), named.index.to_numpy())
-    (found,) = find(Facts(trace))
+    assert np.array_equal(converting(loaded), named.index.to_numpy())
+    (found,) = find(Facts(loaded))
     assert found.evidence["kernels"] == len(named) == 633
     assert found.ceiling_ns <= named["dur_ns"].sum() / 3  # three steps
