@@ -75,16 +75,16 @@ REMEDIES: Final = (
         code("""
             import gc
 
-            gc.collect()
             gc.freeze()  # what lives as long as the training is not looked at again
             gc.disable()
             for step, batch in enumerate(loader):
-                train_step(batch)
-                if step % 1000 == 999:
+                loss = train_step(batch)
+                if step % 100 == 99:
+                    log(loss)  # what is logged, counted or saved: not in every step
                     gc.collect()
         """),
         "gc.freeze, gc.disable",
-        note="If it is not the garbage collector: log every N steps, and write checkpoints in a thread. Record with "
-        "with_stack=True, or run py-spy, to see which lines of Python it is.",
+        note="Checkpoints and files: in a thread. Record with with_stack=True, or run py-spy, to see which lines of "
+        "Python it is.",
     ),
 )
