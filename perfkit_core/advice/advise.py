@@ -10,7 +10,7 @@ from perfkit_core.advice.evaluate import Evaluation
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.identity import identity
 from perfkit_core.advice.model import Advice, Advices
-from perfkit_core.advice.predict import noise
+from perfkit_core.advice.predict import noise, step_times
 from perfkit_core.advice.severity import worth_saying
 from perfkit_core.advice.thresholds import overridden
 from perfkit_core.errors import UsageError
@@ -88,7 +88,7 @@ def facts_of(
 
 def noise_ns(facts: Facts) -> int | None:
     """Half the width of the interval of the recorded median of the steps; None where one step shows no spread."""
-    if len(facts.steps) < 2:
+    if len(step_times(facts)) < 2:
         return None
     low, high = noise(facts)
     return round((high - low) / 2 * facts.step_ns)

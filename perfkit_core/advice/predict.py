@@ -11,10 +11,12 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
+import pandas as pd
 
 from perfkit_core import bootstrap
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, Prediction
+from perfkit_core.bootstrap import FloatArray
 from perfkit_core.replay.edits.contract import Edit, edited
 from perfkit_core.replay.quantity import Case, Quantity
 from perfkit_core.replay.simulate import play
@@ -81,7 +83,15 @@ def widened(facts: Facts, after: Quantity) -> tuple[int, int, int]:
 
 def noise(facts: Facts) -> tuple[float, float]:
     """The interval of the recorded median as factors of it."""
-    if len(facts.steps) < 2:
+    steps = step_times(facts)
+    if len(steps) < 2:
         return 1 - ONE_STEP, 1 + ONE_STEP
-    low, high = bootstrap.median_interval(facts.steps.recorded_ns, _LEVEL)
-    return low / facts.step_ns, high / facts.step_ns
+    low, high = bootstrap.median_interval(steps, _LEVEL)
+    middle = max(float(np.median(steps)), 1.0)
+    return low / middle, high / middle
+
+
+def step_times(facts: Facts) -> FloatArray:
+    """The recorded time of each step in ns, median of its ranks: that ranks differ is no noise. Shape (steps,)."""
+    times = pd.Series(facts.steps.recorded_ns).groupby(facts.steps.number).median()
+    return times.to_numpy(np.float64)

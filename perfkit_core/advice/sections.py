@@ -88,19 +88,20 @@ def _fix(advice: Advice) -> Iterator[str]:
 
 def in_sum(found: Advices, of: str) -> Section:
     """What all of it comes to, and what is not known."""
-    lines = [
-        _MORE if found.advice else sentences.sentence(_NOTHING),
-        *sentences.together(found, of),
-        sentences.replayed(found.identity),
-        *sentences.without_saving(found),
-        *sentences.not_evaluable(found.not_evaluable),
-    ]
+    lines = ([_MORE] if found.advice else []) + list(_sum(found, of))
     return Section("in_sum", "In sum", pd.DataFrame(), lines=tuple(lines))
+
+
+def _sum(found: Advices, of: str) -> Iterator[str]:
+    yield from sentences.together(found, of)
+    yield sentences.replayed(found.identity)
+    yield from sentences.without_saving(found)
+    yield from sentences.not_evaluable(found.not_evaluable)
 
 
 def table_section(found: Advices, of: str) -> Section:
     """All advice, a row each."""
-    note = " ".join(in_sum(found, of).lines[1:])
+    note = " ".join(_sum(found, of))
     return Section("advice", "Advice", table(found), note=note, empty=_NOTHING)
 
 
@@ -108,7 +109,7 @@ def _head(found: Advices, of: str) -> Iterator[str]:
     """The one sentence of a hurried reader."""
     savings = [one.prediction for one in found.advice if one.prediction.saving_ns is not None]
     if not savings:
-        notes = f"; {len(found.advice)} things are worth knowing" if len(found.advice) > 1 else ""
+        notes = {0: "", 1: "; one thing is worth knowing"}.get(len(found.advice), "; some things are worth knowing")
         yield sentences.sentence(f"{_NOTHING}{notes}")
         return
     best = found.combined or savings[0]

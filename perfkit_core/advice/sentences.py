@@ -72,6 +72,8 @@ def how_sure(advice: Advice, found: Advices) -> str:
     parts = [_HOW[advice.prediction.method]]
     named = ", ".join(one.name for one in advice.candidate.assumptions)
     parts.append(f"assumed: {named}" if named else "nothing assumed")
+    if (advice.prediction.saving_p10_ns or 0) < 0:
+        parts.append("it may cost time instead: measure it")
     why = found.excluded.get(advice.id)
     if why and advice.prediction.method == "replay":
         parts.append(f"not in the combined saving: {why}")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
 from events import host, trace
@@ -11,9 +13,13 @@ from small_trace import HOSTILE
 
 from perfkit_core.advice import sections
 from perfkit_core.advice.advise import advise
+from perfkit_core.advice.model import Candidate
 from perfkit_core.loading import load
+from perfkit_core.plugins.contracts import Rule
 from perfkit_core.ranks.profile import opened
 from perfkit_core.renderers import csv, html, markdown, text
+from perfkit_core.replay.edits.durations import Scale
+from perfkit_core.replay.quantity import Quantity
 from perfkit_core.report.model import Report, Section
 from perfkit_core.report.page import run_report
 from perfkit_core.store import write_cycle
@@ -108,6 +114,21 @@ def test_ranks_that_are_never_in_memory_together(tmp_path: Path) -> None:
     report = run_report(opened([tmp_path / "r0", tmp_path / "r1"]))
     (section,) = (section for section in report.sections if section.name == "advice")
     assert "perfkit advise SOURCE reads all ranks at once" in section.empty
+
+
+def test_a_saving_that_may_be_a_loss_says_so() -> None:
+    def told(factor: Quantity) -> str:
+        found = loading()
+        rows = np.flatnonzero(found.rows("name", "fw::matmul"))
+        rule = Rule("r", 1, 1, "T", lambda facts: [Candidate("c", {}, rows, edits=(Scale(rows, factor),))])
+        result = advise(found, plugins=SimpleNamespace(rules=lambda: {"r": rule}, remedies=lambda framework: []))
+        return " ".join(sections.report(result, found).sections[0].lines)
+
+    surely, perhaps = Quantity(0.4, 0.5, 0.9, "x"), Quantity(0.4, 0.5, 1.1, "x")
+    assert "Saving: 20.0 ms (4.00 ms to 24.0 ms)" in told(surely)  # of 40 ms: 24, 20 and 4
+    assert "it may cost time instead" not in told(surely)
+    assert "Saving: 20.0 ms (-4.00 ms to 24.0 ms)" in told(perhaps)
+    assert "it may cost time instead" in told(perhaps)
 
 
 def test_what_saves_little_is_named_with_its_saving() -> None:

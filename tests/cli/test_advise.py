@@ -177,10 +177,11 @@ def test_an_advice_with_its_own_outcome(perfkit, loading: Path, tmp_path: Path) 
 
 
 def test_two_ranks_are_one_profile(perfkit, tmp_path: Path) -> None:
-    rows = [host("step 0", "step", 0, 100, step=0), host("op", "operator", 0, 60)]
     for rank in (0, 1):
+        rows = [host("step 0", "step", 0, 100 + rank * 50, step=0), host("op", "operator", 0, 60)]
         write_cycle(with_rank(trace(rows), rank), tmp_path / f"r{rank}")
     content = json.loads(perfkit("advise", tmp_path / "r0", tmp_path / "r1", "--format", "json").out)
+    assert content["noise_ns"] is None  # one step: that ranks differ is no noise
     assert content["identity"]["steps"] == 2
     assert content["source"] == f"{tmp_path / 'r0'} and 1 more"
 
