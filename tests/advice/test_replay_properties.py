@@ -46,8 +46,13 @@ def leaves(found: Trace) -> IntArray:
 
 
 def repeats(found: Trace, replay: Replay) -> None:
-    """Every node starts when it was recorded to, and steps take what their events say."""
-    assert (play(replay.graph) == replay.graph.start_ns).all()
+    """Every node starts when it was recorded to, every host event begins and ends with a node, and steps take what
+    their events say."""
+    start = replay.graph.start_ns
+    assert (play(replay.graph) == start).all()
+    rows = np.flatnonzero(replay.first >= 0)
+    assert (start[replay.first[rows]] == found.ints("start_ns")[rows]).all()
+    assert (start[replay.after[rows]] == found.end_ns[rows]).all()
     rows = np.flatnonzero(found.host & found.rows("kind", STEP) & (replay.first >= 0))
     if len(rows):
         assert times(replay) == found.ints("dur_ns")[rows].tolist()

@@ -25,6 +25,7 @@ from perfkit_core.schema import NO_ROW, STEP
 from perfkit_core.trace import IntArray, Trace
 
 _HALF: Final = 0.5
+_UNTOLD: Final = "; waiting for other ranks counts, as they were not recorded"
 _OVERLAP: Final = "prior: between nothing and all that computation of the same step leaves room for"
 
 
@@ -50,7 +51,7 @@ def _overlapped(facts: Facts, rows: IntArray, median: dict[str, float]) -> Candi
     share = median["exposed_ns"] / facts.step_ns
     return Candidate(
         f"communication takes {ms(median['exposed_ns'])} of {ms(facts.step_ns)} ms of a step in which "
-        f"nothing is computed ({share:.0%})",
+        f"nothing is computed ({share:.0%}{_UNTOLD if not tied else ''})",
         evidence={name: round(value) for name, value in median.items()} | {"exposed_ratio": share},
         rows=rows,
         edits=(Scale(rows, factor),),

@@ -48,7 +48,7 @@ def _late(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> Candidate:
     why = grown(facts.replay, steps, late)
     numbers = late["step"].unique().tolist()
     return Candidate(
-        f"{len(late)} of {len(steps)} steps take {ms(more)} ms longer than the usual {ms(usual)} ms: "
+        f"{len(late)} of {len(steps)} {_steps(len(late))} {ms(more)} ms longer than the usual {ms(usual)} ms: "
         f"step {several([str(one) for one in numbers], 5)}{_because(why)}",
         evidence={
             "steps": numbers, "longer_ns": round(more), "usual_step_ns": round(usual),
@@ -90,6 +90,10 @@ def _rows(facts: Facts, chosen: pd.DataFrame) -> IntArray:
     rows = np.flatnonzero(trace.host & trace.rows("kind", STEP) & (facts.replay.first >= 0))
     keys = pd.MultiIndex.from_arrays([trace.ints("rank")[rows], trace.ints("step")[rows]])
     return rows[keys.isin(wanted)]
+
+
+def _steps(count: int) -> str:
+    return "steps takes" if count == 1 else "steps take"
 
 
 def _because(why: pd.Series[int]) -> str:

@@ -49,7 +49,9 @@ def _placed(trace: Trace, talk: pd.DataFrame, rank: int) -> pd.DataFrame:
     """With columns ``pass`` (number of the backward pass in which it is issued; -1: in none) and ``window`` (how many
     optimizer steps came before it)."""
     start, phase = _runs(trace, rank)
-    at = np.searchsorted(start, talk["issue_ns"].to_numpy(np.int64), side="right") - 1
+    launched_by = trace.ints("launched_by")[talk["row"].to_numpy(np.int64)]
+    issue = np.where(launched_by >= 0, trace.ints("start_ns")[launched_by], talk["issue_ns"].to_numpy(np.int64))
+    at = np.searchsorted(start, issue, side="right") - 1
     is_backward, is_optimizer = np.append(phase == BACKWARD, False), np.append(phase == OPTIMIZER, False)
     number = np.where(is_backward[at] & (at >= 0), at, -1)
     return talk.assign(**{"pass": number, "window": np.cumsum(is_optimizer)[at]})
