@@ -60,6 +60,28 @@ def test_what_cannot_be_told() -> None:
     assert "one step" in why_not(device_malloc, steps(step(), 1000, count=1))
 
 
+def test_without_steps_the_second_half_counts() -> None:
+    rows = [host("add", "operator", 0, 10), host("add", "operator", 990, 10), device("gemm", "kernel", 20, 10)]
+    early, late = host("cudaMalloc", "runtime", 100, 300), host("cudaMalloc", "runtime", 600, 300)
+    assert found(device_malloc, trace([*rows, early])) == []
+    recording = trace([*rows, early, late])
+    (one,) = found(device_malloc, recording)
+    assert one.evidence["calls"] == 1
+    assert predicted(recording, one)[1] == 700
+
+
+def test_a_training_whose_allocator_keeps_nothing(traces: Path) -> None:
+    recording = load(traces / "torch" / "mi300x-ddp-resnet18-train.json.gz")
+    (one,) = found(device_malloc, recording)
+    frame = recording.to_pandas()
+    taken = frame.loc[frame["name"].isin(["hipMalloc", "hipFree", "hipHostMalloc"]), "dur_ns"].sum()
+    assert taken > 0.98 * Facts(recording).step_ns  # of the whole recording
+    assert 0 < one.evidence["calls_ns"] < taken
+    kept = predicted(recording, one)[1]
+    assert kept is not None
+    assert kept < Facts(recording).step_ns - 0.9 * one.evidence["calls_ns"]  # the rest waits for the device
+
+
 def without_first_step(whole: Trace) -> int:
     """Calls of cudaMalloc and cudaFree behind the first step, counted by reading the table."""
     frame = whole.to_pandas()

@@ -22,13 +22,12 @@ _ALLOCATES: Final = (
 
 
 def device_malloc(facts: Facts) -> list[Candidate]:
-    """Rule 8: cudaMalloc, cudaFree and their like in steps after the first."""
+    """Rule 8: cudaMalloc, cudaFree and their like in steps after the first; in the second half of a recording without
+    steps."""
     facts.need_device()
-    facts.need_steps()
-    if len(np.unique(facts.steps.number)) < 2:
-        raise NotEvaluableError("only one step was recorded: nothing tells whether the training had settled")
     rows = _late(facts)
-    later = max(len(facts.steps) - len(np.unique(facts.steps.rank)), 1)
+    ranks = len(np.unique(facts.steps.rank))
+    later = max(len(facts.steps) - ranks, ranks, 1)
     total = int(facts.trace.ints("dur_ns")[rows].sum())
     if total / later <= facts.thresholds.device_malloc_share * facts.step_ns:
         return []
@@ -36,12 +35,18 @@ def device_malloc(facts: Facts) -> list[Candidate]:
 
 
 def _late(facts: Facts) -> IntArray:
-    """Calls of the driver that allocate or free, in steps after the first of each rank."""
+    """Calls of the driver that allocate or free, when the training should have settled."""
     trace = facts.trace
     if not trace.rows("kind", RUNTIME).any():
         raise NotEvaluableError("no calls of the device's runtime were recorded")
     mask = trace.host & trace.rows("kind", RUNTIME, SYNC) & calls.named(trace, _ALLOCATES) & (facts.replay.first >= 0)
     rows = np.flatnonzero(mask)
+    start = trace.ints("start_ns")
+    if not facts.has_steps:
+        recorded = start[trace.host]
+        return rows[start[rows] > (int(recorded.min()) + int(recorded.max())) // 2]
+    if len(np.unique(facts.steps.number)) < 2:
+        raise NotEvaluableError("only one step was recorded: nothing tells whether the training had settled")
     return rows[trace.ints("step")[rows] > int(facts.steps.number.min())]
 
 
@@ -50,17 +55,19 @@ def _settled(facts: Facts, rows: IntArray, total: int, later: int) -> Candidate:
     codes, counts = np.unique(trace.codes("name").codes[rows], return_counts=True)
     names = [trace.codes("name").values[code] for code in codes[np.argsort(-counts, kind="stable")]]
     steps = len(np.unique(trace.ints("step")[rows]))
+    where = f"in {steps} of the {later} steps after the first" if facts.has_steps else "in the recording's second half"
+    of = f"{total / later / 1e6:.2f} of {facts.step_ns / 1e6:.2f} ms"
+    left_out = "first recorded step" if facts.has_steps else "first half of the recording"
     return Candidate(
-        f"{' and '.join(names[:3])} are called {len(rows)} times in {steps} of the {later} steps after the first: "
-        f"{total / later / 1e6:.2f} of {facts.step_ns / 1e6:.2f} ms a step",
+        f"{' and '.join(names[:3])} are called {len(rows)} times {where}: {of}{' a step' * facts.has_steps}",
         evidence={
             "calls": len(rows), "calls_ns": total, "calls_ns_per_step": total // later, "step_ns": facts.step_ns,
-            "steps_with_calls": steps,
+            "steps_with_calls": steps if facts.has_steps else None,
         },
         rows=rows,
         edits=(Remove(rows, below=False),),
-        ceiling_ns=total // later,
-        preconditions=("the first recorded step is left out: it may allocate what all others use again",),
+        ceiling_ns=calls.without(facts, calls.per_step(facts, rows, trace.ints("dur_ns")[rows])),
+        preconditions=(f"the {left_out} is left out: it may allocate what is used again from then on",),
         vetoes=("asynchronous allocations come from a pool of the driver and do not count",),
         risks=("an allocator that keeps more memory leaves less for others on the device",),
     )  # fmt: skip
