@@ -81,6 +81,24 @@ def test_what_cannot_be_hidden_is_not_promised() -> None:
     assert (prediction.p10_ns, prediction.p50_ns, prediction.p90_ns) == (900 * US, 950 * US, 1000 * US)
 
 
+def test_computation_that_hides_something_already_is_no_room() -> None:
+    """100 µs are computed, the last 50 of them beside the first of 300 µs of transfer: 50 more may be hidden."""
+    rows = training(300, begin=55, stream=20)
+    rows[1]["dur_ns"] = 100
+    facts = Facts(made(rows))
+    [found] = exposed(facts)
+    assert (found.evidence["exposed_ns"], found.evidence["room_ns"]) == (250 * US, 50 * US)
+    prediction = predict(facts, found)
+    assert (prediction.p10_ns, prediction.p50_ns, prediction.p90_ns) == (950 * US, 975 * US, 1000 * US)
+
+
+def test_ranks_hide_what_is_left_after_waiting() -> None:
+    """Both end at 806, rank 1 begins 100 µs later: 200 µs of transfer on both ranks, all of which may be hidden."""
+    facts = Facts(concat_traces([made(training(300), rank=0), made(training(200, begin=606), rank=1)]))
+    prediction = predict(facts, exposed(facts)[0])
+    assert (prediction.p10_ns, prediction.p50_ns, prediction.p90_ns) == (800 * US, 900 * US, 1000 * US)
+
+
 def test_hidden_transfers_are_no_matter() -> None:
     assert exposed(Facts(made(training(300, begin=100, stream=20)))) == []
     assert exposed(Facts(made(training(300)[:2]))) == []  # none at all
