@@ -95,14 +95,12 @@ def noise_ns(facts: Facts) -> int | None:
 
 
 def _result(facts: Facts, found: Iterable[Advice], not_evaluable: Mapping[str, str]) -> Advices:
-    floor = noise_ns(facts)
     ranked = sorted(found, key=_rank)
-    said = [one for one in ranked if worth_saying(one.prediction, floor, facts.thresholds)]
+    said = [one for one in ranked if worth_saying(one.prediction, facts.thresholds)]
     without = tuple(one for one in ranked if one not in said)
     both = combine.combined(facts, said)
-    return Advices(
-        identity(facts), tuple(said), dict(not_evaluable), both.prediction, both.together, both.excluded, without, floor
-    )
+    known = identity(facts), tuple(said), dict(not_evaluable)
+    return Advices(*known, both.prediction, both.together, both.excluded, without, noise_ns(facts))
 
 
 def _rank(advice: Advice) -> tuple[int, int, str]:

@@ -131,8 +131,8 @@ class Advices:
 
     ``combined`` is the replay of all advice that do not exclude each other; None where nothing was replayed.
     ``together`` are the ids that it is made of, ``excluded`` says of the others why they are not among them (id →
-    reason). ``without_saving`` was found, but saves nothing, or less than ``noise_ns``, the half-width of the interval
-    of the recorded median (None for a single step, which shows no spread).
+    reason). ``without_saving`` was found, but saves nothing, or too little. ``noise_ns`` is the half-width of the
+    interval of the recorded median (None for a single step, which shows no spread).
     """
 
     identity: Identity

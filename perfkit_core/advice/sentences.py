@@ -74,6 +74,8 @@ def how_sure(advice: Advice, found: Advices) -> str:
     parts.append(f"assumed: {named}" if named else "nothing assumed")
     if (advice.prediction.saving_p10_ns or 0) < 0:
         parts.append("it may cost time instead: measure it")
+    if found.noise_ns and 0 < (advice.prediction.saving_ns or 0) < found.noise_ns:
+        parts.append(f"less than these steps differ by chance (±{duration(found.noise_ns)}): take many to measure it")
     why = found.excluded.get(advice.id)
     if why and advice.prediction.method == "replay":
         parts.append(f"not in the combined saving: {why}")
@@ -117,8 +119,7 @@ def without_saving(found: Advices) -> Iterator[str]:
     if none:
         yield f"Looked at, saves nothing: {', '.join(none)}."
     if little:
-        noise = f" of the run, {duration(found.noise_ns)}" if found.noise_ns else ""
-        yield f"Looked at, saves less than the noise{noise}: {', '.join(little)}."
+        yield f"Looked at, saves too little to read on: {', '.join(little)}."
 
 
 def not_evaluable(reasons: Mapping[str, str]) -> Iterator[str]:

@@ -20,9 +20,8 @@ def severity(prediction: Prediction, thresholds: Thresholds) -> Severity:
     return "medium" if share >= thresholds.severity_medium else "low"
 
 
-def worth_saying(prediction: Prediction, noise_ns: int | None, thresholds: Thresholds) -> bool:
-    """Whether it saves more than the noise of the run and than ``least_saving``. What has no number is said."""
+def worth_saying(prediction: Prediction, thresholds: Thresholds) -> bool:
+    """Whether it saves more than ``least_saving`` of a step. What has no number is said."""
     if prediction.saving_ns is None:
         return True
-    least = max(noise_ns or 0, round(thresholds.least_saving * prediction.base_ns), 0)
-    return prediction.saving_ns > least
+    return prediction.saving_ns > max(round(thresholds.least_saving * prediction.base_ns), 0)

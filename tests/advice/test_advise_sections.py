@@ -135,6 +135,6 @@ def test_what_saves_little_is_named_with_its_saving() -> None:
     found = loading()
     report = sections.report(advise(found, thresholds={"least_saving": 0.9}), found)
     told = " ".join(report.sections[-1].lines)
-    assert "saves less than the noise" in told
+    assert "saves too little to read on" in told
     assert "loader-workers-" in told
     assert report.headline == ("Nothing was found that would save time.",)
