@@ -108,6 +108,13 @@ def test_the_backward_pass_of_the_chain_counts() -> None:
     assert predict(facts, found).saving_ns == 90_000
 
 
+def test_a_backward_pass_without_links_is_left_out() -> None:
+    backward = Op("BmmBackward0", [("gradient", 50)], more={"phase": "backward"})
+    chain = [Op("aten::matmul", [("a", 50)]), Op("aten::softmax", [("b", 50)]), Op("aten::matmul", [("c", 50)])]
+    (found,) = find(Facts(training(*chain, backward, names=torch_name)))
+    assert found.ceiling_ns == 150_000
+
+
 def test_without_a_device() -> None:
     with pytest.raises(NotEvaluableError, match="device"):
         find(Facts(training(Op("aten::softmax"), names=torch_name)))

@@ -54,7 +54,7 @@ def _biased(trace: Trace) -> tuple[IntArray, int]:
     conv, norm = trace.rows("op_name", "conv")[order.row], trace.rows("op_name", "batch_norm")[order.row]
     at = np.flatnonzero(conv[:-1] & norm[1:] & (order.thread[:-1] == order.thread[1:]))
     channels = per_row(trace, order.row[at], bias_channels, 0)
-    at = at[(channels > 0) & (channels == per_row(trace, order.row[at + 1], channels_of, -1))]
+    at = at[channels == per_row(trace, order.row[at + 1], channels_of, -1)]
     rows = order.row[at]
     adding = _inner(trace, rows, "add")
     summing = _inner(trace, backward_of(trace, rows), "sum")
@@ -62,15 +62,14 @@ def _biased(trace: Trace) -> tuple[IntArray, int]:
 
 
 def _of_layers(trace: Trace) -> tuple[IntArray, int]:
-    """Operators that add the bias behind the convolution in the same call of a layer, which holds nothing else, with a
-    batch norm right behind; and how many."""
+    """Operators that add the bias behind the convolution, last in the same call of a layer, with a batch norm right
+    behind; and how many."""
     order, parent = operator_order(trace), trace.ints("parent")
     row = order.row
     name = {word: trace.rows("op_name", word)[row] for word in ("conv", "reshape", "add", "batch_norm")}
-    layers = np.append(trace.rows("kind", FORWARD), False)
-    layer = nesting.nearest_above(parent, layers[:-1])[row]
+    layer = nesting.nearest_above(parent, trace.rows("kind", FORWARD))[row]
     first = np.flatnonzero(name["conv"])
-    first = first[(layer[first] >= 0) & (_count_in(layer, layer[first]) <= 3)]
+    first = first[layer[first] >= 0]
     adds = first + 1
     adds = adds + (np.append(name["reshape"], [False] * 3)[adds])
     kept = adds + 1 < len(row)
@@ -78,12 +77,6 @@ def _of_layers(trace: Trace) -> tuple[IntArray, int]:
     kept = name["add"][adds] & (layer[adds] == layer[first]) & name["batch_norm"][adds + 1]
     kept &= (layer[adds + 1] != layer[first]) & (order.thread[adds + 1] == order.thread[first])
     return np.union1d(row[first[kept] + 1], row[adds[kept]]), int(kept.sum())
-
-
-def _count_in(layer: IntArray, wanted: IntArray) -> IntArray:
-    """How many outermost operators each of the wanted layer calls holds."""
-    counts = np.bincount(layer[layer >= 0], minlength=int(layer.max(initial=0)) + 1)
-    return counts[np.maximum(wanted, 0)]
 
 
 def _inner(trace: Trace, rows: IntArray, name: str) -> IntArray:
