@@ -47,7 +47,7 @@ def _recompiled(facts: Facts, rows: IntArray) -> Candidate:
     each = 2 * int(hit.sum()) > len(facts.steps)
     time = int(trace.ints("dur_ns")[rows].sum())
     listed = several([str(one) for one in number.tolist()], 5)
-    what = f"{int(hit.sum())} of {len(facts.steps)} steps compile again ({ms(time)} ms): step {listed}"
+    what = f"in {int(hit.sum())} of {len(facts.steps)} steps code is compiled again ({ms(time)} ms): step {listed}"
     return Candidate(
         what + ("" if longer is None else f"; they take {ms(longer)} ms longer than the others"),
         evidence={
