@@ -21,16 +21,16 @@ from pairs import FRAMEWORKS, RULES, Pair, pairs
 
 HERE = Path(__file__).resolve().parent
 METRIC = "step_ms: ([0-9.]+)"
-STEPS = 60
+STEPS, ATTEMPTS = 60, 3
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    asked.add_argument("--framework", choices=FRAMEWORKS, action="append")
-    asked.add_argument("--pair", choices=RULES, action="append")
-    asked.add_argument("--rounds", type=int, default=5)
-    asked.add_argument("--ledger", type=Path, default=HERE / "ledger.jsonl")
-    options = asked.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--framework", choices=FRAMEWORKS, action="append")
+    parser.add_argument("--pair", choices=RULES, action="append")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--ledger", type=Path, default=HERE / "ledger.jsonl")
+    options = parser.parse_args()
     ledger = options.ledger.resolve()
     for pair in pairs(tuple(options.framework or FRAMEWORKS), tuple(options.pair or ())):
         print(f"\n== {pair.framework}, {pair.name}", flush=True)
@@ -39,18 +39,27 @@ def main() -> None:
 
 
 def advised(pair: Pair, folder: Path) -> str | None:
-    """FILE:ID of the advice that the rule gives on a recording; None where it gives no number, and why is printed."""
-    run, file = folder / "run", folder / "advice.json"
+    """FILE:ID of the advice that the rule gives on a recording; None where it gives no number. A recording in which the
+    saving is less than its noise is made again, at most twice."""
+    for attempt in range(ATTEMPTS):
+        file = folder / f"advice-{attempt}.json"
+        found = asked(pair, folder / f"run-{attempt}", file)
+        for advice in found["advice"]:
+            print(said(advice), flush=True)
+            return f"{file}:{advice['id']}" if advice["prediction"]["p50_ns"] is not None else None
+        for one in found["not_evaluable"]:
+            print(f"{one['rule']}: {one['why']}", flush=True)
+        for advice in found["without_saving"]:
+            print(f"less than the noise of the recording: {said(advice)}", flush=True)
+    return None
+
+
+def asked(pair: Pair, run: Path, file: Path) -> dict[str, Any]:
+    """What the rule of the pair says of a new recording of "before"."""
     call(f"{pair.command('before', STEPS)} --record {shlex.quote(str(run))}")
     call(f"perfkit advise {shlex.quote(str(run))} --rule {pair.rule} --format json -o {shlex.quote(str(file))}")
-    found = json.loads(file.read_text(encoding="utf-8"))
-    for advice in found["advice"]:
-        print(said(advice), flush=True)
-        if advice["prediction"]["p50_ns"] is not None:
-            return f"{file}:{advice['id']}"
-    for one in found["not_evaluable"]:
-        print(f"{one['rule']}: {one['why']}", flush=True)
-    return None
+    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return found
 
 
 def said(advice: dict[str, Any]) -> str:

@@ -20,12 +20,12 @@ class SlowFiles(Dataset):
 
     def __getitem__(self, index: int) -> np.ndarray:
         time.sleep(0.004)
-        return np.full(256, index % 7, "float32")
+        return np.full(1024, index % 7, "float32")
 
 
 def main() -> None:
     paddle.seed(0)
-    model = paddle.nn.Sequential(*[paddle.nn.Linear(256, 256) for _ in range(64)])
+    model = paddle.nn.Sequential(*[paddle.nn.Linear(1024, 1024) for _ in range(8)])
     optimizer = paddle.optimizer.SGD(0.01, parameters=model.parameters())
     loader = DataLoader(SlowFiles(), batch_size=BATCH, num_workers=4, persistent_workers=True, use_buffer_reader=False)
 

@@ -24,7 +24,8 @@ def main() -> None:
         loss = model(batch).square().mean()
         loss.backward()
         if next(steps) % EVERY == 0:
-            histograms = [np.histogram(one.grad.numpy(), 20)[0].tolist() for one in model.parameters()]
+            gradients = [one.grad.numpy() for one in model.parameters()]
+            histograms = [np.histogram(one, 20)[0].tolist() for one in gradients]
             log.write_text(json.dumps({"loss": float(loss), "gradients": histograms}))
         optimizer.step()
 

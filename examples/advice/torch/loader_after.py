@@ -19,13 +19,13 @@ class SlowFiles(Dataset):
 
     def __getitem__(self, index: int) -> torch.Tensor:
         time.sleep(0.004)
-        return torch.full((256,), float(index % 7))
+        return torch.full((1024,), float(index % 7))
 
 
 def main() -> None:
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    model = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(64)])
+    model = torch.nn.Sequential(*[torch.nn.Linear(1024, 1024) for _ in range(8)])
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
     loader = DataLoader(SlowFiles(), batch_size=BATCH, num_workers=4, persistent_workers=True)
 

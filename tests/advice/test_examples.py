@@ -1,0 +1,103 @@
+"""The pairs of examples/advice: scripts that differ in the change alone, and a rule that asks for it on "before"."""
+
+from __future__ import annotations
+
+import difflib
+import gc
+import re
+import runpy
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from perfkit_core import load
+from perfkit_core.advice.advise import advise
+from perfkit_core.advice.model import Advices
+from perfkit_core.recording.host import CORES, HOST, THREADS, cores
+from perfkit_core.verification import ledger
+
+FOLDER = Path(__file__).resolve().parents[2] / "examples" / "advice"
+PAIRS = runpy.run_path(str(FOLDER / "pairs.py"))
+RULES: dict[str, str] = PAIRS["RULES"]
+SCRIPTS = [(framework, name) for framework in PAIRS["FRAMEWORKS"] for name in RULES]
+STEPS = 32  # the last of those that are recorded is the 30th
+Ran = Callable[..., str]
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Iterator[Ran]:
+    """Runs a script of a framework in this process and returns what it prints."""
+
+    def run(framework: str, script: str, *options: str) -> str:
+        module = pytest.importorskip(framework)
+        threads = module.get_num_threads() if framework == "torch" else None
+        path = FOLDER / framework / f"{script}.py"
+        monkeypatch.setattr(sys, "argv", [str(path), *options])
+        monkeypatch.syspath_prepend(str(path.parent))
+        sys.modules.pop("measured", None)  # both frameworks have one
+        try:
+            runpy.run_path(str(path), run_name="__main__")
+        finally:
+            if threads:
+                module.set_num_threads(threads)
+            gc.collect()  # workers end with their loader
+        return capfd.readouterr().out
+
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # as it is afterwards, whatever a script sets
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the frameworks' own
+        yield run
+    sys.modules.pop("measured", None)
+
+
+@pytest.mark.parametrize(("framework", "name"), SCRIPTS)
+def test_before_and_after_differ_in_the_change_alone(framework: str, name: str) -> None:
+    before, after = (
+        (FOLDER / framework / f"{name}_{which}.py").read_text().splitlines() for which in ("before", "after")
+    )
+    changed = [line for line in difflib.ndiff(before, after) if line.startswith(("- ", "+ "))]
+    assert 2 < len(changed) <= 8
+    assert all("seed" not in line and "randn" not in line for line in changed)
+    assert max(len(before), len(after)) < 60
+
+
+@pytest.mark.parametrize(("framework", "name"), SCRIPTS)
+def test_the_rule_asks_for_the_change(framework: str, name: str, ran: Ran, tmp_path: Path) -> None:
+    printed = ran(framework, f"{name}_before", "--steps", str(STEPS), "--record", str(tmp_path / "run"))
+    assert float(re.search(r"step_ms: ([0-9.]+)", printed)[1]) > 0
+    trace = load(tmp_path / "run")
+    found = advise(trace, rules=[RULES[name]])
+    if name == "threads" and trace.meta.extra[HOST][THREADS] <= cores():
+        assert not found.advice  # a machine of many cores
+        return
+    assert [one.rule for one in found.advice] == [RULES[name]]
+    assert found.identity.error < 0.01
+    _predicts(found, name)
+
+
+def _predicts(found: Advices, name: str) -> None:
+    (advice,) = found.advice
+    assert advice.remedy is not None
+    if name == "threads":
+        assert advice.candidate.evidence[CORES] == cores()
+        assert advice.prediction.p50_ns is None
+    else:
+        assert advice.prediction.saving_ns > 0
+
+
+@pytest.mark.parametrize(("framework", "name"), SCRIPTS)
+def test_after_trains_as_well(framework: str, name: str, ran: Ran) -> None:
+    assert re.search(r"^step_ms: [0-9.]+$", ran(framework, f"{name}_after", "--steps", "12"), re.MULTILINE)
+
+
+def test_the_ledger_holds_every_pair_with_what_came_of_it() -> None:
+    records = ledger.read(FOLDER / "ledger.jsonl")
+    measured = {(record.base.split()[1], record.change.split()[1]) for record in records}
+    assert measured == {(f"{one}/{name}_before.py", f"{one}/{name}_after.py") for one, name in SCRIPTS}
+    for record in records:
+        assert record.outcome in ("verified", "refuted", "abstained")
+        assert record.rule in (None, RULES[re.search(r"/(\w+)_before", record.base)[1]])
+        assert "/tmp" not in record.base + record.change
