@@ -40,7 +40,8 @@ class Candidate:
     ``what`` says it in one sentence with numbers. ``evidence`` holds those numbers by name, units in the names.
     ``rows`` are the events that show it (for the range of steps and the place in the code). ``preconditions`` hold,
     ``vetoes`` were looked at and do not. ``edits`` is the transform of the recording, replayed where ``method`` is
-    replay. ``after_ns`` is the time of a step afterwards, for methods that do not replay. ``ceiling_ns`` is what no
+    replay. ``after_ns`` is the time of a step afterwards, for methods that do not replay. ``share_ns`` is the pattern's
+    own time in a step, where that is not the ceiling. ``ceiling_ns`` is what no
     change of this kind can save more of in a step. ``direction`` is "to host" or "to device" for placement.
     ``fill`` are the words that the remedy's code has in braces. ``conflicts`` are ids of rules whose advice this one
     replaces or hinders.
@@ -53,6 +54,7 @@ class Candidate:
     edits: tuple[Edit, ...] = ()
     after_ns: Quantity | None = None
     ceiling_ns: int | None = None
+    share_ns: int | None = None
     preconditions: tuple[str, ...] = ()
     vetoes: tuple[str, ...] = ()
     assumptions: tuple[Assumption, ...] = ()

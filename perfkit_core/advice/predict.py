@@ -30,7 +30,8 @@ differ by on an idle machine."""
 
 def predict(facts: Facts, candidate: Candidate) -> Prediction:
     """The prediction of one candidate."""
-    base, naive = facts.step_ns, candidate.ceiling_ns
+    base = facts.step_ns
+    naive = candidate.ceiling_ns if candidate.share_ns is None else candidate.share_ns
     naive_ns = None if naive is None else max(base - naive, 0)
     after = _after(facts, candidate)
     now = Prediction(candidate.method, base, ceiling_ns=candidate.ceiling_ns, naive_ns=naive_ns, **_now(facts))

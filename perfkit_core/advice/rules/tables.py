@@ -13,8 +13,8 @@ from perfkit_core.advice.wording import ms
 from perfkit_core.replay.quantity import Case, Quantity
 
 TAKING_TURNS: Final = Quantity(
-    0.5, 0.75, 1.0, "prior: a thread that reads ahead and the training take turns at the interpreter, which makes both "
-    "up to twice as long; worker processes do not"
+    0.7, 0.85, 1.0, "prior: a thread that reads ahead and the training take turns at the interpreter, which makes both "
+    "longer; worker processes do not"
 )  # fmt: skip
 """Factor of the time of computing once no thread of the same process makes batches."""
 ON_HOST: Final = Quantity(
@@ -62,7 +62,8 @@ def loader_workers(step_ns: int, loader_ns: int, workers: int) -> Candidate:
         evidence={"loader_ns": loader_ns, "step_ns": step_ns, "proposed_workers": workers},
         method="prior",
         after_ns=_cases(after, CONTENTION, TAKING_TURNS),
-        ceiling_ns=loader_ns,
+        ceiling_ns=round(step_ns - computing * CONTENTION.low * TAKING_TURNS.low),
+        share_ns=loader_ns,
         assumptions=tuple(
             Assumption(name, quantity, quantity.source)
             for name, quantity in (
