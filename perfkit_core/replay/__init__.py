@@ -5,6 +5,6 @@ another, and how long after. Played unchanged, every node starts when it was rec
 difference in the steps is the prediction.
 
 ``build`` makes the graph of a trace (``host_segments``, ``device_work``, ``waits``, ``handoffs``, ``joins``,
-``ranks``), ``simulate`` plays it, ``steps`` reads the times of steps off it, ``edits`` changes it, ``identity`` measures
-how well the unchanged graph repeats the recording.
+``ranks``), ``simulate`` plays it, ``steps`` reads the times of steps off it, ``edits`` changes it, ``identity``
+measures how well the unchanged graph repeats the recording.
 """
