@@ -26,12 +26,12 @@ class SlowFiles(Dataset):
 def main() -> None:
     paddle.seed(0)
     model = paddle.nn.Sequential(*[paddle.nn.Linear(1024, 1024) for _ in range(8)])
-    optimizer = paddle.optimizer.SGD(0.01, parameters=model.parameters())
+    optimizer = paddle.optimizer.SGD(1e-6, parameters=model.parameters())
     loader = DataLoader(SlowFiles(), batch_size=BATCH, use_buffer_reader=False)
 
     def train(batch: list[paddle.Tensor]) -> None:
         optimizer.clear_grad()
-        model(batch[0]).square().mean().backward()
+        model(batch[0]).mean().backward()
         optimizer.step()
 
     measured(loader, train)

@@ -8,7 +8,7 @@ from tempfile import gettempdir
 
 import numpy as np
 import torch
-from measured import measured
+from measured import layers, measured
 
 EVERY = 100
 
@@ -16,13 +16,13 @@ EVERY = 100
 def main() -> None:
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    model = torch.nn.Sequential(*[torch.nn.Linear(128, 128) for _ in range(32)])
-    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    model = layers(32, 128)
+    optimizer = torch.optim.SGD(model.parameters(), 1e-6)
     log, steps = Path(gettempdir(), "gradients.jsonl"), iter(range(10**9))
 
     def train(batch: torch.Tensor) -> None:
         optimizer.zero_grad()
-        loss = model(batch).square().mean()
+        loss = model(batch).mean()
         loss.backward()
         if next(steps) % EVERY == 0:
             gradients = [one.grad.numpy() for one in model.parameters()]

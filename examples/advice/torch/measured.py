@@ -20,6 +20,14 @@ from perfkit_torch import trace_handler
 WARMUP, RECORDED = 10, 20
 
 
+def layers(count: int, width: int) -> torch.nn.Sequential:
+    """Linear layers that keep the size of numbers: very small ones would be slow to compute with."""
+    found = torch.nn.Sequential(*[torch.nn.Linear(width, width) for _ in range(count)])
+    for layer in found:
+        torch.nn.init.xavier_uniform_(layer.weight)
+    return found
+
+
 def measured(batches: Iterable[Any], train: Callable[[Any], None]) -> None:
     """Train on so many batches as the command line asks for, again and again those that there are."""
     asked = argparse.ArgumentParser()

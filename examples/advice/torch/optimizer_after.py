@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import torch
-from measured import measured
+from measured import layers, measured
 
 
 def main() -> None:
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    model = torch.nn.Sequential(*[torch.nn.Linear(32, 32) for _ in range(128)])
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+    model = layers(128, 32)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6, fused=True)
 
     def train(batch: torch.Tensor) -> None:
         optimizer.zero_grad()
-        model(batch).square().mean().backward()
+        model(batch).mean().backward()
         optimizer.step()
 
     measured([torch.randn(64, 32)], train)
