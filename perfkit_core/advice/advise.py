@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -51,6 +52,8 @@ def what_if(
 ) -> Advices:
     """The one prediction of ``rule`` for ``value`` (for example 4 loader workers), whether or not the rule fires, and
     whatever it saves. Raises UsageError for a rule that has nothing to ask, and SourceError."""
+    if not math.isfinite(value):
+        raise UsageError(f"{rule}={value}: not a finite number", "as in loader-workers=4")
     plugins = plugins or get_plugins()
     (asked,) = chosen(plugins, [rule])
     ask = asked.what_if

@@ -12,6 +12,7 @@ from perfkit_core.advice.place import Places
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.remedies import mode, remedied
 from perfkit_core.advice.severity import severity
+from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import Remedy, Rule
 from perfkit_core.trace import IntArray
 
@@ -38,6 +39,8 @@ class Evaluation:
         try:
             candidates = list(find(self.facts))
             names = naming.ids(self.facts.trace, rule.id, candidates)
+        except UsageError:  # a number that nobody can ask about
+            raise
         except Exception as error:
             self.not_evaluable[rule.id] = why(error)
             return []

@@ -131,7 +131,7 @@ def _number(text: str) -> tuple[str, float]:
     try:
         return name.strip(), float(value)
     except ValueError:
-        hint = "write a name and a number, as in loader-workers=4"
+        hint = "write a name and a number: --what-if loader-workers=4, --threshold loader_share=0.1"
         raise UsageError(f"not a name and a number: {text!r}" if found else f"no number in {text!r}", hint) from None
 
 

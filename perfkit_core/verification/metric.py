@@ -67,18 +67,19 @@ class Metric:
         return _positive(command, str(found[-1]))
 
     def step_ns(self, command: str, found: Sequence[StepTimes]) -> float:
-        """Median step of a run in ns; of several processes that of the slowest, for which the others wait."""
+        """Mean step of a run in ns, which is what its steps took together: loader workers deliver in bursts, of which a
+        median step shows nothing. Of several processes that of the slowest, for which the others wait."""
         trained = [one for one in found if one.step_ns]
         if not trained:
             raise CaptureError(
                 f"no step was seen in {command!r}: nothing stepped an optimizer twice in a Python that has perfkit",
                 "let it print a number, and name that with --metric",
             )
-        return max(_median_ns(one.step_ns, self.warmup_steps) for one in trained)
+        return max(_mean_ns(one.step_ns, self.warmup_steps) for one in trained)
 
 
-def _median_ns(step_ns: Sequence[int], warmup: int) -> float:
-    return float(np.median(step_ns[min(warmup, len(step_ns) // 2) :]))
+def _mean_ns(step_ns: Sequence[int], warmup: int) -> float:
+    return float(np.mean(step_ns[min(warmup, len(step_ns) // 2) :]))
 
 
 def _positive(command: str, text: str) -> float:

@@ -78,7 +78,7 @@ def _sides(outcome: Outcome) -> Section:
         median = outcome.measured.base if side == "base" else outcome.measured.change
         rows.append((side, len(values), *map(_exact(name), (median, min(values), max(values))), command))
     columns = ["side", "runs", f"median_{name}", f"min_{name}", f"max_{name}", "command"]
-    metric = "the median step of a run" if name == "step_ns" else f"what {outcome.plan.metric.text!r} finds in a run"
+    metric = "the mean step of a run" if name == "step_ns" else f"what {outcome.plan.metric.text!r} finds in a run"
     return Section("sides", "Both sides", pd.DataFrame(rows, columns=columns), note=f"Of each run counts {metric}.")
 
 

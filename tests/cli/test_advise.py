@@ -199,7 +199,7 @@ def test_two_ranks_are_one_profile(perfkit, tmp_path: Path) -> None:
         (("RUN", "--threshold", "loader_share=nan"), "threshold loader_share=nan: not a number of 0 or more"),
         (("RUN", "--threshold", "luck=1"), "no such threshold: luck"),
         (("RUN", "--what-if", "loader-workers"), "no number in 'loader-workers'"),
-        (("RUN", "--what-if", "loader-workers=0"), "without workers nothing changes"),
+        (("RUN", "--what-if", "loader-workers=0"), "not a number of workers"),
         (("RUN", "--what-if", "more-workers=4"), "more-workers has no number to ask about"),
         (("RUN", "--what-if", "loader-workers=4", "--explain", "x"), "exclude each other"),
         (("RUN", "--explain", "nothing"), "no advice 'nothing'; choose among loader-workers-"),

@@ -1,4 +1,4 @@
-"""What all pairs share: run the steps, print the median time of one, and record some if asked to.
+"""What all pairs share: run the steps, print the mean time of one, and record some if asked to.
 
 python loader_before.py --steps 60                  prints: step_ms: 25.31
 python loader_before.py --steps 60 --record runs/x  records steps 10 to 29 as well
@@ -43,7 +43,7 @@ def measured(batches: Iterable[Any], train: Callable[[Any], None]) -> None:
     else:
         _recorded(endless, train, options.record, ends)
     steps = [after - before for before, after in pairwise(ends)]
-    print(f"step_ms: {statistics.median(steps[WARMUP:]) / 1e6:.3f}")
+    print(f"step_ms: {statistics.mean(steps[WARMUP:]) / 1e6:.3f}")
 
 
 def _recorded(batches: Iterable[Any], train: Callable[[Any], None], run_dir: str, ends: list[int]) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate, NotEvaluableError
+from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.concurrency import Load
 from perfkit_core.replay.edits.durations import Scale
@@ -17,6 +18,7 @@ from perfkit_core.schema import DATALOADER, STEP
 from perfkit_core.trace import IntArray
 
 WORKERS: Final = 4
+MOST_WORKERS: Final = 1024
 _AHEAD: Final = 2
 _SEVERAL: Final = re.compile(r"multi[-_ ]?process", re.IGNORECASE)
 CONTENTION: Final = Quantity(
@@ -58,12 +60,13 @@ def more_workers(facts: Facts) -> list[Candidate]:
 
 
 def with_workers(facts: Facts, workers: float) -> Candidate:
-    """What so many workers would do for a training that makes its batches itself. Raises NotEvaluableError."""
+    """What so many workers would do for a training that makes its batches itself. Raises NotEvaluableError, and
+    UsageError for what is no number of workers."""
+    if not 1 <= workers <= MOST_WORKERS or workers % 1:
+        raise UsageError(f"loader-workers={workers:g}: not a number of workers", f"ask for 1 to {MOST_WORKERS}")
     rows = batches(facts)
     if _in_workers(facts, rows):
         raise NotEvaluableError("workers make the batches already; how many is not recorded: ask for more-workers")
-    if workers < 1:
-        raise NotEvaluableError("without workers nothing changes: give 1 or more")
     waiting = _waiting_ns(facts)
     steps = np.flatnonzero(facts.trace.rows("kind", STEP) & (facts.replay.first >= 0))
     return Candidate(
@@ -86,7 +89,7 @@ def with_workers(facts: Facts, workers: float) -> Candidate:
             for name, quantity in (("host_factor", CONTENTION), ("handover_ns", HANDOVER_NS), ("making_factor", MAKING))
         ),
         risks=(f"each worker holds a copy of the dataset object and {_AHEAD} batches",),
-        fill={"workers": f"{workers:g}"},
+        fill={"workers": f"{workers:.0f}"},
     )  # fmt: skip
 
 
