@@ -323,12 +323,15 @@ def _greet(server: socket.socket, greeting: bytes) -> None:
 
 
 def test_a_page_of_many_ranks_is_one_of_one_trace(many: Path) -> None:
-    """Headline and facts of the page are those of the ranks in one trace."""
+    """Headline, facts and tables of the page are those of the ranks in one trace; only advice is had elsewhere."""
     found, whole = run_report(opened([many])), run_report(load(many))
     assert found.headline == whole.headline
     assert found.sources[0].facts == whole.sources[0].facts
     assert found.title == f"Profile of {many.name}"
-    assert [section.name for section in found.sections] == [section.name for section in whole.sections]
+    tables, advice = ([s for s in found.sections if s.name.startswith("advice") is told] for told in (False, True))
+    assert [s.name for s in tables] == [s.name for s in whole.sections if not s.name.startswith("advice")]
+    (elsewhere,) = advice
+    assert "perfkit advise" in f"{elsewhere.note} {elsewhere.empty} {' '.join(elsewhere.lines)}"
 
 
 def test_one_rank_is_read_as_a_whole(tmp_path: Path) -> None:
