@@ -39,8 +39,9 @@ def predict(facts: Facts, candidate: Candidate) -> Prediction:
         return now
     low, mid, high = widened(facts, after)
     least, most = _saved(facts, after)
-    if now.ceiling_ns is not None:  # what goes as well, of what waited for it, is beyond the pattern's own time
-        now = replace(now, ceiling_ns=max(now.ceiling_ns, most))
+    if now.ceiling_ns is not None:  # what waited for the pattern goes as well, beyond the pattern's own time
+        now = replace(now, ceiling_ns=max(now.ceiling_ns, round(base - after.low)))
+        most = min(most, now.ceiling_ns or 0)
     return replace(
         now, p10_ns=low, p50_ns=mid, p90_ns=high, saving_ns=base - mid, saving_p10_ns=least, saving_p90_ns=most
     )

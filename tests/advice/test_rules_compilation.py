@@ -49,7 +49,8 @@ def test_each_step_compiles_again(name: str) -> None:
     assert found.evidence["steps"] == [1, 2, 3, 4]
     prediction = predict(facts, found)
     assert (prediction.base_ns, prediction.p50_ns, prediction.method) == (1300 * US, 1000 * US, "replay")
-    assert prediction.ceiling_ns == 240 * US  # 4 times 300 in 5 steps
+    assert found.ceiling_ns == 240 * US  # 4 times 300 in 5 steps
+    assert (prediction.naive_ns, prediction.ceiling_ns) == (1060 * US, 300 * US)  # the usual step saves all of its 300
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,12 @@ RUNS = sorted({remedy.rule for remedy in CODED if remedy.mode != "static"} - NOT
 
 @pytest.mark.parametrize("rule", RUNS)
 def test_the_code_runs_on_the_host(rule: str, scope: dict[str, Any]) -> None:
-    ran(scope, rule)
+    try:
+        ran(scope, rule)
+    except NotImplementedError as error:  # a causal mask has no kernel for hosts in Paddle 2.6
+        if "only supports GPU" not in str(error):
+            raise
+        pytest.skip(f"this Paddle has no kernel for hosts: {error}"[:200])
     check: Callable[[dict[str, Any]], Any] = CHECKS[rule]
     assert check(scope)
 
