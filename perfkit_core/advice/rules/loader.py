@@ -23,7 +23,7 @@ _AHEAD: Final = 2
 _SEVERAL: Final = re.compile(r"multi[-_ ]?process", re.IGNORECASE)
 CONTENTION: Final = Quantity(
     0.7, 1.0, 1.25,
-    "prior: 0.65 to 0.75 on small trainings on a CPU (examples), 1.2 between recordings of a ResNet-50 on a V100",
+    "prior, not yet measured well on its low side; 1.2 between two recordings of a ResNet-50 on a V100",
 )  # fmt: skip
 """Factor of the host's own time once workers run beside it. They share cores and caches with the training; on the other
 hand a training that does not stop for its data runs with warm caches, and the profiler's own time, which the recorded
