@@ -112,7 +112,7 @@ def test_paddle_compiles_again_for_another_shape(tmp_path: Path) -> None:
         return (paddle.nn.functional.relu(x) * 2).sum()
 
     compiled = paddle.jit.to_static(model, full_graph=True)
-    running = Profiler(targets=[ProfilerTarget.CPU], scheduler=(1, 5))
+    running = Profiler(targets=[ProfilerTarget.CPU], scheduler=(1, 5), on_trace_ready=lambda _: None)
     running.start()
     for size in (4, 4, 4, 5, 4):
         compiled(paddle.ones([size, 8]))
