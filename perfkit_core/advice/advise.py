@@ -67,8 +67,11 @@ def what_if(
 
 
 def chosen(plugins: Plugins, rules: Iterable[str]) -> list[Rule]:
-    """The rules of these ids, all where none is named. Raises UsageError."""
+    """The rules of these ids, all where none is named. Raises UsageError, also where a plugin that fails left none:
+    without rules nothing would be found in any recording."""
     known = plugins.rules()
+    if not known:
+        raise UsageError("no plugin offers a rule: there is nothing to look for", "perfkit plugins says what is broken")
     wanted = list(dict.fromkeys(rules)) or list(known)
     for name in wanted:
         if name not in known:

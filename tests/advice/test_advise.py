@@ -312,3 +312,8 @@ def check(path: Path) -> None:
     assert shown == sorted(shown, reverse=True)
     assert all(saving > 0 for saving in shown)
     assert found.identity.error in (0.0, None)
+
+
+def test_no_rules_at_all_are_a_fault_and_no_good_news() -> None:
+    with pytest.raises(UsageError, match="no plugin offers a rule"):
+        advise(working(10_000), plugins=Made([]))
