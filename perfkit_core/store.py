@@ -24,7 +24,7 @@ from perfkit_core.replacing import replacing
 from perfkit_core.stored_columns import stored_columns
 from perfkit_core.stored_encoding import encoding
 from perfkit_core.stored_meta import KEY, Stored, is_ours, read_metadata
-from perfkit_core.stored_recorded import RecordedWriter, read_recorded
+from perfkit_core.stored_recorded import Complete, RecordedWriter, read_recorded
 from perfkit_core.trace import Trace, TraceMeta
 
 SUFFIX: Final = ".perfkit.parquet"
@@ -94,7 +94,7 @@ def read_stored(path: Path) -> Trace:
         stored = read_metadata(found, path)
         if stored.stage == "trace":
             return Trace(stored_columns(path, found, stored.empty), stored.meta, stored.quality)
-        return read_recorded(path, stored, _operator_names(stored.meta))
+        return read_recorded(path, stored, _operator_names(stored.meta), _complete(stored.reader, path))
     except (pa.ArrowException, OSError, ValueError) as error:
         raise SourceError(f"{path}: not a readable Parquet file ({error})", "record the run again") from None
 
@@ -103,3 +103,16 @@ def _operator_names(meta: TraceMeta) -> OperatorNames | None:
     from perfkit_core.plugins.manager import get_plugins  # the built-in plugins read stored files
 
     return get_plugins().operator_names(meta.framework)
+
+
+def _complete(reader: str, path: Path) -> Complete | None:
+    """What a source does with events that it streamed. Raises SourceError where the source is not installed."""
+    from perfkit_core.plugins.manager import get_plugins
+
+    if not reader:
+        return None
+    for source in get_plugins().sources():
+        if source.name == reader and source.complete is not None:
+            return source.complete
+    text = f"{path}: only the reader {reader!r} can complete these events, and no plugin offers it"
+    raise SourceError(text, "perfkit plugins says what is broken or missing")

@@ -18,7 +18,8 @@ KEY: Final = b"perfkit"
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the footer holds. A file of stage "recorded" holds events as a source read them, not yet assembled:
-    ``rank`` and ``base_ns`` (added to all starts) are what only its end told. ``empty`` names the columns of nothing
+    ``rank`` and ``base_ns`` (added to all starts) are what only its end told, ``reader`` the source that completes them
+    ("" where nothing is left to do). ``empty`` names the columns of nothing
     but nulls, None where that was not written down."""
 
     schema_version: int
@@ -27,6 +28,7 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stage: Literal["trace", "recorded"] = "trace"
     rank: int | None = None
     base_ns: int = 0
+    reader: str = ""
     empty: tuple[str, ...] | None = None
 
     def json(self) -> bytes:

@@ -8,11 +8,13 @@ footer. ``read_stored`` assembles it.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -25,17 +27,20 @@ from perfkit_core.paths import arrow_input
 from perfkit_core.schema import NO_ROW
 from perfkit_core.stored_encoding import encoding
 from perfkit_core.stored_meta import KEY, Stored
-from perfkit_core.trace import Finding, Trace, TraceMeta
+from perfkit_core.trace import Finding, IntArray, Trace, TraceMeta
 
+Complete = Callable[[Recorded, TraceMeta], tuple[Recorded, tuple[Finding, ...]]]
+"""Works out, over all events of a streamed file, what its reader could not tell portion by portion."""
 _WORKED_OUT: Final = frozenset({"self_ns", "rank", "launched_by", "parent", "op_name"})
 _REQUIRED: Final = ("name", "kind", "start_ns", "dur_ns", "device")
 SCHEMA: Final = pa.schema(
     [pa.field(c.name, c.type, c.name not in _REQUIRED) for c in schema.COLUMNS if c.name not in _WORKED_OUT]
     + [pa.field("external", pa.int64()), pa.field("layer", schema.SCHEMA.field("name").type)]
-    + [pa.field("parent", pa.int64())]
+    + [pa.field("parent", pa.int64()), pa.field("node", pa.int64()), pa.field("offset_ns", pa.int64())]
 )
-"""Columns of a recorded file; ``parent`` is the recorded parent's row in the file, null throughout where the source has
-no tree. See :class:`perfkit_core.assemble.Recorded`."""
+"""Columns of a recorded file. ``parent`` is the recorded parent: its row in the file, or, where there is one, its number
+in ``node``; null throughout where the source has no tree. ``offset_ns`` is a second, finer clock of the source.
+See :class:`perfkit_core.assemble.Recorded`."""
 ROW_GROUP: Final = 1 << 14
 """Rows that are held back before they are written."""
 _PAGE_BYTES: Final = 1 << 16
@@ -49,9 +54,10 @@ class RecordedWriter:
     As a context manager it removes the file where the block ends with an exception or without :meth:`close`.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Raises OSError."""
+    def __init__(self, path: Path, reader: str = "") -> None:
+        """``reader`` is the name of the source, if it has more to work out when the file is loaded. Raises OSError."""
         self.path = path
+        self.reader = reader
         self.rows = 0
         self._held: list[pa.RecordBatch] = []
         self._held_rows = 0
@@ -85,6 +91,7 @@ class RecordedWriter:
             stage="recorded",
             rank=rank,
             base_ns=base_ns,
+            reader=self.reader,
         )
         self._file.add_key_value_metadata({KEY: stored.json()})
         self._file.close()
@@ -124,8 +131,13 @@ class RecordedWriter:
         self._file.write_table(table, row_group_size=ROW_GROUP)
 
 
-def read_recorded(path: Path, stored: Stored, operator_names: OperatorNames | None) -> Trace:
-    """Assemble a recorded file. Raises SourceError where columns are missing, OSError, pyarrow.ArrowException."""
+def read_recorded(
+    path: Path, stored: Stored, operator_names: OperatorNames | None, complete: Complete | None = None
+) -> Trace:
+    """Assemble a recorded file. ``complete`` is what its reader has to work out over all events first.
+
+    Raises SourceError where columns are missing, OSError, pyarrow.ArrowException.
+    """
     with arrow_input(path) as file:
         table = pq.ParquetFile(file).read().unify_dictionaries()
     missing = [name for name in SCHEMA.names if name not in table.column_names]
@@ -134,10 +146,30 @@ def read_recorded(path: Path, stored: Stored, operator_names: OperatorNames | No
     if stored.base_ns:
         start = pc.add(table["start_ns"], pa.scalar(stored.base_ns, pa.int64()))
         table = table.set_column(table.schema.get_field_index("start_ns"), table.schema.field("start_ns"), start)
-    parent = table["parent"]
-    columns = table.drop_columns(["parent"])
-    tree = to_int64(parent.chunks, len(parent), NO_ROW) if parent.null_count < len(parent) else None
-    return assemble(Recorded(columns, tree), stored.meta, stored.quality, stored.rank, operator_names)
+    recorded, quality = Recorded(table.drop_columns(["parent", "node"]), _tree(table)), stored.quality
+    if complete is not None:
+        recorded, findings = complete(recorded, stored.meta)
+        quality += findings
+    return assemble(recorded, stored.meta, quality, stored.rank, operator_names)
+
+
+def _tree(table: pa.Table) -> IntArray | None:
+    """The row of each row's parent."""
+    parent, node = (_integers(table[name]) for name in ("parent", "node"))
+    return parent if parent is None or node is None else rows_of(node, parent)
+
+
+def rows_of(node: IntArray, wanted: IntArray) -> IntArray:
+    """The first row that has each wanted number, NO_ROW where none before the row itself has it; of shape (rows,)."""
+    rows = np.flatnonzero(node != NO_ROW)
+    rows = rows[np.argsort(node[rows], kind="stable")]
+    at = np.minimum(np.searchsorted(node[rows], wanted), len(rows) - 1)
+    found = rows[at]
+    return np.where((node[found] == wanted) & (wanted != NO_ROW) & (found < np.arange(len(node))), found, NO_ROW)
+
+
+def _integers(column: pa.ChunkedArray) -> IntArray | None:
+    return to_int64(column.chunks, len(column), NO_ROW) if column.null_count < len(column) else None
 
 
 def _conform(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -160,4 +192,4 @@ def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
     return values if values.type == field.type else values.cast(field.type)
 
 
-__all__ = ["ROW_GROUP", "SCHEMA", "RecordedWriter", "read_recorded"]
+__all__ = ["ROW_GROUP", "SCHEMA", "Complete", "RecordedWriter", "read_recorded", "rows_of"]

@@ -10,6 +10,7 @@ from typing import Final
 from perfkit_core.errors import SourceError, UsageError
 from perfkit_core.loading import reader
 from perfkit_core.paths import as_path, exists, is_folder, reaching
+from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import Plugins, get_plugins
 from perfkit_core.replacing import replacing
 from perfkit_core.sources.bytestream import head
@@ -28,9 +29,10 @@ def stream(
     cannot be written.
     """
     path, target = as_path(source), as_path(to)
-    streamed = _streamed(path, plugins or get_plugins())
+    chosen, streamed = _streamed(path, plugins or get_plugins())
+    reader = chosen.name if chosen.complete is not None else ""
     try:
-        with replacing(target) as place, RecordedWriter(Path(place)) as writer:
+        with replacing(target) as place, RecordedWriter(Path(place), reader) as writer:
             streamed(path, partial, writer)
             return writer.rows
     except OSError as error:
@@ -38,8 +40,8 @@ def stream(
         raise UsageError(text, "choose another place with -o") from None
 
 
-def _streamed(path: Path, plugins: Plugins) -> Callable[[Path, bool, RecordedWriter], None]:
-    """How its reader streams a file. Raises SourceError, and UsageError for what is not to be streamed."""
+def _streamed(path: Path, plugins: Plugins) -> tuple[Source, Callable[[Path, bool, RecordedWriter], None]]:
+    """Its reader, and how it streams a file. Raises SourceError, and UsageError for what is not to be streamed."""
     with reaching(path):
         if not exists(path):
             raise SourceError(f"{path}: no such file or folder", "check the path")
@@ -52,4 +54,4 @@ def _streamed(path: Path, plugins: Plugins) -> Callable[[Path, bool, RecordedWri
     if chosen.stream is None:
         text = f"{path}: {chosen.description} cannot be streamed: parts of it are only told by the whole"
         raise UsageError(text, "leave --stream out")
-    return chosen.stream
+    return chosen, chosen.stream

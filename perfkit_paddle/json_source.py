@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ from perfkit_core.schema import CPU, MEMORY, NO_ROW, RUNTIME, SYNC
 from perfkit_core.sources.chrome import ChromeFile
 from perfkit_core.sources.findings import file_findings
 from perfkit_core.sources.recorder import Recorder
-from perfkit_core.trace import BoolArray, Device, Finding, IntArray, Trace
+from perfkit_core.stored_recorded import ROW_GROUP, RecordedWriter
+from perfkit_core.trace import BoolArray, Device, Finding, IntArray, Trace, TraceMeta
 from perfkit_paddle import findings, json_times, json_tree
 from perfkit_paddle.json_dialect import PaddleDialect
-from perfkit_paddle.meta import make_meta
+from perfkit_paddle.meta import make_meta, processes
 from perfkit_paddle.operators import operator_name
 
 FORMAT = "paddle-json"
@@ -27,22 +29,72 @@ _HEADER = ("schemaVersion", "span_index", "span_indx")
 
 def read_json(path: Path, partial: bool = False) -> Trace:
     """The Trace of a file. Raises SourceError for what is no such file or damaged."""
-    file, dialect = ChromeFile(path, partial), PaddleDialect()
-    recorder = Recorder(dialect)
-    for portion in file.portions(dialect):
-        recorder.add(portion)
-    recorded, quality = _sharpened(recorder.recorded().columns)
-    devices = _devices(file.header.get("deviceProperties"))
-    extra = {key: file.header[key] for key in _HEADER if key in file.header}
-    meta = make_meta(recorded, _texts(file.header.get("ExtraInfo")), None, devices=devices, source=str(path),
-                     format=FORMAT, incomplete=file.truncated_at is not None, extra=extra)  # fmt: skip
-    quality = (
-        *file_findings(file, recorder),
-        *_doubts(dialect),
-        *quality,
-        *findings.devices(recorded.columns, devices),
-    )
-    return assemble(with_labels(recorded), meta, quality, None, operator_name)
+    reading = _Reading(path, partial)
+    for _ in reading.portions():
+        pass
+    columns = reading.recorder.recorded().columns
+    meta = reading.meta(processes(columns))
+    recorded, quality = complete(Recorded(columns), meta)
+    return assemble(recorded, meta, (*reading.findings(), *quality), None, operator_name)
+
+
+def stream(path: Path, partial: bool, writer: RecordedWriter) -> None:
+    """The file into the writer, a portion at a time. Raises SourceError."""
+    reading = _Reading(path, partial)
+    of_thread: dict[int, int] = {}
+
+    def write() -> None:
+        columns = reading.recorder.taken()
+        of_thread.update(processes(columns))
+        for batch in columns.to_batches():
+            writer.write(batch)
+
+    for _ in reading.portions():
+        if reading.recorder.held >= ROW_GROUP:
+            write()
+    if reading.recorder.held:
+        write()
+    writer.close(reading.meta(of_thread), reading.findings())
+
+
+def complete(recorded: Recorded, meta: TraceMeta) -> tuple[Recorded, tuple[Finding, ...]]:
+    """What only all events of a file tell together, in its order: finer times, parents, and what is doubtful in them.
+    """
+    sharpened, quality = _sharpened(recorded.columns)
+    return with_labels(sharpened), (*quality, *findings.devices(sharpened.columns, meta.devices))
+
+
+class _Reading:
+    """One pass over a file: its events go to ``recorder``, the rest is known at the end."""
+
+    def __init__(self, path: Path, partial: bool) -> None:
+        self._file = ChromeFile(path, partial)
+        self._dialect = PaddleDialect()
+        self.recorder = Recorder(self._dialect)
+
+    def portions(self) -> Iterator[None]:
+        """Reads on, a portion at a time."""
+        for portion in self._file.portions(self._dialect):
+            self.recorder.add(portion)
+            yield
+
+    def meta(self, of_thread: Mapping[int, int]) -> TraceMeta:
+        """What the file tells beside its events."""
+        header = self._file.header
+        return make_meta(
+            of_thread,
+            _texts(header.get("ExtraInfo")),
+            None,
+            devices=_devices(header.get("deviceProperties")),
+            source=str(self._file.path),
+            format=FORMAT,
+            incomplete=self._file.truncated_at is not None,
+            extra={key: header[key] for key in _HEADER if key in header},
+        )
+
+    def findings(self) -> tuple[Finding, ...]:
+        """What the file itself has to confess."""
+        return (*file_findings(self._file, self.recorder), *_doubts(self._dialect))
 
 
 def _sharpened(events: pa.Table) -> tuple[Recorded, tuple[Finding, ...]]:

@@ -1,4 +1,4 @@
-"""TraceMeta of a Paddle profile: what its extra information says, and the window of its events."""
+"""TraceMeta of a Paddle profile: what its extra information says."""
 
 from __future__ import annotations
 
@@ -6,41 +6,34 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from perfkit_core.assemble import Recorded
 from perfkit_core.trace import TraceMeta
 
 FRAMEWORK: Final = "paddle"
 _UTILISATION: Final = {"System Cpu Utilization": "system", "Process Cpu Utilization": "process"}
 
 
-def make_meta(recorded: Recorded, extra_info: Mapping[str, str], rank: int | None, **facts: Any) -> TraceMeta:
-    """The meta of a cycle. ``extra_info`` maps thread ids to names, and names of CPU utilisations to ratios."""
+def make_meta(
+    processes: Mapping[int, int], extra_info: Mapping[str, str], rank: int | None, **facts: Any
+) -> TraceMeta:
+    """The meta of a cycle; its window is that of its events. ``processes``: the process of each thread that has events;
+    ``extra_info`` maps thread ids to names, and names of CPU utilisations to ratios."""
     return TraceMeta(
         framework=FRAMEWORK,
-        window_ns=_window(recorded.columns),
         ranks=() if rank is None else (rank,),
-        thread_names=_thread_names(extra_info, _processes(recorded.columns), rank),
+        thread_names=_thread_names(extra_info, processes, rank),
         cpu_utilisation=_utilisation(extra_info),
         **facts,
     )
 
 
-def _window(events: pa.Table) -> tuple[int, int] | None:
-    if not events.num_rows:
-        return None
-    ends = pc.add(events["start_ns"], events["dur_ns"])
-    return pc.min(events["start_ns"]).as_py(), pc.max(ends).as_py()
-
-
-def _processes(events: pa.Table) -> dict[int, int]:
+def processes(events: pa.Table) -> dict[int, int]:
     """Process of each thread that has events."""
     pairs = events.select(["tid", "pid"]).drop_null().group_by(["tid", "pid"]).aggregate([])
     return dict(zip(pairs["tid"].to_pylist(), pairs["pid"].to_pylist(), strict=True))
 
 
-def _thread_names(extra_info: Mapping[str, str], processes: dict[int, int], rank: int | None) -> dict[str, str]:
+def _thread_names(extra_info: Mapping[str, str], processes: Mapping[int, int], rank: int | None) -> dict[str, str]:
     """``rank:pid:tid`` → name. A thread without events belongs to the process, when there is only one."""
     only = set(processes.values())
     fallback = only.pop() if len(only) == 1 else None

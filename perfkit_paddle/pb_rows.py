@@ -6,7 +6,9 @@ out; its children have no parent.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -16,7 +18,7 @@ import pyarrow.compute as pc
 
 from perfkit_core.assemble import Recorded
 from perfkit_core.schema import NO_ROW, OTHER
-from perfkit_paddle import names, pb_args, pb_columns
+from perfkit_paddle import labels, names, pb_args, pb_columns
 from perfkit_paddle.pb_schema import OWNER
 from perfkit_paddle.pb_table import IntArray, Table
 
@@ -30,40 +32,96 @@ REQUIRED: Final = {
     "memory": ("start_ns", "type", "address", "pid", "tid", "bytes"),
 }
 """Without these an event cannot be used. All Paddle versions write them."""
+_NODES: Final = 1 << 40
+"""More than a tree has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doubtful:
+    """How many events could not be used, or had an end before their start, or are of which unknown type."""
+
+    incomplete: int = 0
+    reversed: int = 0
+    unknown: Mapping[int, int] = field(default_factory=dict)
+
+    def __add__(self, other: Doubtful) -> Doubtful:
+        unknown = dict(sorted((Counter(self.unknown) + Counter(other.unknown)).items()))
+        return Doubtful(self.incomplete + other.incomplete, self.reversed + other.reversed, unknown)
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Recorded events, and how many could not be used or had an end before their start."""
+    """Recorded events, and what is doubtful about them."""
 
     recorded: Recorded
-    incomplete: int
-    reversed: int
-    unknown: dict[int, int]
+    doubtful: Doubtful
 
 
 def rows(tables: dict[str, Table]) -> Rows:
     """All events of a file. Incomplete ones are left out and counted."""
-    whole = {name: _whole(tables[name], columns) for name, columns in REQUIRED.items()}
-    runtime, device, memory = (tables[name].take(whole[name]) for name in ("runtime", "device", "memory"))
-    node = whole["host"] & ~_roots(tables["host"])
-    host = tables["host"].take(node)
-    row = _new_rows(node)
+    kept = _Kept(tables)
+    row = _new_rows(kept.node)
     above = _parent_rows(tables["host"])
-    parts = [
-        pb_columns.host(host, pb_args.supplements(tables, row, above)),
-        pb_columns.runtime(runtime),
-        pb_columns.device(device),
-        pb_columns.memory(memory),
-    ]
-    parent = [row[above[node]], row[runtime[OWNER]], np.full(len(device), NO_ROW, np.int64), row[memory[OWNER]]]
-    table = pa.concat_tables([pa.table(part) for part in parts], promote_options="default").unify_dictionaries()
-    return Rows(
-        Recorded(table.combine_chunks(), np.concatenate(parent)),
-        sum(int((~mask).sum()) for mask in whole.values()),
-        sum(int((span["end_ns"] < span["start_ns"]).sum()) for span in (host, runtime, device)),
-        _unknown([host["type"], device["type"]]),
-    )
+    parent = kept.each(row[above[kept.node]], row)
+    return kept.rows(pb_args.supplements(tables, row, above), parent)
+
+
+def of_piece(tables: dict[str, Table], thread: int) -> Rows:
+    """The events of some nodes of a tree, the ``thread``-th of its file. Parents are not rows: they are numbers of the
+    column ``node``, which hold in the whole file. What hangs on a part of an operator stays there."""
+    kept = _Kept(tables)
+    number = np.append(_numbers(thread, tables["host"]["id"]), NO_ROW)
+    parent = kept.each(_numbers(thread, tables["host"]["parent_id"])[kept.node], number)
+    nowhere = np.full(len(tables["host"]), NO_ROW, np.int64)
+    found = kept.rows(pb_args.supplements(tables, _new_rows(kept.node), nowhere), parent)
+    node = np.full(found.recorded.columns.num_rows, NO_ROW, np.int64)
+    node[: int(kept.node.sum())] = number[:-1][kept.node]
+    columns = found.recorded.columns
+    for name, values in (("node", node), ("parent", parent)):
+        columns = columns.append_column(name, pa.array(values, mask=values == NO_ROW))
+    return replace(found, recorded=Recorded(columns))
+
+
+class _Kept:
+    """What of some tables can be used; ``node`` marks the host events among the rows of their table."""
+
+    def __init__(self, tables: dict[str, Table]) -> None:
+        whole = {name: _whole(tables[name], columns) for name, columns in REQUIRED.items()}
+        self.node = whole["host"] & ~_roots(tables["host"])
+        self._host = tables["host"].take(self.node)
+        self._runtime, self._device, self._memory = (
+            tables[name].take(whole[name]) for name in ("runtime", "device", "memory")
+        )
+        self._incomplete = sum(int((~mask).sum()) for mask in whole.values())
+
+    def each(self, of_host: IntArray, of_owner: IntArray) -> IntArray:
+        """The parents of all rows, from those of the host events, and from what stands for each host row as owner."""
+        none = np.full(len(self._device), NO_ROW, np.int64)
+        return np.concatenate([of_host, of_owner[self._runtime[OWNER]], none, of_owner[self._memory[OWNER]]])
+
+    def rows(self, supplements: labels.Columns, parent: IntArray) -> Rows:
+        """The events, in the order of the parts."""
+        host, runtime, device, memory = self._host, self._runtime, self._device, self._memory
+        parts = [
+            pb_columns.host(host, supplements),
+            pb_columns.runtime(runtime),
+            pb_columns.device(device),
+            pb_columns.memory(memory),
+        ]
+        table = pa.concat_tables([pa.table(part) for part in parts], promote_options="default").unify_dictionaries()
+        return Rows(
+            Recorded(table.combine_chunks(), parent),
+            Doubtful(
+                self._incomplete,
+                sum(int((span["end_ns"] < span["start_ns"]).sum()) for span in (host, runtime, device)),
+                _unknown([host["type"], device["type"]]),
+            ),
+        )
+
+
+def _numbers(thread: int, node: IntArray) -> IntArray:
+    """Numbers of nodes that no other thread has; NO_ROW for what Paddle counts no node by."""
+    return np.where((node >= 0) & (node < _NODES), thread * _NODES + node, NO_ROW)
 
 
 def _whole(table: Table, columns: tuple[str, ...]) -> BoolArray:

@@ -11,11 +11,12 @@ from perfkit_core.assemble import assemble
 from perfkit_core.collective_labels import with_labels
 from perfkit_core.errors import SourceError
 from perfkit_core.sources.bytestream import DAMAGED, open_bytes
-from perfkit_core.trace import Device, Finding, Trace
+from perfkit_core.trace import Device, Finding, Trace, TraceMeta
 from perfkit_paddle import findings
-from perfkit_paddle.meta import make_meta
+from perfkit_paddle.meta import make_meta, processes
 from perfkit_paddle.operators import operator_name
-from perfkit_paddle.pb_rows import Rows, rows, without_steps
+from perfkit_paddle.pb_pieces import HINT
+from perfkit_paddle.pb_rows import Doubtful, Rows, rows, without_steps
 from perfkit_paddle.pb_table import Table
 from perfkit_paddle.pb_wire import Scan, scan
 
@@ -34,7 +35,6 @@ class Live:
 
 
 NOT_LIVE = Live()
-_HINT = "the file is truncated or damaged: record it again, or read what is there with --partial"
 
 
 def read_pb(path: Path, partial: bool = False) -> Trace:
@@ -57,22 +57,29 @@ def read_rows(content: bytes | memoryview, source: str, partial: bool = False) -
         raise SourceError(f"{source}: the file is empty", "was the profiler stopped before it was read?")
     scanned = scan(content, clip=partial)
     if scanned.problem and not partial:
-        raise SourceError(f"{source}: {scanned.problem} (byte {scanned.at} of {len(content)})", _HINT)
+        raise SourceError(f"{source}: {scanned.problem} (byte {scanned.at} of {len(content)})", HINT)
     found = rows(scanned.tables)
-    if found.incomplete and not partial:
-        text = f"{source}: {found.incomplete} events lack required fields (in {len(content)} bytes)"
-        raise SourceError(text, _HINT)
+    if found.doubtful.incomplete and not partial:
+        text = f"{source}: {found.doubtful.incomplete} events lack required fields (in {len(content)} bytes)"
+        raise SourceError(text, HINT)
     return scanned, found
 
 
 def finish(tables: dict[str, Table], found: Rows, source: str, cut: bool = False, live: Live = NOT_LIVE) -> Trace:
     """The Trace of tables, from a file or a live tree."""
     recorded = without_steps(found.recorded, live.no_steps)
-    devices = _devices(tables["property"])
-    extra_info = _extra_info(tables["extra"])
-    meta = make_meta(recorded, extra_info, live.rank, devices=devices, source=source, format=FORMAT,
-                     incomplete=cut, extra={**_header(tables["file"]), **live.extra}, **live.facts)  # fmt: skip
-    return assemble(with_labels(recorded), meta, _findings(found, devices, cut), live.rank, operator_name)
+    meta = described(tables, processes(recorded.columns), source, cut, live)
+    quality = (*doubts(found.doubtful, cut), *findings.devices(recorded.columns, meta.devices))
+    return assemble(with_labels(recorded), meta, quality, live.rank, operator_name)
+
+
+def described(
+    tables: dict[str, Table], of_thread: Mapping[int, int], source: str, cut: bool, live: Live = NOT_LIVE
+) -> TraceMeta:
+    """What a file tells beside its events; ``of_thread``: the process of each thread."""
+    return make_meta(of_thread, _extra_info(tables["extra"]), live.rank, devices=_devices(tables["property"]),
+                     source=source, format=FORMAT, incomplete=cut, extra={**_header(tables["file"]), **live.extra},
+                     **live.facts)  # fmt: skip
 
 
 def _content(path: Path, partial: bool) -> tuple[bytes, bool]:
@@ -85,12 +92,13 @@ def _content(path: Path, partial: bool) -> tuple[bytes, bool]:
     except DAMAGED as error:
         if not partial or not pieces:
             where = sum(map(len, pieces))
-            raise SourceError(f"{path}: damaged or truncated data after byte {where} ({error})", _HINT) from None
+            raise SourceError(f"{path}: damaged or truncated data after byte {where} ({error})", HINT) from None
         return b"".join(pieces), True
     return b"".join(pieces), False
 
 
-def _findings(found: Rows, devices: tuple[Device, ...], cut: bool) -> tuple[Finding, ...]:
+def doubts(found: Doubtful, cut: bool) -> tuple[Finding, ...]:
+    """What the events have to confess; ``cut``: whether the file broke off."""
     quality = []
     if cut:
         quality.append(findings.truncated())
@@ -100,7 +108,7 @@ def _findings(found: Rows, devices: tuple[Device, ...], cut: bool) -> tuple[Find
         quality.append(findings.negative_durations(found.reversed))
     if found.unknown:
         quality.append(findings.unknown_types({f"EventType{n}": count for n, count in found.unknown.items()}))
-    return (*quality, *findings.devices(found.recorded.columns, devices))
+    return tuple(quality)
 
 
 def _header(file: Table) -> dict[str, Any]:

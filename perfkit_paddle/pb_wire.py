@@ -49,7 +49,7 @@ def scan(content: bytes | memoryview, clip: bool = False) -> Scan:
 
 
 @compiled
-def _number(data, position, end):  # type: ignore[no-untyped-def]
+def read_number(data, position, end):  # type: ignore[no-untyped-def]
     """A base-128 number and the position behind it; position -1 when it does not end before ``end`` or in 10 bytes."""
     value = np.uint64(0)
     shift = np.uint64(0)
@@ -99,7 +99,7 @@ def _walk(data, actions, targets, table_of, holds_rows, bases, room, cells, clip
             depth -= 1
         end = ends[depth]
         begin = position
-        tag, position = _number(data, position, end)
+        tag, position = read_number(data, position, end)
         field = tag >> 3
         wire = tag & 7
         if position < 0 or tag > 0xFFFFFFFF or field < 1:
@@ -107,7 +107,7 @@ def _walk(data, actions, targets, table_of, holds_rows, bases, room, cells, clip
         action = actions[messages[depth], field] if field < FIELDS else 0
         cell = homes[depth] + targets[messages[depth], field] * strides[depth] if field < FIELDS else 0
         if wire == 0:
-            value, position = _number(data, position, end)
+            value, position = read_number(data, position, end)
             if position < 0:
                 return counts, _OPEN_NUMBER, begin
             if action == INTEGER:
@@ -116,7 +116,7 @@ def _walk(data, actions, targets, table_of, holds_rows, bases, room, cells, clip
             elif action:
                 return counts, _WRONG_TYPE, begin
         elif wire == 2:
-            length, position = _number(data, position, end)
+            length, position = read_number(data, position, end)
             if position < 0:
                 return counts, _OPEN_NUMBER, begin
             if length < 0 or length > end - position:

@@ -30,9 +30,22 @@ def sniff_pb(path: Path, head: bytes) -> int:
 
 def sources() -> list[Source]:
     """Readers of what ``export_chrome_tracing`` and ``export_protobuf`` write."""
-    read_json = later("perfkit_paddle.json_source", "read_json")
-    read_pb = later("perfkit_paddle.pb_source", "read_pb")
+    json, pb = "perfkit_paddle.json_source", "perfkit_paddle.pb_stream"
     return [
-        Source("paddle-json", "Chrome-trace JSON of paddle.profiler (rounded times)", sniff_json, read_json),
-        Source("paddle-pb", "protobuf of paddle.profiler (exact times and tree)", sniff_pb, read_pb),
+        Source(
+            "paddle-json",
+            "Chrome-trace JSON of paddle.profiler (rounded times)",
+            sniff_json,
+            later(json, "read_json"),
+            stream=later(json, "stream"),
+            complete=later(json, "complete"),
+        ),
+        Source(
+            "paddle-pb",
+            "protobuf of paddle.profiler (exact times and tree)",
+            sniff_pb,
+            later("perfkit_paddle.pb_source", "read_pb"),
+            stream=later(pb, "stream"),
+            complete=later(pb, "complete"),
+        ),
     ]

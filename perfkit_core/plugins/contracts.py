@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from perfkit_core.advice.model import Candidate
     from perfkit_core.calibration.bench import Bench
     from perfkit_core.report.model import Report
-    from perfkit_core.stored_recorded import RecordedWriter
+    from perfkit_core.stored_recorded import Complete, RecordedWriter
     from perfkit_core.trace import Trace
 
 
@@ -30,7 +30,8 @@ class Source:
     ``peek(path)`` tells, without reading the events, of which rank a file is (None: it does not say), so that the files
     of a rank are found before any is read; without it, names and order tell.
     ``stream(path, partial, writer)`` reads the events into the writer, never all at once, and closes it; None where a
-    format cannot be read without all of its events.
+    format cannot be read without all of its events. ``complete(recorded, meta)`` works out, when such a file is loaded,
+    what only all events together tell, and returns them with findings; None where nothing is left to do.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Source:
     read: Callable[[Path, bool], Trace]
     peek: Callable[[Path], int | None] | None = None
     stream: Callable[[Path, bool, RecordedWriter], None] | None = None
+    complete: Complete | None = None
 
 
 class Recording(Protocol):
