@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 
 from perfkit_core import nesting
+from perfkit_core.advice.evidence.transfers import Transfers, transfers
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate
-from perfkit_core.advice.transfers import Transfers, transfers
 from perfkit_core.advice.wording import each, ms
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.removal import Remove

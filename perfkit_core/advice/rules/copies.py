@@ -6,10 +6,10 @@ from typing import Final
 
 import numpy as np
 
+from perfkit_core.advice.evidence.host_costs import calibrated
+from perfkit_core.advice.evidence.transfers import Transfers, transfers
 from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.host_costs import calibrated
 from perfkit_core.advice.model import Assumption, Candidate
-from perfkit_core.advice.transfers import Transfers, transfers
 from perfkit_core.advice.wording import each, ms, size
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.durations import Scale

@@ -6,11 +6,11 @@ from typing import Final
 
 import numpy as np
 
+from perfkit_core.advice.evidence.host_costs import launching_ns
+from perfkit_core.advice.evidence.outer_operators import OuterOperators, elements, outer_operators, reserves
+from perfkit_core.advice.evidence.transfers import Transfers, transfers
 from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.host_costs import launching_ns
 from perfkit_core.advice.model import Assumption, Candidate
-from perfkit_core.advice.outer_operators import OuterOperators, elements, outer_operators, reserves
-from perfkit_core.advice.transfers import Transfers, transfers
 from perfkit_core.advice.wording import each, ms, several, size
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.placement import Move

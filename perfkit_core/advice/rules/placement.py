@@ -8,11 +8,17 @@ from typing import Final
 
 import numpy as np
 
+from perfkit_core.advice.evidence.host_costs import READ_NS, on_host_ns
+from perfkit_core.advice.evidence.outer_operators import (
+    OuterOperators,
+    elements,
+    of_half,
+    outer_operators,
+    single_block,
+)
+from perfkit_core.advice.evidence.transfers import Transfers, names_of, transfers
 from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.host_costs import READ_NS, on_host_ns
 from perfkit_core.advice.model import Assumption, Candidate, NotEvaluableError
-from perfkit_core.advice.outer_operators import OuterOperators, elements, of_half, outer_operators, single_block
-from perfkit_core.advice.transfers import Transfers, names_of, transfers
 from perfkit_core.advice.wording import each, ms, several
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.contract import Edit

@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 
 from perfkit_core import intervals, nesting
+from perfkit_core.advice.evidence.transfers import Transfers, in_steps, operators_around, transfers, waiting_ns
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, NotEvaluableError
-from perfkit_core.advice.transfers import Transfers, in_steps, operators_around, transfers, waiting_ns
 from perfkit_core.advice.wording import each, ms, several
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.contract import Edit

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from perfkit_core.advice.host_costs import COPY_NS, HOST_NS, LAUNCH_NS
+from perfkit_core.advice.evidence.host_costs import COPY_NS, HOST_NS, LAUNCH_NS
 from perfkit_core.advice.model import Assumption, Candidate
 from perfkit_core.advice.rules.loader import CONTENTION, HANDOVER_NS, MAKING
 from perfkit_core.advice.wording import ms

@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 
 from perfkit_core import grouped, intervals, nesting
+from perfkit_core.advice.evidence.transfers import in_steps, waiting_ns
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate
-from perfkit_core.advice.transfers import in_steps, waiting_ns
 from perfkit_core.advice.wording import each, ms
 from perfkit_core.analyses.step.exclusive import covered_ns
 from perfkit_core.plugins.contracts import Rule

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from perfkit_core import calibration
+from perfkit_core.advice.evidence.outer_operators import OuterOperators, elements
 from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.outer_operators import OuterOperators, elements
 from perfkit_core.replay.quantity import Quantity
 from perfkit_core.trace import IntArray, Trace
 

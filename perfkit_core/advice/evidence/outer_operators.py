@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from perfkit_core import nesting
+from perfkit_core.advice.evidence.transfers import in_steps
 from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.transfers import in_steps
 from perfkit_core.analyses.devices.launch import parameters
 from perfkit_core.analyses.threads import threads
 from perfkit_core.schema import DEVICE_WORK, KERNEL, OPERATOR

@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 
 from perfkit_core import grouped
+from perfkit_core.advice.evidence.outer_operators import VIEWS, OuterOperators, reserves
+from perfkit_core.advice.evidence.transfers import Transfers
 from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.outer_operators import VIEWS, OuterOperators, reserves
-from perfkit_core.advice.transfers import Transfers
 from perfkit_core.analyses.threads import threads
 from perfkit_core.trace import BoolArray, IntArray
 
