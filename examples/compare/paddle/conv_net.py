@@ -1,0 +1,50 @@
+"""A small convolutional network for pictures. ../torch/conv_net.py is the same model.
+
+python conv_net.py --record runs/base
+python conv_net.py --record runs/planted --plant layer
+perfkit compare runs/base runs/planted
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import paddle
+from planted import Batches, activation, copied, layers
+from paddle import nn
+from training import main
+
+BATCH, SIDE, CHANNELS, CLASSES = 16, 32, 16, 10
+LAYERS = 2
+
+
+class Block(nn.Layer):
+    """Convolution, normalisation, activation."""
+
+    def __init__(self, plant: str | None) -> None:
+        super().__init__()
+        self.plant = plant
+        self.conv = nn.Conv2D(CHANNELS, CHANNELS, 3, padding=1)
+        self.norm = nn.BatchNorm2D(CHANNELS)
+        self.activation = activation(nn.ReLU(), plant)
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        return copied(self.activation(self.norm(self.conv(x))), self.plant)
+
+
+def build(plant: str | None) -> nn.Layer:
+    return nn.Sequential(
+        nn.Conv2D(3, CHANNELS, 3, padding=1),
+        *[Block(plant) for _ in layers(LAYERS, plant)],
+        nn.MaxPool2D(4),
+        nn.Flatten(),
+        nn.Linear(CHANNELS * (SIDE // 4) ** 2, CLASSES),
+    )
+
+
+def samples(plant: str | None) -> Batches:
+    random = np.random.RandomState(0)
+    return Batches(random.rand(BATCH, 3, SIDE, SIDE).astype("float32"), random.randint(0, CLASSES, BATCH), plant)
+
+
+if __name__ == "__main__":
+    main(build, samples)

@@ -1,0 +1,44 @@
+"""A multilayer perceptron. ../torch/mlp.py is the same model.
+
+python mlp.py --record runs/base
+python mlp.py --record runs/planted --plant copy
+perfkit compare runs/base runs/planted
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import paddle
+from planted import Batches, activation, copied, layers
+from paddle import nn
+from training import main
+
+BATCH, INPUTS, WIDTH, CLASSES = 1024, 64, 256, 10
+LAYERS = 2
+
+
+class Block(nn.Layer):
+    """A layer and its activation."""
+
+    def __init__(self, plant: str | None) -> None:
+        super().__init__()
+        self.plant = plant
+        self.linear = nn.Linear(WIDTH, WIDTH)
+        self.activation = activation(nn.ReLU(), plant)
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        return copied(self.activation(self.linear(x)), self.plant)
+
+
+def build(plant: str | None) -> nn.Layer:
+    blocks = [Block(plant) for _ in layers(LAYERS, plant)]
+    return nn.Sequential(nn.Linear(INPUTS, WIDTH), *blocks, nn.Linear(WIDTH, CLASSES))
+
+
+def samples(plant: str | None) -> Batches:
+    random = np.random.RandomState(0)
+    return Batches(random.rand(BATCH, INPUTS).astype("float32"), random.randint(0, CLASSES, BATCH), plant)
+
+
+if __name__ == "__main__":
+    main(build, samples)

@@ -1,0 +1,71 @@
+"""What the models of this folder share: command line, equal weights, training, recording.
+
+../torch/training.py is the same for torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import paddle
+from paddle import nn
+from paddle.io import DataLoader
+from planted import PLANTS
+
+from perfkit_paddle import annotate, trace_handler
+
+WARMUP = 3
+LEARNING_RATE = 1e-3
+
+
+def main(build: Callable[[str | None], nn.Layer], samples: Callable[[str | None], Any]) -> None:
+    """Train what ``build`` makes on what ``samples`` holds, each with the regression that the command line plants."""
+    asked = argparse.ArgumentParser()
+    asked.add_argument("--steps", type=int, default=10, help=f"steps after the first {WARMUP}, which are not recorded")
+    asked.add_argument("--record", metavar="DIR", help="run folder for the recording")
+    asked.add_argument("--annotate", action="store_true", help="label the layers of the model")
+    asked.add_argument("--plant", choices=PLANTS, help="a regression")
+    options = asked.parse_args()
+    model = build(options.plant)
+    equal_weights(model)
+    if options.annotate:
+        annotate(model)
+    train(model, DataLoader(samples(options.plant), batch_size=None), WARMUP + options.steps, options.record)
+
+
+def equal_weights(model: nn.Layer) -> None:
+    """The weights that ../torch starts with as well, whose Linear has them transposed."""
+    random = np.random.RandomState(0)
+    for layer in model.sublayers(include_self=True):
+        for name, parameter in layer.named_parameters(include_sublayers=False):
+            if parameter.ndim > 1:
+                transposed = isinstance(layer, nn.Linear)
+                shape = parameter.shape[::-1] if transposed else parameter.shape
+                values = random.standard_normal(shape).astype("float32") / np.sqrt(np.prod(shape[1:]))
+                parameter.set_value(values.astype("float32").T if transposed else values.astype("float32"))
+            elif name == "bias":
+                parameter.set_value(np.zeros(parameter.shape, "float32"))
+
+
+def train(model: nn.Layer, loader: DataLoader, steps: int, run_dir: str | None) -> None:
+    """So many steps; prints the loss of each."""
+    loss_of = nn.CrossEntropyLoss()
+    optimizer = paddle.optimizer.Adam(LEARNING_RATE, parameters=model.parameters())
+    handler = trace_handler(run_dir) if run_dir else None
+    losses = []
+    with paddle.profiler.Profiler(scheduler=(WARMUP, steps), on_trace_ready=handler) as profiler:
+        for step, (inputs, labels) in enumerate(loader):
+            loss = loss_of(model(inputs), labels)
+            loss.backward()
+            optimizer.step()
+            optimizer.clear_grad()
+            losses.append(loss.detach())
+            profiler.step()
+            if step + 1 == steps:
+                break
+    if handler:
+        handler.flush()
+    print(f"loss: {' '.join(f'{float(loss):.4f}' for loss in losses)}")

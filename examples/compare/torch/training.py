@@ -1,0 +1,69 @@
+"""What the models of this folder share: command line, equal weights, training, recording.
+
+../paddle/training.py is the same for Paddle.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from planted import PLANTS
+from torch import nn
+from torch.utils.data import DataLoader
+
+from perfkit_torch import annotate, trace_handler
+
+WARMUP = 3
+LEARNING_RATE = 1e-3
+
+
+def main(build: Callable[[str | None], nn.Module], samples: Callable[[str | None], Any]) -> None:
+    """Train what ``build`` makes on what ``samples`` holds, each with the regression that the command line plants."""
+    asked = argparse.ArgumentParser()
+    asked.add_argument("--steps", type=int, default=10, help=f"steps after the first {WARMUP}, which are not recorded")
+    asked.add_argument("--record", metavar="DIR", help="run folder for the recording")
+    asked.add_argument("--annotate", action="store_true", help="label the layers of the model")
+    asked.add_argument("--plant", choices=PLANTS, help="a regression")
+    options = asked.parse_args()
+    model = build(options.plant)
+    equal_weights(model)
+    if options.annotate:
+        annotate(model)
+    train(model, DataLoader(samples(options.plant), batch_size=None), WARMUP + options.steps, options.record)
+
+
+def equal_weights(model: nn.Module) -> None:
+    """The weights that ../paddle starts with as well, whose Linear has them transposed."""
+    random = np.random.RandomState(0)
+    for name, parameter in model.named_parameters():
+        if parameter.ndim > 1:
+            inputs = parameter[0].numel()
+            values = random.standard_normal(parameter.shape).astype("float32") / np.sqrt(inputs)
+            parameter.data.copy_(torch.from_numpy(values))
+        elif name.endswith("bias"):
+            parameter.data.zero_()
+
+
+def train(model: nn.Module, loader: DataLoader[Any], steps: int, run_dir: str | None) -> None:
+    """So many steps; prints the loss of each."""
+    loss_of, optimizer = nn.CrossEntropyLoss(), torch.optim.Adam(model.parameters(), LEARNING_RATE)
+    schedule = torch.profiler.schedule(wait=WARMUP - 1, warmup=1, active=steps - WARMUP)
+    handler = trace_handler(run_dir) if run_dir else None
+    losses = []
+    with torch.profiler.profile(schedule=schedule, on_trace_ready=handler, record_shapes=True) as profiler:
+        for step, (inputs, labels) in enumerate(loader):
+            loss = loss_of(model(inputs), labels)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(loss.detach())
+            profiler.step()
+            if step + 1 == steps:
+                break
+    if handler:
+        handler.flush()
+    print(f"loss: {' '.join(f'{float(loss):.4f}' for loss in losses)}")

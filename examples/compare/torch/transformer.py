@@ -1,0 +1,77 @@
+"""A small transformer that tells the next token. ../paddle/transformer.py is the same model.
+
+python transformer.py --annotate --record runs/base
+python transformer.py --annotate --record runs/planted --plant activation
+perfkit compare runs/base runs/planted
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from planted import Batches, activation, copied, layers
+from torch import nn
+from training import main
+
+BATCH, LENGTH, WIDTH, HEADS, TOKENS = 8, 64, 64, 4, 100
+LAYERS = 2
+
+
+class Attention(nn.Module):
+    """Every token looks at every token, as matrix products."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.query, self.key, self.value, self.output = (nn.Linear(WIDTH, WIDTH) for _ in range(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        query, key, value = (heads(layer(x)) for layer in (self.query, self.key, self.value))
+        scores = torch.matmul(query, key.transpose(2, 3)) * (WIDTH // HEADS) ** -0.5
+        found = torch.matmul(torch.softmax(scores, -1), value)
+        return self.output(found.transpose(1, 2).reshape(BATCH, LENGTH, WIDTH))
+
+
+def heads(x: torch.Tensor) -> torch.Tensor:
+    """Shape (batch, heads, length, width of a head)."""
+    return x.reshape(BATCH, LENGTH, HEADS, WIDTH // HEADS).transpose(1, 2)
+
+
+class Block(nn.Module):
+    """Attention, and two layers for each token."""
+
+    def __init__(self, plant: str | None) -> None:
+        super().__init__()
+        self.plant = plant
+        self.before, self.attention, self.between = nn.LayerNorm(WIDTH), Attention(), nn.LayerNorm(WIDTH)
+        self.wide, self.narrow = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+        self.activation = activation(nn.GELU(), plant)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x + self.attention(self.before(x))
+        wide = copied(self.activation(self.wide(self.between(x))), self.plant)
+        return x + self.narrow(wide)
+
+
+class Classes(nn.Module):
+    """A class for each token, as the loss takes them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(WIDTH, TOKENS)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x).reshape(BATCH * LENGTH, TOKENS)
+
+
+def build(plant: str | None) -> nn.Module:
+    blocks = [Block(plant) for _ in layers(LAYERS, plant)]
+    return nn.Sequential(nn.Embedding(TOKENS, WIDTH), *blocks, nn.LayerNorm(WIDTH), Classes())
+
+
+def samples(plant: str | None) -> Batches:
+    tokens = np.random.RandomState(0).randint(0, TOKENS, (BATCH, LENGTH + 1))
+    return Batches(tokens[:, :-1], tokens[:, 1:].reshape(-1), plant)
+
+
+if __name__ == "__main__":
+    main(build, samples)
