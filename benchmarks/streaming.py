@@ -17,6 +17,7 @@ from pathlib import Path
 
 from benchmarks import console
 from benchmarks.inputs import large
+from benchmarks.paddle_inputs import large_json, large_protobuf
 from benchmarks.process import cpu_seconds, peak_bytes, reset_peak, resident_bytes
 from benchmarks.results import Section, Table, at_most, number
 from benchmarks.rounds import Result, reasons, take_turns
@@ -30,12 +31,9 @@ def streamed(file: Path, folder: Path) -> dict[str, float]:
     """Stream a file: seconds, CPU seconds, and the most memory on top of what was in use before."""
     import pyarrow as pa
 
-    from perfkit_core.sources.scan import ahead  # noqa: F401 - what streaming imports on its way
-    from perfkit_core.sources.scan.scanner import Scanner, padded
     from perfkit_core.streaming import stream
-    from perfkit_torch.dialect import TorchDialect
 
-    Scanner(TorchDialect()).scan(padded(_EVENT), 0, len(_EVENT))  # loads the compiled code
+    _load_code(file, folder)
     pa.set_memory_pool(pa.system_memory_pool())  # as the command line does
     gc.collect()
     reset_peak()
@@ -49,9 +47,22 @@ def streamed(file: Path, folder: Path) -> dict[str, float]:
     }
 
 
+def _load_code(file: Path, folder: Path) -> None:
+    """Import and load what streaming such a file needs on its way."""
+    from perfkit_core.sources.scan import ahead  # noqa: F401
+    from perfkit_core.sources.scan.scanner import Scanner, padded
+    from perfkit_core.streaming import stream
+    from perfkit_torch.dialect import TorchDialect
+
+    if file.suffix == ".json":
+        Scanner(TorchDialect()).scan(padded(_EVENT), 0, len(_EVENT))
+    else:
+        stream(large_protobuf(1), folder / "small.perfkit.parquet")
+
+
 def section(sizes_mb: Sequence[int], rounds: int, say: Callable[[str], None]) -> Section:
-    """Each size in turns."""
-    files = [large(size) for size in sizes_mb]
+    """Each size of torch's files, and one of each of Paddle's, in turns."""
+    files = [*_of_paddle(sizes_mb), *(large(size) for size in sizes_mb)]
     contenders = [(file.name, ["-m", "benchmarks.streaming", "--one", str(file)], rounds) for file in files]
     results = take_turns(contenders, rounds, say)
     rows = tuple(_row(file, result) for file, result in zip(files, results, strict=True))
@@ -63,6 +74,12 @@ def section(sizes_mb: Sequence[int], rounds: int, say: Callable[[str], None]) ->
     numbers = {result.name: result.samples or result.reason for result in results}
     about = (__doc__ or "").split("\n\n")[1]
     return Section("Streaming", about, (Table("", columns, rows, reasons(results)),), (check,), numbers)
+
+
+def _of_paddle(sizes_mb: Sequence[int]) -> list[Path]:
+    """A JSON file and a protobuf of the largest usual size."""
+    size = min(max(sizes_mb), SIZES_MB[-1])
+    return [large_json(size), large_protobuf(size)]
 
 
 def _row(file: Path, result: Result) -> tuple[str, ...]:

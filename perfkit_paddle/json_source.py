@@ -58,8 +58,7 @@ def stream(path: Path, partial: bool, writer: RecordedWriter) -> None:
 
 
 def complete(recorded: Recorded, meta: TraceMeta) -> tuple[Recorded, tuple[Finding, ...]]:
-    """What only all events of a file tell together, in its order: finer times, parents, and what is doubtful in them.
-    """
+    """What only all events of a file tell together, in its order: finer times, parents, what is doubtful in them."""
     sharpened, quality = _sharpened(recorded.columns)
     return with_labels(sharpened), (*quality, *findings.devices(sharpened.columns, meta.devices))
 

@@ -29,8 +29,8 @@ HINT: Final = "the file is truncated or damaged: record it again, or read what i
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """``content`` is a message of its own, with some nodes of the ``thread``-th tree of the file, from its byte ``at``
-    on; ``cut`` says that the file ends inside of it."""
+    """``content`` is a message of its own, with some nodes of the ``thread``-th tree of the file; its byte ``i`` is
+    byte ``at + i`` of the file. ``cut`` says that the file ends inside of it."""
 
     thread: int
     content: bytes
@@ -66,6 +66,9 @@ class Pieces:
                 self.rest += self._drop(len(self._window.data))
         if self._window.damage:
             self._broken(self._window.damage)
+
+    def close(self) -> None:
+        """Close the file."""
         self._window.close()
 
     def _tree(self, thread: int, length: int) -> Iterator[Piece]:
@@ -78,9 +81,10 @@ class Pieces:
                 wanted *= 2
                 continue
             cut = end == 0
+            if cut and self._window.damage:
+                self._broken(self._window.damage)
             content = _message(self._drop(len(held) if cut else end))
-            at = self._window.base - len(content) + _head_bytes(content)
-            yield Piece(thread, content, at, cut)
+            yield Piece(thread, content, self._window.base - len(content), cut)
             length -= len(held) if cut else end
             wanted = PIECE_BYTES
         if length:
@@ -129,10 +133,6 @@ def _message(nodes: bytes) -> bytes:
         length += bytes([count & 0x7F | 0x80])
         count >>= 7
     return bytes([_THREAD]) + length + bytes([count]) + nodes
-
-
-def _head_bytes(content: bytes) -> int:
-    return 1 + next(i for i in range(1, 11) if content[i] < 0x80)
 
 
 @compiled

@@ -6,6 +6,7 @@ a part of it.
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -36,16 +37,16 @@ _OPERATOR: Final = category_name(names.EVENT_TYPES.index("Operator"))
 
 def stream(path: Path, partial: bool, writer: RecordedWriter) -> None:
     """The file into the writer, a piece at a time. Raises SourceError."""
-    pieces, of_thread, doubtful = Pieces(path, partial), dict[int, int](), Doubtful()
-    cut = False
-    for piece in pieces:
-        found, cut = _rows(piece, path, partial)
-        doubtful += found.doubtful
-        of_thread |= processes(found.recorded.columns)
-        for batch in found.recorded.columns.to_batches():
-            writer.write(batch)
-        if cut:
-            break
+    of_thread, doubtful, cut = dict[int, int](), Doubtful(), False
+    with closing(Pieces(path, partial)) as pieces:
+        for piece in pieces:
+            found, cut = _rows(piece, path, partial)
+            doubtful += found.doubtful
+            of_thread |= processes(found.recorded.columns)
+            for batch in found.recorded.columns.to_batches():
+                writer.write(batch)
+            if cut:
+                break
     if not writer.rows and not pieces.rest:
         raise SourceError(f"{path}: no field of a profile in it", HINT)
     beside, cut = scan(pieces.rest, clip=partial), cut or pieces.cut
