@@ -13,9 +13,7 @@ FRAMEWORK: Final = "paddle"
 _UTILISATION: Final = {"System Cpu Utilization": "system", "Process Cpu Utilization": "process"}
 
 
-def make_meta(
-    processes: Mapping[int, int], extra_info: Mapping[str, str], rank: int | None, **facts: Any
-) -> TraceMeta:
+def make_meta(processes: Mapping[int, int], extra_info: Mapping[str, str], rank: int | None, **facts: Any) -> TraceMeta:
     """The meta of a cycle; its window is that of its events. ``processes``: the process of each thread that has events;
     ``extra_info`` maps thread ids to names, and names of CPU utilisations to ratios."""
     return TraceMeta(
