@@ -1,0 +1,76 @@
+"""What are the samples of one side? Its steps, of every capture that it has.
+
+A step of several ranks is one sample, with the mean of its ranks: the steps of ranks that wait for each other are not
+independent. Captures (recordings of the same training, each of a process of its own) stay apart: what they differ by
+tells how far two equal runs are apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfkit_core.analyses.step.step_rows import step_rows
+from perfkit_core.analyses.tables import rounded_division
+from perfkit_core.trace import IntArray, Trace, concat_traces
+
+GAP_NS = 1_000_000_000
+"""Between the captures of a pooled trace, so that nothing of them overlaps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """The steps of one recording in the order of time: their numbers and ns, shape (steps,) each."""
+
+    source: str
+    step: IntArray
+    step_ns: IntArray
+
+
+def capture(trace: Trace) -> Capture:
+    """The samples of one trace; of several ranks, a step number is one sample."""
+    rows = step_rows(trace)
+    rows = rows[np.argsort(trace.ints("start_ns")[rows], kind="stable")]
+    number, duration = trace.ints("step")[rows], trace.ints("dur_ns")[rows]
+    if len(np.unique(trace.ints("rank")[rows])) < 2:
+        return Capture(trace.meta.source, number, duration)
+    numbers, first, group = np.unique(number, return_index=True, return_inverse=True)
+    total = np.zeros(len(numbers), np.int64)
+    np.add.at(total, group, duration)
+    mean = rounded_division(total, np.bincount(group))
+    order = np.argsort(first, kind="stable")
+    return Capture(trace.meta.source, numbers[order], mean[order])
+
+
+def pooled(traces: Sequence[Trace]) -> Trace:
+    """Captures of the same training as one trace: one after the other on its clock, with steps numbered on.
+
+    Raises ValueError without traces.
+    """
+    if not traces:
+        raise ValueError("no captures")
+    if len(traces) == 1:
+        return traces[0]
+    shifted, at, number = [], 0, 0
+    for trace in traces:
+        moved, at, number = _moved(trace, at, number)
+        shifted.append(moved)
+    return concat_traces(shifted)
+
+
+def _moved(trace: Trace, at: int, number: int) -> tuple[Trace, int, int]:
+    """The trace from ``at`` on with steps from ``number`` on, and where the next one begins."""
+    start, end, step = trace.ints("start_ns"), trace.end_ns, trace.ints("step")
+    if not len(trace):
+        return trace, at, number
+    shift = at - int(start.min())
+    numbered = step[step >= 0]
+    lowest = int(numbered.min()) if len(numbered) else 0
+    moved = trace.with_ints(start_ns=start + shift, step=np.where(step >= 0, step - lowest + number, -1))
+    window = trace.meta.window_ns
+    after = int(end.max()) + shift
+    meta = {"window_ns": (window[0] + shift, window[1] + shift) if window else None, "clock": "relative"}
+    last = int(numbered.max()) - lowest + 1 if len(numbered) else 0
+    return moved.with_meta(**meta), after + GAP_NS, number + last

@@ -1,0 +1,153 @@
+"""Steps are samples: medians, interval, effect size, noise band and verdict, against numbers worked out by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from small_trace import small_trace
+
+from perfkit_core.comparison.captures import Capture, capture, pooled
+from perfkit_core.comparison.noise import noise_band, student
+from perfkit_core.comparison.outliers import outliers
+from perfkit_core.comparison.statistics import (
+    FASTER,
+    NO_DIFFERENCE,
+    SLOWER,
+    TOO_FEW,
+    cliffs_delta,
+    step_statistics,
+)
+from perfkit_core.trace import with_rank
+
+MS = 1_000_000
+STEPS = st.lists(st.integers(1, 10**12), min_size=1, max_size=12)
+SIDES = st.lists(STEPS, min_size=1, max_size=3)
+
+
+def arrays(side: list[list[int]]) -> list[np.ndarray]:
+    return [np.array(one, np.int64) for one in side]
+
+
+@given(SIDES, SIDES)
+def test_swapping_sides_changes_every_sign_and_nothing_else(base: list[list[int]], other: list[list[int]]) -> None:
+    there, back = (step_statistics(arrays(a), arrays(b)) for a, b in ((base, other), (other, base)))
+    assert (back.base, back.other, back.difference) == (there.other, there.base, -there.difference)
+    if there.low is None:
+        assert back.low is back.high is None
+    else:
+        assert (back.low, back.high) == (-there.high, -there.low)
+    assert back.cliffs_delta == -there.cliffs_delta
+    assert back.probability_slower == pytest.approx(1 - there.probability_slower)
+    assert back.noise == there.noise
+    assert {there.verdict, back.verdict} in ({SLOWER, FASTER}, {NO_DIFFERENCE}, {TOO_FEW})
+
+
+@given(SIDES)
+def test_a_side_equals_itself(side: list[list[int]]) -> None:
+    found = step_statistics(arrays(side), arrays(side))
+    assert (found.difference, found.cliffs_delta, found.verdict) == (0, 0, NO_DIFFERENCE)
+    assert found.low in (0, None)
+    assert found.high in (0, None)
+
+
+@given(STEPS, STEPS)
+def test_effect_size_is_that_of_all_pairs(base: list[int], other: list[int]) -> None:
+    pairs = [(b > a) - (b < a) for a in base for b in other]
+    assert cliffs_delta(np.array(base), np.array(other)) == sum(pairs) / len(pairs)
+
+
+def test_a_clear_difference() -> None:
+    """Medians 102 and 152 of what never overlaps: every pair is slower; the interval holds the true 50."""
+    base = np.array([100, 101, 102, 103, 104] * 2) * MS
+    found = step_statistics(base, base + 50 * MS)
+    assert (found.base, found.other, found.difference) == (102 * MS, 152 * MS, 50 * MS)
+    assert found.verdict == SLOWER
+    assert (found.probability_slower, found.cliffs_delta) == (1.0, 1.0)
+    assert found.change_ratio == pytest.approx(50 / 102)
+    assert found.low is not None
+    assert found.high is not None
+    assert 45 * MS < found.low <= 50 * MS <= found.high < 55 * MS
+    assert (found.steps, found.captures) == ((10, 10), (1, 1))
+
+
+def test_noise_between_captures_counts_by_hand() -> None:
+    """Captures of medians 90 and 110: their standard deviation is 10·√2 = 14.1 % of 100; one degree of freedom a side,
+    two in all, t = 4.303; each side is the mean of two: 4.303 · 0.1414 · √(100²/2 + 100²/2) = 60.85."""
+    side = arrays([[90 * MS] * 3, [110 * MS] * 3])
+    assert noise_band(side, side) == pytest.approx(60.854 * MS, rel=1e-3)
+    assert step_statistics(side, [one + 50 * MS for one in side]).verdict == NO_DIFFERENCE
+    # the same steps in one capture: quarters of 90, 100, 110 and 110, so a drift inside of it is noise, too
+    drift = np.concatenate(side)
+    assert step_statistics(drift, drift + 30 * MS).verdict == NO_DIFFERENCE
+    # 4 captures a side that are alike: the same difference is beyond what they differ by
+    alike = arrays([[99 * MS] * 3, [100 * MS] * 3, [101 * MS] * 3, [100 * MS] * 3])
+    assert step_statistics(alike, [one + 10 * MS for one in alike]).verdict == SLOWER
+
+
+def test_single_captures_are_not_believed_below_what_processes_differ_by() -> None:
+    """Two constant captures of 100 and 104: nothing inside of them differs, but processes do, by a standard deviation
+    of 2 %: 1.96 · 0.02 · √(100² + 104²) = 5.66. For a number that has no noise, 4 are 4."""
+    base, other = np.full(8, 100 * MS), np.full(8, 104 * MS)
+    found = step_statistics(base, other)
+    assert found.noise == pytest.approx(5.656 * MS, rel=1e-3)
+    assert found.verdict == NO_DIFFERENCE
+    assert step_statistics(base, other, between=0).verdict == SLOWER
+
+
+def test_student_is_the_published_table() -> None:
+    assert [student(df) for df in (1, 5, 30)] == [12.706, 2.571, 2.042]
+    assert student(40) == pytest.approx(2.021, abs=2e-3)
+    assert student(120) == pytest.approx(1.980, abs=1e-3)
+
+
+def test_one_step_tells_no_noise() -> None:
+    found = step_statistics(np.array([10]), np.array([20]))
+    assert (found.difference, found.low, found.high, found.noise, found.verdict) == (10, None, None, None, TOO_FEW)
+    with pytest.raises(ValueError, match="no samples"):
+        step_statistics(np.array([], np.int64), np.array([1]))
+
+
+def _alarms(captures: int, between: float, count: int = 60) -> int:
+    """False alarms of equal runs whose processes differ by ``between``: outliers and skew inside."""
+    draw = np.random.default_rng(7)
+
+    def side() -> list[np.ndarray]:
+        level = 1e7 * np.exp(draw.normal(0, between, captures))
+        return [(one * (1 + draw.exponential(0.05, 12))).astype(np.int64) for one in level]
+
+    return sum(step_statistics(side(), side()).beyond_noise for _ in range(count))
+
+
+@pytest.mark.parametrize(("captures", "between"), [(1, 0.0), (1, 0.02), (3, 0.02), (4, 0.1)])
+def test_equal_runs_differ_beyond_noise_once_in_twenty_at_most(captures: int, between: float) -> None:
+    assert _alarms(captures, between) <= 60 // 20 + 3  # 6 or less: at a true 5 %, more come in 4 of 100 such tests
+
+
+def test_outlying_steps_are_named() -> None:
+    """Of 100 100 101 99 100 180: the median is 100, the last is 80 % above it."""
+    one = Capture("a", np.arange(6) + 10, np.array([100, 100, 101, 99, 100, 180]))
+    few = Capture("b", np.arange(3), np.array([1, 1, 90]))
+    (row,) = outliers({"base": [one, few], "other": []}).to_dict("records")
+    assert (row["side"], row["capture"], row["step"], row["dur_ns"], row["median_ns"]) == ("base", "a", 15, 180, 100)
+    assert row["longer_ratio"] == pytest.approx(0.8)
+
+
+def test_a_step_of_two_ranks_is_one_sample() -> None:
+    from perfkit_core.trace import concat_traces
+
+    found = capture(concat_traces([with_rank(small_trace(), rank) for rank in (0, 1)]))
+    assert (found.step.tolist(), found.step_ns.tolist()) == ([0, 1], [9_000_000, 9_000_001])
+
+
+def test_pooled_captures_lie_one_after_the_other() -> None:
+    """Two captures of two steps: four steps with numbers of their own; nothing overlaps, every time stays."""
+    whole = pooled([small_trace(), small_trace()])
+    found = capture(whole)
+    assert found.step.tolist() == [0, 1, 2, 3]
+    assert found.step_ns.tolist() == [9_000_000, 9_000_001] * 2
+    half = len(whole) // 2
+    assert whole.end_ns[:half].max() < whole.ints("start_ns")[half:].min()
+    assert whole.ints("dur_ns")[:half].tolist() == whole.ints("dur_ns")[half:].tolist()
+    assert (whole.ints("parent")[half:] >= 0).sum() == (whole.ints("parent")[:half] >= 0).sum()
