@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
-from perfkit_core.advice import combine
+from perfkit_core.advice import asking, combine
+from perfkit_core.advice.asking import chosen
 from perfkit_core.advice.evaluate import Evaluation
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.identity import identity
@@ -14,9 +14,7 @@ from perfkit_core.advice.model import Advice, Advices
 from perfkit_core.advice.predict import noise, step_times
 from perfkit_core.advice.severity import worth_saying
 from perfkit_core.advice.thresholds import overridden
-from perfkit_core.errors import UsageError
 from perfkit_core.paths import PathLike
-from perfkit_core.plugins.contracts import Rule
 from perfkit_core.plugins.manager import Plugins, get_plugins
 from perfkit_core.trace import Trace
 
@@ -52,31 +50,28 @@ def what_if(
 ) -> Advices:
     """The one prediction of ``rule`` for ``value`` (for example 4 loader workers), whether or not the rule fires, and
     whatever it saves. Raises UsageError for a rule that has nothing to ask, and SourceError."""
-    if not math.isfinite(value):
-        raise UsageError(f"{rule}={value}: not a finite number", "as in loader-workers=4")
+    return what_ifs(source, [(rule, value)], thresholds=thresholds, plugins=plugins)
+
+
+def what_ifs(
+    source: Trace | PathLike | Sequence[PathLike],
+    questions: Sequence[tuple[str, float]],
+    *,
+    thresholds: Mapping[str, float] | None = None,
+    plugins: Plugins | None = None,
+) -> Advices:
+    """A prediction for each question (rule and value), in their order, each by itself; ``asked`` says which is which.
+
+    Raises UsageError for a rule that has nothing to ask, and SourceError.
+    """
     plugins = plugins or get_plugins()
-    (asked,) = chosen(plugins, [rule])
-    ask = asked.what_if
-    if ask is None:
-        known = ", ".join(one.id for one in plugins.rules().values() if one.what_if is not None)
-        raise UsageError(f"{rule} has no number to ask about", f"those that have: {known}")
+    asked = [(asking.question(rule, value), *asking.asked(plugins, rule, value)) for rule, value in questions]
     facts = facts_of(source, thresholds, plugins)
     evaluation = Evaluation(facts, plugins.remedies(facts.trace.meta.framework))
-    found = evaluation.found_by(asked, lambda facts: [ask(facts, value)])
-    return Advices(identity(facts), tuple(found), evaluation.not_evaluable, noise_ns=noise_ns(facts))
-
-
-def chosen(plugins: Plugins, rules: Iterable[str]) -> list[Rule]:
-    """The rules of these ids, all where none is named. Raises UsageError, also where a plugin that fails left none:
-    without rules nothing would be found in any recording."""
-    known = plugins.rules()
-    if not known:
-        raise UsageError("no plugin offers a rule: there is nothing to look for", "perfkit plugins says what is broken")
-    wanted = list(dict.fromkeys(rules)) or list(known)
-    for name in wanted:
-        if name not in known:
-            raise UsageError(f"there is no rule {name!r}", f"known: {', '.join(known)}")
-    return [known[name] for name in wanted]
+    answers = [(said, one) for said, rule, find in asked for one in evaluation.found_by(rule, find)]
+    found = tuple(one for _, one in answers)
+    said = tuple(said for said, _ in answers)
+    return Advices(identity(facts), found, evaluation.not_evaluable, noise_ns=noise_ns(facts), asked=said)
 
 
 def facts_of(

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from perfkit_core.advice.model import Advice, Advices, Assumption, Identity, Prediction
+from perfkit_core.advice.assumptions import told
+from perfkit_core.advice.model import Advice, Advices, After, Assumption, Identity, Prediction
 from perfkit_core.advice.outcomes import latest
 from perfkit_core.replay.quantity import Quantity
 from perfkit_core.trace import Trace
@@ -41,10 +42,19 @@ def advice(one: Advice, found: Advices, records: Sequence[Record] = ()) -> dict[
         "steps": list(one.steps) if one.steps else None, "place": one.place,
         "preconditions": list(it.preconditions), "vetoes": list(it.vetoes),
         "transform": [data(edit) for edit in it.edits], "prediction": prediction(one.prediction),
-        "trust": _trust(it.assumptions, found), "risks": list(it.risks), "conflicts": list(it.conflicts),
-        "excluded_because": found.excluded.get(one.id), "remedy": asdict(one.remedy) if one.remedy else None,
+        "trust": _trust(one, found), "risks": list(it.risks), "conflicts": list(it.conflicts),
+        "excluded_because": found.excluded.get(one.id), "after": _after(found.after.get(one.id)),
+        "what_if": _question(one, found), "remedy": asdict(one.remedy) if one.remedy else None,
         "outcome": _outcome(latest(records, one.id)),
     }  # fmt: skip
+
+
+def _after(then: After | None) -> dict[str, Any] | None:
+    return None if then is None else {"once": list(then.once), "saving_ns": then.saving_ns}
+
+
+def _question(one: Advice, found: Advices) -> str | None:
+    return found.asked[found.advice.index(one)] if found.asked else None
 
 
 def _outcome(record: Record | None) -> dict[str, Any]:
@@ -73,9 +83,13 @@ def data(value: Any) -> Any:
     return [data(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def _trust(assumptions: tuple[Assumption, ...], found: Advices) -> dict[str, Any]:
-    listed = [{"name": one.name, "value": data(one.value), "source": one.source} for one in assumptions]
+def _trust(one: Advice, found: Advices) -> dict[str, Any]:
+    listed = [_assumption(one.rule, taken) for taken in one.candidate.assumptions]
     return {"assumptions": listed, "identity_error": found.identity.error, "noise_ns": found.noise_ns}
+
+
+def _assumption(rule: str, one: Assumption) -> dict[str, Any]:
+    return {"name": one.name, "value": data(one.value), "source": one.source, "text": told(rule, one)}
 
 
 def _identity(found: Identity) -> dict[str, Any]:

@@ -43,7 +43,8 @@ class Candidate:
     replay. ``after_ns`` is the time of a step afterwards, for methods that do not replay. ``share_ns`` is the pattern's
     own time in a step, where that is not the ceiling. ``ceiling_ns`` is what no
     change of this kind can save more of in a step. ``direction`` is "to host" or "to device" for placement.
-    ``fill`` are the words that the remedy's code has in braces. ``conflicts`` are ids of rules whose advice this one
+    ``fill`` are the words that the remedy's code has in braces, and part of what the finding is; ``words`` are further
+    ones, which only choose the remedy and complete its text. ``conflicts`` are ids of rules whose advice this one
     replaces or hinders.
     """
 
@@ -62,6 +63,7 @@ class Candidate:
     conflicts: tuple[str, ...] = ()
     direction: str | None = None
     fill: Mapping[str, str] = field(default_factory=dict)
+    words: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ class Advice:
     mode: str
     candidate: Candidate
     prediction: Prediction
-    severity: Literal["high", "medium", "low", "note"]
+    severity: Literal["high", "medium", "low", "none", "note"]
     steps: tuple[int, int] | None
     place: str | None
     remedy: Remedied | None
@@ -128,13 +130,24 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
+class After:
+    """What an advice saves in ns once the advice of the ids ``once`` is followed, by replay of those with and without
+    it."""
+
+    once: tuple[str, ...]
+    saving_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Advices:
     """The result: advice with the largest saving first, and the rules that could not be evaluated, with the reason.
 
     ``combined`` is the replay of all advice that do not exclude each other; None where nothing was replayed.
     ``together`` are the ids that it is made of, ``excluded`` says of the others why they are not among them (id →
     reason). ``without_saving`` was found, but saves nothing, or too little. ``noise_ns`` is the half-width of the
-    interval of the recorded median (None for a single step, which shows no spread).
+    interval of the recorded median (None for a single step, which shows no spread). ``after`` tells of an advice (id)
+    that saves much more, or hardly anything, once others are followed. ``asked`` are the questions that the advice
+    answers, one each (``loader-workers=4``); empty where nothing was asked.
     """
 
     identity: Identity
@@ -145,6 +158,8 @@ class Advices:
     excluded: Mapping[str, str] = field(default_factory=dict)
     without_saving: tuple[Advice, ...] = ()
     noise_ns: int | None = None
+    after: Mapping[str, After] = field(default_factory=dict)
+    asked: tuple[str, ...] = ()
 
     def to_pandas(self) -> pd.DataFrame:
         """A row an advice, with the columns of :func:`perfkit_core.advice.table.table`."""

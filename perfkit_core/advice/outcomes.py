@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pandas as pd
 
+from perfkit_core.advice import wording
 from perfkit_core.report.model import Report, Section
 from perfkit_core.verification import ledger
 from perfkit_core.verification.ledger import Record, Summary
@@ -78,13 +79,27 @@ def as_data(records: Sequence[Record]) -> list[dict[str, Any]]:
 
 
 def _lines(found: Summary) -> Iterator[str]:
+    if found.records:
+        yield f"{_measurements(found.records)}: {wording.both(list(_groups(found)))}."
     if not found.told:
         return
-    yield (
-        f"{found.told} of {found.records} measurements could tell about a prediction ({found.abstained} could not tell "
-        f"anything): the sign was right in {found.sign_right}."
-    )
     said = (("saving", found.saving_error), ("step", found.step_error))
     errors = [f"of the {name} {error:.1%}" for name, error in said if error is not None]
+    yield f"Of those predicted and judged, the sign of the saving was right in {found.sign_right} of {found.told}."
     covered = "" if found.covered is None else f" {found.covered:.0%} of the steps lay between p10 and p90."
     yield f"Median error {' and '.join(errors)}.{covered}" if errors else covered.strip()
+
+
+def _measurements(count: int) -> str:
+    return f"{count} record{'s' * (count != 1)}"
+
+
+def _groups(found: Summary) -> Iterator[str]:
+    """Every record is in one of them."""
+    groups = (
+        (found.told, "predicted and judged"),
+        (found.unpredicted, "judged without a prediction"),
+        (found.abstained, "measured without a verdict (it could not be told)"),
+        (found.unmeasured, "not measured"),
+    )
+    yield from (f"{count} {what}" for count, what in groups if count)

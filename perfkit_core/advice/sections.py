@@ -7,28 +7,30 @@ from typing import Final
 
 import pandas as pd
 
-from perfkit_core.advice import identity, sentences
+from perfkit_core.advice import headline, identity, measured, sentences
+from perfkit_core.advice import in_sum as sums
 from perfkit_core.advice.model import Advice, Advices
 from perfkit_core.advice.table import row_types, table
 from perfkit_core.analyses.select import step_numbers
 from perfkit_core.paths import PathLike
 from perfkit_core.report import facts
-from perfkit_core.report.headline import duration
 from perfkit_core.report.model import Report, Section
 from perfkit_core.trace import Trace
+from perfkit_core.verification.ledger import Record
 
 FIRST: Final = 3
 """Advice that a report on a whole profile shows in words."""
 _MORE: Final = "All that an advice rests on: perfkit advise SOURCE --explain ID."
-_NOTHING: Final = "nothing was found that would save time"
 
 
-def report(found: Advices, trace: Trace) -> Report:
-    """All advice in words, then what it saves together and what could not be told."""
+def report(found: Advices, trace: Trace, records: Sequence[Record] = (), every: bool = False) -> Report:
+    """All advice in words, with what was measured of it before (``records``), then what it saves together and what
+    could not be told; ``every``: all rules that could not be evaluated."""
     of = step_or_recording(trace)
-    texts = [in_words(number, one, found, of) for number, one in enumerate(found.advice, 1)]
+    texts = [in_words(number, one, found, of, records) for number, one in enumerate(found.advice, 1)]
     source = facts.source(trace)
-    return Report(f"Advice on {source.label}", (source,), (*texts, in_sum(found, of)), headline=tuple(_head(found, of)))
+    parts = (*texts, in_sum(found, of, every))
+    return Report(f"Advice on {source.label}", (source,), parts, headline=tuple(headline.of(found, of)))
 
 
 def of_page(trace: Trace) -> tuple[Section, ...]:
@@ -59,13 +61,13 @@ def step_or_recording(trace: Trace) -> str:
     return "step" if len(step_numbers(trace)) else "recording"
 
 
-def in_words(number: int, advice: Advice, found: Advices, of: str) -> Section:
-    """One advice with its fix in code."""
+def in_words(number: int, advice: Advice, found: Advices, of: str, records: Sequence[Record] = ()) -> Section:
+    """One advice with what was measured of it before, and its fix in code."""
     remedy = advice.remedy
-    lines = [*sentences.lines(advice, found, of), *_fix(advice)]
+    lines = [*sentences.lines(advice, found, of), *measured.lines(advice, records), *_fix(advice)]
     return Section(
         f"advice-{advice.id}",
-        sentences.title(number, advice),
+        sentences.title(number, advice, found.asked[number - 1] if found.asked else None),
         pd.DataFrame(),
         lines=tuple(lines),
         code=remedy.code if remedy else "",
@@ -86,39 +88,23 @@ def _fix(advice: Advice) -> Iterator[str]:
         yield f"See {api}."
 
 
-def in_sum(found: Advices, of: str) -> Section:
+def in_sum(found: Advices, of: str, every: bool = False) -> Section:
     """What all of it comes to, and what is not known."""
-    lines = ([_MORE] if found.advice else []) + list(_sum(found, of))
+    lines = ([_MORE] if found.advice else []) + list(_sum(found, of, every))
     return Section("in_sum", "In sum", pd.DataFrame(), lines=tuple(lines))
 
 
-def _sum(found: Advices, of: str) -> Iterator[str]:
-    yield from sentences.together(found, of)
-    yield sentences.replayed(found.identity)
-    yield from sentences.without_saving(found)
-    yield from sentences.not_evaluable(found.not_evaluable)
+def _sum(found: Advices, of: str, every: bool = False) -> Iterator[str]:
+    yield from sums.together(found, of)
+    yield sums.replayed(found.identity)
+    yield from sums.without_saving(found)
+    yield from sums.not_evaluable(found.not_evaluable, every)
 
 
 def table_section(found: Advices, of: str) -> Section:
     """All advice, a row each."""
     note = " ".join(_sum(found, of))
-    return Section("advice", "Advice", table(found), note=note, empty=_NOTHING)
-
-
-def _head(found: Advices, of: str) -> Iterator[str]:
-    """The one sentence of a hurried reader."""
-    savings = [one.prediction for one in found.advice if one.prediction.saving_ns is not None]
-    if not savings:
-        notes = {0: "", 1: "; one thing is worth knowing"}.get(len(found.advice), "; some things are worth knowing")
-        yield sentences.sentence(f"{_NOTHING}{notes}")
-        return
-    best = found.combined or savings[0]
-    if best.p50_ns is not None:
-        count = "One change" if len(savings) == 1 else f"{len(savings)} changes"
-        now, after = duration(best.base_ns), duration(best.p50_ns)
-        all_of_it = "" if len(savings) == 1 else " with all that can be combined"
-        what = "a step" if of == "step" else f"the {of}"
-        yield f"{count}: {what} takes {now} now, and should take {after}{all_of_it}."
+    return Section("advice", "Advice", table(found), note=note, empty=headline.NOTHING)
 
 
 def table_report(found: Advices, trace: Trace) -> Report:
@@ -130,8 +116,8 @@ def table_report(found: Advices, trace: Trace) -> Report:
 def identity_report(sources: Sequence[PathLike], partial: bool = False) -> Report:
     """How well the unchanged recordings repeat themselves. Raises SourceError."""
     found = identity.table(sources, partial)
-    measured = found[found["steps"].notna()]
-    lines = [] if measured.empty else [_summary(measured)]
+    with_steps = found[found["steps"].notna()]
+    lines = [] if with_steps.empty else [_summary(with_steps)]
     note = (
         "Error of the replayed time of a step, without steps of the whole recording; unexplained: device work that "
         "starts later than anything recorded explains, so that the replay keeps it wherever it was."
@@ -140,6 +126,6 @@ def identity_report(sources: Sequence[PathLike], partial: bool = False) -> Repor
     return Report("How well recordings repeat themselves", (), (section,))
 
 
-def _summary(measured: pd.DataFrame) -> str:
-    middle, worst = float(measured["error_ratio"].median()), float(measured["worst_error_ratio"].max())
-    return f"{len(measured)} of them with steps: median error {middle:.2%}, worst step {worst:.2%}."
+def _summary(found: pd.DataFrame) -> str:
+    middle, worst = float(found["error_ratio"].median()), float(found["worst_error_ratio"].max())
+    return f"{len(found)} of them with steps: median error {middle:.2%}, worst step {worst:.2%}."

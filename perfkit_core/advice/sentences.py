@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
-from perfkit_core.advice.model import Advice, Advices, Identity, Prediction
+from perfkit_core.advice import wording
+from perfkit_core.advice.assumptions import told
+from perfkit_core.advice.model import Advice, Advices, After, Prediction
 from perfkit_core.report.headline import duration
 
 _HOW: Final = {
@@ -16,21 +18,27 @@ _HOW: Final = {
 """Where a number comes from, by method."""
 
 
-def title(number: int, advice: Advice) -> str:
-    """``1. Load data in worker processes: saves 66% of the time (high)``."""
-    saves = _saves(advice.prediction)
-    return f"{number}. {advice.title}{': ' if saves else ''}{saves} ({advice.severity})"
+def title(number: int, advice: Advice, asked: str | None = None) -> str:
+    """``1. Load data in worker processes: saves 66% of the time (high)``; what saves nothing has no severity.
+
+    ``asked``: the question that this answers (``loader-workers=4``)."""
+    parts = [part for part in (asked, advice.title, saves(advice.prediction)) if part]
+    severity = "" if advice.severity == "none" else f" ({advice.severity})"
+    return f"{number}. {': '.join(parts)}{severity}"
 
 
-def _saves(prediction: Prediction) -> str:
+def saves(prediction: Prediction) -> str:
+    """``saves 12% of the time``, or what it costs; "" where no number is known."""
     if prediction.saving_ns is None:
         return ""
     share = prediction.saving_ns / max(prediction.base_ns, 1)
+    if share == 0:
+        return "saves nothing"
     return f"saves {percent(share)} of the time" if share > 0 else f"costs {percent(-share)} more time"
 
 
 def lines(advice: Advice, found: Advices, of: str) -> Iterator[str]:
-    """What, where, how much, how sure. ``of``: what the times are of, "step" or "recording"."""
+    """What, where, how much, how sure, after what. ``of``: what the times are of, "step" or "recording"."""
     yield sentence(advice.candidate.what)
     where = "; ".join(part for part in (advice.place, steps(advice)) if part)
     if where:
@@ -38,22 +46,35 @@ def lines(advice: Advice, found: Advices, of: str) -> Iterator[str]:
     yield from expected(advice.prediction, of)
     if advice.prediction.saving_ns is not None:
         yield f"How sure: {how_sure(advice, found)}"
+    if advice.id in found.after:
+        yield f"Together: {after(advice, found.after[advice.id])}"
     yield f"Id: {advice.id}"
 
 
 def expected(prediction: Prediction, of: str) -> Iterator[str]:
     """The time now and afterwards, and the saving, each with its interval."""
-    p, aside = prediction, _ceiling(prediction)
+    p = prediction
     if p.p50_ns is None or p.saving_ns is None:
+        aside = _ceiling(p)
         yield f"Saving: cannot be told from this recording{f'; {aside}' if aside else ''}"
         return
     yield (
         f"{of.capitalize()}: {duration(p.base_ns)} now, {duration(p.p50_ns)} afterwards "
         f"(p10 to p90: {_from_to(p.p10_ns, p.p90_ns)})"
     )
-    yield (
-        f"Saving: {duration(p.saving_ns)} ({_from_to(p.saving_p10_ns, p.saving_p90_ns)}){f'; {aside}' if aside else ''}"
-    )
+    yield _loss(p) if p.saving_ns < 0 else _saving(p)
+
+
+def _saving(p: Prediction) -> str:
+    aside = _ceiling(p)
+    told = f"Saving: {duration(p.saving_ns or 0)} ({_from_to(p.saving_p10_ns, p.saving_p90_ns)})"
+    return f"{told}; {aside}" if aside else told
+
+
+def _loss(p: Prediction) -> str:
+    """A saving below 0 is said as what it is."""
+    most, least = -(p.saving_p10_ns or 0), -(p.saving_p90_ns or 0)
+    return f"Cost: {duration(-(p.saving_ns or 0))} more ({_from_to(least, most)})"
 
 
 def _from_to(low: int | None, high: int | None) -> str:
@@ -70,10 +91,9 @@ def _ceiling(prediction: Prediction) -> str:
 def how_sure(advice: Advice, found: Advices) -> str:
     """Where the number comes from, what the interval rests on, and what is not counted on."""
     parts = [_HOW[advice.prediction.method]]
-    named = ", ".join(one.name for one in advice.candidate.assumptions)
-    parts.append(f"assumed: {named}" if named else "nothing assumed")
-    if (advice.prediction.saving_p10_ns or 0) < 0:
-        parts.append("it may cost time instead: measure it")
+    taken = ", ".join(told(advice.rule, one) for one in advice.candidate.assumptions)
+    parts.append(f"assumed: {taken}" if taken else "nothing assumed")
+    parts += _sign(advice.prediction)
     if found.noise_ns and 0 < (advice.prediction.saving_ns or 0) < found.noise_ns:
         parts.append(f"less than these steps differ by chance (±{duration(found.noise_ns)}): take many to measure it")
     why = found.excluded.get(advice.id)
@@ -82,56 +102,32 @@ def how_sure(advice: Advice, found: Advices) -> str:
     return "; ".join(parts)
 
 
+def after(advice: Advice, then: After) -> str:
+    """What is left, or only comes, of a saving once other advice is followed: ``saves nothing by itself, 12 ms once
+    loader-workers-29c1 is done``."""
+    own = advice.prediction.saving_ns or 0
+    once = f"once {wording.both(then.once)} {'is' if len(then.once) == 1 else 'are'} done"
+    if then.saving_ns < own:
+        left = f"little is left of it ({duration(then.saving_ns)})" if then.saving_ns > 0 else "nothing is left of it"
+        return f"{left} {once}"
+    by_itself = f"saves {duration(own)} by itself" if own > 0 else "saves nothing by itself"
+    return f"{by_itself}, {duration(then.saving_ns)} {once}"
+
+
+def _sign(p: Prediction) -> Iterator[str]:
+    """What the interval leaves open."""
+    if (p.saving_ns or 0) >= 0 > (p.saving_p10_ns or 0):
+        yield "it may cost time instead: measure it"
+    if (p.saving_ns or 0) < 0 < (p.saving_p90_ns or 0):
+        yield "it may save time all the same: measure it"
+
+
 def steps(advice: Advice) -> str:
     """The steps in which it was found."""
     if advice.steps is None:
         return ""
     first, last = advice.steps
     return f"step {first}" if first == last else f"steps {first} to {last}"
-
-
-def replayed(identity: Identity) -> str:
-    """How well the unchanged recording was repeated."""
-    if identity.error is None or identity.worst is None:
-        return "Nothing was replayed: the recording holds no events of a host."
-    count = f"{identity.steps} step{'s' * (identity.steps != 1)}"
-    text = f"Replayed unchanged, the recording repeats itself with an error of {identity.error:.2%}"
-    text += f" (median of {count}; worst {identity.worst:.2%})."
-    if identity.unexplained is not None:
-        text += f" {identity.unexplained:.1%} of the device's work starts later than anything recorded explains."
-    return text
-
-
-def together(found: Advices, of: str) -> Iterator[str]:
-    """What all advice saves that does not exclude each other."""
-    if found.combined is None or len(found.together) < 2:
-        return
-    first, second = expected(found.combined, of)
-    yield f"All {len(found.together)} that can be combined, replayed at once: {first[:1].lower()}{first[1:]}. {second}."
-
-
-def without_saving(found: Advices) -> Iterator[str]:
-    """What was found, and is no advice."""
-    none, little = [], []
-    for one in found.without_saving:
-        saving = one.prediction.saving_ns or 0
-        little.append(f"{one.id} ({duration(saving)})") if saving > 0 else none.append(one.id)
-    if none:
-        yield f"Looked at, saves nothing: {', '.join(none)}."
-    if little:
-        yield f"Looked at, saves too little to read on: {', '.join(little)}."
-
-
-def not_evaluable(reasons: Mapping[str, str]) -> Iterator[str]:
-    """The rules that could not be evaluated, by reason, in one line. What would have to be recorded stands behind the
-    colon of a reason: the machine formats have it, and so has ``--rule``."""
-    by_reason: dict[str, list[str]] = {}
-    for rule, why in reasons.items():
-        by_reason.setdefault(why if len(reasons) == 1 else why.partition(": ")[0], []).append(rule)
-    if by_reason:
-        parts = "; ".join(f"{', '.join(rules)} ({why})" for why, rules in by_reason.items())
-        more = "" if len(reasons) == 1 else " What to record for one of them: perfkit advise SOURCE --rule ID."
-        yield f"Cannot be evaluated here: {parts}.{more}"
 
 
 def percent(share: float) -> str:

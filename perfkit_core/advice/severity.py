@@ -7,13 +7,16 @@ from typing import Literal
 from perfkit_core.advice.model import Prediction
 from perfkit_core.advice.thresholds import Thresholds
 
-Severity = Literal["high", "medium", "low", "note"]
+Severity = Literal["high", "medium", "low", "none", "note"]
+"""``none``: it saves nothing, or costs time; ``note``: no number is known."""
 
 
 def severity(prediction: Prediction, thresholds: Thresholds) -> Severity:
-    """By the share of the step that is saved; a note where no number is known."""
+    """By the share of the step that is saved: none where nothing is, a note where no number is known."""
     if prediction.saving_ns is None:
         return "note"
+    if prediction.saving_ns <= 0:
+        return "none"
     share = prediction.saving_ns / max(prediction.base_ns, 1)
     if share >= thresholds.severity_high:
         return "high"

@@ -24,6 +24,11 @@ def several(names: Sequence[str], most: int = 3) -> str:
     return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
+def both(names: Sequence[str]) -> str:
+    """All of some names: ``a, b and c``."""
+    return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
+
+
 def each(has_steps: bool) -> str:
     """What numbers of a recording count for."""
     return "a step" if has_steps else "of the whole recording"

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 @click.command(epilog="Example: perfkit advise runs/baseline --what-if loader-workers=4")
 @click.argument("sources", metavar="[SOURCE...]", nargs=-1, type=options.LOCATION)
 @click.option("--explain", metavar="ID", help="Everything about one advice; the beginning of its id is enough.")
-@click.option("--what-if", "question", metavar="RULE=VALUE", help="One prediction, for this value, whether or not the "
-              "rule finds anything: loader-workers=4.")  # fmt: skip
+@click.option("--what-if", "questions", multiple=True, metavar="RULE=VALUE", help="One prediction, for this value, "
+              "whether or not the rule finds anything: loader-workers=4; repeatable, each by itself.")  # fmt: skip
 @click.option("--rule", "rules", multiple=True, metavar="ID", help="Only this rule; several: repeat it or use commas. "
               "'perfkit plugins' lists them.")  # fmt: skip
 @click.option("--threshold", "thresholds", multiple=True, metavar="NAME=VALUE", help="Another threshold of the rules, "
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 def advise(
     sources: tuple[Path, ...],
     explain: str | None,
-    question: str | None,
+    questions: tuple[str, ...],
     rules: tuple[str, ...],
     thresholds: tuple[str, ...],
     only_identity: bool,
@@ -55,7 +55,7 @@ def advise(
     profile.
     """
     chosen = renderer(format_name, output)
-    _check(sources, ledger, [explain is not None, question is not None, only_identity])
+    _check(sources, ledger, [explain is not None, bool(questions), only_identity])
     if only_identity:
         emit(_identities(sources, partial), chosen, output)
         return
@@ -65,7 +65,7 @@ def advise(
     numbers = dict(map(_number, thresholds))
     trace = _named(loaded(sources, partial), sources)
     with working("replaying"):
-        found = _found(trace, question, options.names(rules), numbers)
+        found = _found(trace, questions, options.names(rules), numbers)
     _show(found, trace, explain, ledger, chosen, output)
 
 
@@ -76,16 +76,17 @@ def _check(sources: tuple[Path, ...], ledger: Path | None, exclusive: Iterable[b
         raise UsageError("--explain, --what-if and --identity exclude each other", "ask one at a time")
 
 
-def _found(trace: Trace, question: str | None, rules: list[str], numbers: dict[str, float]) -> Advices:
+def _found(trace: Trace, questions: tuple[str, ...], rules: list[str], numbers: dict[str, float]) -> Advices:
     from perfkit_core.advice.advise import advise as advice_of
-    from perfkit_core.advice.advise import what_if
+    from perfkit_core.advice.advise import what_ifs
 
-    if question is None:
+    if not questions:
         return advice_of(trace, rules=rules, thresholds=numbers)
-    rule, value = _number(question)
-    found = what_if(trace, rule, value, thresholds=numbers)
-    if not found.advice:
-        raise UsageError(f"--what-if {question}: {found.not_evaluable[rule]}")
+    if rules:
+        raise UsageError("--rule and --what-if exclude each other", "--what-if names its rule itself")
+    found = what_ifs(trace, list(map(_number, questions)), thresholds=numbers)
+    for rule, why in found.not_evaluable.items():
+        raise UsageError(f"--what-if {rule}: {why}")
     return found
 
 
@@ -103,7 +104,8 @@ def _show(
     elif chosen.name == "csv":
         emit(sections.table_report(found, trace), chosen, output)
     else:
-        report = explaining.report(one, found, trace, records) if one else sections.report(found, trace)
+        every = chosen.name != "text"
+        report = explaining.report(one, found, trace, records) if one else sections.report(found, trace, records, every)
         emit(report if ledger is None else outcomes.with_outcomes(report, records), chosen, output)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,6 +38,7 @@ class Record:
     threads: Mapping[str, str] = field(default_factory=dict)
     advice: str | None = None
     rule: str | None = None
+    framework: str | None = None
     metric: str | None = None
     higher_is_better: bool = False
     base_ns: int | None = None
@@ -70,7 +72,9 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Over the records in which a prediction met a measurement that could tell (``told``); None without any.
+    """Each of the ``records`` counts in one of ``told`` (a prediction met a measurement that could tell),
+    ``unpredicted`` (a measurement could tell, nothing was predicted), ``abstained`` (it could not tell) and
+    ``unmeasured``. The rest is over those ``told``; None without any.
 
     ``sign_right``: of how many the sign of the saving was right. ``saving_error`` and ``step_error`` are medians of the
     absolute errors, the first of those with a saving that was verified. ``covered`` is the share whose step was between
@@ -78,8 +82,10 @@ class Summary:
     """
 
     records: int
-    abstained: int
     told: int
+    unpredicted: int
+    abstained: int
+    unmeasured: int
     sign_right: int
     saving_error: float | None
     step_error: float | None
@@ -148,10 +154,13 @@ def read(path: Path) -> list[Record]:
 def summary(records: Sequence[Record]) -> Summary:
     """How often, and by how much, predictions were right."""
     told = [record for record in records if record.told]
+    outcomes = Counter(record.outcome for record in records)
     return Summary(
         records=len(records),
-        abstained=sum(record.outcome == "abstained" for record in records),
         told=len(told),
+        unpredicted=outcomes["verified"] + outcomes["refuted"] - len(told),
+        abstained=outcomes["abstained"],
+        unmeasured=outcomes["predicted"],
         sign_right=sum(map(_sign_is_right, told)),
         saving_error=_median([record.saving_error for record in told if record.outcome == "verified"]),
         step_error=_median([record.step_error for record in told]),

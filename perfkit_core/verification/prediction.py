@@ -16,7 +16,8 @@ _NS = ("base_ns", "p10_ns", "p50_ns", "p90_ns")
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """Time of a step in ns: when it was predicted (base), and with the change as percentiles; of which advice.
+    """Time of a step in ns: when it was predicted (base), and with the change as percentiles; of which advice, by
+    which rule, of which framework.
 
     What is compared with a measurement is shares of the base: a step under a profiler is longer than the one measured.
     """
@@ -27,6 +28,7 @@ class Predicted:
     p90_ns: int
     advice: str | None = None
     rule: str | None = None
+    framework: str | None = None
 
     @property
     def saving(self) -> float:
@@ -89,7 +91,7 @@ def _predicted(path: Path, advice: Mapping[str, Any]) -> Predicted:
     if not all(isinstance(number, (int, float)) for number in numbers):
         raise UsageError(f"the advice {advice.get('id')} of {path} predicts no number", "verify it without --advice")
     base, low, mid, high = (round(number) for number in numbers if number is not None)
-    return _checked(Predicted(base, low, mid, high, advice.get("id"), advice.get("rule")))
+    return _checked(Predicted(base, low, mid, high, *(advice.get(name) for name in ("id", "rule", "framework"))))
 
 
 def _checked(predicted: Predicted) -> Predicted:

@@ -93,7 +93,9 @@ def test_explain_shows_the_whole_contract(perfkit, loading: Path) -> None:
     titles = ["What was found", "Evidence", "What is changed in the recording", "Prediction", "How sure it is",
               "Risks and conflicts", "What to do", "Outcome"]  # fmt: skip
     assert [title for title in titles if f"\n{title}\n" in out] == titles
-    for told in ("Rule 10, loader-workers, version 1; fw, eager mode", "loader_ns", "host_factor", "share of the time",
+    for told in ("Rule 10, loader-workers, version 1; fw, eager mode", "loader, share      60 %", "share of the time",
+                 "Assumed: a batch is handed over in 0.1–2 ms (prior", "6 × DataLoader.next: get batches from 4 worker",
+                 "6 × DataLoader.next: take 1–1.4 × their time (likely 1.1), with all inside them",
                  "--advice advice.json:loader-workers-"):  # fmt: skip
         assert told in out
     one = json.loads(perfkit("advise", loading, "--explain", "loader-workers", "--format", "json").out)
@@ -147,9 +149,8 @@ def test_the_ledger_with_signed_errors(perfkit, loading: Path, tmp_path: Path) -
     append(file, record("more-workers", 0.30))
     code, out, _ = perfkit("advise", "--ledger", file)
     assert code == 0
-    assert (
-        "2 of 2 measurements could tell about a prediction (0 could not tell anything): the sign was right in 2." in out
-    )
+    assert "2 records: 2 predicted and judged.\n" in out
+    assert "Of those predicted and judged, the sign of the saving was right in 2 of 2." in out
     assert "50% of the steps lay between p10 and p90" in out  # 90 is, 70 is not
     first, second = json.loads(perfkit("advise", "--ledger", file, "--format", "json").out)["views"]["ledger"]
     assert (first["saving_error_ratio"], second["saving_error_ratio"]) == (pytest.approx(0.5), pytest.approx(-0.5))
@@ -175,7 +176,30 @@ def test_an_advice_with_its_own_outcome(perfkit, loading: Path, tmp_path: Path) 
         "saving_error": 0.5, "step_error": pytest.approx(0.85 / 0.9 - 1),
     }  # fmt: skip
     out = perfkit("advise", loading, "--explain", "loader-workers", "--ledger", file).out
-    assert "verified; it saved 10.0% of a step, the prediction of the saving was +50% off" in out
+    assert "Measured 2024-05-01: verified; saved 10%, 15% was predicted" in out
+    assert "The prediction of the saving was +50% off." in out
+    assert (
+        "Measured 2024-05-01: verified; saved 10%, 15% was predicted"
+        in perfkit("advise", loading, "--ledger", file).out
+    )
+
+
+def test_another_finding_of_the_rule_was_measured(perfkit, loading: Path, tmp_path: Path) -> None:
+    file = tmp_path / "ledger.jsonl"
+    other = record("loader-workers", 0.10)
+    append(file, replace(other, framework="another"))
+    append(file, other)  # of which nobody knows the framework
+    assert (
+        "Measured"
+        not in perfkit("advise", loading, "--ledger", file, "--rule", "loader-workers").out.split("Measured outcomes")[
+            0
+        ]
+    )
+    append(file, replace(other, framework="fw", cpu="Abacus", cpus=(0, 1)))
+    append(file, replace(other, framework="fw", outcome="abstained", saving_ratio=-0.02, date="2024-06-01T10:00:00Z"))
+    out = perfkit("advise", loading, "--ledger", file, "--rule", "loader-workers").out
+    told = "Measured elsewhere: loader-workers-1a2b 2024-06-01: could not tell; cost 2.0%, 15% was predicted"
+    assert f"{told}; the last of 2 measurements: 1 verified, 1 could not tell" in out
 
 
 def test_two_ranks_are_one_profile(perfkit, tmp_path: Path) -> None:
@@ -202,6 +226,7 @@ def test_two_ranks_are_one_profile(perfkit, tmp_path: Path) -> None:
         (("RUN", "--what-if", "loader-workers=0"), "not a number of workers"),
         (("RUN", "--what-if", "more-workers=4"), "more-workers has no number to ask about"),
         (("RUN", "--what-if", "loader-workers=4", "--explain", "x"), "exclude each other"),
+        (("RUN", "--what-if", "loader-workers=4", "--rule", "loader-workers"), "and --what-if exclude each other"),
         (("RUN", "--explain", "nothing"), "no advice 'nothing'; choose among loader-workers-"),
         (("RUN", "--format", "poem"), "there is no format 'poem'"),
         (("--ledger", "nowhere"), "nowhere: cannot be read"),

@@ -1,0 +1,89 @@
+"""How is a number told to people? By the unit that ends its name: ``_ns``, ``_bytes``, ``_ratio``, ``_factor``, …"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from perfkit_core.advice import wording
+from perfkit_core.replay.quantity import Number, Quantity
+
+_SHOWN: Final = 8
+"""Of a list; the machine formats have all."""
+_UNITS: Final = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
+_SUFFIXES: Final = ("_ns", "_bytes", "_ratio", "_factor", "_left")
+_SHARES: Final = ("_ratio", "_left")
+_ABBREVIATIONS: Final = {"cpu": "CPU", "gpu": "GPU", "id": "ID"}
+
+
+def name(text: str) -> str:
+    """``proposed_workers`` → ``proposed workers``, ``loader_ratio`` → ``loader, share``: units are said with the
+    value."""
+    stem = next((text.removesuffix(end) for end in _SUFFIXES if text.endswith(end) and text != end), text)
+    said = " ".join(_ABBREVIATIONS.get(word, word) for word in stem.split("_"))
+    return f"{said}, {'left' if text.endswith('_left') else 'share'}" if text.endswith(_SHARES) else said
+
+
+def value(named: str, what: Any) -> str:
+    """A number, an uncertain number, a text or several of them, in the unit that ``named`` ends with."""
+    if what is None:
+        return "not known"
+    if isinstance(what, bool):
+        return "yes" if what else "no"
+    if isinstance(what, Quantity):
+        return likely(named, what)
+    if isinstance(what, (int, float)):
+        return between(named, what, what)
+    if isinstance(what, Mapping):
+        return ", ".join(f"{name(str(key))} {value(str(key), one)}" for key, one in what.items())
+    return some([value(named, one) for one in what]) if isinstance(what, (list, tuple)) else str(what)
+
+
+def some(texts: Sequence[str]) -> str:
+    """The first of them, and how many more there are."""
+    return wording.several(texts, _SHOWN)
+
+
+def likely(named: str, number: Number) -> str:
+    """``0.1 to 2 ms, likely 0.5 ms``; a number that is known alone."""
+    text = span(named, number)
+    if not isinstance(number, Quantity) or number.low == number.high:
+        return text
+    return f"{text}, likely {between(named, number.mid, number.mid)}"
+
+
+def span(named: str, number: Number) -> str:
+    """``0.1–2 ms``: from the least to the most that it is taken for."""
+    if not isinstance(number, Quantity):
+        return between(named, number, number)
+    return between(named, min(number.low, number.high), max(number.low, number.high))
+
+
+def between(named: str, low: float, high: float) -> str:
+    """Two ends in the unit that suits the higher one; one where both read alike."""
+    if named.endswith("_ns"):
+        return _scaled(low, high)
+    if named.endswith(_SHARES):
+        return _ends(100 * low, 100 * high, " %")
+    if named == "bytes" or named.endswith("_bytes"):
+        ends = dict.fromkeys((wording.size(low), wording.size(high)))
+        return " to ".join(ends)
+    return _ends(low, high, " ×" if named.endswith("factor") else "")
+
+
+def _scaled(low: float, high: float) -> str:
+    unit, size = next((one for one in _UNITS if abs(high) >= one[1]), _UNITS[-1])
+    return _ends(low / size, high / size, f" {unit}")
+
+
+def _ends(low: float, high: float, unit: str) -> str:
+    ends = list(dict.fromkeys((_digits(low), _digits(high))))
+    dash = " to " if low < 0 else "–"
+    return f"{dash.join(ends)}{unit}"
+
+
+def _digits(number: float) -> str:
+    """Three digits that matter; whole numbers are shown whole."""
+    if abs(number) >= 1000 or float(number).is_integer():
+        return f"{number:,.0f}"
+    return f"{number:.3g}"
