@@ -12,6 +12,7 @@ import pandas as pd
 
 from perfkit_core import nesting
 from perfkit_core.analyses import attribution
+from perfkit_core.operator_names import is_container
 from perfkit_core.schema import NO_ROW, OPERATOR_KINDS, OPTIMIZER
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
@@ -22,7 +23,7 @@ def operator_time(trace: Trace, chosen: BoolArray) -> pd.DataFrame:
     """Columns name (canonical, or native where unnamed), named (bool), calls, cpu_ns, device_ns: sums of ``chosen``."""
     operator = chosen & trace.host & trace.rows("kind", *OPERATOR_KINDS)
     optimizer = operator & trace.rows("phase", OPTIMIZER)
-    named = operator & ((trace.codes("op_name").codes >= 0) | optimizer)
+    named = operator & (_has_name(trace) | optimizer)
     outermost = _outermost(trace, named)
     top = _outermost(trace, operator)
     measures = {"cpu_ns": trace.ints("dur_ns"), "device_ns": attribution.total_device_ns(trace)}
@@ -34,6 +35,14 @@ def operator_time(trace: Trace, chosen: BoolArray) -> pd.DataFrame:
     rest = _rest(trace, top & ~outermost, outermost, measures)
     table = pd.concat([known, rest], ignore_index=True).assign(calls=1)
     return table.groupby(["name", "named"], sort=False)[["calls", "cpu_ns", "device_ns"]].sum().reset_index()
+
+
+def _has_name(trace: Trace) -> BoolArray:
+    """Operators with a canonical name; what only runs other operators has none that counts."""
+    names = trace.codes("op_name")
+    counts = np.array([not is_container(name) for name in names.values], np.bool_)
+    found: BoolArray = names.lookup(counts, False)
+    return found
 
 
 def _outermost(trace: Trace, wanted: BoolArray) -> BoolArray:

@@ -19,7 +19,7 @@ from perfkit_core.analyses.threads import threads
 from perfkit_core.schema import DEVICE_WORK, KERNEL, OPERATOR
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
-VIEWS: Final = ("reshape", "slice", "transpose", "expand", "split", "contiguous", "copy", "cast", "item")
+VIEWS: Final = ("reshape", "slice", "transpose", "expand", "split", "contiguous", "alias", "copy", "cast", "item")
 """Operators that compute nothing."""
 _ROOM: Final = re.compile(r"empty", re.IGNORECASE)
 """Operators that reserve memory and leave open what it holds."""

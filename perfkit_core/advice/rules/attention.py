@@ -25,7 +25,7 @@ FUSED: Final = Quantity(
 """Factor of the device's time of the chain in one fused kernel."""
 _PRODUCT, _SOFTMAX, _BETWEEN, _OTHER = 1, 2, 3, 4
 _BETWEEN_NAMES: Final = frozenset(
-    {"add", "subtract", "multiply", "divide", "scale", "where", "fill", "dropout", "cast", "copy", "contiguous",
+    {"add", "subtract", "multiply", "divide", "scale", "where", "fill", "dropout", "cast", "copy", "contiguous", "alias",
      "reshape", "transpose", "expand", "slice", "split", "concat", "clip", "maximum", "triangular", "compare",
      "logical", "negative", "assign"}
 )  # fmt: skip

@@ -1,0 +1,1 @@
+"""What operators and kernels compute, in words that all frameworks share."""

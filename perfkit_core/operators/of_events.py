@@ -1,0 +1,66 @@
+"""Of which family is each event?
+
+A host operator is of the family of its canonical name; where it has none, and for every other host event, of that of
+the nearest operator above that has. Device work is of the family that its own name tells, else of that of the operator
+that launched it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perfkit_core import nesting
+from perfkit_core.analyses import attribution
+from perfkit_core.analyses.once import once
+from perfkit_core.operators.families import FAMILIES, family
+from perfkit_core.operators.kernel_families import kernel_family
+from perfkit_core.schema import DEVICE_WORK, KERNEL, MEMCPY, MEMSET, NO_ROW
+from perfkit_core.trace import Codes, IntArray, Trace
+
+_NUMBER = {name: number for number, name in enumerate(FAMILIES)}
+_OF_KIND = {MEMCPY: "copy", MEMSET: "creation"}
+
+
+@once
+def event_families(trace: Trace) -> Codes:
+    """The family of each event, shape (rows,): codes into all families, -1 where there is none."""
+    found = _of_host(trace)
+    device = np.flatnonzero(trace.rows("kind", *DEVICE_WORK))
+    own, owner = _of_device(trace)[device], attribution.owners(trace)[device]
+    inherited = np.where(owner == NO_ROW, -1, found[owner])
+    found[device] = np.where(own >= 0, own, inherited)
+    return Codes(found.astype(np.int32), list(FAMILIES))
+
+
+def _of_host(trace: Trace) -> IntArray:
+    """By canonical name, else by that of the nearest event above that has one, shape (rows,)."""
+    names = trace.codes("op_name")
+    numbers = np.array([_number(family(name)) for name in names.values], np.int64)
+    own = names.lookup(numbers, -1)
+    nearest = nesting.nearest_on_path(trace.ints("parent"), own >= 0)
+    found: IntArray = np.where(nearest == NO_ROW, -1, own[nearest])
+    return found
+
+
+def _of_device(trace: Trace) -> IntArray:
+    """By the name of a kernel, and by the kind of a copy or a fill, shape (rows,)."""
+    kinds = trace.codes("kind")
+    by_kind = kinds.lookup(np.array([_number(_OF_KIND.get(kind)) for kind in kinds.values], np.int64), -1)
+    found: IntArray = np.where(by_kind >= 0, by_kind, _by_kernel_name(trace))
+    return found
+
+
+@once
+def _by_kernel_name(trace: Trace) -> IntArray:
+    """The family that the names of kernels tell, -1 for all other rows; each distinct name is looked at once."""
+    names = trace.codes("name")
+    kernels = ~trace.host & trace.rows("kind", KERNEL)
+    numbers = np.full(len(names.values), -1, np.int64)
+    for code in np.unique(names.codes[kernels]):
+        numbers[code] = _number(kernel_family(names.values[code]))
+    found: IntArray = np.where(kernels, names.lookup(numbers, -1), -1)
+    return found
+
+
+def _number(name: str | None) -> int:
+    return -1 if name is None else _NUMBER[name]
