@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from perfkit_core.advice import naming
@@ -10,6 +10,7 @@ from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Advice, Candidate, NotEvaluableError
 from perfkit_core.advice.place import Places
 from perfkit_core.advice.predict import predict
+from perfkit_core.advice.recorded_words import recorded_words
 from perfkit_core.advice.remedies import mode, remedied
 from perfkit_core.advice.severity import severity
 from perfkit_core.errors import UsageError
@@ -26,9 +27,11 @@ class Evaluation:
     not_evaluable: dict[str, str] = field(default_factory=dict)
     _mode: str = field(init=False)
     _places: Places = field(init=False)
+    _words: Mapping[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._mode, self._places = mode(self.facts.trace), Places(self.facts.trace)
+        trace = self.facts.trace
+        self._mode, self._places, self._words = mode(trace), Places(trace), recorded_words(trace)
 
     def all_of(self, rules: Iterable[Rule]) -> list[Advice]:
         """What all rules find, with predictions."""
@@ -70,7 +73,7 @@ class Evaluation:
             severity=severity(prediction, facts.thresholds),
             steps=_steps(facts, candidate.rows),
             place=self._places.of(candidate.rows),
-            remedy=remedied(self.remedies, rule.id, self._mode, candidate.fill),
+            remedy=remedied(self.remedies, rule.id, self._mode, {**self._words, **candidate.fill, **candidate.words}),
         )
 
 

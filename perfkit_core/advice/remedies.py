@@ -26,8 +26,9 @@ def mode(trace: Trace) -> str:
 
 
 def remedied(known: Iterable[Remedy], rule: str, run_mode: str, fill: Mapping[str, str]) -> Remedied | None:
-    """The remedy for a rule: that of the mode, one for any mode, or, saying so, that of another mode."""
-    found = [remedy for remedy in known if remedy.rule == rule]
+    """The remedy for a rule among those that fit the words of the finding and the recording: that of the mode, one for
+    any mode, or, saying so, that of another mode."""
+    found = [remedy for remedy in known if remedy.rule == rule and _fits(remedy, fill)]
     for wanted in (run_mode, ANY):
         for remedy in found:
             if remedy.mode == wanted:
@@ -35,7 +36,11 @@ def remedied(known: Iterable[Remedy], rule: str, run_mode: str, fill: Mapping[st
     return _filled(found[0], fill, f"This is for {found[0].mode} mode. ") if found else None
 
 
+def _fits(remedy: Remedy, words: Mapping[str, str]) -> bool:
+    return all(words.get(word) in values for word, values in remedy.when.items())
+
+
 def _filled(remedy: Remedy, fill: Mapping[str, str], first: str) -> Remedied:
-    texts = (remedy.code, remedy.note, remedy.verify)
-    code, note, verify = (_WORD.sub(lambda word: fill.get(word[1], word[0]), text) for text in texts)
-    return Remedied(code, remedy.api, remedy.since, first + note, f"perfkit verify {verify}")
+    texts = (remedy.code, remedy.api, remedy.note, remedy.verify)
+    code, api, note, verify = (_WORD.sub(lambda word: fill.get(word[1], word[0]), text) for text in texts)
+    return Remedied(code, api, remedy.since, first + note, f"perfkit verify {verify}")

@@ -188,9 +188,11 @@ class Rule:
 class Remedy:
     """What to write in a framework against what the rule ``rule`` found.
 
-    ``mode`` is "eager", "static" or "any". ``code`` may have words in braces, which the rule fills. ``api`` names what
-    is called, ``since`` the first version that has it ("" for all). ``verify`` is what to compare, as arguments of
-    ``perfkit verify``.
+    ``mode`` is "eager", "static" or "any". ``code``, ``api``, ``note`` and ``verify`` may have words in braces, which
+    the rule and the recording fill (:func:`perfkit_core.advice.recorded_words.recorded_words`). ``api`` names what is
+    called, ``since`` the first version that has it ("" for all). ``verify`` is what to compare, as arguments of
+    ``perfkit verify``. ``when`` narrows it: for each word, the values of which the recording must have one. Of those
+    that fit, the first is taken, so the narrow ones stand before the one for everything else.
     """
 
     rule: str
@@ -200,6 +202,7 @@ class Remedy:
     mode: str = "any"
     note: str = ""
     verify: str = "--base 'python train.py' --change 'python train_changed.py'"
+    when: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Rules 21 to 28: number formats, memory layouts, and operators for which there is a faster one."""
+"""Rules 24 to 28: sizes, memory layouts, and operators for which there is a faster one."""
 
 from __future__ import annotations
 
@@ -8,40 +8,6 @@ from typing import Final
 from perfkit_core.plugins.contracts import Remedy
 
 REMEDIES: Final = (
-    Remedy(
-        "casts",
-        code("""
-            model, optimizer = paddle.amp.decorate(models=model, optimizers=optimizer, level="O2", dtype="bfloat16")
-            with paddle.amp.auto_cast(level="O2", dtype="bfloat16"):
-                loss = criterion(model(inputs), targets)
-            loss.backward()
-        """),
-        'paddle.amp.decorate(level="O2"), paddle.amp.auto_cast',
-        note="Parameters are kept in bfloat16 and are not cast again in each step; the optimizer keeps float32 copies.",
-    ),
-    Remedy(
-        "tensor-cores-unused",
-        code("""
-            with paddle.amp.auto_cast(level="O1", dtype="bfloat16"):
-                loss = criterion(model(inputs), targets)
-            loss.backward()
-        """),
-        'paddle.amp.auto_cast(dtype="bfloat16")',
-        note="bfloat16 needs compute capability 8.0. Before that: dtype='float16' with paddle.amp.GradScaler. Compare "
-        "the loss curves: rounding is coarser.",
-    ),
-    Remedy(
-        "tf32-off",
-        code("""
-            import os
-
-            os.environ.pop("NVIDIA_TF32_OVERRIDE", None)  # before paddle is imported
-        """),
-        "NVIDIA_TF32_OVERRIDE",
-        note="Paddle uses TF32 unless told otherwise: by NVIDIA_TF32_OVERRIDE=0 in the environment, or in the code by "
-        "paddle.base.core.set_cublas_switch(False) and set_cudnn_switch(False). There is nothing else to switch "
-        "on.",
-    ),
     Remedy(
         "unaligned-matmul",
         code("""
@@ -56,17 +22,36 @@ REMEDIES: Final = (
     Remedy(
         "layout-transposes",
         code("""
-            # kernels that convert for convolutions: keep the channels last
+            # attention that takes (batch, sequence, heads, width): nothing is transposed before it
+            query, key, value = (part.reshape([0, 0, heads, -1]) for part in joint.chunk(3, axis=-1))
+            out = paddle.nn.functional.scaled_dot_product_attention(query, key, value)
+            scores = paddle.matmul(hidden, weight, transpose_y=True)  # in place of weight.transpose([1, 0])
+        """),
+        "paddle.nn.functional.scaled_dot_product_attention, paddle.matmul(transpose_y=)",
+        note="transpose() copies: keep the order that the next operator reads. matmul transposes itself, and sum, mean "
+        "and softmax take an axis.",
+        when={"layout": ("copies",)},
+    ),
+    Remedy(
+        "layout-transposes",
+        code("""
             block = paddle.nn.Sequential(
                 paddle.nn.Conv2D(3, 64, 3, data_format="NHWC"),
                 paddle.nn.BatchNorm2D(64, data_format="NHWC"),
             )
-            # copies by transpose(): keep the order that the next operator reads; matmul transposes itself
         """),
         'data_format="NHWC"',
-        note="Convolutions of half types on tensor cores want the channels last; inputs are (batch, height, width, "
+        note="Convolutions of half types on matrix units want the channels last; inputs are (batch, height, width, "
         "channels). paddle.incubate.autotune.set_config({'layout': {'enable': True}}) tries it for you, in eager "
         "mode.",
+        when={"layout": ("convolutions",)},
+    ),
+    Remedy(
+        "layout-transposes",
+        "",
+        "",
+        note="No convolution was recorded around them: the operators that launch these kernels change the layout "
+        "inside. perfkit summary SOURCE --view kernels names them; keep the order that the next operator reads.",
     ),
     Remedy(
         "conv-autotune",

@@ -1,4 +1,4 @@
-"""Rules 8 and 15 to 20: many small calls of the host, and what it does between them."""
+"""Rules 15, 16, 19 and 20: many small calls of the host, and what it does between them."""
 
 from __future__ import annotations
 
@@ -8,18 +8,6 @@ from typing import Final
 from perfkit_core.plugins.contracts import Remedy
 
 REMEDIES: Final = (
-    Remedy(
-        "device-malloc",
-        code("""
-            import os
-
-            os.environ["FLAGS_allocator_strategy"] = "auto_growth"  # before paddle is imported
-            os.environ["FLAGS_auto_growth_chunk_size_in_mb"] = "256"  # fewer and larger allocations
-        """),
-        "FLAGS_allocator_strategy, FLAGS_auto_growth_chunk_size_in_mb",
-        note="Take paddle.device.cuda.empty_cache() out of the loop, and run one step with the largest batch first, so "
-        "that all memory is there.",
-    ),
     Remedy(
         "launch-bound",
         code("""
@@ -52,25 +40,6 @@ REMEDIES: Final = (
         "paddle.jit.to_static(backend=)",
         note="CINN is part of the builds for CUDA. Ready-made: paddle.incubate.nn.functional.fused_bias_act and its "
         "like.",
-    ),
-    Remedy(
-        "per-tensor-optimizer",
-        code("""
-            optimizer = paddle.optimizer.Adam(
-                learning_rate=1e-3, parameters=model.parameters(), use_multi_tensor=True
-            )
-        """),
-        "paddle.optimizer.Adam(use_multi_tensor=True), paddle.optimizer.Momentum",
-        note="Only Adam and Momentum have it. AdamW has none: Adam(weight_decay=...) adds the decay to the gradient, "
-        "which is not the same. The results are those of the loop over the parameters.",
-    ),
-    Remedy(
-        "zero-fill-gradients",
-        code("""
-            optimizer.clear_grad(set_to_zero=False)
-        """),
-        "paddle.optimizer.Optimizer.clear_grad(set_to_zero=False)",
-        note="set_to_zero=True is the default. Code that reads .grad must expect None. A static graph fills nothing.",
     ),
     Remedy(
         "select-loop",

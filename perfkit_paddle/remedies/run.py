@@ -18,7 +18,7 @@ REMEDIES: Final = (
         """),
         "paddle.distributed.fleet.utils.recompute",
         note="Costs up to a second forward pass, and makes room for a larger batch. Smaller, too: "
-        "optimizer.clear_grad(set_to_zero=False), bfloat16, and sharded states "
+        "optimizer.clear_grad(set_to_zero=False), half precision, and sharded states "
         "(paddle.distributed.sharding.group_sharded_parallel).",
     ),
     Remedy(

@@ -5,12 +5,25 @@ from __future__ import annotations
 from typing import Final
 
 from perfkit_core.plugins.contracts import Remedy
-from perfkit_torch.remedies import arithmetic, copies, input_pipeline, launches, ranks, run
+from perfkit_torch.remedies import (
+    arithmetic,
+    copies,
+    input_pipeline,
+    launches,
+    memory,
+    optimizer,
+    precision,
+    ranks,
+    run,
+)
 
 REMEDIES: Final[tuple[Remedy, ...]] = (
     *copies.REMEDIES,
     *input_pipeline.REMEDIES,
+    *memory.REMEDIES,
     *launches.REMEDIES,
+    *optimizer.REMEDIES,
+    *precision.REMEDIES,
     *arithmetic.REMEDIES,
     *run.REMEDIES,
     *ranks.REMEDIES,

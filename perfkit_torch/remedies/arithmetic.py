@@ -1,4 +1,4 @@
-"""Rules 21 to 28: number formats, memory layouts, and operators for which there is a faster one."""
+"""Rules 24 to 28: sizes, memory layouts, and operators for which there is a faster one."""
 
 from __future__ import annotations
 
@@ -8,40 +8,6 @@ from typing import Final
 from perfkit_core.plugins.contracts import Remedy
 
 REMEDIES: Final = (
-    Remedy(
-        "casts",
-        code("""
-            with torch.autocast(device.type, dtype=torch.bfloat16):  # once, around all of the forward pass
-                loss = criterion(model(inputs), targets)
-            loss.backward()
-        """),
-        "torch.autocast",
-        "1.10",
-        note="Within one region a weight is cast once; every further region casts it again. No casts at all: "
-        "parameters in bfloat16, model.to(torch.bfloat16), with an optimizer that keeps float32 copies.",
-    ),
-    Remedy(
-        "tensor-cores-unused",
-        code("""
-            with torch.autocast(device.type, dtype=torch.bfloat16):
-                loss = criterion(model(inputs), targets)
-            loss.backward()
-        """),
-        "torch.autocast(dtype=torch.bfloat16)",
-        "1.10",
-        note="bfloat16 needs compute capability 8.0. Before that: dtype=torch.float16 with torch.amp.GradScaler (2.3; "
-        "earlier torch.cuda.amp.GradScaler). Compare the loss curves: rounding is coarser.",
-    ),
-    Remedy(
-        "tf32-off",
-        code("""
-            torch.set_float32_matmul_precision("high")
-            torch.backends.cudnn.allow_tf32 = True
-        """),
-        "torch.set_float32_matmul_precision",
-        "1.12",
-        note="Products are rounded to 10 bits of mantissa and summed in float32.",
-    ),
     Remedy(
         "unaligned-matmul",
         code("""
@@ -56,15 +22,37 @@ REMEDIES: Final = (
     Remedy(
         "layout-transposes",
         code("""
-            # kernels that convert for convolutions: keep the channels last
+            # in place of contiguous() or reshape() of what is transposed: views, which the next operator reads
+            query, key, value = (part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in joint.chunk(3, dim=-1))
+            out = torch.nn.functional.scaled_dot_product_attention(query, key, value)
+            out = out.transpose(1, 2).flatten(2)  # the one copy that is left
+        """),
+        "torch.Tensor.unflatten, transpose, flatten",
+        "2.0",
+        note="The example is attention; elsewhere, too: matmul and reductions read transposed views, contiguous() "
+        "before them only copies. view() in place of reshape() raises where a copy would be made. Key and value heads "
+        "that many query heads share: enable_gqa=True (since 2.5) in place of repeating them.",
+        when={"layout": ("copies",)},
+    ),
+    Remedy(
+        "layout-transposes",
+        code("""
             model = model.to(memory_format=torch.channels_last)
             images = images.to(memory_format=torch.channels_last)
-            # copies by contiguous() or reshape(): keep the order that the next operator reads; reshape, then transpose
         """),
         "torch.Tensor.to(memory_format=torch.channels_last)",
         "1.5",
-        note="Convolutions of half types on tensor cores want the channels last. Operators without such a kernel "
+        note="Convolutions of half types on matrix units want the channels last. Operators without such a kernel "
         "transpose back: see that none are left.",
+        when={"layout": ("convolutions",)},
+    ),
+    Remedy(
+        "layout-transposes",
+        "",
+        "",
+        note="No convolution was recorded around them: the operators that launch these kernels change the layout "
+        "inside. perfkit summary SOURCE --view kernels names them; keep the order that the next operator reads, or "
+        "fuse both (torch.compile).",
     ),
     Remedy(
         "conv-autotune",

@@ -1,4 +1,4 @@
-"""Rules 8 and 15 to 20: many small calls of the host, and what it does between them."""
+"""Rules 15, 16, 19 and 20: many small calls of the host, and what it does between them."""
 
 from __future__ import annotations
 
@@ -8,18 +8,6 @@ from typing import Final
 from perfkit_core.plugins.contracts import Remedy
 
 REMEDIES: Final = (
-    Remedy(
-        "device-malloc",
-        code("""
-            import os
-
-            os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"  # before the first tensor on the device
-        """),
-        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
-        "2.1",
-        note="Take torch.cuda.empty_cache() out of the loop, and run one step with the largest batch first, so that "
-        "all memory is there.",
-    ),
     Remedy(
         "launch-bound",
         code("""
@@ -40,25 +28,6 @@ REMEDIES: Final = (
         "torch.compile",
         "2.0",
         note="Compile the function that holds the chain where the whole model cannot be compiled.",
-    ),
-    Remedy(
-        "per-tensor-optimizer",
-        code("""
-            optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
-        """),
-        "torch.optim.AdamW(fused=True), Adam, SGD, Adagrad",
-        "2.0",
-        note="fused=True on the CPU since 2.4 (SGD: 2.3 on CUDA). Optimizers without it take foreach=True (since "
-        "1.12). An optimizer of your own: torch._foreach_add_ and its like, or torch.compile around step().",
-    ),
-    Remedy(
-        "zero-fill-gradients",
-        code("""
-            optimizer.zero_grad(set_to_none=True)
-        """),
-        "torch.optim.Optimizer.zero_grad(set_to_none=True)",
-        "1.7",
-        note="The default since 2.0. Code that reads .grad must expect None.",
     ),
     Remedy(
         "select-loop",

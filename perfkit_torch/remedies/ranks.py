@@ -18,8 +18,8 @@ REMEDIES: Final = (
         "DistributedDataParallel(bucket_cap_mb=, gradient_as_bucket_view=, static_graph=)",
         "1.11",
         note="Try bucket_cap_mb from 10 to 200: small buckets begin early, large ones use the bandwidth. Half the "
-        "bytes: torch.distributed.algorithms.ddp_comm_hooks.default_hooks.bf16_compress_hook. static_graph only "
-        "where every step uses the same parameters.",
+        "bytes: torch.distributed.algorithms.ddp_comm_hooks.default_hooks.{half_short}_compress_hook. static_graph "
+        "only where every step uses the same parameters.",
     ),
     Remedy(
         "data-parallel",

@@ -19,7 +19,7 @@ REMEDIES: Final = (
         "torch.utils.checkpoint.checkpoint(use_reentrant=False)",
         "1.11",
         note="Costs up to a second forward pass, and makes room for a larger batch. Smaller, too: "
-        "optimizer.zero_grad(set_to_none=True), bfloat16, and sharded states (torch.distributed.fsdp).",
+        "optimizer.zero_grad(set_to_none=True), half precision, and sharded states (torch.distributed.fsdp).",
     ),
     Remedy(
         "low-device-utilisation",

@@ -20,14 +20,20 @@ RULES: Final = (
     "recompilation", "outlier-steps",
 )  # fmt: skip
 """Every rule, in the order of their numbers."""
-FILL: Final = {"workers": "4", "threads": "3"}
+FILL: Final = {"workers": "4", "threads": "3", "half_short": "bf16"}
 """What the rules put for words in braces."""
 
 
+def ident(remedy: Remedy) -> str:
+    """Rule, mode where there are several, and what it is for: ``casts-float16``."""
+    mode = [] if remedy.mode == "any" else [remedy.mode]
+    return "-".join([remedy.rule, *mode, *(values[0] for values in remedy.when.values())])
+
+
 def filled(remedy: Remedy) -> str:
-    """The code as a user sees it."""
+    """The code as a user sees it, for the first of the values that it is for."""
     code = remedy.code
-    for word, value in FILL.items():
+    for word, value in {**FILL, **{word: values[0] for word, values in remedy.when.items()}}.items():
         code = code.replace("{" + word + "}", value)
     return code
 

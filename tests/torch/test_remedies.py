@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import os
 import socket
 from collections.abc import Callable, Iterator
@@ -11,17 +12,19 @@ from typing import Any
 
 import pytest
 from packaging.version import Version
-from remedy_code import FILL, RULES, filled, names, of, unknown_arguments
+from remedy_code import FILL, RULES, filled, ident, names, of, unknown_arguments
 
 from perfkit_core import load
 from perfkit_core.advice.advise import advise
+from perfkit_core.advice.remedies import remedied
+from perfkit_core.plugins.contracts import Remedy
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_torch import trace_handler
 from perfkit_torch.remedies import REMEDIES
 
 torch = pytest.importorskip("torch")
 CODED = [remedy for remedy in REMEDIES if remedy.code]
-NO_CODE = {"waiting-operator", "outlier-steps"}
+NO_CODE = {"waiting-operator", "outlier-steps", "layout-transposes"}
 NOT_ON_A_CPU = {"device-sync"}
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning"),  # torch's own, on compiling
@@ -38,11 +41,11 @@ def test_every_rule_has_a_remedy_and_every_remedy_a_rule() -> None:
 
 
 def test_a_rule_without_code_says_why() -> None:
-    assert {remedy.rule for remedy in REMEDIES if not remedy.code} == NO_CODE
+    assert {ident(remedy) for remedy in REMEDIES if not remedy.code} == NO_CODE
     assert all(remedy.note for remedy in REMEDIES if not remedy.code)
 
 
-@pytest.mark.parametrize("remedy", CODED, ids=lambda remedy: remedy.rule)
+@pytest.mark.parametrize("remedy", CODED, ids=ident)
 def test_the_code_names_what_torch_has(remedy) -> None:
     code = filled(remedy)
     compile(code, remedy.rule, "exec")
@@ -50,9 +53,27 @@ def test_the_code_names_what_torch_has(remedy) -> None:
     assert unknown_arguments(code, "torch") == []
 
 
-@pytest.mark.parametrize("remedy", CODED, ids=lambda remedy: remedy.rule)
+@pytest.mark.parametrize("remedy", CODED, ids=ident)
 def test_since_is_a_version_that_is_out(remedy) -> None:
     assert not remedy.since or Version("1.0") <= Version(remedy.since) <= Version(torch.__version__)
+
+
+def test_every_optimizer_of_torch_is_answered_with_an_argument_that_it_has() -> None:
+    """``fused`` where the signature has it, else ``foreach``, else neither."""
+    known = {name for name, one in vars(torch.optim).items() if isinstance(one, type) and name != "Optimizer"}
+    assert {"SGD", "AdamW", "LBFGS"} <= known
+    for name in known:
+        has = inspect.signature(getattr(torch.optim, name)).parameters
+        words = {"optimizer_class": name, "runtime": "none"}
+        remedy = remedied(REMEDIES, "per-tensor-optimizer", "eager", words)
+        expected = next((word for word in ("fused", "foreach") if word in has), None)
+        assert [word for word in ("fused", "foreach") if f"{word}=True" in remedy.code] == [expected] * bool(expected)
+        assert f"torch.optim.{name}(" in remedy.code or expected is None
+
+
+def test_adagrad_has_a_fused_kernel_for_hosts_first() -> None:
+    on_device = remedied(REMEDIES, "per-tensor-optimizer", "eager", {"optimizer_class": "Adagrad", "runtime": "cuda"})
+    assert ("foreach=True" in on_device.code, on_device.since) == (True, "1.12")
 
 
 def test_a_wrong_name_and_a_wrong_argument_are_found() -> None:
@@ -78,7 +99,7 @@ def scope(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
         "train_step": lambda batch: model(batch).sum(), "compute_loss": lambda batch: model(batch).sum(),
         "rows": data[:4], "weight": data[4], "mask": data[:4] > 0, "gradient": data[:4], "accumulate": 4,
         "images": torch.randn(2, 3, 4, 4), "query": torch.randn(2, 2, 3, 4), "key": torch.randn(2, 2, 3, 4),
-        "value": torch.randn(2, 2, 3, 4),
+        "value": torch.randn(2, 2, 3, 4), "joint": torch.randn(2, 3, 24), "heads": 2, "lr": 0.01,
     }  # fmt: skip
     torch.set_num_threads(threads)
     torch.set_float32_matmul_precision(precision)
@@ -107,15 +128,15 @@ def ran(scope: dict[str, Any], rule: str) -> dict[str, Any]:
     return scope
 
 
-RUNS = sorted({remedy.rule for remedy in CODED} - NOT_ON_A_CPU - {"exposed-communication", "data-parallel",
-                                                                 "accumulation-sync", "rank-skew"})  # fmt: skip
+SEVERAL = {"exposed-communication", "data-parallel", "accumulation-sync", "rank-skew"}
+RUNS = [remedy for remedy in CODED if remedy.rule not in NOT_ON_A_CPU | SEVERAL]
 
 
-@pytest.mark.parametrize("rule", RUNS)
-def test_the_code_runs_on_the_host(rule: str, scope: dict[str, Any]) -> None:
+@pytest.mark.parametrize("remedy", RUNS, ids=ident)
+def test_the_code_runs_on_the_host(remedy: Remedy, scope: dict[str, Any]) -> None:
     with torch.compiler.set_stance("force_eager"):  # what the compiler makes of it is torch's affair
-        ran(scope, rule)
-        check: Callable[[dict[str, Any]], Any] = CHECKS.get(rule, lambda left: True)
+        exec(compile(filled(remedy), remedy.rule, "exec"), scope)
+        check: Callable[[dict[str, Any]], Any] = CHECKS.get(ident(remedy), lambda left: True)
         assert check(scope) is not False
 
 
@@ -130,14 +151,35 @@ def _no_gradients(left: dict[str, Any]) -> bool:
 
 
 def _same_update(left: dict[str, Any]) -> bool:
-    """One fused step equals the loop over the parameters."""
+    """One step of all tensors equals the loop over the parameters."""
     model, twin = left["model"], torch.nn.Linear(8, 8)
     twin.load_state_dict(model.state_dict())
-    plain = torch.optim.AdamW(twin.parameters(), lr=1e-3, foreach=False)
+    plain = type(left["optimizer"])(twin.parameters(), lr=left["lr"], foreach=False)
     for one, optimizer in ((model, left["optimizer"]), (twin, plain)):
         one(left["batch"]).sum().backward()
         optimizer.step()
     return all(torch.allclose(a, b) for a, b in zip(model.parameters(), twin.parameters(), strict=True))
+
+
+def _steps(left: dict[str, Any]) -> bool:
+    before = left["model"].weight.detach().clone()
+    left["model"](left["batch"]).sum().backward()
+    left["update"]()
+    return not torch.equal(before, left["model"].weight)
+
+
+def _joint_attention(left: dict[str, Any]) -> bool:
+    """Two heads of four, out of one projection; what is handed over is a view of it."""
+    joint = left["joint"]
+    parts = [part.reshape(2, 3, 2, 4).permute(0, 2, 1, 3).contiguous() for part in joint.chunk(3, dim=-1)]
+    scores = (parts[0] @ parts[1].transpose(-2, -1) / 2).softmax(-1)
+    views = all(left[name].untyped_storage().data_ptr() == joint.data_ptr() for name in ("query", "key", "value"))
+    return views and torch.allclose(left["out"], (scores @ parts[2]).transpose(1, 2).reshape(2, 3, 8), atol=1e-5)
+
+
+def _scaled(left: dict[str, Any]) -> bool:
+    """The optimizer has stepped on gradients of the parameters' own type."""
+    return left["scaler"].is_enabled() and left["model"].weight.grad.dtype == torch.float32
 
 
 def _bias_is_lost(left: dict[str, Any]) -> bool:
@@ -166,22 +208,31 @@ CHECKS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "cpu-fallback": lambda left: bool((left["values"].diff() >= 0).all()),
     "host-sync": lambda left: left["step"] == 255 and float(left["total"]) != 0,
     "device-malloc": lambda left: os.environ["PYTORCH_CUDA_ALLOC_CONF"] == "expandable_segments:True",
+    "device-malloc-hip": lambda left: os.environ["PYTORCH_HIP_ALLOC_CONF"] == "roundup_power2_divisions:4",
     "loader-workers": lambda left: left["loader"].num_workers == int(FILL["workers"]),
     "epoch-gap": lambda left: left["loader"].persistent_workers,
     "more-workers": lambda left: left["loader"].num_workers == 2 and left["loader"].prefetch_factor == 4,
     "thread-oversubscription": lambda left: torch.get_num_threads() == int(FILL["threads"]),
     "launch-bound": lambda left: left["model"](left["batch"]).shape == (4, 8),
     "elementwise-chain": lambda left: left["activation"](torch.zeros(2), torch.zeros(2)).tolist() == [0, 0],
-    "per-tensor-optimizer": _same_update,
+    "per-tensor-optimizer-Adam": _same_update,
+    "per-tensor-optimizer-SGD": _same_update,
+    "per-tensor-optimizer-Adagrad-none": _same_update,
+    "per-tensor-optimizer-Adagrad": _same_update,
+    "per-tensor-optimizer": _steps,
     "zero-fill-gradients": _no_gradients,
     "select-loop": lambda left: torch.allclose(
         left["scores"], torch.stack([(row * left["weight"]).sum() for row in left["rows"]])
     ),
     "host-gap": lambda left: not gc.isenabled() and left["logged"] == [1, 1],
     "casts": lambda left: left["model"].weight.grad.dtype == torch.float32,
+    "casts-float16": _scaled,
+    "tensor-cores-unused-float16": _scaled,
+    "tensor-cores-unused-half": lambda left: left["layer"].in_features == 8,
     "tf32-off": lambda left: torch.get_float32_matmul_precision() == "high",
     "unaligned-matmul": lambda left: left["head"].out_features == 8 and left["logits"].shape == (4, 5),
-    "layout-transposes": lambda left: left["images"].is_contiguous(memory_format=torch.channels_last),
+    "layout-transposes-copies": _joint_attention,
+    "layout-transposes-convolutions": lambda left: left["images"].is_contiguous(memory_format=torch.channels_last),
     "conv-autotune": lambda left: torch.backends.cudnn.benchmark,
     "unfused-attention": _attention,
     "conv-bias-before-norm": _bias_is_lost,

@@ -33,6 +33,7 @@ REORDERED: Final = Quantity(0.0, 0.25, 0.8, "prior: some kernels read only dense
 _CONVERTS: Final = re.compile(
     r"nchw_?to_?nhwc|nhwc_?to_?nchw|batched_transpose|transpose_?\w*kernel|trans_?layout|tilingswapdim|swapdim", re.I
 )
+_CONVOLUTIONS: Final = ("conv", "conv_grad", "conv_transpose", "conv_transpose_grad")
 _REORDERS: Final = ("contiguous", "reshape", "transpose")
 
 
@@ -81,6 +82,7 @@ def _converted(facts: Facts, rows: IntArray, busy: float) -> Candidate:
         preconditions=("the kernels' names say that they only change the layout",),
         assumptions=(Assumption("conversions_left", CONVERTED, CONVERTED.source),),
         risks=("operators without kernels for the other layout convert there and back",),
+        words={"layout": "convolutions" if _convolves(facts.trace, rows) else "others"},
     )
 
 
@@ -95,7 +97,18 @@ def _reordered(facts: Facts, operators: IntArray, work: IntArray, busy: float) -
         preconditions=("nothing but the order of the elements changes",),
         assumptions=(Assumption("copies_left", REORDERED, REORDERED.source),),
         risks=("kernels that read a reordered tensor as it lies may become slower",),
+        words={"layout": "copies"},
     )
+
+
+def _convolves(trace: Trace, rows: IntArray) -> bool:
+    """Whether most of the kernels are part of a convolution; where no launch is recorded, whether anything is one."""
+    launched_by = trace.ints("launched_by")[rows]
+    launches = launched_by[launched_by >= 0]
+    convolutions = trace.rows("op_name", *_CONVOLUTIONS)
+    if not len(launches):
+        return bool(convolutions.any())
+    return bool((within(trace, np.flatnonzero(convolutions))[launches]).mean() > 0.5)
 
 
 def _evidence(facts: Facts, taken: float, busy: float, count: int) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import numpy as np
@@ -18,6 +19,7 @@ from perfkit_core.schema import OPTIMIZER
 from perfkit_core.trace import IntArray, Trace
 
 CLEARS: Final = r"zero_?grad|clear_?grad"
+_STEP: Final = re.compile(r"(\w+)\.step$")
 _BATCHED: Final = r"foreach|fused|merged|multi_?tensor"
 
 
@@ -66,6 +68,13 @@ def _loops(
     return spans[looping], Loop(name, tensors, operators, total / (tensors * operators), bool(whole))
 
 
+def class_of(name: str) -> str:
+    """``SGD`` of a span that ends in ``SGD.step``; of an operator that is the whole update its name without the folder
+    and the mark of an update in place: ``adam`` of ``folder.adam_``."""
+    found = _STEP.search(name)
+    return found[1] if found else name.split(" ")[0].rpartition(".")[2].rstrip("_")
+
+
 def _starts(sorted_keys: IntArray) -> IntArray:
     """Where each run of equal keys begins."""
     return np.flatnonzero(np.diff(sorted_keys, prepend=-1))
@@ -104,6 +113,7 @@ def _at_once(facts: Facts, spans: IntArray, loop: Loop) -> list[Candidate]:
             assumptions=tuple(assumptions),
             risks=("the order of additions changes: results differ in the last bits",),
             fill={"optimizer": loop.name},
+            words={"optimizer_class": class_of(loop.name)},
         )
     ]  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -82,12 +83,13 @@ def _single(facts: Facts, device: Units, rows: IntArray) -> Candidate:
 
 
 def _half(facts: Facts, device: Units, rows: IntArray) -> Candidate:
-    return _candidate(
+    found = _candidate(
         facts, device, rows, ON_TENSOR_CORES,
         "in half precision, yet on ordinary cores: sizes or layout keep tensor cores from being used",
         ("padding needs memory",),
         ("unaligned-matmul",),
     )  # fmt: skip
+    return replace(found, words={"numbers": "half"})
 
 
 def _tf32(facts: Facts, device: Units, rows: IntArray) -> Candidate:

@@ -1,0 +1,131 @@
+"""Which remedy fits the recorded run: its optimizer, its devices, their runtime, what its copies are for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+from events import device, host, trace
+
+from perfkit_core.advice.advise import advise
+from perfkit_core.advice.model import Remedied
+from perfkit_core.advice.recorded_words import recorded_words
+from perfkit_core.advice.remedies import remedied
+from perfkit_core.advice.rules.optimizer import class_of
+from perfkit_core.loading import load
+from perfkit_core.plugins.contracts import Remedy
+from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.trace import Trace
+from perfkit_core.trace_meta import Device
+
+NVIDIA = {"computeMinor": 0, "warpSize": 32}
+
+
+def on(name: str | None, call: str = "cudaLaunchKernel", **properties: int) -> Trace:
+    """One kernel on a device of this name."""
+    rows = [host(call, "runtime", 0, 5, correlation=1), device("gemm", "kernel", 10, 5, 1)]
+    found = trace(rows)
+    devices = (Device("cuda:0", name, properties=properties),) if name else ()
+    return replace(found, meta=msgspec.structs.replace(found.meta, devices=devices), _cache=None)
+
+
+@pytest.mark.parametrize(
+    ("name", "major", "half"),
+    [
+        ("Quadro GP100", 6, "float16"),
+        ("Tesla V100-SXM2-32GB", 7, "float16"),
+        ("NVIDIA GeForce RTX 2080 Ti", 7, "float16"),
+        ("NVIDIA A100-SXM4-40GB", 8, "bfloat16"),
+        ("NVIDIA H100 80GB HBM3", 9, "bfloat16"),
+    ],
+)
+def test_bfloat16_from_compute_capability_8_on(name: str, major: int, half: str) -> None:
+    words = recorded_words(on(name, computeMajor=major, **NVIDIA))
+    assert (words["half"], words["device"], words["runtime"]) == (half, name, "cuda")
+
+
+@pytest.mark.parametrize(
+    ("name", "half"),
+    [("AMD Instinct MI100", "float16"), ("AMD Instinct MI210", "bfloat16"), ("AMD Instinct MI300X VF", "bfloat16"),
+     ("AMD Radeon Graphics", "unknown")],
+)  # fmt: skip
+def test_bfloat16_from_mi200_on(name: str, half: str) -> None:
+    """An AMD device of 9.0 may be an MI100 or an MI200: only its name tells."""
+    words = recorded_words(on(name, "hipLaunchKernel", computeMajor=9, computeMinor=0, warpSize=64))
+    assert (words["half"], words["runtime"], words["clocks"].split()[0]) == (half, "hip", "amd-smi")
+
+
+def test_what_was_not_recorded() -> None:
+    assert recorded_words(on(None))["half"] == "unknown"
+    assert recorded_words(on("ARTEMIS"))["half"] == "unknown"
+    on_host = recorded_words(trace([host("aten::mm", "operator", 0, 10)]))
+    assert (on_host["half"], on_host["runtime"]) == ("bfloat16", "none")
+
+
+@pytest.mark.parametrize(
+    ("recorded", "name"),
+    [("Optimizer.step#SGD.step", "SGD"), ("AdamW.step", "AdamW"), ("adam_ dygraph", "adam"), ("pd_op.sgd_", "sgd"),
+     ("Optimization Step", "Optimization")],
+)  # fmt: skip
+def test_the_class_of_an_optimizer(recorded: str, name: str) -> None:
+    assert class_of(recorded) == name
+
+
+NARROW = (
+    Remedy("a", "{b} or {c}", "api of {b}", when={"b": ("1", "2"), "c": ("3",)}),
+    Remedy("a", "for 1", "", when={"b": ("1",)}),
+    Remedy("a", "for all", ""),
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [({"b": "2", "c": "3"}, "2 or 3"), ({"b": "1", "c": "4"}, "for 1"), ({"b": "3"}, "for all"), ({}, "for all")],
+)
+def test_the_first_remedy_that_fits_all_words(words: dict[str, str], code: str) -> None:
+    found = remedied(NARROW, "a", "eager", words)
+    assert found is not None
+    assert found.code == code
+    assert remedied(NARROW[:2], "a", "eager", {}) is None
+
+
+def advised(file: Path, rule: str) -> Remedied:
+    """The remedy of the first advice of a rule on a recording."""
+    found = advise(load(file), rules=[rule])
+    (one, *_) = (*found.advice, *found.without_saving)
+    assert one.remedy is not None
+    return one.remedy
+
+
+def test_the_optimizer_of_the_recording(traces: Path) -> None:
+    found = advised(traces / "torch" / "pairs" / "resnet50-workers0.json.gz", "per-tensor-optimizer")
+    assert "torch.optim.SGD(model.parameters(), lr=lr, fused=True)" in found.code
+    assert found.api == "torch.optim.SGD(fused=True)"
+    found = advised(traces / "torch" / "dlrm-8xv100" / "rank0.json", "per-tensor-optimizer")
+    assert "torch.optim.Adagrad(model.parameters(), lr=lr, foreach=True)" in found.code
+
+
+def test_a_v100_gets_float16_and_a_scaler(traces: Path) -> None:
+    found = advised(traces / "torch" / "v100-ns-resolution.json.gz", "tensor-cores-unused")
+    assert "torch.float16" in found.code
+    assert "GradScaler" in found.code
+    assert found.note.startswith("Tesla V100-SXM2-32GB does not multiply bfloat16")
+
+
+def test_an_allocator_of_the_runtime_of_the_recording(traces: Path) -> None:
+    found = advised(traces / "torch" / "mi300x-ddp-resnet18-train.json.gz", "device-malloc")
+    assert "PYTORCH_HIP_ALLOC_CONF" in found.code
+    assert "expandable_segments" not in found.code
+    plain = remedied(get_plugins().remedies("torch"), "device-malloc", "eager", {"runtime": "cuda"})
+    assert plain is not None
+    assert "expandable_segments:True" in plain.code
+
+
+def test_copies_of_a_language_model_are_no_convolutions(traces: Path) -> None:
+    copies = advised(traces / "torch" / "h100-qwen05b.json.gz", "layout-transposes")
+    assert "channels_last" not in copies.code
+    assert "transpose(1, 2)" in copies.code
+    convolutions = advised(traces / "torch" / "mi300x-resnet-act-checkpoint-steps.json.gz", "layout-transposes")
+    assert "channels_last" in convolutions.code
