@@ -6,7 +6,7 @@ steps that follow each other, which stand for captures that nobody made. The ban
 (of Student's t, by the number of groups) of the difference of two runs with that spread.
 
 What a process holds for all of its steps shows in none of them. So where no side has several captures, equal processes
-are taken to differ by a standard deviation of :data:`BETWEEN_RUNS` besides.
+are taken to differ besides, by a standard deviation that depends on where the step is spent (:func:`between_runs`).
 """
 
 from __future__ import annotations
@@ -17,24 +17,33 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from perfkit_core.analyses.step.activity import has_device_work
+from perfkit_core.analyses.step.partition import partition
+from perfkit_core.analyses.step.step_rows import step_rows
+from perfkit_core.trace import Trace
+
 QUARTERS: Final = 4
 """Groups of one capture."""
-BETWEEN_RUNS: Final = 0.02
-"""Standard deviation of the median step of equal processes, as a share, where nothing tells it: measured by
-benchmarks/false_alarms.py."""
+ON_HOST: Final = 0.2
+"""Standard deviation of the median step of equal processes, as a share: of steps on a host that others use as well
+(16 and 24 % measured by benchmarks/false_alarms.py; docs/compare.md)."""
+ON_DEVICE: Final = 0.02
+"""The same of time in which a device works, which is nobody else's: an assumption, not measured."""
 _T: Final = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
     2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
 )  # fmt: skip
 """Student's t for a two-sided 95 %, by degrees of freedom from 1 on."""
 _NORMAL: Final = 1.95996
+_WORKS: Final = ("device_compute", "exposed_communication", "exposed_copy")
+"""The first categories of the partition of steps with device work: in these, a device works."""
 
 FloatArray = npt.NDArray[np.float64]
 Samples = Sequence[npt.NDArray[Any]]
 Statistic = Callable[..., Any]
 
 
-def noise_band(base: Samples, other: Samples, of: Statistic = np.median, between: float = BETWEEN_RUNS) -> float | None:
+def noise_band(base: Samples, other: Samples, of: Statistic = np.median, between: float = ON_HOST) -> float | None:
     """What the two sides may differ by although they are equal, in the unit of the samples; None where that cannot be
     told (fewer than two steps on each side). ``base`` and ``other`` hold the samples of each capture; ``between`` is
     what equal processes are taken to differ by where no side has several."""
@@ -45,6 +54,21 @@ def noise_band(base: Samples, other: Samples, of: Statistic = np.median, between
     unseen = 0.0 if max(len(base), len(other)) > 1 else between
     middle = [float(of(np.concatenate(side))) ** 2 / len(side) for side in (base, other)]
     return float(np.hypot(student(freedom) * share, _NORMAL * unseen) * np.sqrt(sum(middle)))
+
+
+def between_runs(traces: Sequence[Trace]) -> float:
+    """What equal processes of these trainings are taken to differ by, as a standard deviation and share: by how much of
+    their steps passes while a device works. The largest of them."""
+    return max(map(_between, traces), default=ON_HOST)
+
+
+def _between(trace: Trace) -> float:
+    steps = step_rows(trace)
+    total = int(trace.ints("dur_ns")[steps].sum())
+    if not total or not has_device_work(trace):
+        return ON_HOST
+    works = int(partition(trace, steps)[:, : len(_WORKS)].sum()) / total
+    return ON_HOST + (ON_DEVICE - ON_HOST) * works
 
 
 def student(freedom: int) -> float:

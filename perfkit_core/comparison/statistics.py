@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfkit_core import bootstrap
-from perfkit_core.comparison.noise import BETWEEN_RUNS, Samples, noise_band
+from perfkit_core.comparison.noise import ON_HOST, Samples, noise_band
 
 FASTER: Final = "faster"
 SLOWER: Final = "slower"
@@ -38,8 +38,9 @@ class SampleStatistics:
     """``other`` against ``base``, in the unit of the samples (ns, and integers for steps).
 
     ``difference`` is other less base, ``low`` to ``high`` its 95 % interval (None for too few samples),
-    ``change_ratio`` the difference by the base (None where that is 0). ``probability_slower``: how likely a sample of other is above one
-    of base, ties half (the common language effect size; 0.5: no effect). ``cliffs_delta``: the same from -1 to 1.
+    ``change_ratio`` the difference by the base (None where that is 0).
+    ``probability_slower``: how likely a sample of other is above one of base, ties half (the common language effect
+    size; 0.5: no effect). ``cliffs_delta``: the same from -1 to 1.
     ``noise``: what equal runs differ by (None: cannot be told). ``steps`` and ``captures`` are (base, other).
     """
 
@@ -66,7 +67,7 @@ def step_statistics(
     base: Samples | npt.NDArray[Any],
     other: Samples | npt.NDArray[Any],
     of: Of = np.median,
-    between: float = BETWEEN_RUNS,
+    between: float = ON_HOST,
 ) -> SampleStatistics:
     """Compare samples: an array, or one a capture in the order of time. ``of``: the statistic that is compared;
     ``between``: what single captures are taken to differ by (:mod:`perfkit_core.comparison.noise`).

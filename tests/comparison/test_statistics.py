@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from small_trace import small_trace
 
 from perfkit_core.comparison.captures import Capture, capture, pooled
-from perfkit_core.comparison.noise import noise_band, student
+from perfkit_core.comparison.noise import between_runs, noise_band, student
 from perfkit_core.comparison.outliers import outliers
 from perfkit_core.comparison.statistics import (
     FASTER,
@@ -61,7 +61,7 @@ def test_effect_size_is_that_of_all_pairs(base: list[int], other: list[int]) -> 
 def test_a_clear_difference() -> None:
     """Medians 102 and 152 of what never overlaps: every pair is slower; the interval holds the true 50."""
     base = np.array([100, 101, 102, 103, 104] * 2) * MS
-    found = step_statistics(base, base + 50 * MS)
+    found = step_statistics(base, base + 50 * MS, between=0.02)
     assert (found.base, found.other, found.difference) == (102 * MS, 152 * MS, 50 * MS)
     assert found.verdict == SLOWER
     assert (found.probability_slower, found.cliffs_delta) == (1.0, 1.0)
@@ -80,17 +80,17 @@ def test_noise_between_captures_counts_by_hand() -> None:
     assert step_statistics(side, [one + 50 * MS for one in side]).verdict == NO_DIFFERENCE
     # the same steps in one capture: quarters of 90, 100, 110 and 110, so a drift inside of it is noise, too
     drift = np.concatenate(side)
-    assert step_statistics(drift, drift + 30 * MS).verdict == NO_DIFFERENCE
+    assert step_statistics(drift, drift + 30 * MS, between=0).verdict == NO_DIFFERENCE
     # 4 captures a side that are alike: the same difference is beyond what they differ by
     alike = arrays([[99 * MS] * 3, [100 * MS] * 3, [101 * MS] * 3, [100 * MS] * 3])
     assert step_statistics(alike, [one + 10 * MS for one in alike]).verdict == SLOWER
 
 
 def test_single_captures_are_not_believed_below_what_processes_differ_by() -> None:
-    """Two constant captures of 100 and 104: nothing inside of them differs, but processes do, by a standard deviation
-    of 2 %: 1.96 · 0.02 · √(100² + 104²) = 5.66. For a number that has no noise, 4 are 4."""
+    """Two constant captures of 100 and 104: nothing inside of them differs, but processes may, by a standard deviation
+    of 2 % on a quiet machine: 1.96 · 0.02 · √(100² + 104²) = 5.66. For a number that has no noise, 4 are 4."""
     base, other = np.full(8, 100 * MS), np.full(8, 104 * MS)
-    found = step_statistics(base, other)
+    found = step_statistics(base, other, between=0.02)
     assert found.noise == pytest.approx(5.656 * MS, rel=1e-3)
     assert found.verdict == NO_DIFFERENCE
     assert step_statistics(base, other, between=0).verdict == SLOWER
@@ -117,7 +117,7 @@ def _alarms(captures: int, between: float, count: int = 60) -> int:
         level = 1e7 * np.exp(draw.normal(0, between, captures))
         return [(one * (1 + draw.exponential(0.05, 12))).astype(np.int64) for one in level]
 
-    return sum(step_statistics(side(), side()).beyond_noise for _ in range(count))
+    return sum(step_statistics(side(), side(), between=between).beyond_noise for _ in range(count))
 
 
 @pytest.mark.parametrize(("captures", "between"), [(1, 0.0), (1, 0.02), (3, 0.02), (4, 0.1)])
@@ -151,3 +151,11 @@ def test_pooled_captures_lie_one_after_the_other() -> None:
     assert whole.end_ns[:half].max() < whole.ints("start_ns")[half:].min()
     assert whole.ints("dur_ns")[:half].tolist() == whole.ints("dur_ns")[half:].tolist()
     assert (whole.ints("parent")[half:] >= 0).sum() == (whole.ints("parent")[:half] >= 0).sum()
+
+
+def test_what_processes_differ_by_depends_on_where_the_step_is_spent() -> None:
+    """The small profile has steps of 9 ms in which a kernel of 3 ms and a copy of 2 µs run (not at the same time: the
+    copy starts at 6.001 ms): a third at 2 %, the rest at 20 %.."""
+    works = (3_000_000 + 2_000) * 2 / (9_000_000 + 9_000_001)
+    assert between_runs([small_trace()]) == pytest.approx(0.02 * works + 0.2 * (1 - works))
+    assert between_runs([]) == between_runs([small_trace().slice(0, 0)]) == 0.2

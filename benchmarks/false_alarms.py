@@ -1,0 +1,109 @@
+"""How often does the gate fail although nothing changed? ``python -m benchmarks.false_alarms [--runs N] [--limit %]``.
+
+Records a small training N times for each installed framework, each time in a fresh process, and puts the gate
+``step_time > 3%`` to equal runs: each run against the one before it (single captures), and halves of the runs against
+each other (several captures a side). It also prints by how much the median steps of equal processes differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from perfkit_core.comparison.captures import Capture, capture
+from perfkit_core.comparison.statistics import SLOWER, step_statistics
+from perfkit_core.loading import load
+
+STEPS: Final = 20
+WARMUP: Final = 5
+_SCRIPTS: Final = {
+    "torch": f"""
+import sys, torch, perfkit_torch
+model = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+x, y = torch.randn(64, 256), torch.randint(0, 10, (64,))
+schedule = torch.profiler.schedule(wait={WARMUP - 1}, warmup=1, active={STEPS}, repeat=1)
+handler = perfkit_torch.trace_handler(sys.argv[1])
+with torch.profiler.profile(schedule=schedule, on_trace_ready=handler) as profiler:
+    for _ in range({WARMUP + STEPS + 1}):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        profiler.step()
+""",
+    "paddle": f"""
+import sys, paddle, perfkit_paddle
+model = paddle.nn.Sequential(paddle.nn.Linear(256, 512), paddle.nn.ReLU(), paddle.nn.Linear(512, 10))
+optimizer = paddle.optimizer.SGD(0.01, parameters=model.parameters())
+x, y = paddle.randn([64, 256]), paddle.randint(0, 10, [64])
+handler = perfkit_paddle.trace_handler(sys.argv[1])
+with paddle.profiler.Profiler(scheduler=({WARMUP}, {WARMUP + STEPS}), on_trace_ready=handler) as profiler:
+    for _ in range({WARMUP + STEPS + 1}):
+        paddle.nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        optimizer.clear_grad()
+        profiler.step()
+""",
+}
+
+
+def recorded(framework: str, runs: int, folder: Path) -> list[Capture]:
+    """The steps of equal trainings, each recorded in a process of its own."""
+    found = []
+    for number in range(runs):
+        place = folder / framework / str(number)
+        subprocess.run([sys.executable, "-c", _SCRIPTS[framework], str(place)], check=True, capture_output=True)
+        found.append(capture(load(place)))
+    return found
+
+
+def alarms(pairs: Sequence[tuple[Sequence[Capture], Sequence[Capture]]], limit: float) -> int:
+    """How many of the pairs a gate at ``limit`` fails, whichever of the two is taken for the base."""
+    return sum(_fails(a, b, limit) or _fails(b, a, limit) for a, b in pairs)
+
+
+def _fails(base: Sequence[Capture], other: Sequence[Capture], limit: float) -> bool:
+    found = step_statistics([one.step_ns for one in base], [one.step_ns for one in other])
+    return found.verdict == SLOWER and found.change_ratio is not None and found.change_ratio > limit
+
+
+def report(framework: str, found: Sequence[Capture], limit: float) -> str:
+    """The figures of one framework."""
+    middle = np.array([np.median(one.step_ns) for one in found])
+    single = [([a], [b]) for a, b in itertools.pairwise(found)]
+    draw = np.random.default_rng(1)
+    orders = [draw.permutation(len(found))[:6] for _ in range(len(found))]
+    several = [([found[i] for i in some[:3]], [found[i] for i in some[3:]]) for some in orders]
+    return (
+        f"{framework}: {len(found)} runs of {len(found[0].step_ns)} steps; "
+        f"median step {np.median(middle) / 1e6:.3f} ms, "
+        f"standard deviation between processes {middle.std(ddof=1) / middle.mean():.1%}\n"
+        f"  false alarms at {limit:.0%}: {alarms(single, limit)} of {len(single)} with single captures, "
+        f"{alarms(several, limit)} of {len(several)} with three captures a side"
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Record and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--limit", type=float, default=3.0, help="of the gate, in %%")
+    parser.add_argument("--keep", type=Path, help="folder for the runs; else they are removed")
+    given = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as temporary:
+        for framework in filter(find_spec, _SCRIPTS):
+            found = recorded(framework, given.runs, given.keep or Path(temporary))
+            print(report(framework, found, given.limit / 100), flush=True)
+
+
+if __name__ == "__main__":
+    main()
