@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 import paddle
-from planted import Batches, activation, copied, layers
 from paddle import nn
+from planted import Batches, activation, copied, layers
 from training import main
 
-BATCH, SIDE, CHANNELS, CLASSES = 16, 32, 16, 10
+BATCH, SIDE, CHANNELS, CLASSES = 32, 32, 8, 10
 LAYERS = 2
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 import paddle
-from planted import Batches, activation, copied, layers
 from paddle import nn
+from planted import Batches, activation, copied, layers
 from training import main
 
-BATCH, INPUTS, WIDTH, CLASSES = 1024, 64, 256, 10
+BATCH, INPUTS, WIDTH, CLASSES = 8192, 64, 64, 10
 LAYERS = 2
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -31,9 +32,9 @@ def main(build: Callable[[str | None], nn.Layer], samples: Callable[[str | None]
     options = asked.parse_args()
     model = build(options.plant)
     equal_weights(model)
-    if options.annotate:
-        annotate(model)
-    train(model, DataLoader(samples(options.plant), batch_size=None), WARMUP + options.steps, options.record)
+    loader = DataLoader(samples(options.plant), batch_size=None)
+    with annotate(model) if options.annotate else nullcontext():
+        train(model, loader, WARMUP + options.steps, options.record)
 
 
 def equal_weights(model: nn.Layer) -> None:
@@ -62,10 +63,10 @@ def train(model: nn.Layer, loader: DataLoader, steps: int, run_dir: str | None) 
             loss.backward()
             optimizer.step()
             optimizer.clear_grad()
-            losses.append(loss.detach())
+            losses.append(loss)
             profiler.step()
             if step + 1 == steps:
                 break
     if handler:
         handler.flush()
-    print(f"loss: {' '.join(f'{float(loss):.4f}' for loss in losses)}")
+    print(f"loss: {' '.join(f'{loss.item():.4f}' for loss in losses)}")

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 import paddle
-from planted import Batches, activation, copied, layers
 from paddle import nn
+from planted import Batches, activation, copied, layers
 from training import main
 
-BATCH, LENGTH, WIDTH, HEADS, TOKENS = 8, 64, 64, 4, 100
+BATCH, LENGTH, TOKENS = 16, 64, 100
+WIDTH, HEADS, HIDDEN = 64, 4, 512
 LAYERS = 2
 
 
@@ -43,7 +44,7 @@ class Block(nn.Layer):
         super().__init__()
         self.plant = plant
         self.before, self.attention, self.between = nn.LayerNorm(WIDTH), Attention(), nn.LayerNorm(WIDTH)
-        self.wide, self.narrow = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+        self.wide, self.narrow = nn.Linear(WIDTH, HIDDEN), nn.Linear(HIDDEN, WIDTH)
         self.activation = activation(nn.GELU(), plant)
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:

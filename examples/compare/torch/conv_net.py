@@ -13,7 +13,7 @@ from planted import Batches, activation, copied, layers
 from torch import nn
 from training import main
 
-BATCH, SIDE, CHANNELS, CLASSES = 16, 32, 16, 10
+BATCH, SIDE, CHANNELS, CLASSES = 32, 32, 8, 10
 LAYERS = 2
 
 

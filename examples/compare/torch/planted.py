@@ -16,8 +16,8 @@ from torch import nn
 from torch.utils.data import IterableDataset
 
 PLANTS = ("copy", "activation", "layer", "loader")
-COPIES = 8
-SLEEP_S = 0.05
+COPIES = 16
+SLEEP_S = 0.2
 
 
 def copied(activations: torch.Tensor, plant: str | None) -> torch.Tensor:
@@ -33,10 +33,11 @@ def activation(fast: nn.Module, plant: str | None) -> nn.Module:
 
 
 class ComposedGELU(nn.Module):
-    """x/2 · (1 + erf(x/√2)), an operator after the other."""
+    """x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))), an operator after the other."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x * 0.5 * (1.0 + torch.erf(x / math.sqrt(2.0)))
+        inner = math.sqrt(2.0 / math.pi) * (x + 0.044715 * torch.pow(x, 3.0))
+        return 0.5 * x * (1.0 + torch.tanh(inner))
 
 
 def layers(count: int, plant: str | None) -> range:
