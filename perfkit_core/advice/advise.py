@@ -99,9 +99,9 @@ def _result(facts: Facts, found: Iterable[Advice], not_evaluable: Mapping[str, s
     ranked = sorted(found, key=_rank)
     said = [one for one in ranked if worth_saying(one.prediction, facts.thresholds)]
     without = tuple(one for one in ranked if one not in said)
-    both = combine.combined(facts, said)
+    both = combine.combined(facts, said, without)
     known = identity(facts), tuple(said), dict(not_evaluable)
-    return Advices(*known, both.prediction, both.together, both.excluded, without, noise_ns(facts))
+    return Advices(*known, both.prediction, both.together, both.excluded, without, noise_ns(facts), both.after)
 
 
 def _rank(advice: Advice) -> tuple[int, int, str]:

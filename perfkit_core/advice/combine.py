@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from perfkit_core.advice.afterwards import after
 from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Advice, Candidate, Prediction
+from perfkit_core.advice.model import Advice, After, Candidate, Prediction
 from perfkit_core.advice.predict import predict
 from perfkit_core.replay.simulate import CyclicGraphError
 
 
 @dataclass(frozen=True, slots=True)
 class Combined:
-    """The prediction of all of ``together`` (ids); ``excluded`` says of the others why they are not (id → reason)."""
+    """The prediction of all of ``together`` (ids); ``excluded`` says of the others why they are not (id → reason),
+    ``after`` of which advice the saving changes much once others are followed."""
 
     prediction: Prediction | None = None
     together: tuple[str, ...] = ()
     excluded: Mapping[str, str] = field(default_factory=dict)
+    after: Mapping[str, After] = field(default_factory=dict)
 
 
-def combined(facts: Facts, advice: Sequence[Advice]) -> Combined:
+def combined(facts: Facts, advice: Sequence[Advice], without_saving: Sequence[Advice] = ()) -> Combined:
     """All advice that do not exclude each other, replayed at once. ``advice``: the largest saving first; of two that
-    exclude each other the first stays."""
+    exclude each other the first stays. ``without_saving`` is asked what it saves after them."""
     excluded: dict[str, str] = {}
     taken: list[Advice] = []
     for one in advice:
@@ -31,7 +34,10 @@ def combined(facts: Facts, advice: Sequence[Advice]) -> Combined:
             taken.append(one)
         else:
             excluded[one.id] = reason
-    return _replayed(facts, taken, excluded)
+    found = _replayed(facts, taken, excluded)
+    taken = [one for one in taken if one.id in found.together]
+    others = [one for one in without_saving if one.candidate.edits and _why_not(one, taken) is None]
+    return replace(found, after=after(facts, taken, others))
 
 
 def _why_not(one: Advice, taken: Sequence[Advice]) -> str | None:

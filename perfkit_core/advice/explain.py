@@ -83,7 +83,7 @@ def _transform(one: Advice, trace: Trace) -> Section:
 
 def _prediction(one: Advice, found: Advices, of: str) -> Section:
     lines = [_now(one, of), *sentences.expected(one.prediction, of)]
-    lines += [sentences.sentence(sentences.after(one, found.after[one.id]))] if one.id in found.after else []
+    lines += [sentences.sentence(sentences.after(one, found))] if one.id in found.after else []
     if one.prediction.naive_ns is not None:
         naive = f"a {of} of {duration(one.prediction.naive_ns)}"
         lines.append(f"Whoever takes its share of the time for the saving expects {naive}; the replay does not.")

@@ -39,26 +39,23 @@ def together(found: Advices, of: str) -> Iterator[str]:
     if found.combined is None or len(found.together) < 2:
         return
     first, second = expected(found.combined, of)
-    count = len(found.together)
-    which = (
-        "Both"
-        if count == len(found.advice) == 2
-        else f"{'The two' if count == 2 else f'All {count}'} that can be combined"
-    )
-    yield f"{which}, replayed at once: {first[:1].lower()}{first[1:]}. {second}."
+    yield f"{_which(found)}, replayed at once: {first[:1].lower()}{first[1:]}. {second}."
+
+
+def gains(found: Advices) -> Iterator[str]:
+    """What is no advice by itself, and becomes worth it once other advice is followed."""
+    for one in found.without_saving:
+        if one.id in found.after:
+            yield f"Worth it afterwards: {one.id} ({one.title}) {after(one, found)}."
 
 
 def without_saving(found: Advices) -> Iterator[str]:
-    """What was found, and is no advice; also what becomes worth it once other advice is followed."""
+    """What was found, and is no advice."""
     none, little = [], []
     for one in found.without_saving:
         saving = one.prediction.saving_ns or 0
-        if one.id in found.after:
-            yield f"{one.id} ({one.title}): {after(one, found.after[one.id])}."
-        elif saving > 0:
-            little.append(f"{one.id} ({duration(saving)})")
-        else:
-            none.append(one.id)
+        if one.id not in found.after:
+            little.append(f"{one.id} ({duration(saving)})") if saving > 0 else none.append(one.id)
     if none:
         yield f"Looked at, saves nothing: {', '.join(none)}."
     if little:

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core import bootstrap
+from perfkit_core.advice.ceiling import most_ns
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, Prediction
 from perfkit_core.bootstrap import FloatArray
@@ -39,12 +40,20 @@ def predict(facts: Facts, candidate: Candidate) -> Prediction:
         return now
     low, mid, high = widened(facts, after)
     least, most = _saved(facts, after)
-    if now.ceiling_ns is not None:  # what waited for the pattern goes as well, beyond the pattern's own time
-        now = replace(now, ceiling_ns=max(now.ceiling_ns, round(base - after.low)))
-        most = min(most, now.ceiling_ns or 0)
+    ceiling = _ceiling_ns(facts, candidate, after)
     return replace(
-        now, p10_ns=low, p50_ns=mid, p90_ns=high, saving_ns=base - mid, saving_p10_ns=least, saving_p90_ns=most
-    )
+        now, p10_ns=low, p50_ns=mid, p90_ns=high, saving_ns=base - mid, saving_p10_ns=least,
+        saving_p90_ns=most if ceiling is None else min(most, ceiling), ceiling_ns=ceiling,
+    )  # fmt: skip
+
+
+def _ceiling_ns(facts: Facts, candidate: Candidate, after: Quantity) -> int | None:
+    """The limit of the edits by replay where they have one, else what the rule says; never less than what the replay
+    with all uncertain numbers at their best saves. What is not worth saying needs no further replay."""
+    worth = facts.step_ns - after.low > facts.thresholds.least_saving * facts.step_ns
+    limit = most_ns(facts, candidate.edits) if worth and candidate.method == "replay" else None
+    known = candidate.ceiling_ns if limit is None else limit
+    return None if known is None else max(known, round(facts.step_ns - after.low))
 
 
 def _now(facts: Facts) -> dict[str, int]:

@@ -47,7 +47,7 @@ def lines(advice: Advice, found: Advices, of: str) -> Iterator[str]:
     if advice.prediction.saving_ns is not None:
         yield f"How sure: {how_sure(advice, found)}"
     if advice.id in found.after:
-        yield f"Together: {after(advice, found.after[advice.id])}"
+        yield f"With others: {after(advice, found)}"
     yield f"Id: {advice.id}"
 
 
@@ -82,10 +82,10 @@ def _from_to(low: int | None, high: int | None) -> str:
 
 
 def _ceiling(prediction: Prediction) -> str:
-    """What no change of this kind can save more than, said as what it is."""
+    """What no change of this kind can save more than without others, said as what it is."""
     if prediction.ceiling_ns is None:
         return ""
-    return f"never more than {duration(prediction.ceiling_ns)}"
+    return f"never more than {duration(prediction.ceiling_ns)} by itself"
 
 
 def how_sure(advice: Advice, found: Advices) -> str:
@@ -102,16 +102,23 @@ def how_sure(advice: Advice, found: Advices) -> str:
     return "; ".join(parts)
 
 
-def after(advice: Advice, then: After) -> str:
+def after(advice: Advice, found: Advices) -> str:
     """What is left, or only comes, of a saving once other advice is followed: ``saves nothing by itself, 12 ms once
     loader-workers-29c1 is done``."""
-    own = advice.prediction.saving_ns or 0
-    once = f"once {wording.both(then.once)} {'is' if len(then.once) == 1 else 'are'} done"
+    own, then = advice.prediction.saving_ns or 0, found.after[advice.id]
+    once = f"once {_others(advice, then, found)} {'is' if len(then.once) == 1 else 'are'} done"
     if then.saving_ns < own:
         left = f"little is left of it ({duration(then.saving_ns)})" if then.saving_ns > 0 else "nothing is left of it"
         return f"{left} {once}"
     by_itself = f"saves {duration(own)} by itself" if own > 0 else "saves nothing by itself"
     return f"{by_itself}, {duration(then.saving_ns)} {once}"
+
+
+def _others(advice: Advice, then: After, found: Advices) -> str:
+    """Their ids; all that can be combined are said so."""
+    if len(then.once) > 2 and set(then.once) == set(found.together) - {advice.id}:
+        return f"the {'other ' if advice.id in found.together else ''}{len(then.once)} that can be combined"
+    return wording.both(then.once)
 
 
 def _sign(p: Prediction) -> Iterator[str]:
