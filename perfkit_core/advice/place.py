@@ -1,22 +1,22 @@
-"""Which line of the user's code is to be changed? The innermost frame that is neither the framework's nor Python's."""
+"""Which line of the user's code is to be changed? The innermost frame that is in no installed package."""
 
 from __future__ import annotations
 
 import re
-import sys
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 import pandas as pd
 
+from perfkit_core.advice.code_owner import Owner, owner_of
 from perfkit_core.analyses.source import stacks
 from perfkit_core.schema import NO_ROW
 from perfkit_core.trace import IntArray, Trace
 
 _LINE: Final = re.compile(r"^(?P<file>[^<].*?)(?:\((?P<line>\d+)\)|:(?P<line2>\d+))(?:: ?| |$)(?P<function>.*)$")
-_INSTALLED: Final = re.compile(r"(^|[/\\])((site|dist)-packages|lib[/\\]python\d[\d.]*)[/\\]|^<")
-_OWN: Final = "perfkit"
+_IN: Final = "in "
+"""Before a line that is a library's."""
 
 
 class Places:
@@ -26,15 +26,16 @@ class Places:
         self._trace = trace
 
     def of(self, rows: IntArray) -> str | None:
-        """``file:line (function)`` in which the rows (device work: its launches) spend most time, None where no frame
-        of the user was recorded."""
+        """``file:line (function)`` in which the rows (device work: its launches) spend most time; ``in …`` with a line
+        of a library where none of the user was recorded, None where neither was."""
         rows = self._on_host(rows)
         codes, names = self._lines.codes[rows], self._lines.categories
         known = codes >= 0
         if not known.any():
             return None
         time = np.bincount(codes[known], self._trace.ints("dur_ns")[rows][known] + 1, len(names))
-        return str(names[int(time.argmax())])
+        users = np.array([not name.startswith(_IN) for name in names], np.bool_)
+        return str(names[int(np.where(users, time, 0).argmax() if time[users].any() else time.argmax())])
 
     def _on_host(self, rows: IntArray) -> IntArray:
         launched_by = self._trace.ints("launched_by")[rows]
@@ -53,19 +54,19 @@ class Places:
 
 
 def innermost(stack: str, framework: str | None) -> str | None:
-    """``file:line (function)`` of the innermost frame of the user; ``stack`` has the innermost frame first."""
+    """``file:line (function)`` of the innermost frame of the user; where there is none, ``in file:line (function)`` of
+    the innermost frame of a library; ``stack`` has the innermost frame first."""
+    library = None
     for frame in stack.split(stacks.SEPARATOR):
         found = _LINE.match(frame.strip())
-        if found and not _library(found["file"], framework):
-            function = found["function"].strip()
-            line = f"{found['file']}:{found['line'] or found['line2']}"
-            return f"{line} ({function})" if function else line
-    return None
+        owner = owner_of(found["file"], framework) if found else Owner.RUNTIME
+        if found and owner is Owner.USER:
+            return _line(found)
+        if found and owner is Owner.LIBRARY and library is None:
+            library = f"{_IN}{_line(found)}"
+    return library
 
 
-def _library(file: str, framework: str | None) -> bool:
-    """Profilers name files of installed packages in full, or without the folder that holds all packages."""
-    if _INSTALLED.search(file):
-        return True
-    package = re.split(r"[/\\]", file)[0].removesuffix(".py")
-    return package == framework or package in sys.stdlib_module_names or package.startswith(_OWN)
+def _line(found: re.Match[str]) -> str:
+    function, line = found["function"].strip(), f"{found['file']}:{found['line'] or found['line2']}"
+    return f"{line} ({function})" if function else line

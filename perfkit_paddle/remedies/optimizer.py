@@ -53,7 +53,7 @@ REMEDIES: Final = (
         _RULE,
         "",
         "",
-        note="Only paddle.optimizer.Adam and Momentum take use_multi_tensor=True; {optimizer_class}, the recorded one, "
+        note="Only paddle.optimizer.Adam and Momentum take use_multi_tensor=True. The recorded {optimizer_class} "
         "does not, so that this is to be had by another optimizer only. AdamW is not Adam(weight_decay=...), which "
         "adds the decay to the gradient.",
     ),
