@@ -1,6 +1,6 @@
 """What are the samples of one side? Its steps, of every capture that it has.
 
-A step of several ranks is one sample, with the mean of its ranks: the steps of ranks that wait for each other are not
+A step of several ranks is one sample that holds a time for each: the steps of ranks that wait for each other are not
 independent. Captures (recordings of the same training, each of a process of its own) stay apart: what they differ by
 tells how far two equal runs are apart.
 """
@@ -22,26 +22,35 @@ GAP_NS = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """The steps of one recording in the order of time: their numbers and ns, shape (steps,) each."""
+    """The steps of one recording in the order of time: their numbers, shape (steps,), and ns, shape (steps,), or
+    (steps, ranks) where each rank has each of them."""
 
     source: str
     step: IntArray
     step_ns: IntArray
 
+    @property
+    def mean_ns(self) -> IntArray:
+        """One time a step: the mean of its ranks, to the nearest ns. Shape (steps,)."""
+        if self.step_ns.ndim == 1:
+            return self.step_ns
+        return rounded_division(self.step_ns.sum(axis=1), np.full(*self.step_ns.shape))
+
 
 def capture(trace: Trace) -> Capture:
-    """The samples of one trace; of several ranks, a step number is one sample."""
+    """The samples of one trace. Where ranks have recorded other steps, each step of each rank is a sample."""
     rows = step_rows(trace)
     rows = rows[np.argsort(trace.ints("start_ns")[rows], kind="stable")]
     number, duration = trace.ints("step")[rows], trace.ints("dur_ns")[rows]
-    if len(np.unique(trace.ints("rank")[rows])) < 2:
+    numbers, first, group, times = np.unique(number, return_index=True, return_inverse=True, return_counts=True)
+    ranks, rank = np.unique(trace.ints("rank")[rows], return_inverse=True)
+    cells = np.unique(group * len(ranks) + rank)
+    if len(ranks) < 2 or (times != len(ranks)).any() or len(cells) < len(rows):
         return Capture(trace.meta.source, number, duration)
-    numbers, first, group = np.unique(number, return_index=True, return_inverse=True)
-    total = np.zeros(len(numbers), np.int64)
-    np.add.at(total, group, duration)
-    mean = rounded_division(total, np.bincount(group))
+    table = np.empty((len(numbers), len(ranks)), np.int64)
+    table[group, rank] = duration
     order = np.argsort(first, kind="stable")
-    return Capture(trace.meta.source, numbers[order], mean[order])
+    return Capture(trace.meta.source, numbers[order], table[order])
 
 
 def pooled(traces: Sequence[Trace]) -> Trace:

@@ -45,14 +45,15 @@ Statistic = Callable[..., Any]
 
 def noise_band(base: Samples, other: Samples, of: Statistic = np.median, between: float = ON_HOST) -> float | None:
     """What the two sides may differ by although they are equal, in the unit of the samples; None where that cannot be
-    told (fewer than two steps on each side). ``base`` and ``other`` hold the samples of each capture; ``between`` is
+    told (fewer than two steps on each side). ``base`` and ``other`` hold the samples of each capture, shape (samples,)
+    or (samples, ranks); ``between`` is
     what equal processes are taken to differ by where no side has several."""
     spread = _spread(base, other, of)
     if spread is None:
         return None
     share, freedom = spread
     unseen = 0.0 if max(len(base), len(other)) > 1 else between
-    middle = [float(of(np.concatenate(side))) ** 2 / len(side) for side in (base, other)]
+    middle = [float(of(pool(side))) ** 2 / len(side) for side in (base, other)]
     return float(np.hypot(student(freedom) * share, _NORMAL * unseen) * np.sqrt(sum(middle)))
 
 
@@ -69,6 +70,11 @@ def _between(trace: Trace) -> float:
         return ON_HOST
     works = int(partition(trace, steps)[:, : len(_WORKS)].sum()) / total
     return ON_HOST + (ON_DEVICE - ON_HOST) * works
+
+
+def pool(side: Samples) -> npt.NDArray[Any]:
+    """All samples of a side, shape (samples,); those of ranks one by one."""
+    return np.concatenate([one.ravel() for one in side])
 
 
 def student(freedom: int) -> float:

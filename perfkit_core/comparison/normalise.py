@@ -51,7 +51,7 @@ def normalised(
     Raises ValueError where a side has no steps."""
     scaled = [[_scaled(one.step_ns, amount.amount, QUANTITY[unit]) for one in side]
               for side, amount in zip(sides, (base, other), strict=True)]  # fmt: skip
-    whole = [float(np.median(np.concatenate([one.step_ns for one in side]))) for side in sides]
+    whole = [float(np.median(np.concatenate([one.step_ns.ravel() for one in side]))) for side in sides]
     rates = tuple(float(one.amount) * 1e9 / ns if ns else 0.0 for one, ns in zip((base, other), whole, strict=True))
     return Normalised(unit, base, other, step_statistics(scaled[0], scaled[1], between=between), (rates[0], rates[1]))
 
@@ -99,4 +99,5 @@ def table(found: Sequence[Normalised]) -> pd.DataFrame:
 def _scaled(step_ns: IntArray, amount: Fraction, quantity: int) -> IntArray:
     """ns for ``quantity`` units, to the nearest, halves to even; by integers, so that nothing is lost."""
     top, bottom = quantity * amount.denominator, amount.numerator
-    return np.array([round(Fraction(int(ns) * top, bottom)) for ns in step_ns.tolist()], np.int64)
+    scaled = [round(Fraction(ns * top, bottom)) for ns in step_ns.ravel().tolist()]
+    return np.array(scaled, np.int64).reshape(step_ns.shape)

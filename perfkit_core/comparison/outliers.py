@@ -26,10 +26,11 @@ def outliers(sides: Mapping[str, Sequence[Capture]]) -> pd.DataFrame:
 
 
 def _rows(side: str, one: Capture) -> list[tuple[object, ...]]:
-    if len(one.step_ns) < LEAST_STEPS:
+    times = one.mean_ns
+    if len(times) < LEAST_STEPS:
         return []
-    late, median = _late(one.step_ns), round(float(np.median(one.step_ns)))
-    pairs = zip(one.step[late].tolist(), one.step_ns[late].tolist(), strict=True)
+    late, median = _late(times), int(np.median(times))
+    pairs = zip(one.step[late].tolist(), times[late].tolist(), strict=True)
     return [(side, one.source, step, ns, median, ns / median - 1) for step, ns in pairs]
 
 

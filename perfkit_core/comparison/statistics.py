@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfkit_core import bootstrap
-from perfkit_core.comparison.noise import ON_HOST, Samples, noise_band
+from perfkit_core.comparison.noise import ON_HOST, Samples, noise_band, pool
 
 FASTER: Final = "faster"
 SLOWER: Final = "slower"
@@ -69,22 +69,23 @@ def step_statistics(
     of: Of = np.median,
     between: float = ON_HOST,
 ) -> SampleStatistics:
-    """Compare samples: an array, or one a capture in the order of time. ``of``: the statistic that is compared;
+    """Compare samples: an array, or one a capture in the order of time, of shape (samples,) or (samples, ranks), where
+    ranks are no samples of their own. ``of``: the statistic that is compared;
     ``between``: what single captures are taken to differ by (:mod:`perfkit_core.comparison.noise`).
 
     Raises ValueError where a side has no samples.
     """
     sides = _captures(base), _captures(other)
-    pools = tuple(np.concatenate(side) for side in sides)
-    middle = [round(float(of(pool))) for pool in pools]
+    pools = [pool(side) for side in sides]
+    middle = [int(of(one)) for one in pools]  # halves of a ns are left out, as in the other tables
     low, high = _interval(*sides, of)
     noise = noise_band(*sides, of, between)
-    delta = cliffs_delta(*pools)
+    delta = cliffs_delta(pools[0], pools[1])
     difference = middle[1] - middle[0]
     return SampleStatistics(
         middle[0], middle[1], difference, low, high, difference / middle[0] if middle[0] else None,
         (delta + 1) / 2, delta, None if noise is None else round(noise), _verdict(difference, low, high, noise),
-        (len(pools[0]), len(pools[1])), (len(sides[0]), len(sides[1])),
+        (_count(sides[0]), _count(sides[1])), (len(sides[0]), len(sides[1])),
     )  # fmt: skip
 
 
@@ -94,6 +95,10 @@ def cliffs_delta(base: npt.NDArray[Any], other: npt.NDArray[Any]) -> float:
     below = np.searchsorted(ordered, other, "left").sum()
     above = (len(base) - np.searchsorted(ordered, other, "right")).sum()
     return float(int(below) - int(above)) / (len(base) * len(other))
+
+
+def _count(side: Samples) -> int:
+    return sum(map(len, side))
 
 
 def _captures(side: Samples | npt.NDArray[Any]) -> Samples:
@@ -116,7 +121,7 @@ def _verdict(difference: int, low: int | None, high: int | None, noise: float | 
 
 def _interval(base: Samples, other: Samples, of: Of) -> tuple[int | None, int | None]:
     """Order statistics rather than quantiles between them: they are the same from both ends."""
-    if min(sum(map(len, side)) for side in (base, other)) < 2:
+    if min(map(_count, (base, other))) < 2:
         return None, None
     differences = np.sort(_drawn(other, of) - _drawn(base, of))
     outside = int(len(differences) * (1 - LEVEL) / 2)
@@ -126,8 +131,10 @@ def _interval(base: Samples, other: Samples, of: Of) -> tuple[int | None, int | 
 def _drawn(side: Samples, of: Of) -> npt.NDArray[np.float64]:
     """The statistic of samples drawn again: captures first, then steps inside of them (two stages)."""
     draw = np.random.default_rng(zlib.crc32(b"".join(np.asarray(one, np.float64).tobytes() for one in side)))
+    if len({one.shape[1:] for one in side}) > 1:  # captures of other numbers of ranks
+        side = [one.ravel() for one in side]
     if len(side) == 1:
-        return bootstrap.medians(np.asarray(side[0], np.float64), draw, of)
+        return bootstrap.medians(np.asarray(side[0], np.float64), draw, lambda drawn, axis: _over_all(drawn, of))
     flat, sizes = np.concatenate(side).astype(np.float64), np.array([len(one) for one in side])
     first, each = np.cumsum(sizes) - sizes, max(len(flat) // len(side), 1)
     rows = max(_AT_ONCE // (each * len(side)), 1)
@@ -142,7 +149,12 @@ def _stages(
 ) -> npt.NDArray[Any]:  # fmt: skip
     chosen = draw.integers(0, len(sizes), (draws, len(sizes)))[:, :, None]
     inside = (draw.random((draws, len(sizes), each)) * sizes[chosen]).astype(np.int64)
-    return np.asarray(of(flat[first[chosen] + inside].reshape(draws, -1), axis=1))
+    return _over_all(flat[first[chosen] + inside], of)
+
+
+def _over_all(drawn: npt.NDArray[Any], of: Of) -> npt.NDArray[Any]:
+    """The statistic of each draw, shape (draws,)."""
+    return np.asarray(of(drawn.reshape(len(drawn), -1), axis=1))
 
 
 def of_steps(base: Sequence[npt.NDArray[Any]], other: Sequence[npt.NDArray[Any]]) -> SampleStatistics | None:

@@ -19,7 +19,7 @@ from perfkit_core.comparison.statistics import (
     cliffs_delta,
     step_statistics,
 )
-from perfkit_core.trace import with_rank
+from perfkit_core.trace import concat_traces, with_rank
 
 MS = 1_000_000
 STEPS = st.lists(st.integers(1, 10**12), min_size=1, max_size=12)
@@ -135,10 +135,25 @@ def test_outlying_steps_are_named() -> None:
 
 
 def test_a_step_of_two_ranks_is_one_sample() -> None:
-    from perfkit_core.trace import concat_traces
-
+    """Two ranks that wait for each other know no more than one: the interval is as wide, the number of samples is 2."""
     found = capture(concat_traces([with_rank(small_trace(), rank) for rank in (0, 1)]))
-    assert (found.step.tolist(), found.step_ns.tolist()) == ([0, 1], [9_000_000, 9_000_001])
+    assert found.step.tolist() == [0, 1]
+    assert found.step_ns.tolist() == [[9_000_000] * 2, [9_000_001] * 2]
+    assert found.mean_ns.tolist() == [9_000_000, 9_000_001]
+    one, other = np.arange(10, 22), np.arange(16, 28)
+    alone = step_statistics(one, other)
+    two = step_statistics(np.stack([one, one], 1), np.stack([other, other], 1))
+    assert (two.base, two.other, two.steps) == (alone.base, alone.other, (12, 12))
+    assert two.high - two.low >= (alone.high - alone.low) * 0.8
+
+
+def test_ranks_that_recorded_other_steps_are_samples_of_their_own() -> None:
+    later = with_rank(small_trace(), 1)
+    later = later.with_ints(step=np.where(later.ints("step") >= 0, later.ints("step") + 1, -1))
+    found = capture(concat_traces([with_rank(small_trace(), 0), later]))
+    assert sorted(zip(found.step.tolist(), found.step_ns.tolist(), strict=True)) == [
+        (0, 9_000_000), (1, 9_000_000), (1, 9_000_001), (2, 9_000_001)
+    ]  # fmt: skip
 
 
 def test_pooled_captures_lie_one_after_the_other() -> None:
