@@ -1,0 +1,154 @@
+"""What an advice saves once others are followed, on traces whose times can be added by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from events import device, host, trace
+
+from perfkit_core.advice import afterwards, sections
+from perfkit_core.advice.advise import advise
+from perfkit_core.advice.as_data import document
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import Advices, After, Candidate
+from perfkit_core.loading import load
+from perfkit_core.plugins.contracts import Rule
+from perfkit_core.replay.edits.contract import edited
+from perfkit_core.replay.edits.removal import Remove
+from perfkit_core.replay.simulate import play
+from perfkit_core.trace import Trace
+
+US = 1_000
+
+
+def removing(name: str, number: int) -> Rule:
+    def find(facts: Facts) -> Sequence[Candidate]:
+        at = np.flatnonzero(facts.trace.rows("name", name)).astype(np.int64)
+        return [Candidate(f"remove {name}", {}, at, edits=(Remove(at),))]
+
+    return Rule(name, number, 1, f"Without {name}", find)
+
+
+def found(recording: Trace, *names: str) -> Advices:
+    rules = {name: removing(name, number) for number, name in enumerate(names)}
+    return advise(recording, plugins=SimpleNamespace(rules=lambda: rules, remedies=lambda framework: []))
+
+
+def waiting() -> Trace:
+    """A host that launches work of 70 µs at 20, prepares the next batch for 50 µs meanwhile, and waits from 70 to 95: 5
+    µs beyond the end of the work. 10 µs more, 105 in all."""
+    return trace(
+        [
+            host("step", "step", 0, 105 * US, step=0),
+            host("launch", "runtime", 10 * US, 10 * US, correlation=1),
+            device("kernel", "kernel", 20 * US, 70 * US, 1),
+            host("prepare", "operator", 20 * US, 50 * US),
+            host("cudaDeviceSynchronize", "sync", 70 * US, 25 * US),
+        ]
+    )
+
+
+def ids(advices: Advices) -> dict[str, str]:
+    return {one.rule: one.id for one in (*advices.advice, *advices.without_saving)}
+
+
+def test_a_saving_that_another_one_hides() -> None:
+    """Without preparing, the host waits longer. Without the kernel, the call of the wait takes its own 2 µs: 23 less.
+    Without both, it begins at 20, and 73 µs are saved: 50 by preparing."""
+    advices = found(waiting(), "prepare", "kernel")
+    prepare, kernel = ids(advices)["prepare"], ids(advices)["kernel"]
+    own = {one.id: one.prediction.saving_ns for one in (*advices.advice, *advices.without_saving)}
+    assert own == {prepare: 0, kernel: 23 * US}
+    assert advices.after == {prepare: After((kernel,), 50 * US)}
+    told = sections.report(advices, waiting()).sections[-1].lines
+    said = f"(Without prepare) saves nothing by itself, 50.0 µs once {kernel} is done."
+    assert f"Worth it afterwards: {prepare} {said}" in told
+    assert not [line for line in told if line.startswith("Looked at")]
+
+
+def twice_hidden() -> Trace:
+    """Kernels a and b of 45 and 35 µs at the same time on two streams; the host waits until 5 µs after a."""
+    return trace(
+        [
+            host("step", "step", 0, 100 * US, step=0),
+            host("launch", "runtime", 0, 10 * US, correlation=1),
+            host("launch", "runtime", 10 * US, 10 * US, correlation=2),
+            device("a", "kernel", 20 * US, 45 * US, 1),
+            device("b", "kernel", 20 * US, 35 * US, 2) | {"stream": 9},
+            host("cudaDeviceSynchronize", "sync", 20 * US, 50 * US),
+        ]
+    )
+
+
+def test_two_streams() -> None:
+    """Without a the host waits 10 µs less, without b no less; without both the call takes its own 2 of 50 µs, 48 less:
+    b saves 38 once a is done."""
+    advices = found(twice_hidden(), "a", "b")
+    assert [one.prediction.saving_ns for one in advices.advice] == [10 * US]
+    assert advices.after == {ids(advices)["b"]: After((ids(advices)["a"],), 38 * US)}
+
+
+def test_a_saving_of_which_nothing_is_left() -> None:
+    """An operator of 60 µs with one of 50 inside: without the outer one there is no inner one."""
+    recording = trace(
+        [
+            host("step", "step", 0, 100 * US, step=0),
+            host("outer", "operator", 0, 60 * US),
+            host("inner", "operator", 5 * US, 50 * US),
+        ]
+    )
+    advices = found(recording, "outer", "inner")
+    outer, inner = ids(advices)["outer"], ids(advices)["inner"]
+    assert {one.rule: one.prediction.saving_ns for one in advices.advice} == {"outer": 60 * US, "inner": 50 * US}
+    assert advices.combined.saving_ns == 60 * US
+    assert advices.after == {outer: After((inner,), 10 * US), inner: After((outer,), 0)}
+    assert (
+        f"With others: nothing is left of it once {outer} is done"
+        in sections.report(advices, recording).sections[1].lines
+    )
+    told = {one["id"]: one["after"] for one in document(advices, recording)["advice"]}
+    assert told == {outer: {"once": [inner], "saving_ns": 10 * US}, inner: {"once": [outer], "saving_ns": 0}}
+
+
+def test_savings_that_do_not_touch_each_other_say_nothing() -> None:
+    parts = [host(f"op{n}", "operator", n * 10 * US, 10 * US) for n in range(5)]
+    advices = found(trace([host("step", "step", 0, 100 * US, step=0), *parts]), *(f"op{n}" for n in range(5)))
+    assert len(advices.together) == 5
+    assert not advices.after
+
+
+def test_however_much_advice_there_is_the_replays_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = [host(f"op{n}", "operator", n * US, US) for n in range(40)]
+    recording = trace([host("step", "step", 0, 100 * US, step=0), *parts])
+    played = counted(monkeypatch)
+    found(recording, *(f"op{n}" for n in range(40)))
+    assert 0 < len(played) <= afterwards.REPLAYS
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    played: list[int] = []
+    real: Callable[..., object] = afterwards.play
+    monkeypatch.setattr(afterwards, "play", lambda graph: (played.append(len(graph)), real(graph))[1])
+    return played
+
+
+def test_on_a_recording_what_is_said_is_what_is_replayed(traces: Path) -> None:
+    """Two prefixes of the advice, replayed here: without its edits and with them."""
+    recording = load(traces / "torch" / "pairs" / "resnet50-workers0.json.gz")
+    facts, advices = Facts(recording), advise(recording)
+    known = {one.id: one for one in (*advices.advice, *advices.without_saving)}
+    assert advices.after
+
+    def step_ns(names: Sequence[str]) -> float:
+        graph = edited(facts.replay, [edit for name in names for edit in known[name].candidate.edits])
+        return float(np.median(facts.steps.lasting_ns(facts.replay, graph, play(graph))))
+
+    for name, then in advices.after.items():
+        assert name not in then.once
+        assert set(then.once) <= set(advices.together)
+        saved = step_ns(then.once) - step_ns([*then.once, name])
+        assert then.saving_ns == pytest.approx(max(saved, 0), abs=1)

@@ -1,0 +1,115 @@
+"""No change of a kind saves more: the limit of its edits by hand, and against every size of them on recordings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from events import device, host, trace
+
+from perfkit_core.advice.advise import advise
+from perfkit_core.advice.ceiling import limit, most_ns
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import Candidate
+from perfkit_core.advice.predict import predict
+from perfkit_core.loading import load
+from perfkit_core.replay.edits.batching import Batch
+from perfkit_core.replay.edits.concurrency import Load, Overlap
+from perfkit_core.replay.edits.contract import Edit, edited
+from perfkit_core.replay.edits.durations import Insert, Scale
+from perfkit_core.replay.edits.placement import Move
+from perfkit_core.replay.edits.removal import Remove
+from perfkit_core.replay.edits.unblocking import Unblock
+from perfkit_core.replay.edits.uncertain import InCases
+from perfkit_core.replay.quantity import Case, Quantity
+from perfkit_core.replay.simulate import play
+from perfkit_core.trace import IntArray, Trace
+
+US = 1_000
+
+
+def recording() -> Trace:
+    """Host work for 30 µs, then a launch; its kernel of 100 µs is waited for until 145, and 5 more; 150 in all."""
+    return trace(
+        [
+            host("step", "step", 0, 150 * US, step=0),
+            host("work", "operator", 0, 30 * US),
+            host("launch", "runtime", 30 * US, 10 * US, correlation=1),
+            device("kernel", "kernel", 45 * US, 100 * US, 1),
+            host("cudaDeviceSynchronize", "sync", 40 * US, 105 * US),
+        ]
+    )
+
+
+def rows(*names: str) -> IntArray:
+    return np.flatnonzero(recording().rows("name", *names)).astype(np.int64)
+
+
+@pytest.mark.parametrize(
+    ("edits", "most"),
+    [
+        ((Scale(rows("work"), 0.5),), 30),  # all of it
+        ((Scale(rows("work"), Quantity(0.2, 0.5, 3.0, "")),), 30),
+        ((Scale(rows("kernel"), 0.9),), 103),  # the wait, but for the 2 µs that its call takes
+        ((Scale(rows("work", "kernel"), 0.5, device=False),), 30),
+        ((Scale(rows("work", "kernel"), 0.5, host=False),), 100),  # its launch takes what it took
+        ((Remove(rows("work")), Insert(rows("launch"), 5 * US)), 30),
+        ((InCases(Remove(rows("work")), (Case.SHORT,)),), 30),
+        ((Unblock(rows("cudaDeviceSynchronize"), 3 * US),), 50),  # of 105: the device works for 100 of 150 µs
+        ((Overlap(rows("work"), np.array([-1]), 2.0),), 30),
+    ],
+)  # fmt: skip
+def test_the_limit_by_hand(edits: Sequence[Edit], most: int) -> None:
+    assert most_ns(Facts(recording()), edits) == most * US
+
+
+def test_edits_without_a_limit_leave_the_rules_number() -> None:
+    facts, at = Facts(recording()), rows("work")
+    for edit in (Load(at, 4), Batch(rows("launch"), 1 * US)):
+        assert limit(edit) is None
+        assert most_ns(facts, (Remove(at), edit)) is None
+        assert predict(facts, Candidate("c", {}, at, edits=(edit,), ceiling_ns=99 * US)).ceiling_ns == 99 * US
+    assert most_ns(facts, ()) is None
+
+
+def test_a_ceiling_that_a_rule_puts_too_low_or_too_high() -> None:
+    """Half of 30 µs saves 15; no change of the kind saves more than 30, whatever the rule thinks."""
+    facts, at = Facts(recording()), rows("work")
+    for told in (1 * US, 140 * US, None):
+        found = predict(facts, Candidate("c", {}, at, edits=(Scale(at, 0.5),), ceiling_ns=told))
+        assert (found.saving_ns, found.ceiling_ns) == (15 * US, 30 * US)
+
+
+@pytest.mark.parametrize("file", ["pairs/resnet50-workers0.json.gz", "dlrm-8xv100/rank0.json", "h100-qwen05b.json.gz"])
+def test_nothing_begins_later_than_in_the_limit(traces: Path, file: str) -> None:
+    """Node by node, for every case of every advice, and for edits of arbitrary sizes."""
+    facts = Facts(load(traces / "torch" / file))
+    kernels = np.flatnonzero(facts.trace.rows("kind", "kernel")).astype(np.int64)[::7]
+    operators = np.flatnonzero(facts.trace.rows("kind", "operator")).astype(np.int64)[::50]
+    made: list[tuple[Edit, ...]] = [
+        (Scale(kernels, 0.3, below=False, host=False),), (Scale(operators, 1.7),), (Unblock(operators),),
+        (Move(operators, True, 2 * US),),
+    ]  # fmt: skip
+    found = [one.candidate.edits for one in advise(facts.trace).advice if one.prediction.method == "replay"]
+    compared = 0
+    for edits in (*made, *found):
+        limits = [limit(edit) for edit in edits]
+        if None in limits:
+            continue
+        first = play(edited(facts.replay, [one for some in limits for one in some or ()]))
+        for case in Case:
+            later = play(edited(facts.replay, edits, case))[: len(first)]
+            assert (first <= later).all()
+            compared += 1
+    assert compared >= 3 * len(made)
+
+
+def test_no_saving_is_above_its_ceiling(traces: Path) -> None:
+    for file in ("pairs/resnet50-workers4.json.gz", "v100-ns-resolution.json.gz", "gpu-user-annotation-steps.json.gz"):
+        for one in advise(load(traces / "torch" / file)).advice:
+            p = one.prediction
+            if p.ceiling_ns is not None and p.saving_ns is not None:
+                assert p.saving_ns <= p.ceiling_ns
+                assert (p.saving_p90_ns or 0) <= p.ceiling_ns <= p.base_ns
