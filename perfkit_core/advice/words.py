@@ -65,7 +65,7 @@ def between(named: str, low: float, high: float) -> str:
         return _scaled(low, high)
     if named.endswith(_SHARES):
         return _ends(100 * low, 100 * high, " %")
-    if named == "bytes" or named.endswith("_bytes"):
+    if "bytes" in named.split("_"):
         ends = dict.fromkeys((wording.size(low), wording.size(high)))
         return " to ".join(ends)
     return _ends(low, high, " ×" if named.endswith("factor") else "")

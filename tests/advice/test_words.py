@@ -1,0 +1,144 @@
+"""Numbers, assumptions and edits in the words of people: units by the names, no raw ns, no field names."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from events import host, trace
+
+from perfkit_core.advice import edit_words, words
+from perfkit_core.advice.advise import advise
+from perfkit_core.advice.assumptions import told
+from perfkit_core.advice.explain import report
+from perfkit_core.advice.model import Assumption
+from perfkit_core.loading import load
+from perfkit_core.renderers import text
+from perfkit_core.replay.edits.batching import Batch
+from perfkit_core.replay.edits.concurrency import Load, Overlap
+from perfkit_core.replay.edits.durations import Insert, Scale
+from perfkit_core.replay.edits.gaps import Shorten
+from perfkit_core.replay.edits.placement import Move
+from perfkit_core.replay.edits.removal import Remove
+from perfkit_core.replay.edits.unblocking import Unblock
+from perfkit_core.replay.edits.uncertain import InCases
+from perfkit_core.replay.quantity import Case, Quantity
+
+ROWS = np.array([0, 1, 3])
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("between_ns", 812_345, "812 µs"), ("loader_ns", 69_810_500, "69.8 ms"), ("gap_ns", 0, "0 ns"),
+        ("step_ns", 3_393_189_557, "3.39 s"), ("longer_ns", -1_500, "-1.5 µs"),
+        ("bytes_per_step", 1024, "1.0 KB"), ("peak_bytes", 19_300_000, "19.3 MB"), ("bytes", 12, "12 bytes"),
+        ("loader_ratio", 0.396, "39.6 %"), ("casts_left", 0.25, "25 %"), ("kernel_factor", 0.3, "0.3 ×"),
+        ("workers", 4, "4"), ("kernels", 123_456, "123,456"), ("passes", 2.345, "2.35"), ("below", True, "yes"),
+        ("alone", False, "no"), ("region", None, "not known"), ("operator", "aten::copy_", "aten::copy_"),
+        ("dimension", [7, 8], "7, 8"), ("sizes", list(range(10)), "0, 1, 2, 3, 4, 5, 6, 7 and 2 more"),
+        ("host_ns", Quantity(100_000, 500_000, 2_000_000, ""), "0.1–2 ms, likely 500 µs"),
+        ("copy_ns", Quantity(88_000, 41_000, 30_000, ""), "30–88 µs, likely 41 µs"),
+        ("launch_ns", Quantity(5_000, 5_000, 5_000, ""), "5 µs"), ("parts", {"host_ns": 1_000}, "host 1 µs"),
+    ],
+)  # fmt: skip
+def test_a_value_is_told_in_its_unit(name: str, value: Any, said: str) -> None:
+    assert words.value(name, value) == said
+
+
+def test_names_lose_their_units() -> None:
+    names = (
+        "proposed_workers",
+        "loader_ns",
+        "loader_ratio",
+        "peak_bytes",
+        "host_factor",
+        "casts_left",
+        "cpu_ns",
+        "_ns",
+    )
+    told = (
+        "proposed workers",
+        "loader",
+        "loader, share",
+        "peak",
+        "host",
+        "casts, left",
+        "CPU",
+        "_ns".replace("_", " "),
+    )
+    assert tuple(map(words.name, names)) == told
+
+
+def test_assumptions_by_their_rule() -> None:
+    factor = Assumption("host_factor", Quantity(0.7, 1.0, 1.25, "prior"), "prior")
+    assert told("loader-workers", factor) == "the host's own work takes 0.7–1.25 × its time beside workers"
+    assert told("per-tensor-optimizer", factor) == "the optimizer takes 0.7–1.25 × its time on the host"
+    assert told("another-rule", factor) == "host 0.7–1.25 ×"
+    assert told("any", Assumption("steps_per_epoch", "50", "recorded")) == "an epoch has 50 steps"
+    assert told("any", Assumption("waiting", "what ranks wait is not counted", "")) == "what ranks wait is not counted"
+    moved = Assumption("aten::lt_on_host_ns", Quantity(2_500, 7_000, 26_000, ""), "")
+    assert told("tiny-ops-on-device", moved) == "aten::lt takes 2.5–26 µs on the host"
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (Scale(ROWS, 0.5), "take 0.5 × their time, with all inside them"),
+        (Scale(ROWS, Quantity(0.25, 0.4, 0.9, ""), below=False, host=False),
+         "take 0.25–0.9 × their time (likely 0.4) on the device"),
+        (Scale(ROWS, 0, device=False), "take 0 × their time on the host, with all inside them"),
+        (Insert(ROWS, 1_000, 2_500), "take 1 µs longer on the host and 2.5 µs longer on the device"),
+        (Remove(ROWS), "do not take place, nor what is inside them"), (Remove(ROWS, below=False), "do not take place"),
+        (Load(ROWS, 4, handover_ns=1_000), "get batches from 4 worker processes; a batch is handed over in 1 µs; 2 "
+         "batches ahead for each worker"),
+        (Overlap(ROWS, ROWS), "pass in another thread, in 1 × their time"),
+        (Batch(ROWS, 3_000), "become 1 launch of 3 µs, with at most 1 µs between their work"),
+        (Batch(ROWS, 3_000, group=np.array([1, 1, 2])),
+         "become 2 launches of 3 µs each, with at most 1 µs between their work"),
+        (Shorten((np.array([0, 10_000]), np.array([2_000, 11_000])), 0.5),
+         "in 2 gaps, 3 µs together, host threads take 0.5 × their time"),
+        (Move(ROWS, True, 2_000, copies_gone=ROWS),
+         "run on the host: 2 µs each on the host, 3 calls of copies and waits do not take place"),
+        (Move(ROWS, False, 2_000, 3_000), "run on the device: 2 µs each on the host, 3 µs on the device"),
+        (Unblock(ROWS), "wait for no device work"), (Unblock(ROWS, 8_000), "wait for no device work, and take 8 µs at "
+         "most"),
+        (InCases(Remove(ROWS), (Case.SHORT,)), "do not take place, nor what is inside them (in the best case alone)"),
+        (InCases(Unblock(ROWS), (Case.SHORT, Case.LIKELY)),
+         "wait for no device work (in the best and likely cases alone)"),
+    ],
+)  # fmt: skip
+def test_an_edit_in_words(edit: Any, said: str) -> None:
+    assert edit_words.change(edit) == said
+
+
+def test_events_of_an_edit_by_their_names() -> None:
+    rows = [host(name, "operator", at * 10, 5) for at, name in enumerate(["a", "b", "a", "c", "d", "a"])]
+    found = trace(rows)
+    assert edit_words.said(Remove(np.array([0, 2]), below=False), found) == "2 × a: do not take place"
+    assert edit_words.events(Remove(np.arange(6)), found) == "3 × a, 1 × b and 2 of other names"
+    assert edit_words.events(InCases(Remove(np.array([3])), (Case.SHORT,)), found) == "1 × c"
+    nothing = (np.empty(0, np.int64), np.empty(0, np.int64))
+    assert edit_words.said(Shorten(nothing, 0), found).startswith("in 0 gaps")
+
+
+def test_every_advice_of_recordings_is_explained_in_words(traces: Path) -> None:
+    """No field name, no raw number of ns, no truth value of a program in what is explained of any advice."""
+    explained = 0
+    for name in ("pairs/resnet50-workers0.json.gz", "event-sync.json.gz", "dlrm-8xv100/rank1.json",
+                 "gpu-user-annotation-steps.json.gz", "h100-qwen05b.json.gz"):  # fmt: skip
+        recording = load(traces / "torch" / name)
+        found = advise(recording)
+        for one in (*found.advice, *found.without_saving):
+            parts = {part.name: part for part in report(one, found, recording).sections}
+            shown = " ".join(
+                [*parts["transform"].lines, *parts["trust"].lines, *map(str, parts["evidence"].table["value"])]
+            )
+            assert not re.search(r"\b\w+_(ns|factor|left|bytes)\b|\b(True|False|None)\b|\d{7}", shown), shown
+            assert "Quantity" not in shown
+            assert text.render(report(one, found, recording))
+            explained += 1
+    assert explained > 20
