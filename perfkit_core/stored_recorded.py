@@ -38,8 +38,8 @@ SCHEMA: Final = pa.schema(
     + [pa.field("external", pa.int64()), pa.field("layer", schema.SCHEMA.field("name").type)]
     + [pa.field("parent", pa.int64()), pa.field("node", pa.int64()), pa.field("offset_ns", pa.int64())]
 )
-"""Columns of a recorded file. ``parent`` is the recorded parent: its row in the file, or, where there is one, its number
-in ``node``; null throughout where the source has no tree. ``offset_ns`` is a second, finer clock of the source.
+"""Columns of a recorded file. ``parent`` is the recorded parent: its row in the file, or, where there are any, its
+number in ``node``; null throughout where the source has no tree. ``offset_ns`` is a second, finer clock of the source.
 See :class:`perfkit_core.assemble.Recorded`."""
 ROW_GROUP: Final = 1 << 14
 """Rows that are held back before they are written."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from perfkit_core.renderers import charts, parts
+from perfkit_core.renderers import charts, parts, timelines
 from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.columns import Column, columns
 from perfkit_core.renderers.shortening import cut
@@ -33,6 +33,7 @@ class Block:
     unknown: list[str]
     reason: str
     figure: dict[str, Any] | None
+    timeline: dict[str, Any] | None
 
 
 def render(report: Report) -> str:
@@ -48,6 +49,7 @@ def render(report: Report) -> str:
             style=_resource("report.css"),
             script=_resource("charts.js") if with_charts else "",
             library=charts.library() if with_charts else "",
+            timelines=_resource("timeline.js") if any(block.timeline for block in blocks) else "",
             longest=_LONGEST,
         )
     )
@@ -64,6 +66,7 @@ def _block(index: int, section: Section) -> Block:
         unknown=list(parts.unknown(section, section.table)),
         reason=parts.reason(section),
         figure=charts.figure(section),
+        timeline=timelines.payload(section.timeline) if section.timeline else None,
     )
 
 

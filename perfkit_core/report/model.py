@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
 
 from perfkit_core.trace import Finding
+
+if TYPE_CHECKING:
+    from perfkit_core.report.timeline import Timeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class Section:
     why the table has no rows. ``unit`` ("ns", "us", "ms", "s") is that of all times people see (None: what suits).
     ``unknown`` names the columns of which the profile holds nothing (None: those in which the table holds nothing).
     ``lines`` are sentences that stand below the note, ``code`` is to be copied as it is; a section of these alone has a
-    table without columns.
+    table without columns. ``timeline`` is drawn above the table where there is a page to draw on.
     """
 
     name: str
@@ -46,6 +49,7 @@ class Section:
     unknown: tuple[str, ...] | None = None
     lines: tuple[str, ...] = ()
     code: str = ""
+    timeline: Timeline | None = None
 
     @property
     def only_text(self) -> bool:

@@ -10,6 +10,7 @@ import pandas as pd
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.profile import Profile, Whole
+from perfkit_core.report import timeline
 from perfkit_core.report.display import Display
 from perfkit_core.report.headline import headline
 from perfkit_core.report.model import Chart, Report, Section
@@ -42,7 +43,7 @@ def run_report(profile: Profile | Trace) -> Report:
     sections = [_step_time(s) if s.name == "steps" else s for s in shown]
     tables = {section.name: section.table for section in report.sections}
     title = f"Profile of {report.sources[0].label}"
-    sections[1:1] = _advice(profile)
+    sections[1:1] = (*_advice(profile), *_timeline(profile))
     return replace(report, title=title, sections=tuple(sections), headline=headline(tables))
 
 
@@ -52,6 +53,12 @@ def _advice(profile: Profile | Trace) -> tuple[Section, ...]:
 
     trace = profile.trace if isinstance(profile, Whole) else profile
     return sections.of_page(trace) if isinstance(trace, Trace) else sections.elsewhere()
+
+
+def _timeline(profile: Profile | Trace) -> tuple[Section, ...]:
+    """Of ranks that are never in memory together there is none."""
+    trace = profile.trace if isinstance(profile, Whole) else profile
+    return (timeline.section(trace),) if isinstance(trace, Trace) else ()
 
 
 def _not_too_long(section: Section, view: View) -> Section:

@@ -1,0 +1,147 @@
+"""Steps as a timeline: which boxes a page draws, in which rows, and what led to what. No number is rounded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core import nesting
+from perfkit_core.analyses.step.step_rows import step_rows
+from perfkit_core.exporters.lanes import instants, lanes
+from perfkit_core.report.model import Section
+from perfkit_core.schema import NO_ROW
+from perfkit_core.trace import BoolArray, IntArray, Trace
+
+MOST_BOXES: Final = 100_000
+"""Events that a page holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A stretch of time to look at: a step, or the recording; ns from the beginning of the timeline."""
+
+    name: str
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A thread or a stream: the process or device that it belongs to, and its own name."""
+
+    group: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Boxes, sorted by row, depth and start; each array of shape (boxes,).
+
+    ``start_ns`` counts from the beginning of the timeline. ``name``, ``kind`` and ``row`` are positions in ``names``,
+    ``kinds`` and ``rows``. ``cause`` is the box that launched this one, -1 where none of them did.
+    """
+
+    parts: tuple[Part, ...]
+    rows: tuple[Row, ...]
+    names: tuple[str, ...]
+    kinds: tuple[str, ...]
+    start_ns: IntArray
+    dur_ns: IntArray
+    name: IntArray
+    kind: IntArray
+    row: IntArray
+    depth: IntArray
+    cause: IntArray
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+
+def section(trace: Trace, most: int = MOST_BOXES) -> Section:
+    """The timeline of the steps, with a table of its rows: group, row, events, covered_ns (with something in it)."""
+    found, left_out = timeline(trace, most)
+    columns = ["group", "row", "events", "covered_ns"]
+    table = pd.DataFrame([_told(found, number) for number in range(len(found.rows))], columns=columns)
+    note = "Threads and streams of a step, to zoom and move about in. The table tells what is in each row."
+    if left_out:
+        note += f" {left_out} of the recording's events are not in the page: perfkit export -o trace.json.gz has all."
+    return Section("timeline", "Timeline", table, note, empty="no events with a duration were recorded", timeline=found)
+
+
+def timeline(trace: Trace, most: int = MOST_BOXES) -> tuple[Timeline, int]:
+    """Whole steps, the one of median duration first, then the longest, then in their order, as far as ``most`` events
+    allow (at least one, of which then the longest events are kept); and how many events of the recording are missing.
+    """
+    boxes = np.flatnonzero(~instants(trace))
+    parts, chosen = _chosen(trace, boxes, most)
+    kept = boxes[chosen[boxes]]
+    if len(kept) > most:
+        kept = np.sort(kept[np.argsort(-trace.ints("dur_ns")[kept], kind="stable")[:most]])
+    return _timeline(trace, kept, parts), len(boxes) - len(kept)
+
+
+def _chosen(trace: Trace, boxes: IntArray, most: int) -> tuple[list[Part], BoolArray]:
+    """The parts in the order of time, and the events that overlap one of them."""
+    start, end = trace.ints("start_ns"), trace.end_ns
+    chosen = np.zeros(len(trace), np.bool_)
+    parts: list[Part] = []
+    for part in _candidates(trace, boxes):
+        inside = np.zeros(len(trace), np.bool_)
+        inside[boxes] = (start[boxes] < part.end_ns) & (end[boxes] > part.start_ns)
+        if parts and int((chosen | inside).sum()) > most:
+            continue
+        chosen |= inside
+        parts.append(part)
+    return sorted(parts, key=lambda part: part.start_ns), chosen
+
+
+def _candidates(trace: Trace, boxes: IntArray) -> list[Part]:
+    """The steps of the first rank, the most telling first; the whole recording where there are none."""
+    steps = step_rows(trace)
+    start, end, dur = trace.ints("start_ns"), trace.end_ns, trace.ints("dur_ns")
+    steps = steps[trace.ints("rank")[steps] == trace.ints("rank")[steps].min(initial=2**31)]
+    if not len(steps):
+        return [Part("the recording", int(start[boxes].min()), int(end[boxes].max()))] if len(boxes) else []
+    by_length = steps[np.argsort(dur[steps], kind="stable")]
+    order = dict.fromkeys([by_length[(len(steps) - 1) // 2], by_length[-1], *steps])
+    number = trace.ints("step")
+    return [Part(f"step {number[row]}", int(start[row]), int(end[row])) for row in order]
+
+
+def _timeline(trace: Trace, kept: IntArray, parts: list[Part]) -> Timeline:
+    found = lanes(trace, apart=False)
+    start, end = trace.ints("start_ns")[kept], trace.end_ns[kept]
+    order = np.lexsort((-end, start, found.lane[kept]))
+    kept, start, end = kept[order], start[order], end[order]
+    used, row = np.unique(found.lane[kept], return_inverse=True)
+    above = nesting.nest(row, start, end)
+    depth = nesting.sum_down(above, (above != NO_ROW).astype(np.int64))
+    order = np.lexsort((start, depth, row))
+    kept, start, row, depth = kept[order], start[order], row[order], depth[order]
+    place = np.full(len(trace) + 1, NO_ROW, np.int64)
+    place[kept] = np.arange(len(kept))
+    names, name = np.unique(trace.codes("name").codes[kept], return_inverse=True)
+    kinds, kind = np.unique(trace.codes("kind").codes[kept], return_inverse=True)
+    origin = min((part.start_ns for part in parts), default=0)
+    return Timeline(
+        tuple(Part(part.name, part.start_ns - origin, part.end_ns - origin) for part in parts),
+        tuple(Row(found.lanes[lane].process_name, found.lanes[lane].name) for lane in used.tolist()),
+        tuple(trace.codes("name").values[code] for code in names.tolist()),
+        tuple(trace.codes("kind").values[code] for code in kinds.tolist()),
+        start - origin,
+        trace.ints("dur_ns")[kept],
+        name.astype(np.int64),
+        kind.astype(np.int64),
+        row.astype(np.int64),
+        depth,
+        place[trace.ints("launched_by")[kept]],
+    )
+
+
+def _told(found: Timeline, number: int) -> tuple[str, str, int, int]:
+    mine = found.row == number
+    outermost = mine & (found.depth == 0)
+    return found.rows[number].group, found.rows[number].name, int(mine.sum()), int(found.dur_ns[outermost].sum())

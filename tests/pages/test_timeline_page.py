@@ -1,0 +1,148 @@
+"""The timeline as a reader uses it: choose a step, point, click, zoom, find, save; whatever the names are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from events import device, host, trace
+
+import perfkit_core
+from perfkit_core.renderers.html import render
+from perfkit_core.report.page import run_report
+from perfkit_core.trace import Trace
+
+NAMES = (
+    "</script><script>document.title = 'broken'</script>",
+    '<img src=x onerror="document.title = 1">',
+    "right\u202eto left \x07 and 'quotes\"",
+    "k" * 1000,
+)
+
+
+def small() -> Trace:
+    """Two steps of 1 ms; in each a launch, its kernel, and an operator of every bad name."""
+    events = []
+    for step in range(2):
+        at = 1_000_000 * step
+        events.append(host(f"Step#{step}", "step", at, 1_000_000, step=step))
+        events += [host(name, "operator", at + 100_000 * (i + 1), 90_000) for i, name in enumerate(NAMES)]
+        events.append(host("launch", "runtime", at + 600_000, 10_000, correlation=step + 1))
+        events.append(device("kernel_of_step", "kernel", at + 650_000, 200_000, correlation=step + 1))
+    return trace(events)
+
+
+@pytest.fixture
+def page(opened: Callable[[Path], Any], tmp_path: Path) -> Any:
+    file = tmp_path / "page.html"
+    file.write_text(render(run_report(small())), encoding="utf-8")
+    found = opened(file)
+    found.wait_for_function("document.querySelector('.timeline').timeline")
+    return found
+
+
+def point(page: Any, name: str) -> tuple[float, float]:
+    """Where in the window the middle of the first box of a name is."""
+    found = page.evaluate(
+        """(name) => {
+          const one = document.querySelector('.timeline').timeline, data = one.data;
+          const box = data.name.findIndex((number) => data.names[number].startsWith(name));
+          const lane = one.lanes.find((lane) => box >= lane.begin && box < lane.end);
+          const place = one.canvas.getBoundingClientRect();
+          return [place.x + one.x(data.start_ns[box] + data.dur_ns[box] / 2), place.y + lane.y + 8];
+        }""",
+        name,
+    )
+    return found[0], found[1]
+
+
+def details(page: Any) -> list[str]:
+    return str(page.locator(".timeline .details").text_content()).split("\n")
+
+
+def test_a_click_tells_all_of_an_event(page: Any) -> None:
+    page.locator(".timeline").scroll_into_view_if_needed()
+    page.mouse.click(*point(page, "kernel_of_step"))
+    assert details(page)[:2] == ["kernel_of_step", "kernel, 200 µs (200,000 ns)"]
+    assert details(page)[-1] == "launched by launch"
+    page.mouse.click(*point(page, "launch"))
+    assert details(page)[-1] == "launched 1: kernel_of_step"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_name_is_text(page: Any, name: str) -> None:
+    page.locator(".timeline").scroll_into_view_if_needed()
+    page.mouse.click(*point(page, name[:5]))
+    shown = name.replace("\u202e", "\\u202e").replace("\x07", "\\x07")
+    assert details(page)[0] == shown
+    assert page.title().startswith("Profile of")
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def test_choosing_a_step_shows_it(page: Any) -> None:
+    canvas = page.locator(".timeline canvas")
+    assert page.locator(".timeline option").all_text_contents() == ["step 0", "step 1"]
+    page.locator(".timeline select").select_option("1")
+    page.locator(".timeline").scroll_into_view_if_needed()
+    place = canvas.bounding_box()
+    page.mouse.click(place["x"] + place["width"] / 2, point(page, "Step#0")[1])
+    assert details(page)[0] == "Step#1"
+
+
+def test_zooming_by_wheel_and_keys_and_back(page: Any) -> None:
+    page.locator(".timeline").scroll_into_view_if_needed()
+    page.mouse.click(*point(page, "kernel_of_step"))
+    whole = page.evaluate("document.querySelector('.timeline').timeline.span")
+    page.mouse.wheel(0, -400)
+    page.wait_for_function("(whole) => document.querySelector('.timeline').timeline.span < whole / 2", arg=whole)
+    page.keyboard.press("Home")
+    assert page.evaluate("document.querySelector('.timeline').timeline.span") == whole
+    page.keyboard.press("+")
+    assert page.evaluate("document.querySelector('.timeline').timeline.span") == whole / 2
+
+
+def test_finding_by_part_of_a_name(page: Any) -> None:
+    page.get_by_label("Find").fill("OF_STEP")
+    page.wait_for_function("document.querySelector('.timeline .status').textContent.includes('2 found')")
+    page.get_by_label("Find").press("Enter")
+    assert details(page)[0] == "kernel_of_step"
+
+
+def test_what_is_saved_can_be_read_again(page: Any, tmp_path: Path) -> None:
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Save for Perfetto").click()
+    file = tmp_path / "saved.json"
+    waiting.value.save_as(file)
+    events = [event for event in json.loads(file.read_bytes())["traceEvents"] if event["ph"] == "X"]
+    expected = small()
+    assert sorted(round(event["dur"] * 1000) for event in events) == sorted(expected.ints("dur_ns").tolist())
+
+
+def test_the_longest_box_of_a_pixel_is_the_one_drawn(opened: Callable[[Path], Any], tmp_path: Path) -> None:
+    """10,000 events of 10 ns and one of 900 ns in a step of 1 s: each lane draws no more boxes than it has pixels, and
+    the long one answers a click."""
+    events = [host("Step#0", "step", 0, 10**9, step=0)]
+    events += [host("short", "operator", 500_000_000 + 20 * i, 10) for i in range(5000)]
+    events += [host("long", "operator", 500_100_000, 900)]
+    events += [host("short", "operator", 500_101_000 + 20 * i, 10) for i in range(5000)]
+    file = tmp_path / "page.html"
+    file.write_text(render(run_report(trace(events))), encoding="utf-8")
+    page = opened(file)
+    page.wait_for_function("document.querySelector('.timeline').timeline")
+    page.locator(".timeline").scroll_into_view_if_needed()
+    assert page.evaluate("document.querySelector('.timeline').timeline.drawn") <= 3
+    page.mouse.click(*point(page, "long"))
+    assert details(page)[0] == "long"
+
+
+def test_a_real_trace_of_many_events(opened: Callable[[Path], Any], traces: Path, tmp_path: Path) -> None:
+    found = perfkit_core.load(traces / "torch/v100-ns-resolution.json.gz")
+    file = tmp_path / "page.html"
+    file.write_text(render(run_report(found)), encoding="utf-8")
+    page = opened(file)
+    page.wait_for_function("document.querySelector('.timeline').timeline")
+    assert page.locator(".timeline option").count() == 5
+    assert page.evaluate("document.querySelector('.timeline').timeline.data.count") == 44_378
