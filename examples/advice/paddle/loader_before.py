@@ -9,7 +9,7 @@ import paddle
 from measured import measured
 from paddle.io import DataLoader, Dataset
 
-BATCH = 8
+BATCH, ROWS, WIDTH = 8, 32, 256
 
 
 class SlowFiles(Dataset):
@@ -20,12 +20,12 @@ class SlowFiles(Dataset):
 
     def __getitem__(self, index: int) -> np.ndarray:
         time.sleep(0.004)
-        return np.full(1024, index % 7, "float32")
+        return np.full((ROWS, WIDTH), index % 7, "float32")
 
 
 def main() -> None:
     paddle.seed(0)
-    model = paddle.nn.Sequential(*[paddle.nn.Linear(1024, 1024) for _ in range(8)])
+    model = paddle.nn.Sequential(*[paddle.nn.Linear(WIDTH, WIDTH) for _ in range(12)])
     optimizer = paddle.optimizer.SGD(1e-6, parameters=model.parameters())
     loader = DataLoader(SlowFiles(), batch_size=BATCH, use_buffer_reader=False)
 

@@ -8,7 +8,7 @@ import torch
 from measured import layers, measured
 from torch.utils.data import DataLoader, Dataset
 
-BATCH = 8
+BATCH, ROWS, WIDTH = 8, 32, 256
 
 
 class SlowFiles(Dataset):
@@ -19,13 +19,13 @@ class SlowFiles(Dataset):
 
     def __getitem__(self, index: int) -> torch.Tensor:
         time.sleep(0.004)
-        return torch.full((1024,), float(index % 7))
+        return torch.full((ROWS, WIDTH), float(index % 7))
 
 
 def main() -> None:
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    model = layers(8, 1024)
+    model = layers(12, WIDTH)
     optimizer = torch.optim.SGD(model.parameters(), 1e-6)
     loader = DataLoader(SlowFiles(), batch_size=BATCH, num_workers=4, persistent_workers=True)
 
