@@ -2,8 +2,8 @@
 
 Steps of one process are not independent: what its memory, clocks and neighbours were like holds for all of them. So
 the spread is that of *groups*: the captures of a side where there are several; else quarters of a capture, each of
-steps that follow each other, which stand for captures that nobody made. The band is the half width of the 95 % interval
-(of Student's t, by the number of groups) of the difference of two runs with that spread.
+steps that follow each other (batch means: what four quarters tell together varies half as much as one of them). The band
+is the half width of the 95 % interval (of Student's t, by the number of groups) of the difference of two such sides.
 
 What a process holds for all of its steps shows in none of them. So where no side has several captures, equal processes
 are taken to differ besides, by a standard deviation that depends on where the step is spent (:func:`between_runs`).
@@ -12,7 +12,7 @@ are taken to differ besides, by a standard deviation that depends on where the s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -48,13 +48,15 @@ def noise_band(base: Samples, other: Samples, of: Statistic = np.median, between
     told (fewer than two steps on each side). ``base`` and ``other`` hold the samples of each capture, shape (samples,)
     or (samples, ranks); ``between`` is
     what equal processes are taken to differ by where no side has several."""
+    several = max(len(base), len(other)) > 1
     spread = _spread(base, other, of)
     if spread is None:
         return None
-    share, freedom = spread
-    unseen = 0.0 if max(len(base), len(other)) > 1 else between
-    middle = [float(of(pool(side))) ** 2 / len(side) for side in (base, other)]
-    return float(np.hypot(student(freedom) * share, _NORMAL * unseen) * np.sqrt(sum(middle)))
+    seen, unseen = student(spread.freedom) * spread.share, 0.0 if several else _NORMAL * between
+    middle = [float(of(pool(side))) for side in (base, other)]
+    groups = [len(side) if several else len(_quarters(side[0])) for side in (base, other)]
+    both = sum(level**2 * (seen**2 / count + unseen**2) for level, count in zip(middle, groups, strict=True))
+    return float(np.sqrt(both))
 
 
 def between_runs(traces: Sequence[Trace]) -> float:
@@ -84,8 +86,15 @@ def student(freedom: int) -> float:
     return _NORMAL * (1 + (_NORMAL**2 + 1) / (4 * freedom))
 
 
-def _spread(base: Samples, other: Samples, of: Statistic) -> tuple[float, int] | None:
-    """Standard deviation of the groups as a share of their side's mean, and degrees of freedom.
+class _Spread(NamedTuple):
+    """Standard deviation of groups as a share of their mean, and its degrees of freedom."""
+
+    share: float
+    freedom: int
+
+
+def _spread(base: Samples, other: Samples, of: Statistic) -> _Spread | None:
+    """That of the groups of both sides, None where no side has two.
 
     Captures know more than quarters: where a side has several, only such sides are asked."""
     several = [side for side in (base, other) if len(side) > 1]
@@ -94,7 +103,7 @@ def _spread(base: Samples, other: Samples, of: Statistic) -> tuple[float, int] |
     freedom = sum(len(side) - 1 for side in groups if len(side) > 1)
     if not freedom:
         return None
-    return float(np.sqrt(sum(map(float, found)) / freedom)), freedom
+    return _Spread(float(np.sqrt(sum(found) / freedom)), freedom)
 
 
 def _relative(values: FloatArray) -> float:

@@ -72,8 +72,8 @@ def different(traces: Sequence[Trace]) -> bool:
 
 
 def table(sides: Sequence[tuple[str, Trace]]) -> pd.DataFrame:
-    """Columns side, device, float32_tflops_per_s, matrix16_tflops_per_s (FP16 and BF16, dense), memory_bytes_per_s,
-    device_memory_bytes (as recorded), source of the peaks. NA where not certain."""
+    """Columns side, device, float32_peak_tflops, matrix16_peak_tflops (FP16 and BF16, dense; both in TFLOP/s),
+    memory_bytes_per_s, device_memory_bytes (as recorded), source of the peaks. NA where not certain."""
     rows = []
     for side, trace in sides:
         recorded = {device.name or device.id: device for device in trace.meta.devices}
@@ -81,7 +81,7 @@ def table(sides: Sequence[tuple[str, Trace]]) -> pd.DataFrame:
             found = peak(recorded[name])
             rates = (None, None, None) if found is None else _rates(found)
             rows.append([side, name, *rates, recorded[name].memory_bytes, found and found.source])
-    columns = ["side", "device", "float32_tflops_per_s", "matrix16_tflops_per_s", "memory_bytes_per_s",
+    columns = ["side", "device", "float32_peak_tflops", "matrix16_peak_tflops", "memory_bytes_per_s",
                "device_memory_bytes", "source"]  # fmt: skip
     frame = pd.DataFrame(rows, columns=columns)
     kinds = dict.fromkeys(columns[2:4], "Float64") | dict.fromkeys(columns[4:6], "Int64")

@@ -2,61 +2,88 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from perfkit_core.comparison.sides import Comparison, compare
+import pandas as pd
+
+from perfkit_core.comparison import as_data, gate_table, normalise, peaks
+from perfkit_core.comparison.outliers import outliers
+from perfkit_core.comparison.pair import Asked, Pair, pair
+from perfkit_core.comparison.sentences import headline
 from perfkit_core.report.facts import source
-from perfkit_core.report.headline import duration
 from perfkit_core.report.model import Report, Section, Source
 from perfkit_core.trace import Trace
 
 SHOWN_OPERATORS = 30
+SHOWN_OUTLIERS = 10
+_PLAIN = Asked()
+_OF_STATISTICS = (
+    "The difference of the median steps, other less base, with its 95% interval; noise: what equal runs may differ by; "
+    "probability slower: how likely a step of other is longer than one of base (0.5: as likely as not)."
+)
 
 
-def comparison_report(base: Trace, other: Trace) -> Report:
-    """Sections step_time, phases, overview and operators; the matched shares in the headline and in ``data``."""
-    found = compare(base, other)
-    per = "for each step; calls are of all steps" if found.per_step else "for the run, as not both have steps"
-    sections = (
-        Section("step_time", "Step time", found.step_time, empty="steps are needed in both runs"),
-        Section("phases", "Phases of the step", found.phases, f"Host time {per}.", empty="no phases were recorded"),
-        Section("overview", "Overview by kind of event", found.overview, f"Covered time {per}."),
-        Section("operators", "Operators by canonical name", found.operators, _note(per), limit=SHOWN_OPERATORS),
-    )
+def comparison_report(base: Trace | Sequence[Trace], other: Trace | Sequence[Trace], asked: Asked = _PLAIN) -> Report:
+    """The report on two runs, each a trace or several captures. Raises UsageError for what cannot be answered."""
+    sides = [[one] if isinstance(one, Trace) else list(one) for one in (base, other)]
+    return report_of(pair(sides[0], sides[1], asked), sides)
+
+
+def report_of(found: Pair, sides: Sequence[Sequence[Trace]]) -> Report:
+    """Sections gate, step_time, statistics, normalised, devices (each where it tells something), phases, overview,
+    operators, outliers. ``data`` is what :mod:`perfkit_core.comparison.as_data` says."""
+    tables = found.tables
     return Report(
-        f"{base.meta.framework} and {other.meta.framework} compared",
-        (_side(base, "base"), _side(other, "other")),
-        sections,
-        headline=(*_step_sentence(found), *_matched_sentences(found)),
-        data={"matched_share": found.matched_share},
+        f"{tables.base.meta.framework} and {tables.other.meta.framework} compared",
+        tuple(_side(side, name) for side, name in zip(sides, ("base", "other"), strict=True)),
+        (*_verdict(found), *_by_work(found), *_devices(found), *_tables(found), *_outliers(found)),
+        headline=headline(found),
+        data=as_data.data(found, pd.DataFrame(), tables.operators, tables.matched_share),
     )
 
 
-def _side(trace: Trace, name: str) -> Source:
-    found = source(trace)
-    return replace(found, label=f"{name}: {found.label}")
+def _side(captures: Sequence[Trace], name: str) -> Source:
+    """The first capture's head; of several, their number and the findings of all."""
+    found = [source(trace) for trace in captures]
+    findings = tuple(dict.fromkeys(finding for one in found for finding in one.quality))
+    several = {"Captures": f"{len(found)} captures"} if found[1:] else {}
+    return replace(found[0], label=f"{name}: {found[0].label}", quality=findings, facts={**found[0].facts, **several})
 
 
-def _note(per: str) -> str:
-    return f"Time in the outermost operators of each name, {per}."
+def _verdict(found: Pair) -> Iterator[Section]:
+    if found.outcomes:
+        note = "A condition fails where its limit is exceeded by more than noise explains."
+        yield Section("gate", "Gate", gate_table.table(found.outcomes), note)
+    yield Section("step_time", "Step time", found.tables.step_time, empty="steps are needed in both runs")
+    if found.steps is not None:
+        yield Section("statistics", "How sure is the difference?", as_data.table(found.steps), _OF_STATISTICS)
 
 
-def _step_sentence(found: Comparison) -> tuple[str, ...]:
-    if found.step_time.empty:
-        return ()
-    (median,) = found.step_time[found.step_time["statistic"] == "median"].to_dict("records")
-    base, other = int(median["base_ns"]), int(median["other_ns"])
-    if base == other:
-        return (f"The median step takes {duration(base)} in both.",)
-    word = "longer" if other > base else "shorter"
-    share = f": {abs(other - base) / base:.1%} {word}" if base else ""
-    return (f"The median step takes {duration(other)} instead of {duration(base)}{share}.",)
+def _by_work(found: Pair) -> Iterator[Section]:
+    if found.normalised is not None:
+        note = "The median step, divided by the work of a step."
+        yield Section("normalised", "For the same work", normalise.table([found.normalised]), note)
 
 
-def _matched_sentences(found: Comparison) -> tuple[str, ...]:
-    sentences = []
-    for side, shares in found.matched_share.items():
-        known = [f"{1 - share:.1%} of {where} operator time" for where, share in shares.items() if share is not None]
-        if known:
-            sentences.append(f"Unmatched in {side}: {' and '.join(known)}.")
-    return tuple(sentences)
+def _devices(found: Pair) -> Iterator[Section]:
+    sides = (("base", found.tables.base), ("other", found.tables.other))
+    if peaks.different([trace for _, trace in sides]):
+        note = "Peaks by the makers' data sheets, dense, where the product is certain; matrix16: FP16 and BF16."
+        yield Section("devices", "Devices", peaks.table(sides), note)
+
+
+def _tables(found: Pair) -> Iterator[Section]:
+    tables = found.tables
+    per = "for each step; calls are of all steps" if tables.per_step else "for the run, as not both have steps"
+    note = f"Time in the outermost operators of each name, {per}."
+    yield Section("phases", "Phases of the step", tables.phases, f"Host time {per}.", empty="no phases were recorded")
+    yield Section("overview", "Overview by kind of event", tables.overview, f"Covered time {per}.")
+    yield Section("operators", "Operators by canonical name", tables.operators, note, limit=SHOWN_OPERATORS)
+
+
+def _outliers(found: Pair) -> Iterator[Section]:
+    late = outliers({"base": found.captures[0], "other": found.captures[1]})
+    if len(late):
+        note = "Much longer than the other steps of their capture. They count; medians hardly move by them."
+        yield Section("outliers", "Outlying steps", late, note, limit=SHOWN_OUTLIERS)

@@ -12,7 +12,7 @@ Swapping the sides changes every sign and nothing else: draws are seeded by what
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -157,6 +157,6 @@ def _over_all(drawn: npt.NDArray[Any], of: Of) -> npt.NDArray[Any]:
     return np.asarray(of(drawn.reshape(len(drawn), -1), axis=1))
 
 
-def of_steps(base: Sequence[npt.NDArray[Any]], other: Sequence[npt.NDArray[Any]]) -> SampleStatistics | None:
+def of_steps(base: Samples, other: Samples, between: float = ON_HOST) -> SampleStatistics | None:
     """The statistics of steps, None where a side has none."""
-    return step_statistics(base, other) if all(sum(map(len, side)) for side in (base, other)) else None
+    return step_statistics(base, other, between=between) if all(sum(map(len, side)) for side in (base, other)) else None

@@ -80,7 +80,7 @@ def test_noise_between_captures_counts_by_hand() -> None:
     assert step_statistics(side, [one + 50 * MS for one in side]).verdict == NO_DIFFERENCE
     # the same steps in one capture: quarters of 90, 100, 110 and 110, so a drift inside of it is noise, too
     drift = np.concatenate(side)
-    assert step_statistics(drift, drift + 30 * MS, between=0).verdict == NO_DIFFERENCE
+    assert step_statistics(drift, drift + 15 * MS, between=0).verdict == NO_DIFFERENCE
     # 4 captures a side that are alike: the same difference is beyond what they differ by
     alike = arrays([[99 * MS] * 3, [100 * MS] * 3, [101 * MS] * 3, [100 * MS] * 3])
     assert step_statistics(alike, [one + 10 * MS for one in alike]).verdict == SLOWER

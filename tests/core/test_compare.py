@@ -76,7 +76,9 @@ def test_the_unmatched_share_is_told(torch_run: Trace, paddle_run: Trace) -> Non
     report = comparison_report(torch_run, paddle_run)
     share = report.data["matched_share"]["other"]["cpu"]
     assert f"Unmatched in other: {1 - share:.1%} of cpu operator time." in report.headline
-    assert [section.name for section in report.sections] == ["step_time", "phases", "overview", "operators"]
+    assert [section.name for section in report.sections] == [
+        "step_time", "statistics", "phases", "overview", "operators"
+    ]  # fmt: skip
 
 
 def test_without_steps_whole_runs_are_compared(torch_run: Trace, traces: Path) -> None:

@@ -1,0 +1,65 @@
+"""The outcomes of a gate as a table for people, and as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from perfkit_core.comparison.conditions import STEP_TIME
+from perfkit_core.comparison.gate import Outcome
+from perfkit_core.report.headline import duration
+
+_SIZES = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
+
+
+def table(found: Sequence[Outcome]) -> pd.DataFrame:
+    """Columns condition, result, base, other, difference (in words: every row has a unit of its own), change_ratio,
+    noise (what equal runs may differ by)."""
+    rows = [
+        [
+            one.condition.text, one.result, _words(one, one.base), _words(one, one.other),
+            _signed(one, one.other - one.base), one.change_ratio, _words(one, one.noise),
+        ]
+        for one in found
+    ]  # fmt: skip
+    columns = ["condition", "result", "base", "other", "difference", "change_ratio", "noise"]
+    return pd.DataFrame(rows, columns=columns).astype({"change_ratio": "Float64"})
+
+
+def data(found: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """A mapping a condition; numbers in the unit of the column (``unit``: "ns", "bytes" or "")."""
+    return [
+        {
+            "condition": one.condition.text, "result": one.result, "unit": _unit(one), "base": one.base,
+            "other": one.other, "difference": one.other - one.base, "change_ratio": one.change_ratio,
+            "interval": None if one.low is None else [one.low, one.high], "noise": one.noise,
+        }
+        for one in found
+    ]  # fmt: skip
+
+
+def _unit(one: Outcome) -> str:
+    column = one.condition.column or STEP_TIME
+    return "ns" if one.condition.in_time else "bytes" if column.endswith("bytes") else ""
+
+
+def _words(one: Outcome, value: float | None) -> str | None:
+    if value is None:
+        return None
+    unit = _unit(one)
+    if unit == "ns":
+        return duration(value)
+    if unit == "bytes":
+        return _size(value)
+    return f"{value:.1%}" if str(one.condition.column).endswith("ratio") else f"{value:.6g}"
+
+
+def _signed(one: Outcome, value: float) -> str | None:
+    return ("+" if value > 0 else "") + str(_words(one, value))
+
+
+def _size(value: float) -> str:
+    name, size = next(((name, size) for name, size in _SIZES if abs(value) >= size), ("B", 1))
+    return f"{value / size:.4g} {name}"

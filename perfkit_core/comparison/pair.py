@@ -1,0 +1,80 @@
+"""All that is found about two runs: their tables, how sure the difference of their steps is, what a gate says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from perfkit_core.comparison import normalise
+from perfkit_core.comparison.captures import Capture, capture, pooled
+from perfkit_core.comparison.conditions import Condition
+from perfkit_core.comparison.gate import Gated, Outcome, outcomes
+from perfkit_core.comparison.noise import between_runs
+from perfkit_core.comparison.normalise import Normalised
+from perfkit_core.comparison.sides import Comparison, compare
+from perfkit_core.comparison.statistics import SampleStatistics, of_steps
+from perfkit_core.comparison.work import SAMPLE, work
+from perfkit_core.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """``per``: "sample", "token" or "flop"; ``amounts``: the work of a step of both, where it is given.
+    ``conditions`` of the gate; ``noise``: the standard deviation of equal runs as a share, where it is known."""
+
+    per: str | None = None
+    amounts: tuple[int, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    noise: float | None = None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Pair:
+    """``tables`` are of the pooled captures. ``steps`` is None where a side has none. ``normalised`` holds what was
+    asked for, or is by samples where a step of both is known to have another number of them. ``between``: what single
+    captures are taken to differ by."""
+
+    tables: Comparison
+    captures: tuple[tuple[Capture, ...], tuple[Capture, ...]]
+    steps: SampleStatistics | None
+    normalised: Normalised | None
+    outcomes: tuple[Outcome, ...]
+    between: float
+
+    @property
+    def judged(self) -> SampleStatistics | None:
+        """The statistics that a verdict on the step time is about: by the work of a step, where that was asked."""
+        return self.steps if self.normalised is None else self.normalised.statistics
+
+    def __repr__(self) -> str:
+        return f"Pair({self.tables!r}, {self.steps and self.steps.verdict})"
+
+
+def pair(base: Sequence[Trace], other: Sequence[Trace], asked: Asked) -> Pair:
+    """Compare two runs, each of one capture or more. Raises UsageError for what cannot be answered, ValueError for a
+    side without captures."""
+    sides = tuple(base), tuple(other)
+    whole = pooled(sides[0]), pooled(sides[1])
+    captures = tuple(map(capture, sides[0])), tuple(map(capture, sides[1]))
+    between = between_runs(whole) if asked.noise is None else asked.noise
+    samples = [[one.step_ns for one in side] for side in captures]
+    steps = of_steps(samples[0], samples[1], between)
+    by_work = _by_work(whole, captures, asked, between)
+    gated = Gated(sides, steps if by_work is None or asked.per is None else by_work.statistics, between)
+    return Pair(compare(*whole), captures, steps, by_work, outcomes(asked.conditions, gated), between)
+
+
+def _by_work(
+    whole: tuple[Trace, Trace], captures: Sequence[Sequence[Capture]], asked: Asked, between: float
+) -> Normalised | None:
+    if asked.per is not None:
+        return normalise.asked(asked.per, whole, captures, asked.amounts, between)
+    base, other = (work(trace, SAMPLE, _given(asked, at)) for at, trace in enumerate(whole))
+    known = all(sum(len(one.step) for one in side) for side in captures)
+    if base is None or other is None or base.amount == other.amount or not known:
+        return None
+    return normalise.normalised(SAMPLE, base, other, captures, between)
+
+
+def _given(asked: Asked, at: int) -> int | None:
+    return asked.amounts[at] if asked.amounts else None

@@ -1,0 +1,93 @@
+"""What a hurried reader needs of a comparison: the verdict and how sure it is, what else differs, what is unmatched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from perfkit_core.comparison import peaks
+from perfkit_core.comparison.normalise import Normalised
+from perfkit_core.comparison.pair import Pair
+from perfkit_core.comparison.statistics import FASTER, NO_DIFFERENCE, SLOWER, TOO_FEW, SampleStatistics
+from perfkit_core.report.headline import duration
+
+_WORDS = {
+    SLOWER: "Slower",
+    FASTER: "Faster",
+    NO_DIFFERENCE: "No difference beyond noise",
+    TOO_FEW: "Too few steps to tell",
+}
+_ORIGINS = {"given": "as given", "recorded": "as recorded", "shapes": "by the shapes of its operators"}
+
+
+def headline(found: Pair) -> tuple[str, ...]:
+    """Sentences, the most important first; each says only what a table or the head of the report says."""
+    return (*_steps(found), *_work(found), *_devices(found), *_unmatched(found.tables.matched_share))
+
+
+def _steps(found: Pair) -> Iterator[str]:
+    if found.steps is None:
+        yield "Without steps in both, the whole recordings are compared."
+        return
+    yield step_sentence(found.steps)
+    if found.steps.verdict == NO_DIFFERENCE and found.steps.difference and max(found.steps.captures) < 2:
+        yield (
+            f"Single captures hide what processes differ by, which is taken for {found.between:.0%}: several of each "
+            "side, or --noise where it is known, can tell smaller differences."
+        )
+
+
+def step_sentence(steps: SampleStatistics) -> str:
+    """The verdict on the median step, with its interval and the noise."""
+    if not steps.difference:
+        return f"The median step takes {duration(steps.base)} in both."
+    told = f"{_WORDS[steps.verdict]}: the median step takes {_change(steps)}{_interval(steps)}"
+    return told + ("." if steps.noise is None else f"; equal runs may differ by {duration(steps.noise)}.")
+
+
+def _change(steps: SampleStatistics) -> str:
+    word = "longer" if steps.difference > 0 else "shorter"
+    share = "" if steps.change_ratio is None else f", {abs(steps.change_ratio):.1%} {word}"
+    return f"{duration(steps.other)} instead of {duration(steps.base)}{share}"
+
+
+def _interval(steps: SampleStatistics) -> str:
+    if steps.low is None or steps.high is None:
+        return ""
+    return f" (95% interval of the difference {signed(steps.low)} to {signed(steps.high)})"
+
+
+def signed(ns: int) -> str:
+    """A difference with its sign: ``+1.20 ms``."""
+    return duration(ns) if ns <= 0 else f"+{duration(ns)}"
+
+
+def _work(found: Pair) -> Iterator[str]:
+    one = found.normalised
+    if one is None:
+        return
+    if one.different_work:
+        amounts = " and ".join(f"{float(work.amount):g}" for work in (one.base, one.other))
+        origin = " and ".join(dict.fromkeys(_ORIGINS[work.origin] for work in (one.base, one.other)))
+        yield f"Their steps do not do the same work: {amounts} {one.unit}s in base and other ({origin})."
+    yield f"Per {one.name}: {_per(one)}"
+
+
+def _per(one: Normalised) -> str:
+    steps = one.statistics
+    if not steps.difference:
+        return f"{duration(steps.base)} in both."
+    return f"{_WORDS[steps.verdict].lower()}, {_change(steps)}."
+
+
+def _devices(found: Pair) -> Iterator[str]:
+    sides = (found.tables.base, found.tables.other)
+    if peaks.different(sides):
+        names = " and ".join(", ".join(peaks.products(trace)) for trace in sides)
+        yield f"Different devices: {names}. Their peaks stand below."
+
+
+def _unmatched(shares: Mapping[str, Mapping[str, float | None]]) -> Iterator[str]:
+    for side, by_place in shares.items():
+        known = [f"{1 - share:.1%} of {place} operator time" for place, share in by_place.items() if share is not None]
+        if known:
+            yield f"Unmatched in {side}: {' and '.join(known)}."
