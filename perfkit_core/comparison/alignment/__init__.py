@@ -1,0 +1,1 @@
+"""What of one run corresponds to what of another."""

@@ -1,0 +1,113 @@
+"""What are the windows of one run made of? Its leaves: exclusive time and calls by category, phase, …, event."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core import grouped
+from perfkit_core.analyses.step.activity import activities
+from perfkit_core.comparison.alignment.units import units
+from perfkit_core.comparison.attribution_keys import NO_LAYER, NOTHING, OUTSIDE, Keys, keys
+from perfkit_core.comparison.attribution_slices import Slices, slices
+from perfkit_core.comparison.attribution_steps import Windows
+from perfkit_core.schema import NO_ROW, OTHER
+from perfkit_core.trace import IntArray, Trace
+
+CATEGORY: Final = "category"
+
+
+@dataclass(frozen=True, slots=True)
+class Leaves:
+    """Of one side, sums over its ``windows``. ``times``: category, the levels of the keys, ns (exclusive time, all rows
+    sum to the windows). ``events``: the levels, calls (events that start in a window, also where others hide them).
+    ``operators``: the levels but the last, calls (of the operators themselves)."""
+
+    windows: Windows
+    times: pd.DataFrame
+    events: pd.DataFrame
+    operators: pd.DataFrame
+
+
+def leaves(trace: Trace, windows: Windows, layers: Mapping[str, str]) -> Leaves:
+    """The leaves of the windows; ``layers``: common names of the layers by their path, empty for none."""
+    found = keys(trace, dict(layers))
+    pieces = slices(trace, windows.rank, windows.start_ns, windows.end_ns)
+    unowned = pieces.row == NO_ROW
+    owned, gaps = np.flatnonzero(~unowned), np.flatnonzero(unowned)
+    of_gaps = _gaps(pieces, gaps, found)
+    times = pd.concat([_owned(pieces, owned, found), _sums(of_gaps, ns=pieces.dur_ns[gaps])], ignore_index=True)
+    calls = _sums({name: of_gaps[name] for name in found.codes}, calls=np.ones(len(gaps), np.int64))
+    rows = windows.starts_in(trace.ints("rank"), trace.ints("start_ns"))
+    events = _counted(found, rows[_is_leaf(trace)[rows]], tuple(found.codes))
+    operators = _counted(found, rows[units(trace).own[rows]], tuple(found.codes)[:-1])
+    events = pd.concat([events, calls], ignore_index=True)
+    return Leaves(windows, times, events, operators)
+
+
+def _is_leaf(trace: Trace) -> np.ndarray:
+    activity = activities(trace)
+    mask: np.ndarray = activity.host | activity.compute | activity.communication | activity.copy
+    return mask
+
+
+def _owned(pieces: Slices, index: IntArray, found: Keys) -> pd.DataFrame:
+    category, rows, dur = pieces.category[index], pieces.row[index], pieces.dur_ns[index]
+    code, first = grouped.distinct([category, *(codes[rows] for codes in found.codes.values())], len(rows))
+    names = np.array(pieces.categories, object)[category[first]]
+    return pd.DataFrame({CATEGORY: names, **found.of(rows[first]), "ns": grouped.sums(code, len(first), dur)})
+
+
+def _gaps(pieces: Slices, gaps: IntArray, found: Keys) -> dict[str, Any]:
+    """Category and levels of pieces that no event owns: phase and layer where those before and after are the same, and
+    what comes next in place of the operator."""
+    before, after = _neighbours(pieces, gaps, -1), _neighbours(pieces, gaps, +1)
+    texts = {level: (_texts(found, level, before), _texts(found, level, after)) for level in found.codes}
+    columns: dict[str, Any] = {CATEGORY: np.array(pieces.categories, object)[pieces.category[gaps]]}
+    fallback = {"phase": OTHER, "layer": NO_LAYER}
+    for level in ("phase", "layer"):
+        if level in texts:
+            left, right = texts[level]
+            columns[level] = np.where((left == right) & (after != NO_ROW), right, fallback[level])
+    operator, event = texts["operator"][1], texts["event"][1]
+    outside = texts["family"][1] == OUTSIDE
+    following = np.where(outside, event, operator)
+    columns["family"] = np.full(len(gaps), NOTHING, object)
+    columns["operator"] = np.array([f"(before {name})" if name else "(before the end)" for name in following], object)
+    columns["event"] = np.full(len(gaps), NOTHING, object)
+    return columns
+
+
+def _neighbours(pieces: Slices, gaps: IntArray, offset: int) -> IntArray:
+    """Row that owns the piece before or after each gap in its window, -1 where there is none."""
+    at = gaps + offset
+    inside = (at >= 0) & (at < len(pieces.row))
+    at = np.where(inside, at, 0)
+    same = inside & (pieces.window[at] == pieces.window[gaps]) if len(pieces.row) else inside
+    return np.where(same, pieces.row[at], NO_ROW) if len(pieces.row) else gaps
+
+
+def _texts(found: Keys, level: str, rows: IntArray) -> np.ndarray:
+    """The texts of rows, "" for none."""
+    codes, texts = found.codes[level], found.texts[level]
+    if not len(codes):
+        return np.full(len(rows), "", object)
+    return np.where(rows == NO_ROW, "", texts[codes[rows]])
+
+
+def _counted(found: Keys, rows: IntArray, levels: tuple[str, ...]) -> pd.DataFrame:
+    code, first = grouped.distinct([found.codes[level][rows] for level in levels], len(rows))
+    texts = found.of(rows[first])
+    counts = np.bincount(code, minlength=len(first)).astype(np.int64)
+    return pd.DataFrame({**{level: texts[level] for level in levels}, "calls": counts})
+
+
+def _sums(columns: Mapping[str, Any], **values: IntArray) -> pd.DataFrame:
+    ((name, numbers),) = values.items()
+    code, first = grouped.distinct(columns.values(), len(numbers))
+    texts = {key: column[first] for key, column in columns.items()}
+    return pd.DataFrame({**texts, name: grouped.sums(code, len(first), numbers)})

@@ -1,0 +1,120 @@
+"""Whose is each nanosecond of a step? The exclusive partition, down to the one event that each instant belongs to.
+
+The categories, and what takes precedence over what, are those of the view partition. Within a category an instant goes
+to one event of it:
+
+- on a device: to the kernel or copy that started first, until it ends;
+- waiting for input: to the innermost host event of the data loader on the thread of the steps;
+- on the host: to the innermost event in an operator or call of the runtime on the thread of the steps; else to such an
+  event of a forward, backward or optimizer pass on another thread (autograd's, as a rule); else to the innermost of the
+  other events on the thread of the steps (Python, ranges); else to what started last elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from perfkit_core import nesting
+from perfkit_core.analyses.span import rows_of_rank
+from perfkit_core.analyses.step.activity import Activities, activities, step_threads
+from perfkit_core.analyses.step.partition import ON_DEVICE, ON_HOST
+from perfkit_core.comparison.attribution_timeline import Timeline, cut, first_come, innermost, labelled, under
+from perfkit_core.schema import BACKWARD, FORWARD, OPERATOR_KINDS, OPTIMIZER, RUNTIME, SYNC
+from perfkit_core.trace import BoolArray, IntArray, Trace
+
+EXCLUSIVE = ("device_compute", "exposed_communication", "exposed_copy")
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """Disjoint pieces of windows, in the order of window and time: ``window``, ``start_ns``, ``end_ns``, ``category``
+    (index into ``categories``) and ``row`` of the event that owns it (-1: none), shape (pieces,)."""
+
+    categories: tuple[str, ...]
+    window: IntArray
+    start_ns: IntArray
+    end_ns: IntArray
+    category: IntArray
+    row: IntArray
+
+    @property
+    def dur_ns(self) -> IntArray:
+        """Length of each piece."""
+        return self.end_ns - self.start_ns
+
+
+def slices(trace: Trace, rank: IntArray, start_ns: IntArray, end_ns: IntArray) -> Slices:
+    """The pieces of windows [start, end) of ranks (as in the column, -1: unknown); those of a window sum to it."""
+    activity = activities(trace)
+    found = [_of_rank(activity, one, np.flatnonzero(rank == one), start_ns, end_ns) for one in np.unique(rank).tolist()]
+    window, start, end, category, row = (
+        np.concatenate([part[index] for part in found]) if found else np.empty(0, np.int64) for index in range(5)
+    )
+    order = np.lexsort((start, window))
+    names = ON_DEVICE if activity.on_device else ON_HOST
+    return Slices(names, window[order], start[order], end[order], category[order], row[order])
+
+
+def _of_rank(
+    activity: Activities, rank: int, windows: IntArray, start_ns: IntArray, end_ns: IntArray
+) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray]:
+    """Window, start, end, category and row of the pieces of one rank."""
+    sets = activity.of(rank)
+    device = (sets.compute, sets.communication, *((sets.copy,) if activity.on_device else ()))
+    layers = (*device, sets.loading, sets.host)
+    whose = reduce(under, [labelled(layer, index) for index, layer in enumerate(layers)])
+    _, start, end, category, within = cut(start_ns[windows], end_ns[windows], whose)
+    category = np.where(category < 0, len(layers), category)
+    owners = _owners(activity, rank)
+    parts = []
+    for index in range(len(layers) + 1):
+        mine = np.flatnonzero(category == index)
+        if index < len(layers):
+            _, begin, finish, row, piece = cut(start[mine], end[mine], owners[index])
+        else:
+            begin, finish, row, piece = start[mine], end[mine], np.full(len(mine), -1), np.arange(len(mine))
+        parts.append((windows[within[mine]][piece], begin, finish, np.full(len(piece), index), row))
+    window, begin, finish, found, row = (np.concatenate([part[k] for part in parts]) for k in range(5))
+    return window, begin, finish, found, row
+
+
+def _owners(activity: Activities, rank: int) -> Sequence[Timeline]:
+    """For each category but the last, which of its events owns an instant."""
+    trace, rows = activity.trace, np.zeros(len(activity.trace), np.bool_)
+    rows[rows_of_rank(trace, rank)] = True
+    start, end = trace.ints("start_ns"), trace.end_ns
+    talk = first_come(np.flatnonzero(rows & activity.communication), start, end)
+    on_host = rows & activity.host
+    loading = innermost(np.flatnonzero(on_host & _within(trace, activity.loading) & step_threads(trace)), start, end)
+    rest = _preferred(trace, _classes(trace, on_host))
+    if not activity.on_device:
+        computing = on_host & _within(trace, activity.compute) & ~_within(trace, activity.communication)
+        return _preferred(trace, _classes(trace, computing)), talk, loading, rest
+    compute, copies = (
+        first_come(np.flatnonzero(rows & mask), start, end) for mask in (activity.compute, activity.copy)
+    )
+    return compute, talk, copies, loading, rest
+
+
+def _within(trace: Trace, mask: BoolArray) -> BoolArray:
+    """True for the events of the mask and what lies in them."""
+    found: BoolArray = nesting.nearest_on_path(trace.ints("parent"), mask) >= 0
+    return found
+
+
+def _classes(trace: Trace, chosen: BoolArray) -> Sequence[BoolArray]:
+    """The chosen host events in classes, the first of which with an event gets an instant."""
+    working = chosen & _within(trace, trace.rows("kind", *OPERATOR_KINDS, RUNTIME, SYNC))
+    here = step_threads(trace)
+    training = working & ~here & trace.rows("phase", FORWARD, BACKWARD, OPTIMIZER)
+    others = chosen & ~here & ~training
+    return working & here, training, chosen & here & ~working, others & working, others & ~working
+
+
+def _preferred(trace: Trace, classes: Sequence[BoolArray]) -> Timeline:
+    start, end = trace.ints("start_ns"), trace.end_ns
+    return reduce(under, [innermost(np.flatnonzero(mask), start, end) for mask in classes])
