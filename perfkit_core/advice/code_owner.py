@@ -17,9 +17,11 @@ from typing import Final
 from perfkit_core.advice.known_packages import KNOWN
 
 Owner = Enum("Owner", ["USER", "LIBRARY", "RUNTIME"])
-"""``RUNTIME``: the framework of the recording, Python, and perfkit."""
+"""``RUNTIME``: the framework of the recording, code that its compiler made, Python, and perfkit."""
 _PACKAGES: Final = re.compile(r"(?:^|[/\\])(?:site|dist)-packages[/\\]")
 _PYTHON: Final = re.compile(r"(?:^|[/\\])lib(?:64)?[/\\]python\d[\d.]*[/\\]|^<", re.IGNORECASE)
+_MADE: Final = re.compile(r"[/\\]\w*inductor\w*[/\\]|[/\\]\.triton[/\\]|_compile_debug[/\\]")
+"""Folders in which compilers write the code that they make."""
 _SEPARATOR: Final = re.compile(r"[/\\]")
 _OWN: Final = "perfkit"
 _ANYBODYS: Final = frozenset(
@@ -31,7 +33,7 @@ _ANYBODYS: Final = frozenset(
 def owner_of(file: str, framework: str | None) -> Owner:
     """``framework`` is the package of the framework that was recorded."""
     installed = list(_PACKAGES.finditer(file))
-    if not installed and _PYTHON.search(file):
+    if not installed and (_PYTHON.search(file) or _MADE.search(file)):
         return Owner.RUNTIME
     inside = file[installed[-1].end() :] if installed else file
     package = _SEPARATOR.split(inside)[0].removesuffix(".py")

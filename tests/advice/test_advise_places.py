@@ -37,6 +37,7 @@ SITE = "/opt/env/lib/python3.11/site-packages"
         (f"{SITE}/nobody_knows_it/net.py(7): forward", f"in {SITE}/nobody_knows_it/net.py:7 (forward)"),
         ("/usr/lib/python3/dist-packages/nobody_knows_it.py(7): f;run.py(1): g", "run.py:1 (g)"),
         ("_pytest/python.py(1): call;nobody_knows_it/net.py(7): forward", "nobody_knows_it/net.py:7 (forward)"),
+        ("/tmp/torchinductor_me/ob/cobhw.py(132): call;train.py(7): f", "train.py:7 (f)"),
         ("tests/train.py(7): forward;torchvision/x.py(1): f", "tests/train.py:7 (forward)"),
         ("", None),
     ],
@@ -112,7 +113,7 @@ def test_real_stacks_lead_to_the_training_script(traces: Path) -> None:
     frames = load(traces / "torch" / "h100-bert-small.json.gz")
     place = Places(frames).of(np.flatnonzero(frames.rows("kind", "kernel")))
     assert place.startswith("moca/library/model_hub/")  # not transformers/models/bert/…, which it calls
-    eager = load(traces / "torch" / "b200-eager-rank0of8.json.gz")  # nobody but libraries was recorded
+    eager = load(traces / "torch" / "b200-eager-rank0of8.json.gz")  # libraries, and code that a compiler made
     assert Places(eager).of(np.flatnonzero(eager.rows("kind", "kernel"))).startswith(("in vllm/", "in flashinfer/"))
 
 

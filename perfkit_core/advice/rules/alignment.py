@@ -10,8 +10,9 @@ import numpy as np
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate
 from perfkit_core.advice.rules import kernel_words
-from perfkit_core.advice.rules.device_time import covered_ns, ms, of_step
+from perfkit_core.advice.rules.device_time import covered_ns
 from perfkit_core.advice.rules.kernel_words import Multiplying, multiplying
+from perfkit_core.advice.rules.phrases import part_of_step
 from perfkit_core.advice.rules.recorded_shapes import Shapes, per_row, per_row_with_strides
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.durations import Scale
@@ -42,7 +43,7 @@ def find(facts: Facts) -> list[Candidate]:
     padded = -(-size // MULTIPLE) * MULTIPLE
     return [
         Candidate(
-            f"16-bit products with a dimension of {size}, no multiple of {MULTIPLE}: {ms(taken)} of {of_step(facts)}",
+            f"16-bit products with a dimension of {size}, no multiple of {MULTIPLE}: {part_of_step(facts, taken)}",
             evidence={
                 "kernel_ns": round(taken), "kernel_ratio": taken / max(facts.step_ns, 1), "step_ns": facts.step_ns,
                 "dimension": size, "padded": padded, "kernels": len(rows),

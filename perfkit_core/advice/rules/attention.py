@@ -10,8 +10,9 @@ import numpy as np
 from perfkit_core import nesting
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate, NotEvaluableError
-from perfkit_core.advice.rules.device_time import covered_ns, launched_within, ms, of_step
+from perfkit_core.advice.rules.device_time import covered_ns, launched_within
 from perfkit_core.advice.rules.operator_order import OperatorOrder, backward_of, operator_order, within
+from perfkit_core.advice.rules.phrases import each_period, part_of_step, times
 from perfkit_core.advice.rules.recorded_shapes import Shapes, per_row
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.durations import Scale
@@ -25,8 +26,8 @@ FUSED: Final = Quantity(
 """Factor of the device's time of the chain in one fused kernel."""
 _PRODUCT, _SOFTMAX, _BETWEEN, _OTHER = 1, 2, 3, 4
 _BETWEEN_NAMES: Final = frozenset(
-    {"add", "subtract", "multiply", "divide", "scale", "where", "fill", "dropout", "cast", "copy", "contiguous", "alias",
-     "reshape", "transpose", "expand", "slice", "split", "concat", "clip", "maximum", "triangular", "compare",
+    {"add", "subtract", "multiply", "divide", "scale", "where", "fill", "dropout", "cast", "copy", "contiguous",
+     "alias", "reshape", "transpose", "expand", "slice", "split", "concat", "clip", "maximum", "triangular", "compare",
      "logical", "negative", "assign"}
 )  # fmt: skip
 """Scaling, masks, dropout, and changes of shape or type."""
@@ -50,8 +51,8 @@ def find(facts: Facts) -> list[Candidate]:
         return []
     return [
         Candidate(
-            f"product, softmax and product, {facts.per_step(count):.3g} times one after the other, take {ms(taken)} of"
-            f" {of_step(facts)} on the device",
+            f"product, softmax and product, one after the other, {times(facts.per_step(count))} {each_period(facts)}, "
+            f"take {part_of_step(facts, taken)} on the device",
             evidence={
                 "chains": count, "device_ns": round(taken), "device_ratio": taken / max(facts.step_ns, 1),
                 "step_ns": facts.step_ns, "kernels": len(work),

@@ -11,7 +11,7 @@ from perfkit_core import nesting
 from perfkit_core.advice.evidence.transfers import Transfers, transfers
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate
-from perfkit_core.advice.wording import each, ms
+from perfkit_core.advice.rules.phrases import counted, each_period, part_of_step, verb
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.removal import Remove
 from perfkit_core.replay.edits.unblocking import Unblock
@@ -48,13 +48,13 @@ def regions(trace: Trace) -> BoolArray:
 def _candidate(facts: Facts, found: Transfers) -> Candidate:
     trace = facts.trace
     rows = found.owner
-    spent = facts.per_step(int(trace.ints("dur_ns")[found.everything].sum()))
+    spent, each = facts.per_step(int(trace.ints("dur_ns")[found.everything].sum())), facts.per_step(len(found))
     names = trace.codes("name")
     region = nesting.outermost(trace.ints("parent"), regions(trace))[found.call[0]]
     name = names.values[names.codes[region]]
     return Candidate(
-        f"{facts.per_step(len(found)):.3g} numbers of the host are copied to the device inside {name}: {ms(spent)} of "
-        f"the {ms(facts.step_ns)} ms {each(facts.has_steps)}, and such copies keep it from being captured",
+        f"{counted(each, 'number')} of the host {verb(each, 'is', 'are')} copied to the device {each_period(facts)} "
+        f"inside {name}: {part_of_step(facts, spent)}, and such copies keep it from being captured",
         evidence={
             "copies_per_step": facts.per_step(len(found)), "copies_ns": round(spent), "step_ns": facts.step_ns,
             "region": name,

@@ -10,7 +10,8 @@ import numpy as np
 from perfkit_core import nesting
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate, NotEvaluableError
-from perfkit_core.advice.rules.device_time import covered_ns, launched_within, ms, of_step
+from perfkit_core.advice.rules.device_time import covered_ns, launched_within
+from perfkit_core.advice.rules.phrases import counted, each_period, part_of_step, verb
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.durations import Scale
 from perfkit_core.replay.quantity import Quantity
@@ -30,9 +31,11 @@ def find(facts: Facts) -> list[Candidate]:
     if taken <= facts.thresholds.cast_share * facts.step_ns:
         return []
     where = "the device" if facts.on_device else "the host"
+    each = facts.per_step(len(rows))
     return [
         Candidate(
-            f"casts, {facts.per_step(len(rows)):.3g} a step, take {ms(taken)} of {of_step(facts)} on {where}",
+            f"{counted(each, 'cast')} {each_period(facts)} {verb(each, 'takes', 'take')} {part_of_step(facts, taken)} "
+            f"on {where}",
             evidence={
                 "casts": len(rows), "device_ns": round(device), "host_ns": round(host),
                 "cast_ratio": taken / max(facts.step_ns, 1), "step_ns": facts.step_ns,
@@ -85,7 +88,9 @@ def _always_cast(trace: Trace, rows: IntArray) -> bool:
 
 
 def _cannot_tell(found: IntArray) -> IntArray:
-    raise NotEvaluableError(f"{len(found)} operators may be casts, but no dtypes were recorded: record shapes")
+    raise NotEvaluableError(
+        f"{counted(len(found), 'operator')} may change types, but no dtypes were recorded: record shapes"
+    )
 
 
 def _two_types(trace: Trace) -> BoolArray:

@@ -11,6 +11,7 @@ from perfkit_core import nesting
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate, NotEvaluableError
 from perfkit_core.advice.rules import calls
+from perfkit_core.advice.rules.phrases import counted, each_period, millis, number, period
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.device_work import device_work
 from perfkit_core.replay.edits.durations import Scale
@@ -124,9 +125,9 @@ def _fused(facts: Facts, found: _Chains, host: float, device: float) -> Candidat
     gone = _gone(trace, removed)
     spared = np.append(gone, removed)
     return Candidate(
-        f"chains of {kernels:.1f} elementwise kernels, {chains_a_step:.0f} in a step: {device / 1e6:.2f} ms on the "
-        f"device, {host / 1e6:.2f} ms to launch what one kernel for each chain would do; a step takes "
-        f"{facts.step_ns / 1e6:.2f} ms",
+        f"{counted(chains_a_step, 'chain')} {each_period(facts)} of {number(round(kernels, 1))} elementwise kernels, "
+        f"where one kernel would do for each: {millis(device)} ms on the device, and {millis(host)} ms on the host for "
+        f"launches that would not be; {period(facts)} takes {millis(facts.step_ns)} ms",
         evidence={
             "chains": found.count, "kernels": len(found.kernels), "kernels_per_chain": round(kernels, 2),
             "chain_device_ns": round(device), "chain_host_ns": round(host), "step_ns": facts.step_ns,

@@ -12,7 +12,8 @@ from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate
 from perfkit_core.advice.rules.collective_waits import waited_ns
 from perfkit_core.advice.rules.passes import Pass, repeated_passes
-from perfkit_core.advice.wording import ms, size
+from perfkit_core.advice.rules.phrases import part_of_step
+from perfkit_core.advice.wording import size
 from perfkit_core.analyses.communication.collectives import communication
 from perfkit_core.analyses.communication.instances import instances
 from perfkit_core.analyses.step.activity import activities
@@ -50,8 +51,8 @@ def _overlapped(facts: Facts, rows: IntArray, median: dict[str, float]) -> Candi
     waits = "what ranks wait for the last one is not counted" if tied else "one rank cannot tell waiting from transfer"
     share = median["exposed_ns"] / facts.step_ns
     return Candidate(
-        f"communication takes {ms(median['exposed_ns'])} of {ms(facts.step_ns)} ms of a step in which "
-        f"nothing is computed ({share:.0%}{_UNTOLD if not tied else ''})",
+        f"communication takes {part_of_step(facts, median['exposed_ns'])} in which nothing "
+        f"is computed ({share:.0%}{_UNTOLD if not tied else ''})",
         evidence={name: round(value) for name, value in median.items()} | {"exposed_ratio": share},
         rows=rows,
         edits=(Scale(rows, factor),),

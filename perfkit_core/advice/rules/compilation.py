@@ -10,7 +10,8 @@ import numpy as np
 from perfkit_core import grouped, nesting
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate
-from perfkit_core.advice.wording import ms, several
+from perfkit_core.advice.rules.phrases import each_period, millis, times
+from perfkit_core.advice.wording import several
 from perfkit_core.analyses.span import rank_codes
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.removal import Remove
@@ -47,9 +48,9 @@ def _recompiled(facts: Facts, rows: IntArray) -> Candidate:
     each = 2 * int(hit.sum()) > len(facts.steps)
     time = int(trace.ints("dur_ns")[rows].sum())
     listed = several([str(one) for one in number.tolist()], 5)
-    what = f"in {int(hit.sum())} of {len(facts.steps)} steps code is compiled again ({ms(time)} ms): step {listed}"
+    what = f"in {int(hit.sum())} of {len(facts.steps)} steps code is compiled again ({millis(time)} ms): step {listed}"
     return Candidate(
-        what + ("" if longer is None else f"; they take {ms(longer)} ms longer than the others"),
+        what + ("" if longer is None else f"; they take {millis(longer)} ms longer than the others"),
         evidence={
             "steps": number.tolist(), "compile_ns": time, "compiles": len(rows), "step_ns": facts.step_ns,
             "longer_ns": None if longer is None else round(longer), "per_step_ns": round(facts.per_step(time)),
@@ -67,7 +68,8 @@ def _broken(facts: Facts, rows: IntArray) -> Candidate:
     names = facts.trace.codes("name")
     count = len(rows) / max(len(facts.steps), 1)
     return Candidate(
-        f"the compiled graph breaks {count:.1f} times a step: Python runs between the pieces, nothing is fused across",
+        f"the compiled graph breaks {times(round(count, 1))} {each_period(facts)}: Python runs between the pieces, "
+        "nothing is fused across",
         evidence={"breaks_per_step": count, "functions": [names.values[i] for i in np.unique(names.codes[rows])][:8]},
         rows=rows,
         method="none",

@@ -9,8 +9,9 @@ import numpy as np
 from perfkit_core import nesting
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, NotEvaluableError
-from perfkit_core.advice.rules.device_time import covered_ns, launched_within, ms, of_step
+from perfkit_core.advice.rules.device_time import covered_ns, launched_within
 from perfkit_core.advice.rules.operator_order import backward_of, operator_order, within
+from perfkit_core.advice.rules.phrases import each_period, part_of_step, times
 from perfkit_core.advice.rules.recorded_shapes import Shapes, per_row
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.removal import Remove
@@ -32,8 +33,8 @@ def find(facts: Facts) -> list[Candidate]:
         return []
     return [
         Candidate(
-            f"{facts.per_step(count):.3g} times a step a convolution adds a bias that a batch norm takes away again:"
-            f" {ms(taken)} of {of_step(facts)}",
+            f"{times(facts.per_step(count))} {each_period(facts)} a convolution adds a bias that a batch norm takes "
+            f"away again: {part_of_step(facts, taken)}",
             evidence={
                 "bias_ns": round(taken), "bias_ratio": taken / max(facts.step_ns, 1), "step_ns": facts.step_ns,
                 "convolutions": count,

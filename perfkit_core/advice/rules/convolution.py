@@ -9,8 +9,9 @@ import numpy as np
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate, NotEvaluableError
-from perfkit_core.advice.rules.device_time import busy_ns, covered_ns, ms, of_busy
+from perfkit_core.advice.rules.device_time import busy_ns, covered_ns, of_busy
 from perfkit_core.advice.rules.kernel_words import multiplying
+from perfkit_core.advice.rules.phrases import millis
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.durations import Scale
 from perfkit_core.replay.quantity import Quantity
@@ -87,7 +88,7 @@ def _same_in_all_steps(facts: Facts) -> bool:
 
 def _candidate(facts: Facts, rows: IntArray, taken: float, busy: float) -> Candidate:
     return Candidate(
-        f"convolutions take {ms(taken)} of {of_busy(facts, busy)}; their shapes stay, yet algorithms are guessed",
+        f"convolutions take {millis(taken)} of {of_busy(facts, busy)}; their shapes stay, yet algorithms are guessed",
         evidence={
             "convolution_ns": round(taken), "convolution_ratio": taken / max(busy, 1), "busy_ns": round(busy),
             "step_ns": facts.step_ns, "kernels": len(rows),

@@ -10,7 +10,8 @@ from perfkit_core.advice.evidence.host_costs import calibrated
 from perfkit_core.advice.evidence.transfers import Transfers, transfers
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate
-from perfkit_core.advice.wording import each, ms, size
+from perfkit_core.advice.rules.phrases import counted, each_period, part_of_step, verb
+from perfkit_core.advice.wording import size
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.durations import Scale
 from perfkit_core.replay.edits.removal import Remove
@@ -46,10 +47,10 @@ def pageable_copies(facts: Facts) -> list[Candidate]:
 def _pinned(facts: Facts, found: Transfers, spent: float) -> Candidate:
     large = found.only(found.bytes >= _LARGE)
     faster = _faster(facts, large)
-    total = facts.per_step(int(np.maximum(found.bytes, 0).sum()))
+    total, each = facts.per_step(int(np.maximum(found.bytes, 0).sum())), facts.per_step(len(found))
     return Candidate(
-        f"{facts.per_step(len(found)):.3g} copies of pageable memory ({size(total)}) hold up the host for {ms(spent)} "
-        f"of the {ms(facts.step_ns)} ms {each(facts.has_steps)}",
+        f"{counted(each, 'copy', 'copies')} of pageable memory ({size(total)}) {each_period(facts)} "
+        f"{verb(each, 'holds', 'hold')} up the host for {part_of_step(facts, spent)}",
         evidence={
             "copies_per_step": facts.per_step(len(found)), "bytes_per_step": round(total), "call_ns": round(spent),
             "step_ns": facts.step_ns, "bytes_per_ns": _bytes_per_ns(facts.trace, large),

@@ -11,7 +11,8 @@ from perfkit_core.advice.evidence.outer_operators import OuterOperators, element
 from perfkit_core.advice.evidence.transfers import Transfers, transfers
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate
-from perfkit_core.advice.wording import each, ms, several, size
+from perfkit_core.advice.rules.phrases import each_period, part_of_step, times, verb
+from perfkit_core.advice.wording import several, size
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.placement import Move
 from perfkit_core.replay.quantity import Quantity
@@ -68,8 +69,9 @@ def _candidate(facts: Facts, moved: Transfers, found: OuterOperators, at: IntArr
     low, mid, high = (START_NS + each_bytes * one for one in (WRITTEN.low, WRITTEN.mid, WRITTEN.high))
     device = Quantity(low, mid, high, WRITTEN.source)
     return Candidate(
-        f"{facts.per_step(len(rows)):.3g} times {several(told)} fills memory of the host, which is then copied to the "
-        f"device ({size(facts.per_step(total))}): {ms(spent)} of the {ms(facts.step_ns)} ms {each(facts.has_steps)}",
+        f"{several(told)} {verb(len(told), 'fills', 'fill')} memory of the host {times(facts.per_step(len(rows)))} "
+        f"{each_period(facts)}, which is then copied to the device ({size(facts.per_step(total))}): "
+        f"{part_of_step(facts, spent)}",
         evidence={
             "copies_per_step": facts.per_step(len(rows)), "operators": told[:5],
             "bytes_per_step": round(facts.per_step(total)), "call_ns": round(spent), "step_ns": facts.step_ns,

@@ -9,6 +9,8 @@ import numpy as np
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, NotEvaluableError
 from perfkit_core.advice.rules import calls
+from perfkit_core.advice.rules.phrases import part_of_step, times, verb
+from perfkit_core.advice.wording import several
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.removal import Remove
 from perfkit_core.schema import RUNTIME, SYNC
@@ -56,10 +58,10 @@ def _settled(facts: Facts, rows: IntArray, total: int, later: int) -> Candidate:
     names = [trace.codes("name").values[code] for code in codes[np.argsort(-counts, kind="stable")]]
     steps = len(np.unique(trace.ints("step")[rows]))
     where = f"in {steps} of the {later} steps after the first" if facts.has_steps else "in the recording's second half"
-    of = f"{total / later / 1e6:.2f} of {facts.step_ns / 1e6:.2f} ms"
     left_out = "first recorded step" if facts.has_steps else "first half of the recording"
     return Candidate(
-        f"{' and '.join(names[:3])} are called {len(rows)} times {where}: {of}{' a step' * facts.has_steps}",
+        f"{several(names)} {verb(len(names), 'is', 'are')} called {times(len(rows))} {where}: "
+        f"{part_of_step(facts, total / later)}",
         evidence={
             "calls": len(rows), "calls_ns": total, "calls_ns_per_step": total // later, "step_ns": facts.step_ns,
             "steps_with_calls": steps if facts.has_steps else None,

@@ -6,6 +6,7 @@ import numpy as np
 
 from perfkit_core import intervals
 from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.rules.phrases import millis, period
 from perfkit_core.schema import DEVICE_WORK, KERNEL
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
@@ -47,16 +48,6 @@ def with_launches(trace: Trace, rows: IntArray) -> IntArray:
     return np.concatenate([rows, calls])
 
 
-def of_step(facts: Facts) -> str:
-    """What a share is of, in words: without steps the whole recording counts as one."""
-    return f"{ms(facts.step_ns)} ms of {'each step' if facts.has_steps else 'the recording'}"
-
-
 def of_busy(facts: Facts, busy: float) -> str:
     """What a share of the device's work is of, in words."""
-    return f"the {ms(busy)} ms that the device works in {'each step' if facts.has_steps else 'the recording'}"
-
-
-def ms(dur_ns: float) -> str:
-    """Milliseconds for a sentence."""
-    return f"{dur_ns / 1e6:.3g}" if dur_ns < 1e9 else f"{dur_ns / 1e6:,.0f}"
+    return f"the {millis(busy)} ms that the device works in {period(facts)}"

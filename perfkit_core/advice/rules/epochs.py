@@ -12,6 +12,7 @@ from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate, NotEvaluableError
 from perfkit_core.advice.rules import calls
 from perfkit_core.advice.rules.loader import batches
+from perfkit_core.advice.rules.phrases import millis, verb
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.quantity import Quantity
 from perfkit_core.schema import DATALOADER, NESTED_KINDS, PYTHON, STEP
@@ -82,8 +83,9 @@ def _persistent(facts: Facts, rows: IntArray, found: _Epochs) -> Candidate:
     epoch = Assumption("steps_per_epoch", f"{count / starts:.0f}", "recorded; in longer epochs the saving is less")
     at = np.isin(facts.trace.ints("step")[rows], facts.steps.number[found.at])
     return Candidate(
-        f"{starts} of {count} steps, the first of an epoch each, wait {total / starts / 1e6:.1f} ms longer for their "
-        f"batch than the others: {total / count / mean:.0%} of the time of all steps",
+        f"{starts} of {count} steps, the first of {verb(starts, 'an epoch', 'an epoch each')}, "
+        f"{verb(starts, 'waits', 'wait')} {millis(total / starts)} ms longer for {verb(starts, 'its', 'their')} batch "
+        f"than the others: {total / count / mean:.0%} of the time of all steps",
         evidence={
             "epoch_starts": starts, "gap_ns": total // starts, "gap_ns_per_step": total // count,
             "step_ns": facts.step_ns, "mean_step_ns": round(mean), "steps": count,

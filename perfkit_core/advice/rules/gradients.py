@@ -10,6 +10,7 @@ from perfkit_core import nesting
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate, NotEvaluableError
 from perfkit_core.advice.rules import calls
+from perfkit_core.advice.rules.phrases import counted, each_period, part_of_step
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.durations import Scale
 from perfkit_core.replay.edits.removal import Remove
@@ -73,8 +74,8 @@ def _dropped(facts: Facts, fills: IntArray, adds: IntArray, tensors: float) -> C
     batched = calls.named(facts.trace, "foreach")[facts.trace.ints("parent")[fills]]
     around = np.unique(np.where(batched, facts.trace.ints("parent")[fills], fills))
     return Candidate(
-        f"each step writes zeros into {tensors:.0f} gradients, and adds the new gradients to them: "
-        f"{every / 1e6:.2f} of {facts.step_ns / 1e6:.2f} ms",
+        f"zeros are written into {counted(tensors, 'gradient')} {each_period(facts)}, and the new gradients are added "
+        f"to them: {part_of_step(facts, every)}",
         evidence={
             "tensors": round(tensors), "additions": len(adds) // max(len(facts.steps), 1), "zeroing_ns": round(every),
             "step_ns": facts.step_ns,

@@ -11,6 +11,7 @@ from perfkit_core import intervals, nesting
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate
 from perfkit_core.advice.rules import calls
+from perfkit_core.advice.rules.phrases import counted, millis, part_of_step, verb
 from perfkit_core.intervals import Intervals
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.batching import Batch
@@ -97,8 +98,9 @@ def _waits(trace: Trace, roots: IntArray) -> BoolArray:
 def _batched(facts: Facts, found: _Launches, between: Intervals, host: int, device: int, short: float) -> Candidate:
     cost = _cost(facts, found)
     return Candidate(
-        f"the host works for {host / 1e6:.2f} ms of a step to launch {found.kernels:.0f} kernels that keep the device "
-        f"busy for {device / 1e6:.2f} ms; the typical kernel takes {short / 1e3:.1f} µs",
+        f"the host works for {part_of_step(facts, host)} to launch {counted(found.kernels, 'kernel')} that "
+        f"{verb(found.kernels, 'keeps', 'keep')} the device busy for {millis(device)} ms; the typical kernel takes "
+        f"{short / 1e3:.1f} µs",
         evidence={
             "host_busy_ns": host, "device_busy_ns": device, "kernels": round(found.kernels), "kernel_ns": round(short),
             "step_ns": facts.step_ns,

@@ -15,11 +15,11 @@ from perfkit_core.advice.rules.device_time import (
     covered_ns,
     kernels,
     launched_within,
-    ms,
     of_busy,
     with_launches,
 )
 from perfkit_core.advice.rules.operator_order import within
+from perfkit_core.advice.rules.phrases import millis
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.durations import Scale
 from perfkit_core.replay.quantity import Quantity
@@ -74,7 +74,7 @@ def reordering(trace: Trace) -> IntArray:
 def _converted(facts: Facts, rows: IntArray, busy: float) -> Candidate:
     taken = covered_ns(facts, rows)
     return Candidate(
-        f"kernels that only convert the layout of tensors take {ms(taken)} of {of_busy(facts, busy)}",
+        f"kernels that only convert the layout of tensors take {millis(taken)} of {of_busy(facts, busy)}",
         evidence=_evidence(facts, taken, busy, len(rows)),
         rows=rows,
         edits=(Scale(with_launches(facts.trace, rows), CONVERTED, below=False),),
@@ -89,7 +89,7 @@ def _converted(facts: Facts, rows: IntArray, busy: float) -> Candidate:
 def _reordered(facts: Facts, operators: IntArray, work: IntArray, busy: float) -> Candidate:
     taken = covered_ns(facts, work)
     return Candidate(
-        f"operators that only copy tensors in another order take {ms(taken)} of {of_busy(facts, busy)}",
+        f"operators that only copy tensors in another order take {millis(taken)} of {of_busy(facts, busy)}",
         evidence=_evidence(facts, taken, busy, len(work)),
         rows=operators,
         edits=(Scale(operators, REORDERED),),

@@ -9,6 +9,7 @@ import numpy as np
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate, NotEvaluableError
+from perfkit_core.advice.rules.phrases import millis
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.concurrency import Load
@@ -70,7 +71,7 @@ def with_workers(facts: Facts, workers: float) -> Candidate:
     waiting = _waiting_ns(facts)
     steps = np.flatnonzero(facts.trace.rows("kind", STEP) & (facts.replay.first >= 0))
     return Candidate(
-        f"each step makes its own batch for {_ms(waiting)} of {_ms(facts.step_ns)} ms before it can begin",
+        f"each step makes its own batch for {millis(waiting)} of {millis(facts.step_ns)} ms before it can begin",
         evidence={
             "loader_ns": round(waiting), "loader_ratio": _share(facts), "step_ns": facts.step_ns, "workers": 0,
             "proposed_workers": workers,
@@ -106,7 +107,7 @@ def _twice_as_many(facts: Facts, rows: IntArray) -> Candidate:
     every = facts.step_ns
     batch = Quantity(every * faster.low, every * faster.mid, every * faster.high, faster.source)
     return Candidate(
-        f"each step waits {_ms(waiting)} of {_ms(facts.step_ns)} ms for a batch, although workers make them",
+        f"each step waits {millis(waiting)} of {millis(facts.step_ns)} ms for a batch, although workers make them",
         evidence={"loader_ns": round(waiting), "loader_ratio": _share(facts), "step_ns": facts.step_ns},
         rows=rows,
         edits=(Load(rows, 1, batch_ns=batch, handover_ns=HANDOVER_NS),),
@@ -130,10 +131,6 @@ def _share(facts: Facts) -> float:
 def _in_workers(facts: Facts, rows: IntArray) -> bool:
     names = facts.trace.codes("name")
     return any(_SEVERAL.search(names.values[code]) for code in np.unique(names.codes[rows]))
-
-
-def _ms(dur_ns: float) -> str:
-    return f"{dur_ns / 1e6:.1f}"
 
 
 RULES: Final = (

@@ -9,6 +9,7 @@ import numpy as np
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate
 from perfkit_core.advice.rules import calls
+from perfkit_core.advice.rules.phrases import counted, part_of_step
 from perfkit_core.advice.rules.rounds import Rounds, rounds
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.durations import Scale
@@ -54,8 +55,8 @@ def _unbound(facts: Facts, found: Rounds, gradients: IntArray) -> Candidate:
     count = int(np.median(loops[loops > 0] // found.each[np.flatnonzero(np.diff(found.loop, prepend=-1))]))
     name = trace.codes("name").values[trace.codes("name").codes[found.rows[0]]]
     return Candidate(
-        f"a loop of {count} rounds selects a part of a tensor in each ({name}): {taken / 1e6:.2f} of "
-        f"{facts.step_ns / 1e6:.2f} ms a step, the backward pass of the selections included",
+        f"a loop of {counted(count, 'round')} selects a part of a tensor in each ({name}): "
+        f"{part_of_step(facts, taken)}, the backward pass of the selections included",
         evidence={
             "rounds": count, "loops": int((loops > 0).sum()), "selections": len(found.rows),
             "backward_selections": len(gradients), "selecting_ns": round(taken), "step_ns": facts.step_ns,

@@ -12,6 +12,7 @@ from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate, NotEvaluableError
 from perfkit_core.advice.rules import calls, optimizer_costs
 from perfkit_core.advice.rules.optimizer_costs import Loop
+from perfkit_core.advice.rules.phrases import counted, part_of_step
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.contract import Edit
 from perfkit_core.replay.edits.durations import Scale
@@ -98,8 +99,8 @@ def _at_once(facts: Facts, spans: IntArray, loop: Loop) -> list[Candidate]:
         assumptions.append(Assumption("kernel_factor", less, less.source))
     return [
         Candidate(
-            f"the optimizer calls {loop.operators} operators for each of {loop.tensors:.0f} tensors, one tensor after "
-            f"the other: {host / 1e6:.2f} of {facts.step_ns / 1e6:.2f} ms",
+            f"the optimizer calls {counted(loop.operators, 'operator')} for each of {counted(loop.tensors, 'tensor')}, "
+            f"one tensor after the other: {part_of_step(facts, host)}",
             evidence={
                 "optimizer": loop.name, "optimizer_ns": round(host), "step_ns": facts.step_ns,
                 "tensors": round(loop.tensors), "operators_per_tensor": loop.operators,

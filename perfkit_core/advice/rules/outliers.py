@@ -10,7 +10,8 @@ import pandas as pd
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, NotEvaluableError
 from perfkit_core.advice.rules.growth import grown, longer_kernels
-from perfkit_core.advice.wording import ms, several
+from perfkit_core.advice.rules.phrases import millis
+from perfkit_core.advice.wording import several
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.schema import STEP
 from perfkit_core.trace import IntArray
@@ -48,7 +49,7 @@ def _late(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> Candidate:
     why = grown(facts.replay, steps, late)
     numbers = late["step"].unique().tolist()
     return Candidate(
-        f"{len(late)} of {len(steps)} {_steps(len(late))} {ms(more)} ms longer than the usual {ms(usual)} ms: "
+        f"{len(late)} of {len(steps)} {_steps(len(late))} {millis(more)} ms longer than the usual {millis(usual)} ms: "
         f"step {several([str(one) for one in numbers], 5)}{_because(why)}",
         evidence={
             "steps": numbers, "longer_ns": round(more), "usual_step_ns": round(usual),
@@ -99,7 +100,7 @@ def _steps(count: int) -> str:
 def _because(why: pd.Series[int]) -> str:
     if why.empty:
         return ""
-    grown = ", ".join(f"{name} (+{ms(size)} ms)" for name, size in why.items())
+    grown = ", ".join(f"{name} (+{millis(size)} ms)" for name, size in why.items())
     return f"; longer are, over all threads and streams, {grown}"
 
 

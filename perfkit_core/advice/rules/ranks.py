@@ -14,7 +14,7 @@ import pandas as pd
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate, NotEvaluableError
-from perfkit_core.advice.wording import ms
+from perfkit_core.advice.rules.phrases import millis
 from perfkit_core.analyses.communication.collectives import communication
 from perfkit_core.analyses.span import ranks
 from perfkit_core.plugins.contracts import Rule
@@ -82,7 +82,7 @@ def _candidate(facts: Facts, own: pd.DataFrame, slow: int, skew: float) -> Candi
     if best is not None:
         evidence |= {"part": best.part, "part_ns": round(best.own_ns), "median_part_ns": round(best.usual_ns)}
     return Candidate(
-        f"by itself rank {slow} takes {ms(skew)} ms a step longer than the median rank{where}",
+        f"by itself rank {slow} takes {millis(skew)} ms a step longer than the median rank{where}",
         evidence=evidence,
         rows=_rows_of(facts.trace, slow, HOST if best is None else best.part),
         method="none" if best is None else "replay",

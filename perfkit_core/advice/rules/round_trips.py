@@ -12,7 +12,8 @@ from perfkit_core.advice.evidence.round_trips import Trips, between, both, compu
 from perfkit_core.advice.evidence.transfers import Transfers, transfers
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate
-from perfkit_core.advice.wording import each, ms, several, size
+from perfkit_core.advice.rules.phrases import each_period, millis, part_of_step, times, verb
+from perfkit_core.advice.wording import several, size
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.placement import Move
 from perfkit_core.replay.edits.removal import Remove
@@ -49,8 +50,8 @@ def _needless(facts: Facts, moved: Transfers, trips: Trips) -> Candidate:
     spent = _spent_ns(facts, gone)
     total = facts.per_step(int(gone.bytes.sum()))
     return Candidate(
-        f"{facts.per_step(len(trips.there)):.3g} times data go to the host and come back as they were ({size(total)} "
-        f"copied): {ms(spent)} of the {ms(facts.step_ns)} ms {each(facts.has_steps)}",
+        f"data go to the host and come back as they were {times(facts.per_step(len(trips.there)))} "
+        f"{each_period(facts)} ({size(total)} copied): {part_of_step(facts, spent)}",
         evidence={
             "round_trips_per_step": facts.per_step(len(trips.there)), "bytes_per_step": round(total),
             "copies_ns": round(spent), "step_ns": facts.step_ns,
@@ -76,8 +77,8 @@ def _fallback(facts: Facts, moved: Transfers, found: OuterOperators, trips: Trip
     low, mid, high = (START_NS + bytes_each * one for one in (PASSES.low, PASSES.mid, PASSES.high))
     device = Quantity(low, mid, high, PASSES.source)
     return Candidate(
-        f"{several(told)} computes on the host, between copies of its data from the device and back: {ms(spent)} and "
-        f"{ms(copies)} of the {ms(facts.step_ns)} ms {each(facts.has_steps)}",
+        f"{several(told)} {verb(len(told), 'computes', 'compute')} on the host, between copies of the data from the "
+        f"device and back: {millis(spent)} and {part_of_step(facts, copies)}",
         evidence={
             "operators": told[:5], "operators_per_step": facts.per_step(len(rows)), "operators_ns": round(spent),
             "copies_ns": round(copies), "bytes_per_step": round(facts.per_step(int(gone.bytes.sum()))),

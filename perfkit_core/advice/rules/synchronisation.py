@@ -10,7 +10,8 @@ from perfkit_core import intervals, nesting
 from perfkit_core.advice.evidence.transfers import Transfers, in_steps, operators_around, transfers, waiting_ns
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, NotEvaluableError
-from perfkit_core.advice.wording import each, ms, several
+from perfkit_core.advice.rules.phrases import counted, each_period, part_of_step, verb
+from perfkit_core.advice.wording import several
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.contract import Edit
 from perfkit_core.replay.edits.removal import Remove
@@ -59,8 +60,8 @@ def device_sync(facts: Facts) -> list[Candidate]:
     name = names.values[names.codes[rows[0]]]
     return [
         Candidate(
-            f"the host waits in {name} for {ms(spent)} of {ms(facts.step_ns)} ms of a step until the device has done "
-            "everything, and gives it nothing to do meanwhile",
+            f"the host waits in {name} for {part_of_step(facts, spent)} until the device has done everything, and "
+            "gives it nothing to do meanwhile",
             evidence={
                 "calls_per_step": facts.per_step(len(rows)), "call_ns": round(spent), "waiting_ns": round(waited),
                 "step_ns": facts.step_ns,
@@ -110,10 +111,10 @@ def _outermost(facts: Facts, found: Transfers) -> IntArray:
 def _without(facts: Facts, found: Transfers, spent: float, how: str) -> Candidate:
     names = operators_around(facts.trace, found.owner)
     large = found.bytes > facts.thresholds.tiny_bytes
-    waited = round(facts.per_step(int(found.waited_ns.sum())))
+    waited, each = round(facts.per_step(int(found.waited_ns.sum()))), facts.per_step(len(found))
     return Candidate(
-        f"the host fetches {facts.per_step(len(found)):.3g} results ({several(names) or 'copies'}) and waits for them: "
-        f"{ms(spent)} of the {ms(facts.step_ns)} ms {each(facts.has_steps)}{how}",
+        f"the host fetches {counted(each, 'result')} {each_period(facts)} ({several(names) or 'copies'}) and waits for "
+        f"{verb(each, 'it', 'them')}: {part_of_step(facts, spent)}{how}",
         evidence={
             "copies_per_step": facts.per_step(len(found)), "call_ns": round(spent), "waiting_ns": waited,
             "step_ns": facts.step_ns, "operators": names[:5],

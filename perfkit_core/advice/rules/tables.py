@@ -9,7 +9,7 @@ from typing import Final
 from perfkit_core.advice.evidence.host_costs import COPY_NS, HOST_NS, LAUNCH_NS
 from perfkit_core.advice.model import Assumption, Candidate
 from perfkit_core.advice.rules.loader import CONTENTION, HANDOVER_NS, MAKING
-from perfkit_core.advice.wording import ms
+from perfkit_core.advice.rules.phrases import millis
 from perfkit_core.replay.quantity import Case, Quantity
 
 TAKING_TURNS: Final = Quantity(
@@ -34,8 +34,8 @@ def small_operators(step_ns: int, operators_ns: int, copies_gone: int) -> Candid
         return max(step_ns - moved - copies_gone * COPY_NS.at(case), 0.0)
 
     return Candidate(
-        f"small operators on the device take {ms(operators_ns)} of {ms(step_ns)} ms, and {copies_gone} copies that the "
-        "host waits for",
+        f"small operators on the device take {millis(operators_ns)} of {millis(step_ns)} ms, and {copies_gone} copies "
+        "that the host waits for",
         evidence={"operators_ns": operators_ns, "copies": copies_gone, "step_ns": step_ns},
         method="prior",
         after_ns=_cases(after, ON_HOST, COPY_NS),
@@ -58,7 +58,7 @@ def loader_workers(step_ns: int, loader_ns: int, workers: int) -> Candidate:
         return max(computing * CONTENTION.at(case) * TAKING_TURNS.at(case), every) + HANDOVER_NS.at(case)
 
     return Candidate(
-        f"each step makes its own batch for {ms(loader_ns)} of {ms(step_ns)} ms",
+        f"each step makes its own batch for {millis(loader_ns)} of {millis(step_ns)} ms",
         evidence={"loader_ns": loader_ns, "step_ns": step_ns, "proposed_workers": workers},
         method="prior",
         after_ns=_cases(after, CONTENTION, TAKING_TURNS),
@@ -81,8 +81,8 @@ def host_operator(name: str, step_ns: int, operator_ns: int, host_ratio: float) 
     if host_ratio < _HOST_ONLY:
         return None
     return Candidate(
-        f"{name} takes {ms(operator_ns)} of {ms(step_ns)} ms, {host_ratio:.0%} of it on the host: an operator that "
-        "has nearly no work on its device waits for it; its share of the time is not a saving",
+        f"{name} takes {millis(operator_ns)} of {millis(step_ns)} ms, {host_ratio:.0%} of it on the host: an operator "
+        "that has nearly no work on its device waits for it; its share of the time is not a saving",
         evidence={"operator": name, "operator_ns": operator_ns, "host_ratio": host_ratio, "step_ns": step_ns},
         method="none",
         risks=("only a recording with calls of the device's runtime tells computing on the host from waiting",),

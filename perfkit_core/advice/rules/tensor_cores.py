@@ -10,9 +10,10 @@ import numpy as np
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate, NotEvaluableError
 from perfkit_core.advice.rules import kernel_words
-from perfkit_core.advice.rules.device_time import covered_ns, ms, of_step
+from perfkit_core.advice.rules.device_time import covered_ns
 from perfkit_core.advice.rules.kernel_words import Multiplying, multiplying
 from perfkit_core.advice.rules.matrix_units import Units, units
+from perfkit_core.advice.rules.phrases import part_of_step
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.durations import Scale
 from perfkit_core.replay.quantity import Quantity
@@ -107,7 +108,7 @@ def _candidate(
 ) -> Candidate:  # fmt: skip
     taken = covered_ns(facts, rows)
     return Candidate(
-        f"kernels multiply matrices for {ms(taken)} of {of_step(facts)} {how}",
+        f"kernels multiply matrices for {part_of_step(facts, taken)} {how}",
         evidence={
             "kernel_ns": round(taken), "kernel_ratio": taken / max(facts.step_ns, 1), "step_ns": facts.step_ns,
             "kernels": len(rows), "names": _names(facts, rows), "device": device.name,

@@ -8,8 +8,9 @@ import numpy as np
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, NotEvaluableError
-from perfkit_core.advice.rules.device_time import busy_ns, ms
+from perfkit_core.advice.rules.device_time import busy_ns
 from perfkit_core.advice.rules.memory import peaks
+from perfkit_core.advice.rules.phrases import part_of_step
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.schema import DATALOADER
 
@@ -25,7 +26,7 @@ def find(facts: Facts) -> list[Candidate]:
         return []
     return [
         Candidate(
-            f"the device works {ms(busy)} of {ms(facts.step_ns)} ms of each step ({ratio:.1%}): time for more",
+            f"the device works {part_of_step(facts, busy)} ({ratio:.1%}): time for more",
             evidence={"busy_ns": round(busy), "busy_ratio": ratio, "step_ns": facts.step_ns, **_memory(facts)},
             method="none",
             preconditions=(_loading(facts, loading),),

@@ -11,7 +11,7 @@ from perfkit_core import grouped, intervals, nesting
 from perfkit_core.advice.evidence.transfers import in_steps, waiting_ns
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate
-from perfkit_core.advice.wording import each, ms
+from perfkit_core.advice.rules.phrases import part_of_step
 from perfkit_core.analyses.step.exclusive import covered_ns
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.schema import COMMUNICATION, DEVICE_WORK, OPERATOR, RUNTIME, SYNC
@@ -99,8 +99,8 @@ def _candidate(facts: Facts, calls: IntArray, shortest: int) -> Candidate:
     waited = int(waiting_ns(facts)[inside].sum())
     cause, work = _awaited(facts, inside, calls)
     return Candidate(
-        f"{name} takes {ms(facts.per_step(int(own.sum())))} of the {ms(facts.step_ns)} ms "
-        f"{each(facts.has_steps)}, but waits {cause}: to make it faster saves little, what it waits for counts",
+        f"{name} takes {part_of_step(facts, facts.per_step(int(own.sum())))}, but waits {cause}: to make it faster "
+        "saves little, what it waits for counts",
         evidence={
             "operator": name, "long_calls": len(calls), "longest_ns": int(own.max()), "shortest_ns": shortest,
             "call_ns": round(facts.per_step(int(own.sum()))), "waiting_ns": round(facts.per_step(waited)),
