@@ -21,8 +21,8 @@ _PATTERNS: Final = tuple(
          r"(?:<forward op>|<backward op>|forward|backward)$", "compiled_region"),
         # reducers of data parallel training
         (r"torch::distributed::reducer::mul_out|torch\.distributed\.ddp\.reducer::copy_bucket", "copy"),
-        # embeddings of recommendation models; CppNode is the gradient's node
-        (r"(?:\w+::|.*CppNode<)?(?:\w+::)*(?:split_embedding|dense_embedding|SplitLookup|bounds_check_indices|"
+        # embeddings of recommendation models
+        (r"(?:\w+::)*(?:split_embedding|dense_embedding|SplitLookup|bounds_check_indices|"
          r"embedding_bag|IntNBitTableBatchedEmbedding|int_nbit_split_embedding|linearize_cache|lru_cache|lxu_cache)",
          "embedding"),
         (r"(?:All2All_Pooled|All2All_Seq)(?:_Wait|_Req)?", "all_to_all"),
@@ -32,16 +32,17 @@ _PATTERNS: Final = tuple(
         (r"fbgemm::.*[Qq]uant|_C::.*quant|vllm::.*quant|sgl_kernel::.*quant", "quantize"),
         (r"fbgemm::.*cumsum", "cumsum"),
         (r"fbgemm::.*(?:jagged|dense_to|to_padded)", "pad"),
-        (r"(?:fbgemm|fb)::.*(?:permute|gather|index|bucketize|range|offsets|merge_pooled)|.*CppNode<.*[Pp]ermute", "gather"),
+        (r"(?:fbgemm|fb)::.*(?:permute|gather|index|bucketize|range|offsets|merge_pooled)|"
+         r"fbgemm_gpu::Permute", "gather"),
         (r"fb::.*sort", "sort"),
         (r"fb::convex_sum", "sum"),
         # language models
         (r"(?:vllm|symm_mem|_C_custom_ar|sgl_kernel|aiter)::.*all_reduce", "all_reduce"),
         (r"(?:vllm|symm_mem)::.*all_gather", "all_gather"),
         (r"(?:vllm|symm_mem)::.*reduce_scatter", "reduce_scatter"),
-        (r"symm_mem::.*(?:barrier|wait_signal|put_signal)", "barrier"),
+        (r"symm_mem::.*(?:barrier|signal)", "barrier"),
         (r"symm_mem::.*all_to_all", "all_to_all"),
-        (r"symm_mem::.*one_shot_reduce|symm_mem::.*reduce_", "reduce"),
+        (r"symm_mem::.*_reduce", "reduce"),
         (r"symm_mem::.*(?:memset|stream_write)", "fill"),
         (r"symm_mem::.*(?:get|put|copy|broadcast)", "copy"),
         (r"\w+::.*(?:moe|expert|topk_softmax|grouped_topk)", "mixture_of_experts"),

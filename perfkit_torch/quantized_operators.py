@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from perfkit_torch.operator_table import TABLE
+from perfkit_torch.operator_tables import TABLE
 
 _RULES: Final = tuple(
     (re.compile(pattern), name)
@@ -13,7 +13,7 @@ _RULES: Final = tuple(
         ("conv_?transpose", "conv_transpose"),
         ("embedding", "embedding"),
         ("(?:^|_)q?conv[123]?d?(?:_|$)|convolution", "conv"),
-        ("q?linear|matmul|qgemm|(?:^|_)b?mm(?:_|$)", "matmul"),
+        ("q?linear|matmul|qgemm|(?:^|_)(?:int4|b)?mm(?:_|$)", "matmul"),
         ("lstm|gru|rnn", "rnn"),
         ("batch_norm", "batch_norm"),
         ("layer_norm", "layer_norm"),
@@ -23,14 +23,15 @@ _RULES: Final = tuple(
         ("cat$|cat_", "concat"),
         ("leaky_relu", "leaky_relu"),
         ("prelu", "prelu"),
-        ("^(?:add|mul)", ""),
+        ("^q?add", "add"),
+        ("^q?mul", "multiply"),
         ("relu", "relu"),
         ("dropout", "dropout"),
         ("sigmoid", "sigmoid"),
         ("hardswish", "hardswish"),
         ("elu", "elu"),
-        ("dequantize|to_float", "dequantize"),
-        ("quantize|qparams|quant", "quantize"),
+        ("dequantize|to_?float", "dequantize"),
+        ("quant|qparams", "quantize"),
         ("reorder", "to_sparse"),
     )
 )
@@ -41,7 +42,4 @@ def quantized_operator(native: str) -> str | None:
     name = native.partition(".")[0].rstrip("_").removeprefix("_")
     if name in TABLE:
         return TABLE[name]
-    for pattern, canonical in _RULES:
-        if pattern.search(name):
-            return canonical or {"add": "add", "mul": "multiply"}[name[:3]]
-    return None
+    return next((canonical for pattern, canonical in _RULES if pattern.search(name.lower())), None)

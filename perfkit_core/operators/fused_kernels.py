@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_FUSED: Final = re.compile(r"^triton_(poi|per|red|tem|for|mm|split_scan)_(?:fused_)?(.*?)(?:_\d+)?$")
+_FUSED: Final = re.compile(r"^triton_(?:(poi|per|red|tem|for|split_scan)_)?(?:fused_)?(.*?)(?:_\d+)?$")
 _HEAVIEST_FIRST: Final = tuple(
     (family, name, re.compile(pattern))
     for family, name, pattern in (
@@ -25,8 +25,8 @@ _HEAVIEST_FIRST: Final = tuple(
         ("sort", "sort", r"(?:^|_)(?:sort|topk|argsort)(?:_|$)"),
         ("scan", "cumsum", r"cumsum|cumprod|logcumsumexp"),
         ("optimizer_update", "optimizer_update", r"foreach|adam|sgd"),
-        ("reduction", "fused_reduction", r"(?:^|_)(?:sum|mean|var|var_mean|std|amax|amin|max|min|any|all|prod|norm|argmax|"
-                                         r"argmin|logsumexp|vector_norm)(?:_|$)"),
+        ("reduction", "fused_reduction", r"(?:^|_)(?:sum|mean|var|var_mean|std|amax|amin|max|min|any|all|prod|norm|"
+                                         r"argmax|argmin|logsumexp|vector_norm)(?:_|$)"),
         ("dropout", "dropout", r"dropout"),
         ("random", "random", r"(?:^|_)(?:rand|randn|bernoulli|uniform|normal)(?:_|$)"),
         ("activation", "silu", r"silu|swish"),
@@ -35,8 +35,8 @@ _HEAVIEST_FIRST: Final = tuple(
         ("activation", "sigmoid", r"sigmoid"),
         ("activation", "tanh", r"tanh"),
         ("indexing", "gather", r"index|gather|scatter|masked_fill_scatter"),
-        ("elementwise", "fused_elementwise", r"(?:^|_)(?:add|sub|mul|div|pow|rsqrt|sqrt|exp|log|neg|where|clamp|eq|ne|lt|le|gt|"
-                                             r"ge|cos|sin|bitwise|logical|maximum|minimum|reciprocal|abs)(?:_|$)"),
+        ("elementwise", "fused_elementwise", r"(?:^|_)(?:add|sub|mul|div|pow|rsqrt|sqrt|exp|log|neg|where|clamp|eq|ne|"
+                                             r"lt|le|gt|ge|cos|sin|bitwise|logical|maximum|minimum|reciprocal|abs)(?:_|$)"),
         ("layout", "concat", r"(?:^|_)(?:cat|stack|constant_pad)(?:_|$)"),
         ("cast", "cast", r"_to_copy|convert_element_type"),
         ("copy", "copy", r"clone|copy"),
@@ -46,11 +46,6 @@ _HEAVIEST_FIRST: Final = tuple(
 )  # fmt: skip
 _REDUCES: Final = ("per", "red")
 """Kinds of kernels that reduce, whatever their operators are called."""
-
-
-def is_fused(kernel_name: str) -> bool:
-    """Whether the name is that of a kernel written by TorchInductor."""
-    return _FUSED.match(kernel_name) is not None
 
 
 def fused_family(kernel_name: str) -> str | None:

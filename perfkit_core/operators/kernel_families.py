@@ -11,7 +11,7 @@ import functools
 import re
 from typing import Final
 
-from perfkit_core.operators.fused_kernels import fused_family, is_fused
+from perfkit_core.operators.fused_kernels import fused_family
 from perfkit_core.operators.kernel_functors import is_template, template_family
 
 _RULES: Final = tuple(
@@ -21,7 +21,8 @@ _RULES: Final = tuple(
         ("collective", r"[nr]ccl|[xh]ccl|multimem_|all_?reduce|AllReduce|cross_device_reduce|one_shot_|two_shot_|"
                        r"all_?gather|reduce_?scatter_|nvshmem|AllGather|ReduceScatter|AllToAll|all_?to_?all"),
         ("synchronization", r"spin_kernel|^event_(?:wait|record)$|barrier|wait_signal|cooperative_sync|stream_wait"),
-        ("copy", r"^(?:Memcpy|MEMCPY|CopyDevice|CopyHost|dma_request$)|__amd_rocclr_copy|^hipMemcpy|SubTensorOpWithSubTensor"),
+        ("copy", r"^(?:Memcpy|MEMCPY|CopyDevice|CopyHost|dma_request$)|__amd_rocclr_copy|^hipMemcpy|"
+                 r"SubTensorOpWithSubTensor"),
         ("cast", r"SubTensorOpWithCastTensor|TensorConversionOp"),
         ("creation", r"^(?:Memset|MEMSET)|__amd_rocclr_fill|^FillBuffer|SubTensorOpWithScalar|^hipMemset"),
         # the device program of a compiled model is one kernel, under the name of its function
@@ -32,16 +33,17 @@ _RULES: Final = tuple(
                    r"compute_cuda_kernel|permute_pooled_embs|TilingSwapDim|SwapDim1And2|Permute(?:Kernel|WithEigen)"),
         # layers
         ("mixture_of_experts", r"moe|MoE|(?i:expert)|routingIndices"),
-        ("attention", r"(?i:flash(?!infer)|Batch(?:Prefill|Decode)With|Single(?:Prefill|Decode)With|fmha|attn|attention|mla_|_mha_|mha_fwd|mha_bwd|pagedkv|sdpa|rotary|fused_?rope|"
+        ("attention", r"(?i:flash(?!infer)|Batch(?:Prefill|Decode)With|Single(?:Prefill|Decode)With|fmha|attn|"
+                      r"attention|mla_|_mha_|mha_fwd|mha_bwd|pagedkv|sdpa|rotary|fused_?rope|"
                       r"[_:]rope(?![a-z])|reshape_and_cache|concat_and_cache|kv_?cache)"),
-        ("normalization", r"(?i:batch_?norm|layer_?norm|rms_?norm|group_?norm|instance_?norm|weight_?norm)|bn_(?:fw|bw)|"
-                          r"GammaBeta|RowwiseMoments|ComputeGradientFusedParams|ComputeInternalGradients|"
+        ("normalization", r"(?i:batch_?norm|layer_?norm|rms_?norm|group_?norm|instance_?norm|weight_?norm)|"
+                          r"bn_(?:fw|bw)|GammaBeta|RowwiseMoments|ComputeGradientFusedParams|ComputeInternalGradients|"
                           r"cuApplyLayerNorm|BNForward|BNBackward|BatchNorm|BNParamReduce|ln_(?:fwd|bwd)_"),
         ("loss", r"(?i:nll_?loss|ClassNLL|cross_?entropy|mse_(?:loss|kernel|backward)|smooth_l1|huber|binary_cross|"
                  r"bce_loss|ctc_|warp_?ctc|kl_?div|hinge|margin_loss)"),
         ("softmax", r"(?i:soft_?max)"),
-        ("embedding", r"(?i:embedding|lookup_?table)|bounds_check_indices|krn_partial(?:s|_segment)|compute_grad_weight|"
-                      r"sum_and_scatter"),
+        ("embedding", r"(?i:embedding|lookup_?table)|bounds_check_indices|krn_partial(?:s|_segment)|"
+                      r"compute_grad_weight|sum_and_scatter"),
         ("rnn", r"(?i:lstm|gru_|_gru|rnn_|elemWiseRNN|RNN_|persist_rnn)"),
         ("conv", r"(?i:convol|conv_?[123]d|[_:]conv|conv[_:]|winograd|implicit_?gemm|scudnn|hcudnn|icudnn|fprop|dgrad|"
                  r"wgrad)|igemm_(?:fwd|bwd|wrw)|miopenSp3|sp3Asm|naive_conv|bwd_weight|bwd_data|fft2d_[rc]2[rc]|"
@@ -50,8 +52,8 @@ _RULES: Final = tuple(
         ("pooling", r"(?i:pool)"),
         ("resampling", r"(?i:upsample|interpolate|interp_|_interp|grid_?sample|affine_?grid|ResizeKernel)|"
                        r"KeNearest|KeBilinear|KeBicubic|KeTrilinear"),
-        ("matmul", r"(?i:(?<!fb)gemm|gemv|matmul|cublas|hipblas|rocblas|nvjet|xmma|tensile|split_?k_?reduce|wmma_|mma_sync|"
-                   r"cutlass_[0-9]+_)|Cijk_|^bmm_|dot_kernel|reduce_1Block_kernel|scal_kernel|rocblas_|cutlass::Kernel|"
+        ("matmul", r"(?i:(?<!fb)gemm|gemv|matmul|cublas|hipblas|rocblas|nvjet|xmma|tensile|split_?k_?reduce|"
+                   r"wmma_|mma_sync|cutlass_[0-9]+_)|Cijk_|^bmm_|dot_kernel|reduce_1Block_kernel|scal_kernel|rocblas_|cutlass::Kernel|"
                    r"ck::.*[Gg]emm|_mm_|trsm|syrk"),
         ("optimizer_update", r"multi_tensor_apply|(?i:adam|adagrad|adadelta|momentum|rmsprop|lamb_|lars_|_sgd|sgd_|"
                              r"SGDKernel|SGDDense|sgdfunctor|check_finite|CheckFinite|non_finite|loss_scal|"
@@ -65,8 +67,8 @@ _RULES: Final = tuple(
         ("linear_algebra", r"(?i:cusolver|rocsolver|magma|getrf|getrs|potrf|geqrf|syev|gesvd)"),
         ("graph", r"(?i:graph_?send|send_u_recv|GraphSend|graph_?sample)"),
         # order
-        ("sort", r"(?i:radix_?sort|bitonic|merge_?sort|block_sort|sort_?kernel|sort_?pairs|segmented_?sort|top_?k|gatherTopK|"
-                 r"DeviceUnique|unique_by_key|mode_kernel|kthvalue|median|searchsorted|bucketize|run_?length)|"
+        ("sort", r"(?i:radix_?sort|bitonic|merge_?sort|block_sort|sort_?kernel|sort_?pairs|segmented_?sort|top_?k|"
+                 r"gatherTopK|DeviceUnique|unique_by_key|mode_kernel|kthvalue|median|searchsorted|bucketize|run_?length)|"
                  r"sortKeyValue|fillSliceWithIndex|_sort_|^sort"),
         ("scan", r"(?i:device_?scan|scan_?kernel|_scan_|cum_?(?:sum|prod|max|min)|exclusive_?sum|decoupled_look)|"
                  r"tensor_kernel_scan"),
@@ -97,11 +99,9 @@ _LATE: Final = tuple(
 @functools.lru_cache(maxsize=65536)
 def kernel_family(kernel_name: str) -> str | None:
     """The family of what a kernel computes, None where its name does not tell."""
-    if is_fused(kernel_name):
-        return fused_family(kernel_name)
     if is_template(kernel_name):
         return template_family(kernel_name)
-    return _first(_RULES, kernel_name) or _first(_LATE, kernel_name)
+    return fused_family(kernel_name) or _first(_RULES, kernel_name) or _first(_LATE, kernel_name)
 
 
 def _first(rules: tuple[tuple[str, re.Pattern[str]], ...], name: str) -> str | None:

@@ -11,8 +11,8 @@ from typing import Final
 
 _TEMPLATE: Final = re.compile(
     r"(?:vectorized|unrolled|gpu|index|_scatter_gather|legacy)_?elementwise_kernel|::elementwise_kernel|"
-    r"[ :]reduce_kernel<|elementwise_kernel_with_index|VectorizedElementwise|VectorizedBroadcast|elementwise_kernel_manual|"
-    r"ReduceHigherDimKernel|ReduceAnyKernel|IndexKernel<|vectorized_templated_elementwise_kernel"
+    r"[ :]reduce_kernel<|elementwise_kernel_with_index|VectorizedElementwise|VectorizedBroadcast|"
+    r"elementwise_kernel_manual|ReduceHigherDimKernel|ReduceAnyKernel|IndexKernel<|vectorized_templated_elementwise_kernel"
 )
 _FUNCTORS: Final = tuple(
     (family, re.compile(pattern))
@@ -27,8 +27,8 @@ _FUNCTORS: Final = tuple(
         ("pooling", r"(?i:pool)"),
         ("quantization", r"(?i:quant|_hfp8|hfp8_|fp8)"),
         ("random", r"(?i:bernoulli|philox|uniform_|normal_|random|exponential_|cauchy)"),
-        ("indexing", r"(?i:scatter_gather|index_kernel|index_put|index_copy|gather|scatter|index_elementwise|take_kernel|"
-                     r"put_kernel|index_?fill|IndexSelect|OneHot)"),
+        ("indexing", r"(?i:scatter_gather|index_kernel|index_put|index_copy|gather|scatter|index_elementwise|"
+                     r"take_kernel|put_kernel|index_?fill|IndexSelect|OneHot)"),
         ("reduction", r"(?i:reduce_kernel|ReduceHigher|ReduceAny)|(?:Sum|Mean|MeanAll|Max|Min|Prod)Functor"),
         ("elementwise", r"masked_fill"),
         ("creation", r"(?i:Fill\w*Functor|fill_kernel|arange|linspace|FullFunctor|eye_|range_|ConstantFunctor)"),

@@ -22,7 +22,8 @@ VOCABULARY: Final[dict[str, str]] = {
     "activation": "relu gelu silu sigmoid tanh leaky_relu elu hardswish softplus mish glu log_sigmoid hardsigmoid "
     "hardtanh shrink softsign prelu maxout swiglu",
     "dropout": "dropout",
-    "loss": "cross_entropy nll_loss mse_loss l1_loss binary_cross_entropy kl_div ctc_loss margin_loss hierarchical_loss",
+    "loss": "cross_entropy nll_loss mse_loss l1_loss binary_cross_entropy kl_div ctc_loss margin_loss "
+    "hierarchical_loss",
     "pooling": "pool unpool",
     "resampling": "interpolate grid_sample affine_grid",
     # element by element

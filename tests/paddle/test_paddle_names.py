@@ -11,7 +11,8 @@ import pytest
 from perfkit_core.operator_names import is_canonical
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_paddle.names import EVENT_TYPES, MEMORY_TYPES, copy_kind, is_known, label, place_device
-from perfkit_paddle.operators import _table, operator_name
+from perfkit_paddle.operator_tables import TABLE
+from perfkit_paddle.operators import operator_name
 from perfkit_paddle.pb_source import read_pb
 
 
@@ -34,8 +35,19 @@ from perfkit_paddle.pb_source import read_pb
         ("reduce_mean_grad", "mean_grad"),
         ("c_allreduce_sum", "all_reduce"),
         ("pool2d dygraph", "pool"),
-        ("if_instruction", None),
-        ("Global_GradNodePyLayer_Cus", None),
+        ("if_instruction", "control_flow"),
+        ("Global_GradNodePyLayer_Cus", "custom_function_grad"),
+        ("Global_Dy2StGradNode", "compiled_region_grad"),
+        ("ncclAllReduce", "all_reduce"),
+        ("sparse_relu_grad", "relu_grad"),
+        ("matmul_v2_grad_grad", "matmul_grad"),
+        ("sgd_dense_param_sparse_grad", "optimizer_update"),
+        ("relu_coo", "relu"),
+        ("pd_op.fetch", "fetch"),
+        ("scale dygraph", "scale"),
+        ("update_loss_scaling_", "update_loss_scale"),
+        ("masked_fill dygraph", "where"),
+        ("no_such_operator", None),
         ("", None),
     ],
 )
@@ -46,18 +58,17 @@ def test_operator_names(native: str, canonical: str | None) -> None:
 
 def test_the_table_maps_into_the_vocabulary() -> None:
     """No name that other frameworks could not have."""
-    assert {value for value in _table().values() if not is_canonical(value)} == set()
+    assert {value for value in TABLE.values() if not is_canonical(value)} == set()
 
 
-def test_most_operators_of_real_runs_have_a_name(paddle_traces: Path) -> None:
-    """Over all recorded workloads: what stays unknown is control flow and user code."""
+def test_all_operators_of_real_runs_have_a_name(paddle_traces: Path) -> None:
+    """Over all recorded workloads, control flow and user code included."""
     unknown: set[str] = set()
     for path in [*paddle_traces.glob("cpu-3.3.1/*/*.pb*"), *paddle_traces.glob("versions/*.pb")]:
         frame = read_pb(path).to_pandas()
         operators = frame[frame["kind"] == "operator"]
         unknown |= set(operators[operators["op_name"].isna()]["name"])
-    assert {n for n in unknown if not n.endswith("_instruction")} <= {
-        "Global_Dy2StGradNode", "Global_GradNodePyLayer_Cus", "pd_op.fetch", "share_buffer"}  # fmt: skip
+    assert unknown == set()
 
 
 def test_every_event_type_has_a_meaning() -> None:

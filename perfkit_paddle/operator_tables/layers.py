@@ -1,0 +1,74 @@
+"""Products, convolutions and layers of networks: canonical name, then Paddle's, where they differ."""
+
+from __future__ import annotations
+
+from typing import Final
+
+TEXT: Final = """
+matmul: mul matmul_v2 matmul_with_flatten addmm mv dot baddbmm batched_gemm batch_fc multi_dot kron
+ fp8_fp8_half_gemm_fused fp8_gemm_blockwise fused_matmul gemm_epilogue weight_only_linear llm_int8_linear quant_linear
+ masked_matmul fused_linear_param_grad_add match_matrix_tensor fusion_squared_mat_sub fusion_repeated_fc_relu
+ fused_feedforward
+linear: fc fused_linear fused_gemm_epilogue linear_v2
+conv: conv1d conv2d conv3d depthwise_conv2d fused_conv2d_add_act depthwise_conv3d fused_conv2d fused_conv3d
+ depthwise_conv2d_bias depthwise_conv3d_bias conv3d_implicit_gemm fused_scale_bias_relu_conv_bn fused_dconv_drelu_dbn
+ resnet_basic_block resnet_unit squeeze_excitation_block spatial_transformer_resblock sequence_conv
+ fusion_seqconv_eltadd_relu row_conv conv2d_fusion correlation
+conv_transpose: conv2d_transpose conv3d_transpose depthwise_conv2d_transpose conv2d_transpose_bias
+attention: flash_attn flash_attn_unpadded flash_attn_qkvpacked memory_efficient_attention fused_attention
+ variable_length_memory_efficient_attention flash_attn_v3 flash_attn_v3_varlen flash_attn_varlen_qkvpacked
+ flashmask_attention flashmask_attention_v2 block_multihead_attention masked_multihead_attention
+ fused_dot_product_attention fused_multi_transformer multihead_matmul qkv_unpack_mha self_dp_attention cross_attention
+ qkv_attention rank_attention calc_reduced_attn_scores multi_encoder fused_multi_transformer_int8 fused_token_prune
+ blha_get_max_len roformer_relative_embedding
+rnn: lstm gru cudnn_lstm gru_unit multi_gru fusion_gru fusion_lstm fused_embedding_fc_lstm attention_lstm
+embedding: lookup_table lookup_table_v2 embedding_with_scaled_gradient lookup_table_dequant
+ fused_embedding_eltwise_layernorm embedding_grad_dense embedding_grad_add_to lookup_table_sparse
+ embedding_with_eltwise_add weight_embedding pyramid_hash fused_seqpool_cvm fusion_seqpool_concat
+ fusion_seqpool_cvm_concat cvm sparse_weight_embedding
+batch_norm: sync_batch_norm fused_batch_norm_act batch_norm_infer fused_bn_add_activation bn_act
+softmax: softmax_v2 fused_softmax_mask fused_softmax_mask_upper_triangle gumbel_softmax sequence_softmax
+silu: swish
+hardswish: hard_swish
+cross_entropy: cross_entropy_with_softmax softmax_with_cross_entropy margin_cross_entropy cross_entropy2
+ softmax_with_multi_label_cross_entropy cross_entropy_with_softmax_bwd_w_downcast
+ label_smooth
+mse_loss: square_error_cost
+binary_cross_entropy: bce_loss sigmoid_cross_entropy_with_logits
+pool: pool2d pool3d max_pool2d_with_index max_pool3d_with_index lp_pool2d fractional_max_pool2d fractional_max_pool3d
+ max_pool2d_v2 sequence_pool maxpool
+interpolate: bilinear_interp nearest_interp bicubic_interp linear_interp trilinear_interp bilinear_interp_v2
+ nearest_interp_v2 interp_antialias trilinear_interp_v2 linear_interp_v2 bicubic_interp_v2
+bilinear: bilinear_tensor_product
+deformable_conv: deformable_conv_v1
+rotary_embedding: fused_rotary_position_embedding fused_partial_rope add_position_encoding sine_pos
+mixture_of_experts: moe_combine moe_combine_auto moe_combine_no_weight moe_gate_dispatch moe_gate_dispatch_and_quant
+ moe_gate_dispatch_auto moe_gate_dispatch_partial_nosoftmaxtopk moe_gate_dispatch_permute moe_permute moe_unpermute
+ expand_modality_expert_id build_src_rank_and_local_expert_id cal_aux_loss assign_pos number_count limit_by_capacity
+ prune_gate_by_capacity random_routing fused_moe moe int_bincount
+layer_norm: fast_ln fused_bias_dropout_residual_layer_norm fused_bias_residual_layernorm
+ fused_fc_elementwise_layernorm skip_layernorm add_layernorm fast_layernorm layer_norm_act layer_norm_relu
+group_norm: instance_norm add_group_norm_silu group_norm_silu affine_channel
+rms_norm: fast_rms_norm fused_rms_norm_ext fused_rms_norm_quant
+local_response_norm: lrn
+weight_norm: spectral_norm
+relu: relu6 soft_relu thresholded_relu brelu
+leaky_relu: rrelu
+elu: celu selu
+log_sigmoid: logsigmoid
+hardsigmoid: hard_sigmoid
+hardtanh: stanh
+shrink: hard_shrink hardshrink softshrink tanh_shrink
+swiglu: fused_swiglu_weighted_bwd fused_weighted_swiglu_act_quant
+gelu: fused_bias_act
+softplus: fused_softplus
+dropout: dropout_nd fused_dropout_add
+nll_loss: log_loss
+l1_loss: huber_loss
+kl_div: kldiv_loss
+ctc_loss: warpctc warprnnt
+margin_loss: hinge_loss
+hierarchical_loss: hierarchical_sigmoid hsigmoid_loss nce class_center_sample
+unpool: unpool3d
+grid_sample: grid_sampler
+"""

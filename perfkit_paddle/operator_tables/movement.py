@@ -1,0 +1,48 @@
+"""What moves, reorders, converts or fetches data: canonical name, then Paddle's, where they differ."""
+
+from __future__ import annotations
+
+from typing import Final
+
+TEXT: Final = """
+pad: pad2d pad3d sequence_unpad
+nonzero: where_index restrict_nonzero
+reshape: reshape2 flatten flatten2 flatten_contiguous_range squeeze squeeze2 unsqueeze unsqueeze2 view_shape
+ view_dtype view_slice squeeze_with_xshape unsqueeze_with_xshape share_buffer share_data share_var lod_reset set
+transpose: transpose2 trans_layout transfer_layout channel_shuffle shuffle_channel reverse onednn_to_paddle_layout
+ fused_transpose
+expand: expand_v2 expand_as expand_as_v2 broadcast_to broadcast_tensors meshgrid repeat_interleave
+ repeat_interleave_with_tensor_index shape_broadcast sequence_expand
+split: split_with_num unbind unstack builtin_split c_split split_strided split_with_num_strided fused_transpose_split
+slice: strided_slice slice_array slice_array_dense strided_slice_array as_strided crop crop_tensor temporal_shift
+ array_read array_pop read_from_array
+gather: gather_nd index_select index_sample take_along_axis gather_tree index_select_strided shard_index hash
+ sequence_mask sequence_mask_scalar
+scatter: scatter_nd_add put_along_axis index_add set_value set_value_with_tensor set_value_with_scalar array_write
+ write_to_array index_elementwise_put index_elementwise_put_with_tensor
+index: index_put masked_select index_elementwise_get
+copy: memcpy memcpy_h2d memcpy_d2h copy_to copy_cross_scope memcpy_d2h_multi_io strided_copy transfer_dtype
+ print_kernel
+assign: assign_out assign_raw assign_value assign_array set_parameter set_persistable_value
+one_hot: one_hot_v2
+alias: identity npu_identity
+concat: coalesce_tensor partial_concat dist_concat builtin_combine array_to_tensor tensor_array_to_tensor c_concat
+ fusion_transpose_flatten_concat
+flip: reverse_array
+diagonal: diag diag_v2 diag_embed
+unfold: fold im2sequence frame overlap_add tensor_unfold
+pixel_shuffle: pixel_unshuffle
+quantize: quantize_linear fake_quantize_abs_max fake_quantize_range_abs_max fake_quantize_moving_average_abs_max
+ fake_channel_wise_quantize_abs_max moving_average_abs_max_scale weight_quantize apply_per_channel_scale
+ fp8_quant_blockwise requantize fused_stack_transpose_quant fused_stack_quant fused_transpose_split_quant
+ fused_transpose_wlch_split_quant quantize_linear_deprecated
+dequantize: dequantize_abs_max dequantize_linear dequantize_log weight_dequantize fake_dequantize_max_abs
+ fake_channel_wise_dequantize_max_abs fused_act_dequant dequantize_linear_deprecated
+fake_quantize: fake_quantize_dequantize_abs_max fake_quantize_dequantize_moving_average_abs_max
+ fake_channel_wise_quantize_dequantize_abs_max straight_through_estimator
+sparse_tensor: coo_tensor sparse_coo_tensor mask_as indices values mask_helper sparse_mask_as sparse_indices
+ sparse_values
+to_sparse: dense_to_coo dense_to_csr to_sparse_coo to_sparse_csr coo_to_csr csr_to_coo
+to_dense: coo_to_dense csr_to_dense get_tensor_from_selected_rows merge_selected_rows
+fetch: fetch_v2 fetch_array fetch_barrier
+"""

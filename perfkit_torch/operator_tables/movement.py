@@ -1,0 +1,76 @@
+"""What moves, reorders, converts or fetches data: canonical name, then the names of aten and prims."""
+
+from __future__ import annotations
+
+from typing import Final
+
+TEXT: Final = """
+reshape: expand_dims reshape_from_tensor
+ reshape view flatten squeeze unsqueeze _unsafe_view _reshape_alias unflatten view_as resize reshape_as ravel
+ atleast_1d atleast_2d atleast_3d view_of_dtype collapse collapse_view split_dim resize_as resize_output
+ mkldnn_reshape unflatten_dense_tensors ncf_view ncf_unsqueeze nested_view_from_buffer set set_data
+ nested_view_from_jagged view_of
+transpose: transpose t permute T swapaxes movedim numpy_T adjoint mT mH matrix_H moveaxis swapdims mkldnn_transpose
+ channel_shuffle native_channel_shuffle
+expand: expand expand_as repeat broadcast_to repeat_interleave broadcast_tensors broadcast_in_dim meshgrid
+concat: cat concat _cat concatenate column_stack block_diag cartesian_prod combinations chunk_cat
+ flatten_dense_tensors
+split: fused_equally_split
+ split chunk unbind split_with_sizes tensor_split unsafe_split hsplit vsplit dsplit unsafe_chunk
+ unsafe_split_with_sizes
+stack: stack hstack vstack dstack row_stack
+slice: select_tensor
+ slice diagonal select narrow as_strided slice_scatter select_scatter as_strided_scatter slice_inverse fw_primal
+ lift make_dual unpack_dual
+alias: data
+ detach alias lift_fresh
+diagonal: diag diag_embed diagflat diagonal_scatter fill_diagonal
+pad: pad constant_pad_nd reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d
+ replication_pad3d pad_circular pad_enum pad_sequence pack_padded_sequence pad_packed_sequence pack_sequence
+ to_padded_tensor nested_to_padded_tensor nested_from_padded jagged_to_padded_dense_forward
+ padded_dense_to_jagged_forward nested_from_padded_tensor
+unfold: unfold im2col col2im
+pixel_shuffle: pixel_shuffle pixel_unshuffle
+flip: flip fliplr flipud rot90 rev
+gather: gather take_along_dim index_select take
+scatter: value_selecting_reduction_backward
+ scatter scatter_add index_add index_copy index_put _index_put_impl masked_scatter scatter_reduce index_reduce
+ index_fill put unsafe_index_put unsafe_masked_index_put_accumulate
+index: index masked_select unsafe_index unsafe_masked_index
+nonzero: nonzero nonzero_numpy nonzero_static argwhere
+cast: to_maybe_copy_out
+ to _to_copy type_as float half to_cpu cast_Byte cast_Char cast_Double cast_Float cast_Half cast_Int cast_Long
+ cast_Short autocast_to_full_precision autocast_to_reduced_precision convert_element_type chalf
+ saturate_weight_to_fp16
+copy: copy clone _copy_from pin_memory _pin_memory copy_from_and_resize lazy_clone copy_strided copy_to device_put cpu
+ cuda copy_sparse_to_sparse tensor_to_list list_to_tensor as_tensor tensor
+contiguous: contiguous
+item: item _local_scalar_dense is_nonzero
+one_hot: one_hot
+sparse_tensor: resize_as_sparse nested_from_padded_and_nested_example nested_tensor_from_mask_left_aligned
+ sparse_coo_tensor sparse_coo_tensor_unsafe sparse_coo_tensor_with_dims spdiags
+ sparse_coo_tensor_with_dims_and_tensors sparse_compressed_tensor sparse_compressed_tensor_unsafe
+ sparse_compressed_tensor_with_dims sparse_bsc_tensor sparse_bsr_tensor sparse_csc_tensor sparse_csr_tensor
+ sparse_bsc_tensor_unsafe sparse_bsr_tensor_unsafe sparse_csc_tensor_unsafe sparse_csr_tensor_unsafe sparse_mask
+ sparse_mask_projection sparse_resize sparse_resize_and_clear indices values crow_indices col_indices ccol_indices
+ row_indices nested_tensor_from_tensor_list nested_tensor_from_mask
+to_sparse: mkl_reorder_linear_weight reorder_linear_weight
+ to_sparse to_sparse_bsc to_sparse_bsr to_sparse_csc to_sparse_csr to_sparse_semi_structured to_mkldnn
+ convert_indices_from_coo_to_csr convert_indices_from_csr_to_coo semi_structured_tile semi_structured_apply
+ cslt_compress semi_structured_apply_dense mkldnn_reorder_conv2d_weight mkldnn_reorder_conv3d_weight
+to_dense: to_dense
+coalesce: coalesce
+quantize: quantize_per_tensor quantize_per_channel quantize_per_tensor_dynamic choose_qparams_optimized
+ choose_qparams_per_tensor make_per_tensor_quantized_tensor make_per_channel_quantized_tensor int_repr
+ fbgemm_linear_quantize_weight fbgemm_pack_quantized_matrix fbgemm_pack_gemm_matrix_fp16 empty_affine_quantized
+ convert_weight_to_int4pack convert_weight_to_int4pack_for_cpu dyn_quant_pack_4bit_weight wrapped_linear_prepack
+ empty_per_channel_affine_quantized empty_quantized
+dequantize: dequantize
+fake_quantize: fake_quantize_per_tensor_affine fake_quantize_per_channel_affine fused_moving_avg_obs_fake_quant
+ fake_quantize_per_tensor_affine_cachemask fake_quantize_per_channel_affine_cachemask
+ fake_quantize_learnable_per_tensor_affine fake_quantize_learnable_per_channel_affine
+ fake_quantize_per_tensor_affine_cachemask_tensor_qparams _fused_moving_avg_obs_fq_helper
+ _fused_moving_avg_obs_fq_helper_functional
+tile: tile
+roll: roll
+"""

@@ -1,0 +1,62 @@
+"""Linear algebra, transforms, training, communication, and what only asks.
+
+Canonical name, then the names of aten and prims.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+TEXT: Final = """
+cholesky: cholesky cholesky_ex
+qr: qr geqrf orgqr ormqr householder_product
+svd: svd svdvals pinv pinverse matrix_rank cond
+eig: eig eigh eigvals eigvalsh
+inverse: inverse inv inv_ex cholesky_inverse tensorinv
+solve: solve solve_ex lstsq lu_solve ldl_solve cholesky_solve cholesky_solve_helper triangular_solve solve_triangular
+ spsolve tensorsolve
+lu: lu lu_factor lu_factor_ex lu_unpack lu_with_info ldl_factor ldl_factor_ex
+determinant: det logdet slogdet
+matrix_function: matrix_exp matrix_power
+cross: cross
+trace: trace
+fft: fft_fft fft_fft2 fft_fftn fft_ifft fft_ifft2 fft_ifftn fft_rfft fft_rfft2 fft_rfftn fft_irfft fft_irfft2
+ fft_irfftn fft_hfft fft_hfft2 fft_hfftn fft_ihfft fft_ihfft2 fft_ihfftn fft_fftshift fft_ifftshift fft_c2c fft_c2r
+ fft_r2c
+stft: stft istft
+check_finite: _amp_foreach_non_finite_check_and_unscale
+update_loss_scale: _amp_update_scale
+wait_event: record_stream sleep
+metadata: get_device nbytes get_mkldnn_serialized_md data_ptr make_token sink_tokens cslt_sparse_mm_search
+ result_type is_pinned size numel stride dim is_contiguous storage_offset sym_size sym_numel sym_stride
+ sym_storage_offset sym_is_contiguous has_compatible_shallow_copy_type is_same_size is_set_to is_floating_point
+ is_complex is_signed is_inference element_size nnz sparse_dim dense_dim is_coalesced can_cast promote_types
+ shape_as_tensor version requires_grad has_same_storage_numel coalesced is_neg is_non_overlapping_and_dense
+ is_zerotensor is_strides_like_format size_if_not_equal q_scale q_zero_point q_per_channel_scales
+ q_per_channel_zero_points q_per_channel_axis qscheme infer_size is_leaf output_nr retains_grad nested_tensor_size
+ nested_tensor_strides nested_tensor_storage_offsets dimI dimV cufft_get_plan_cache_size cufft_clear_plan_cache
+ cufft_get_plan_cache_max_size cufft_set_plan_cache_max_size cudnn_is_acceptable use_cudnn_ctc_loss
+ use_miopen_ctc_loss use_cudnn_rnn_flatten_weight nnpack_available is_vulkan_available is_distributed
+ debug_has_internal_overlap assert_tensor_metadata validate_compressed_sparse_indices validate_sparse_coo_tensor_args
+ validate_sparse_csr_tensor_args validate_sparse_csc_tensor_args validate_sparse_bsr_tensor_args
+ validate_sparse_bsc_tensor_args validate_sparse_compressed_tensor_args nested_get_values nested_get_offsets
+ nested_get_lengths nested_get_ragged_idx nested_get_jagged_dummy nested_get_min_seqlen nested_get_max_seqlen
+ nested_compute_contiguous_strides_offsets sym_constrain_range sym_constrain_range_for_size assert_scalar
+ functional_assert_async functional_assert_scalar functional_sym_constrain_range make_dep_token
+ functional_sym_constrain_range_for_size linalg_check_errors check_errors backward _fused_sdp_choice
+print: print assert_async save
+all_reduce: allreduce all_reduce allreduce_coalesced all_reduce_coalesced allreduce_sparse
+all_gather: allgather all_gather all_gather_into_tensor _allgather_base allgather_into_tensor_coalesced
+ all_gather_into_tensor_coalesced all_gather_into_tensor_out allgather_coalesced
+reduce_scatter: reduce_scatter reduce_scatter_tensor _reduce_scatter_base reduce_scatter_tensor_coalesced
+ reduce_scatter_tensor_out
+all_to_all: shard_dim_alltoall
+ alltoall all_to_all all_to_all_single alltoall_base
+broadcast: broadcast
+reduce: reduce
+send: batch_p2p_ops
+ send isend
+recv: recv recv_any_source irecv
+barrier: barrier monitored_barrier
+wait_collective: wait_tensor record_param_comms
+"""

@@ -1,0 +1,101 @@
+"""The family of each event, worked out by hand, and again by a plain walk over real recordings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from events import device, host, trace
+
+import perfkit_core as perfkit
+from perfkit_core.operators.families import family
+from perfkit_core.operators.kernel_families import kernel_family
+from perfkit_core.operators.of_events import event_families
+from perfkit_core.schema import DEVICE_WORK
+from perfkit_core.trace import Trace
+
+NAMES = {"mm": "matmul", "relu_node": "relu_grad", "region": "compiled_region", "to": "cast"}.get
+
+
+def _families(found: Trace) -> dict[str, str | None]:
+    codes = event_families(found)
+    names = found.events["name"].to_pylist()
+    return {name: codes.values[code] if code >= 0 else None for name, code in zip(names, codes.codes, strict=True)}
+
+
+def test_worked_out_by_hand() -> None:
+    """A row without a name has that of the nearest named operator above; a kernel's own name comes before both."""
+    rows = [
+        host("user's label", "annotation", 0, 1000),
+        host("region", "operator", 0, 900),
+        host("mm", "operator", 100, 100),
+        host("nameless inside mm", "operator", 110, 50),
+        host("launch a", "runtime", 120, 5, correlation=1),
+        host("launch b", "runtime", 130, 5, correlation=2),
+        host("to", "operator", 165, 20),
+        host("launch c", "runtime", 170, 5, correlation=3),
+        host("nameless in the region", "operator", 300, 50),
+        host("relu_node", "operator", 400, 50),
+        host("launch d", "runtime", 410, 5, correlation=4),
+        host("alone", "operator", 950, 20),
+        host("launch e", "runtime", 955, 5, correlation=5),
+        device("ampere_sgemm_128x64_nn", "kernel", 200, 10, 1),
+        device("a kernel that does not tell", "kernel", 220, 10, 2),
+        device("Memcpy DtoD", "memcpy", 240, 10, 3),
+        device("kernel of relu_node", "kernel", 500, 10, 4),
+        device("kernel of alone", "kernel", 970, 10, 5),
+        device("fill", "memset", 990, 10),
+        device("kernel without a launch", "kernel", 995, 10),
+    ]  # fmt: skip
+    assert _families(trace(rows, names=NAMES)) == {
+        "user's label": None,
+        "region": "compiled_region",
+        "mm": "matmul",
+        "nameless inside mm": "matmul",
+        "launch a": "matmul",
+        "launch b": "matmul",
+        "to": "cast",
+        "launch c": "cast",
+        "nameless in the region": "compiled_region",
+        "relu_node": "activation",
+        "launch d": "activation",
+        "alone": None,
+        "launch e": None,
+        "ampere_sgemm_128x64_nn": "matmul",
+        "a kernel that does not tell": "matmul",
+        "Memcpy DtoD": "copy",
+        "kernel of relu_node": "activation",
+        "kernel of alone": None,
+        "fill": "creation",
+        "kernel without a launch": None,
+    }
+
+
+@pytest.mark.parametrize(
+    "file",
+    ["torch/compile-triton.json.gz", "torch/dlrm-8xv100/rank3.json", "torch/mi300x-resnet-act-checkpoint-steps.json.gz",
+     "paddle/gpu-synthetic/gpu1.pb", "paddle/cpu-3.3.1/static_cond_guard/cycle0.pb"],
+)  # fmt: skip
+def test_a_plain_walk_finds_the_same(file: str, traces: Path) -> None:
+    """Event by event: up the parents to a name, and from device work over its launch."""
+    found = perfkit.load(traces / file)
+    frame = found.to_pandas()
+    columns = {name: frame[name].tolist() for name in ("name", "kind", "parent", "launched_by", "op_name")}
+    named = [family(name) if isinstance(name, str) else None for name in columns["op_name"]]
+
+    def above(row: int) -> str | None:
+        while row >= 0 and named[row] is None:
+            row = columns["parent"][row]
+        return named[row] if row >= 0 else None
+
+    def of(row: int) -> str | None:
+        kind, name = columns["kind"][row], columns["name"][row]
+        if kind not in DEVICE_WORK:
+            return above(row)
+        own = {"memcpy": "copy", "memset": "creation"}.get(kind) or kernel_family(name)
+        return own or above(columns["launched_by"][row])
+
+    codes = event_families(found)
+    ours = [codes.values[code] if code >= 0 else None for code in codes.codes]
+    assert ours == [of(row) for row in range(len(found))]
+    assert len({name for name in ours if name}) > 5
