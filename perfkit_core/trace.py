@@ -16,6 +16,7 @@ import pyarrow as pa
 from perfkit_core import schema
 from perfkit_core.arrays import constant, nullable, to_codes, to_int64
 from perfkit_core.columns import ChangedColumns, Columns, JoinedColumns, TableColumns
+from perfkit_core.rank_findings import united
 from perfkit_core.trace_meta import Device, Finding, TraceMeta
 
 __all__ = ["BoolArray", "Codes", "Device", "Finding", "IntArray", "Trace", "TraceMeta", "concat_traces", "with_rank"]
@@ -176,7 +177,8 @@ def _read_only(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def concat_traces(traces: Sequence[Trace]) -> Trace:
     """Several traces (ranks, cycles) as one. Row references are shifted, so they stay inside their own part.
 
-    The first trace names the framework; ranks, devices, thread names and findings are united.
+    The first trace names the framework; ranks, devices, thread names and findings are united; a finding says of which
+    ranks it is.
     """
     if len(traces) == 1:
         return traces[0]
@@ -190,7 +192,7 @@ def concat_traces(traces: Sequence[Trace]) -> Trace:
         incomplete=any(m.incomplete for m in metas),
         cycle=metas[0].cycle if len({m.cycle for m in metas}) == 1 else None,
     )
-    quality = tuple(dict.fromkeys(finding for trace in traces for finding in trace.quality))
+    quality = united([(trace.meta.ranks, trace.quality) for trace in traces])
     return Trace(JoinedColumns([trace._columns for trace in traces]), meta, quality)
 
 

@@ -1,0 +1,48 @@
+"""What is said of which ranks, where several are one profile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perfkit_core.loading import load
+from perfkit_core.rank_findings import spelled, united
+from perfkit_core.trace import Finding
+
+ROUND, LOST, MORE = Finding("round", "rounded"), Finding("lost", "3 lost"), Finding("lost", "4 lost")
+
+
+@pytest.mark.parametrize(
+    ("ranks", "said"),
+    [
+        ((3,), "rank 3"), ((1, 0), "ranks 0, 1"), (range(8), "ranks 0–7"), ((5, 0, 1, 2, 3), "ranks 0–3, 5"),
+        ((0, 2, 4), "ranks 0, 2, 4"), ((0, 1, 2, 4, 5), "ranks 0–2, 4, 5"),
+    ],
+)  # fmt: skip
+def test_ranks_are_spelled_as_runs(ranks: tuple[int, ...], said: str) -> None:
+    assert spelled(ranks) == said
+
+
+def test_a_finding_says_of_which_ranks_it_is() -> None:
+    found = united([((0,), [ROUND, LOST]), ((1,), [ROUND, MORE]), ((2,), [ROUND, LOST])])
+    assert [one.message for one in found] == ["rounded (ranks 0–2)", "3 lost (ranks 0, 2)", "4 lost (rank 1)"]
+    assert [one.code for one in found] == ["round", "lost", "lost"]
+
+
+def test_cycles_of_one_rank_and_parts_of_unknown_rank_say_nothing() -> None:
+    assert united([((0,), [ROUND]), ((0,), [ROUND, LOST])]) == (ROUND, LOST)
+    assert united([((), [ROUND]), ((1,), [ROUND])]) == (ROUND,)
+
+
+def test_findings_of_recorded_ranks(traces: Path) -> None:
+    """Each rank read alone says what it says in the profile of all."""
+    files = sorted((traces / "torch" / "dlrm-8xv100").glob("rank*.json"))
+    alone = [{one.message for one in load(file).quality} for file in files]
+    whole = load(files).quality
+    assert whole
+    for one in whole:
+        message, _, ranks = one.message.rpartition(" (rank")
+        assert ranks
+        told = [rank for rank, messages in enumerate(alone) if message in messages]
+        assert f"({spelled(told)})" == one.message[len(message) + 1 :]
