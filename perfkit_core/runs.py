@@ -86,6 +86,11 @@ def _run(path: Path, read_files: bool) -> Run | None:
     return _guarded(Run(str(path), RUN), lambda run: of_stored(run, [path], ())) if _ours(path) else None
 
 
+def recognised(path: Path) -> bool:
+    """Whether a reader knows a file or folder for a profile, by its name and first bytes."""
+    return is_folder(path) or _source(path) is not None
+
+
 def _ours(path: Path) -> bool:
     """False for a Parquet file of somebody else."""
     try:

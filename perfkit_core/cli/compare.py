@@ -1,10 +1,11 @@
-"""``perfkit compare``: two runs side by side, whatever their frameworks."""
+"""``perfkit compare``: runs side by side, whatever their frameworks."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -14,48 +15,104 @@ from perfkit_core.cli.progress import loaded, working
 from perfkit_core.errors import UsageError
 
 if TYPE_CHECKING:
+    from perfkit_core.comparison.pair import Asked
     from perfkit_core.report.model import Report
+    from perfkit_core.trace import Trace
+
+FAILED: Final = 1
+"""Exit code where the gate fails."""
+_COMMENT: Final = ("gate", "runs", "step_time", "statistics", "normalised", "devices", "attribution", "step_parts")
+"""Tables of a Markdown comment, which is read between others; ``--view`` asks for more."""
+_COMMENT_ROWS: Final = 10
 
 
-@click.command(epilog="Example: perfkit compare runs/torch runs/paddle -o compare.html")
-@click.argument("base", metavar="A", type=options.LOCATION)
-@click.argument("other", metavar="B", type=options.LOCATION)
+@click.command(epilog="Example: perfkit compare runs/main runs/change --fail-on 'step_time > 3%' --format markdown")
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True)
+@click.option("--baseline", multiple=True, metavar="RUN", help="The base; all other runs are compared with it. "
+              "Repeat it for several captures.  [default: the first run]")  # fmt: skip
+@click.option("--fail-on", "conditions", multiple=True, metavar="CONDITION", help="End with code 1 where it holds "
+              "beyond noise: 'step_time > 3%', 'operators.self_cpu_ns[matmul] > +2ms', "
+              "'memory_places.peak_bytes[cpu] > 1GiB'. Repeat it for several.")  # fmt: skip
+@click.option("--per", type=click.Choice(["sample", "token", "flop"]), help="Compare steps by their work.")
+@click.option("--samples", metavar="A,B", help="Samples of a step of each run, where they are not recorded.")
+@click.option("--tokens", metavar="A,B", help="Tokens of a step of each run.")
+@click.option("--noise", metavar="SHARE%", help="Standard deviation of the step of equal processes, for single "
+              "captures: 2% on a machine of your own.  [default: 20% of the host's time, 2% of the device's]")  # fmt: skip
 @click.option("--view", "views", multiple=True, metavar="NAME", help="Only this table of the comparison; several: "
-              "repeat it or use commas.")  # fmt: skip
+              "repeat it or use commas; all.")  # fmt: skip
 @options.limit_option("without it what fits, and all in json and csv")
-@options.format_option(f"{options.SUMMARY_FORMATS}, or html")
+@options.format_option(f"{options.SUMMARY_FORMATS}, or html; markdown is for a comment: the verdict, and ten rows")
 @options.output
 @options.partial
 def compare(
-    base: Path,
-    other: Path,
+    runs: tuple[str, ...],
+    baseline: tuple[str, ...],
     views: tuple[str, ...],
     limit: int | None,
     format_name: str | None,
     output: Path | None,
     partial: bool,
-) -> None:
-    """Compare two profiles: A is the base, B the other.
+    **given: Any,
+) -> int:
+    """Compare profiles: the first is the base, or --baseline.
 
-    Operators are matched by their canonical names, so the two may come from different frameworks.
+    A RUN is a run folder or trace file; several captures of the same training, separated by commas or as a quoted
+    pattern ('runs/main-*'), are pooled. Of two runs it shows where the difference comes from, of more a column each.
+    Operators are matched by their canonical names, so runs may come from different frameworks.
+
+    Exit codes: 0, 1 a condition of --fail-on holds, 2 a run or an option is wrong.
     """
+    from perfkit_core.cli.compare_options import asked
+    from perfkit_core.cli.compared_runs import named_runs
+
     chosen = renderer(format_name, output)
-    profiles = loaded([base], partial), loaded([other], partial)
-    from perfkit_core.comparison import comparison_report
+    named = named_runs(runs, baseline)
+    wanted = asked(given, len(named))
+    captures = [[loaded([place], partial) for place in one.places] for one in named]
+    with working("comparing"):
+        report = _report([one.name for one in named], captures, wanted)
+    short = chosen.name == "markdown" and not views
+    report = _only(report, list(_COMMENT) if short else options.names(views), known_only=short)
+    emit(_cut(report, chosen.name, _COMMENT_ROWS if short and limit is None else limit), chosen, output)
+    return _verdict(report)
+
+
+def _report(names: Sequence[str], captures: Sequence[Sequence[Trace]], wanted: Asked) -> Report:
+    from perfkit_core.comparison.report import comparison_report
+    from perfkit_core.comparison.several import Run, several_report
+
+    if len(names) == 2:
+        return comparison_report(captures[0], captures[1], wanted)
+    return several_report([Run(name, tuple(one)) for name, one in zip(names, captures, strict=True)], wanted)
+
+
+def _cut(report: Report, format_name: str, limit: int | None) -> Report:
     from perfkit_core.report.summary import cut
 
-    with working("comparing"):
-        report = _only(comparison_report(*profiles), options.names(views))
-    if limit is not None and chosen.name in FOR_PEOPLE:
-        report = replace(report, sections=tuple(replace(s, limit=limit or None) for s in report.sections))
-    elif chosen.name not in FOR_PEOPLE:
-        report = cut(report, limit or None)
-    emit(report, chosen, output)
+    if format_name not in FOR_PEOPLE:
+        return cut(report, limit or None)
+    if limit is None:
+        return report
+    return replace(report, sections=tuple(replace(s, limit=limit or None) for s in report.sections))
 
 
-def _only(report: Report, names: list[str]) -> Report:
+def _only(report: Report, names: list[str], known_only: bool = False) -> Report:
     known = {section.name: section for section in report.sections}
+    if known_only:
+        names = [name for name in names if name in known]
     for name in names:
-        if name not in known:
-            raise UsageError(f"the comparison has no table {name!r}", f"known: {', '.join(known)}")
-    return replace(report, sections=tuple(known[name] for name in names)) if names else report
+        if name not in known and name != "all":
+            raise UsageError(f"the comparison has no table {name!r}", f"known: {', '.join(known)}, all")
+    if not names or "all" in names:
+        return report
+    return replace(report, sections=tuple(known[name] for name in names))
+
+
+def _verdict(report: Report) -> int:
+    """The exit code; what failed is told where a log shows it, wherever the report goes."""
+    gates = [("", report.data.get("gate", ()))]
+    gates += [(f"{run['name']}: ", run["gate"]) for run in report.data.get("runs", ())]
+    failed = [f"{run}{one['condition']}" for run, gate in gates for one in gate if one["result"] == "failed"]
+    for text in failed:
+        click.echo(f"perfkit: gate failed: {text}", err=True)
+    return FAILED if failed else 0

@@ -2,8 +2,8 @@
 
 Steps of one process are not independent: what its memory, clocks and neighbours were like holds for all of them. So
 the spread is that of *groups*: the captures of a side where there are several; else quarters of a capture, each of
-steps that follow each other (batch means: what four quarters tell together varies half as much as one of them). The band
-is the half width of the 95 % interval (of Student's t, by the number of groups) of the difference of two such sides.
+steps that follow each other (batch means: what four quarters tell together varies half as much as one of them). The
+band is the half width of the 95 % interval (of Student's t, by the number of groups) of the difference of two sides.
 
 What a process holds for all of its steps shows in none of them. So where no side has several captures, equal processes
 are taken to differ besides, by a standard deviation that depends on where the step is spent (:func:`between_runs`).

@@ -1,4 +1,4 @@
-"""All that is found about two runs: their tables, how sure the difference of their steps is, what a gate says."""
+"""What is known of the difference of two runs: of their steps, for the same work, and what a gate says."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from perfkit_core.comparison.conditions import Condition
 from perfkit_core.comparison.gate import Gated, Outcome, outcomes
 from perfkit_core.comparison.noise import between_runs
 from perfkit_core.comparison.normalise import Normalised
-from perfkit_core.comparison.sides import Comparison, compare
 from perfkit_core.comparison.statistics import SampleStatistics, of_steps
 from perfkit_core.comparison.work import SAMPLE, work
 from perfkit_core.trace import Trace
@@ -30,24 +29,19 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Pair:
-    """``tables`` are of the pooled captures. ``steps`` is None where a side has none. ``normalised`` holds what was
-    asked for, or is by samples where a step of both is known to have another number of them. ``between``: what single
+    """``whole``: base and other, captures pooled. ``steps`` is None where a side has none. ``normalised`` is what was
+    asked for, or by samples where a step of both is known to have another number of them. ``between``: what single
     captures are taken to differ by."""
 
-    tables: Comparison
+    whole: tuple[Trace, Trace]
     captures: tuple[tuple[Capture, ...], tuple[Capture, ...]]
     steps: SampleStatistics | None
     normalised: Normalised | None
     outcomes: tuple[Outcome, ...]
     between: float
 
-    @property
-    def judged(self) -> SampleStatistics | None:
-        """The statistics that a verdict on the step time is about: by the work of a step, where that was asked."""
-        return self.steps if self.normalised is None else self.normalised.statistics
-
     def __repr__(self) -> str:
-        return f"Pair({self.tables!r}, {self.steps and self.steps.verdict})"
+        return f"Pair({self.whole[0]!r}, {self.whole[1]!r}, {self.steps and self.steps.verdict})"
 
 
 def pair(base: Sequence[Trace], other: Sequence[Trace], asked: Asked) -> Pair:
@@ -61,7 +55,7 @@ def pair(base: Sequence[Trace], other: Sequence[Trace], asked: Asked) -> Pair:
     steps = of_steps(samples[0], samples[1], between)
     by_work = _by_work(whole, captures, asked, between)
     gated = Gated(sides, steps if by_work is None or asked.per is None else by_work.statistics, between)
-    return Pair(compare(*whole), captures, steps, by_work, outcomes(asked.conditions, gated), between)
+    return Pair(whole, captures, steps, by_work, outcomes(asked.conditions, gated), between)
 
 
 def _by_work(

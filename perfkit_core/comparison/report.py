@@ -11,6 +11,7 @@ from perfkit_core.comparison import as_data, gate_table, normalise, peaks
 from perfkit_core.comparison.outliers import outliers
 from perfkit_core.comparison.pair import Asked, Pair, pair
 from perfkit_core.comparison.sentences import headline
+from perfkit_core.comparison.sides import Comparison, compare
 from perfkit_core.report.facts import source
 from perfkit_core.report.model import Report, Section, Source
 from perfkit_core.trace import Trace
@@ -33,12 +34,12 @@ def comparison_report(base: Trace | Sequence[Trace], other: Trace | Sequence[Tra
 def report_of(found: Pair, sides: Sequence[Sequence[Trace]]) -> Report:
     """Sections gate, step_time, statistics, normalised, devices (each where it tells something), phases, overview,
     operators, outliers. ``data`` is what :mod:`perfkit_core.comparison.as_data` says."""
-    tables = found.tables
+    tables = compare(*found.whole)
     return Report(
-        f"{tables.base.meta.framework} and {tables.other.meta.framework} compared",
+        " and ".join(str(trace.meta.framework) for trace in found.whole) + " compared",
         tuple(_side(side, name) for side, name in zip(sides, ("base", "other"), strict=True)),
-        (*_verdict(found), *_by_work(found), *_devices(found), *_tables(found), *_outliers(found)),
-        headline=headline(found),
+        (*_verdict(found, tables), *_by_work(found), *_devices(found), *_tables(tables), *_outliers(found)),
+        headline=headline(found, tables.matched_share),
         data=as_data.data(found, pd.DataFrame(), tables.operators, tables.matched_share),
     )
 
@@ -51,11 +52,11 @@ def _side(captures: Sequence[Trace], name: str) -> Source:
     return replace(found[0], label=f"{name}: {found[0].label}", quality=findings, facts={**found[0].facts, **several})
 
 
-def _verdict(found: Pair) -> Iterator[Section]:
+def _verdict(found: Pair, tables: Comparison) -> Iterator[Section]:
     if found.outcomes:
         note = "A condition fails where its limit is exceeded by more than noise explains."
         yield Section("gate", "Gate", gate_table.table(found.outcomes), note)
-    yield Section("step_time", "Step time", found.tables.step_time, empty="steps are needed in both runs")
+    yield Section("step_time", "Step time", tables.step_time, empty="steps are needed in both runs")
     if found.steps is not None:
         yield Section("statistics", "How sure is the difference?", as_data.table(found.steps), _OF_STATISTICS)
 
@@ -67,14 +68,13 @@ def _by_work(found: Pair) -> Iterator[Section]:
 
 
 def _devices(found: Pair) -> Iterator[Section]:
-    sides = (("base", found.tables.base), ("other", found.tables.other))
+    sides = tuple(zip(("base", "other"), found.whole, strict=True))
     if peaks.different([trace for _, trace in sides]):
         note = "Peaks by the makers' data sheets, dense, where the product is certain; matrix16: FP16 and BF16."
         yield Section("devices", "Devices", peaks.table(sides), note)
 
 
-def _tables(found: Pair) -> Iterator[Section]:
-    tables = found.tables
+def _tables(tables: Comparison) -> Iterator[Section]:
     per = "for each step; calls are of all steps" if tables.per_step else "for the run, as not both have steps"
     note = f"Time in the outermost operators of each name, {per}."
     yield Section("phases", "Phases of the step", tables.phases, f"Host time {per}.", empty="no phases were recorded")

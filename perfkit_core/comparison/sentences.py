@@ -19,9 +19,9 @@ _WORDS = {
 _ORIGINS = {"given": "as given", "recorded": "as recorded", "shapes": "by the shapes of its operators"}
 
 
-def headline(found: Pair) -> tuple[str, ...]:
+def headline(found: Pair, matched_share: Mapping[str, Mapping[str, float | None]]) -> tuple[str, ...]:
     """Sentences, the most important first; each says only what a table or the head of the report says."""
-    return (*_steps(found), *_work(found), *_devices(found), *_unmatched(found.tables.matched_share))
+    return (*_steps(found), *_work(found), *_devices(found), *_unmatched(matched_share))
 
 
 def _steps(found: Pair) -> Iterator[str]:
@@ -80,9 +80,8 @@ def _per(one: Normalised) -> str:
 
 
 def _devices(found: Pair) -> Iterator[str]:
-    sides = (found.tables.base, found.tables.other)
-    if peaks.different(sides):
-        names = " and ".join(", ".join(peaks.products(trace)) for trace in sides)
+    if peaks.different(found.whole):
+        names = " and ".join(", ".join(peaks.products(trace)) for trace in found.whole)
         yield f"Different devices: {names}. Their peaks stand below."
 
 

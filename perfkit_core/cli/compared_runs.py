@@ -1,0 +1,69 @@
+"""Which runs does ``perfkit compare`` compare? What its arguments name, and what each is called."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from perfkit_core.errors import SourceError, UsageError
+from perfkit_core.paths import as_path, exists, is_remote
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """One run: a short name and the places of its captures."""
+
+    name: str
+    places: tuple[Path, ...]
+
+
+def named_runs(given: Sequence[str], baseline: Sequence[str]) -> list[Named]:
+    """The runs in their order, those of ``--baseline`` first, as captures of one run. An argument may name several
+    captures: separated by commas, or by a pattern that the shell left alone. Of many places, those that hold no profile
+    are left out, and told. Raises UsageError and SourceError."""
+    base = [place for text in baseline for place in _captures(text)]
+    runs = ([tuple(base)] if base else []) + [tuple(_captures(text)) for text in given]
+    runs = _profiles(runs) if len(runs) > 2 else runs
+    if len(runs) < 2:
+        raise UsageError("one run cannot be compared", "name two or more: perfkit compare A B, or DIR/*")
+    return [Named(name, places) for name, places in zip(_names(runs), runs, strict=True)]
+
+
+def _captures(text: str) -> Iterator[Path]:
+    """The places that one argument means."""
+    whole = as_path(text)
+    if is_remote(whole) or exists(whole):
+        yield whole
+        return
+    for part in filter(None, map(str.strip, text.split(","))):
+        found = sorted(glob.glob(part)) if glob.has_magic(part) else [part]  # noqa: PTH207 (it may be absolute)
+        if not found:
+            raise SourceError(f"{part}: nothing has such a name", "check the pattern")
+        yield from map(as_path, found)
+
+
+def _profiles(runs: list[tuple[Path, ...]]) -> list[tuple[Path, ...]]:
+    """Those that a reader knows: a folder of runs holds pages and tables, too. A single missing one is an error."""
+    from perfkit_core.runs import recognised
+
+    known = [places for places in runs if len(places) > 1 or not exists(places[0]) or recognised(places[0])]
+    left = [str(places[0]) for places in runs if places not in known]
+    if left:
+        more = f" and {len(left) - 3} more" if left[3:] else ""
+        click.echo(f"left out, as no profile: {', '.join(left[:3])}{more}", err=True)
+    return known
+
+
+def _names(runs: Sequence[tuple[Path, ...]]) -> list[str]:
+    """The parts of the paths that tell the runs apart; numbers where nothing does."""
+    parts = [list(places[0].parts) for places in runs]
+    while len({one[0] for one in parts}) == 1 and all(len(one) > 1 for one in parts):
+        parts = [one[1:] for one in parts]
+    while len({one[-1] for one in parts}) == 1 and all(len(one) > 1 for one in parts):
+        parts = [one[:-1] for one in parts]
+    names = ["/".join(one) for one in parts]
+    return names if len(set(names)) == len(names) else [f"{at} {name}" for at, name in enumerate(names)]

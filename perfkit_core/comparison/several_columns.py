@@ -1,0 +1,77 @@
+"""What a step is spent on in each of several runs: tables with one column a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core.analyses.step import partition
+from perfkit_core.analyses.step.model import table as phases
+from perfkit_core.analyses.step.step_rows import step_rows
+from perfkit_core.analyses.tables import rounded_division
+from perfkit_core.comparison.canonical import operator_time
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.report.model import Section
+from perfkit_core.trace import BoolArray, Trace
+
+SHOWN: Final = 20
+"""Operators that people are shown first."""
+Times = Callable[[Trace, BoolArray], "pd.Series[int]"]
+
+
+def columns(whole: Mapping[str, Trace]) -> list[Section]:
+    """Sections step_parts, phases, operators and operators_device of the runs, by their names."""
+    per = "Time of a step" if all(len(step_rows(trace)) for trace in whole.values()) else "Time of the whole recording"
+    parts, of_phases = (_wide(whole, times, keep_order=True) for times in (_parts, _phases))
+    return [
+        Section("step_parts", "What the steps are spent on", parts, f"{per}, each instant once.", "no run has steps"),
+        Section("phases", "Phases", of_phases, f"{per} on the host.", "no phases were recorded"),
+        Section("operators", "Operators on the host", _wide(whole, _operators("cpu_ns")), f"{per} in the outermost.",
+                "no operators recorded", SHOWN),
+        Section("operators_device", "Operators on devices", _wide(whole, _operators("device_ns")), f"{per}.",
+                "no device work was recorded", SHOWN),
+    ]  # fmt: skip
+
+
+def _wide(whole: Mapping[str, Trace], times: Times, keep_order: bool = False) -> pd.DataFrame:
+    """Column name, and ``{run}_ns`` for each run: for a step where all have steps. A run without a row has 0 there, one
+    without any rows NA."""
+    stepped = all(len(step_rows(trace)) for trace in whole.values())
+    found = {f"{name}_ns": _per_step(trace, times, stepped) for name, trace in whole.items()}
+    index = pd.Index(dict.fromkeys(row for column in found.values() for row in column.index), dtype=object)
+    table = pd.DataFrame({name: column.astype("Int64").reindex(index) for name, column in found.items()}, index)
+    recorded = [name for name, column in found.items() if len(column)]
+    table[recorded] = table[recorded].fillna(0)
+    table = table[(table.fillna(0) != 0).any(axis=1)]
+    if not keep_order:
+        table = table.loc[table.max(axis=1).sort_values(ascending=False, kind="stable").index]
+    return table.rename_axis("name").reset_index()
+
+
+def _per_step(trace: Trace, times: Times, stepped: bool) -> pd.Series[int]:
+    rows = step_rows(trace)
+    inside = np.isin(trace.ints("step"), np.unique(trace.ints("step")[rows])) if stepped else np.ones(len(trace), bool)
+    total = times(trace, inside)
+    divided = rounded_division(total.to_numpy(np.int64), np.full(len(total), max(len(rows), 1) if stepped else 1))
+    return pd.Series(divided, total.index)
+
+
+def _parts(trace: Trace, inside: BoolArray) -> pd.Series[int]:
+    table = partition.VIEW.table(trace, ViewRequest())
+    return pd.Series(table["total_ns"].to_numpy(np.int64), table["category"].astype(str))
+
+
+def _phases(trace: Trace, inside: BoolArray) -> pd.Series[int]:
+    table = phases(trace, ViewRequest())
+    return pd.Series(table["total_cpu_ns"].fillna(0).to_numpy(np.int64), table["phase"].astype(str))
+
+
+def _operators(measure: str) -> Times:
+    def times(trace: Trace, inside: BoolArray) -> pd.Series[int]:
+        table = operator_time(trace, inside)
+        return table.groupby("name", sort=False)[measure].sum()
+
+    return times
