@@ -59,7 +59,8 @@ def _replayed(facts: Facts, taken: list[Advice], excluded: dict[str, str]) -> Co
         except CyclicGraphError:
             excluded[taken.pop().id] = "it cannot be replayed together with the others"
         else:
-            return Combined(found, tuple(one.id for one in taken), excluded)
+            whole = replace(found, ceiling_ns=None)  # that of one kind of change; these are of many
+            return Combined(whole, tuple(one.id for one in taken), excluded)
     return Combined(excluded=excluded)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -12,9 +13,13 @@ from perfkit_core.verification.ledger import Record
 
 _WORDS: Final = {"verified": "verified", "refuted": "refuted", "abstained": "could not tell"}
 
+_COMMAND: Final = 60
+"""Characters of a command; the ledger has all of it."""
+
 
 def lines(advice: Advice, records: Sequence[Record]) -> Iterator[str]:
-    """The last measurement of this advice, else of another one of the same rule and framework; nothing without any."""
+    """The last measurement of this advice, else of another one of the same rule and framework; nothing without any. The
+    command is said with it: another training may have advice of the same id."""
     own, others = of_advice(advice, records), of_rule(advice, records)
     if own:
         yield f"Measured {_said(own[-1])}{_among(own)}"
@@ -38,7 +43,7 @@ def of_rule(advice: Advice, records: Sequence[Record]) -> list[Record]:
 
 def _said(one: Record) -> str:
     where = f" on {one.cpu}{_cpus(len(one.cpus or ()))}" if one.cpu else ""
-    return f"{one.date[:10]}{where}: {_WORDS[one.outcome]}{_savings(one)}"
+    return f"{one.date[:10]}{where} by {textwrap.shorten(one.change, _COMMAND)}: {_WORDS[one.outcome]}{_savings(one)}"
 
 
 def _cpus(count: int) -> str:

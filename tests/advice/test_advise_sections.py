@@ -19,6 +19,7 @@ from perfkit_core.plugins.contracts import Rule
 from perfkit_core.ranks.profile import opened
 from perfkit_core.renderers import csv, html, markdown, text
 from perfkit_core.replay.edits.durations import Scale
+from perfkit_core.replay.edits.removal import Remove
 from perfkit_core.replay.quantity import Quantity
 from perfkit_core.report.model import Report, Section
 from perfkit_core.report.page import run_report
@@ -138,3 +139,34 @@ def test_what_saves_little_is_named_with_its_saving() -> None:
     assert "saves too little to read on" in told
     assert "loader-workers-" in told
     assert report.headline == ("Nothing was found that would save time.",)
+
+
+def told(*parts: int) -> Report:
+    """Of a step of 100 µs, so much can be removed in each way; 5 µs of noise to each side."""
+    rows = [host("step", "step", 0, 100_000, step=0)]
+    rows += [host(f"op{n}", "operator", n * 10_000, part) for n, part in enumerate(parts)]
+    recording = trace(rows)
+
+    def rule(n: int) -> Rule:
+        at = np.flatnonzero(recording.rows("name", f"op{n}"))
+        return Rule(f"r{n}", n, 1, "T", lambda facts: [Candidate("c", {}, at, edits=(Remove(at),))])
+
+    rules = {f"r{n}": rule(n) for n in range(len(parts))}
+    found = advise(recording, plugins=SimpleNamespace(rules=lambda: rules, remedies=lambda framework: []))
+    return sections.report(found, recording)
+
+
+def test_one_two_and_many_changes() -> None:
+    one, two, three = told(10_000), told(10_000, 9_000), told(10_000, 9_000, 1_000)
+    assert one.headline == ("One change: a step takes 100 µs now, and should take 90.0 µs (85.5 µs to 94.5 µs).",)
+    assert two.headline[0].endswith("and should take 81.0 µs (77.0 µs to 85.0 µs) with both.")
+    assert three.headline[0].endswith("and should take 80.0 µs (76.0 µs to 84.0 µs) with all of them.")
+    assert not [line for line in one.sections[-1].lines if "replayed at once" in line]
+    for report, begin in ((two, "Both, replayed at once: step: 100 µs"), (three, "All 3, replayed at once: step: 100")):
+        (line,) = (line for line in report.sections[-1].lines if "replayed at once" in line)
+        assert line.startswith(begin)
+        assert "never more" not in line
+
+
+def test_a_ceiling_is_that_of_one_change_by_itself() -> None:
+    assert "Saving: 10.0 µs (9.50 µs to 10.0 µs); never more than 10.0 µs by itself" in told(10_000).sections[0].lines

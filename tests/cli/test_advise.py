@@ -38,7 +38,7 @@ def test_what_where_how_much_and_how_sure(perfkit, loading: Path) -> None:
     code, out, err = perfkit("advise", loading)
     assert (code, err) == (0, "")
     assert out.index("1. Load data in worker processes: saves") < out.index("In sum")
-    for told in ("60.0 of 100.0 ms", "train.py:12 (main); steps 0 to 5", "Step: 100 ms now,", "p10 to p90:",
+    for told in ("60 of 100 ms", "train.py:12 (main); steps 0 to 5", "Step: 100 ms now,", "p10 to p90:",
                  "How sure: replayed on the recording", "with an error of 0.00% (median of 6 steps"):  # fmt: skip
         assert told in out
     assert "\x1b" not in out
@@ -68,6 +68,23 @@ def test_the_file_holds_what_the_terminal_shows(perfkit, loading: Path, tmp_path
     file = tmp_path / "new" / "advice.json"
     assert perfkit("advise", loading, "-o", file).code == 0
     assert file.read_text(encoding="utf-8") == perfkit("advise", loading, "--format", "json").out
+
+
+def test_what_cannot_be_evaluated_is_short_for_people_and_whole_elsewhere(perfkit, loading: Path) -> None:
+    content = json.loads(perfkit("advise", loading, "--format", "json").out)
+    rules = {one["rule"] for one in content["not_evaluable"]}
+    without_device = {one["rule"] for one in content["not_evaluable"] if "no work of a device" in one["why"]}
+    out = perfkit("advise", loading).out
+    assert f"\n{len(rules)} rules cannot be evaluated here. What to record: perfkit advise SOURCE --rule ID; " in out
+    (line,) = (line for line in out.splitlines() if line.startswith("No work of a device was recorded: "))
+    assert line.endswith(f" and {len(without_device) - 4} more.")
+    assert len(line) < 140
+    markdown = perfkit("advise", loading, "--format", "markdown").out
+    assert all(rule in markdown for rule in rules)
+    assert "--format json names all" not in markdown
+    (rule, *_) = without_device
+    alone = perfkit("advise", loading, "--rule", rule).out
+    assert f"Cannot be evaluated here: {rule} (no work of a device was recorded)." in alone
 
 
 @pytest.mark.parametrize(
@@ -115,6 +132,47 @@ def test_what_if_whether_or_not_the_rule_fires(perfkit, loading: Path) -> None:
     assert "Load data" in perfkit("advise", loading, *threshold, "--what-if", "loader-workers=4").out
 
 
+def test_several_questions_are_answered_each_by_itself(perfkit, loading: Path) -> None:
+    both = ("--what-if", "loader-workers=1", "--what-if", "loader-workers=4")
+    code, out, _ = perfkit("advise", loading, *both)
+    assert code == 0
+    content = json.loads(perfkit("advise", loading, *both, "--format", "json").out)
+    assert [one["what_if"] for one in content["advice"]] == ["loader-workers=1", "loader-workers=4"]
+    assert len({one["id"] for one in content["advice"]}) == 2
+    for number, (question, one) in enumerate(zip(both[1::2], content["advice"], strict=True), 1):
+        alone = json.loads(perfkit("advise", loading, "--what-if", question, "--format", "json").out)["advice"]
+        assert [one] == alone
+        assert f"\n{number}. {question}: Load data in worker processes: " in out
+        assert f"\n{question}: a step takes 100 ms now, and " in out
+    assert content["combined"] is None
+
+
+def test_what_does_not_pay_is_no_small_gain(perfkit, tmp_path: Path) -> None:
+    """Batches that are made in 0.2 of 100 ms: to hand one over takes 0.5 ms."""
+    found = []
+    for step in range(6):
+        begin = step * 100 * MS
+        found += [host(f"step {step}", "step", begin, 100 * MS, step=step),
+                  host("DataLoader.next", "dataloader", begin, MS // 5),
+                  host("fw::matmul", "operator", begin + MS, 99 * MS)]  # fmt: skip
+    write_cycle(trace(found, rank=0), tmp_path / "run")
+    asked = ("advise", tmp_path / "run", "--what-if", "loader-workers=2")
+    (one,) = json.loads(perfkit(*asked, "--format", "json").out)["advice"]
+    assert one["severity"] == "none"
+    assert one["prediction"]["saving_ns"] == -(MS // 2 - MS // 5)
+    out = perfkit(*asked).out
+    assert "1. loader-workers=2: Load data in worker processes: costs 0.3% more time\n" in out
+    assert "loader-workers=2: a step takes 100 ms now, and would take 100 ms (" in out
+    assert "): it does not pay.\n" in out
+    assert "\nCost: 300 µs more (" in out
+    assert "it may save time all the same: measure it" in out
+    assert "Saving:" not in out
+    assert "(low)" not in out
+    explained = perfkit("advise", tmp_path / "run", "--rule", "loader-workers", "--threshold", "loader_share=0.001",
+                        "--explain", "loader-workers").out  # fmt: skip
+    assert "No severity: it saves nothing." in explained
+
+
 def test_only_these_rules(perfkit, loading: Path) -> None:
     content = json.loads(perfkit("advise", loading, "--rule", "more-workers", "--format", "json").out)
     assert (content["advice"], content["not_evaluable"]) == ([], [])
@@ -160,6 +218,21 @@ def test_the_ledger_with_signed_errors(perfkit, loading: Path, tmp_path: Path) -
     assert "Measured outcomes" in perfkit("advise", loading, "--ledger", file).out
 
 
+def test_every_record_is_in_one_group(perfkit, tmp_path: Path) -> None:
+    file = tmp_path / "ledger.jsonl"
+    known = record("loader-workers", 0.10)
+    nothing = {"base_ns": None, "p10_ns": None, "p50_ns": None, "p90_ns": None}
+    others = ({"outcome": "refuted"}, nothing, {"outcome": "abstained"}, {"outcome": "predicted", "saving_ratio": None})
+    for one in (known, known, *(replace(known, **other) for other in others)):
+        append(file, one)
+    out = perfkit("advise", "--ledger", file).out
+    assert (
+        "6 records: 3 predicted and judged, 1 judged without a prediction, 1 measured without a verdict (it could not "
+        "be told) and 1 not measured." in out
+    )
+    assert "the sign of the saving was right in 2 of 3." in out
+
+
 def test_an_advice_with_its_own_outcome(perfkit, loading: Path, tmp_path: Path) -> None:
     file = tmp_path / "ledger.jsonl"
 
@@ -176,10 +249,10 @@ def test_an_advice_with_its_own_outcome(perfkit, loading: Path, tmp_path: Path) 
         "saving_error": 0.5, "step_error": pytest.approx(0.85 / 0.9 - 1),
     }  # fmt: skip
     out = perfkit("advise", loading, "--explain", "loader-workers", "--ledger", file).out
-    assert "Measured 2024-05-01: verified; saved 10%, 15% was predicted" in out
+    assert "Measured 2024-05-01 by python b.py: verified; saved 10%, 15% was predicted" in out
     assert "The prediction of the saving was +50% off." in out
     assert (
-        "Measured 2024-05-01: verified; saved 10%, 15% was predicted"
+        "Measured 2024-05-01 by python b.py: verified; saved 10%, 15% was predicted"
         in perfkit("advise", loading, "--ledger", file).out
     )
 
@@ -198,8 +271,8 @@ def test_another_finding_of_the_rule_was_measured(perfkit, loading: Path, tmp_pa
     append(file, replace(other, framework="fw", cpu="Abacus", cpus=(0, 1)))
     append(file, replace(other, framework="fw", outcome="abstained", saving_ratio=-0.02, date="2024-06-01T10:00:00Z"))
     out = perfkit("advise", loading, "--ledger", file, "--rule", "loader-workers").out
-    told = "Measured elsewhere: loader-workers-1a2b 2024-06-01: could not tell; cost 2.0%, 15% was predicted"
-    assert f"{told}; the last of 2 measurements: 1 verified, 1 could not tell" in out
+    told = "Measured elsewhere: loader-workers-1a2b 2024-06-01 by python b.py: could not tell; cost 2.0%"
+    assert f"{told}, 15% was predicted; the last of 2 measurements: 1 verified, 1 could not tell" in out
 
 
 def test_two_ranks_are_one_profile(perfkit, tmp_path: Path) -> None:
