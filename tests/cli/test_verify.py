@@ -71,7 +71,9 @@ def test_a_prediction_is_kept_beside_what_was_measured(perfkit: Perfkit, tmp_pat
     ledger = tmp_path / "new" / "ledger.jsonl"
     numbers = {"base_ns": 1000, "p10_ns": 700, "p50_ns": 800, "p90_ns": 900}
     advice = tmp_path / "advice.json"
-    advice.write_text(json.dumps({"advice": [{"id": "a:1", "rule": "a", "prediction": numbers}]}), encoding="utf-8")
+    advice.write_text(
+        json.dumps({"advice": [{"id": "a:1", "rule": "a", "framework": "fw", "prediction": numbers}]}), encoding="utf-8"
+    )
     found = perfkit(
         "verify", "--base", prints("step_ms: 8"), "--change", prints("step_ms: 6"), "--metric", r"step_ms: (\d)",
         "--rounds", 3, "--advice", f"{advice}:a:1", "--ledger", ledger,
@@ -80,6 +82,7 @@ def test_a_prediction_is_kept_beside_what_was_measured(perfkit: Perfkit, tmp_pat
     assert "As predicted: 20.0% was predicted (between 10.0% and 30.0%)" in found.out
     assert "off by -20%" in found.out
     (kept,) = read(ledger)
+    assert kept.framework == "fw"
     assert (kept.outcome, kept.advice, kept.rule, kept.base_median, kept.change_median) == (
         "verified",
         "a:1",

@@ -104,7 +104,7 @@ def test_the_advice_of_a_real_pair(traces: Path, tmp_path: Path) -> None:
     source = traces / "torch" / "pairs" / "resnet50-workers0.json.gz"
     assert main(["advise", str(source), "--rule", "loader-workers", "-o", str(file)]) == 0
     predicted = from_file(f"{file}:loader-workers")
-    assert predicted.rule == "loader-workers"
+    assert (predicted.rule, predicted.framework) == ("loader-workers", "torch")
     assert predicted.base_ns == 176_273_000
     found = measured([176.273] * 4, [126.5] * 4)
     assert verdict(found, predicted) is Verdict.VERIFIED
