@@ -25,9 +25,9 @@ _PATTERNS: Final = tuple(
         (r"(?:\w+::)*(?:split_embedding|dense_embedding|SplitLookup|bounds_check_indices|"
          r"embedding_bag|IntNBitTableBatchedEmbedding|int_nbit_split_embedding|linearize_cache|lru_cache|lxu_cache)",
          "embedding"),
-        (r"(?:All2All_Pooled|All2All_Seq)(?:_Wait|_Req)?", "all_to_all"),
-        (r"ReduceScatter(?:Base)?_(?:Pooled|Seq)?(?:_Wait|_Req)?", "reduce_scatter"),
-        (r"AllGather(?:Base)?_(?:Pooled|Seq)?(?:_Wait|_Req)?", "all_gather"),
+        # what calls a collective or waits for it: counted as communication, but not as one more collective
+        (r"(?:All2All|ReduceScatter|AllGather)(?:Base)?_(?:Pooled|Seq)|(?:vllm|_C_custom_ar|sgl_kernel|aiter)::.*"
+         r"(?:all_reduce|all_gather|reduce_scatter|all_to_all)", "collective_call"),
         (r"fbgemm::.*[Qq]uantized?To|fbgemm::.*ToFloat$|fbgemm::.*dequant", "dequantize"),
         (r"fbgemm::.*[Qq]uant|_C::.*quant|vllm::.*quant|sgl_kernel::.*quant", "quantize"),
         (r"fbgemm::.*cumsum", "cumsum"),
@@ -37,9 +37,9 @@ _PATTERNS: Final = tuple(
         (r"fb::.*sort", "sort"),
         (r"fb::convex_sum", "sum"),
         # language models
-        (r"(?:vllm|symm_mem|_C_custom_ar|sgl_kernel|aiter)::.*all_reduce", "all_reduce"),
-        (r"(?:vllm|symm_mem)::.*all_gather", "all_gather"),
-        (r"(?:vllm|symm_mem)::.*reduce_scatter", "reduce_scatter"),
+        (r"symm_mem::.*all_reduce", "all_reduce"),
+        (r"symm_mem::.*all_gather", "all_gather"),
+        (r"symm_mem::.*reduce_scatter", "reduce_scatter"),
         (r"symm_mem::.*(?:barrier|signal)", "barrier"),
         (r"symm_mem::.*all_to_all", "all_to_all"),
         (r"symm_mem::.*_reduce", "reduce"),

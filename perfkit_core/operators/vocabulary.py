@@ -58,7 +58,8 @@ VOCABULARY: Final[dict[str, str]] = {
     "gradient": "accumulate_grad",
     "optimizer_update": "optimizer_update check_finite update_loss_scale",
     # communication, host
-    "collective": "all_reduce all_gather reduce_scatter broadcast reduce all_to_all send recv barrier wait_collective",
+    "collective": "all_reduce all_gather reduce_scatter broadcast reduce all_to_all send recv barrier wait_collective "
+    "collective_call",
     "synchronization": "wait_event",
     "metadata": "metadata",
     "input_output": "read_file print",

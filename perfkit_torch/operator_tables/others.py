@@ -58,5 +58,6 @@ send: batch_p2p_ops
  send isend
 recv: recv recv_any_source irecv
 barrier: barrier monitored_barrier
-wait_collective: wait_tensor record_param_comms
+wait_collective: wait_tensor
+collective_call: record_param_comms
 """

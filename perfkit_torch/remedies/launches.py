@@ -42,6 +42,17 @@ REMEDIES: Final = (
     Remedy(
         "host-gap",
         code("""
+            model = torch.compile(model)  # the Python between its operators runs once, not in every step
+        """),
+        "torch.compile",
+        "2.0",
+        note="What is left is your own loop: sum up and print in one of many steps, build lists and dictionaries "
+        "before it. Record with with_stack=True, or run py-spy, to see which lines of Python it is.",
+        when={"gaps": ("short",)},
+    ),
+    Remedy(
+        "host-gap",
+        code("""
             import gc
 
             gc.freeze()  # what lives as long as the training is not looked at again
