@@ -13,10 +13,11 @@ from perfkit_core import grouped
 from perfkit_core.analyses.step.activity import activities
 from perfkit_core.comparison.alignment.units import units
 from perfkit_core.comparison.attribution_keys import NO_LAYER, NOTHING, OUTSIDE, Keys, keys
+from perfkit_core.comparison.attribution_phases import piece_phases
 from perfkit_core.comparison.attribution_slices import Slices, slices
 from perfkit_core.comparison.attribution_steps import Windows
-from perfkit_core.schema import NO_ROW, OTHER
-from perfkit_core.trace import IntArray, Trace
+from perfkit_core.schema import DATALOADER, NO_ROW
+from perfkit_core.trace import BoolArray, IntArray, Trace
 
 CATEGORY: Final = "category"
 
@@ -39,40 +40,43 @@ def leaves(trace: Trace, windows: Windows, layers: Mapping[str, str]) -> Leaves:
     pieces = slices(trace, windows.rank, windows.start_ns, windows.end_ns)
     unowned = pieces.row == NO_ROW
     owned, gaps = np.flatnonzero(~unowned), np.flatnonzero(unowned)
-    of_gaps = _gaps(pieces, gaps, found)
-    times = pd.concat([_owned(pieces, owned, found), _sums(of_gaps, ns=pieces.dur_ns[gaps])], ignore_index=True)
-    calls = _sums({name: of_gaps[name] for name in found.codes}, calls=np.ones(len(gaps), np.int64))
+    phase = piece_phases(trace, pieces)
+    of_gaps = {**_gaps(pieces, gaps, found), "phase": found.texts["phase"][phase[gaps]]}
+    ordered = {name: of_gaps[name] for name in (CATEGORY, *found.codes)}
+    times = [_owned(pieces, owned, found, phase), _sums(ordered, pieces.dur_ns[gaps])]
     rows = windows.starts_in(trace.ints("rank"), trace.ints("start_ns"))
-    events = _counted(found, rows[_is_leaf(trace)[rows]], tuple(found.codes))
+    events = _counted(found, rows[_is_called(trace)[rows]], tuple(found.codes))
     operators = _counted(found, rows[units(trace).own[rows]], tuple(found.codes)[:-1])
-    events = pd.concat([events, calls], ignore_index=True)
-    return Leaves(windows, times, events, operators)
+    return Leaves(windows, pd.concat(times, ignore_index=True), events, operators)
 
 
-def _is_leaf(trace: Trace) -> np.ndarray:
+def _is_called(trace: Trace) -> BoolArray:
+    """What counts as a call: device work, loads of data, and what lies in operators. How often a Python frame or a gap
+    comes up says nothing."""
     activity = activities(trace)
-    mask: np.ndarray = activity.host | activity.compute | activity.communication | activity.copy
-    return mask
+    on_host = activity.host & ((units(trace).row != NO_ROW) | trace.rows("kind", DATALOADER))
+    called: BoolArray = on_host | activity.communication | activity.copy
+    return called | activity.compute if activity.on_device else called
 
 
-def _owned(pieces: Slices, index: IntArray, found: Keys) -> pd.DataFrame:
+def _owned(pieces: Slices, index: IntArray, found: Keys, phases: IntArray) -> pd.DataFrame:
     category, rows, dur = pieces.category[index], pieces.row[index], pieces.dur_ns[index]
-    code, first = grouped.distinct([category, *(codes[rows] for codes in found.codes.values())], len(rows))
+    codes = {level: codes[rows] for level, codes in found.codes.items()} | {"phase": phases[index]}
+    code, first = grouped.distinct([category, *codes.values()], len(rows))
     names = np.array(pieces.categories, object)[category[first]]
-    return pd.DataFrame({CATEGORY: names, **found.of(rows[first]), "ns": grouped.sums(code, len(first), dur)})
+    texts = {level: found.texts[level][numbers[first]] for level, numbers in codes.items()}
+    return pd.DataFrame({CATEGORY: names, **texts, "ns": grouped.sums(code, len(first), dur)})
 
 
 def _gaps(pieces: Slices, gaps: IntArray, found: Keys) -> dict[str, Any]:
-    """Category and levels of pieces that no event owns: phase and layer where those before and after are the same, and
-    what comes next in place of the operator."""
+    """Category and levels of pieces that no event owns: the layer where those before and after are the same, and what
+    comes next in place of the operator."""
     before, after = _neighbours(pieces, gaps, -1), _neighbours(pieces, gaps, +1)
     texts = {level: (_texts(found, level, before), _texts(found, level, after)) for level in found.codes}
     columns: dict[str, Any] = {CATEGORY: np.array(pieces.categories, object)[pieces.category[gaps]]}
-    fallback = {"phase": OTHER, "layer": NO_LAYER}
-    for level in ("phase", "layer"):
-        if level in texts:
-            left, right = texts[level]
-            columns[level] = np.where((left == right) & (after != NO_ROW), right, fallback[level])
+    if "layer" in texts:
+        left, right = texts["layer"]
+        columns["layer"] = np.where((left == right) & (after != NO_ROW), right, NO_LAYER)
     operator, event = texts["operator"][1], texts["event"][1]
     outside = texts["family"][1] == OUTSIDE
     following = np.where(outside, event, operator)
@@ -106,8 +110,7 @@ def _counted(found: Keys, rows: IntArray, levels: tuple[str, ...]) -> pd.DataFra
     return pd.DataFrame({**{level: texts[level] for level in levels}, "calls": counts})
 
 
-def _sums(columns: Mapping[str, Any], **values: IntArray) -> pd.DataFrame:
-    ((name, numbers),) = values.items()
-    code, first = grouped.distinct(columns.values(), len(numbers))
+def _sums(columns: Mapping[str, Any], dur_ns: IntArray) -> pd.DataFrame:
+    code, first = grouped.distinct(columns.values(), len(dur_ns))
     texts = {key: column[first] for key, column in columns.items()}
-    return pd.DataFrame({**texts, name: grouped.sums(code, len(first), numbers)})
+    return pd.DataFrame({**texts, "ns": grouped.sums(code, len(first), dur_ns)})

@@ -68,7 +68,7 @@ def _trimmed(found: tuple[int, IntArray, IntArray, IntArray]) -> Timeline:
 @compiled
 def _innermost(rows, starts, ends, first, last, owner):  # type: ignore[no-untyped-def]
     open_rows = np.empty(len(rows) + 1, np.int64)
-    depth, found, now = 0, 0, np.int64(0)
+    depth, found, now = 0, 0, np.iinfo(np.int64).min
     for k in range(len(rows) + 1):
         until = starts[rows[k]] if k < len(rows) else np.iinfo(np.int64).max
         while depth and now < until:

@@ -30,8 +30,8 @@ class Tree:
 
 
 def merged(base: Leaves, other: Leaves) -> pd.DataFrame:
-    """The leaves of both: category, levels, then {side}_ns (of a mean window, integers that sum to it), {side}_calls (of
-    the event) and {side}_operator_calls (of its operator; missing where it is none), of all windows."""
+    """The leaves of both: category, levels, then {side}_ns (of a mean window, integers that sum to it), {side}_calls
+    (of the event) and {side}_operator_calls (of its operator; missing where it is none), of all windows."""
     levels = [name for name in base.times.columns if name != "ns"]
     both = _joined(base.times, other.times, levels, "ns").sort_values(levels, kind="stable", ignore_index=True)
     for side, leaves in zip(SIDES, (base, other), strict=True):
@@ -50,12 +50,17 @@ def _with_calls(
 
 def _joined(base: pd.DataFrame, other: pd.DataFrame, levels: list[str], number: str) -> pd.DataFrame:
     tables = [
-        table.groupby(levels, sort=False, as_index=False)[number].sum().rename(columns={number: f"{side}_{number}"})
-        for side, table in zip(SIDES, (base, other), strict=True)
+        _summed(table, levels, number, f"{side}_{number}") for side, table in zip(SIDES, (base, other), strict=True)
     ]
     joined = tables[0].merge(tables[1], on=levels, how="outer", sort=False)
     numbers = {f"{side}_{number}": np.int64 for side in SIDES}
-    return joined.fillna(dict.fromkeys(numbers, 0)).astype(numbers)
+    filled: pd.DataFrame = joined.fillna(dict.fromkeys(numbers, 0)).astype(numbers)
+    return filled
+
+
+def _summed(table: pd.DataFrame, levels: list[str], number: str, name: str) -> pd.DataFrame:
+    sums: pd.DataFrame = table.groupby(levels, sort=False)[[number]].sum().reset_index()
+    return sums.rename(columns={number: name})
 
 
 def tree(leaves: pd.DataFrame, base_windows: int, other_windows: int) -> Tree:
@@ -72,9 +77,9 @@ def tree(leaves: pd.DataFrame, base_windows: int, other_windows: int) -> Tree:
         )
         parents = code + offset
         offset += len(first)
-    level, name, parent = (np.concatenate([part[k] for part in parts]) for k in range(3))
+    names, texts, above = (np.concatenate([part[k] for part in parts]) for k in range(3))
     numbers = pd.concat([part[3] for part in parts], ignore_index=True)
-    return _in_order(_summed_up(Tree(level, name, parent, numbers)))
+    return _in_order(_summed_up(Tree(names, texts, above, numbers)))
 
 
 def _numbers(
@@ -86,7 +91,7 @@ def _numbers(
     if levels[0] not in (OPERATOR, EVENT):
         return table.assign(base_calls=-1, other_calls=-1, count_effect_ns=0)
     calls = {side: _calls(leaves, code, first, side, levels[0]) for side in SIDES}
-    effects = count_effects(*sums.values(), *calls.values(), *windows)
+    effects = count_effects(sums["base_ns"], sums["other_ns"], calls["base"], calls["other"], *windows)
     return table.assign(base_calls=calls["base"], other_calls=calls["other"], count_effect_ns=effects)
 
 

@@ -116,7 +116,7 @@ def test_both_effects_of_one_operator() -> None:
 
 
 def test_an_average_of_the_middle_steps_and_what_is_beside_the_median() -> None:
-    """Steps of 10, 11, 15 and 100: the middle two are taken apart, their mean is the median, the outlier is not seen."""
+    """Steps of 10, 11, 15 and 100: the middle two are taken apart, and their mean is the median."""
 
     def steps(*lengths: int) -> Trace:
         rows, now = [], 0

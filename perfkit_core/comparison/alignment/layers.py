@@ -1,8 +1,8 @@
 """Which layer of one run is which of the other?
 
 Layers of the same name below the same layer are the same. Of the rest, those below matched layers are aligned in their
-order, by how alike they are: their names, the families of the operators in them, and how many layers they hold. What one
-side puts around the model (``module.``, ``model.``) is looked through where that matches more.
+order, by how alike they are: their names, the families of the operators in them, and how many layers they hold. What
+one side puts around the model (``module.``, ``model.``) is looked through where that matches more.
 """
 
 from __future__ import annotations
@@ -41,6 +41,10 @@ class LayerMatch:
     def known(self) -> bool:
         """Whether both sides have layers."""
         return bool(self.base and self.other)
+
+    def common(self, side: dict[str, str]) -> dict[str, str]:
+        """Of one side only what the other has as well."""
+        return {path: name for path, name in side.items() if name in self.matched}
 
 
 def match_layers(base: Trace, other: Trace) -> LayerMatch:
@@ -106,7 +110,7 @@ def _likeness(a: Layer, b: Layer) -> float:
 
 @lru_cache(maxsize=4096)
 def _alike(a: str, b: str) -> float:
-    return 1.0 if a == b else SequenceMatcher(None, *sorted((a, b)), autojunk=False).ratio()
+    return 1.0 if a == b else SequenceMatcher(None, min(a, b), max(a, b), autojunk=False).ratio()
 
 
 def _common_name(base: str, other: str) -> str:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from perfkit_core.compiling import compiled
 
 LEAST_LIKENESS = 0.35
-"""Below this, two items are not the same thing: half a name in common, or the same contents under other names, is more."""
+"""Below this, two items are not the same thing: half a name in common is more, as are equal contents."""
 
 
 def aligned(likeness: npt.NDArray[np.float64], least: float = LEAST_LIKENESS) -> list[tuple[int, int]]:

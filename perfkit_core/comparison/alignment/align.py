@@ -1,0 +1,108 @@
+"""Which time of one run corresponds to which of the other, and how much of each has no counterpart?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core.analyses.select import in_steps, step_numbers
+from perfkit_core.analyses.step.step_rows import step_rows
+from perfkit_core.comparison.alignment.items import Items, items
+from perfkit_core.comparison.alignment.layers import match_layers
+from perfkit_core.comparison.alignment.levels import LEVELS, SIDES, UNMATCHED, meet
+from perfkit_core.comparison.alignment.step_share import by_level, exclusive_times
+from perfkit_core.comparison.attribution_steps import middle_steps, whole_run
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.trace import Trace
+
+Shares = dict[str, dict[str, dict[str, float | None]]]
+MEASURES: Final = ("cpu", "device", "step")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Alignment:
+    """What of two runs corresponds to each other.
+
+    ``rows``: level (the first on which the two sides meet: layer, operator_shape, operator, family_phase, family; else
+    unmatched), layer, operator, shape, dtype, phase, family (missing where they did not matter), base_calls,
+    other_calls (of all steps), then for cpu and device base_…_ns, other_…_ns, difference_…_ns: of one step where
+    ``per_step``, else of the run.
+    ``matched_share``: side → level → {"cpu", "device", "step"} → share that is matched on this level or on one before
+    it (None: no such time): of the operators' host time, of the device work, and of the step, each nanosecond once. The
+    level ``unmatched`` holds what is left.
+    """
+
+    per_step: bool
+    rows: pd.DataFrame
+    matched_share: Shares
+
+    def __repr__(self) -> str:
+        return f"Alignment({len(self.rows)} rows, {self.matched_share})"
+
+
+def align(base: Trace, other: Trace) -> Alignment:
+    """Align two runs of any frameworks, on each level what the levels before it left."""
+    traces = (base, other)
+    per_step = all(len(step_rows(trace)) for trace in traces)
+    names = match_layers(base, other)
+    layers = [names.common(side) for side in (names.base, names.other)]
+    found = [_items(trace, per_step, side) for trace, side in zip(traces, layers, strict=True)]
+    rows, levels = meet(found[0].table, found[1].table)
+    for measure in ("cpu", "device"):
+        rows[f"difference_{measure}_ns"] = rows[f"other_{measure}_ns"] - rows[f"base_{measure}_ns"]
+    columns = [*rows.columns[: -len(MEASURES) + 1]]
+    step = _step_times(per_step, zip(traces, found, levels, layers, strict=True))
+    shares = {side: _shares(rows, side, step[side]) for side in SIDES}
+    return Alignment(per_step, _largest_first(rows[_ordered(columns)]), shares)
+
+
+def _items(trace: Trace, per_step: bool, layers: dict[str, str]) -> Items:
+    chosen = in_steps(trace, ViewRequest(steps=step_numbers(trace) if per_step else None))
+    return items(trace, chosen, len(step_rows(trace)) if per_step else 1, layers)
+
+
+def _ordered(columns: list[str]) -> list[str]:
+    """The difference after the two times that it is of."""
+    texts = [name for name in columns if not name.endswith("_ns")]
+    return texts + [f"{side}_{measure}_ns" for measure in ("cpu", "device") for side in (*SIDES, "difference")]
+
+
+def _largest_first(rows: pd.DataFrame) -> pd.DataFrame:
+    """In the order of levels, the largest times first."""
+    order = {level: number for number, level in enumerate((*LEVELS, UNMATCHED))}
+    times = [f"{side}_{measure}_ns" for side in SIDES for measure in ("cpu", "device")]
+    largest = rows[times].max(axis=1).to_numpy(np.int64)
+    by = np.lexsort((-largest, rows["level"].map(order).to_numpy(np.int64)))
+    return rows.iloc[by].reset_index(drop=True)
+
+
+def _step_times(
+    per_step: bool, sides: Iterable[tuple[Trace, Items, np.ndarray, dict[str, str]]]
+) -> dict[str, dict[str, int]]:
+    stretch = middle_steps if per_step else whole_run
+    base, other = (exclusive_times(side[0], stretch(side[0]), side[1], side[2], side[3]) for side in sides)
+    return {"base": by_level(base, other), "other": by_level(other, base)}
+
+
+def _shares(rows: pd.DataFrame, side: str, step: Mapping[str, int]) -> dict[str, dict[str, float | None]]:
+    every = {what: _by_level(rows, f"{side}_{what}_ns") for what in ("cpu", "device")} | {"step": step}
+    shares: dict[str, dict[str, float | None]] = {}
+    reached = dict.fromkeys(every, 0)
+    share = {what: partial(_share, sum(times.values())) for what, times in every.items()}
+    for level in LEVELS:
+        reached = {what: reached[what] + times.get(level, 0) for what, times in every.items()}
+        shares[level] = {what: share[what](reached[what]) for what in every}
+    return {**shares, UNMATCHED: {what: share[what](times.get(UNMATCHED, 0)) for what, times in every.items()}}
+
+
+def _by_level(rows: pd.DataFrame, column: str) -> Mapping[str, int]:
+    return {str(level): int(total) for level, total in rows[column].groupby(rows["level"]).sum().items()}
+
+
+def _share(whole: int, part: int) -> float | None:
+    return part / whole if whole else None

@@ -1,0 +1,86 @@
+"""What of a run is aligned with another: its operators, and device work outside of them, told apart by all keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core import nesting
+from perfkit_core.analyses import attribution
+from perfkit_core.analyses.tables import group
+from perfkit_core.comparison.alignment.units import Units, units
+from perfkit_core.comparison.attribution_effects import shared_out
+from perfkit_core.schema import DEVICE_WORK, NO_ROW
+from perfkit_core.trace import BoolArray, Codes, IntArray, Trace
+
+KEYS: Final = ("layer", "operator", "shape", "dtype", "phase", "family")
+MEASURES: Final = ("calls", "cpu_ns", "device_ns")
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """``table``: a row an item: the keys (missing: unknown), calls (of all steps), cpu_ns and device_ns of one step.
+    ``of_event``: item of each event that is aligned, and of what belongs to it (-1: none), shape (rows,)."""
+
+    table: pd.DataFrame
+    of_event: IntArray
+
+
+def items(trace: Trace, chosen: BoolArray, steps: int, layers: dict[str, str]) -> Items:
+    """The items of the chosen events; their times sum to those of the outermost operators and of all device work.
+    ``layers``: common names by path."""
+    found = units(trace)
+    alone = trace.rows("kind", *DEVICE_WORK) & (found.row == NO_ROW)
+    rows = np.flatnonzero((found.own | alone) & chosen)
+    groups = group(_keys(trace, found, rows, layers))
+    cpu, device = _times(trace, found, alone)
+    order = np.lexsort([groups.keys[key].fillna("").to_numpy(str) for key in reversed(KEYS)])
+    table = groups.keys.iloc[order].reset_index(drop=True)
+    for name, values in (("cpu_ns", cpu), ("device_ns", device)):
+        table[name] = shared_out(groups.sum(values[rows])[order], steps)
+    table.insert(len(KEYS), "calls", groups.calls()[order])
+    return Items(table, _of_events(found, rows, groups.code, order))
+
+
+def _keys(trace: Trace, found: Units, rows: IntArray, layers: dict[str, str]) -> dict[str, Any]:
+    events = _taken(trace.codes("name"), rows)
+    layer = _taken(trace.codes("module"), rows)
+    return {
+        "layer": np.array([layers.get(path) if path is not None else None for path in layer], object),
+        "operator": np.where(found.row[rows] == NO_ROW, events, _taken(found.name, rows)),
+        "shape": _taken(trace.codes("shapes"), rows),
+        "dtype": _taken(trace.codes("dtypes"), rows),
+        "phase": _taken(trace.codes("phase"), rows),
+        "family": _taken(found.family, rows),
+    }
+
+
+def _taken(codes: Codes, rows: IntArray) -> np.ndarray:
+    texts = np.empty(len(codes.values) + 1, object)
+    texts[:-1], texts[-1] = codes.values, None
+    taken: np.ndarray = texts[codes.codes[rows]]
+    return taken
+
+
+def _times(trace: Trace, found: Units, alone: BoolArray) -> tuple[IntArray, IntArray]:
+    """Host and device time of each item's event: an unnamed operator without the named ones inside it."""
+    cpu, device = trace.ints("dur_ns").copy(), attribution.total_device_ns(trace).copy()
+    top = found.own & ~nesting.lies_in(trace.ints("parent"), found.own)
+    holder = nesting.nearest_above(trace.ints("parent"), found.own)
+    inner = np.flatnonzero(found.own & ~top & (holder != NO_ROW))
+    for values in (cpu, device):
+        np.subtract.at(values, holder[inner], values[inner].copy())
+    device[alone], cpu[alone] = cpu[alone], 0
+    return cpu, device
+
+
+def _of_events(found: Units, rows: IntArray, code: IntArray, order: IntArray) -> IntArray:
+    number = np.empty(len(order), np.int64)
+    number[order] = np.arange(len(order))
+    item = np.full(len(found.row) + 1, -1, np.int64)
+    item[rows] = number[code]
+    own = np.where(found.row == NO_ROW, np.arange(len(found.row)), found.row)
+    return item[own]
