@@ -1,8 +1,7 @@
-"""What a page needs to draw a section's chart: numbers in one unit, and the plotting library."""
+"""What a page needs to draw a section's chart: numbers in one unit."""
 
 from __future__ import annotations
 
-import functools
 import html
 from collections.abc import Sequence
 from typing import Any
@@ -45,12 +44,3 @@ def _labels(values: pd.Series) -> list[str]:
 
 def _scaled(values: pd.Series, size: float) -> Sequence[float | None]:
     return [None if plain(value) is None else float(value) / size for value in values.to_list()]
-
-
-@functools.cache
-def library() -> str:
-    """plotly.js, some megabytes: inlined, so that a page works offline."""
-    from plotly.offline import get_plotlyjs
-
-    text: str = get_plotlyjs()
-    return text

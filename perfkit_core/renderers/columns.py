@@ -18,13 +18,15 @@ _DEPTH: Final = "depth"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column ready for people: one text a row. ``shares`` is set where cells are shares of a whole (1 is all)."""
+    """A column ready for people: one text a row. ``shares`` is set where cells are shares of a whole (1 is all),
+    ``order`` where they are numbers: what to sort them by, the exact number, or "" where unknown."""
 
     name: str
     label: str
     numeric: bool
     cells: tuple[str, ...]
     shares: tuple[float | None, ...] | None = None
+    order: tuple[str, ...] = ()
 
 
 def columns(table: pd.DataFrame, first: int | None = None, unit: str | None = None, indent: str = "  ") -> list[Column]:
@@ -67,7 +69,9 @@ def _column(name: str, column: Sequence[Any], unit: Unit | None) -> Column:
     if not column or not all(value is None or is_number(value) for value in column):
         return Column(name, label(name), False, tuple(map(cells.text, column)))
     heading = f"{label(name)} ({unit.name})" if unit else label(name)
-    return Column(name, heading, True, tuple(cells.number(value, unit) for value in column), _shares(name, column))
+    texts = tuple(cells.number(value, unit) for value in column)
+    order = tuple("" if value is None else str(value) for value in column)
+    return Column(name, heading, True, texts, _shares(name, column), order)
 
 
 def _shares(name: str, column: Sequence[Any]) -> tuple[float | None, ...] | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from perfkit_core.renderers import charts, parts, timelines
+from perfkit_core.renderers import charts, libraries, parts, timelines
 from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.columns import Column, columns
 from perfkit_core.renderers.shortening import cut
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 _LONGEST = 60
 """Longer text is cut until it is clicked."""
+_FILTERS: Final = frozenset({"kind", "phase", "device", "place", "rank", "family", "found", "severity", "copy_kind"})
+_FEW: Final = 8
+_MOST_CHOICES: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +38,18 @@ class Block:
     reason: str
     figure: dict[str, Any] | None
     timeline: dict[str, Any] | None
+    tree: bool
+    filters: frozenset[str]
+
+    @property
+    def rich(self) -> bool:
+        """Whether the table is worth searching and sorting."""
+        return len(self.rows) >= _FEW
 
 
 def render(report: Report) -> str:
     """The report as one HTML page."""
     blocks = [_block(index, section) for index, section in enumerate(report.sections)]
-    with_charts = any(block.figure for block in blocks)
     return (
         _environment()
         .get_template("report.html.j2")
@@ -47,12 +57,32 @@ def render(report: Report) -> str:
             report=report,
             blocks=blocks,
             style=_resource("report.css"),
-            script=_resource("charts.js") if with_charts else "",
-            library=charts.library() if with_charts else "",
-            timelines=_resource("timeline.js") if any(block.timeline for block in blocks) else "",
+            libraries=_libraries(blocks),
+            scripts=[_resource(name) for name in _scripts(blocks)],
             longest=_LONGEST,
         )
     )
+
+
+def _libraries(blocks: Sequence[Block]) -> dict[str, str]:
+    """What the scripts need, by id."""
+    found = {}
+    if any(block.figure for block in blocks):
+        found["plotting"] = libraries.plotting()
+    if any(block.rich for block in blocks):
+        found |= {"tables": libraries.tables(), "table-style": libraries.table_style()}
+    return found
+
+
+def _scripts(blocks: Sequence[Block]) -> Iterator[str]:
+    """The page's own scripts, as far as there is something for them to do."""
+    yield "page.js"
+    if any(block.figure for block in blocks):
+        yield "charts.js"
+    if any(block.timeline for block in blocks):
+        yield "timeline.js"
+    if any(block.rich for block in blocks):
+        yield "tables.js"
 
 
 def _block(index: int, section: Section) -> Block:
@@ -67,7 +97,14 @@ def _block(index: int, section: Section) -> Block:
         reason=parts.reason(section),
         figure=charts.figure(section),
         timeline=timelines.payload(section.timeline) if section.timeline else None,
+        tree="depth" in section.table.columns,
+        filters=frozenset(column.name for column in shown if _is_filter(column)),
     )
+
+
+def _is_filter(column: Column) -> bool:
+    """Whether the column is one to choose rows by: what kind they are of, and it tells them apart."""
+    return column.name in _FILTERS and 1 < len(set(column.cells)) <= _MOST_CHOICES
 
 
 def bar(share: float | None) -> str:

@@ -24,7 +24,7 @@ ORDER: Final = (
 )  # fmt: skip
 """Views in reading order. Views that it does not name follow in the order of their registration."""
 
-LONGEST: Final = 1000
+LONGEST: Final = 5000
 """Rows of a table that a page holds."""
 
 _PHASES: Final = ("dataloader_ns", "forward_ns", "backward_ns", "optimizer_ns")

@@ -262,7 +262,7 @@ def test_html_shows_hostile_names_as_text() -> None:
     section = Section("v", HOSTILE, table, HOSTILE, chart=Chart("bar", "name", ("dur_ns",)))
     rendered = html.render(Report(HOSTILE, (source, source), (section, section), (HOSTILE,)))
     page = Page(rendered.replace(_library(), ""))
-    assert page.tags.count("script") == 4, "two charts' data, the library and its use"
+    assert page.tags.count("script") == 5, "two charts' data, the library, and two scripts"
     assert "img" not in page.tags
     assert not [name for name, _ in page.attributes if name.startswith("on")]
     assert page.cells[0].strip().endswith(visible(HOSTILE))
@@ -290,9 +290,9 @@ def test_html_hides_the_rows_after_the_limit() -> None:
 
 
 def _library() -> str:
-    from perfkit_core.renderers import charts
+    from perfkit_core.renderers import libraries
 
-    return charts.library()
+    return libraries.plotting()
 
 
 def test_notes_are_whole_in_a_pipe() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from events import device, host, trace
+from playwright.sync_api import expect
 
 import perfkit_core
 from perfkit_core.renderers.html import render
@@ -40,7 +41,7 @@ def page(opened: Callable[[Path], Any], tmp_path: Path) -> Any:
     file = tmp_path / "page.html"
     file.write_text(render(run_report(small())), encoding="utf-8")
     found = opened(file)
-    found.wait_for_function("document.querySelector('.timeline').timeline")
+    found.wait_for_selector(".timeline[data-ready]")
     return found
 
 
@@ -96,8 +97,10 @@ def test_zooming_by_wheel_and_keys_and_back(page: Any) -> None:
     page.locator(".timeline").scroll_into_view_if_needed()
     page.mouse.click(*point(page, "kernel_of_step"))
     whole = page.evaluate("document.querySelector('.timeline').timeline.span")
-    page.mouse.wheel(0, -400)
-    page.wait_for_function("(whole) => document.querySelector('.timeline').timeline.span < whole / 2", arg=whole)
+    with page.expect_event("console", lambda message: message.text == "turned"):
+        page.evaluate("addEventListener('wheel', () => setTimeout(() => console.log('turned')))")
+        page.mouse.wheel(0, -400)
+    assert page.evaluate("document.querySelector('.timeline').timeline.span") < whole / 2
     page.keyboard.press("Home")
     assert page.evaluate("document.querySelector('.timeline').timeline.span") == whole
     page.keyboard.press("+")
@@ -106,7 +109,7 @@ def test_zooming_by_wheel_and_keys_and_back(page: Any) -> None:
 
 def test_finding_by_part_of_a_name(page: Any) -> None:
     page.get_by_label("Find").fill("OF_STEP")
-    page.wait_for_function("document.querySelector('.timeline .status').textContent.includes('2 found')")
+    expect(page.locator(".timeline .status")).to_contain_text("2 found")
     page.get_by_label("Find").press("Enter")
     assert details(page)[0] == "kernel_of_step"
 
@@ -131,7 +134,7 @@ def test_the_longest_box_of_a_pixel_is_the_one_drawn(opened: Callable[[Path], An
     file = tmp_path / "page.html"
     file.write_text(render(run_report(trace(events))), encoding="utf-8")
     page = opened(file)
-    page.wait_for_function("document.querySelector('.timeline').timeline")
+    page.wait_for_selector(".timeline[data-ready]")
     page.locator(".timeline").scroll_into_view_if_needed()
     assert page.evaluate("document.querySelector('.timeline').timeline.drawn") <= 3
     page.mouse.click(*point(page, "long"))
@@ -143,6 +146,6 @@ def test_a_real_trace_of_many_events(opened: Callable[[Path], Any], traces: Path
     file = tmp_path / "page.html"
     file.write_text(render(run_report(found)), encoding="utf-8")
     page = opened(file)
-    page.wait_for_function("document.querySelector('.timeline').timeline")
+    page.wait_for_selector(".timeline[data-ready]")
     assert page.locator(".timeline option").count() == 5
     assert page.evaluate("document.querySelector('.timeline').timeline.data.count") == 44_378

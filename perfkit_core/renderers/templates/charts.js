@@ -5,10 +5,10 @@
     light: ["#2f6db3", "#d98324", "#3d9970", "#a05195", "#8a93a1", "#c44536"],
     dark: ["#79aee8", "#e8a75c", "#6fc19d", "#c98ac0", "#7f8998", "#e57f73"],
   };
-  const dark = window.matchMedia("(prefers-color-scheme: dark)");
-  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const { dark, colour } = page;
 
-  const draw = (place) => {
+  const draw = async (place) => {
+    const Plotly = await page.plotting();
     const figure = JSON.parse(document.getElementById(place.id + "-data").textContent);
     const palette = palettes[dark.matches ? "dark" : "light"];
     const every = Math.ceil(figure.x.values.length / 24);
@@ -39,7 +39,8 @@
     }, { displayModeBar: false, responsive: true });
   };
 
-  const drawAll = () => document.querySelectorAll(".chart").forEach(draw);
-  drawAll();
-  dark.addEventListener("change", drawAll);
+  page.whenSeen(document.querySelectorAll(".chart"), (place) => {
+    draw(place);
+    dark.addEventListener("change", () => draw(place));
+  });
 })();

@@ -6,18 +6,11 @@
     light: ["#9db8d9", "#e6b98a", "#9fcbb4", "#cfa9c8", "#e5a59c", "#b9c0ca", "#d9cf8f", "#a8cfd6"],
     dark: ["#3d5f86", "#8a5f30", "#3d7558", "#75507a", "#8a4b44", "#515b69", "#79712f", "#3d727b"],
   };
-  const dark = window.matchMedia("(prefers-color-scheme: dark)");
-  const paper = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const { dark, colour: paper } = page;
   const arrays = { f8: Float64Array, i4: Int32Array, u2: Uint16Array };
 
-  const unpacked = async (text) => {
-    const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-    return new Response(stream).arrayBuffer();
-  };
-
   const decoded = async (data) => {
-    const buffer = await unpacked(data.data);
+    const buffer = await page.unpacked(data.data);
     let at = 0;
     for (const [name, type] of data.columns) {
       data[name] = new arrays[type](buffer, at, data.count);
@@ -361,7 +354,7 @@
   for (const place of document.querySelectorAll(".timeline")) {
     const data = JSON.parse(document.getElementById(`${place.id}-data`).textContent);
     decoded(data).then(
-      (ready) => { place.timeline = new Timeline(place, ready); },
+      (ready) => { place.timeline = new Timeline(place, ready); place.dataset.ready = "1"; },
       (error) => { place.querySelector(".status").textContent = `The timeline cannot be drawn: ${error}`; },
     );
   }

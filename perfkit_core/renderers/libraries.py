@@ -1,0 +1,37 @@
+"""The JavaScript that packages bring, as a page carries it: deflated, so that a page that works offline stays small."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import zlib
+from importlib.resources import files
+
+
+@functools.cache
+def plotting() -> str:
+    """plotly.js."""
+    from plotly.offline import get_plotlyjs
+
+    return _packed(get_plotlyjs())
+
+
+@functools.cache
+def tables() -> str:
+    """DataTables with its extensions, a module that exports the class; from itables."""
+    return _packed(_of_itables("dt_bundle.js"))
+
+
+@functools.cache
+def table_style() -> str:
+    """The style sheet of :func:`tables`."""
+    return _packed(_of_itables("dt_bundle.css"))
+
+
+def _of_itables(name: str) -> str:
+    return (files("itables") / "html" / name).read_text(encoding="utf-8")
+
+
+def _packed(text: str) -> str:
+    """Base64 of the deflated text."""
+    return base64.b64encode(zlib.compress(text.encode(), 9)).decode("ascii")

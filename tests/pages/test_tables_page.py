@@ -1,0 +1,165 @@
+"""Tables as a reader uses them: search, sort, page, filter, hide columns, copy, save; whatever the names are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from playwright.sync_api import expect
+
+from perfkit_core.renderers.columns import columns
+from perfkit_core.renderers.html import render
+from perfkit_core.report.model import Report, Section, Source
+
+HOSTILE = (
+    "</script><script>document.title = 1</script>",
+    "<b>bold</b>",
+    "a\u202eb",
+    'quote "',
+    "<img src=x onerror=1>",
+)
+Open = Callable[[Path], Any]
+
+
+def table(rows: int) -> pd.DataFrame:
+    """Names in no order, and times that sort differently as text and as numbers."""
+    numbers = range(rows)
+    return pd.DataFrame(
+        {
+            "name": [HOSTILE[i] if i < len(HOSTILE) else f"operator {i * 7919 % rows}" for i in numbers],
+            "kind": ["kernel" if i % 3 else "memcpy" for i in numbers],
+            "calls": [i * 37 % 1001 for i in numbers],
+            "total_ns": pd.array([None if i == 9 else (i * 7919 % rows) ** 2 * 1000 for i in numbers], "Int64"),
+        }
+    )
+
+
+def shown(page: Any) -> list[list[str]]:
+    """The texts of the cells that are on the page."""
+    found: list[list[str]] = page.evaluate(
+        "[...document.querySelectorAll('tbody tr')].map((row) => [...row.cells].map((cell) => cell.textContent))"
+    )
+    return found
+
+
+@pytest.fixture
+def show(opened: Open, tmp_path: Path) -> Callable[[Section], Any]:
+    """Opens a page of one section, its table made ready."""
+
+    def show(section: Section) -> Any:
+        file = tmp_path / "page.html"
+        file.write_text(render(Report("Report", (Source("run", "run"),), (section,))), encoding="utf-8")
+        page = opened(file)
+        page.wait_for_selector("table[data-ready]")
+        return page
+
+    return show
+
+
+def test_searching_by_part_of_a_name(show: Callable[[Section], Any]) -> None:
+    page = show(Section("s", "Operators", table(40), limit=10))
+    assert len(shown(page)) == 10
+    page.get_by_placeholder("part of a name").fill("TOR 3")
+    expected = [name for name in table(40)["name"] if "tor 3" in name.lower()]
+    expect(page.locator("tbody tr")).to_have_count(len(expected))
+    assert [row[0] for row in shown(page)] == expected
+
+
+def test_sorting_is_of_numbers_and_exact(show: Callable[[Section], Any]) -> None:
+    data = table(40)
+    page = show(Section("s", "Operators", data, limit=40))
+    heading = page.get_by_role("columnheader", name="Total")
+    heading.click()
+    heading.click()
+    expect(heading).to_have_attribute("aria-sort", "descending")
+    order = data["total_ns"].astype("Float64").sort_values(ascending=False, na_position="last").index
+    calls = [str(data["calls"][i]) for i in order]
+    assert [row[2] for row in shown(page)][:39] == calls[:39]
+
+
+def test_choosing_rows_by_their_kind(show: Callable[[Section], Any]) -> None:
+    page = show(Section("s", "Operators", table(40), limit=40))
+    page.get_by_label("only rows with this Kind").select_option("memcpy")
+    expect(page.locator("tbody tr")).to_have_count(14)
+    assert {row[1] for row in shown(page)} == {"memcpy"}
+
+
+def test_hiding_a_column(show: Callable[[Section], Any]) -> None:
+    page = show(Section("s", "Operators", table(40), limit=10))
+    page.get_by_role("button", name="Columns").click()
+    page.locator(".dt-button-collection").get_by_text("Calls").click()
+    expect(page.locator("thead th")).to_have_count(3)
+    assert "Calls" not in page.locator("thead").text_content()
+
+
+def test_saving_as_csv_has_every_row(show: Callable[[Section], Any], tmp_path: Path) -> None:
+    data = table(40)
+    page = show(Section("s", "Operators", data, limit=10))
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="CSV").click()
+    assert waiting.value.suggested_filename == "Operators.csv"
+    waiting.value.save_as(tmp_path / "saved.csv")
+    found = pd.read_csv(tmp_path / "saved.csv")
+    assert found["Calls"].tolist() == data["calls"].tolist()
+    assert found["Name"].tolist()[len(HOSTILE) :] == data["name"].tolist()[len(HOSTILE) :]
+
+
+def test_copying(show: Callable[[Section], Any]) -> None:
+    page = show(Section("s", "Operators", table(40), limit=10))
+    page.get_by_role("button", name="Copy").click()
+    expect(page.locator(".dt-button-info")).to_contain_text("40 rows")
+
+
+def test_names_stay_text_while_searching_and_sorting(show: Callable[[Section], Any]) -> None:
+    page = show(Section("s", "</h2><script>1</script>", table(40), limit=10))
+    page.get_by_role("columnheader", name="Name").click()
+    for name in HOSTILE:
+        visible = name.replace("\u202e", "\\u202e")
+        page.get_by_placeholder("part of a name").fill(visible)
+        expect(page.locator("tbody tr")).to_have_count(1)
+        assert shown(page)[0][0] == visible
+    assert page.locator("main script, main img, main b").count() == page.locator("main script[type]").count()
+    assert page.title() == "Report"
+
+
+def test_a_tree_keeps_its_order(show: Callable[[Section], Any]) -> None:
+    data = table(20).assign(depth=[0, 1] * 10)
+    page = show(Section("s", "Tree", data, limit=20))
+    before = shown(page)
+    page.get_by_role("columnheader", name="Calls").click()
+    assert shown(page) == before
+
+
+def test_what_the_page_shows_is_what_the_renderers_show(show: Callable[[Section], Any]) -> None:
+    data = table(60)
+    page = show(Section("s", "Operators", data, limit=60))
+    expected = zip(*(column.cells for column in columns(data, 60)), strict=True)
+    assert shown(page) == [list(row) for row in expected]
+
+
+def test_five_thousand_rows(show: Callable[[Section], Any]) -> None:
+    """All can be found; on the page are never more than are asked for."""
+    page = show(Section("s", "Operators", table(5000), limit=25))
+    assert len(shown(page)) == 25
+    assert "5,000" in page.locator(".dt-info").text_content()
+    page.get_by_placeholder("part of a name").fill("operator 4999")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    assert shown(page)[0][0] == "operator 4999"
+
+
+def test_without_scripts_all_rows_are_there(browser: Any, tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    file.write_text(
+        render(Report("r", (Source("a", "a"),), (Section("s", "t", table(40), limit=10),))), encoding="utf-8"
+    )
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(file.as_uri())
+    assert page.locator("tbody tr").count() == 40
+    assert page.locator("tbody tr:visible").count() == 10
+    page.locator("label.toggle").click()
+    assert page.locator("tbody tr:visible").count() == 40
+    context.close()
