@@ -24,6 +24,8 @@ FAILED: Final = 1
 _COMMENT: Final = ("gate", "runs", "step_time", "statistics", "normalised", "devices", "attribution", "step_parts")
 """Tables of a Markdown comment, which is read between others; ``--view`` asks for more."""
 _COMMENT_ROWS: Final = 10
+_WHOLE: Final = ("gate", "runs", "step_time")
+"""Tables that no limit cuts: a condition must not disappear."""
 
 
 @click.command(epilog="Example: perfkit compare runs/main runs/change --fail-on 'step_time > 3%' --format markdown")
@@ -37,7 +39,7 @@ _COMMENT_ROWS: Final = 10
 @click.option("--samples", metavar="A,B", help="Samples of a step of each run, where they are not recorded.")
 @click.option("--tokens", metavar="A,B", help="Tokens of a step of each run.")
 @click.option("--noise", metavar="SHARE%", help="Standard deviation of the step of equal processes, for single "
-              "captures: 2% on a machine of your own.  [default: 20% of the host's time, 2% of the device's]")  # fmt: skip
+              "captures: 2% on a machine of your own.  [default: 20% of host time, 2% of device time]")  # fmt: skip
 @click.option("--view", "views", multiple=True, metavar="NAME", help="Only this table of the comparison; several: "
               "repeat it or use commas; all.")  # fmt: skip
 @options.limit_option("without it what fits, and all in json and csv")
@@ -93,7 +95,8 @@ def _cut(report: Report, format_name: str, limit: int | None) -> Report:
         return cut(report, limit or None)
     if limit is None:
         return report
-    return replace(report, sections=tuple(replace(s, limit=limit or None) for s in report.sections))
+    shorter = (s if s.name in _WHOLE else replace(s, limit=limit or None) for s in report.sections)
+    return replace(report, sections=tuple(shorter))
 
 
 def _only(report: Report, names: list[str], known_only: bool = False) -> Report:

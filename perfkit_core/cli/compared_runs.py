@@ -65,5 +65,12 @@ def _names(runs: Sequence[tuple[Path, ...]]) -> list[str]:
         parts = [one[1:] for one in parts]
     while len({one[-1] for one in parts}) == 1 and all(len(one) > 1 for one in parts):
         parts = [one[:-1] for one in parts]
-    names = ["/".join(one) for one in parts]
+    names = _without_suffix(["/".join(one) for one in parts])
     return names if len(set(names)) == len(names) else [f"{at} {name}" for at, name in enumerate(names)]
+
+
+def _without_suffix(names: list[str]) -> list[str]:
+    """Without the endings of files that all of them have, which tell nothing."""
+    while len(suffixes := {Path(name).suffix for name in names}) == 1 and suffixes != {""}:
+        names = [name.removesuffix(next(iter(suffixes))) for name in names]
+    return names

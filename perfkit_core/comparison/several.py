@@ -62,11 +62,12 @@ def _gate(others: Sequence[tuple[Run, Pair]]) -> list[Section]:
 
 
 def _runs(runs: Sequence[Run], pairs: Sequence[Pair]) -> Section:
+    rows = [_row(run, found, run is runs[0]) for run, found in zip(runs, pairs, strict=True)]
     note = f"The base is {runs[0].name}; low to high: 95% interval of the difference of the median steps."
-    return Section("runs", "Runs", pd.DataFrame([_row(*one) for one in zip(runs, pairs, strict=True)]), note)
+    return Section("runs", "Runs", pd.DataFrame(rows), note)
 
 
-def _row(run: Run, found: Pair) -> dict[str, object]:
+def _row(run: Run, found: Pair, is_base: bool) -> dict[str, object]:
     """Head figures, and the difference to the base; unknown is NA."""
     meta, steps = run.captures[0].meta, found.steps
     head: dict[str, object] = {
@@ -80,7 +81,8 @@ def _row(run: Run, found: Pair) -> dict[str, object]:
     return {
         **head, "median_step_ns": steps.other, **by_work, "difference_ns": steps.difference,
         "change_ratio": _na(steps.change_ratio),
-        "low_ns": _na(steps.low), "high_ns": _na(steps.high), "noise_ns": _na(steps.noise), "verdict": steps.verdict,
+        "low_ns": _na(steps.low), "high_ns": _na(steps.high), "noise_ns": _na(steps.noise),
+        "verdict": "base" if is_base else steps.verdict,
     }  # fmt: skip
 
 

@@ -24,7 +24,7 @@ Times = Callable[[Trace, BoolArray], "pd.Series[int]"]
 
 def columns(whole: Mapping[str, Trace]) -> list[Section]:
     """Sections step_parts, phases, operators and operators_device of the runs, by their names."""
-    per = "Time of a step" if all(len(step_rows(trace)) for trace in whole.values()) else "Time of the whole recording"
+    per = "Time of a step" if _base_has_steps(whole) else "Time of the whole recording"
     parts, of_phases = (_wide(whole, times, keep_order=True) for times in (_parts, _phases))
     return [
         Section("step_parts", "What the steps are spent on", parts, f"{per}, each instant once.", "no run has steps"),
@@ -37,9 +37,9 @@ def columns(whole: Mapping[str, Trace]) -> list[Section]:
 
 
 def _wide(whole: Mapping[str, Trace], times: Times, keep_order: bool = False) -> pd.DataFrame:
-    """Column name, and ``{run}_ns`` for each run: for a step where all have steps. A run without a row has 0 there, one
-    without any rows NA."""
-    stepped = all(len(step_rows(trace)) for trace in whole.values())
+    """Column name, and ``{run}_ns`` for each run: for a step where the base has steps, else for the recording. A run
+    without a row has 0 there, one without any rows or without the steps NA."""
+    stepped = _base_has_steps(whole)
     found = {f"{name}_ns": _per_step(trace, times, stepped) for name, trace in whole.items()}
     index = pd.Index(dict.fromkeys(row for column in found.values() for row in column.index), dtype=object)
     table = pd.DataFrame({name: column.astype("Int64").reindex(index) for name, column in found.items()}, index)
@@ -51,8 +51,14 @@ def _wide(whole: Mapping[str, Trace], times: Times, keep_order: bool = False) ->
     return table.rename_axis("name").reset_index()
 
 
+def _base_has_steps(whole: Mapping[str, Trace]) -> bool:
+    return bool(len(step_rows(next(iter(whole.values())))))
+
+
 def _per_step(trace: Trace, times: Times, stepped: bool) -> pd.Series[int]:
     rows = step_rows(trace)
+    if stepped and not len(rows):
+        return pd.Series(dtype=np.int64)
     inside = np.isin(trace.ints("step"), np.unique(trace.ints("step")[rows])) if stepped else np.ones(len(trace), bool)
     total = times(trace, inside)
     divided = rounded_division(total.to_numpy(np.int64), np.full(len(total), max(len(rows), 1) if stepped else 1))

@@ -82,7 +82,8 @@ def _value(table: pd.DataFrame, number: Number) -> float | None:
     if len(values) > 1 and not _adds_up(table, number):
         raise UsageError(f"{number.name} is not one number: {len(values)} rows", "name one in brackets: COLUMN[ROW]")
     if values.empty:
-        return 0.0 if number.sums else None
+        recorded = rows.empty and (table.empty or bool(table[number.column].notna().any()))
+        return 0.0 if number.sums and recorded else None
     return float(values.sum())
 
 

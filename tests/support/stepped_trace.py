@@ -1,0 +1,36 @@
+"""Hand-made trainings of any number of steps: each with one operator that allocates, the rest of the step is idle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from perfkit_core.assemble import Recorded, assemble
+from perfkit_core.trace import Trace, TraceMeta
+
+MS = 1_000_000
+
+
+def stepped_trace(
+    step_ms: Sequence[float],
+    operator_ms: float = 1.0,
+    operators: int = 1,
+    name: str = "fw::matmul",
+    source: str = "run",
+) -> Trace:
+    """Steps of these durations; in each, ``operators`` of ``operator_ms`` after each other, from 0.1 ms on."""
+    rows, start = [], 0
+    for number, length in enumerate(step_ms):
+        rows.append(_host(f"step {number}", "step", start, round(length * MS), number))
+        for at in range(operators):
+            begin = start + MS // 10 + at * round(operator_ms * MS)
+            rows.append(_host(name, "operator", begin, round(operator_ms * MS), None))
+        start += round(length * MS) + MS
+    meta = TraceMeta(source=source, format="test", framework="fw", clock="relative", ranks=(0,))
+    return assemble(Recorded(pa.Table.from_pylist(rows)), meta, (), rank=0)
+
+
+def _host(name: str, kind: str, start: int, dur: int, step: int | None) -> dict[str, object]:
+    place = {"device": "cpu", "pid": 1, "tid": 1}
+    return {"name": name, "kind": kind, "start_ns": start, "dur_ns": dur, "step": step, **place}
