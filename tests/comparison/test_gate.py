@@ -135,7 +135,7 @@ def test_shares_are_compared_as_shares() -> None:
         ("operators.speed > 3%", "operators has no number 'speed'; known: calls, "),
         ("operators.self_cpu_ns[relu] > 3%", "no row 'relu' in operators; known: fw::matmul"),
         ("steps.start_ns > 3%", None),
-        ("operators.total_device_ns[fw::matmul] > 3%", "is not known in base"),
+        ("operators.self_cpu_bytes[fw::matmul] > 3%", "is not known in base"),
     ],
 )
 def test_what_is_not_there_is_told(condition: str, told: str | None) -> None:
