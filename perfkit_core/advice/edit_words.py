@@ -11,6 +11,7 @@ import numpy as np
 
 from perfkit_core import intervals
 from perfkit_core.advice import words
+from perfkit_core.renderers.shortening import cut
 from perfkit_core.replay.edits.batching import Batch
 from perfkit_core.replay.edits.concurrency import Load, Overlap
 from perfkit_core.replay.edits.durations import Insert, Scale
@@ -23,6 +24,8 @@ from perfkit_core.replay.quantity import Case, Number, Quantity, value
 from perfkit_core.trace import Trace
 
 _CASES: Final[Mapping[Case, str]] = {Case.SHORT: "best", Case.LIKELY: "likely", Case.LONG: "worst"}
+_LONGEST: Final = 80
+"""Characters of the name of an event."""
 _NAMES: Final = 2
 """Names of events that are said; the JSON has the rows."""
 
@@ -97,16 +100,18 @@ def _(edit: Shorten) -> str:
 @change.register
 def _(edit: Move) -> str:
     gone = 0 if edit.copies_gone is None else len(edit.copies_gone)
-    parts = [f"run on the {'host' if edit.to_host else 'device'}: {words.likely('_ns', edit.host_ns)} each on the host"]
-    parts += [] if edit.to_host else [f"{words.likely('_ns', edit.device_ns)} on the device"]
+    parts = [f"run on the host: each takes {words.likely('_ns', edit.host_ns)} there"]
+    if not edit.to_host:
+        launch, work = words.likely("_ns", edit.host_ns), words.likely("_ns", edit.device_ns)
+        parts = [f"run on the device: each takes {launch} on the host and {work} on the device"]
     parts += [f"{gone} calls of copies and waits do not take place"] if gone else []
     added = f"{edit.copies_added} copies of {words.likely('_ns', edit.copy_ns)} before each"
-    return ", ".join(parts + ([added] if edit.copies_added else []))
+    return "; ".join(parts + ([added] if edit.copies_added else []))
 
 
 @change.register
 def _(edit: Unblock) -> str:
-    most = "" if edit.most_ns is None else f", and take {words.likely('_ns', edit.most_ns)} at most"
+    most = "" if edit.most_ns is None else f", and take at most {words.likely('_ns', edit.most_ns)}"
     return f"wait for no device work{most}"
 
 
@@ -131,6 +136,7 @@ def events(edit: Any, trace: Trace) -> str:
     names = trace.codes("name")
     codes, counts = np.unique(names.codes[rows], return_counts=True)
     most = np.argsort(-counts, kind="stable")
-    told = [f"{counts[at]:,} × {names.values[codes[at]] if codes[at] >= 0 else 'without a name'}" for at in most]
+    called = [cut(names.values[code], _LONGEST) if code >= 0 else "without a name" for code in codes]
+    told = [f"{counts[at]:,} × {called[at]}" for at in most]
     rest = int(counts[most[_NAMES:]].sum())
     return ", ".join(told[:_NAMES]) + (f" and {rest:,} of other names" if rest else "")

@@ -58,7 +58,8 @@ def _severity(one: Advice) -> str:
 
 def _evidence(one: Advice) -> Section:
     it = one.candidate
-    rows = [(words.name(name), words.value(name, value)) for name, value in it.evidence.items()]
+    values = [words.value(name, value) for name, value in it.evidence.items()]
+    rows = zip(words.names(list(it.evidence)), values, strict=True)
     lines = [f"Holds: {text}" for text in it.preconditions]
     lines += [f"Looked for, not there: {text}" for text in it.vetoes]
     lines += [_rows(it.rows.tolist())] if len(it.rows) else []
@@ -95,7 +96,7 @@ def _prediction(one: Advice, found: Advices, of: str) -> Section:
 def _now(one: Advice, of: str) -> str:
     p = one.prediction
     low, high = duration(p.base_p10_ns or p.base_ns), duration(p.base_p90_ns or p.base_ns)
-    return f"Now: {duration(p.base_ns)}, the median {of}; its 80 % interval is {low} to {high}"
+    return f"Now: {duration(p.base_ns)}, the median {of}; its 80% interval is {low} to {high}"
 
 
 def _trust(one: Advice, found: Advices) -> Section:
@@ -114,7 +115,7 @@ def _noise(found: Advices) -> str:
             f"Only one step was recorded, so nothing shows how much steps differ: the interval is {ONE_STEP:.0%} wider "
             "to each side."
         )
-    return f"Noise of the run: the median of the steps is known to ±{duration(found.noise_ns)} (80 % interval)."
+    return f"Noise of the run: the median of the steps is known to ±{duration(found.noise_ns)} (80% interval)."
 
 
 def _risks(one: Advice) -> Section:

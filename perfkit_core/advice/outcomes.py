@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,9 +26,10 @@ _NOTE: Final = (
 
 
 def report(path: Path) -> Report:
-    """The whole ledger. Raises SourceError."""
+    """The whole ledger; machine formats have what it comes to as ``summary``. Raises SourceError."""
     found = ledger.read(path)
-    return Report(f"Outcomes of {path.name}", (), (section(found),), data={"source": str(path)})
+    data = {"source": str(path), "summary": asdict(ledger.summary(found))}
+    return Report(f"Outcomes of {path.name}", (), (section(found),), data=data)
 
 
 def of_rules(path: Path | None, rules: Collection[str]) -> list[Record]:

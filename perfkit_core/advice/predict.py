@@ -49,9 +49,8 @@ def predict(facts: Facts, candidate: Candidate) -> Prediction:
 
 def _ceiling_ns(facts: Facts, candidate: Candidate, after: Quantity) -> int | None:
     """The limit of the edits by replay where they have one, else what the rule says; never less than what the replay
-    with all uncertain numbers at their best saves. What is not worth saying needs no further replay."""
-    worth = facts.step_ns - after.low > facts.thresholds.least_saving * facts.step_ns
-    limit = most_ns(facts, candidate.edits) if worth and candidate.method == "replay" else None
+    with all uncertain numbers at their best saves."""
+    limit = most_ns(facts, candidate.edits) if candidate.method == "replay" else None
     known = candidate.ceiling_ns if limit is None else limit
     return None if known is None else max(known, round(facts.step_ns - after.low))
 

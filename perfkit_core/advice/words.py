@@ -13,15 +13,31 @@ _SHOWN: Final = 8
 _UNITS: Final = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
 _SUFFIXES: Final = ("_ns", "_bytes", "_ratio", "_factor", "_left")
 _SHARES: Final = ("_ratio", "_left")
+_RATE: Final = "_per_ns"
+_KINDS: Final = {"_ns": ", time", "_bytes": ", size", "_factor": ", factor"}
 _ABBREVIATIONS: Final = {"cpu": "CPU", "gpu": "GPU", "id": "ID"}
 
 
 def name(text: str) -> str:
     """``proposed_workers`` → ``proposed workers``, ``loader_ratio`` → ``loader, share``: units are said with the
     value."""
-    stem = next((text.removesuffix(end) for end in _SUFFIXES if text.endswith(end) and text != end), text)
+    unit = "" if text.endswith(_RATE) else _unit(text)
+    stem = text.removesuffix(unit)
     said = " ".join(_ABBREVIATIONS.get(word, word) for word in stem.split("_"))
     return f"{said}, {'left' if text.endswith('_left') else 'share'}" if text.endswith(_SHARES) else said
+
+
+def names(texts: Sequence[str]) -> list[str]:
+    """Each with its unit in a word where another one has the same name without."""
+    said = [name(text) for text in texts]
+    return [
+        f"{one}{_KINDS.get(_unit(text), '')}" if said.count(one) > 1 else one
+        for one, text in zip(said, texts, strict=True)
+    ]
+
+
+def _unit(text: str) -> str:
+    return next((end for end in _SUFFIXES if text.endswith(end) and text != end), "")
 
 
 def value(named: str, what: Any) -> str:
@@ -61,10 +77,12 @@ def span(named: str, number: Number) -> str:
 
 def between(named: str, low: float, high: float) -> str:
     """Two ends in the unit that suits the higher one; one where both read alike."""
+    if named.endswith(_RATE):
+        return _ends(low, high, "")
     if named.endswith("_ns"):
         return _scaled(low, high)
     if named.endswith(_SHARES):
-        return _ends(100 * low, 100 * high, " %")
+        return _ends(100 * low, 100 * high, "%")
     if "bytes" in named.split("_"):
         ends = dict.fromkeys((wording.size(low), wording.size(high)))
         return " to ".join(ends)

@@ -90,7 +90,7 @@ def _prediction(outcome: Outcome) -> Section:
         ("measured", found.saving, found.saving_low, found.saving_high),
     ]
     columns = ["what", "saving_ratio", "low_ratio", "high_ratio"]
-    note = "Shares of the base. The predicted interval is p10 to p90, the measured one 95 %."
+    note = "Shares of the base. The predicted interval is p10 to p90, the measured one 95%."
     return Section("prediction", "Saving, predicted and measured", pd.DataFrame(rows, columns=columns), note=note)
 
 

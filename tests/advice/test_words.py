@@ -36,7 +36,8 @@ ROWS = np.array([0, 1, 3])
         ("between_ns", 812_345, "812 µs"), ("loader_ns", 69_810_500, "69.8 ms"), ("gap_ns", 0, "0 ns"),
         ("step_ns", 3_393_189_557, "3.39 s"), ("longer_ns", -1_500, "-1.5 µs"),
         ("bytes_per_step", 1024, "1.0 KB"), ("peak_bytes", 19_300_000, "19.3 MB"), ("bytes", 12, "12 bytes"),
-        ("loader_ratio", 0.396, "39.6 %"), ("casts_left", 0.25, "25 %"), ("kernel_factor", 0.3, "0.3 ×"),
+        ("loader_ratio", 0.396, "39.6%"), ("casts_left", 0.25, "25%"), ("bytes_per_ns", 10.12, "10.1"),
+        ("kernel_factor", 0.3, "0.3 ×"),
         ("workers", 4, "4"), ("kernels", 123_456, "123,456"), ("passes", 2.345, "2.35"), ("below", True, "yes"),
         ("alone", False, "no"), ("region", None, "not known"), ("operator", "aten::copy_", "aten::copy_"),
         ("dimension", [7, 8], "7, 8"), ("sizes", list(range(10)), "0, 1, 2, 3, 4, 5, 6, 7 and 2 more"),
@@ -71,6 +72,9 @@ def test_names_lose_their_units() -> None:
         "_ns".replace("_", " "),
     )
     assert tuple(map(words.name, names)) == told
+    assert words.names(["operators", "operators_ns", "bytes_per_ns", "step_ns"]) == [
+        "operators", "operators, time", "bytes per ns", "step",
+    ]  # fmt: skip
 
 
 def test_assumptions_by_their_rule() -> None:
@@ -102,10 +106,10 @@ def test_assumptions_by_their_rule() -> None:
         (Shorten((np.array([0, 10_000]), np.array([2_000, 11_000])), 0.5),
          "in 2 gaps, 3 µs together, host threads take 0.5 × their time"),
         (Move(ROWS, True, 2_000, copies_gone=ROWS),
-         "run on the host: 2 µs each on the host, 3 calls of copies and waits do not take place"),
-        (Move(ROWS, False, 2_000, 3_000), "run on the device: 2 µs each on the host, 3 µs on the device"),
-        (Unblock(ROWS), "wait for no device work"), (Unblock(ROWS, 8_000), "wait for no device work, and take 8 µs at "
-         "most"),
+         "run on the host: each takes 2 µs there; 3 calls of copies and waits do not take place"),
+        (Move(ROWS, False, 2_000, 3_000), "run on the device: each takes 2 µs on the host and 3 µs on the device"),
+        (Unblock(ROWS), "wait for no device work"),
+        (Unblock(ROWS, 8_000), "wait for no device work, and take at most 8 µs"),
         (InCases(Remove(ROWS), (Case.SHORT,)), "do not take place, nor what is inside them (in the best case alone)"),
         (InCases(Unblock(ROWS), (Case.SHORT, Case.LIKELY)),
          "wait for no device work (in the best and likely cases alone)"),

@@ -110,7 +110,7 @@ def test_explain_shows_the_whole_contract(perfkit, loading: Path) -> None:
     titles = ["What was found", "Evidence", "What is changed in the recording", "Prediction", "How sure it is",
               "Risks and conflicts", "What to do", "Outcome"]  # fmt: skip
     assert [title for title in titles if f"\n{title}\n" in out] == titles
-    for told in ("Rule 10, loader-workers, version 1; fw, eager mode", "loader, share      60 %", "share of the time",
+    for told in ("Rule 10, loader-workers, version 1; fw, eager mode", "loader, share      60%", "share of the time",
                  "Assumed: a batch is handed over in 0.1–2 ms (prior", "6 × DataLoader.next: get batches from 4 worker",
                  "6 × DataLoader.next: take 1–1.4 × their time (likely 1.1), with all inside them",
                  "--advice advice.json:loader-workers-"):  # fmt: skip
@@ -231,6 +231,9 @@ def test_every_record_is_in_one_group(perfkit, tmp_path: Path) -> None:
         "be told) and 1 not measured." in out
     )
     assert "the sign of the saving was right in 2 of 3." in out
+    summary = json.loads(perfkit("advise", "--ledger", file, "--format", "json").out)["summary"]
+    groups = [summary[name] for name in ("told", "unpredicted", "abstained", "unmeasured")]
+    assert (summary["records"], groups) == (6, [3, 1, 1, 1])
 
 
 def test_an_advice_with_its_own_outcome(perfkit, loading: Path, tmp_path: Path) -> None:
