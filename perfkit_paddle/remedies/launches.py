@@ -54,6 +54,31 @@ REMEDIES: Final = (
     Remedy(
         "host-gap",
         code("""
+            model = paddle.jit.to_static(model, full_graph=True)  # Python runs between its operators once
+        """),
+        "paddle.jit.to_static",
+        note="What is left is your own loop: sum up and print in one of many steps, build lists and dictionaries "
+        "before it. Paddle's profiler records no stacks: py-spy shows which lines of Python it is.",
+        mode="eager",
+        when={"gaps": ("short",)},
+    ),
+    Remedy(
+        "host-gap",
+        code("""
+            for step, batch in enumerate(batches):
+                fetched = executor.run(
+                    program, feed=dict(x=batch), fetch_list=[loss] if step % 100 == 99 else [], return_numpy=False
+                )
+        """),
+        "paddle.static.Executor.run(fetch_list=, return_numpy=)",
+        mode="static",
+        note="Between two runs of a program Python feeds, fetches and does what your loop says: py-spy shows which "
+        "lines of it take the time.",
+        when={"gaps": ("short",)},
+    ),
+    Remedy(
+        "host-gap",
+        code("""
             import gc
 
             gc.freeze()  # what lives as long as the training is not looked at again

@@ -44,8 +44,25 @@ REMEDIES: Final = (
         "outlier-steps",
         "",
         "",
-        note="No line of code removes it, since the cause lies outside of the steps that were compared. Look at what "
-        "happens every N steps (checkpoints, evaluation, garbage collection), at other processes on the machine, "
-        "and at the device's clocks: nvidia-smi -q -d CLOCK,PERFORMANCE.",
+        note="All kernels became slower together, so it is the device and no line of code. Look at its clocks, its "
+        "power and its temperature while it trains ({clocks}), and for other processes on it.",
+        when={"outliers": ("clock",)},
+    ),
+    Remedy(
+        "outlier-steps",
+        "",
+        "",
+        note="In the late steps time passes in which nothing is recorded. Look at what the script does every N steps "
+        "(checkpoints, evaluation, logging, garbage collection) and at other processes on the machine; py-spy shows "
+        "what Python does then.",
+        when={"outliers": ("outside",)},
+    ),
+    Remedy(
+        "outlier-steps",
+        "",
+        "",
+        note="What grew is named above: compare it in a late step and in a usual one (perfkit summary SOURCE --view "
+        "steps, then --view operators --step N). The same calls that take longer tell of other inputs, of a wait for "
+        "another rank or for a file, or of other processes on the machine.",
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -65,12 +66,12 @@ def test_what_was_not_recorded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("recorded", "name"),
-    [("Optimizer.step#SGD.step", "SGD"), ("AdamW.step", "AdamW"), ("adam_ dygraph", "adam"), ("pd_op.sgd_", "sgd"),
-     ("Optimization Step", "Optimization")],
+    ("recorded", "whole", "name"),
+    [("Optimizer.step#SGD.step", False, "SGD"), ("AdamW.step", False, "AdamW"), ("adam_ dygraph", True, "adam"),
+     ("pd_op.sgd_", True, "sgd"), ("Optimization Step", False, "optimizer")],
 )  # fmt: skip
-def test_the_class_of_an_optimizer(recorded: str, name: str) -> None:
-    assert class_of(recorded) == name
+def test_the_class_of_an_optimizer(recorded: str, whole: bool, name: str) -> None:
+    assert class_of(recorded, whole) == name
 
 
 NARROW = (
@@ -89,6 +90,14 @@ def test_the_first_remedy_that_fits_all_words(words: dict[str, str], code: str) 
     assert found is not None
     assert found.code == code
     assert remedied(NARROW[:2], "a", "eager", {}) is None
+
+
+@pytest.mark.parametrize("framework", ["torch", "paddle"])
+def test_every_word_in_braces_is_filled_by_a_rule_or_by_the_recording(framework: str) -> None:
+    known = {*recorded_words(on(None)), "optimizer_class", "workers", "threads"}
+    for remedy in get_plugins().remedies(framework):
+        said = set(re.findall(r"\{(\w+)\}", f"{remedy.code} {remedy.api} {remedy.note} {remedy.verify}"))
+        assert said <= known, remedy
 
 
 def advised(file: Path, rule: str) -> Remedied:

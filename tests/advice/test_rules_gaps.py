@@ -37,11 +37,38 @@ def test_a_twentieth_is_none(framework: str) -> None:
     assert len(found(host_gaps, steps(with_gap(501, framework), 10 * MS, framework=framework))) == 1
 
 
-def test_what_python_takes_between_operators_is_no_gap() -> None:
-    rows = [op("aten::add", 100 * i, 60) for i in range(100)]  # 40 % of 10 ms, 40 µs each
-    assert found(host_gaps, steps(rows, 10 * MS)) == []
-    rows = [op("aten::add", 1000 * i, 600) for i in range(10)]  # 400 µs each are below the least of half a ms
-    assert found(host_gaps, steps(rows, 10 * MS)) == []
+@BOTH
+def test_many_short_gaps_count_together(framework: str) -> None:
+    """40 % of 10 ms in gaps of 40 µs; none, 40 % or all of it is left."""
+    add = NAMES[framework][1]
+    recording = steps([op(add, 100 * i, 60) for i in range(100)], 10 * MS, framework=framework)
+    (one,) = found(host_gaps, recording)
+    assert (one.evidence["gap_ns"], one.evidence["gaps_per_step"]) == (4_000_000, 100)
+    assert one.what == (
+        "no operator runs for 4 of the 10 ms of a step, in 100 short stretches of typically 0.04 ms between operators"
+    )
+    assert predicted(recording, one) == (6_000_000, 7_600_000, 10_000_000)
+    assert one.conflicts == ("launch-bound",)
+
+
+def test_what_calling_an_operator_takes_is_no_gap() -> None:
+    assert found(host_gaps, steps([op("aten::add", 40 * i, 21) for i in range(250)], 10 * MS)) == []  # 19 µs each
+    assert len(found(host_gaps, steps([op("aten::add", 40 * i, 20) for i in range(250)], 10 * MS))) == 1
+
+
+def test_short_gaps_of_less_than_a_twentieth_are_none() -> None:
+    """Ten of 50 µs in 10 ms, and ten of 51."""
+    assert found(host_gaps, steps([op("aten::add", 1000 * i, 950) for i in range(10)], 10 * MS)) == []
+    assert len(found(host_gaps, steps([op("aten::add", 1000 * i, 949) for i in range(10)], 10 * MS))) == 1
+
+
+def test_long_and_short_gaps_are_told_apart() -> None:
+    """3 ms before the rest, of whose 7 ms ten gaps of 100 µs are one."""
+    recording = steps([op("aten::add", 3 * MS + 700 * i, 600) for i in range(10)], 10 * MS)
+    long, short = found(host_gaps, recording)
+    # the last short one meets the next long one
+    assert (long.evidence["gap_ns"], short.evidence["gap_ns"]) == (3_100_000, 900_000)
+    assert (long.words, short.words) == ({}, {"gaps": "short"})
 
 
 def test_a_gap_of_one_step_in_three_is_not_typical() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from advised import BOTH, Rows, found, op, predicted, steps
+from advised import BOTH, Rows, call, found, kernel, op, predicted, steps
 
 from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rules.loops import select_loops
 from perfkit_core.advice.rules.rounds import rounds
 from perfkit_core.loading import load
@@ -150,3 +151,21 @@ def test_embedding_tables_one_after_the_other(traces: Path) -> None:
     (one,) = select_loops(facts)
     assert one.evidence["rounds"] == 26  # DLRM's Criteo data has 26 tables
     assert len(rounds(facts.trace, 27).rows) == 0
+
+
+@BOTH
+def test_the_ceiling_holds_what_waits_for_the_selections(framework: str) -> None:
+    """Kernels of 30 µs behind selections of 10: without both the step, which waits for them, loses more than 100 µs."""
+    select, work, _ = WORDS[framework]
+    rows: Rows = []
+    for i in range(10):
+        rows += [op(select, 20 * i, 10), call("cudaLaunchKernel", 20 * i + 2, 5, i + 1), op(work, 20 * i + 10, 10)]
+        rows += [kernel("gather", 40 + 30 * i, 30, i + 1)]
+    rows += [call("cudaDeviceSynchronize", 200, 140, kind="sync")]
+    recording = steps(rows, 400, framework=framework)
+    (one,) = found(select_loops, recording)
+    prediction = predict(Facts(recording), one)
+    assert prediction.saving_ns is not None
+    assert prediction.saving_ns > 100_000  # of selecting, on the host
+    assert prediction.ceiling_ns is not None
+    assert prediction.ceiling_ns >= prediction.saving_ns

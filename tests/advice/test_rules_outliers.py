@@ -10,13 +10,21 @@ from events import device, host, trace
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import NotEvaluableError
 from perfkit_core.advice.predict import predict
+from perfkit_core.advice.remedies import remedied
 from perfkit_core.advice.rules.outliers import outliers
 from perfkit_core.advice.thresholds import overridden
+from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.trace import Trace
 
 US = 1000
 USUAL = (98, 99, 100, 101, 102, 98, 99, 100, 101, 102)
 """Median 100, and with any longer step a median absolute deviation of 1: a standard deviation of 1.4826."""
+
+
+def rows_of(recording: Trace) -> list[dict[str, object]]:
+    """Its events, as they were given."""
+    kept = ("name", "kind", "start_ns", "dur_ns", "step", "pid", "tid", "device")
+    return [{name: row[name] for name in kept if row[name] is not None} for row in recording.events.to_pylist()]
 
 
 def training(steps: Sequence[int], longer: str = "slow") -> Trace:
@@ -39,6 +47,24 @@ def test_the_step_and_what_in_it_grew() -> None:
     assert found.evidence["grown_ns"] == {"slow": 50 * US}  # 90 instead of the median of 40
     assert facts.trace.ints("step")[found.rows].tolist() == [10]
     assert predict(facts, found).saving_ns is None
+
+
+def test_what_grew_says_where_to_look() -> None:
+    """Events that grew, time of the step in which nothing was recorded, and a clock: each has its own remedy."""
+    events = training((*USUAL, 150))
+    [grew] = outliers(Facts(events))
+    outside = trace([row for row in rows_of(training((*USUAL, 150))) if row["name"] != "slow"])
+    [idle] = outliers(Facts(outside))
+    [clock] = outliers(Facts(kernels((1.2, 1.2, 1.2))))
+    assert [one.words["outliers"] for one in (grew, idle, clock)] == ["events", "outside", "clock"]
+    assert clock.what.startswith("the same 3 kernels take 1.20 times as long in the last third of the steps")
+    notes = [
+        remedied(get_plugins().remedies(framework), "outlier-steps", "eager", {"clocks": "amd-smi"} | one.words).note
+        for framework in ("torch", "paddle")
+        for one in (grew, idle, clock)
+    ]
+    assert ["amd-smi" in note for note in notes] == [False, False, True] * 2
+    assert ["every N steps" in note for note in notes] == [False, True, False] * 2
 
 
 def test_what_waits_for_a_device_is_not_what_grew() -> None:
@@ -68,6 +94,14 @@ def test_three_standard_deviations_are_usual(last: int, fires: bool) -> None:
     """3 × 1.4826 = 4.45 µs above the median of 100."""
     facts = Facts(training((*USUAL, last)), overridden({"outlier_share": 0.0}))
     assert bool(outliers(facts)) == fires
+
+
+def test_steps_are_named_in_the_right_number() -> None:
+    [one] = outliers(Facts(training((*USUAL, 150))))
+    assert one.what.startswith("1 of 11 steps takes 0.05 ms longer than the usual 0.1 ms: step 10; longer ")
+    [two] = outliers(Facts(training((*USUAL, *USUAL, 150, 160))))
+    assert "2 of 22 steps take" in two.what
+    assert "steps 20, 21;" in two.what
 
 
 def test_four_steps_tell_nothing() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from perfkit_core import grouped, nesting
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate
-from perfkit_core.advice.rules.phrases import each_period, millis, times
+from perfkit_core.advice.rules.phrases import each_period, millis, times, verb
 from perfkit_core.advice.wording import several
 from perfkit_core.analyses.span import rank_codes
 from perfkit_core.plugins.contracts import Rule
@@ -48,7 +48,8 @@ def _recompiled(facts: Facts, rows: IntArray) -> Candidate:
     each = 2 * int(hit.sum()) > len(facts.steps)
     time = int(trace.ints("dur_ns")[rows].sum())
     listed = several([str(one) for one in number.tolist()], 5)
-    what = f"in {int(hit.sum())} of {len(facts.steps)} steps code is compiled again ({millis(time)} ms): step {listed}"
+    where = f"{verb(len(number), 'step', 'steps')} {listed}"
+    what = f"in {int(hit.sum())} of {len(facts.steps)} steps code is compiled again ({millis(time)} ms): {where}"
     return Candidate(
         what + ("" if longer is None else f"; they take {millis(longer)} ms longer than the others"),
         evidence={

@@ -9,6 +9,7 @@ import numpy as np
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate, NotEvaluableError
+from perfkit_core.advice.rules import loader_cores
 from perfkit_core.advice.rules.phrases import millis
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import Rule
@@ -49,7 +50,7 @@ def no_workers(facts: Facts) -> list[Candidate]:
     rows, share = batches(facts), _share(facts)
     if _in_workers(facts, rows) or share <= facts.thresholds.loader_share:
         return []
-    return [with_workers(facts, WORKERS)]
+    return [with_workers(facts, loader_cores.most_useful(facts, WORKERS))]
 
 
 def more_workers(facts: Facts) -> list[Candidate]:
@@ -74,7 +75,7 @@ def with_workers(facts: Facts, workers: float) -> Candidate:
         f"each step makes its own batch for {millis(waiting)} of {millis(facts.step_ns)} ms before it can begin",
         evidence={
             "loader_ns": round(waiting), "loader_ratio": _share(facts), "step_ns": facts.step_ns, "workers": 0,
-            "proposed_workers": workers,
+            "proposed_workers": workers, "cores": loader_cores.cores(facts),
         },
         rows=rows,
         edits=(
@@ -89,7 +90,10 @@ def with_workers(facts: Facts, workers: float) -> Candidate:
             Assumption(name, quantity, quantity.source)
             for name, quantity in (("host_factor", CONTENTION), ("handover_ns", HANDOVER_NS), ("making_factor", MAKING))
         ),
-        risks=(f"each worker holds a copy of the dataset object and {_AHEAD} batches",),
+        risks=(
+            f"each worker holds a copy of the dataset object and {_AHEAD} batches",
+            loader_cores.crowded(facts, workers),
+        ),
         fill={"workers": f"{workers:.0f}"},
     )  # fmt: skip
 
@@ -114,7 +118,7 @@ def _twice_as_many(facts: Facts, rows: IntArray) -> Candidate:
         ceiling_ns=round(waiting),
         preconditions=("workers make the batches", "the wait is longer than handing a batch over takes"),
         assumptions=(Assumption("batch_every_ns", batch, faster.source),),
-        risks=("more workers than cores make all of them slower",),
+        risks=(f"more workers than cores make all of them slower; {loader_cores.of_recording(facts)}",),
         fill={"workers": "twice as many"},
     )
 

@@ -69,11 +69,13 @@ def _loops(
     return spans[looping], Loop(name, tensors, operators, total / (tensors * operators), bool(whole))
 
 
-def class_of(name: str) -> str:
-    """``SGD`` of a span that ends in ``SGD.step``; of an operator that is the whole update its name without the folder
-    and the mark of an update in place: ``adam`` of ``folder.adam_``."""
+def class_of(name: str, whole: bool) -> str:
+    """``SGD`` of a span that ends in ``SGD.step``; of an operator that is the ``whole`` update its name without the
+    folder and the mark of an update in place: ``adam`` of ``folder.adam_``; ``optimizer`` where neither tells."""
     found = _STEP.search(name)
-    return found[1] if found else name.split(" ")[0].rpartition(".")[2].rstrip("_")
+    if found:
+        return found[1]
+    return name.split(" ")[0].rpartition(".")[2].rstrip("_") if whole else "optimizer"
 
 
 def _starts(sorted_keys: IntArray) -> IntArray:
@@ -114,7 +116,7 @@ def _at_once(facts: Facts, spans: IntArray, loop: Loop) -> list[Candidate]:
             assumptions=tuple(assumptions),
             risks=("the order of additions changes: results differ in the last bits",),
             fill={"optimizer": loop.name},
-            words={"optimizer_class": class_of(loop.name)},
+            words={"optimizer_class": class_of(loop.name, loop.whole)},
         )
     ]  # fmt: skip
 

@@ -9,8 +9,8 @@ import pandas as pd
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, NotEvaluableError
-from perfkit_core.advice.rules.growth import grown, longer_kernels
-from perfkit_core.advice.rules.phrases import millis
+from perfkit_core.advice.rules.growth import OUTSIDE, grown, longer_kernels
+from perfkit_core.advice.rules.phrases import millis, verb
 from perfkit_core.advice.wording import several
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.schema import STEP
@@ -22,7 +22,7 @@ _SIGMA: Final = 1.4826
 
 
 def outliers(facts: Facts) -> list[Candidate]:
-    """Rule 36."""
+    """Rule 36: late steps, and kernels that all become slower by one factor."""
     facts.need_steps()
     steps = pd.DataFrame({"rank": facts.steps.rank, "step": facts.steps.number, "dur_ns": facts.steps.recorded_ns})
     if steps.groupby("rank").size().max() < LEAST_STEPS:
@@ -50,7 +50,7 @@ def _late(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> Candidate:
     numbers = late["step"].unique().tolist()
     return Candidate(
         f"{len(late)} of {len(steps)} {_steps(len(late))} {millis(more)} ms longer than the usual {millis(usual)} ms: "
-        f"step {several([str(one) for one in numbers], 5)}{_because(why)}",
+        f"{verb(len(numbers), 'step', 'steps')} {several([str(one) for one in numbers], 5)}{_because(why)}",
         evidence={
             "steps": numbers, "longer_ns": round(more), "usual_step_ns": round(usual),
             "grown_ns": {str(name): int(size) for name, size in why.items()},
@@ -58,6 +58,7 @@ def _late(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> Candidate:
         rows=_rows(facts, late),
         method="none",
         preconditions=(f"more than {facts.thresholds.outlier_sigmas:g} standard deviations above the median",),
+        words={"outliers": _kind(why)},
     )  # fmt: skip
 
 
@@ -71,7 +72,8 @@ def _slower_clock(facts: Facts, steps: pd.DataFrame) -> list[Candidate]:
         return []
     return [
         Candidate(
-            f"kernels take {found.factor:.2f} times as long at the end of the recording as at its beginning",
+            f"the same {found.kernels} kernels take {found.factor:.2f} times as long in the last third of the steps as "
+            "in the first: the device's clock fell, or something else uses the device",
             evidence={"factor": found.factor, "kernels": found.kernels, "agreeing_ratio": found.agreeing},
             rows=_rows(facts, late),
             method="none",
@@ -80,6 +82,7 @@ def _slower_clock(facts: Facts, steps: pd.DataFrame) -> list[Candidate]:
                 "they grew by one factor: a clock, not a kernel",
             ),
             vetoes=("inputs grew: the kernels' own names and counts did not change",),
+            words={"outliers": "clock"},
         )
     ]
 
@@ -95,6 +98,11 @@ def _rows(facts: Facts, chosen: pd.DataFrame) -> IntArray:
 
 def _steps(count: int) -> str:
     return "steps takes" if count == 1 else "steps take"
+
+
+def _kind(why: pd.Series[int]) -> str:
+    """Whether events grew, or the time in which nothing was recorded."""
+    return "outside" if not why.empty and why.index[0] == OUTSIDE else "events"
 
 
 def _because(why: pd.Series[int]) -> str:

@@ -1,0 +1,73 @@
+"""When does no thread do recorded work, and what is around it?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from perfkit_core import intervals
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.rules import calls
+from perfkit_core.analyses.step.exclusive import covered_ns
+from perfkit_core.intervals import Intervals
+from perfkit_core.schema import (
+    COMMUNICATION,
+    DATALOADER,
+    OPERATOR,
+    OPERATOR_DETAIL,
+    OVERHEAD,
+    PYTHON,
+    RUNTIME,
+    STEP,
+    SYNC,
+)
+from perfkit_core.trace import IntArray
+
+_WORK: Final = (OPERATOR, OPERATOR_DETAIL, RUNTIME, SYNC, COMMUNICATION, DATALOADER, OVERHEAD)
+_FRAMES: Final = 3
+
+
+def idle(facts: Facts) -> Intervals:
+    """Time of the steps of the first rank in which nothing but Python, labels and phases is recorded on any thread."""
+    trace = facts.trace
+    here = trace.host & (trace.ints("rank") == facts.steps.rank[0])
+    start, end = trace.ints("start_ns"), trace.end_ns
+    work = intervals.union_of(np.flatnonzero(here & trace.rows("kind", *_WORK)), start, end)
+    steps = np.flatnonzero(here & trace.rows("kind", STEP) & (facts.replay.first >= 0))
+    return intervals.subtract(intervals.union_of(steps, start, end), work)
+
+
+def of_length(gaps: Intervals, least_ns: int, most_ns: int | None) -> Intervals:
+    """Those of at least so long, and shorter than ``most_ns`` (None: of any length)."""
+    length = gaps[1] - gaps[0]
+    kept = (length >= least_ns) & ((length < most_ns) if most_ns is not None else True)
+    return gaps[0][kept], gaps[1][kept]
+
+
+def who(facts: Facts, gaps: Intervals) -> tuple[IntArray, list[str]]:
+    """The innermost events in whose time the gaps are, and the Python functions among them that have most of it."""
+    trace, graph = facts.trace, facts.replay.graph
+    lanes = graph.lane[facts.steps.first[facts.steps.rank == facts.steps.rank[0]]]
+    within = np.where(np.isin(graph.lane, lanes), covered_ns(gaps, graph.start_ns, graph.start_ns + graph.dur_ns), 0)
+    nodes = np.flatnonzero((within > 0) & (graph.row >= 0))
+    rows = graph.row[nodes]
+    names = trace.codes("name")
+    python = trace.rows("kind", PYTHON)[rows]
+    spent = np.bincount(names.codes[rows[python]], within[nodes[python]], minlength=len(names.values))
+    most = [code for code in np.argsort(-spent, kind="stable")[:_FRAMES] if spent[code] > 0]
+    return np.unique(rows), [names.values[code] for code in most]
+
+
+def around(facts: Facts, gaps: Intervals) -> str:
+    """Between which operators the longest gap is."""
+    trace = facts.trace
+    rows = calls.outermost(trace)
+    rows = rows[trace.ints("rank")[rows] == facts.steps.rank[0]]
+    longest = int((gaps[1] - gaps[0]).argmax())
+    before = rows[trace.end_ns[rows] <= gaps[0][longest]]
+    behind = rows[trace.ints("start_ns")[rows] >= gaps[1][longest]]
+    names = trace.codes("name")
+    ends = [f"after {names.values[names.codes[before[trace.end_ns[before].argmax()]]]}"] if len(before) else []
+    begins = [f"before {names.values[names.codes[behind[0]]]}"] if len(behind) else []
+    return " and ".join([*ends, *begins]) or "without any operator in the recording"
