@@ -25,8 +25,10 @@ def named_runs(given: Sequence[str], baseline: Sequence[str]) -> list[Named]:
     """The runs in their order, those of ``--baseline`` first, as captures of one run. An argument may name several
     captures: separated by commas, or by a pattern that the shell left alone. Of many places, those that hold no profile
     are left out, and told. Raises UsageError and SourceError."""
-    base = [place for text in baseline for place in _captures(text)]
-    runs = ([tuple(base)] if base else []) + [tuple(_captures(text)) for text in given]
+    base = tuple(place for text in baseline for place in _captures(text))
+    others = [tuple(_captures(text)) for text in given]
+    without = [one for one in others if not set(one) <= set(base)]  # DIR/* names the baseline once more
+    runs = [base, *(without or others)] if base else others
     runs = _profiles(runs) if len(runs) > 2 else runs
     if len(runs) < 2:
         raise UsageError("one run cannot be compared", "name two or more: perfkit compare A B, or DIR/*")

@@ -1,0 +1,145 @@
+"""perfkit compare: the gate's exit code, pooled captures, several runs, the same work; mistakes in one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from stepped_trace import stepped_trace
+
+from perfkit_core.store import write_cycle
+
+STEADY = [20.0, 20.1, 20.0, 19.9, 20.0, 20.1, 20.0, 19.9]
+SLOWER = [ms * 1.1 for ms in STEADY]
+QUIET = ("--noise", "1%")
+
+
+def record(folder: Path, steps: list[float], **what: object) -> Path:
+    write_cycle(stepped_trace(steps, source=str(folder), **what), folder)
+    return folder
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """Three equal captures of the base and three that are 10 % slower; a page and a table between them."""
+    for at in range(3):
+        record(tmp_path / "runs" / f"main-{at}", [ms + at / 100 for ms in STEADY])
+        record(tmp_path / "runs" / f"change-{at}", [ms + at / 100 for ms in SLOWER])
+    (tmp_path / "runs" / "report.html").write_text("<html></html>")
+    return tmp_path / "runs"
+
+
+def test_the_gate_decides_the_exit_code(perfkit, runs: Path, tmp_path: Path) -> None:
+    base, other = runs / "main-0", runs / "change-0"
+    code, out, err = perfkit("compare", base, other, *QUIET, "--fail-on", "step_time > 3%", "-o", tmp_path / "c.txt")
+    assert (code, out) == (1, "")
+    assert "perfkit: gate failed: step_time > 3%" in err
+    assert perfkit("compare", other, base, *QUIET, "--fail-on", "step_time > 3%").code == 0
+    assert perfkit("compare", base, other, *QUIET, "--fail-on", "step_time > 15%").code == 0
+    assert perfkit("compare", base, other, *QUIET).code == 0
+
+
+def test_single_captures_are_not_believed_without_being_told_of_the_machine(perfkit, runs: Path) -> None:
+    code, out, _ = perfkit("compare", runs / "main-0", runs / "change-0", "--fail-on", "step_time > 3%")
+    assert code == 0
+    assert "within noise" in out
+    assert "No difference beyond noise: the median step takes 22.0 ms instead of 20.0 ms, 10.0% longer" in out
+    assert "several of each side, or --noise" in out
+
+
+@pytest.mark.parametrize("form", ["pattern", "commas", "baseline"])
+def test_captures_of_a_side_are_pooled(perfkit, runs: Path, form: str) -> None:
+    """The assumption about processes is not needed: three of each side tell what they differ by."""
+    sides = [[str(runs / f"{side}-{at}") for at in range(3)] for side in ("main", "change")]
+    given = {
+        "pattern": [str(runs / "main-*"), str(runs / "change-*")],
+        "commas": [",".join(side) for side in sides],
+        "baseline": [",".join(sides[1]), *[text for one in sides[0] for text in ("--baseline", one)]],
+    }[form]
+    code, out, _ = perfkit("compare", *given, "--fail-on", "step_time > 3%", "--format", "json")
+    content = json.loads(out)
+    found = content["step_time"]
+    assert code == 1
+    assert (found["captures"], found["steps"], found["verdict"]) == ([3, 3], [24, 24], "slower")
+    assert found["difference"] == found["other"] - found["base"] == 2_000_000
+    assert found["interval"][0] <= 2_000_000 <= found["interval"][1]
+    assert content["gate"][0]["result"] == "failed"
+
+
+def test_json_has_what_programs_need(perfkit, runs: Path) -> None:
+    content = json.loads(perfkit("compare", runs / "main-0", runs / "change-0", "--format", "json").out)
+    step_time = content["step_time"]
+    assert {"base", "other", "difference", "interval", "verdict"} <= set(step_time)
+    assert (step_time["base"], step_time["other"]) == (20_000_000, 22_000_000)
+    assert set(content["matched_share"]) == {"base", "other"}
+    assert "operators" in content
+    parents = {row["parent"] for row in content["attribution"]}
+    leaves = [row for at, row in enumerate(content["attribution"]) if at not in parents]
+    assert sum(row["difference_ns"] for row in leaves) == step_time["difference"]
+
+
+def test_more_than_two_runs_have_a_column_each(perfkit, runs: Path) -> None:
+    """What is no profile is left out, and told."""
+    given = sorted(str(path) for path in runs.iterdir())
+    code, out, err = perfkit("compare", *given, *QUIET, "--baseline", runs / "main-0", "--format", "json")
+    assert code == 0
+    assert err == f"left out, as no profile: {runs / 'report.html'}\n"
+    content = json.loads(out)
+    assert [run["name"] for run in content["runs"]][:3] == ["main-0", "change-0", "change-1"]
+    assert list(content["views"]["step_parts"][0])[:3] == ["name", "main-0_ns", "change-0_ns"]
+    code, out, _ = perfkit("compare", *given[:3], *QUIET, "--fail-on", "step_time > 3%")
+    assert code == 0
+    assert "3 runs compared" in out
+
+
+def test_more_than_two_runs_have_a_gate(perfkit, runs: Path) -> None:
+    given = (runs / "main-0", runs / "main-1", runs / "change-0")
+    code, _, err = perfkit("compare", *given, *QUIET, "--fail-on", "step_time > 3%")
+    assert (code, err) == (1, "perfkit: gate failed: change-0: step_time > 3%\n")
+
+
+def test_a_comment_is_short(perfkit, runs: Path) -> None:
+    given = ("compare", runs / "main-0", runs / "change-0", "--format", "markdown", "--fail-on", "step_time > 3%")
+    short, whole = perfkit(*given).out, perfkit(*given, "--view", "all").out
+    assert "| `step_time > 3%` |" in short
+    assert "## Overview" not in short
+    assert "## Overview" in whole
+
+
+def test_the_same_work(perfkit, runs: Path) -> None:
+    """20 ms for 10 samples, 22 ms for 20: 2 ms and 1.1 ms a sample; the gate counts per sample where it is asked."""
+    given = ("compare", runs / "main-0", runs / "change-0", *QUIET, "--samples", "10,20", "--format", "json")
+    content = json.loads(perfkit(*given).out)
+    assert (content["normalised"]["base"], content["normalised"]["other"]) == (2_000_000, 1_100_000)
+    assert perfkit(*given, "--fail-on", "step_time > 3%").code == 1
+    assert perfkit(*given, "--fail-on", "step_time > 3%", "--per", "sample").code == 0
+    out = perfkit("compare", runs / "main-0", runs / "change-0", "--samples", "10,20").out
+    assert "Their steps do not do the same work: 10 and 20 samples in base and other (as given)." in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--fail-on", "speed > 3%"], "'speed' is no number"),
+        (["--fail-on", "operators.speed > 3%"], "operators has no number 'speed'"),
+        (["--per", "token"], "nothing tells the tokens of a step; --tokens A,B"),
+        (["--per", "flop"], "nothing tells the flops of a step; record with_flops=True"),
+        (["--samples", "10,20,30"], "is not a whole number for each of the 2 runs"),
+        (["--tokens", "10"], "--tokens is for --per token"),
+        (["--noise", "2"], "is no share; write it in percent"),
+        (["--view", "nope"], "the comparison has no table 'nope'; known: step_time"),
+    ],
+)
+def test_mistakes_are_one_line(perfkit, runs: Path, arguments: list[str], told: str) -> None:
+    code, out, err = perfkit("compare", runs / "main-0", runs / "change-0", *arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert told in err
+
+
+def test_runs_that_are_not_there(perfkit, runs: Path) -> None:
+    assert "one run cannot be compared" in perfkit("compare", runs / "main-0").err
+    assert "nothing has such a name" in perfkit("compare", runs / "main-0", runs / "no-*").err
+    code, _, err = perfkit("compare", runs / "main-0", runs / "main-1", runs / "gone")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "no such file or folder" in err
