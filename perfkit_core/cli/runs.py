@@ -50,7 +50,9 @@ def _note(table: pd.DataFrame, read_files: bool) -> str:
         return ""
     how = f"perfkit report {sound['path'].iloc[0]}"
     unread = not read_files and bool(sound["events"].isna().any())
-    return f"To look at one: {how}." + (f" {_NOT_READ[:1].upper()}{_NOT_READ[1:]}." if unread else "")
+    both = sound["path"].iloc[:2].to_list()[::-1]
+    more = f" To compare two: perfkit compare {' '.join(both)}." if both[1:] else ""
+    return f"To look at one: {how}.{more}" + (f" {_NOT_READ[:1].upper()}{_NOT_READ[1:]}." if unread else "")
 
 
 def _for_people(table: pd.DataFrame, folder: Path) -> pd.DataFrame:
