@@ -11,6 +11,7 @@ import click
 
 from perfkit_core import schema
 from perfkit_core.advice.thresholds import Thresholds
+from perfkit_core.operators.vocabulary import VOCABULARY
 from perfkit_core.plugins import hookspecs
 from perfkit_core.plugins.contracts import Remedy
 from perfkit_core.plugins.manager import get_plugins
@@ -129,7 +130,8 @@ def rules() -> str:
 
 
 def _apis(remedies: Sequence[Remedy], rule: str) -> str:
-    found = dict.fromkeys(remedy.api or remedy.note.partition(". ")[0] for remedy in remedies if remedy.rule == rule)
+    told = (remedy.api or remedy.note.partition(". ")[0] for remedy in remedies if remedy.rule == rule)
+    found = dict.fromkeys(re.sub(r"\{\w+\}", "…", text) for text in told)
     return "<br>".join(api.replace("|", "\\|") for api in found)
 
 
@@ -140,8 +142,57 @@ def _thresholds() -> Iterator[str]:
         yield f"| `{name}` | {default} | {comment} |"
 
 
+OPERATORS = """\
+Frameworks call the same thing `aten::addmm`, `AddmmBackward0`, `matmul dygraph`, `pd_op.matmul` or
+`Global_MatmulGradNodeFinal`. perfkit gives each operator a **canonical name** by what it computes (the column
+`op_name`); the gradient of `matmul` is `matmul_grad`. Canonical names are in **families**, so that what has no partner
+by name in another run still has one by family.
+
+```
+perfkit summary RUN --view families                  # host and device time of each family
+perfkit summary RUN --view families --by operator    # each family opens into its operators
+perfkit summary RUN --view operator_kinds            # by canonical name
+```
+
+## Operators
+
+An adapter maps its framework's names by the hook `perfkit_operator_names`. Not part of a name is how an operator is
+written: namespace, overload, in place, back end (cuDNN, MKLDNN, MIOpen), functional copy of a view, eager or static,
+old or new IR, dense or sparse storage. Operators over lists of tensors (`aten::_foreach_add_`) are `optimizer_update`:
+optimizers are made of them. What extension libraries record (fbgemm, vLLM, torchvision, …) has names, too.
+
+What only runs other operators (families `control_flow`, `compiled_region`, `custom_function`) never stands for what is
+inside: a branch, a region of a compiler, a function of your own keep only the time that no operator inside takes.
+
+An operator without a canonical name counts for the nearest one above that has one; where there is none it has no
+family, and shows up as `(no family)` and as unmatched in a comparison. There is no family for the rest.
+
+## Kernels
+
+A kernel is of the family that its own name tells: of the library (cuBLAS, cuDNN, CUTLASS, hipBLASLt, MIOpen, Composable
+Kernel, NCCL, RCCL, CUB, flash attention, …), of the function inside a template of ATen or Paddle
+(`vectorized_elementwise_kernel<4, FillFunctor<float>>` fills), or of the heaviest operator that TorchInductor fused
+(`triton_red_fused_add_mean_mul_0` reduces). Copies and fills are `copy` and `creation`. Where a name does not tell, the
+operator tells that launched the kernel. So it does where kernels serve many ends: a matrix product that a convolution,
+an attention or a recurrent layer launches is theirs, and an elementwise kernel that an activation launches is the
+activation. The program of a device that runs a compiled model as one kernel (MTIA) is a `compiled_region`: nothing of
+its inside is recorded.
+
+## Families
+
+"""
+
+
+def operators() -> str:
+    """What families are, and the canonical names in each."""
+    parts = [MADE, "# Operators and their families", "", OPERATORS + "| family | canonical names |", "|---|---|"]
+    parts += [f"| `{family}` | {', '.join(names.split())} |" for family, names in VOCABULARY.items()]
+    return "\n".join([*parts, ""])
+
+
 PAGES = {
     "event-table.md": event_table, "hooks.md": hooks, "commands.md": commands, "views.md": views, "rules.md": rules,
+    "operators.md": operators,
 }  # fmt: skip
 
 if __name__ == "__main__":

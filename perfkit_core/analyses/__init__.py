@@ -15,6 +15,7 @@ from perfkit_core.analyses.fluid import memcpy as fluid_memcpy
 from perfkit_core.analyses.memory import by_operator, checks, curve, leaks, peak, per_step, places
 from perfkit_core.analyses.module import modules
 from perfkit_core.analyses.operator import (
+    families,
     graph,
     memory_manipulation,
     operator_kinds,
@@ -40,6 +41,7 @@ _VIEWS = (
     operators.VIEW,
     operator_tree.VIEW,
     operator_kinds.VIEW,
+    families.VIEW,
     user_annotations.VIEW,
     memory_manipulation.VIEW,
     modules.VIEW,

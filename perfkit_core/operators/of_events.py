@@ -2,7 +2,7 @@
 
 A host operator is of the family of its canonical name; where it has none, and for every other host event, of that of
 the nearest operator above that has. Device work is of the family that its own name tells, else of that of the operator
-that launched it.
+that launched it. Some kernels serve many ends: a matrix product that a convolution launches is the convolution.
 """
 
 from __future__ import annotations
@@ -15,10 +15,15 @@ from perfkit_core.analyses.once import once
 from perfkit_core.operators.families import FAMILIES, family
 from perfkit_core.operators.kernel_families import kernel_family
 from perfkit_core.schema import DEVICE_WORK, KERNEL, MEMCPY, MEMSET, NO_ROW
-from perfkit_core.trace import Codes, IntArray, Trace
+from perfkit_core.trace import BoolArray, Codes, IntArray, Trace
 
 _NUMBER = {name: number for number, name in enumerate(FAMILIES)}
 _OF_KIND = {MEMCPY: "copy", MEMSET: "creation"}
+_SERVES = {
+    "matmul": ("conv", "attention", "rnn", "mixture_of_experts", "linear_algebra"),
+    "elementwise": ("activation", "dropout", "loss"),
+}
+"""Family of a kernel → families of operators that such kernels compute: there the operator's says more."""
 
 
 @once
@@ -28,8 +33,16 @@ def event_families(trace: Trace) -> Codes:
     device = np.flatnonzero(trace.rows("kind", *DEVICE_WORK))
     own, owner = _of_device(trace)[device], attribution.owners(trace)[device]
     inherited = np.where(owner == NO_ROW, -1, found[owner])
-    found[device] = np.where(own >= 0, own, inherited)
+    found[device] = np.where((own >= 0) & ~_serving()[own, inherited], own, inherited)
     return Codes(found.astype(np.int32), list(FAMILIES))
+
+
+def _serving() -> BoolArray:
+    """True where the operator's family comes before the kernel's: [family of the kernel, family of the operator]."""
+    found = np.zeros((len(FAMILIES) + 1, len(FAMILIES) + 1), np.bool_)
+    for of_kernel, of_operators in _SERVES.items():
+        found[_NUMBER[of_kernel], [_NUMBER[name] for name in of_operators]] = True
+    return found
 
 
 def _of_host(trace: Trace) -> IntArray:

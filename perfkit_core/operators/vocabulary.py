@@ -39,7 +39,7 @@ VOCABULARY: Final[dict[str, str]] = {
     "layout": "reshape transpose expand concat split stack slice tile flip roll contiguous pad alias diagonal unfold "
     "pixel_shuffle",
     "indexing": "gather scatter index one_hot nonzero",
-    "copy": "copy assign offload",
+    "copy": "copy assign",
     "cast": "cast",
     "quantization": "quantize dequantize fake_quantize",
     "sparse_format": "sparse_tensor to_sparse to_dense coalesce",

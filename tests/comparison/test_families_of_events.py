@@ -10,7 +10,7 @@ from events import device, host, trace
 import perfkit_core as perfkit
 from perfkit_core.operators.families import family
 from perfkit_core.operators.kernel_families import kernel_family
-from perfkit_core.operators.of_events import event_families
+from perfkit_core.operators.of_events import _SERVES, event_families
 from perfkit_core.schema import DEVICE_WORK
 from perfkit_core.trace import Trace
 
@@ -71,6 +71,27 @@ def test_worked_out_by_hand() -> None:
     }
 
 
+def test_kernels_that_serve_many_ends() -> None:
+    """A product launched by a convolution is the convolution, one in a product inside of it stays; what adds up in an
+    activation is the activation; a layout change in a convolution is one."""
+    rows = [
+        host("conv", "operator", 0, 200),
+        host("launch a", "runtime", 10, 5, correlation=1),
+        host("launch b", "runtime", 20, 5, correlation=2),
+        host("mm", "operator", 50, 50),
+        host("launch c", "runtime", 60, 5, correlation=3),
+        host("relu", "operator", 300, 50),
+        host("launch d", "runtime", 310, 5, correlation=4),
+        device("a sgemm", "kernel", 400, 10, 1),
+        device("nchwToNhwcKernel", "kernel", 410, 10, 2),
+        device("c sgemm", "kernel", 420, 10, 3),
+        device("void at::native::vectorized_elementwise_kernel<4, clamp>", "kernel", 430, 10, 4),
+        device("d sgemm", "kernel", 440, 10),
+    ]
+    found = _families(trace(rows, names={"conv": "conv", "mm": "matmul", "relu": "relu"}.get))
+    assert [found[row["name"]] for row in rows[-5:]] == ["conv", "layout", "matmul", "activation", "matmul"]
+
+
 @pytest.mark.parametrize(
     "file",
     ["torch/compile-triton.json.gz", "torch/dlrm-8xv100/rank3.json", "torch/mi300x-resnet-act-checkpoint-steps.json.gz",
@@ -93,7 +114,8 @@ def test_a_plain_walk_finds_the_same(file: str, traces: Path) -> None:
         if kind not in DEVICE_WORK:
             return above(row)
         own = {"memcpy": "copy", "memset": "creation"}.get(kind) or kernel_family(name)
-        return own or above(columns["launched_by"][row])
+        operator = above(columns["launched_by"][row])
+        return operator if own is None or operator in _SERVES.get(own, ()) else own
 
     codes = event_families(found)
     ours = [codes.values[code] if code >= 0 else None for code in codes.codes]

@@ -52,17 +52,15 @@ def _functions(lib: Any, nn: Any) -> dict[str, Callable[[Any], Any]]:
     """What both frameworks call by the same Python name, on a matrix of 4 by 4 between 0 and 1."""
     plain = "exp log sqrt rsqrt abs sin cos tan floor ceil round sign sigmoid tanh square reciprocal sum mean max " \
             "min prod argmax sort any all diag tril isnan erf asin atan sinh cosh trunc"  # fmt: skip
-    activations = "relu gelu silu leaky_relu elu softplus mish hardswish hardsigmoid selu softshrink log_softmax"
-    pairs = "add subtract multiply divide pow maximum minimum matmul bmm"
+    activations = "relu gelu silu leaky_relu elu softplus mish hardswish hardsigmoid selu softshrink"
+    pairs = "add subtract multiply divide pow maximum minimum matmul"
     found: dict[str, Callable[[Any], Any]] = {name: getattr(lib, name) for name in plain.split()}
-    for name in activations.split():
-        function = getattr(nn, name)
-        found[name] = (lambda x, f=function: f(x, -1)) if name == "log_softmax" else function
-    for name in pairs.split():
-        function = getattr(lib, name)
-        found[name] = (lambda x, f=function: f(x[None], x[None])) if name == "bmm" else lambda x, f=function: f(x, x)
+    found |= {name: getattr(nn, name) for name in activations.split()}
+    found |= {name: _of_two(getattr(lib, name)) for name in pairs.split()}
     return found | {
         "softmax": lambda x: nn.softmax(x, -1),
+        "log_softmax": lambda x: nn.log_softmax(x, -1),
+        "bmm": lambda x: lib.bmm(x[None], x[None]),
         "flip": lambda x: lib.flip(x, [0]),
         "cumsum": lambda x: lib.cumsum(x, 0),
         "logsumexp": lambda x: lib.logsumexp(x, 0),
@@ -74,6 +72,10 @@ def _functions(lib: Any, nn: Any) -> dict[str, Callable[[Any], Any]]:
         "stack": lambda x: lib.stack([x, x]),
         "inverse": lambda x: lib.linalg.inv(x + 9 * lib.eye(4)),
     }  # fmt: skip
+
+
+def _of_two(function: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
+    return lambda x: function(x, x)
 
 
 TORCH = _functions(torch, torch.nn.functional)

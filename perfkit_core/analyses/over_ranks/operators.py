@@ -10,6 +10,7 @@ import pandas as pd
 from perfkit_core.analyses.merging import Merged, merged
 from perfkit_core.analyses.merging_shares import Share
 from perfkit_core.analyses.operator import (
+    families,
     memory_manipulation,
     operator_kinds,
     operator_tree,
@@ -37,6 +38,7 @@ _TREE_SHARES: Final = {
     "device_ratio": Share("total_device_ns", above=True),
 }
 _KIND_SHARES: Final = {"self_cpu_ratio": Share("self_cpu_ns"), "self_device_ratio": Share("self_device_ns")}
+_FAMILY_SHARES: Final = {"self_cpu_ratio": Share("self_cpu_ns"), "device_ratio": Share("device_ns")}
 _CODE_SHARES: Final = {
     "total_cpu_ratio": Share("total_cpu_ns"),
     "self_cpu_ratio": Share("self_cpu_ns", of="total_cpu_ns"),
@@ -70,6 +72,11 @@ REDUCTIONS: Final = {
         operator_kinds.table,
         Merged(("calls", "self_cpu_ns", "total_cpu_ns", "self_device_ns", "total_device_ns"), _KIND_SHARES,
                weight=("self_cpu_ns",)),
+    ),
+    "families": merged(
+        families.table,
+        Merged(families.SUMS, _FAMILY_SHARES, weight=("device_ns", "self_cpu_ns"),
+               finish=lambda table, request: table if "depth" in table else families.in_order(table)),
     ),
     "annotations": merged(
         user_annotations.table,
