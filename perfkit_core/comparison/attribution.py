@@ -6,6 +6,7 @@ The exclusive partition gives each nanosecond of a step to one event of one cate
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -30,8 +31,9 @@ COLUMNS: Final = (
 )  # fmt: skip
 
 
-def attribute(base: Trace, other: Trace) -> pd.DataFrame:
+def attribute(base: Trace, other: Trace, medians: tuple[int, int] | None = None) -> pd.DataFrame:
     """The difference of the median steps, other less base, taken apart: a tree in preorder, largest differences first.
+    ``medians``: the times of both sides whose difference it is, where they are not the medians of all steps.
 
     Columns: depth; level (step, or run where not both have steps; category, phase, layer, family, operator, event or
     kernel); name; place (device or host; missing at the top); parent (row of the table, -1 at the top); base_calls,
@@ -41,7 +43,7 @@ def attribute(base: Trace, other: Trace) -> pd.DataFrame:
     difference (missing where there is none). Rows without children sum to the first row. No rows where a side has
     nothing to divide.
     """
-    sides = _windows(base, other)
+    sides = _windows(base, other, medians)
     if not all(len(windows) for windows in sides):
         return pd.DataFrame(columns=list(COLUMNS))
     names = match_layers(base, other)
@@ -56,9 +58,12 @@ def _both_have_steps(base: Trace, other: Trace) -> bool:
     return bool(len(step_rows(base)) and len(step_rows(other)))
 
 
-def _windows(base: Trace, other: Trace) -> tuple[Windows, Windows]:
+def _windows(base: Trace, other: Trace, medians: tuple[int, int] | None) -> tuple[Windows, Windows]:
     stretch = middle_steps if _both_have_steps(base, other) else whole_run
-    return stretch(base), stretch(other)
+    found = stretch(base), stretch(other)
+    if medians is None:
+        return found
+    return replace(found[0], typical_ns=medians[0]), replace(found[1], typical_ns=medians[1])
 
 
 def _rooted(nodes: Tree, sides: tuple[Windows, Windows], level: str) -> Tree:

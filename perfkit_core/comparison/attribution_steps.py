@@ -1,14 +1,15 @@
 """Which stretches of a run stand for its step?
 
 The difference that is taken apart is that of the median steps, as single steps can be far out. A median cannot be taken
-apart, a mean can: so the parts are those of the *middle steps*, all but the quickest and the slowest quarter, and what
-their mean lies beside the median (little) is a part of its own. Where not both runs have steps, each rank's recording
-is one stretch, from its first to its last event.
+apart, a mean can: so the parts are those of the *middle steps*, as many around the median (at most half of them) as
+have a mean within 0.25 % of it. What their mean still lies beside the median is a part of its own. Where not both runs
+have steps, each rank's recording is one stretch, from its first to its last event.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from perfkit_core.analyses.span import rank_codes, ranks
 from perfkit_core.analyses.step.activity import activities
 from perfkit_core.analyses.step.step_rows import step_rows
 from perfkit_core.trace import IntArray, Trace
+
+WITHIN: Final = 400
+"""One part in so many: a quarter of a percent, below what steps of one run differ by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +54,14 @@ class Windows:
 
 
 def middle_steps(trace: Trace) -> Windows:
-    """All steps but the quickest and the slowest quarter of them, and the median of all."""
+    """The middle steps, and the median of all."""
     rows, dur = step_rows(trace), trace.ints("dur_ns")
     order = rows[np.argsort(dur[rows], kind="stable")]
+    median = _median(dur[order])
     left_out = len(order) // 4
-    middle = np.sort(order[left_out : len(order) - left_out])
-    return _windows(trace, middle, _median(dur[order]))
+    while left_out < (len(order) - 1) // 2 and _beside(dur[order], left_out, median) > median // WITHIN:
+        left_out += 1
+    return _windows(trace, np.sort(order[left_out : len(order) - left_out]), median)
 
 
 def whole_run(trace: Trace) -> Windows:
@@ -68,6 +74,12 @@ def whole_run(trace: Trace) -> Windows:
     some = np.flatnonzero(last > first)
     found = Windows(ranks(trace)[some], first[some], last[some], 0)
     return Windows(found.rank, found.start_ns, found.end_ns, found.mean_ns)
+
+
+def _beside(ascending: IntArray, left_out: int, median: int) -> int:
+    """How far the mean lies from the median without so many at each end."""
+    middle = ascending[left_out : len(ascending) - left_out]
+    return abs(rounded_mean(int(middle.sum()), len(middle)) - median)
 
 
 def rounded_mean(total: int, count: int) -> int:

@@ -65,7 +65,7 @@ def _summed(table: pd.DataFrame, levels: list[str], number: str, name: str) -> p
 
 def tree(leaves: pd.DataFrame, base_windows: int, other_windows: int) -> Tree:
     """Nodes for every prefix of the levels, in preorder, the largest differences first. Numbers: {side}_ns,
-    {side}_calls (missing above operators), count_effect_ns."""
+    {side}_calls (-1 above operators, and where calls are not counted), count_effect_ns."""
     levels = [name for name in leaves.columns if not name.endswith(("_ns", "_calls"))]
     parts, parents = [], np.full(len(leaves), NO_ROW, np.int64)
     offset = 0
@@ -91,8 +91,10 @@ def _numbers(
     if levels[0] not in (OPERATOR, EVENT):
         return table.assign(base_calls=-1, other_calls=-1, count_effect_ns=0)
     calls = {side: _calls(leaves, code, first, side, levels[0]) for side in SIDES}
+    uncounted = (calls["base"] == 0) & (calls["other"] == 0)
     effects = count_effects(sums["base_ns"], sums["other_ns"], calls["base"], calls["other"], *windows)
-    return table.assign(base_calls=calls["base"], other_calls=calls["other"], count_effect_ns=effects)
+    shown = {f"{side}_calls": np.where(uncounted, -1, calls[side]) for side in SIDES}
+    return table.assign(**shown, count_effect_ns=effects)
 
 
 def _calls(leaves: pd.DataFrame, code: IntArray, first: IntArray, side: str, level: str) -> IntArray:

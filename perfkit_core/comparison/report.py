@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-import pandas as pd
-
 from perfkit_core.comparison import as_data, gate_table, normalise, peaks
+from perfkit_core.comparison.attribution_sections import explained, sections
 from perfkit_core.comparison.outliers import outliers
 from perfkit_core.comparison.pair import Asked, Pair, pair
 from perfkit_core.comparison.sentences import headline
@@ -32,16 +31,30 @@ def comparison_report(base: Trace | Sequence[Trace], other: Trace | Sequence[Tra
 
 
 def report_of(found: Pair, sides: Sequence[Sequence[Trace]]) -> Report:
-    """Sections gate, step_time, statistics, normalised, devices (each where it tells something), phases, overview,
-    operators, outliers. ``data`` is what :mod:`perfkit_core.comparison.as_data` says."""
+    """Sections gate, step_time, statistics, normalised, those of
+    :func:`~perfkit_core.comparison.attribution_sections.sections`, devices (each where it tells something), phases,
+    overview, operators, outliers. ``data`` is what :mod:`perfkit_core.comparison.as_data` says."""
     tables = compare(*found.whole)
+    why = explained(*found.whole, medians=_medians(found))
     return Report(
         " and ".join(str(trace.meta.framework) for trace in found.whole) + " compared",
         tuple(_side(side, name) for side, name in zip(sides, ("base", "other"), strict=True)),
-        (*_verdict(found, tables), *_by_work(found), *_devices(found), *_tables(tables), *_outliers(found)),
-        headline=headline(found, tables.matched_share),
-        data=as_data.data(found, pd.DataFrame(), tables.operators, tables.matched_share),
+        (
+            *_verdict(found, tables),
+            *_by_work(found),
+            *sections(why),
+            *_devices(found),
+            *_tables(tables),
+            *_outliers(found),
+        ),
+        headline=headline(found, why.alignment.matched),
+        data=as_data.data(found, why.attribution, tables.operators, why.alignment.matched_share),
     )
+
+
+def _medians(found: Pair) -> tuple[int, int] | None:
+    """The medians that the page compares, None without steps."""
+    return None if found.steps is None else (found.steps.base, found.steps.other)
 
 
 def _side(captures: Sequence[Trace], name: str) -> Source:

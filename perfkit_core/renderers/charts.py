@@ -17,7 +17,7 @@ from perfkit_core.report.model import Section
 
 
 def figure(section: Section) -> dict[str, Any] | None:
-    """The section's chart: ``{"kind", "x", "y", "unit", "series": [{"name", "values"}]}``; None without data.
+    """The section's chart: ``{"kind", "x", "y", "unit", "series": [{"name", "values"}], …}``; None without data.
 
     All series share the unit of the tallest, so that what is stacked adds up.
     """
@@ -34,6 +34,7 @@ def figure(section: Section) -> dict[str, Any] | None:
         "unit": unit.name if unit else "",
         "series": [{"name": label(name), "values": _scaled(table[name], unit.size if unit else 1.0)} for name in names],
         "stacked": chart.kind == "bar" and len(names) > 1,
+        "totals": [bool(total) for total in table["total"]] if chart.kind == "waterfall" else [],
     }
 
 

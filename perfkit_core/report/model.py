@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A picture of the section's own table: ``x`` and ``y`` are column names; ``bar`` stacks several ``y``."""
+    """A picture of the section's own table: ``x`` and ``y`` are column names; ``bar`` stacks several ``y``;
+    ``waterfall`` goes by the differences ``y`` from one total to another, the rows where the column ``total`` is true.
+    """
 
-    kind: Literal["bar", "line"]
+    kind: Literal["bar", "line", "waterfall"]
     x: str
     y: tuple[str, ...]
 

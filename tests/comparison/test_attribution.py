@@ -128,10 +128,13 @@ def test_an_average_of_the_middle_steps_and_what_is_beside_the_median() -> None:
     even = attribute(steps(10, 11, 15, 100), steps(13, 13, 13, 13))
     assert even.loc[0, ["base_ns", "other_ns"]].tolist() == [13, 13]
     assert BESIDE_MEDIAN not in set(even["name"])
-    odd = attribute(steps(10, 11, 12, 16, 90), steps(13))  # middle: 11, 12, 16, their mean 13, the median 12
-    assert odd.loc[0, ["base_ns", "other_ns", "difference_ns"]].tolist() == [12, 13, 1]
-    assert node(odd, name=BESIDE_MEDIAN)["difference_ns"] == 1
-    assert leaves(odd)["difference_ns"].sum() == 1
+    odd = attribute(steps(100, 11000, 12000, 12030, 90000), steps(13000))  # 11000 is too far: its mean is 11677
+    assert odd.loc[0, ["base_ns", "other_ns", "difference_ns"]].tolist() == [12000, 13000, 1000]
+    assert BESIDE_MEDIAN not in set(odd["name"])
+    near = attribute(steps(100, 11990, 12000, 12070, 90000), steps(13000))  # the mean of three is 12020, within 30
+    assert near.loc[0, "base_ns"] == 12000
+    assert node(near, name=BESIDE_MEDIAN)["difference_ns"] == 20
+    assert leaves(near)["difference_ns"].sum() == 1000
 
 
 def test_without_steps_the_recordings_are_compared() -> None:

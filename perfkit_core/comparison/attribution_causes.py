@@ -1,0 +1,92 @@
+"""The causes of a difference in the order of their size, and what they explain so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core.comparison.attribution_keys import NO_LAYER, NO_PHASE, OUTSIDE, UNLAUNCHED
+
+SUMMED: Final = ("base_ns", "other_ns", "difference_ns", "count_effect_ns", "per_call_effect_ns")
+REST: Final = "everything else"
+_PARTS: Final = ("category", "phase", "layer", "family", "operator")
+
+
+def causes(attribution: pd.DataFrame) -> pd.DataFrame:
+    """Of the tree of :func:`~perfkit_core.comparison.attribution.attribute`, the operators over all layers, largest
+    differences first: operator, category, place, phase, family, base_calls, other_calls (a step; missing outside of
+    operators), base_ns, other_ns, difference_ns, count_effect_ns, per_call_effect_ns, explained_ratio (of the
+    difference, this row and those before it). They sum to the difference."""
+    rows = _with_path(attribution)
+    keys = ["operator", "category", "place", "phase", "family"]
+    numbers = ["base_calls", "other_calls", *SUMMED]
+    grouped = rows.groupby(keys, sort=False, dropna=False)
+    table = grouped[numbers].sum(min_count=1).reset_index().astype(dict.fromkeys(SUMMED, np.int64))
+    return _explained(_largest_first(table, keys))
+
+
+def by_layer(attribution: pd.DataFrame) -> pd.DataFrame:
+    """As :func:`causes`, the sums of each layer: layer, then times, effects and explained_ratio. No rows where not both
+    runs have layers."""
+    rows = _with_path(attribution)
+    if "layer" not in rows or rows["layer"].isin([NO_LAYER, ""]).all():
+        return pd.DataFrame(columns=["layer", *SUMMED, "explained_ratio"])
+    rows["layer"] = rows["layer"].replace("", NO_LAYER)
+    table = rows.groupby("layer", sort=False)[list(SUMMED)].sum().reset_index()
+    return _explained(_largest_first(table, ["layer"]))
+
+
+def waterfall(found: pd.DataFrame, attribution: pd.DataFrame, shown: int) -> pd.DataFrame:
+    """The largest ``shown`` causes between both sides: name, difference_ns (of base and other their time), total (True
+    for these two)."""
+    first = found.head(shown)
+    left = int(found["difference_ns"].iloc[shown:].sum())
+    names = [_label(row) for row in first.to_dict("records")]
+    differences = first["difference_ns"].tolist()
+    if len(found) > shown:
+        names, differences = [*names, REST], [*differences, left]
+    whole = [int(attribution[f"{side}_ns"].iloc[0]) for side in ("base", "other")]
+    total = [True, *[False] * len(names), True]
+    times = [whole[0], *differences, whole[1]]
+    return pd.DataFrame({"name": ["base", *names, "other"], "difference_ns": times, "total": total})
+
+
+def _label(row: Mapping[Any, Any]) -> str:
+    """What a bar of the picture is called."""
+    unnamed = row["operator"] in (OUTSIDE, UNLAUNCHED) and row["family"]
+    name = f"{row['family']} {row['operator']}" if unnamed else row["operator"]
+    parts = (name, "" if row["phase"] == NO_PHASE else row["phase"], row["category"])
+    return ", ".join(part for part in dict.fromkeys(parts) if part).replace("_", " ")
+
+
+def _with_path(attribution: pd.DataFrame) -> pd.DataFrame:
+    """The operators, and categories without any, with the names above them in a column each ("": none)."""
+    parent, level = attribution["parent"].to_numpy(np.int64), attribution["level"].to_numpy(object)
+    inner = np.zeros(len(parent), np.bool_)
+    inner[parent[parent >= 0]] = True
+    wanted = (level == "operator") | ((level == "category") & ~inner)
+    columns, names = {}, attribution["name"].to_numpy(object)
+    for part in _PARTS:
+        nearest = np.maximum.accumulate(np.where(level == part, np.arange(len(level)), -1)) if len(level) else parent
+        top = np.maximum.accumulate(np.where(level == "category", np.arange(len(level)), 0)) if len(level) else parent
+        columns[part] = np.where(nearest >= top, names[nearest], "") if len(level) else names
+    table = attribution.assign(**columns)[wanted].reset_index(drop=True)
+    table["operator"] = table["operator"].where(table["operator"] != "", table["category"])
+    return table
+
+
+def _largest_first(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    order = table.assign(size=table["difference_ns"].abs()).sort_values(
+        ["size", *keys], ascending=[False, *[True] * len(keys)], kind="stable"
+    )
+    ordered: pd.DataFrame = order.drop(columns="size").reset_index(drop=True)
+    return ordered
+
+
+def _explained(table: pd.DataFrame) -> pd.DataFrame:
+    whole = int(table["difference_ns"].sum())
+    passed = table["difference_ns"].cumsum().to_numpy(np.float64) / (whole or 1)
+    return table.assign(explained_ratio=pd.arrays.FloatingArray(passed, np.full(len(table), whole == 0)))

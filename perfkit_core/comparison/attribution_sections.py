@@ -1,0 +1,95 @@
+"""What a report shows of where a difference comes from, and of what has no counterpart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pandas as pd
+
+from perfkit_core.comparison.alignment import Alignment, align
+from perfkit_core.comparison.alignment.levels import UNMATCHED
+from perfkit_core.comparison.attribution import attribute
+from perfkit_core.comparison.attribution_causes import by_layer, causes, waterfall
+from perfkit_core.comparison.attribution_keys import UNLAUNCHED
+from perfkit_core.report.headline import duration
+from perfkit_core.report.model import Chart, Section
+from perfkit_core.trace import Trace
+
+SHOWN_CAUSES, SHOWN_ROWS, DRAWN = 15, 30, 10
+_EMPTY = "a side has no events to compare"
+_EXPLAINED = (
+    "Each nanosecond of the step counts once, for the one thing that it is spent on (docs/semantics: attribution). "
+    "Count effect: it is called more or less often; per call effect: a call takes longer or shorter. Explained: of the "
+    "whole difference, by this row and those before it."
+)
+_SHARES = "What has a counterpart on this level or one before it: of host operators, device work, and the whole step."
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Explained:
+    """``attribution``: the tree of :func:`attribute`; ``alignment``: what corresponds to what."""
+
+    attribution: pd.DataFrame
+    alignment: Alignment
+
+    def __repr__(self) -> str:
+        return f"Explained({len(self.attribution)} rows, {self.alignment!r})"
+
+
+def explained(base: Trace, other: Trace, medians: tuple[int, int] | None = None) -> Explained:
+    """Take the difference of two runs apart; ``medians`` as for :func:`attribute`."""
+    return Explained(attribute(base, other, medians), align(base, other))
+
+
+def sections(found: Explained) -> tuple[Section, ...]:
+    """Sections waterfall, causes, layers (where both runs have some), attribution, matched and unmatched (where
+    something is)."""
+    return tuple(_of_attribution(found.attribution)) + tuple(_of_alignment(found.alignment))
+
+
+def _of_attribution(tree: pd.DataFrame) -> Iterator[Section]:
+    if tree.empty:
+        yield Section("attribution", "Where the difference comes from", tree, empty=_EMPTY)
+        return
+    found, layers = causes(tree), by_layer(tree)
+    steps = waterfall(found, tree, DRAWN)
+    chart = Chart("waterfall", "name", ("difference_ns",))
+    yield Section("waterfall", "From base to other", steps, chart=chart)
+    lines = tuple(_unlaunched(found))
+    yield Section("causes", "What the difference is made of", found, _EXPLAINED, limit=SHOWN_CAUSES, lines=lines)
+    if len(layers):
+        yield Section("layers", "The difference by layer", layers, limit=SHOWN_CAUSES)
+    shown = tree.drop(columns="parent")
+    yield Section("attribution", "Where the difference comes from, level by level", shown, limit=SHOWN_ROWS)
+
+
+def _unlaunched(found: pd.DataFrame) -> Iterator[str]:
+    """What the device does for launches that were not recorded cannot be told apart by phase, layer and operator."""
+    lost = found[found["operator"] == UNLAUNCHED]
+    if len(lost):
+        base, other = (duration(int(lost[f"{side}_ns"].sum())) for side in ("base", "other"))
+        yield (
+            f"{base} of base and {other} of other is device work without a recorded launch, as of the step before the "
+            "recording: it has a family, but no phase, layer or operator."
+        )
+
+
+def _of_alignment(found: Alignment) -> Iterator[Section]:
+    yield Section("matched", "How much has a counterpart", shares(found), _SHARES)
+    alone = found.rows[found.rows["level"] == UNMATCHED].drop(columns=["level", "shape", "dtype"])
+    if len(alone):
+        per = "for each step; calls are of all steps" if found.per_step else "for the run"
+        note = f"Operators, and device work outside of them, that only one side has; {per}."
+        yield Section("unmatched", "Without a counterpart", alone.reset_index(drop=True), note, limit=SHOWN_CAUSES)
+
+
+def shares(found: Alignment) -> pd.DataFrame:
+    """Columns level, then for cpu, device and step base_…_ratio and other_…_ratio (missing: no such time)."""
+    levels = list(found.matched_share["base"])
+    table: dict[str, object] = {"level": levels}
+    for what in ("cpu", "device", "step"):
+        for side, by_level in found.matched_share.items():
+            values = [by_level[level][what] for level in levels]
+            table[f"{side}_{what}_ratio"] = pd.array([pd.NA if v is None else v for v in values], "Float64")
+    return pd.DataFrame(table)
