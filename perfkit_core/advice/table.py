@@ -11,8 +11,8 @@ from perfkit_core.advice.model import Advice, Advices
 
 def table(found: Advices) -> pd.DataFrame:
     """A row an advice, the largest saving first: id, title, severity, saving_ns (p50), saving_ratio (of the step),
-    step_ns (now), p10_ns, p50_ns, p90_ns (of a step afterwards), ceiling_ns (no change of this kind saves more),
-    method, place, first_step, last_step, api. Unknown is NA."""
+    step_ns (now), p10_ns, p50_ns, p90_ns (of a step afterwards), ceiling_ns (no change of this kind saves more by
+    itself), method, place, first_step, last_step, api. Unknown is NA."""
     rows = [_row(one) for one in found.advice]
     frame = pd.DataFrame(rows, columns=list(row_types()))
     return frame.astype({name: kind for name, kind in row_types().items() if kind != "object"})

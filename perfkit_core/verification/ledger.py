@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -13,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from perfkit_core.errors import SourceError, UsageError
+from perfkit_core.verification.appending import append_line
 
 Outcome = Literal["predicted", "verified", "refuted", "abstained"]
 """``predicted``: not measured; ``abstained``: measured, and nothing could be told."""
@@ -96,40 +95,10 @@ def append(path: Path, record: Record) -> None:
     """Add a record at the end of the file, whole, whatever else appends to it. Raises UsageError."""
     import msgspec
 
-    line = msgspec.json.encode(record) + b"\n"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
-        try:
-            with _locked(file):
-                os.write(file, line if _ends_whole(file) else b"\n" + line)
-        finally:
-            os.close(file)
+        append_line(path, msgspec.json.encode(record))
     except OSError as error:
         raise UsageError(f"{path}: cannot be written ({error.strerror})", "choose another --ledger") from None
-
-
-@contextlib.contextmanager
-def _locked(file: int) -> Iterator[None]:
-    try:
-        import fcntl
-    except ImportError:  # Windows: a single write is all there is
-        yield
-        return
-    fcntl.flock(file, fcntl.LOCK_EX)
-    try:
-        yield
-    finally:
-        fcntl.flock(file, fcntl.LOCK_UN)
-
-
-def _ends_whole(file: int) -> bool:
-    """Whether the last line is complete: a process that died while writing must not spoil the next record."""
-    size = os.lseek(file, 0, os.SEEK_END)
-    if not size:
-        return True
-    os.lseek(file, size - 1, os.SEEK_SET)
-    return os.read(file, 1) == b"\n"
 
 
 def read(path: Path) -> list[Record]:
