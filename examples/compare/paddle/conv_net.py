@@ -13,7 +13,7 @@ from paddle import nn
 from planted import Batches, activation, copied, layers
 from training import main
 
-BATCH, SIDE, CHANNELS, CLASSES = 32, 32, 8, 10
+BATCH, SIDE, CHANNELS, CLASSES = 32, 32, 16, 10
 LAYERS = 2
 
 
@@ -31,14 +31,18 @@ class Block(nn.Layer):
         return copied(self.activation(self.norm(self.conv(x))), self.plant)
 
 
-def build(plant: str | None) -> nn.Layer:
-    return nn.Sequential(
-        nn.Conv2D(3, CHANNELS, 3, padding=1),
-        *[Block(plant) for _ in layers(LAYERS, plant)],
-        nn.MaxPool2D(4),
-        nn.Flatten(),
-        nn.Linear(CHANNELS * (SIDE // 4) ** 2, CLASSES),
-    )
+class ConvNet(nn.Layer):
+    """Convolutions of equal size, then classes."""
+
+    def __init__(self, plant: str | None) -> None:
+        super().__init__()
+        self.first = nn.Conv2D(3, CHANNELS, 3, padding=1)
+        self.blocks = nn.Sequential(*[Block(plant) for _ in layers(LAYERS, plant)])
+        self.pool = nn.MaxPool2D(4)
+        self.last = nn.Linear(CHANNELS * (SIDE // 4) ** 2, CLASSES)
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        return self.last(self.pool(self.blocks(self.first(x))).flatten(1))
 
 
 def samples(plant: str | None) -> Batches:
@@ -47,4 +51,4 @@ def samples(plant: str | None) -> Batches:
 
 
 if __name__ == "__main__":
-    main(build, samples)
+    main(ConvNet, samples)

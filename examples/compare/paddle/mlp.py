@@ -30,9 +30,17 @@ class Block(nn.Layer):
         return copied(self.activation(self.linear(x)), self.plant)
 
 
-def build(plant: str | None) -> nn.Layer:
-    blocks = [Block(plant) for _ in layers(LAYERS, plant)]
-    return nn.Sequential(nn.Linear(INPUTS, WIDTH), *blocks, nn.Linear(WIDTH, CLASSES))
+class MLP(nn.Layer):
+    """Layers of equal width between the first and the last."""
+
+    def __init__(self, plant: str | None) -> None:
+        super().__init__()
+        self.first = nn.Linear(INPUTS, WIDTH)
+        self.blocks = nn.Sequential(*[Block(plant) for _ in layers(LAYERS, plant)])
+        self.last = nn.Linear(WIDTH, CLASSES)
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        return self.last(self.blocks(self.first(x)))
 
 
 def samples(plant: str | None) -> Batches:
@@ -41,4 +49,4 @@ def samples(plant: str | None) -> Batches:
 
 
 if __name__ == "__main__":
-    main(build, samples)
+    main(MLP, samples)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from planted import PLANTS
 from perfkit_paddle import annotate, trace_handler
 
 WARMUP = 3
-LEARNING_RATE = 1e-3
+LEARNING_RATE = 0.01
 
 
 def main(build: Callable[[str | None], nn.Layer], samples: Callable[[str | None], Any]) -> None:
@@ -33,8 +33,12 @@ def main(build: Callable[[str | None], nn.Layer], samples: Callable[[str | None]
     model = build(options.plant)
     equal_weights(model)
     loader = DataLoader(samples(options.plant), batch_size=None)
-    with annotate(model) if options.annotate else nullcontext():
-        train(model, loader, WARMUP + options.steps, options.record)
+    loss_of = nn.CrossEntropyLoss()
+    with ExitStack() as labels:
+        if options.annotate:
+            labels.enter_context(annotate(model))
+            labels.enter_context(annotate(loss_of, name="loss"))
+        train(model, loss_of, loader, WARMUP + options.steps, options.record)
 
 
 def equal_weights(model: nn.Layer) -> None:
@@ -51,10 +55,9 @@ def equal_weights(model: nn.Layer) -> None:
                 parameter.set_value(np.zeros(parameter.shape, "float32"))
 
 
-def train(model: nn.Layer, loader: DataLoader, steps: int, run_dir: str | None) -> None:
+def train(model: nn.Layer, loss_of: nn.Layer, loader: DataLoader, steps: int, run_dir: str | None) -> None:
     """So many steps; prints the loss of each."""
-    loss_of = nn.CrossEntropyLoss()
-    optimizer = paddle.optimizer.Adam(LEARNING_RATE, parameters=model.parameters())
+    optimizer = paddle.optimizer.SGD(LEARNING_RATE, parameters=model.parameters())
     handler = trace_handler(run_dir) if run_dir else None
     losses = []
     with paddle.profiler.Profiler(scheduler=(WARMUP, steps), on_trace_ready=handler) as profiler:

@@ -16,7 +16,7 @@ from torch import nn
 from torch.utils.data import IterableDataset
 
 PLANTS = ("copy", "activation", "layer", "loader")
-COPIES = 16
+COPIES = 200
 SLEEP_S = 0.2
 
 
@@ -33,11 +33,12 @@ def activation(fast: nn.Module, plant: str | None) -> nn.Module:
 
 
 class ComposedGELU(nn.Module):
-    """x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))), an operator after the other."""
+    """x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))) with tanh(u) = 1 − 2/(1 + exp(2u)), an operator after the other."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         inner = math.sqrt(2.0 / math.pi) * (x + 0.044715 * torch.pow(x, 3.0))
-        return 0.5 * x * (1.0 + torch.tanh(inner))
+        tanh = 1.0 - 2.0 / (1.0 + torch.exp(2.0 * inner))
+        return 0.5 * x * (1.0 + tanh)
 
 
 def layers(count: int, plant: str | None) -> range:

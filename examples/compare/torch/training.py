@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader
 from perfkit_torch import annotate, trace_handler
 
 WARMUP = 3
-LEARNING_RATE = 1e-3
+LEARNING_RATE = 0.01
 
 
 def main(build: Callable[[str | None], nn.Module], samples: Callable[[str | None], Any]) -> None:
@@ -33,8 +33,12 @@ def main(build: Callable[[str | None], nn.Module], samples: Callable[[str | None
     model = build(options.plant)
     equal_weights(model)
     loader = DataLoader(samples(options.plant), batch_size=None)
-    with annotate(model) if options.annotate else nullcontext():
-        train(model, loader, WARMUP + options.steps, options.record)
+    loss_of = nn.CrossEntropyLoss()
+    with ExitStack() as labels:
+        if options.annotate:
+            labels.enter_context(annotate(model))
+            labels.enter_context(annotate(loss_of, name="loss"))
+        train(model, loss_of, loader, WARMUP + options.steps, options.record)
 
 
 def equal_weights(model: nn.Module) -> None:
@@ -49,9 +53,9 @@ def equal_weights(model: nn.Module) -> None:
             parameter.data.zero_()
 
 
-def train(model: nn.Module, loader: DataLoader[Any], steps: int, run_dir: str | None) -> None:
+def train(model: nn.Module, loss_of: nn.Module, loader: DataLoader[Any], steps: int, run_dir: str | None) -> None:
     """So many steps; prints the loss of each."""
-    loss_of, optimizer = nn.CrossEntropyLoss(), torch.optim.Adam(model.parameters(), LEARNING_RATE)
+    optimizer = torch.optim.SGD(model.parameters(), LEARNING_RATE)
     schedule = torch.profiler.schedule(wait=WARMUP - 1, warmup=1, active=steps - WARMUP)
     handler = trace_handler(run_dir) if run_dir else None
     losses = []

@@ -53,20 +53,18 @@ class Block(nn.Module):
         return x + self.narrow(wide)
 
 
-class Classes(nn.Module):
-    """A class for each token, as the loss takes them."""
+class Transformer(nn.Module):
+    """Which token comes next, for each token."""
 
-    def __init__(self) -> None:
+    def __init__(self, plant: str | None) -> None:
         super().__init__()
-        self.linear = nn.Linear(WIDTH, TOKENS)
+        self.embedding = nn.Embedding(TOKENS, WIDTH)
+        self.blocks = nn.Sequential(*[Block(plant) for _ in layers(LAYERS, plant)])
+        self.norm, self.last = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, TOKENS)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.linear(x).reshape(BATCH * LENGTH, TOKENS)
-
-
-def build(plant: str | None) -> nn.Module:
-    blocks = [Block(plant) for _ in layers(LAYERS, plant)]
-    return nn.Sequential(nn.Embedding(TOKENS, WIDTH), *blocks, nn.LayerNorm(WIDTH), Classes())
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        found = self.last(self.norm(self.blocks(self.embedding(tokens))))
+        return found.reshape(BATCH * LENGTH, TOKENS)
 
 
 def samples(plant: str | None) -> Batches:
@@ -75,4 +73,4 @@ def samples(plant: str | None) -> Batches:
 
 
 if __name__ == "__main__":
-    main(build, samples)
+    main(Transformer, samples)
