@@ -33,7 +33,7 @@ def report(one: Advice, found: Advices, trace: Trace, records: Sequence[Record] 
     """The whole contract of one advice, with what was measured of it before."""
     of = step_or_recording(trace)
     seen = (_what(one), _evidence(one), _transform(one, trace))
-    told = (_prediction(one, found, of), _trust(one, found), _risks(one), _action(one), _outcome(one, records))
+    told = (_prediction(one, found, of), _trust(one, found, of), _risks(one), _action(one), _outcome(one, records))
     return Report(f"{one.id}: {one.title}", (facts.source(trace),), (*seen, *told))
 
 
@@ -99,9 +99,9 @@ def _now(one: Advice, of: str) -> str:
     return f"Now: {duration(p.base_ns)}, the median {of}; its 80% interval is {low} to {high}"
 
 
-def _trust(one: Advice, found: Advices) -> Section:
+def _trust(one: Advice, found: Advices, of: str) -> Section:
     it = one.candidate
-    lines = [in_sum.replayed(found.identity), _noise(found)]
+    lines = [in_sum.replayed(found.identity, of), _noise(found, of)]
     lines += [f"Assumed: {assumptions.told(one.rule, a)} ({a.source})." for a in it.assumptions]
     lines += [] if it.assumptions else ["Nothing else is assumed: the number rests on the recording alone."]
     why = found.excluded.get(one.id)
@@ -109,12 +109,10 @@ def _trust(one: Advice, found: Advices) -> Section:
     return Section("trust", "How sure it is", _NO_TABLE, lines=tuple(lines))
 
 
-def _noise(found: Advices) -> str:
+def _noise(found: Advices, of: str) -> str:
     if found.noise_ns is None:
-        return (
-            f"Only one step was recorded, so nothing shows how much steps differ: the interval is {ONE_STEP:.0%} wider "
-            "to each side."
-        )
+        only = "Only one step was" if of == "step" else "No steps were"
+        return f"{only} recorded, so nothing shows how steps differ: the interval is {ONE_STEP:.0%} wider each way."
     return f"Noise of the run: the median of the steps is known to ±{duration(found.noise_ns)} (80% interval)."
 
 

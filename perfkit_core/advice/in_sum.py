@@ -22,16 +22,16 @@ def _which(found: Advices) -> str:
     return f"The {count} that can be combined"
 
 
-def replayed(identity: Identity) -> str:
-    """How well the unchanged recording was repeated."""
+def replayed(identity: Identity, of: str) -> str:
+    """How well the unchanged recording was repeated. ``of``: what was compared, "step" or "recording"."""
     if identity.error is None or identity.worst is None:
         return "Nothing was replayed: the recording holds no events of a host."
-    count = f"{identity.steps} step{'s' * (identity.steps != 1)}"
     text = f"Replayed unchanged, the recording repeats itself with an error of {identity.error:.2%}"
-    text += f" (median of {count}; worst {identity.worst:.2%})."
+    if of == "step":
+        text += f" (median of {identity.steps} step{'s' * (identity.steps != 1)}; worst {identity.worst:.2%})"
     if identity.unexplained is not None:
-        text += f" {identity.unexplained:.1%} of the device's work starts later than anything recorded explains."
-    return text
+        text += f". {identity.unexplained:.1%} of the device's work starts later than anything recorded explains"
+    return f"{text}."
 
 
 def together(found: Advices, of: str) -> Iterator[str]:

@@ -97,7 +97,7 @@ def in_sum(found: Advices, of: str, every: bool = False) -> Section:
 def _sum(found: Advices, of: str, every: bool = False) -> Iterator[str]:
     yield from sums.together(found, of)
     yield from sums.gains(found)
-    yield sums.replayed(found.identity)
+    yield sums.replayed(found.identity, of)
     yield from sums.without_saving(found)
     yield from sums.not_evaluable(found.not_evaluable, every)
 

@@ -11,7 +11,7 @@ import pytest
 from events import host, trace
 from small_trace import HOSTILE
 
-from perfkit_core.advice import sections
+from perfkit_core.advice import explain, sections
 from perfkit_core.advice.advise import advise
 from perfkit_core.advice.model import Candidate
 from perfkit_core.loading import load
@@ -170,3 +170,15 @@ def test_one_two_and_many_changes() -> None:
 
 def test_a_ceiling_is_that_of_one_change_by_itself() -> None:
     assert "Saving: 10.0 µs (9.50 µs to 10.0 µs); never more than 10.0 µs by itself" in told(10_000).sections[0].lines
+
+
+def test_a_recording_without_steps_speaks_of_none() -> None:
+    recording = trace([host("op", "operator", 0, 50_000), host("op", "operator", 60_000, 40_000)])
+    at = np.flatnonzero(recording.rows("name", "op"))
+    rule = Rule("r", 1, 1, "T", lambda facts: [Candidate("c", {}, at, edits=(Scale(at, 0.5),))])
+    found = advise(recording, plugins=SimpleNamespace(rules=lambda: {"r": rule}, remedies=lambda framework: []))
+    told = sections.report(found, recording)
+    assert told.headline[0].startswith("One change: the recording takes 100 µs now")
+    assert "Replayed unchanged, the recording repeats itself with an error of 0.00%." in told.sections[-1].lines
+    (sure,) = (part for part in explain.report(found.advice[0], found, recording).sections if part.name == "trust")
+    assert sure.lines[1].startswith("No steps were recorded, so nothing shows how steps differ: the interval is 5%")
