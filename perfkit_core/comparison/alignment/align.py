@@ -58,7 +58,7 @@ def align(base: Trace, other: Trace) -> Alignment:
     traces = (base, other)
     per_step = all(len(step_rows(trace)) for trace in traces)
     names = match_layers(base, other)
-    layers = [names.common(side) for side in (names.base, names.other)]
+    layers = (names.base, names.other)
     found = [_items(trace, per_step, side) for trace, side in zip(traces, layers, strict=True)]
     rows, levels = meet(found[0].table, found[1].table)
     for measure in ("cpu", "device"):

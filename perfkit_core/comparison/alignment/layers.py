@@ -42,10 +42,6 @@ class LayerMatch:
         """Whether both sides have layers."""
         return bool(self.base and self.other)
 
-    def common(self, side: dict[str, str]) -> dict[str, str]:
-        """Of one side only what the other has as well."""
-        return {path: name for path, name in side.items() if name in self.matched}
-
 
 def match_layers(base: Trace, other: Trace) -> LayerMatch:
     """The layers of two runs, matched."""

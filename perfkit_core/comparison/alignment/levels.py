@@ -32,6 +32,8 @@ def meet(base: pd.DataFrame, other: pd.DataFrame) -> tuple[pd.DataFrame, tuple[n
     for level, ways in LEVELS.items():
         for keys in ways:
             left = [_open(side, of, keys) for side, of in zip(sides, found, strict=True)]
+            if any(side.empty for side in left):
+                continue
             common = _common(left, keys)
             tables.append(_row_each(left, common, keys, level))
             for of, side in zip(found, left, strict=True):
@@ -39,7 +41,7 @@ def meet(base: pd.DataFrame, other: pd.DataFrame) -> tuple[pd.DataFrame, tuple[n
     left = [side[of == UNMATCHED] for side, of in zip(sides, found, strict=True)]
     keys = ("layer", "operator", "phase", "family")
     tables += [_one_side(side, keys, name) for side, name in zip(left, SIDES, strict=True)]
-    rows = pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
+    rows = pd.concat([table for table in tables if len(table)] or tables[-1:], ignore_index=True)
     return rows[["level", *KEYS, *PAIRS]], (found[0], found[1])
 
 

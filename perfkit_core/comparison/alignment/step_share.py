@@ -33,8 +33,8 @@ _HOST: Final = ("framework", "launch_and_host", "idle")
 def exclusive_times(
     trace: Trace, windows: Windows, found: Items, levels: np.ndarray, layers: Mapping[str, str]
 ) -> pd.DataFrame:
-    """Columns level (missing outside of operators), category, phase, layer (missing where not matched), ns: sums over
-    the windows. ``layers``: common names of the matched ones by path."""
+    """Columns level (missing outside of operators), category, phase, layer, ns: sums over the windows. ``layers``:
+    common names by path."""
     pieces = slices(trace, windows.rank, windows.start_ns, windows.end_ns)
     item = np.append(found.of_event, -1)[pieces.row]
     outside = (pieces.row == NO_ROW) | (units(trace).row[pieces.row] == NO_ROW) & (item < 0) if len(trace) else item < 0

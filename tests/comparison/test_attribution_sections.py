@@ -1,0 +1,104 @@
+"""What the comparison's page says of causes: they sum, they are ranked, the picture goes from one side to the other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from events import host, trace
+
+from perfkit_core.comparison import comparison_report
+from perfkit_core.comparison.attribution import attribute
+from perfkit_core.comparison.attribution_causes import REST, by_layer, causes, waterfall
+from perfkit_core.loading import load
+from perfkit_core.renderers import charts
+from perfkit_core.report.model import Report, Section
+from perfkit_core.trace import Trace
+
+NAMES = {"mm": "matmul", "act": "relu", "sum": "sum"}
+PAIRS = [("h100-bert-small", "mi300x-bert-small"), ("h100-vit", "mi300x-vit"), ("h100-qwen05b", "mi300x-qwen05b"),
+         ("pairs/resnet50-workers0", "pairs/resnet50-workers4")]  # fmt: skip
+
+
+def run(mm: int, act: int, total: int) -> Trace:
+    rows = [
+        host("step 0", "step", 0, 40 + mm + act + total, step=0),
+        host("mm", "operator", 0, mm, phase="forward", module="fc"),
+        host("act", "operator", mm, act, phase="forward", module="act"),
+        host("sum", "operator", mm + act, total, phase="other"),
+    ]
+    return trace(rows, names=NAMES.get)
+
+
+@pytest.fixture(scope="module")
+def tree() -> pd.DataFrame:
+    return attribute(run(100, 50, 10), run(160, 30, 15))
+
+
+def test_causes_are_ranked_and_explain_the_whole(tree: pd.DataFrame) -> None:
+    """+60, −20 and +5 of +45; the 40 at the end, in which nothing was recorded, do not differ."""
+    found = causes(tree)
+    assert found["operator"].tolist() == ["matmul", "relu", "sum", "(before the end)"]
+    assert found["difference_ns"].tolist() == [60, -20, 5, 0]
+    assert found["explained_ratio"].tolist() == pytest.approx([60 / 45, 40 / 45, 1, 1])
+    assert found["per_call_effect_ns"].tolist() == [60, -20, 5, 0]
+
+
+def test_layers_sum_to_the_whole(tree: pd.DataFrame) -> None:
+    found = by_layer(tree)
+    assert dict(zip(found["layer"], found["difference_ns"], strict=True)) == {"fc": 60, "act": -20, "(no layer)": 5}
+
+
+def test_the_picture_goes_from_base_to_other(tree: pd.DataFrame) -> None:
+    steps = waterfall(causes(tree), tree, shown=2)
+    assert steps["name"].tolist() == ["base", "matmul, forward, compute", "relu, forward, compute", REST, "other"]
+    assert steps["difference_ns"].tolist() == [200, 60, -20, 5, 245]
+    assert steps["difference_ns"].iloc[:-1].sum() == 245
+    section = Section(
+        "waterfall", "From base to other", steps, chart=_chart(comparison_report(run(1, 1, 1), run(2, 1, 1)))
+    )
+    drawn = charts.figure(section)
+    assert drawn is not None
+    assert drawn["totals"] == [True, False, False, False, True]
+    assert drawn["series"][0]["values"] == [200, 60, -20, 5, 245]
+
+
+def _chart(report: Report) -> object:
+    (section,) = (one for one in report.sections if one.name == "waterfall")
+    assert section.chart is not None
+    assert section.chart.kind == "waterfall"
+    return section.chart
+
+
+def test_equal_runs_have_no_cause() -> None:
+    one = run(100, 50, 10)
+    found = causes(attribute(one, one))
+    assert (found["difference_ns"] == 0).all()
+    assert found["explained_ratio"].isna().all()
+
+
+@pytest.mark.parametrize(("base", "other"), PAIRS)
+def test_a_page_explains_nearly_all_below_the_phases(traces: Path, base: str, other: str) -> None:
+    """Of all that changed, up and down, at least 95 % has a name below its phase: an operator, a kernel, a Python
+    frame, the data loader, or what comes next where nothing was recorded. Data for programs sums to the step time."""
+    report = comparison_report(*(load(traces / "torch" / f"{name}.json.gz") for name in (base, other)))
+    found = {section.name: section.table for section in report.sections}
+    changed = found["causes"]["difference_ns"].abs()
+    named = found["causes"]["operator"].ne("(no launch recorded)") & found["causes"]["phase"].ne("")
+    family = found["causes"]["family"].ne("(no family)") & found["causes"]["phase"].ne("")
+    assert changed[named | family].sum() >= 0.95 * changed.sum()
+    assert found["causes"]["difference_ns"].sum() == report.data["step_time"]["difference"]
+    rows = pd.DataFrame(report.data["attribution"])
+    leaves = rows[~rows.index.isin(rows["parent"])]
+    assert leaves["difference_ns"].sum() == report.data["step_time"]["difference"]
+
+
+def test_the_loader_is_the_first_cause_of_the_recorded_pair(traces: Path) -> None:
+    """ResNet50, trained without and with four workers: what was changed is named first, and saves more than the whole
+    difference, as the host's other work is slowed down by the workers."""
+    sides = [load(traces / "torch" / "pairs" / f"resnet50-workers{workers}.json.gz") for workers in (0, 4)]
+    found = causes(attribute(*sides))
+    assert found.loc[0, ["operator", "phase", "category"]].tolist() == ["(dataloader)", "dataloader", "input_wait"]
+    by_category = found.groupby("category")["difference_ns"].sum()
+    assert by_category["input_wait"] < found["difference_ns"].sum() < 0 < by_category["launch_and_host"]
