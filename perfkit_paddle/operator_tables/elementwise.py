@@ -11,7 +11,7 @@ TEXT: Final = """
 add: elementwise_add grad_add add_n fused_elementwise_add fused_elemwise_add_activation fused_scale_bias_add_relu
  partial_sum addcmul add_act increment
 subtract: elementwise_sub fused_elementwise_sub
-multiply: elementwise_mul fused_elementwise_mul multiplex
+multiply: scale elementwise_mul fused_elementwise_mul multiplex
 divide: elementwise_div div_scale floor_divide elementwise_floordiv trunc_divide fused_elementwise_div divide_scalar
 pow: elementwise_pow
 maximum: elementwise_max fmax elementwise_fmax

@@ -32,7 +32,7 @@ where: where masked_fill lerp_where
 lerp: lerp
 shift: bitwise_left_shift bitwise_right_shift __lshift__ __rshift__ __ilshift__ __irshift__ shift_left
  shift_right_arithmetic
-complex: complex polar real imag angle conj conj_physical resolve_conj resolve_neg view_as_complex view_as_real
+complex: complex polar real imag angle conj conj_physical view_as_complex view_as_real
  neg_view is_conj
 special_function: digamma lgamma gammaln polygamma mvlgamma multigammaln igamma igammac gammainc gammaincc i0 i0e i1
  i1e bessel_i0 bessel_i0e bessel_i1 bessel_i1e bessel_j0 bessel_j1 bessel_y0 bessel_y1 modified_bessel_i0

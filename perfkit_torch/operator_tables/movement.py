@@ -22,7 +22,7 @@ stack: stack hstack vstack dstack row_stack
 slice: select_tensor
  slice diagonal select narrow as_strided slice_scatter select_scatter as_strided_scatter slice_inverse fw_primal
  lift make_dual unpack_dual
-alias: data
+alias: resolve_conj resolve_neg data
  detach alias lift_fresh
 diagonal: diag diag_embed diagflat diagonal_scatter fill_diagonal
 pad: pad constant_pad_nd reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d

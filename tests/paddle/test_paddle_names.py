@@ -44,7 +44,7 @@ from perfkit_paddle.pb_source import read_pb
         ("sgd_dense_param_sparse_grad", "optimizer_update"),
         ("relu_coo", "relu"),
         ("pd_op.fetch", "fetch"),
-        ("scale dygraph", "scale"),
+        ("scale dygraph", "multiply"),
         ("update_loss_scaling_", "update_loss_scale"),
         ("masked_fill dygraph", "where"),
         ("no_such_operator", None),

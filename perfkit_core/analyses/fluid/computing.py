@@ -22,7 +22,8 @@ from perfkit_core.trace import BoolArray, Trace
 _COMPUTES: Final = "(?i)compute$|kernel ?launch$"
 _NO_ARITHMETIC: Final = frozenset(
     {"reshape", "transpose", "expand", "concat", "split", "stack", "slice", "gather", "index", "tile", "flip", "roll",
-     "alias", "copy", "cast", "contiguous", "fill", "arange", "assign", "item", "accumulate_grad", "optimizer_update"}
+     "alias", "diagonal", "copy", "cast", "contiguous", "fill", "arange", "assign", "item", "fetch", "metadata",
+     "wait_event", "wait_collective", "collective_call", "accumulate_grad", "optimizer_update"}
 )  # fmt: skip
 """Canonical names of movement and creation, and of what stands for many operators: what is inside of them computes."""
 
