@@ -53,6 +53,16 @@ REMEDIES: Final = (
     ),
     Remedy(
         "host-gap",
+        "",
+        "",
+        note="Code is compiled already, so that what is left is your own loop, and the way into compiled code. Sum up "
+        "and print in one of many steps, build lists and dictionaries before the loop, and look for code that is not "
+        "compiled. py-spy shows which lines of Python it is.",
+        mode="eager",
+        when={"gaps": ("short",), "compiled": ("yes",)},
+    ),
+    Remedy(
+        "host-gap",
         code("""
             model = paddle.jit.to_static(model, full_graph=True)  # Python runs between its operators once
         """),

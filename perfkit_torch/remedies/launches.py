@@ -41,6 +41,15 @@ REMEDIES: Final = (
     ),
     Remedy(
         "host-gap",
+        "",
+        "",
+        note="Code is compiled already, so that what is left is your own loop, and the way into compiled code. Sum up "
+        "and print in one of many steps, build lists and dictionaries before the loop, and look for code that is not "
+        "compiled. py-spy shows which lines of Python it is.",
+        when={"gaps": ("short",), "compiled": ("yes",)},
+    ),
+    Remedy(
+        "host-gap",
         code("""
             model = torch.compile(model)  # the Python between its operators runs once, not in every step
         """),

@@ -22,7 +22,7 @@ REMEDIES: Final = (
         code("""
             import os
 
-            for name in ("PYTORCH_HIP_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):  # the second alone in newer versions
+            for name in ("PYTORCH_HIP_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):  # newer versions read the second
                 os.environ[name] = "roundup_power2_divisions:4"  # before the first tensor on the device
         """),
         "PYTORCH_HIP_ALLOC_CONF=roundup_power2_divisions:4",

@@ -26,7 +26,7 @@ REMEDIES: Final = (
     Remedy(
         _RULE,
         _FUSED,
-        "torch.optim.Adam(fused=True), torch.optim.AdamW",
+        "fused=True of torch.optim.Adam and AdamW",
         "2.0",
         note="On the CPU since 2.4. Before that, and where parameters are neither float nor on one device: "
         "foreach=True (since 1.12).",
@@ -51,7 +51,7 @@ REMEDIES: Final = (
     Remedy(
         _RULE,
         _FOREACH,
-        "torch.optim.RMSprop(foreach=True) and its like",
+        "foreach=True of torch.optim",
         "1.12",
         note="The default on devices since 2.0, unless foreach=False or differentiable=True is given. While it works "
         "it needs memory for one more copy of the parameters. Adagrad has fused=True as well: on the CPU since 2.4, on "

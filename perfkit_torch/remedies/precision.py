@@ -23,7 +23,8 @@ _SCALED: Final = code("""
 _FLOAT16: Final = {"half": ("float16",)}
 _UNKNOWN: Final = {"half": ("unknown",)}
 _NO_BFLOAT16: Final = (
-    "{device} does not multiply bfloat16 on matrix units: float16. Before 2.3: torch.cuda.amp.GradScaler()."
+    "{device} has no matrix units for bfloat16: hence float16, with a scaled loss. Before 2.3: "
+    "torch.cuda.amp.GradScaler()."
 )
 _NOT_RECORDED: Final = (
     "What the device multiplies was not recorded: bfloat16 needs compute capability 8.0, or MI200 and later; on older "

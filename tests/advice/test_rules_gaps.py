@@ -8,6 +8,7 @@ import pytest
 from advised import BOTH, Rows, call, found, kernel, op, predicted, steps, why_not
 from events import host, trace
 
+from perfkit_core.advice.advise import advise
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.rules.gaps import host_gaps
 from perfkit_core.loading import load
@@ -39,16 +40,28 @@ def test_a_twentieth_is_none(framework: str) -> None:
 
 @BOTH
 def test_many_short_gaps_count_together(framework: str) -> None:
-    """40 % of 10 ms in gaps of 40 µs; none, 40 % or all of it is left."""
+    """40 % of 10 ms in gaps of 40 µs; none, 40 % or 90 % of it is left."""
     add = NAMES[framework][1]
     recording = steps([op(add, 100 * i, 60) for i in range(100)], 10 * MS, framework=framework)
     (one,) = found(host_gaps, recording)
     assert (one.evidence["gap_ns"], one.evidence["gaps_per_step"]) == (4_000_000, 100)
     assert one.what == (
-        "no operator runs for 4 of the 10 ms of a step, in 100 short stretches of typically 0.04 ms between operators"
+        "no operator runs for 4 of the 10 ms of a step, in 100 short stretches of typically 40 µs between operators"
     )
-    assert predicted(recording, one) == (6_000_000, 7_600_000, 10_000_000)
+    assert predicted(recording, one) == (6_000_000, 7_600_000, 9_600_000)
     assert one.conflicts == ("launch-bound",)
+
+
+@BOTH
+def test_what_is_compiled_is_not_to_be_compiled(framework: str) -> None:
+    name = {"torch": "## Call CompiledFxGraph f ##", "paddle": "run_program dygraph"}[framework]
+    rows = [op(name, 100 * i, 60) for i in range(100)]
+    recording = steps(rows, 10 * MS, framework=framework).with_meta(framework=framework)
+    (advice,) = advise(recording, rules=["host-gap"]).advice
+    assert (advice.remedy.code, advice.remedy.note[:24]) == ("", "Code is compiled already")
+    plain = steps([op(NAMES[framework][1], 100 * i, 60) for i in range(100)], 10 * MS, framework=framework)
+    (advice,) = advise(plain.with_meta(framework=framework), rules=["host-gap"]).advice
+    assert {"torch": "torch.compile", "paddle": "to_static"}[framework] in advice.remedy.code
 
 
 def test_what_calling_an_operator_takes_is_no_gap() -> None:
@@ -68,7 +81,7 @@ def test_long_and_short_gaps_are_told_apart() -> None:
     long, short = found(host_gaps, recording)
     # the last short one meets the next long one
     assert (long.evidence["gap_ns"], short.evidence["gap_ns"]) == (3_100_000, 900_000)
-    assert (long.words, short.words) == ({}, {"gaps": "short"})
+    assert (long.words, short.words) == ({}, {"gaps": "short", "compiled": "no"})
 
 
 def test_a_gap_of_one_step_in_three_is_not_typical() -> None:

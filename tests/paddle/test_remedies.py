@@ -22,6 +22,7 @@ NO_CODE = {
     "waiting-operator",
     "outlier-steps",
     "outlier-steps-clock",
+    "host-gap-eager-short-yes",
     "outlier-steps-outside",
     "layout-transposes",
     "per-tensor-optimizer",

@@ -24,7 +24,14 @@ from perfkit_torch.remedies import REMEDIES
 
 torch = pytest.importorskip("torch")
 CODED = [remedy for remedy in REMEDIES if remedy.code]
-NO_CODE = {"waiting-operator", "outlier-steps", "outlier-steps-clock", "outlier-steps-outside", "layout-transposes"}
+NO_CODE = {
+    "waiting-operator",
+    "outlier-steps",
+    "outlier-steps-clock",
+    "host-gap-short-yes",
+    "outlier-steps-outside",
+    "layout-transposes",
+}
 NOT_ON_A_CPU = {"device-sync"}
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning"),  # torch's own, on compiling

@@ -12,7 +12,7 @@ from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate, NotEvaluableError
 from perfkit_core.advice.rules.device_time import covered_ns, launched_within
 from perfkit_core.advice.rules.operator_order import OperatorOrder, backward_of, operator_order, within
-from perfkit_core.advice.rules.phrases import each_period, part_of_step, times
+from perfkit_core.advice.rules.phrases import each_period, part, times
 from perfkit_core.advice.rules.recorded_shapes import Shapes, per_row
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.durations import Scale
@@ -52,7 +52,7 @@ def find(facts: Facts) -> list[Candidate]:
     return [
         Candidate(
             f"product, softmax and product, one after the other, {times(facts.per_step(count))} {each_period(facts)}, "
-            f"take {part_of_step(facts, taken)} on the device",
+            f"take {part(facts, taken)} on the device",
             evidence={
                 "chains": count, "device_ns": round(taken), "device_ratio": taken / max(facts.step_ns, 1),
                 "step_ns": facts.step_ns, "kernels": len(work),

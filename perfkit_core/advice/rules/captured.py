@@ -11,7 +11,7 @@ from perfkit_core import nesting
 from perfkit_core.advice.evidence.transfers import Transfers, transfers
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate
-from perfkit_core.advice.rules.phrases import counted, each_period, part_of_step, verb
+from perfkit_core.advice.rules.phrases import counted, each_period, part, verb
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.removal import Remove
 from perfkit_core.replay.edits.unblocking import Unblock
@@ -54,7 +54,7 @@ def _candidate(facts: Facts, found: Transfers) -> Candidate:
     name = names.values[names.codes[region]]
     return Candidate(
         f"{counted(each, 'number')} of the host {verb(each, 'is', 'are')} copied to the device {each_period(facts)} "
-        f"inside {name}: {part_of_step(facts, spent)}, and such copies keep it from being captured",
+        f"inside {name}: {part(facts, spent)}, and such copies keep it from being captured",
         evidence={
             "copies_per_step": facts.per_step(len(found)), "copies_ns": round(spent), "step_ns": facts.step_ns,
             "region": name,

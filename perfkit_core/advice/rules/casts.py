@@ -11,7 +11,7 @@ from perfkit_core import nesting
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate, NotEvaluableError
 from perfkit_core.advice.rules.device_time import covered_ns, launched_within
-from perfkit_core.advice.rules.phrases import counted, each_period, part_of_step, verb
+from perfkit_core.advice.rules.phrases import counted, each_period, part, verb
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.durations import Scale
 from perfkit_core.replay.quantity import Quantity
@@ -34,7 +34,7 @@ def find(facts: Facts) -> list[Candidate]:
     each = facts.per_step(len(rows))
     return [
         Candidate(
-            f"{counted(each, 'cast')} {each_period(facts)} {verb(each, 'takes', 'take')} {part_of_step(facts, taken)} "
+            f"{counted(each, 'cast')} {each_period(facts)} {verb(each, 'takes', 'take')} {part(facts, taken)} "
             f"on {where}",
             evidence={
                 "casts": len(rows), "device_ns": round(device), "host_ns": round(host),

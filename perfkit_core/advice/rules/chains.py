@@ -127,7 +127,7 @@ def _fused(facts: Facts, found: _Chains, host: float, device: float) -> Candidat
     return Candidate(
         f"{counted(chains_a_step, 'chain')} {each_period(facts)} of {number(round(kernels, 1))} elementwise kernels, "
         f"where one kernel would do for each: {millis(device)} ms on the device, and {millis(host)} ms on the host for "
-        f"launches that would not be; {period(facts)} takes {millis(facts.step_ns)} ms",
+        f"launches that it would spare; {period(facts)} takes {millis(facts.step_ns)} ms",
         evidence={
             "chains": found.count, "kernels": len(found.kernels), "kernels_per_chain": round(kernels, 2),
             "chain_device_ns": round(device), "chain_host_ns": round(host), "step_ns": facts.step_ns,

@@ -11,7 +11,7 @@ from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, NotEvaluableError
 from perfkit_core.advice.rules.device_time import covered_ns, launched_within
 from perfkit_core.advice.rules.operator_order import backward_of, operator_order, within
-from perfkit_core.advice.rules.phrases import each_period, part_of_step, times
+from perfkit_core.advice.rules.phrases import each_period, part, times
 from perfkit_core.advice.rules.recorded_shapes import Shapes, per_row
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.removal import Remove
@@ -34,7 +34,7 @@ def find(facts: Facts) -> list[Candidate]:
     return [
         Candidate(
             f"{times(facts.per_step(count))} {each_period(facts)} a convolution adds a bias that a batch norm takes "
-            f"away again: {part_of_step(facts, taken)}",
+            f"away again: {part(facts, taken)}",
             evidence={
                 "bias_ns": round(taken), "bias_ratio": taken / max(facts.step_ns, 1), "step_ns": facts.step_ns,
                 "convolutions": count,

@@ -10,7 +10,7 @@ from perfkit_core.advice.evidence.host_costs import calibrated
 from perfkit_core.advice.evidence.transfers import Transfers, transfers
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate
-from perfkit_core.advice.rules.phrases import counted, each_period, part_of_step, verb
+from perfkit_core.advice.rules.phrases import counted, each_period, part, verb
 from perfkit_core.advice.wording import size
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.durations import Scale
@@ -50,7 +50,7 @@ def _pinned(facts: Facts, found: Transfers, spent: float) -> Candidate:
     total, each = facts.per_step(int(np.maximum(found.bytes, 0).sum())), facts.per_step(len(found))
     return Candidate(
         f"{counted(each, 'copy', 'copies')} of pageable memory ({size(total)}) {each_period(facts)} "
-        f"{verb(each, 'holds', 'hold')} up the host for {part_of_step(facts, spent)}",
+        f"{verb(each, 'holds', 'hold')} up the host for {part(facts, spent)}",
         evidence={
             "copies_per_step": facts.per_step(len(found)), "bytes_per_step": round(total), "call_ns": round(spent),
             "step_ns": facts.step_ns, "bytes_per_ns": _bytes_per_ns(facts.trace, large),

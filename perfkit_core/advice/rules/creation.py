@@ -11,7 +11,7 @@ from perfkit_core.advice.evidence.outer_operators import OuterOperators, element
 from perfkit_core.advice.evidence.transfers import Transfers, transfers
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate
-from perfkit_core.advice.rules.phrases import each_period, part_of_step, times, verb
+from perfkit_core.advice.rules.phrases import each_period, part, times, verb
 from perfkit_core.advice.wording import several, size
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.placement import Move
@@ -71,7 +71,7 @@ def _candidate(facts: Facts, moved: Transfers, found: OuterOperators, at: IntArr
     return Candidate(
         f"{several(told)} {verb(len(told), 'fills', 'fill')} memory of the host {times(facts.per_step(len(rows)))} "
         f"{each_period(facts)}, which is then copied to the device ({size(facts.per_step(total))}): "
-        f"{part_of_step(facts, spent)}",
+        f"{part(facts, spent)}",
         evidence={
             "copies_per_step": facts.per_step(len(rows)), "operators": told[:5],
             "bytes_per_step": round(facts.per_step(total)), "call_ns": round(spent), "step_ns": facts.step_ns,

@@ -10,7 +10,7 @@ from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, NotEvaluableError
 from perfkit_core.advice.rules import calls
 from perfkit_core.advice.rules.phrases import part_of_step, times, verb
-from perfkit_core.advice.wording import several
+from perfkit_core.advice.wording import both, several
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.removal import Remove
 from perfkit_core.schema import RUNTIME, SYNC
@@ -21,6 +21,9 @@ _ALLOCATES: Final = (
     r"|^cuMem(Alloc|Free|Create|Release|Map|Unmap|SetAccess|AddressReserve|AddressFree|Host(Alloc|Register))(?!Async)"
 )
 """Of host memory that devices read, too: allocating it takes as long. The asynchronous ones take from a pool."""
+
+
+_NAMED: Final = 3
 
 
 def device_malloc(facts: Facts) -> list[Candidate]:
@@ -60,8 +63,8 @@ def _settled(facts: Facts, rows: IntArray, total: int, later: int) -> Candidate:
     where = f"in {steps} of the {later} steps after the first" if facts.has_steps else "in the recording's second half"
     left_out = "first recorded step" if facts.has_steps else "first half of the recording"
     return Candidate(
-        f"{several(names)} {verb(len(names), 'is', 'are')} called {times(len(rows))} {where}: "
-        f"{part_of_step(facts, total / later)}",
+        f"{both(names) if len(names) <= _NAMED else several(names, _NAMED)} {verb(len(names), 'is', 'are')} called "
+        f"{times(len(rows))} {where}: {part_of_step(facts, total / later)}",
         evidence={
             "calls": len(rows), "calls_ns": total, "calls_ns_per_step": total // later, "step_ns": facts.step_ns,
             "steps_with_calls": steps if facts.has_steps else None,

@@ -8,6 +8,7 @@ import numpy as np
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate, NotEvaluableError
+from perfkit_core.advice.rules.captured import regions
 from perfkit_core.advice.rules.idle_time import around, idle, of_length, who
 from perfkit_core.advice.rules.phrases import counted, millis, part_of_step
 from perfkit_core.intervals import Intervals
@@ -19,7 +20,9 @@ LEFT: Final = Quantity(
     0.0, 0.0, 0.5, "prior: what passes there is dropped or moved to a thread; at worst half is needed"
 )
 """What is left of long gaps."""
-LEFT_BETWEEN: Final = Quantity(0.0, 0.4, 1.0, "prior: from code that is compiled whole to Python that runs as before")
+LEFT_BETWEEN: Final = Quantity(
+    0.0, 0.4, 0.9, "prior: from code that is compiled whole to Python that runs nearly as before"
+)
 """What is left of short ones, which recording makes longer than they are."""
 _NOTHING: Final = "on no thread an operator, a call of the device's runtime or the data loader is recorded"
 
@@ -68,8 +71,8 @@ def _between(facts: Facts, gaps: Intervals, total: float) -> Candidate:
     where = f", most of it in {frames[0]}" if frames else ""
     return Candidate(
         f"no operator runs for {part_of_step(facts, total)}, in "
-        f"{counted(round(each), 'short stretch', 'short stretches')} of typically {millis(float(np.median(length)))} "
-        f"ms between operators{where}",
+        f"{counted(round(each), 'short stretch', 'short stretches')} of typically {float(np.median(length)) / 1e3:.3g} "
+        f"µs between operators{where}",
         evidence=_evidence(facts, gaps, total) | {"gaps_per_step": each, "python": frames},
         rows=rows,
         edits=(Shorten(gaps, LEFT_BETWEEN),),
@@ -79,7 +82,7 @@ def _between(facts: Facts, gaps: Intervals, total: float) -> Candidate:
         assumptions=(Assumption("gap_factor", LEFT_BETWEEN, LEFT_BETWEEN.source),),
         risks=("the profiler itself works between operators: without it the gaps are shorter",),
         conflicts=("launch-bound",),  # which takes the same gaps away
-        words={"gaps": "short"},
+        words={"gaps": "short", "compiled": "yes" if regions(facts.trace).any() else "no"},
     )
 
 

@@ -10,7 +10,7 @@ from perfkit_core import nesting
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate, NotEvaluableError
 from perfkit_core.advice.rules import calls
-from perfkit_core.advice.rules.phrases import counted, each_period, part_of_step
+from perfkit_core.advice.rules.phrases import counted, each_period, part
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.durations import Scale
 from perfkit_core.replay.edits.removal import Remove
@@ -75,7 +75,7 @@ def _dropped(facts: Facts, fills: IntArray, adds: IntArray, tensors: float) -> C
     around = np.unique(np.where(batched, facts.trace.ints("parent")[fills], fills))
     return Candidate(
         f"zeros are written into {counted(tensors, 'gradient')} {each_period(facts)}, and the new gradients are added "
-        f"to them: {part_of_step(facts, every)}",
+        f"to them: {part(facts, every)}",
         evidence={
             "tensors": round(tensors), "additions": len(adds) // max(len(facts.steps), 1), "zeroing_ns": round(every),
             "step_ns": facts.step_ns,

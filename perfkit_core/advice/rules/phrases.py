@@ -38,6 +38,11 @@ def part_of_step(facts: Facts, part_ns: float) -> str:
     return f"{millis(part_ns)} of the {millis(facts.step_ns)} ms of {period(facts)}"
 
 
+def part(facts: Facts, part_ns: float) -> str:
+    """``18.4 of 176 ms``, where the sentence says of what already."""
+    return f"{millis(part_ns)} of {millis(facts.step_ns)} ms"
+
+
 def period(facts: Facts) -> str:
     """What numbers count for."""
     return "a step" if facts.has_steps else "the recording"

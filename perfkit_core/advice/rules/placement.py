@@ -19,7 +19,7 @@ from perfkit_core.advice.evidence.outer_operators import (
 from perfkit_core.advice.evidence.transfers import Transfers, names_of, transfers
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate, NotEvaluableError
-from perfkit_core.advice.rules.phrases import counted, each_period, part_of_step, verb
+from perfkit_core.advice.rules.phrases import counted, each_period, part, verb
 from perfkit_core.advice.wording import several
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.contract import Edit
@@ -124,7 +124,7 @@ def _candidate(facts: Facts, found: OuterOperators, chains: _Chains, fetched: Tr
         f"{counted(every, 'operator')} {each_period(facts)} on at most {facts.thresholds.tiny_elements} elements "
         f"({several(names)}) {verb(every, 'runs', 'run')} on the device, and the host waits for "
         f"{counted(facts.per_step(int((sure | unsure).sum())), 'copy', 'copies')} of what "
-        f"{verb(every, 'it finds', 'they find')}: {part_of_step(facts, spent)}",
+        f"{verb(every, 'it finds', 'they find')}: {part(facts, spent)}",
         evidence={
             "operators_per_step": every, "operators": names[:5], "operators_ns": round(spent),
             "copies_per_step": facts.per_step(int((sure | unsure).sum())),

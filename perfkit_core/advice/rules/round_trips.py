@@ -12,7 +12,7 @@ from perfkit_core.advice.evidence.round_trips import Trips, between, both, compu
 from perfkit_core.advice.evidence.transfers import Transfers, transfers
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate
-from perfkit_core.advice.rules.phrases import each_period, millis, part_of_step, times, verb
+from perfkit_core.advice.rules.phrases import each_period, millis, part, part_of_step, times, verb
 from perfkit_core.advice.wording import several, size
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.placement import Move
@@ -51,7 +51,7 @@ def _needless(facts: Facts, moved: Transfers, trips: Trips) -> Candidate:
     total = facts.per_step(int(gone.bytes.sum()))
     return Candidate(
         f"data go to the host and come back as they were {times(facts.per_step(len(trips.there)))} "
-        f"{each_period(facts)} ({size(total)} copied): {part_of_step(facts, spent)}",
+        f"{each_period(facts)} ({size(total)} copied): {part(facts, spent)}",
         evidence={
             "round_trips_per_step": facts.per_step(len(trips.there)), "bytes_per_step": round(total),
             "copies_ns": round(spent), "step_ns": facts.step_ns,

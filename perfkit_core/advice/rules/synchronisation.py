@@ -10,7 +10,7 @@ from perfkit_core import intervals, nesting
 from perfkit_core.advice.evidence.transfers import Transfers, in_steps, operators_around, transfers, waiting_ns
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, NotEvaluableError
-from perfkit_core.advice.rules.phrases import counted, each_period, part_of_step, verb
+from perfkit_core.advice.rules.phrases import counted, each_period, part, part_of_step, verb
 from perfkit_core.advice.wording import several
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.contract import Edit
@@ -114,7 +114,7 @@ def _without(facts: Facts, found: Transfers, spent: float, how: str) -> Candidat
     waited, each = round(facts.per_step(int(found.waited_ns.sum()))), facts.per_step(len(found))
     return Candidate(
         f"the host fetches {counted(each, 'result')} {each_period(facts)} ({several(names) or 'copies'}) and waits for "
-        f"{verb(each, 'it', 'them')}: {part_of_step(facts, spent)}{how}",
+        f"{verb(each, 'it', 'them')}: {part(facts, spent)}{how}",
         evidence={
             "copies_per_step": facts.per_step(len(found)), "call_ns": round(spent), "waiting_ns": waited,
             "step_ns": facts.step_ns, "operators": names[:5],
