@@ -4,33 +4,53 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
 
 from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.columns import values
 from perfkit_core.renderers.headings import label
+from perfkit_core.renderers.hierarchies import hierarchy
 from perfkit_core.renderers.scales import common_unit
+from perfkit_core.renderers.shortening import cut
 from perfkit_core.renderers.values import plain
-from perfkit_core.report.model import Section
+from perfkit_core.report.model import Chart, Section
+
+RANKED: Final = 15
+"""Bars of a ranking."""
+HEIGHTS: Final = {"ranking": 380, "share": 110}
+"""Of the pictures that are not 300 pixels high."""
+_SHORT: Final = 46
+"""Characters of a name beside a bar."""
 
 
 def figure(section: Section) -> dict[str, Any] | None:
-    """The section's chart: ``{"kind", "x", "y", "unit", "series": [{"name", "values"}], …}``; None without data.
+    """The section's chart: ``{"kind", "height" (pixels), "x", "short" (of x), "unit", "series": [{"name",
+    "values"}]}``, of trees :func:`perfkit_core.renderers.hierarchies.hierarchy`; None without data.
 
     All series share the unit of the tallest, so that what is stacked adds up.
     """
     chart, table = section.chart, section.table
-    if chart is None or table.empty:
+    if chart is None or table.empty or chart.x not in table.columns:
         return None
+    if chart.kind in ("icicle", "sunburst"):
+        return hierarchy(chart, table)
     names = [name for name in chart.y if name in table.columns and table[name].notna().any()]
-    if not names or chart.x not in table.columns:
+    if not names:
         return None
+    if chart.kind == "ranking":
+        table = table.nlargest(RANKED, names[0], keep="first")
+    return _series(chart, table, names)
+
+
+def _series(chart: Chart, table: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
     unit = common_unit({name: values(table[name]) for name in names})
     return {
         "kind": chart.kind,
+        "height": HEIGHTS.get(chart.kind, 300),
         "x": {"title": label(chart.x), "values": _labels(table[chart.x])},
+        "short": [_label(cut(visible(str(plain(value))), _SHORT)) for value in table[chart.x].to_list()],
         "unit": unit.name if unit else "",
         "series": [{"name": label(name), "values": _scaled(table[name], unit.size if unit else 1.0)} for name in names],
         "stacked": chart.kind == "bar" and len(names) > 1,
@@ -40,7 +60,11 @@ def figure(section: Section) -> dict[str, Any] | None:
 
 def _labels(values: pd.Series) -> list[str]:
     """plotly reads labels as HTML of its own; escaped, a name is text there too."""
-    return [html.escape(visible(str(plain(value))), quote=False) for value in values.to_list()]
+    return [_label(visible(str(plain(value)))) for value in values.to_list()]
+
+
+def _label(text: str) -> str:
+    return html.escape(text, quote=False)
 
 
 def _scaled(values: pd.Series, size: float) -> Sequence[float | None]:

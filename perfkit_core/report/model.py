@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A picture of the section's own table: ``x`` and ``y`` are column names; ``bar`` stacks several ``y``;
+    """A picture of the section's own table: ``x`` and ``y`` are column names.
+
+    ``bar`` stacks several ``y``; ``ranking`` are the largest rows by the first ``y``; ``share`` is one bar made of the
+    rows; ``icicle`` and ``sunburst`` are of trees (tables with a column ``depth``), each ``y`` a size to choose;
     ``waterfall`` goes by the differences ``y`` from one total to another, the rows where the column ``total`` is true.
     """
 
-    kind: Literal["bar", "line", "waterfall"]
+    kind: Literal["bar", "line", "ranking", "share", "icicle", "sunburst", "waterfall"]
     x: str
     y: tuple[str, ...]
 

@@ -30,6 +30,18 @@ LONGEST: Final = 5000
 _PHASES: Final = ("dataloader_ns", "forward_ns", "backward_ns", "optimizer_ns")
 
 
+_TOTALS: Final = ("total_cpu_ns", "total_device_ns")
+_CHARTS: Final = {
+    "partition": Chart("share", "category", ("total_ns",)),
+    "modules": Chart("icicle", "name", _TOTALS),
+    "code": Chart("icicle", "name", _TOTALS),
+    "operator_tree": Chart("icicle", "name", _TOTALS),
+    "operator_kinds": Chart("sunburst", "name", ("self_device_ns", "self_cpu_ns")),
+    "kernels": Chart("ranking", "name", ("total_device_ns",)),
+}
+"""Pictures of views, by their names."""
+
+
 def page_views() -> list[View]:
     """The views that belong on a page, in reading order."""
     return _in_order({name: view for name, view in get_plugins().views().items() if view.page and view.group is None})
@@ -40,7 +52,7 @@ def run_report(profile: Profile | Trace) -> Report:
     views = page_views()
     report = summary_report(profile, views, ViewRequest(), Display(limit=ROWS))
     shown = (_not_too_long(section, view) for section, view in zip(report.sections, views, strict=True))
-    sections = [_step_time(s) if s.name == "steps" else s for s in shown]
+    sections = [_step_time(s) if s.name == "steps" else _with_chart(s) for s in shown]
     tables = {section.name: section.table for section in report.sections}
     title = f"Profile of {report.sources[0].label}"
     sections[1:1] = (*_advice(profile), *_timeline(profile))
@@ -78,6 +90,10 @@ def _not_too_long(section: Section, view: View) -> Section:
 def _in_order(views: dict[str, View]) -> list[View]:
     names = [name for name in ORDER if name in views]
     return [views[name] for name in (*names, *(name for name in views if name not in names))]
+
+
+def _with_chart(section: Section) -> Section:
+    return section if section.chart else replace(section, chart=_CHARTS.get(section.name))
 
 
 def _step_time(section: Section) -> Section:

@@ -17,8 +17,9 @@ MISSING = "no browser was found: apt-get install --no-install-recommends chromiu
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """Chromium without a screen. Fails where none is installed: pages that nobody opened are not tested."""
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=30_000)
     program = os.environ.get("CHROMIUM") or shutil.which("chromium")
     if not program:
         pytest.fail(MISSING)
