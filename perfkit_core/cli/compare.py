@@ -39,7 +39,7 @@ _WHOLE: Final = ("gate", "runs", "step_time")
 @click.option("--samples", metavar="A,B", help="Samples of a step of each run, where they are not recorded.")
 @click.option("--tokens", metavar="A,B", help="Tokens of a step of each run.")
 @click.option("--noise", metavar="SHARE%", help="Standard deviation of the step of equal processes, for single "
-              "captures: 2% on a machine of your own.  [default: 20% of host time, 2% of device time]")  # fmt: skip
+              "captures: 2% on a machine of your own.  [default: 15% of host time, 2% of device time]")  # fmt: skip
 @click.option("--view", "views", multiple=True, metavar="NAME", help="Only this table of the comparison; several: "
               "repeat it or use commas; all.")  # fmt: skip
 @options.limit_option("without it what fits, and all in json and csv")
@@ -115,7 +115,8 @@ def _verdict(report: Report) -> int:
     """The exit code; what failed is told where a log shows it, wherever the report goes."""
     gates = [("", report.data.get("gate", ()))]
     gates += [(f"{run['name']}: ", run["gate"]) for run in report.data.get("runs", ())]
-    failed = [f"{run}{one['condition']}" for run, gate in gates for one in gate if one["result"] == "failed"]
-    for text in failed:
-        click.echo(f"perfkit: gate failed: {text}", err=True)
-    return FAILED if failed else 0
+    told = [(one["result"], f"{run}{one['condition']}") for run, gate in gates for one in gate]
+    for result, text in told:
+        if result != "passed":
+            click.echo(f"perfkit: gate {result}: {text}", err=True)
+    return FAILED if any(result == "failed" for result, _ in told) else 0

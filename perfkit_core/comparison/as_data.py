@@ -14,8 +14,8 @@ from perfkit_core.comparison.statistics import SampleStatistics
 
 def data(found: Pair, attribution: pd.DataFrame, operators: pd.DataFrame, matched_share: Any) -> dict[str, Any]:
     """``step_time`` (None without steps), ``matched_share`` (side → level → place → share), ``attribution`` (rows;
-    those without children sum to the difference), ``operators`` (aligned rows); ``normalised`` and ``gate`` where
-    asked."""
+    those without children sum to the difference), ``operators`` (rows of an
+    :class:`~perfkit_core.comparison.alignment.Alignment`); ``normalised`` and ``gate`` where asked."""
     more: dict[str, Any] = {}
     if found.normalised is not None:
         more["normalised"] = _normalised(found.normalised)

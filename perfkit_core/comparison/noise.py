@@ -24,9 +24,9 @@ from perfkit_core.trace import Trace
 
 QUARTERS: Final = 4
 """Groups of one capture."""
-ON_HOST: Final = 0.2
+ON_HOST: Final = 0.15
 """Standard deviation of the median step of equal processes, as a share: of steps on a host that others use as well
-(16 and 24 % measured by benchmarks/false_alarms.py; docs/compare.md)."""
+(between what benchmarks/false_alarms.py has measured for two frameworks; docs/compare.md)."""
 ON_DEVICE: Final = 0.02
 """The same of time in which a device works, which is nobody else's: an assumption, not measured."""
 _T: Final = (

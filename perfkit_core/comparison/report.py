@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from perfkit_core.comparison import as_data, gate_table, normalise, peaks
-from perfkit_core.comparison.attribution_sections import explained, sections
+from perfkit_core.comparison.attribution_sections import explained, sections, sentences
 from perfkit_core.comparison.outliers import outliers
 from perfkit_core.comparison.pair import Asked, Pair, pair
 from perfkit_core.comparison.sentences import headline
@@ -47,14 +47,19 @@ def report_of(found: Pair, sides: Sequence[Sequence[Trace]]) -> Report:
             *_tables(tables),
             *_outliers(found),
         ),
-        headline=headline(found, why.alignment.matched),
-        data=as_data.data(found, why.attribution, tables.operators, why.alignment.matched_share),
+        headline=_headline(headline(found, why.alignment.matched), sentences(why)),
+        data=as_data.data(found, why.attribution, why.alignment.rows, why.alignment.matched_share),
     )
 
 
 def _medians(found: Pair) -> tuple[int, int] | None:
     """The medians that the page compares, None without steps."""
     return None if found.steps is None else (found.steps.base, found.steps.other)
+
+
+def _headline(told: tuple[str, ...], of_causes: tuple[str, ...]) -> tuple[str, ...]:
+    """The verdict, then the causes."""
+    return (*told[:1], *of_causes, *told[1:])
 
 
 def _side(captures: Sequence[Trace], name: str) -> Source:

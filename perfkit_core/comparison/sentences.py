@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from perfkit_core.comparison import peaks
+from perfkit_core.comparison.gate import CANNOT_TELL, FAILED, WITHIN_NOISE, Outcome
 from perfkit_core.comparison.normalise import Normalised
 from perfkit_core.comparison.pair import Pair
 from perfkit_core.comparison.statistics import FASTER, NO_DIFFERENCE, SLOWER, TOO_FEW, SampleStatistics
@@ -21,7 +22,15 @@ _ORIGINS = {"given": "as given", "recorded": "as recorded", "shapes": "by the sh
 
 def headline(found: Pair, matched_share: Mapping[str, Mapping[str, float | None]]) -> tuple[str, ...]:
     """Sentences, the most important first; each says only what a table or the head of the report says."""
-    return (*_steps(found), *_work(found), *_devices(found), *_unmatched(matched_share))
+    return (*_gate(found.outcomes), *_steps(found), *_work(found), *_devices(found), *_unmatched(matched_share))
+
+
+def _gate(found: Sequence[Outcome]) -> Iterator[str]:
+    if found:
+        failed = [one.condition.text for one in found if one.result == FAILED]
+        told = f"{len(failed)} of {len(found)} failed: {'; '.join(failed)}" if failed else "passed"
+        unsure = [one.condition.text for one in found if one.result in (WITHIN_NOISE, CANNOT_TELL)]
+        yield f"Gate: {told}" + (f"; exceeded, but not beyond noise: {'; '.join(unsure)}." if unsure else ".")
 
 
 def _steps(found: Pair) -> Iterator[str]:

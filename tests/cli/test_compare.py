@@ -41,8 +41,9 @@ def test_the_gate_decides_the_exit_code(perfkit, runs: Path, tmp_path: Path) -> 
 
 
 def test_single_captures_are_not_believed_without_being_told_of_the_machine(perfkit, runs: Path) -> None:
-    code, out, _ = perfkit("compare", runs / "main-0", runs / "change-0", "--fail-on", "step_time > 3%")
-    assert code == 0
+    code, out, err = perfkit("compare", runs / "main-0", runs / "change-0", "--fail-on", "step_time > 3%")
+    assert (code, err) == (0, "perfkit: gate within noise: step_time > 3%\n")
+    assert "Gate: passed; exceeded, but not beyond noise: step_time > 3%." in out
     assert "within noise" in out
     assert "No difference beyond noise: the median step takes 22.0 ms instead of 20.0 ms, 10.0% longer" in out
     assert "several of each side, or --noise" in out
