@@ -45,7 +45,8 @@ def _half(trace: Trace) -> str:
 def _runtime(trace: Trace) -> str:
     """By the calls that were recorded, else by the name of the device."""
     names = trace.codes("name")
-    called = {names.values[code].lower() for code in np.unique(names.codes[trace.rows("kind", RUNTIME, SYNC)])}
+    codes = np.unique(names.codes[trace.rows("kind", RUNTIME, SYNC)])
+    called = {names.values[code].lower() for code in codes if code >= 0}
     for runtime in _RUNTIMES:
         if any(name.startswith(runtime) for name in called):
             return runtime
