@@ -44,7 +44,7 @@ def waterfall(found: pd.DataFrame, attribution: pd.DataFrame, shown: int) -> pd.
     for these two)."""
     first = found.head(shown)
     left = int(found["difference_ns"].iloc[shown:].sum())
-    names = [_label(row) for row in first.to_dict("records")]
+    names = [label(row) for row in first.to_dict("records")]
     differences = first["difference_ns"].tolist()
     if len(found) > shown:
         names, differences = [*names, REST], [*differences, left]
@@ -54,7 +54,7 @@ def waterfall(found: pd.DataFrame, attribution: pd.DataFrame, shown: int) -> pd.
     return pd.DataFrame({"name": ["base", *names, "other"], "difference_ns": times, "total": total})
 
 
-def _label(row: Mapping[Any, Any]) -> str:
+def label(row: Mapping[Any, Any]) -> str:
     """What a bar of the picture is called."""
     unnamed = row["operator"] in (OUTSIDE, UNLAUNCHED) and row["family"]
     name = f"{row['family']} {row['operator']}" if unnamed else row["operator"]
@@ -73,7 +73,7 @@ def _with_path(attribution: pd.DataFrame) -> pd.DataFrame:
         nearest = np.maximum.accumulate(np.where(level == part, np.arange(len(level)), -1)) if len(level) else parent
         top = np.maximum.accumulate(np.where(level == "category", np.arange(len(level)), 0)) if len(level) else parent
         columns[part] = np.where(nearest >= top, names[nearest], "") if len(level) else names
-    table = attribution.assign(**columns)[wanted].reset_index(drop=True)
+    table: pd.DataFrame = attribution.assign(**columns)[wanted].reset_index(drop=True)
     table["operator"] = table["operator"].where(table["operator"] != "", table["category"])
     return table
 

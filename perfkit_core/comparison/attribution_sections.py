@@ -10,14 +10,18 @@ import pandas as pd
 from perfkit_core.comparison.alignment import Alignment, align
 from perfkit_core.comparison.alignment.levels import UNMATCHED
 from perfkit_core.comparison.attribution import attribute
-from perfkit_core.comparison.attribution_causes import by_layer, causes, waterfall
+from perfkit_core.comparison.attribution_causes import by_layer, causes, label, waterfall
 from perfkit_core.comparison.attribution_keys import UNLAUNCHED
+from perfkit_core.comparison.sentences import signed
 from perfkit_core.report.headline import duration
 from perfkit_core.report.model import Chart, Section
 from perfkit_core.trace import Trace
 
-SHOWN_CAUSES, SHOWN_ROWS, DRAWN = 15, 30, 10
+SHOWN_CAUSES, SHOWN_ROWS, DRAWN, NAMED = 15, 30, 10, 3
 _EMPTY = "a side has no events to compare"
+_NO_LAYERS = "layers are needed in both runs: annotate(model), or a profiler that records the calls of layers"
+_OF_LAYERS = "The time of each layer without the layers in it."
+_ALL_MATCHED = "everything has a counterpart"
 _EXPLAINED = (
     "Each nanosecond of the step counts once, for the one thing that it is spent on (docs/semantics: attribution). "
     "Count effect: it is called more or less often; per call effect: a call takes longer or shorter. Explained: of the "
@@ -42,9 +46,22 @@ def explained(base: Trace, other: Trace, medians: tuple[int, int] | None = None)
     return Explained(attribute(base, other, medians), align(base, other))
 
 
+def sentences(found: Explained) -> tuple[str, ...]:
+    """The largest causes, for a hurried reader; none where nothing differs."""
+    if found.attribution.empty:
+        return ()
+    largest = causes(found.attribution).head(NAMED)
+    named = [
+        f"{label(row)} {signed(int(row['difference_ns']))}"
+        for row in largest.to_dict("records")
+        if row["difference_ns"]
+    ]
+    return (f"The largest causes: {'; '.join(named)}.",) if named else ()
+
+
 def sections(found: Explained) -> tuple[Section, ...]:
-    """Sections waterfall, causes, layers (where both runs have some), attribution, matched and unmatched (where
-    something is)."""
+    """Sections waterfall, causes, layers, attribution, matched, unmatched; without events attribution in place of the
+    first four."""
     return tuple(_of_attribution(found.attribution)) + tuple(_of_alignment(found.alignment))
 
 
@@ -58,8 +75,7 @@ def _of_attribution(tree: pd.DataFrame) -> Iterator[Section]:
     yield Section("waterfall", "From base to other", steps, chart=chart)
     lines = tuple(_unlaunched(found))
     yield Section("causes", "What the difference is made of", found, _EXPLAINED, limit=SHOWN_CAUSES, lines=lines)
-    if len(layers):
-        yield Section("layers", "The difference by layer", layers, limit=SHOWN_CAUSES)
+    yield Section("layers", "The difference by layer", layers, _OF_LAYERS, empty=_NO_LAYERS, limit=SHOWN_CAUSES)
     shown = tree.drop(columns="parent")
     yield Section("attribution", "Where the difference comes from, level by level", shown, limit=SHOWN_ROWS)
 
@@ -78,10 +94,10 @@ def _unlaunched(found: pd.DataFrame) -> Iterator[str]:
 def _of_alignment(found: Alignment) -> Iterator[Section]:
     yield Section("matched", "How much has a counterpart", shares(found), _SHARES)
     alone = found.rows[found.rows["level"] == UNMATCHED].drop(columns=["level", "shape", "dtype"])
-    if len(alone):
-        per = "for each step; calls are of all steps" if found.per_step else "for the run"
-        note = f"Operators, and device work outside of them, that only one side has; {per}."
-        yield Section("unmatched", "Without a counterpart", alone.reset_index(drop=True), note, limit=SHOWN_CAUSES)
+    per = "for each step; calls are of all steps" if found.per_step else "for the run"
+    note = f"Operators, and device work outside of them, that only one side has; {per}."
+    alone = alone.reset_index(drop=True)
+    yield Section("unmatched", "Without a counterpart", alone, note, empty=_ALL_MATCHED, limit=SHOWN_CAUSES)
 
 
 def shares(found: Alignment) -> pd.DataFrame:
