@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 FAILED: Final = 1
 """Exit code where the gate fails."""
-_COMMENT: Final = ("gate", "runs", "step_time", "statistics", "normalised", "devices", "attribution", "step_parts")
-"""Tables of a Markdown comment, which is read between others; ``--view`` asks for more."""
+_COMMENT: Final = ("gate", "runs", "step_time", "normalised", "devices", "causes", "step_parts")
+"""Tables of a Markdown comment, which is read among others; ``--view`` asks for more."""
 _COMMENT_ROWS: Final = 10
 _WHOLE: Final = ("gate", "runs", "step_time")
 """Tables that no limit cuts: a condition must not disappear."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from stepped_trace import stepped_trace
@@ -18,6 +19,13 @@ QUIET = ("--noise", "1%")
 def record(folder: Path, steps: list[float], **what: object) -> Path:
     write_cycle(stepped_trace(steps, source=str(folder), **what), folder)
     return folder
+
+
+def explained(content: dict[str, Any]) -> int:
+    """What the rows of the attribution that have none below them sum to."""
+    parents = {row["parent"] for row in content["attribution"]}
+    assert parents
+    return sum(row["difference_ns"] for at, row in enumerate(content["attribution"]) if at not in parents)
 
 
 @pytest.fixture
@@ -66,6 +74,7 @@ def test_captures_of_a_side_are_pooled(perfkit, runs: Path, form: str) -> None:
     assert found["difference"] == found["other"] - found["base"] == 2_000_000
     assert found["interval"][0] <= 2_000_000 <= found["interval"][1]
     assert content["gate"][0]["result"] == "failed"
+    assert explained(content) == found["difference"]
 
 
 def test_json_has_what_programs_need(perfkit, runs: Path) -> None:
@@ -75,9 +84,7 @@ def test_json_has_what_programs_need(perfkit, runs: Path) -> None:
     assert (step_time["base"], step_time["other"]) == (20_000_000, 22_000_000)
     assert set(content["matched_share"]) == {"base", "other"}
     assert "operators" in content
-    parents = {row["parent"] for row in content["attribution"]}
-    leaves = [row for at, row in enumerate(content["attribution"]) if at not in parents]
-    assert sum(row["difference_ns"] for row in leaves) == step_time["difference"]
+    assert explained(content) == step_time["difference"] == 2_000_000
 
 
 def test_more_than_two_runs_have_a_column_each(perfkit, runs: Path) -> None:
