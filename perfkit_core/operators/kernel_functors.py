@@ -9,35 +9,35 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from perfkit_core.operators.kernel_rules import read_rules
+
 _TEMPLATE: Final = re.compile(
     r"(?:vectorized|unrolled|gpu|index|_scatter_gather|legacy)_?elementwise_kernel|::elementwise_kernel|"
     r"[ :]reduce_kernel<|elementwise_kernel_with_index|VectorizedElementwise|VectorizedBroadcast|"
     r"elementwise_kernel_manual|ReduceHigherDimKernel|ReduceAnyKernel|IndexKernel<|vectorized_templated_elementwise_kernel"
 )
-_FUNCTORS: Final = tuple(
-    (family, re.compile(pattern))
-    for family, pattern in (
-        ("optimizer_update", r"MomentumFunctor|Adam\w*Functor|SGD\w*Functor|Lamb\w*Functor"),
-        ("loss", r"(?i:mse_|nll_?loss|cross_?entropy|smooth_l1|huber|binary_cross|bce|kl_?div|hinge|margin)"),
-        ("dropout", r"(?i:dropout|masked_scale)"),
-        ("normalization", r"(?i:batch_?norm|layer_?norm|group_?norm|rms_?norm|renorm_)"),
-        ("softmax", r"(?i:softmax)"),
-        ("activation", r"(?i:relu|gelu|silu|swish|sigmoid|tanh|threshold|softplus|hard(?:tanh|shrink|swish)|softshrink|"
-                       r"mish|glu_|elu_|prelu)"),
-        ("pooling", r"(?i:pool)"),
-        ("quantization", r"(?i:quant|_hfp8|hfp8_|fp8)"),
-        ("random", r"(?i:bernoulli|philox|uniform_|normal_|random|exponential_|cauchy)"),
-        ("indexing", r"(?i:scatter_gather|index_kernel|index_put|index_copy|gather|scatter|index_elementwise|"
-                     r"take_kernel|put_kernel|index_?fill|IndexSelect|OneHot)"),
-        ("reduction", r"(?i:reduce_kernel|ReduceHigher|ReduceAny)|(?:Sum|Mean|MeanAll|Max|Min|Prod)Functor"),
-        ("elementwise", r"masked_fill"),
-        ("creation", r"(?i:Fill\w*Functor|fill_kernel|arange|linspace|FullFunctor|eye_|range_|ConstantFunctor)"),
-        ("cast", r"CastFunctor|CastKernel|float(?:16|8)_copy_kernel|direct_copy.*(?:LoadWithCast|StoreWithCast)"),
-        ("copy", r"(?i:direct_copy|copy_device_to_device|copy_kernel|AssignFunctor|IdentityFunctor)"),
-        ("layout", r"(?i:ReshapeFunctor|ReshapeGrad|FlattenFunctor|FlattenGrad|Transpose|Concat|Split|Expand\w*Functor|"
-                   r"tril|triu|flip_kernel|roll_)"),
-    )
-)  # fmt: skip
+_FUNCTORS: Final = read_rules(r"""
+optimizer_update: MomentumFunctor Adam\w*Functor SGD\w*Functor Lamb\w*Functor
+loss ~ mse_ nll_?loss cross_?entropy smooth_l1 huber binary_cross bce kl_?div hinge margin
+dropout ~ dropout masked_scale
+normalization ~ batch_?norm layer_?norm group_?norm rms_?norm renorm_
+softmax ~ softmax
+activation ~ relu gelu silu swish sigmoid tanh threshold softplus hard(?:tanh|shrink|swish) softshrink mish glu_ elu_
+ prelu
+pooling ~ pool
+quantization ~ quant _hfp8 hfp8_ fp8
+random ~ bernoulli philox uniform_ normal_ random exponential_ cauchy
+indexing ~ scatter_gather index_kernel index_put index_copy gather scatter index_elementwise take_kernel put_kernel
+ index_?fill IndexSelect OneHot
+reduction ~ reduce_kernel ReduceHigher ReduceAny
+reduction: (?:Sum|Mean|MeanAll|Max|Min|Prod)Functor
+elementwise: masked_fill
+creation ~ Fill\w*Functor fill_kernel arange linspace FullFunctor eye_ range_ ConstantFunctor
+cast: CastFunctor CastKernel float(?:16|8)_copy_kernel direct_copy.*(?:LoadWithCast|StoreWithCast)
+copy ~ direct_copy copy_device_to_device copy_kernel AssignFunctor IdentityFunctor
+layout ~ ReshapeFunctor ReshapeGrad FlattenFunctor FlattenGrad Transpose Concat Split Expand\w*Functor flip_kernel roll_
+""")
+"""By the function in the template."""
 
 
 def is_template(kernel_name: str) -> bool:

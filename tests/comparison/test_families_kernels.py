@@ -6,8 +6,9 @@ import pytest
 
 from perfkit_core.operators.families import FAMILIES
 from perfkit_core.operators.fused_kernels import fused_name
-from perfkit_core.operators.kernel_families import _LATE, _RULES, kernel_family
+from perfkit_core.operators.kernel_families import kernel_family
 from perfkit_core.operators.kernel_functors import _FUNCTORS
+from perfkit_core.operators.kernel_rules import RULES
 from perfkit_core.operators.names import is_canonical
 
 ATEN = "void at::native::vectorized_elementwise_kernel<4, {}, std::array<char*, 2ul> >(int, {})"
@@ -79,6 +80,8 @@ KERNELS = {
         ATEN_CASTING.format("at::native::BinaryFunctor<double, at::native::binary_internal::MulFunctor<double> >"),
         "void phi::funcs::VectorizedBroadcastKernel<phi::funcs::AddFunctor<float>, float, float, 2>()",
         "triton_poi_fused_add_cos_sin_0",
+        "void at::native::triu_tril_kernel<float, int, true, 4, false>(at::cuda::detail::TensorInfo<float, int>)",
+        "void Eigen::internal::EigenMetaKernel<Eigen::TensorEvaluator<Eigen::TensorCwiseBinaryOp<int> > >()",
     ),
     "reduction": (
         "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MeanOps<float> > >(int)",
@@ -109,6 +112,7 @@ KERNELS = {
         "void cudnn::ops::nchwToNhwcKernel<float, float, float, false, true, (cudnnKernelDataType_t)2>()",
         "batched_transpose_32x32_half",
         "void phi::funcs::TilingSwapDim1And2<float, 256, 32, 32, int>(float const*)",
+        "void Eigen::internal::EigenMetaKernel<Eigen::TensorEvaluator<Eigen::TensorSlicingOp<int> > >()",
     ),
     "indexing": (
         "void at::native::index_elementwise_kernel<128, 4, at::native::gpu_index_kernel<at::native::index_put>(int)",
@@ -184,7 +188,8 @@ def test_a_name_that_does_not_tell_has_no_family(kernel: str) -> None:
 
 def test_rules_name_families() -> None:
     """A rule that named none would raise where it fires."""
-    assert {name for name, _ in (*_RULES, *_LATE, *_FUNCTORS)} <= set(FAMILIES)
+    assert {name for name, _ in (*RULES, *_FUNCTORS)} <= set(FAMILIES)
+    assert all(words.search("") is None for _, words in (*RULES, *_FUNCTORS)), "a word that every name has"
 
 
 def test_a_fused_kernel_has_a_canonical_name() -> None:
