@@ -69,6 +69,14 @@ def test_what_calling_an_operator_takes_is_no_gap() -> None:
     assert len(found(host_gaps, steps([op("aten::add", 40 * i, 20) for i in range(250)], 10 * MS))) == 1
 
 
+def test_few_short_gaps_are_none() -> None:
+    """Nine of 200 µs in 10 ms, and ten."""
+    nine = [op("aten::add", 1111 * i, 911) for i in range(9)]
+    assert found(host_gaps, steps(nine, 10 * MS)) == []
+    assert len(found(host_gaps, steps(nine, 10 * MS), host_gaps=9)) == 1
+    assert len(found(host_gaps, steps([op("aten::add", 1000 * i, 800) for i in range(10)], 10 * MS))) == 1
+
+
 def test_short_gaps_of_less_than_a_twentieth_are_none() -> None:
     """Ten of 50 µs in 10 ms, and ten of 51."""
     assert found(host_gaps, steps([op("aten::add", 1000 * i, 950) for i in range(10)], 10 * MS)) == []
@@ -78,7 +86,7 @@ def test_short_gaps_of_less_than_a_twentieth_are_none() -> None:
 def test_long_and_short_gaps_are_told_apart() -> None:
     """3 ms before the rest, of whose 7 ms ten gaps of 100 µs are one."""
     recording = steps([op("aten::add", 3 * MS + 700 * i, 600) for i in range(10)], 10 * MS)
-    long, short = found(host_gaps, recording)
+    long, short = found(host_gaps, recording, host_gaps=9)
     # the last short one meets the next long one
     assert (long.evidence["gap_ns"], short.evidence["gap_ns"]) == (3_100_000, 900_000)
     assert (long.words, short.words) == ({}, {"gaps": "short", "compiled": "no"})

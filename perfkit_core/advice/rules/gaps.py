@@ -35,13 +35,27 @@ def host_gaps(facts: Facts) -> list[Candidate]:
     limits = facts.thresholds
     long = round(max(limits.host_gap_one * facts.step_ns, limits.host_gap_ns))
     gaps = idle(facts)
-    found = []
-    for least, most, describe in ((long, None, _without), (limits.host_gap_least_ns, long, _between)):
-        kept = of_length(gaps, least, most)
-        total = float(np.median(facts.within_steps(kept))) if len(kept[0]) else 0.0
-        if total > limits.host_gap_share * facts.step_ns:
-            found.append(describe(facts, kept, total))
-    return found
+    few, many = of_length(gaps, long, None), of_length(gaps, limits.host_gap_least_ns, long)
+    return [
+        *([_without(facts, few, total)] if (total := _worth(facts, few)) else []),
+        *([_between(facts, many, total)] if (total := _worth_many(facts, many)) else []),
+    ]
+
+
+def _worth_many(facts: Facts, gaps: Intervals) -> float:
+    """As :func:`_worth`, and 0 where they are few."""
+    return _worth(facts, gaps) if _each(facts, gaps) >= facts.thresholds.host_gaps else 0.0
+
+
+def _worth(facts: Facts, gaps: Intervals) -> float:
+    """Median over the steps of the time in the gaps, 0 where it is too small a share of the step."""
+    total = float(np.median(facts.within_steps(gaps))) if len(gaps[0]) else 0.0
+    return total if total > facts.thresholds.host_gap_share * facts.step_ns else 0.0
+
+
+def _each(facts: Facts, gaps: Intervals) -> float:
+    """Gaps in a step of the first rank, on average."""
+    return len(gaps[0]) / int((facts.steps.rank == facts.steps.rank[0]).sum())
 
 
 def _without(facts: Facts, gaps: Intervals, total: float) -> Candidate:
@@ -67,7 +81,7 @@ def _between(facts: Facts, gaps: Intervals, total: float) -> Candidate:
     """Short ones: what Python does between operators."""
     rows, frames = who(facts, gaps)
     length = gaps[1] - gaps[0]
-    each = len(length) / int((facts.steps.rank == facts.steps.rank[0]).sum())
+    each = _each(facts, gaps)
     where = f", most of it in {frames[0]}" if frames else ""
     return Candidate(
         f"no operator runs for {part_of_step(facts, total)}, in "
