@@ -1,0 +1,73 @@
+"""The page on two real runs: its step times against the file's own, devices, outliers, and who is faster."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import statistics
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from perfkit_core.comparison import Asked, comparison_report, pair
+from perfkit_core.loading import load
+from perfkit_core.report.model import Report
+
+
+def raw_steps(path: Path) -> list[int]:
+    """Durations of the steps in ns, straight from the file of torch."""
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        events = json.load(file, parse_float=Fraction)["traceEvents"]
+    steps = [e for e in events if str(e.get("name", "")).startswith("ProfilerStep") and e.get("ph") == "X"]
+    host = [e for e in steps if "gpu" not in str(e.get("cat", ""))]
+    return [int(Fraction(e["dur"]) * 1000) for e in sorted(host, key=lambda e: Fraction(e["ts"]))]
+
+
+def section(report: Report, name: str) -> object:
+    return next((one for one in report.sections if one.name == name), None)
+
+
+def test_the_workers_pair(traces: Path) -> None:
+    """Loading in four workers: the medians are those of the file; two steps wait for a worker and are named."""
+    files = [traces / "torch" / "pairs" / f"resnet50-workers{n}.json.gz" for n in (0, 4)]
+    sides = [raw_steps(path) for path in files]
+    found = pair([load(files[0])], [load(files[1])], Asked(noise=0.02))
+    assert found.steps is not None
+    assert [found.steps.base, found.steps.other] == [int(statistics.median(side)) for side in sides]
+    assert found.steps.steps == (len(sides[0]), len(sides[1]))
+    pairs = [(b > a) - (b < a) for a in sides[0] for b in sides[1]]
+    assert found.steps.cliffs_delta == pytest.approx(sum(pairs) / len(pairs))
+    assert found.steps.verdict == "faster"
+    report = comparison_report([load(files[0])], [load(files[1])])
+    assert any(sentence.startswith("Faster: the median step takes 127 ms instead of 176 ms, 28.2% shorter")
+               for sentence in report.headline)  # fmt: skip
+    late = section(report, "outliers").table
+    assert sorted(late["dur_ns"], reverse=True) == sorted(sides[1], reverse=True)[:2]
+    assert section(report, "devices") is None
+    assert report.data["step_time"]["difference"] == found.steps.difference
+
+
+def test_two_vendors(traces: Path) -> None:
+    """One step each: no noise can be told. The devices differ, and the peaks of both are shown."""
+    files = [traces / "torch" / f"{device}-vit.json.gz" for device in ("h100", "mi300x")]
+    report = comparison_report(load(files[0]), load(files[1]))
+    step_time = report.data["step_time"]
+    assert [step_time["base"], step_time["other"]] == [raw_steps(path)[0] for path in files]
+    assert (step_time["verdict"], step_time["interval"], step_time["noise"]) == ("too few steps to tell", None, None)
+    assert section(report, "devices").table["matrix16_peak_tflops"].tolist() == [989, 1307.4]
+    assert (
+        "Different devices: NVIDIA H100 80GB HBM3 and AMD Instinct MI300X VF. Their peaks stand below."
+        in report.headline
+    )
+
+
+@pytest.mark.parametrize("name", ["h100-bert-small", "sampled-rank0", "mi250-minitoy-train", "b200-eager-rank0of8"])
+def test_a_run_against_itself(traces: Path, name: str) -> None:
+    trace = load(traces / "torch" / f"{name}.json.gz")
+    data = comparison_report(trace, trace).data
+    if data["step_time"] is not None:
+        assert (data["step_time"]["difference"], data["step_time"]["cliffs_delta"]) == (0, 0)
+        assert data["step_time"]["verdict"] == "no difference beyond noise"
+    assert all(row["difference_ns"] == 0 for row in data["attribution"])
+    assert {share for side in data["matched_share"].values() for share in side["unmatched"].values()} <= {0, None}
