@@ -66,7 +66,12 @@ def perfkit_calibrations() -> Sequence[Calibrator]:  # type: ignore[empty-body]
 
 @hookspec
 def perfkit_operator_names() -> OperatorNames:  # type: ignore[empty-body]
-    """Native operator names → canonical names, by framework. Fills the ``op_name`` column of every trace."""
+    """Native operator names → canonical names, by framework. Fills the ``op_name`` column of every trace.
+
+    The names are those of :mod:`perfkit_core.operators.vocabulary`, of gradients with ``_grad`` behind them; None for a
+    name that does not tell. What only runs other operators is ``control_flow``, ``compiled_region`` or
+    ``custom_function``: what is inside of it then counts under its own names.
+    """
 
 
 @hookspec
