@@ -36,7 +36,7 @@ def items(trace: Trace, chosen: BoolArray, steps: int, layers: dict[str, str]) -
     alone = trace.rows("kind", *DEVICE_WORK) & (found.row == NO_ROW)
     rows = np.flatnonzero((found.own | alone) & chosen)
     groups = group(_keys(trace, found, rows, layers))
-    cpu, device = _times(trace, found, alone)
+    cpu, device = _times(trace, alone)
     order = np.lexsort([groups.keys[key].fillna("").to_numpy(str) for key in reversed(KEYS)])
     table = groups.keys.iloc[order].reset_index(drop=True)
     for name, values in (("cpu_ns", cpu), ("device_ns", device)):
@@ -65,16 +65,22 @@ def _taken(codes: Codes, rows: IntArray) -> np.ndarray:
     return taken
 
 
-def _times(trace: Trace, found: Units, alone: BoolArray) -> tuple[IntArray, IntArray]:
-    """Host and device time of each item's event: an unnamed operator without the named ones inside it."""
+def unit_times(trace: Trace) -> tuple[IntArray, IntArray]:
+    """Host and device time of each of the operators of :func:`units`: an unnamed one without the named ones inside it.
+    Shape (rows,); other rows hold what they themselves took."""
+    own, parent = units(trace).own, trace.ints("parent")
     cpu, device = trace.ints("dur_ns").copy(), attribution.total_device_ns(trace).copy()
-    top = found.own & ~nesting.lies_in(trace.ints("parent"), found.own)
-    holder = nesting.nearest_above(trace.ints("parent"), found.own)
-    inner = np.flatnonzero(found.own & ~top & (holder != NO_ROW))
+    holder = nesting.nearest_above(parent, own)
+    inner = np.flatnonzero(own & (holder != NO_ROW))
     for values in (cpu, device):
         np.subtract.at(values, holder[inner], values[inner].copy())
-    device[alone], cpu[alone] = cpu[alone], 0
     return cpu, device
+
+
+def _times(trace: Trace, alone: BoolArray) -> tuple[IntArray, IntArray]:
+    """Host and device time of each item's event; ``alone``: device work outside of operators."""
+    cpu, device = unit_times(trace)
+    return np.where(alone, 0, cpu), np.where(alone, trace.ints("dur_ns"), device)
 
 
 def _of_events(found: Units, rows: IntArray, code: IntArray, order: IntArray) -> IntArray:
