@@ -47,7 +47,7 @@ def report_of(found: Pair, sides: Sequence[Sequence[Trace]]) -> Report:
             *_tables(tables),
             *_outliers(found),
         ),
-        headline=_headline(headline(found, why.alignment.matched), sentences(why)),
+        headline=headline(found, why.alignment.matched, sentences(why)),
         data=as_data.data(found, why.attribution, why.alignment.rows, why.alignment.matched_share),
     )
 
@@ -55,11 +55,6 @@ def report_of(found: Pair, sides: Sequence[Sequence[Trace]]) -> Report:
 def _medians(found: Pair) -> tuple[int, int] | None:
     """The medians that the page compares, None without steps."""
     return None if found.steps is None else (found.steps.base, found.steps.other)
-
-
-def _headline(told: tuple[str, ...], of_causes: tuple[str, ...]) -> tuple[str, ...]:
-    """The verdict, then the causes."""
-    return (*told[:1], *of_causes, *told[1:])
 
 
 def _side(captures: Sequence[Trace], name: str) -> Source:

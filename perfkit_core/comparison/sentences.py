@@ -20,9 +20,14 @@ _WORDS = {
 _ORIGINS = {"given": "as given", "recorded": "as recorded", "shapes": "by the shapes of its operators"}
 
 
-def headline(found: Pair, matched_share: Mapping[str, Mapping[str, float | None]]) -> tuple[str, ...]:
-    """Sentences, the most important first; each says only what a table or the head of the report says."""
-    return (*_gate(found.outcomes), *_steps(found), *_work(found), *_devices(found), *_unmatched(matched_share))
+def headline(
+    found: Pair, matched_share: Mapping[str, Mapping[str, float | None]], causes: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Sentences, the most important first; each says only what a table or the head of the report says. ``causes``:
+    those that say where the difference comes from."""
+    verdict, *hints = _steps(found)
+    besides = (*hints, *_work(found), *_devices(found), *_unmatched(matched_share))
+    return (*_gate(found.outcomes), verdict, *causes, *besides)
 
 
 def _gate(found: Sequence[Outcome]) -> Iterator[str]:
