@@ -49,7 +49,7 @@ def _bare(native: str) -> str:
     """The operator's own name, without prefix, suffix and the underscore of in-place operators."""
     name = _SUFFIX.sub("", native)
     for prefix in _PREFIXES:
-        name = name.removeprefix(prefix)
+        name = name if name in TABLE else name.removeprefix(prefix)
     return name.rstrip("_")
 
 

@@ -17,7 +17,7 @@ _PATTERNS: Final = tuple(
     for pattern, name in (
         # compilers: what they run has names of its own
         (r"Torch-Compiled Region|TorchDynamo Cache Lookup|Pregraph bytecode|AOTDispatcher Runtime Wrapper|"
-         r"CompiledFxGraph|CompiledFunction|torch::jit::.*DifferentiableGraph|CompiledAutograd|inductor::|"
+         r"CompiledFxGraph|CompiledFunction|torch::jit::.*DifferentiableGraph|CompiledAutograd|"
          r"(?:<forward op>|<backward op>|forward|backward)$", "compiled_region"),
         # reducers of data parallel training
         (r"torch::distributed::reducer::mul_out|torch\.distributed\.ddp\.reducer::copy_bucket", "copy"),
@@ -40,11 +40,13 @@ _PATTERNS: Final = tuple(
         (r"symm_mem::.*all_reduce", "all_reduce"),
         (r"symm_mem::.*all_gather", "all_gather"),
         (r"symm_mem::.*reduce_scatter", "reduce_scatter"),
+        (r"symm_mem::.*mm(?:_|$)", "matmul"),
+        (r"symm_mem::.*broadcast", "broadcast"),
         (r"symm_mem::.*(?:barrier|signal)", "barrier"),
         (r"symm_mem::.*all_to_all", "all_to_all"),
         (r"symm_mem::.*_reduce", "reduce"),
         (r"symm_mem::.*(?:memset|stream_write)", "fill"),
-        (r"symm_mem::.*(?:get|put|copy|broadcast)", "copy"),
+        (r"symm_mem::.*(?:get|put|copy)", "copy"),
         (r"\w+::.*(?:moe|expert|topk_softmax|grouped_topk)", "mixture_of_experts"),
         (r"\w+::.*(?:rotary|rope)", "rotary_embedding"),
         (r"\w+::(?:.*reshape_and_cache|concat_and_cache|.*kv_cache|swap_blocks|copy_blocks)", "kv_cache"),
@@ -58,7 +60,7 @@ _PATTERNS: Final = tuple(
         (r"torchvision::nms", "nms"),
         (r"torchvision::.*roi_|torchvision::.*roi(?:align|pool)", "roi_align"),
         (r"torchvision::.*deform_conv", "deformable_conv"),
-        (r"(?:torchvision|image)::.*(?:decode|encode|read|write)", "read_file"),
+        (r"(?:torchvision|image)::.*(?:decode|encode|read|write)", "file_access"),
     )
 )  # fmt: skip
 

@@ -22,7 +22,7 @@ _NODES: Final = {
 }  # fmt: skip
 _EVALUATE: Final = "autograd::engine::evaluate_function: "
 _NAMESPACE: Final = re.compile(
-    r"^(?:aten|prims|rngprims|inductor_prims|c10d|_c10d_functional|_c10d_functional_autograd|_dtensor|nccl|gloo|mkl|"
+    r"^(?:aten|prims|rngprims|inductor|inductor_prims|c10d|_c10d_functional|_c10d_functional_autograd|_dtensor|nccl|gloo|mkl|"
     r"static_runtime)::?|^(?=(?:detach_?|_grad_sum_to_size|record_param_comms)$)"
 )
 _QUANTIZED: Final = re.compile(r"^(?:_?quantized|mkldnn|mkldnn_prepacked|onednn|sparse|quantization)::")
@@ -70,9 +70,9 @@ def _own(native: str) -> str | None:
     """Of an operator of PyTorch's own."""
     name = _NAMESPACE.sub("", native).partition(".")[0]
     name = name if name.endswith("__") else name.rstrip("_")
-    if name.startswith(("_foreach_", "_fused_")):
-        return TABLE.get(name) or _over_lists(name)
     kernel = _BACKWARD_KERNEL.fullmatch(name)
+    if name.startswith(("_foreach_", "_fused_")) and not kernel:
+        return TABLE.get(name) or _over_lists(name)
     return _gradient(kernel[1]) if kernel and name not in TABLE else _forward(name)
 
 

@@ -10,7 +10,7 @@ from perfkit_torch.operator_tables import TABLE
 _RULES: Final = tuple(
     (re.compile(pattern), name)
     for pattern, name in (
-        ("conv_?transpose", "conv_transpose"),
+        ("conv(?:olution)?_?transpose", "conv_transpose"),
         ("embedding", "embedding"),
         ("(?:^|_)q?conv[123]?d?(?:_|$)|convolution", "conv"),
         ("q?linear|matmul|qgemm|(?:^|_)(?:int4|b)?mm(?:_|$)", "matmul"),

@@ -62,7 +62,7 @@ VOCABULARY: Final[dict[str, str]] = {
     "collective_call",
     "synchronization": "wait_event",
     "metadata": "metadata",
-    "input_output": "read_file print",
+    "input_output": "file_access print",
     "control_flow": "control_flow",
     "compiled_region": "compiled_region",
     "custom_function": "custom_function",

@@ -45,11 +45,12 @@ metadata: numel shape shape64 size array_length lod_array_length number_of_eleme
  parameter data shadow_output shadow_feed shadow_feed_tensors feed comm_init_all comm_init comm_init_multitrainer
  gen_xccl_id shard_tensor dtensor_from_local dtensor_to_local moe_global_mesh_tensor moe_sub_mesh_tensors
  update_parameter
-read_file: load load_combine save save_combine decode_jpeg read create_py_reader create_double_buffer_reader
+file_access: load load_combine save save_combine decode_jpeg read create_py_reader create_double_buffer_reader
 print: assert enable_check_model_nan_inf disable_check_model_nan_inf check_model_nan_inf
 control_flow: if while conditional_block conditional_block_infer select_input select_output tuple_push tuple_pop yield
  assert_instruction has_elements
 compiled_region: run_program Dy2St dy2_st fusion_group tensorrt_engine openvino_engine cinn_jit
  ap_trivial_fusion_begin ap_trivial_fusion_end ap_variadic ap_facade
 custom_function: pylayer py_func custom_kernel
+collective_call: c_scatter
 """

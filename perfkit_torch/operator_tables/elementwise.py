@@ -10,9 +10,9 @@ from typing import Final
 TEXT: Final = """
 add: add add_relu sum_to_size logaddexp logaddexp2
 subtract: sub rsub subtract
-multiply: mul multiply addcmul
+multiply: ldexp mul multiply addcmul
 divide: div true_divide floor_divide divide addcdiv floordiv
-pow: pow float_power xlogy xlog1py ldexp
+pow: pow float_power
 sqrt: sqrt cbrt
 exp: exp exp2 expm1
 log: signed_log1p
@@ -34,7 +34,8 @@ shift: bitwise_left_shift bitwise_right_shift __lshift__ __rshift__ __ilshift__ 
  shift_right_arithmetic
 complex: complex polar real imag angle conj conj_physical view_as_complex view_as_real
  neg_view is_conj
-special_function: digamma lgamma gammaln polygamma mvlgamma multigammaln igamma igammac gammainc gammaincc i0 i0e i1
+special_function: xlogy xlog1py
+ digamma lgamma gammaln polygamma mvlgamma multigammaln igamma igammac gammainc gammaincc i0 i0e i1
  i1e bessel_i0 bessel_i0e bessel_i1 bessel_i1e bessel_j0 bessel_j1 bessel_y0 bessel_y1 modified_bessel_i0
  modified_bessel_i1 modified_bessel_k0 modified_bessel_k1 scaled_modified_bessel_k0 scaled_modified_bessel_k1
  spherical_bessel_j0 airy_ai entr ndtr ndtri log_ndtr psi sinc zeta chebyshev_polynomial_t chebyshev_polynomial_u
@@ -76,7 +77,8 @@ topk: topk kthvalue
 unique: unique unique2 unique_dim unique_consecutive unique_dim_consecutive
 search: searchsorted
 median: median nanmedian quantile nanquantile mode
-fill: fill zero zeros zeros_like ones ones_like full full_like new_zeros new_ones new_full empty empty_like
+fill: alloc_from_pool
+ fill zero zeros zeros_like ones ones_like full full_like new_zeros new_ones new_full empty empty_like
  empty_strided new_empty new_empty_strided scalar_tensor empty_permuted efficientzerotensor
  new_zeros_with_same_feature_meta eye from_file zfill fill_out
 arange: arange linspace logspace range iota dim_arange vander bartlett_window blackman_window hamming_window

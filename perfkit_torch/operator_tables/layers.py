@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 TEXT: Final = """
-matmul: matmul mm addmm mv addmv baddbmm linear _addmm_activation addbmm dot vdot inner int_mm scaled_mm scaled_mm_v2
+matmul: mm_plus_mm
+ matmul mm addmm mv addmv baddbmm linear _addmm_activation addbmm dot vdot inner int_mm scaled_mm scaled_mm_v2
  grouped_mm scaled_grouped_mm scaled_grouped_mm_v2 weight_int4pack_mm weight_int4pack_mm_for_cpu
  weight_int4pack_mm_with_scales_and_zeros weight_int8pack_mm dyn_quant_matmul_4bit mixed_dtypes_linear cslt_sparse_mm
  wrapped_quantized_linear_prepacked multi_dot chain_matmul vecdot tensordot kron smm sspaddmm hspmm sampled_addmm

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 TEXT: Final = """
-reshape: expand_dims reshape_from_tensor
+reshape: reinterpret_tensor resize_storage_bytes
+ expand_dims reshape_from_tensor
  reshape view flatten squeeze unsqueeze _unsafe_view _reshape_alias unflatten view_as resize reshape_as ravel
  atleast_1d atleast_2d atleast_3d view_of_dtype collapse collapse_view split_dim resize_as resize_output
  mkldnn_reshape unflatten_dense_tensors ncf_view ncf_unsqueeze nested_view_from_buffer set set_data

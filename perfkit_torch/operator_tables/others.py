@@ -60,4 +60,5 @@ recv: recv recv_any_source irecv
 barrier: barrier monitored_barrier
 wait_collective: wait_tensor
 collective_call: record_param_comms
+accumulate_grad: accumulate_grad
 """

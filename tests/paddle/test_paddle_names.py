@@ -34,6 +34,8 @@ from perfkit_paddle.pb_source import read_pb
         ("elementwise_add", "add"),
         ("reduce_mean_grad", "mean_grad"),
         ("c_allreduce_sum", "all_reduce"),
+        ("c_scatter", "collective_call"),
+        ("scatter dygraph", "scatter"),
         ("pool2d dygraph", "pool"),
         ("if_instruction", "control_flow"),
         ("Global_GradNodePyLayer_Cus", "custom_function_grad"),
