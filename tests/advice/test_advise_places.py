@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 from events import device, host, trace
@@ -115,6 +116,33 @@ def test_real_stacks_lead_to_the_training_script(traces: Path) -> None:
     assert place.startswith("moca/library/model_hub/")  # not transformers/models/bert/…, which it calls
     eager = load(traces / "torch" / "b200-eager-rank0of8.json.gz")  # libraries, and code that a compiler made
     assert Places(eager).of(np.flatnonzero(eager.rows("kind", "kernel"))).startswith(("in vllm/", "in flashinfer/"))
+
+
+def test_the_caller_of_a_library_as_torch_shortens_its_files(tmp_path: Path) -> None:
+    """An operator that a function of an installed package calls, for a test: torch names that package's file without
+    its folder, as it does this one."""
+    torch = pytest.importorskip("torch")
+    context = click.Context(click.Command("train"))
+    with torch.profiler.profile(with_stack=True) as profiler:
+        for _ in range(3):
+            context.invoke(torch.relu, torch.ones(64))
+    profiler.export_chrome_trace(str(tmp_path / "trace.json"))
+    found = load(tmp_path / "trace.json")
+    relu = np.flatnonzero(found.rows("name", "aten::relu"))
+    assert python_frames(found, int(relu[0]))[0].startswith("click/core.py(")
+    place = Places(found).of(relu)
+    assert "test_advise_places.py:" in place
+    assert not place.startswith("in ")
+
+
+def python_frames(recording: Trace, row: int) -> list[str]:
+    """Names of the Python frames around a row that are files, the innermost first."""
+    names, found = recording.codes("name"), []
+    while (row := int(recording.ints("parent")[row])) >= 0:
+        name = names.values[names.codes[row]]
+        if ".py(" in name:
+            found.append(name.partition(":")[0])
+    return found
 
 
 KNOWN = (
