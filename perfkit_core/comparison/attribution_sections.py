@@ -20,6 +20,7 @@ from perfkit_core.trace import Trace
 SHOWN_CAUSES, SHOWN_ROWS, DRAWN, NAMED = 15, 30, 10, 3
 _EMPTY = "a side has no events to compare"
 _NO_LAYERS = "layers are needed in both runs: annotate(model), or a profiler that records the calls of layers"
+_OF_WATERFALL = "The largest causes, one after the other. In the picture, the axis may begin above 0."
 _OF_LAYERS = "The time of each layer without the layers in it."
 _ALL_MATCHED = "everything has a counterpart"
 _EXPLAINED = (
@@ -72,7 +73,7 @@ def _of_attribution(tree: pd.DataFrame) -> Iterator[Section]:
     found, layers = causes(tree), by_layer(tree)
     steps = waterfall(found, tree, DRAWN)
     chart = Chart("waterfall", "name", ("difference_ns",))
-    yield Section("waterfall", "From base to other", steps, chart=chart)
+    yield Section("waterfall", "From base to other", steps, _OF_WATERFALL, chart=chart)
     lines = tuple(_unlaunched(found))
     yield Section("causes", "What the difference is made of", found, _EXPLAINED, limit=SHOWN_CAUSES, lines=lines)
     yield Section("layers", "The difference by layer", layers, _OF_LAYERS, empty=_NO_LAYERS, limit=SHOWN_CAUSES)

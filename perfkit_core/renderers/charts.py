@@ -19,7 +19,7 @@ from perfkit_core.report.model import Chart, Section
 
 RANKED: Final = 15
 """Bars of a ranking."""
-HEIGHTS: Final = {"ranking": 380, "share": 110}
+HEIGHTS: Final = {"ranking": 380, "share": 110, "waterfall": 420}
 """Of the pictures that are not 300 pixels high."""
 _SHORT: Final = 46
 """Characters of a name beside a bar."""

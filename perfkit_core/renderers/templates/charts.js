@@ -68,7 +68,7 @@
     const reached = figure.series[0].values.map((value, position) => (level = figure.totals[position] ? value : level + value));
     const [low, high] = [Math.min(...reached), Math.max(...reached)];
     const spread = high - low || high || 1;
-    return [low > 4 * spread ? low - spread : Math.min(0, low), high + spread / 10];
+    return [low > spread ? low - spread : Math.min(0, low), high + spread / 10];
   };
 
   const ranking = (figure) => {

@@ -1,0 +1,37 @@
+"""The waterfall of a comparison in a browser: a bar a cause between two totals, the last where the causes lead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from perfkit_core.renderers.html import render
+from perfkit_core.report.model import Chart, Report, Section, Source
+
+TABLE = pd.DataFrame(
+    {
+        "name": ["base", "<b>matmul</b>", "copy", "other"],
+        "difference_ns": [1_000_000, 200_000, -50_000, 1_150_000],
+        "total": [True, False, False, True],
+    }
+)
+_LEVELS = "chart => chart.calcdata[0].map((bar) => [bar.s1, Boolean(bar.isSum)])"
+
+
+def test_bars_lead_from_total_to_total(opened: Callable[[Path], Any], tmp_path: Path) -> None:
+    section = Section("waterfall", "From base to other", TABLE, chart=Chart("waterfall", "name", ("difference_ns",)))
+    file = tmp_path / "page.html"
+    file.write_text(render(Report("Report", (Source("run", "run"),), (section,))), encoding="utf-8")
+    page = opened(file)
+    page.wait_for_selector(".chart[data-ready]")
+    assert page.locator(".chart .waterfalllayer .point").count() == 4
+    assert page.locator(".chart b").count() == 0
+    drawn = page.eval_on_selector(".chart", _LEVELS)
+    assert [round(level[0]) for level in drawn] == [1000, 1200, 1150, 1150]
+    assert [level[1] for level in drawn] == [True, False, False, True]
+    low, high = page.eval_on_selector(".chart", "chart => chart._fullLayout.yaxis.range")
+    assert 0 < low < 1000
+    assert high > 1200
