@@ -23,7 +23,7 @@ class Block(nn.Layer):
     def __init__(self, plant: str | None) -> None:
         super().__init__()
         self.plant = plant
-        self.conv = nn.Conv2D(CHANNELS, CHANNELS, 3, padding=1)
+        self.conv = nn.Conv2D(CHANNELS, CHANNELS, 3, padding=1, bias_attr=False)
         self.norm = nn.BatchNorm2D(CHANNELS)
         self.activation = activation(nn.ReLU(), plant)
 
@@ -36,7 +36,7 @@ class ConvNet(nn.Layer):
 
     def __init__(self, plant: str | None) -> None:
         super().__init__()
-        self.first = nn.Conv2D(3, CHANNELS, 3, padding=1)
+        self.first = nn.Conv2D(3, CHANNELS, 3, padding=1, bias_attr=False)
         self.blocks = nn.Sequential(*[Block(plant) for _ in layers(LAYERS, plant)])
         self.pool = nn.MaxPool2D(4)
         self.last = nn.Linear(CHANNELS * (SIDE // 4) ** 2, CLASSES)

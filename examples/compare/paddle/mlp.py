@@ -13,7 +13,7 @@ from paddle import nn
 from planted import Batches, activation, copied, layers
 from training import main
 
-BATCH, INPUTS, WIDTH, CLASSES = 8192, 64, 64, 10
+BATCH, INPUTS, WIDTH, CLASSES = 4096, 64, 128, 10
 LAYERS = 2
 
 

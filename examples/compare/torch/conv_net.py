@@ -23,7 +23,7 @@ class Block(nn.Module):
     def __init__(self, plant: str | None) -> None:
         super().__init__()
         self.plant = plant
-        self.conv = nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1)
+        self.conv = nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1, bias=False)
         self.norm = nn.BatchNorm2d(CHANNELS)
         self.activation = activation(nn.ReLU(), plant)
 
@@ -36,7 +36,7 @@ class ConvNet(nn.Module):
 
     def __init__(self, plant: str | None) -> None:
         super().__init__()
-        self.first = nn.Conv2d(3, CHANNELS, 3, padding=1)
+        self.first = nn.Conv2d(3, CHANNELS, 3, padding=1, bias=False)
         self.blocks = nn.Sequential(*[Block(plant) for _ in layers(LAYERS, plant)])
         self.pool = nn.MaxPool2d(4)
         self.last = nn.Linear(CHANNELS * (SIDE // 4) ** 2, CLASSES)

@@ -13,7 +13,7 @@ from planted import Batches, activation, copied, layers
 from torch import nn
 from training import main
 
-BATCH, LENGTH, TOKENS = 16, 64, 100
+BATCH, LENGTH, TOKENS = 32, 32, 100
 WIDTH, HEADS, HIDDEN = 64, 4, 512
 LAYERS = 2
 
