@@ -67,8 +67,9 @@ REMEDIES: Final = (
             model = paddle.jit.to_static(model, full_graph=True)  # Python runs between its operators once
         """),
         "paddle.jit.to_static",
-        note="What is left is your own loop: sum up and print in one of many steps, build lists and dictionaries "
-        "before it. Paddle's profiler records no stacks: py-spy shows which lines of Python it is.",
+        note="Compiled code runs without the Python between its operators. In your own loop: sum up and print in one "
+        "of many steps, build lists and dictionaries before it. Paddle's profiler records no stacks: py-spy shows "
+        "which lines of Python it is.",
         mode="eager",
         when={"gaps": ("short",)},
     ),

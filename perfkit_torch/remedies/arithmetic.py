@@ -29,9 +29,9 @@ REMEDIES: Final = (
         """),
         "torch.Tensor.unflatten, transpose, flatten",
         "2.0",
-        note="The example is attention; elsewhere, too: matmul and reductions read transposed views, contiguous() "
-        "before them only copies. view() in place of reshape() raises where a copy would be made. Key and value heads "
-        "that many query heads share: enable_gqa=True (since 2.5) in place of repeating them.",
+        note="The example below is attention. Elsewhere, too: matmul and reductions read transposed views, "
+        "contiguous() before them only copies. view() in place of reshape() raises where a copy would be made. Key and "
+        "value heads that many query heads share: enable_gqa=True (since 2.5) in place of repeating them.",
         when={"layout": ("copies",)},
     ),
     Remedy(

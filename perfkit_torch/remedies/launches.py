@@ -55,8 +55,9 @@ REMEDIES: Final = (
         """),
         "torch.compile",
         "2.0",
-        note="What is left is your own loop: sum up and print in one of many steps, build lists and dictionaries "
-        "before it. Record with with_stack=True, or run py-spy, to see which lines of Python it is.",
+        note="Compiled code runs without the Python between its operators. In your own loop: sum up and print in one "
+        "of many steps, build lists and dictionaries before it. Record with with_stack=True, or run py-spy, to see "
+        "which lines of Python it is.",
         when={"gaps": ("short",)},
     ),
     Remedy(

@@ -28,8 +28,8 @@ REMEDIES: Final = (
         _FUSED,
         "fused=True of torch.optim.Adam and AdamW",
         "2.0",
-        note="On the CPU since 2.4. Before that, and where parameters are neither float nor on one device: "
-        "foreach=True (since 1.12).",
+        note="fused=True works on the CPU since 2.4. Before that, and where parameters are not of floating point or "
+        "not on one device: foreach=True (since 1.12).",
         when={"optimizer_class": ("Adam", "AdamW")},
     ),
     Remedy(
@@ -37,7 +37,7 @@ REMEDIES: Final = (
         _FUSED,
         "torch.optim.SGD(fused=True)",
         "2.3",
-        note="On the CPU since 2.4. Before 2.3: foreach=True (since 1.12).",
+        note="fused=True works on the CPU since 2.4. Before 2.3: foreach=True (since 1.12).",
         when={"optimizer_class": ("SGD",)},
     ),
     Remedy(
@@ -45,7 +45,7 @@ REMEDIES: Final = (
         _FUSED,
         "torch.optim.Adagrad(fused=True)",
         "2.4",
-        note="Not with sparse gradients, as embeddings with sparse=True have them.",
+        note="fused=True does not take sparse gradients, as embeddings with sparse=True have them.",
         when={"optimizer_class": ("Adagrad",), "runtime": ("none",)},
     ),
     Remedy(
@@ -53,9 +53,9 @@ REMEDIES: Final = (
         _FOREACH,
         "foreach=True of torch.optim",
         "1.12",
-        note="The default on devices since 2.0, unless foreach=False or differentiable=True is given. While it works "
-        "it needs memory for one more copy of the parameters. Adagrad has fused=True as well: on the CPU since 2.4, on "
-        "CUDA in 2.13; the others have not.",
+        note="foreach=True is the default on devices since 2.0, unless foreach=False or differentiable=True is given. "
+        "While it works it needs memory for one more copy of the parameters. Adagrad has fused=True as well: on the "
+        "CPU since 2.4, on CUDA in 2.13; the others have not.",
         when={"optimizer_class": _WITH_FOREACH},
     ),
     Remedy(
