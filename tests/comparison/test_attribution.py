@@ -13,10 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfkit_core.analyses.step import partition
+from perfkit_core.analyses.step.activity import has_device_work
 from perfkit_core.analyses.step.step_rows import step_rows
+from perfkit_core.comparison.alignment import align
 from perfkit_core.comparison.attribution import BESIDE_MEDIAN, COLUMNS, attribute
+from perfkit_core.comparison.attribution_steps import middle_steps
 from perfkit_core.loading import load
-from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace import Trace
 
 NAMES = {"mm": "matmul", "act": "relu", "cp": "copy"}
@@ -234,23 +236,31 @@ def test_swapped_sides_change_their_sign_and_nothing_else(base: Trace, other: Tr
 # -- recorded ones -------------------------------------------------------------------------------------------------
 
 
-def _check_against_the_partition(path: Path) -> None:
-    """Of one step, or of two: there the middle steps are all, and the categories are the mean of the partition view."""
+def _check_with_itself(path: Path) -> None:
+    """Everything has a counterpart, nothing differs; the rows sum to the step, and the categories of the middle steps
+    are those of the partition view."""
     one = load(path)
+    found = align(one, one)
+    assert "unmatched" not in set(found.rows["level"])
+    assert (found.rows[["difference_cpu_ns", "difference_device_ns"]] == 0).all(axis=None)
     table = attribute(one, one)
     if table.empty:
         return
     assert leaves(table)["base_ns"].sum() == table.loc[0, "base_ns"]
-    steps = step_rows(one)
-    if 1 <= len(steps) <= 3:
-        view = partition.table(one, ViewRequest()).set_index("category")
-        for row in table[(table["level"] == "category") & (table["name"] != BESIDE_MEDIAN)].to_dict("records"):
-            assert abs(row["base_ns"] - view.loc[row["name"], "total_ns"] / len(steps)) <= 1
+    assert (table["difference_ns"] == 0).all()
+    if table.loc[0, "level"] == "step":
+        windows = middle_steps(one)
+        rows = step_rows(one)
+        chosen = rows[np.isin(one.ints("start_ns")[rows], windows.start_ns) & np.isin(one.end_ns[rows], windows.end_ns)]
+        times = partition.partition(one, chosen).sum(axis=0) / len(windows)
+        mine = table[(table["level"] == "category") & (table["name"] != BESIDE_MEDIAN)].set_index("name")["base_ns"]
+        names = partition.ON_DEVICE if has_device_work(one) else partition.ON_HOST
+        assert [mine.get(name, 0) for name in names] == pytest.approx(times.tolist(), abs=1)
 
 
 def test_every_torch_trace(torch_file: Path) -> None:
-    _check_against_the_partition(torch_file)
+    _check_with_itself(torch_file)
 
 
 def test_every_paddle_trace(paddle_file: Path) -> None:
-    _check_against_the_partition(paddle_file)
+    _check_with_itself(paddle_file)
