@@ -2,7 +2,8 @@
 
 A host operator is of the family of its canonical name; where it has none, and for every other host event, of that of
 the nearest operator above that has. Device work is of the family that its own name tells, else of that of the operator
-that launched it. Some kernels serve many ends: a matrix product that a convolution launches is the convolution.
+that launched it. Some kernels serve many ends: a matrix product that a convolution launches is the convolution, and
+a kernel that copies for a cast is the cast.
 """
 
 from __future__ import annotations
@@ -34,7 +35,20 @@ def event_families(trace: Trace) -> Codes:
     own, owner = _of_device(trace)[device], attribution.owners(trace)[device]
     inherited = np.where(owner == NO_ROW, -1, found[owner])
     found[device] = np.where((own >= 0) & ~_serving()[own, inherited], own, inherited)
+    found[_copying_for_casts(trace, found)] = _NUMBER["cast"]
     return Codes(found.astype(np.int32), list(FAMILIES))
+
+
+def _copying_for_casts(trace: Trace, families: IntArray) -> BoolArray:
+    """Kernels that copy, launched by an operator that copies directly in one that casts. Copies of the device's own
+    engines stay: they move data between places."""
+    parent, names = trace.ints("parent"), trace.codes("op_name").codes
+    above = nesting.nearest_above(parent, names >= 0)
+    nearest = np.append(nesting.nearest_on_path(parent, names >= 0), NO_ROW)[attribution.owners(trace)]
+    outer = np.append(above, NO_ROW)[nearest]
+    cast = np.append(families, -1)[outer] == _NUMBER["cast"]
+    found: BoolArray = trace.rows("kind", KERNEL) & (families == _NUMBER["copy"]) & cast
+    return found
 
 
 def _serving() -> BoolArray:

@@ -92,6 +92,26 @@ def test_kernels_that_serve_many_ends() -> None:
     assert [found[row["name"]] for row in rows[-5:]] == ["conv", "layout", "matmul", "activation", "matmul"]
 
 
+def test_a_kernel_that_copies_for_a_cast_is_the_cast() -> None:
+    """Frameworks cast by a copy between types; a copy of the copy engine between places is none."""
+    kernel = "void at::native::elementwise_kernel<128, 4, at::native::direct_copy_kernel_cuda({})>"
+    rows = [
+        host("to", "operator", 0, 100),
+        host("copy_", "operator", 10, 80),
+        host("launch a", "runtime", 20, 5, correlation=1),
+        host("launch b", "runtime", 30, 5, correlation=2),
+        host("clone", "operator", 200, 100),
+        host("copy_", "operator", 210, 80),
+        host("launch c", "runtime", 220, 5, correlation=3),
+        device(kernel.format("a"), "kernel", 400, 10, 1),
+        device("Memcpy HtoD", "memcpy", 410, 10, 2),
+        device(kernel.format("c"), "kernel", 420, 10, 3),
+        device(kernel.format("d"), "kernel", 430, 10),
+    ]
+    found = _families(trace(rows, names={"to": "cast", "copy_": "copy", "clone": "copy"}.get))
+    assert [found[row["name"]] for row in rows[-4:]] == ["cast", "copy", "copy", "copy"]
+
+
 @pytest.mark.parametrize(
     "file",
     ["torch/compile-triton.json.gz", "torch/dlrm-8xv100/rank3.json", "torch/mi300x-resnet-act-checkpoint-steps.json.gz",
@@ -109,12 +129,19 @@ def test_a_plain_walk_finds_the_same(file: str, traces: Path) -> None:
             row = columns["parent"][row]
         return named[row] if row >= 0 else None
 
+    def above_named(row: int) -> str | None:
+        while row >= 0 and named[row] is None:
+            row = columns["parent"][row]
+        return above(columns["parent"][row]) if row >= 0 else None
+
     def of(row: int) -> str | None:
         kind, name = columns["kind"][row], columns["name"][row]
         if kind not in DEVICE_WORK:
             return above(row)
         own = {"memcpy": "copy", "memset": "creation"}.get(kind) or kernel_family(name)
         operator = above(columns["launched_by"][row])
+        if kind == "kernel" and own == "copy" and above_named(columns["launched_by"][row]) == "cast":
+            return "cast"
         return operator if own is None or operator in _SERVES.get(own, ()) else own
 
     codes = event_families(found)
