@@ -175,8 +175,8 @@ Kernel, NCCL, RCCL, CUB, flash attention, …), of the function inside a templat
 (`triton_red_fused_add_mean_mul_0` reduces). Copies and fills are `copy` and `creation`. Where a name does not tell, the
 operator tells that launched the kernel. So it does where kernels serve many ends: a matrix product that a convolution,
 an attention or a recurrent layer launches is theirs, an elementwise kernel that an activation launches is the
-activation, and a kernel that copies inside a cast is the cast. The program of a device that runs a compiled model as one
-kernel (MTIA) is a `compiled_region`: nothing of its inside is recorded.
+activation, and a kernel that copies inside a cast is the cast. The program of a device that runs a compiled model as
+one kernel (MTIA) is a `compiled_region`: nothing of its inside is recorded.
 
 ## Families
 
