@@ -1,26 +1,28 @@
 """Is the step of one side longer than that of the other, by how much, and how sure is that? Steps are samples.
 
-=========================  ============================================================================================
-faster, slower             the 95 % interval of the difference excludes 0, and the difference is above the noise band
-no difference beyond noise  one of the two is not so
-too few steps to tell      neither side has two steps of which the noise could be told
-=========================  ============================================================================================
+==========================  ===========================================================================================
+faster, slower              the 95 % interval of the difference excludes 0, and the difference is above the noise band;
+                            of single captures, so is that of their quickest steps
+no difference beyond noise  one of these is not so
+too few steps to tell       a side has one step only
+==========================  ===========================================================================================
+
+What others take from a machine lengthens most steps of a process, but rarely all: its quickest ones are those that
+were left alone.
 
 Swapping the sides changes every sign and nothing else: draws are seeded by what is drawn from.
 """
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from perfkit_core import bootstrap
 from perfkit_core.comparison.noise import ON_HOST, Samples, noise_band, pool
+from perfkit_core.comparison.redrawn import Of, count, interval
 
 FASTER: Final = "faster"
 SLOWER: Final = "slower"
@@ -28,9 +30,8 @@ NO_DIFFERENCE: Final = "no difference beyond noise"
 TOO_FEW: Final = "too few steps to tell"
 LEVEL: Final = 0.95
 """Of the interval and of the noise band."""
-_AT_ONCE: Final = 1 << 22
-
-Of = Callable[..., Any]
+QUICKEST: Final = 0.1
+"""Share of the steps that are the quickest: this percentile is compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +79,16 @@ def step_statistics(
     sides = _captures(base), _captures(other)
     pools = [pool(side) for side in sides]
     middle = [int(of(one)) for one in pools]  # halves of a ns are left out, as in the other tables
-    low, high = _interval(*sides, of)
+    low, high = interval(*sides, of, LEVEL)
     noise = noise_band(*sides, of, between)
+    alone = between > 0 and max(map(len, sides)) < 2
     delta = cliffs_delta(pools[0], pools[1])
     difference = middle[1] - middle[0]
+    verdict = _verdict(difference, low, high, noise, _quickest(pools[0], pools[1]) if alone else None)
     return SampleStatistics(
         middle[0], middle[1], difference, low, high, difference / middle[0] if middle[0] else None,
-        (delta + 1) / 2, delta, None if noise is None else round(noise), _verdict(difference, low, high, noise),
-        (_count(sides[0]), _count(sides[1])), (len(sides[0]), len(sides[1])),
+        (delta + 1) / 2, delta, None if noise is None else round(noise), verdict,
+        (count(sides[0]), count(sides[1])), (len(sides[0]), len(sides[1])),
     )  # fmt: skip
 
 
@@ -97,10 +100,6 @@ def cliffs_delta(base: npt.NDArray[Any], other: npt.NDArray[Any]) -> float:
     return float(int(below) - int(above)) / (len(base) * len(other))
 
 
-def _count(side: Samples) -> int:
-    return sum(map(len, side))
-
-
 def _captures(side: Samples | npt.NDArray[Any]) -> Samples:
     found = [side] if isinstance(side, np.ndarray) else [np.asarray(one) for one in side]
     found = [one for one in found if len(one)]
@@ -109,52 +108,21 @@ def _captures(side: Samples | npt.NDArray[Any]) -> Samples:
     return found
 
 
-def _verdict(difference: int, low: int | None, high: int | None, noise: float | None) -> str:
+def _quickest(base: npt.NDArray[Any], other: npt.NDArray[Any]) -> float | None:
+    """Difference of the quickest steps; None of what most steps lack, which has a value in some only."""
+    first, second = (float(np.quantile(side, QUICKEST)) for side in (base, other))
+    return second - first if first or second else None
+
+
+def _verdict(difference: int, low: int | None, high: int | None, noise: float | None, quickest: float | None) -> str:
     if not difference:
         return NO_DIFFERENCE
     if low is None or high is None or noise is None:
         return TOO_FEW
-    if low <= 0 <= high or abs(difference) <= noise:
+    sign = 1 if difference > 0 else -1
+    if low <= 0 <= high or abs(difference) <= noise or (quickest is not None and sign * quickest <= noise):
         return NO_DIFFERENCE
     return SLOWER if difference > 0 else FASTER
-
-
-def _interval(base: Samples, other: Samples, of: Of) -> tuple[int | None, int | None]:
-    """Order statistics rather than quantiles between them: they are the same from both ends."""
-    if min(map(_count, (base, other))) < 2:
-        return None, None
-    differences = np.sort(_drawn(other, of) - _drawn(base, of))
-    outside = int(len(differences) * (1 - LEVEL) / 2)
-    return round(float(differences[outside])), round(float(differences[-1 - outside]))
-
-
-def _drawn(side: Samples, of: Of) -> npt.NDArray[np.float64]:
-    """The statistic of samples drawn again: captures first, then steps inside of them (two stages)."""
-    draw = np.random.default_rng(zlib.crc32(b"".join(np.asarray(one, np.float64).tobytes() for one in side)))
-    if len({one.shape[1:] for one in side}) > 1:  # captures of other numbers of ranks
-        side = [one.ravel() for one in side]
-    if len(side) == 1:
-        return bootstrap.medians(np.asarray(side[0], np.float64), draw, lambda drawn, axis: _over_all(drawn, of))
-    flat, sizes = np.concatenate(side).astype(np.float64), np.array([len(one) for one in side])
-    first, each = np.cumsum(sizes) - sizes, max(len(flat) // len(side), 1)
-    rows = max(_AT_ONCE // (each * len(side)), 1)
-    found = [_stages(flat, first, sizes, each, min(rows, bootstrap.DRAWS - at), draw, of)
-             for at in range(0, bootstrap.DRAWS, rows)]  # fmt: skip
-    return np.concatenate(found)
-
-
-def _stages(
-    flat: npt.NDArray[np.float64], first: npt.NDArray[Any], sizes: npt.NDArray[Any], each: int, draws: int,
-    draw: np.random.Generator, of: Of,
-) -> npt.NDArray[Any]:  # fmt: skip
-    chosen = draw.integers(0, len(sizes), (draws, len(sizes)))[:, :, None]
-    inside = (draw.random((draws, len(sizes), each)) * sizes[chosen]).astype(np.int64)
-    return _over_all(flat[first[chosen] + inside], of)
-
-
-def _over_all(drawn: npt.NDArray[Any], of: Of) -> npt.NDArray[Any]:
-    """The statistic of each draw, shape (draws,)."""
-    return np.asarray(of(drawn.reshape(len(drawn), -1), axis=1))
 
 
 def of_steps(base: Samples, other: Samples, between: float = ON_HOST) -> SampleStatistics | None:

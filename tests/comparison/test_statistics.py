@@ -174,3 +174,20 @@ def test_what_processes_differ_by_depends_on_where_the_step_is_spent() -> None:
     works = (3_000_000 + 2_000) * 2 / (9_000_000 + 9_000_001)
     assert between_runs([small_trace()]) == pytest.approx(0.02 * works + 0.15 * (1 - works))
     assert between_runs([]) == between_runs([small_trace().slice(0, 0)]) == 0.15
+
+
+def test_busy_neighbours_lengthen_most_steps_but_not_the_quickest() -> None:
+    """Twice as long in three steps of four, as quick in the fourth: another job took the machine.
+
+    Three captures a side tell more than quick steps do."""
+    base = np.array([100, 101, 99, 100] * 4) * MS
+    busy = np.array([100, 202, 198, 200] * 4) * MS
+    assert step_statistics(base, busy, between=0.02).verdict == NO_DIFFERENCE
+    assert step_statistics(base, 2 * base, between=0.02).verdict == SLOWER
+    assert step_statistics([base] * 3, [busy] * 3).verdict == SLOWER
+
+
+def test_what_few_steps_have_is_not_asked_of_the_quickest() -> None:
+    """Nothing but in every second step: the quickest have 0 in both, which says nothing."""
+    base, other = np.array([0, 10] * 12) * MS, np.array([0, 40] * 12) * MS
+    assert step_statistics(base, other, np.mean, 0.02).verdict == SLOWER
