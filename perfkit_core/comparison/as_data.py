@@ -7,14 +7,15 @@ from typing import Any
 import pandas as pd
 
 from perfkit_core.comparison import gate_table
+from perfkit_core.comparison.attribution_causes import causes
 from perfkit_core.comparison.normalise import Normalised
 from perfkit_core.comparison.pair import Pair
 from perfkit_core.comparison.statistics import SampleStatistics
 
 
 def data(found: Pair, attribution: pd.DataFrame, operators: pd.DataFrame, matched_share: Any) -> dict[str, Any]:
-    """``step_time`` (None without steps), ``matched_share`` (side → level → place → share), ``attribution`` (rows;
-    those without children sum to the difference), ``operators`` (rows of an
+    """``step_time`` (None without steps), ``matched_share`` (side → level → place → share), ``attribution`` (rows
+    that sum to the difference), ``attribution_tree`` (rows without children sum to it), ``operators`` (rows of an
     :class:`~perfkit_core.comparison.alignment.Alignment`); ``normalised`` and ``gate`` where asked."""
     more: dict[str, Any] = {}
     if found.normalised is not None:
@@ -24,7 +25,8 @@ def data(found: Pair, attribution: pd.DataFrame, operators: pd.DataFrame, matche
     return {
         "step_time": None if found.steps is None else statistics(found.steps),
         "matched_share": matched_share,
-        "attribution": rows(attribution),
+        "attribution": rows(causes(attribution)),
+        "attribution_tree": rows(attribution),
         "operators": rows(operators),
         **more,
     }

@@ -20,8 +20,10 @@ def causes(attribution: pd.DataFrame) -> pd.DataFrame:
     differences first: operator, category, place, phase, family, base_calls, other_calls (a step; missing outside of
     operators), base_ns, other_ns, difference_ns, count_effect_ns, per_call_effect_ns, explained_ratio (of the
     difference, this row and those before it). They sum to the difference."""
-    rows = _with_path(attribution)
     keys = ["operator", "category", "place", "phase", "family"]
+    if attribution.empty:
+        return pd.DataFrame(columns=[*keys, "base_calls", "other_calls", *SUMMED, "explained_ratio"])
+    rows = _with_path(attribution)
     numbers = ["base_calls", "other_calls", *SUMMED]
     grouped = rows.groupby(keys, sort=False, dropna=False)
     table = grouped[numbers].sum(min_count=1).reset_index().astype(dict.fromkeys(SUMMED, np.int64))

@@ -89,7 +89,8 @@ def test_a_page_explains_nearly_all_below_the_phases(traces: Path, base: str, ot
     family = found["causes"]["family"].ne("(no family)") & found["causes"]["phase"].ne("")
     assert changed[named | family].sum() >= 0.95 * changed.sum()
     assert found["causes"]["difference_ns"].sum() == report.data["step_time"]["difference"]
-    rows = pd.DataFrame(report.data["attribution"])
+    assert sum(row["difference_ns"] for row in report.data["attribution"]) == report.data["step_time"]["difference"]
+    rows = pd.DataFrame(report.data["attribution_tree"])
     leaves = rows[~rows.index.isin(rows["parent"])]
     assert leaves["difference_ns"].sum() == report.data["step_time"]["difference"]
 
