@@ -12,11 +12,13 @@ from perfkit_core.analyses.select import in_steps
 from perfkit_core.analyses.step import model, overview
 from perfkit_core.analyses.step.step_rows import step_rows
 from perfkit_core.analyses.tables import rounded_division
+from perfkit_core.comparison.alignment import Alignment, align
+from perfkit_core.comparison.attribution import attribute
+from perfkit_core.comparison.attribution_causes import causes
 from perfkit_core.comparison.canonical import operator_time
+from perfkit_core.comparison.joined import MATCHED, found_in, joined_tables, with_difference
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace import IntArray, Trace
-
-MATCHED, BASE_ONLY, OTHER_ONLY, UNNAMED = "both", "base only", "other only", "no canonical name"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -40,6 +42,21 @@ class Comparison:
     overview: pd.DataFrame
     operators: pd.DataFrame
     matched_share: dict[str, dict[str, float | None]]
+
+    @property
+    def attribution(self) -> pd.DataFrame:
+        """The difference taken apart, see :func:`~perfkit_core.comparison.attribution.attribute`; worked out anew."""
+        return attribute(self.base, self.other)
+
+    @property
+    def causes(self) -> pd.DataFrame:
+        """Where it comes from, see :func:`~perfkit_core.comparison.attribution_causes.causes`."""
+        return causes(self.attribution)
+
+    @property
+    def alignment(self) -> Alignment:
+        """What corresponds to what, level by level, as :func:`~perfkit_core.comparison.alignment.align` finds it."""
+        return align(self.base, self.other)
 
     def __repr__(self) -> str:
         return f"Comparison({self.base!r}, {self.other!r}, {len(self.operators)} operators)"
@@ -76,7 +93,7 @@ _STATISTICS: dict[str, Callable[[IntArray], int]] = {
 def _step_time(base: IntArray, other: IntArray) -> pd.DataFrame:
     columns = ["statistic", "base_ns", "other_ns"]
     rows = [[name, f(base), f(other)] for name, f in _STATISTICS.items()] if len(base) and len(other) else []
-    return _with_difference(pd.DataFrame(rows, columns=columns))
+    return with_difference(pd.DataFrame(rows, columns=columns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +128,8 @@ def _table(sides: tuple[_Side, _Side], view: _ViewTable, keys: list[str], time: 
         table["per_step"] = side.per_step(table[time])
         renamed = {"calls": f"{side.name}_calls", "per_step": f"{side.name}_ns"}
         tables.append(table[[*keys, "calls", "per_step"]].rename(columns=renamed))
-    joined = _joined(tables[0], tables[1], keys)
-    return _with_difference(joined[[*keys, "base_calls", "other_calls", "base_ns", "other_ns"]])
+    joined = joined_tables(tables[0], tables[1], keys)
+    return with_difference(joined[[*keys, "base_calls", "other_calls", "base_ns", "other_ns"]])
 
 
 def _operators(sides: tuple[_Side, _Side]) -> pd.DataFrame:
@@ -122,8 +139,8 @@ def _operators(sides: tuple[_Side, _Side]) -> pd.DataFrame:
         for measure in _MEASURES:
             table[measure] = side.per_step(table[measure])
         tables.append(table.rename(columns={name: f"{side.name}_{name}" for name in ("calls", *_MEASURES)}))
-    joined = _joined(tables[0], tables[1], ["name", "named"])
-    joined["found"] = _found(joined)
+    joined = joined_tables(tables[0], tables[1], ["name", "named"])
+    joined["found"] = found_in(joined)
     for measure in _MEASURES:
         joined[f"difference_{measure}"] = joined[f"other_{measure}"] - joined[f"base_{measure}"]
     largest = joined[[f"{side}_{measure}" for side in _SIDES for measure in _MEASURES]].max(axis=1)
@@ -136,28 +153,6 @@ def _operators(sides: tuple[_Side, _Side]) -> pd.DataFrame:
 _MEASURES = ("cpu_ns", "device_ns")
 
 
-def _joined(base: pd.DataFrame, other: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """All rows of both, those of base first. A side that lacks a row has 0 calls and 0 ns there."""
-    every = pd.concat([base[keys], other[keys]]).drop_duplicates()
-    joined = every.merge(base, on=keys, how="left").merge(other, on=keys, how="left")
-    numbers = dict.fromkeys((name for name in joined.columns if name not in keys), "Int64")
-    return joined.astype(numbers).fillna(dict.fromkeys(numbers, 0)).astype(dict.fromkeys(numbers, np.int64))
-
-
-def _found(joined: pd.DataFrame) -> np.ndarray:
-    in_base, in_other = joined["base_calls"].to_numpy() > 0, joined["other_calls"].to_numpy() > 0
-    where = np.where(in_base & in_other, MATCHED, np.where(in_base, BASE_ONLY, OTHER_ONLY))
-    return np.where(joined["named"].to_numpy(bool) | (in_base & in_other), where, UNNAMED)
-
-
 def _matched(operators: pd.DataFrame, column: str) -> float | None:
     total = int(operators[column].sum())
     return int(operators.loc[operators["found"] == MATCHED, column].sum()) / total if total else None
-
-
-def _with_difference(table: pd.DataFrame) -> pd.DataFrame:
-    difference = table["other_ns"] - table["base_ns"]
-    base = table["base_ns"].to_numpy(np.float64)
-    change = difference.to_numpy(np.float64) / np.where(base > 0, base, 1)
-    ratio = pd.Series(pd.arrays.FloatingArray(change, base <= 0), index=table.index)
-    return table.assign(difference_ns=difference, change_ratio=ratio)

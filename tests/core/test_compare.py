@@ -72,13 +72,20 @@ def test_across_frameworks_the_same_model_matches(torch_run: Trace, paddle_run: 
     )
 
 
+def test_what_a_comparison_finds_is_asked_of_it(torch_run: Trace, paddle_run: Trace) -> None:
+    found = compare(torch_run, paddle_run)
+    (median,) = found.step_time.loc[found.step_time["statistic"] == "median", "difference_ns"]
+    assert found.causes["difference_ns"].sum() == found.attribution["difference_ns"].iloc[0] == median
+    assert set(found.alignment.matched_share) == {"base", "other"}
+
+
 def test_the_unmatched_share_is_told(torch_run: Trace, paddle_run: Trace) -> None:
     report = comparison_report(torch_run, paddle_run)
     share = report.data["matched_share"]["other"]["unmatched"]["cpu"]
     assert f"Unmatched in other: {share:.1%} of cpu operator time." in report.headline
     assert [section.name for section in report.sections] == [
-        "step_time", "statistics", "waterfall", "causes", "layers", "attribution", "matched", "unmatched", "phases", "overview",
-        "operators",
+        "step_time", "statistics", "waterfall", "causes", "layers", "attribution", "matched", "unmatched", "phases",
+        "overview", "operators",
     ]  # fmt: skip
 
 
