@@ -29,6 +29,14 @@ def of(found: Advices, whole: str) -> Iterator[str]:
     yield f"{_count(len(savings))}: {_answer(what, best, _with(found, best, len(savings)))}"
 
 
+def largest(found: Advices, whole: str, count: int) -> Iterator[str]:
+    """The advice that saves most, a sentence each."""
+    what = "a step" if whole == "step" else f"the {whole}"
+    savings = [one for one in found.advice if (one.prediction.saving_ns or 0) > 0]
+    for number, one in enumerate(savings[:count], 1):
+        yield f"{number}. {one.title}: {_answer(what, one.prediction)}"
+
+
 def _count(changes: int) -> str:
     return "One change" if changes == 1 else f"{changes} changes"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 import pandas as pd
@@ -44,7 +45,8 @@ def of_page(trace: Trace) -> tuple[Section, ...]:
         return _without(f"no advice could be given ({type(error).__name__}: {error})")
     of = step_or_recording(trace)
     texts = [in_words(number, one, found, of) for number, one in enumerate(found.advice[:FIRST], 1)]
-    return (table_section(found, of), *texts)
+    lines = tuple(headline.largest(found, of, FIRST))
+    return (replace(table_section(found, of), lines=lines), *texts)
 
 
 def elsewhere() -> tuple[Section, ...]:

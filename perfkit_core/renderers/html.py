@@ -81,6 +81,8 @@ def _scripts(blocks: Sequence[Block]) -> Iterator[str]:
         yield "charts.js"
     if any(block.timeline for block in blocks):
         yield "timeline.js"
+    if any(block.section.code for block in blocks):
+        yield "copy.js"
     if any(block.rich for block in blocks):
         yield "tables.js"
 

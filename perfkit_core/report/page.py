@@ -10,7 +10,7 @@ import pandas as pd
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.profile import Profile, Whole
-from perfkit_core.report import timeline
+from perfkit_core.report import memory_curve, timeline
 from perfkit_core.report.display import Display
 from perfkit_core.report.headline import headline
 from perfkit_core.report.model import Chart, Report, Section
@@ -36,6 +36,7 @@ _CHARTS: Final = {
     "modules": Chart("icicle", "name", _TOTALS),
     "code": Chart("icicle", "name", _TOTALS),
     "operator_tree": Chart("icicle", "name", _TOTALS),
+    "families": Chart("ranking", "name", ("device_ns", "self_cpu_ns")),
     "operator_kinds": Chart("sunburst", "name", ("self_device_ns", "self_cpu_ns")),
     "kernels": Chart("ranking", "name", ("total_device_ns",)),
 }
@@ -55,8 +56,11 @@ def run_report(profile: Profile | Trace) -> Report:
     sections = [_step_time(s) if s.name == "steps" else _with_chart(s) for s in shown]
     tables = {section.name: section.table for section in report.sections}
     title = f"Profile of {report.sources[0].label}"
-    sections[1:1] = (*_advice(profile), *_timeline(profile))
-    return replace(report, title=title, sections=tuple(sections), headline=headline(tables))
+    advice = _advice(profile)
+    sections[1:1] = (*advice, *_timeline(profile))
+    _insert_curve(sections, profile)
+    said = (*headline(tables), *(line for section in advice if section.name == "advice" for line in section.lines))
+    return replace(report, title=title, sections=tuple(sections), headline=said)
 
 
 def _advice(profile: Profile | Trace) -> tuple[Section, ...]:
@@ -71,6 +75,14 @@ def _timeline(profile: Profile | Trace) -> tuple[Section, ...]:
     """Of ranks that are never in memory together there is none."""
     trace = profile.trace if isinstance(profile, Whole) else profile
     return (timeline.section(trace),) if isinstance(trace, Trace) else ()
+
+
+def _insert_curve(sections: list[Section], profile: Profile | Trace) -> None:
+    """Before the first section on memory."""
+    trace = profile.trace if isinstance(profile, Whole) else profile
+    names = [section.name for section in sections]
+    if isinstance(trace, Trace) and "memory_places" in names:
+        sections.insert(names.index("memory_places"), memory_curve.section(trace))
 
 
 def _not_too_long(section: Section, view: View) -> Section:

@@ -1,0 +1,60 @@
+"""Memory over time, as a picture can show it: the highest level of each device in each of some hundred stretches."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core.analyses.memory import curve
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.report.model import Chart, Section
+from perfkit_core.trace import IntArray, Trace
+
+STRETCHES: Final = 400
+"""Points of the picture."""
+
+
+def section(trace: Trace) -> Section:
+    """Columns time_ns (the end of the stretch, since the first memory event) and a column of bytes for each device (and
+    rank, where there are several): the highest level in the stretch, so that no peak is lost."""
+    table = curve.table(trace, ViewRequest())
+    pools = _pools(table)
+    columns = {"time_ns": _ends(table)} | {f"{name}_bytes": _highest(one, table) for name, one in pools.items()}
+    found = pd.DataFrame(columns if pools else {"time_ns": []})
+    note = (
+        f"The highest level in each of {STRETCHES} stretches of time; every event: perfkit summary --view memory_curve."
+    )
+    chart = Chart("line", "time_ns", tuple(found.columns[1:]))
+    return Section("memory_curve", "Memory over time", found, note, "no memory events were recorded", 10, chart)
+
+
+def _pools(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """The events of each device, by its name; the level recorded, else the growth since the beginning."""
+    several = table["rank"].nunique() > 1
+    found = {}
+    for (rank, device), one in table.groupby(["rank", "device"], sort=False, dropna=False, observed=True):
+        name = f"rank {rank} {device}" if several else str(device)
+        known = one["allocated_bytes"].notna().all()
+        found[name if known else f"{name} growth"] = one.assign(
+            level=one["allocated_bytes"] if known else one["growth_bytes"]
+        )
+    return found
+
+
+def _ends(table: pd.DataFrame) -> IntArray:
+    last = int(table["time_ns"].max()) if len(table) else 0
+    return np.linspace(0, last, STRETCHES + 1)[1:].round().astype(np.int64)
+
+
+def _highest(one: pd.DataFrame, table: pd.DataFrame) -> IntArray:
+    """Of each stretch the highest level, that at its beginning included."""
+    time, level = one["time_ns"].to_numpy(np.int64), one["level"].to_numpy(np.int64)
+    ends = _ends(table)
+    begins = np.append(0, ends[:-1])
+    before = level[np.maximum(np.searchsorted(time, begins, side="right") - 1, 0)]
+    highest = before.copy()
+    inside = np.searchsorted(ends, time)
+    np.maximum.at(highest, np.minimum(inside, STRETCHES - 1), level)
+    return highest
