@@ -38,7 +38,8 @@ def statistics(found: SampleStatistics) -> dict[str, Any]:
         "unit": "ns", "base": found.base, "other": found.other, "difference": found.difference,
         "interval": None if found.low is None else [found.low, found.high], "verdict": found.verdict,
         "change_ratio": found.change_ratio, "noise": found.noise, "probability_slower": found.probability_slower,
-        "cliffs_delta": found.cliffs_delta, "steps": list(found.steps), "captures": list(found.captures),
+        "cliffs_delta": found.cliffs_delta, "quickest": found.quickest,
+        "steps": list(found.steps), "captures": list(found.captures),
     }  # fmt: skip
 
 

@@ -55,7 +55,16 @@ def step_sentence(steps: SampleStatistics) -> str:
     if not steps.difference:
         return f"The median step takes {duration(steps.base)} in both."
     told = f"{_WORDS[steps.verdict]}: the median step takes {_change(steps)}{_interval(steps)}"
-    return told + ("." if steps.noise is None else f"; equal runs may differ by {duration(steps.noise)}.")
+    return told + (
+        "." if steps.noise is None else f"; equal runs may differ by {duration(steps.noise)}{_quick(steps)}."
+    )
+
+
+def _quick(steps: SampleStatistics) -> str:
+    """Why a difference above the noise is none: only the quickest steps are below it."""
+    if steps.verdict != NO_DIFFERENCE or steps.quickest is None or abs(steps.difference) <= (steps.noise or 0):
+        return ""
+    return f", and the quickest steps do by {duration(abs(steps.quickest))} only"
 
 
 def _change(steps: SampleStatistics) -> str:

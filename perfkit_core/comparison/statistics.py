@@ -42,7 +42,8 @@ class SampleStatistics:
     ``change_ratio`` the difference by the base (None where that is 0).
     ``probability_slower``: how likely a sample of other is above one of base, ties half (the common language effect
     size; 0.5: no effect). ``cliffs_delta``: the same from -1 to 1.
-    ``noise``: what equal runs differ by (None: cannot be told). ``steps`` and ``captures`` are (base, other).
+    ``noise``: what equal runs differ by (None: cannot be told). ``quickest``: difference of the quickest tenth of the
+    steps, where the verdict asks for it (single captures). ``steps`` and ``captures`` are (base, other).
     """
 
     base: int
@@ -57,6 +58,7 @@ class SampleStatistics:
     verdict: str
     steps: tuple[int, int]
     captures: tuple[int, int]
+    quickest: int | None = None
 
     @property
     def beyond_noise(self) -> bool:
@@ -84,11 +86,13 @@ def step_statistics(
     alone = between > 0 and max(map(len, sides)) < 2
     delta = cliffs_delta(pools[0], pools[1])
     difference = middle[1] - middle[0]
-    verdict = _verdict(difference, low, high, noise, _quickest(pools[0], pools[1]) if alone else None)
+    quickest = _quickest(pools[0], pools[1]) if alone else None
+    verdict = _verdict(difference, low, high, noise, quickest)
     return SampleStatistics(
         middle[0], middle[1], difference, low, high, difference / middle[0] if middle[0] else None,
         (delta + 1) / 2, delta, None if noise is None else round(noise), verdict,
         (count(sides[0]), count(sides[1])), (len(sides[0]), len(sides[1])),
+        None if quickest is None else round(quickest),
     )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from small_trace import small_trace
 from perfkit_core.comparison.captures import Capture, capture, pooled
 from perfkit_core.comparison.noise import between_runs, noise_band, student
 from perfkit_core.comparison.outliers import outliers
+from perfkit_core.comparison.sentences import step_sentence
 from perfkit_core.comparison.statistics import (
     FASTER,
     NO_DIFFERENCE,
@@ -182,7 +183,9 @@ def test_busy_neighbours_lengthen_most_steps_but_not_the_quickest() -> None:
     Three captures a side tell more than quick steps do."""
     base = np.array([100, 101, 99, 100] * 4) * MS
     busy = np.array([100, 202, 198, 200] * 4) * MS
-    assert step_statistics(base, busy, between=0.02).verdict == NO_DIFFERENCE
+    alone = step_statistics(base, busy, between=0.02)
+    assert (alone.verdict, alone.quickest) == (NO_DIFFERENCE, 1 * MS)  # the quickest four are 99 and 100
+    assert "and the quickest steps do by 1.00 ms only" in step_sentence(alone)
     assert step_statistics(base, 2 * base, between=0.02).verdict == SLOWER
     assert step_statistics([base] * 3, [busy] * 3).verdict == SLOWER
 
