@@ -112,7 +112,7 @@ def parts(events: int) -> dict[str, float]:
 
 
 def _parts(profiler: Any) -> dict[str, float]:
-    from perfkit_core.store import write_trace
+    from perfkit_core.storage.store import write_trace
     from perfkit_paddle.pb_live import saved
     from perfkit_paddle.pb_rows import rows
     from perfkit_paddle.pb_source import finish

@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 from perfkit_core import load, schema
 from perfkit_core.arrays import nullable
 from perfkit_core.columns import ROW_REFERENCES
-from perfkit_core.store import SUFFIX
-from perfkit_core.stored_encoding import encoding
-from perfkit_core.stored_meta import KEY, Stored
+from perfkit_core.storage.encoding import encoding
+from perfkit_core.storage.footer import KEY, Stored
+from perfkit_core.storage.store import SUFFIX
 from perfkit_core.trace import IntArray, Trace
 
 _COUNTED = ("step", "correlation", "sequence")

@@ -16,7 +16,7 @@ from perfkit_core.exporters.restrict import only_steps
 from perfkit_core.paths import as_path
 from perfkit_core.plugins.contracts import Exporter, ExportOptions
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.replacing import replacing
+from perfkit_core.storage.replacing import replacing
 from perfkit_core.trace import Trace
 
 _GZIP: Final = ".gz"

@@ -13,7 +13,7 @@ from perfkit_core.recording import pending
 from perfkit_core.several import one_job
 from perfkit_core.sources.bytestream import head
 from perfkit_core.sources.trace_folder import expanded
-from perfkit_core.store import PARTIAL_SUFFIX
+from perfkit_core.storage.store import PARTIAL_SUFFIX
 from perfkit_core.trace import Finding, Trace
 
 

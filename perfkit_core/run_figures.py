@@ -17,7 +17,7 @@ from perfkit_core import schema
 from perfkit_core.paths import arrow_input, modified_ns
 from perfkit_core.report import facts
 from perfkit_core.sources import run_folder
-from perfkit_core.store import read_metadata
+from perfkit_core.storage.store import read_metadata
 from perfkit_core.trace import Finding, TraceMeta
 
 

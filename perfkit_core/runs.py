@@ -19,7 +19,7 @@ from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.recording import pending
 from perfkit_core.run_figures import Run, of_file, of_folder, of_stored
 from perfkit_core.sources.bytestream import head
-from perfkit_core.store import SUFFIX, is_ours
+from perfkit_core.storage.store import SUFFIX, is_ours
 
 RUN: Final = "run"
 _RECOGNISED: Final = 2

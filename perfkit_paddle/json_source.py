@@ -16,7 +16,7 @@ from perfkit_core.schema import CPU, MEMORY, NO_ROW, RUNTIME, SYNC
 from perfkit_core.sources.chrome import ChromeFile
 from perfkit_core.sources.findings import file_findings
 from perfkit_core.sources.recorder import Recorder
-from perfkit_core.stored_recorded import ROW_GROUP, RecordedWriter
+from perfkit_core.storage.recorded import ROW_GROUP, RecordedWriter
 from perfkit_core.trace import BoolArray, Device, Finding, IntArray, Trace, TraceMeta
 from perfkit_paddle import findings, json_times, json_tree
 from perfkit_paddle.json_dialect import PaddleDialect

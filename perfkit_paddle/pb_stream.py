@@ -20,7 +20,7 @@ from perfkit_core.assemble import Recorded
 from perfkit_core.collective_labels import with_labels
 from perfkit_core.errors import SourceError
 from perfkit_core.schema import CPU, MEMORY, NO_ROW
-from perfkit_core.stored_recorded import RecordedWriter
+from perfkit_core.storage.recorded import RecordedWriter
 from perfkit_core.trace import Finding, IntArray, TraceMeta
 from perfkit_paddle import findings, names
 from perfkit_paddle.labels import category_name

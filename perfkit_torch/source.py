@@ -15,7 +15,7 @@ from perfkit_core.sources.decimals import to_ns
 from perfkit_core.sources.dialect import integer
 from perfkit_core.sources.findings import file_findings
 from perfkit_core.sources.recorder import Recorder
-from perfkit_core.stored_recorded import ROW_GROUP, RecordedWriter
+from perfkit_core.storage.recorded import ROW_GROUP, RecordedWriter
 from perfkit_core.trace import Device, Finding, IntArray, Trace, TraceMeta
 from perfkit_torch.collectives import with_collectives
 from perfkit_torch.dialect import TorchDialect

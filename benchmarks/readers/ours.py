@@ -7,7 +7,7 @@ from pathlib import Path
 from benchmarks.readers.contract import Outcome, Reader
 
 _MODULES = (
-    "numba", "pyarrow.parquet", "perfkit_core.builtin", "perfkit_core.loading", "perfkit_core.store",
+    "numba", "pyarrow.parquet", "perfkit_core.builtin", "perfkit_core.loading", "perfkit_core.storage.store",
     "perfkit_paddle.source", "perfkit_torch.source",
 )  # fmt: skip
 
@@ -21,14 +21,14 @@ def _trace(file: Path, folder: Path) -> Outcome:
 
 def _stored(file: Path, folder: Path) -> Outcome:
     from perfkit_core.loading import load
-    from perfkit_core.store import write_cycle
+    from perfkit_core.storage.store import write_cycle
 
     trace = load(file)
     return Outcome(len(trace), write_cycle(trace, folder).stat().st_size, trace)
 
 
 def _streamed(file: Path, folder: Path) -> Outcome:
-    from perfkit_core.streaming import stream
+    from perfkit_core.storage.streaming import stream
 
     out = folder / "streamed.perfkit.parquet"
     rows = stream(file, out)
@@ -48,7 +48,7 @@ READERS = (
         "perfkit, streamed",
         "perfkit",
         "written to Parquet while it is read, all args kept; links, parents and steps are worked out when it is opened",
-        (*_MODULES, "perfkit_core.streaming"),
+        (*_MODULES, "perfkit_core.storage.streaming"),
         _streamed,
     ),
 )

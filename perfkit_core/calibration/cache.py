@@ -10,7 +10,7 @@ from pathlib import Path
 
 from perfkit_core.calibration.model import Calibration
 from perfkit_core.errors import UsageError
-from perfkit_core.replacing import replacing
+from perfkit_core.storage.replacing import replacing
 
 
 def folder() -> Path:

@@ -84,7 +84,7 @@ def export(
 
 
 def _streamed(source: Path, output: Path, partial: bool) -> None:
-    from perfkit_core import streaming
+    from perfkit_core.storage import streaming
 
     with working(f"streaming {source.name}"):
         count = streaming.stream(source, output, partial=partial)

@@ -12,7 +12,7 @@ import click
 
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.replacing import replacing
+from perfkit_core.storage.replacing import replacing
 
 if TYPE_CHECKING:
     from perfkit_core.plugins.contracts import Renderer

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from perfkit_core.plugins.contracts import ExportOptions
-from perfkit_core.store import write_table
+from perfkit_core.storage.store import write_table
 from perfkit_core.trace import Trace
 
 _ROWS: Final = 1 << 15

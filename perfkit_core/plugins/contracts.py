@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from perfkit_core.advice.model import Candidate
     from perfkit_core.calibration.bench import Bench
     from perfkit_core.report.model import Report
-    from perfkit_core.stored_recorded import Complete, RecordedWriter
+    from perfkit_core.storage.recorded import Complete, RecordedWriter
     from perfkit_core.trace import Trace
 
 

@@ -17,8 +17,8 @@ from perfkit_core.paths import PathLike, as_path, open_binary
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.ranks import tables
 from perfkit_core.ranks.job import Job, Partial
-from perfkit_core.replacing import replacing
-from perfkit_core.store import PARTIAL_SUFFIX
+from perfkit_core.storage.replacing import replacing
+from perfkit_core.storage.store import PARTIAL_SUFFIX
 from perfkit_core.trace import Finding
 
 SUFFIX: Final = PARTIAL_SUFFIX

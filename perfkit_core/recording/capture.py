@@ -23,7 +23,7 @@ from perfkit_core.recording.garbage import without_gc
 from perfkit_core.recording.incomplete import INCOMPLETE_MARK
 from perfkit_core.recording.place import Place, environment_place
 from perfkit_core.recording.taken import Taken
-from perfkit_core.store import new_recording, write_cycle
+from perfkit_core.storage.store import new_recording, write_cycle
 from perfkit_core.trace import Trace
 
 __all__ = ["INCOMPLETE_MARK", "CycleWriter", "Place", "Taken", "environment_place", "logger", "without_gc"]

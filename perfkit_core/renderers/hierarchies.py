@@ -64,7 +64,7 @@ def _height(kind: str, levels: int) -> int:
 
 
 def _filled(column: pd.Series) -> Numbers:
-    return np.maximum(column.fillna(0).to_numpy(np.float64), 0)
+    return np.asarray(np.maximum(column.fillna(0).to_numpy(np.float64), 0))
 
 
 def _enclosing(above: npt.NDArray[np.int64], sizes: Numbers) -> Numbers:

@@ -22,7 +22,7 @@ def section(trace: Trace) -> Section:
     table = curve.table(trace, ViewRequest())
     pools = _pools(table)
     columns = {"time_ns": _ends(table)} | {f"{name}_bytes": _highest(one, table) for name, one in pools.items()}
-    found = pd.DataFrame(columns if pools else {"time_ns": []})
+    found = pd.DataFrame(columns) if pools else pd.DataFrame(columns=["time_ns"])
     note = (
         f"The highest level in each of {STRETCHES} stretches of time; every event: perfkit summary --view memory_curve."
     )

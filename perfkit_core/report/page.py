@@ -19,8 +19,8 @@ from perfkit_core.trace import Trace
 
 ORDER: Final = (
     "steps", "partition", "step_trace", "input_pipeline", "overview", "model", "distributed", "modules", "operators",
-    "families", "operator_kinds", "operator_tree", "kernels", "memcpy", "memory_manipulation", "memory_places", "memory",
-    "memory_peak", "memory_steps", "memory_leaks", "annotations", "device",
+    "families", "operator_kinds", "operator_tree", "kernels", "memcpy", "memory_manipulation", "memory_places",
+    "memory", "memory_peak", "memory_steps", "memory_leaks", "annotations", "device",
 )  # fmt: skip
 """Views in reading order. Views that it does not name follow in the order of their registration."""
 

@@ -17,7 +17,7 @@ from perfkit_core.errors import SourceError
 from perfkit_core.paths import arrow_input, is_folder
 from perfkit_core.recording.incomplete import INCOMPLETE_MARK
 from perfkit_core.sources.bytestream import head
-from perfkit_core.store import SUFFIX, read_metadata, read_stored
+from perfkit_core.storage.store import SUFFIX, read_metadata, read_stored
 from perfkit_core.trace import Finding, Trace, TraceMeta, concat_traces
 
 _PARQUET_MAGIC: Final = b"PAR1"

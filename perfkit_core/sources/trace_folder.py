@@ -13,7 +13,7 @@ from perfkit_core.plugins.contracts import Source
 from perfkit_core.several import rank_of_name
 from perfkit_core.sources.bytestream import head
 from perfkit_core.sources.run_folder import TRACE_SUFFIXES as SUFFIXES
-from perfkit_core.store import SUFFIX
+from perfkit_core.storage.store import SUFFIX
 from perfkit_core.trace import Finding
 
 _EXACT_FIRST: Final = (".pb", ".pb.gz", ".json", ".json.gz")

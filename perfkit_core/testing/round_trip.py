@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from perfkit_core import schema
-from perfkit_core.store import SUFFIX, read_stored, write_trace
+from perfkit_core.storage.store import SUFFIX, read_stored, write_trace
 from perfkit_core.testing.require import require
 from perfkit_core.trace import Trace
 

@@ -18,7 +18,7 @@ from perfkit_core.replay.edits.durations import Insert, Scale
 from perfkit_core.replay.edits.removal import Remove
 from perfkit_core.replay.simulate import play
 from perfkit_core.schema import KERNEL, MEMCPY, OPERATOR
-from perfkit_core.store import write_cycle
+from perfkit_core.storage.store import write_cycle
 from perfkit_core.trace import IntArray
 
 FILES = (

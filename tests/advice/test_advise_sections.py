@@ -23,7 +23,7 @@ from perfkit_core.replay.edits.removal import Remove
 from perfkit_core.replay.quantity import Quantity
 from perfkit_core.report.model import Report, Section
 from perfkit_core.report.page import run_report
-from perfkit_core.store import write_cycle
+from perfkit_core.storage.store import write_cycle
 from perfkit_core.trace import Trace, with_rank
 
 MS = 1_000_000

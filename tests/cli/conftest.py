@@ -10,7 +10,7 @@ import pytest
 from small_trace import small_trace
 
 from perfkit_core.cli.main import main
-from perfkit_core.store import write_cycle
+from perfkit_core.storage.store import write_cycle
 
 
 class Result(NamedTuple):

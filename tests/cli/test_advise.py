@@ -12,7 +12,7 @@ import pytest
 from events import host, trace
 
 from perfkit_core.cli.main import FAILED
-from perfkit_core.store import write_cycle
+from perfkit_core.storage.store import write_cycle
 from perfkit_core.trace import with_rank
 from perfkit_core.verification.ledger import Record, append
 

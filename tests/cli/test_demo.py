@@ -10,7 +10,7 @@ from small_trace import small_trace
 
 from perfkit_core.cli import demo
 from perfkit_core.cli.imports import installed
-from perfkit_core.store import write_cycle
+from perfkit_core.storage.store import write_cycle
 
 
 def recorders(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:

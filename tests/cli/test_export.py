@@ -12,7 +12,7 @@ from ranks import collective, rank
 from small_trace import small_trace
 
 import perfkit_core
-from perfkit_core.store import write_cycle
+from perfkit_core.storage.store import write_cycle
 from perfkit_core.trace import with_rank
 
 

@@ -14,7 +14,7 @@ from perfkit_core.errors import SourceError
 from perfkit_core.loading import load
 from perfkit_core.ranks import cluster, files
 from perfkit_core.ranks.job import Facts
-from perfkit_core.store import write_cycle
+from perfkit_core.storage.store import write_cycle
 from perfkit_core.trace import Finding
 
 

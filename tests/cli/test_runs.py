@@ -19,7 +19,7 @@ from small_trace import small_trace
 import perfkit_core
 from perfkit_core.errors import SourceError
 from perfkit_core.schema import STEP
-from perfkit_core.store import SUFFIX, write_cycle, write_trace
+from perfkit_core.storage.store import SUFFIX, write_cycle, write_trace
 from perfkit_core.trace import Trace, with_rank
 
 DAY_NS = 86_400 * 10**9

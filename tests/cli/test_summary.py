@@ -13,7 +13,7 @@ from small_trace import small_trace
 import perfkit_core
 from perfkit_core.cli import filters
 from perfkit_core.errors import UsageError
-from perfkit_core.store import write_cycle
+from perfkit_core.storage.store import write_cycle
 from perfkit_core.trace import with_rank
 
 

@@ -14,10 +14,12 @@ from events import device, host, trace
 from small_trace import small_trace
 
 import perfkit_core
-from perfkit_core import schema, store, stored_columns
+from perfkit_core import schema
 from perfkit_core.arrays import constant, nullable, texts, to_codes, to_int64
 from perfkit_core.cli.main import main
 from perfkit_core.errors import SourceError
+from perfkit_core.storage import columns as stored_columns
+from perfkit_core.storage import store
 from perfkit_core.testing.round_trip import plain
 from perfkit_core.trace import Trace, concat_traces, with_rank
 

@@ -33,7 +33,7 @@ from perfkit_core.ranks.run import run
 from perfkit_core.report.page import run_report
 from perfkit_core.report.summary import choose_views
 from perfkit_core.several import rank_of_name
-from perfkit_core.store import write_cycle
+from perfkit_core.storage.store import write_cycle
 from perfkit_core.trace import with_rank
 
 DATA = Path(__file__).resolve().parent.parent / "data"

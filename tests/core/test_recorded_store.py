@@ -17,8 +17,8 @@ import perfkit_torch.source
 from perfkit_core import schema
 from perfkit_core.assemble import Recorded, assemble
 from perfkit_core.errors import SourceError
-from perfkit_core.store import RecordedWriter, read_stored
-from perfkit_core.stored_recorded import ROW_GROUP
+from perfkit_core.storage.recorded import ROW_GROUP
+from perfkit_core.storage.store import RecordedWriter, read_stored
 from perfkit_core.testing.round_trip import plain
 from perfkit_core.trace import Trace
 

@@ -14,7 +14,7 @@ from perfkit_core.recording import background, pending
 from perfkit_core.recording.background import LIMIT
 from perfkit_core.recording.capture import INCOMPLETE_MARK, CycleWriter, Taken
 from perfkit_core.runs import list_runs
-from perfkit_core.store import read_stored
+from perfkit_core.storage.store import read_stored
 from perfkit_core.trace import Trace
 
 

@@ -11,7 +11,7 @@ from small_trace import small_trace
 
 from perfkit_core.loading import load
 from perfkit_core.recording.capture import INCOMPLETE_MARK
-from perfkit_core.store import SUFFIX, read_stored
+from perfkit_core.storage.store import SUFFIX, read_stored
 
 TERM, INT = signal.SIGTERM, signal.SIGINT
 

@@ -9,10 +9,10 @@ import pytest
 from events import codes
 from small_trace import small_trace
 
-from perfkit_core import store
 from perfkit_core.errors import SourceError
 from perfkit_core.loading import load
 from perfkit_core.recording.capture import INCOMPLETE_MARK
+from perfkit_core.storage import store
 from perfkit_core.trace import Trace
 
 

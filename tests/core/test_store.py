@@ -14,8 +14,9 @@ import pytest
 from events import trace
 from small_trace import small_trace
 
-from perfkit_core import schema, store
+from perfkit_core import schema
 from perfkit_core.errors import SourceError
+from perfkit_core.storage import store
 from perfkit_core.testing.conformance import check_round_trip
 from perfkit_core.trace import Finding, TraceMeta
 
@@ -101,7 +102,7 @@ def test_a_hostname_cannot_lead_out_of_the_folder(host: str) -> None:
 
 
 def test_processes_have_different_recordings() -> None:
-    code = "from perfkit_core import store; print(store.new_recording())"
+    code = "from perfkit_core.storage import store; print(store.new_recording())"
     ids = [
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout for _ in "ab"
     ]

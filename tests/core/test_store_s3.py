@@ -14,7 +14,7 @@ import perfkit_core as perfkit
 from perfkit_core import paths
 from perfkit_core.errors import SourceError, UsageError
 from perfkit_core.recording.failures import why_unwritable
-from perfkit_core.store import write_cycle
+from perfkit_core.storage.store import write_cycle
 
 s3fs = pytest.importorskip("s3fs", reason="the driver of S3 is not installed")
 moto = pytest.importorskip("moto.server", reason="moto, the server that the test needs, is not installed")
@@ -68,7 +68,7 @@ def test_a_cycle_that_is_written_while_the_process_ends_arrives(bucket: str) -> 
         from small_trace import small_trace
         from perfkit_core import paths
         from perfkit_core.recording import background
-        from perfkit_core.store import write_cycle
+        from perfkit_core.storage.store import write_cycle
 
         def work():
             time.sleep(1)

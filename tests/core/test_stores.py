@@ -20,8 +20,8 @@ from perfkit_core.cli.main import main
 from perfkit_core.errors import SourceError, UsageError
 from perfkit_core.recording.capture import CycleWriter, Taken
 from perfkit_core.recording.incomplete import INCOMPLETE_MARK, mark
-from perfkit_core.replacing import _keeping, replacing
-from perfkit_core.store import SUFFIX, read_stored, write_cycle
+from perfkit_core.storage.replacing import _keeping, replacing
+from perfkit_core.storage.store import SUFFIX, read_stored, write_cycle
 
 EVENTS = ",".join(
     f'{{"ph":"X","cat":"cpu_op","name":"aten::op{i % 7}","pid":1,"tid":1,"ts":{i * 10},"dur":5}}' for i in range(60_000)

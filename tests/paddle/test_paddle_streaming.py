@@ -13,7 +13,7 @@ from perfkit_core import schema
 from perfkit_core.errors import SourceError
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.streaming import stream
+from perfkit_core.storage.streaming import stream
 from perfkit_core.testing.round_trip import plain
 from perfkit_core.trace import Trace
 from perfkit_paddle import pb_pieces

@@ -25,8 +25,8 @@ from perfkit_core.assemble import OperatorNames, Recorded, assemble
 from perfkit_core.errors import SourceError
 from perfkit_core.paths import arrow_input
 from perfkit_core.schema import NO_ROW
-from perfkit_core.stored_encoding import encoding
-from perfkit_core.stored_meta import KEY, Stored
+from perfkit_core.storage.encoding import encoding
+from perfkit_core.storage.footer import KEY, Stored
 from perfkit_core.trace import Finding, IntArray, Trace, TraceMeta
 
 Complete = Callable[[Recorded, TraceMeta], tuple[Recorded, tuple[Finding, ...]]]

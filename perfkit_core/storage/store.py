@@ -20,11 +20,11 @@ from perfkit_core import schema
 from perfkit_core.assemble import OperatorNames
 from perfkit_core.errors import SourceError
 from perfkit_core.paths import arrow_input
-from perfkit_core.replacing import replacing
-from perfkit_core.stored_columns import stored_columns
-from perfkit_core.stored_encoding import encoding
-from perfkit_core.stored_meta import KEY, Stored, is_ours, read_metadata
-from perfkit_core.stored_recorded import Complete, RecordedWriter, read_recorded
+from perfkit_core.storage.columns import stored_columns
+from perfkit_core.storage.encoding import encoding
+from perfkit_core.storage.footer import KEY, Stored, is_ours, read_metadata
+from perfkit_core.storage.recorded import Complete, RecordedWriter, read_recorded
+from perfkit_core.storage.replacing import replacing
 from perfkit_core.trace import Trace, TraceMeta
 
 SUFFIX: Final = ".perfkit.parquet"

@@ -12,9 +12,9 @@ from perfkit_core.loading import reader
 from perfkit_core.paths import as_path, exists, is_folder, reaching
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import Plugins, get_plugins
-from perfkit_core.replacing import replacing
 from perfkit_core.sources.bytestream import head
-from perfkit_core.stored_recorded import RecordedWriter
+from perfkit_core.storage.recorded import RecordedWriter
+from perfkit_core.storage.replacing import replacing
 
 _PARQUET: Final = b"PAR1"
 
