@@ -18,7 +18,8 @@ from perfkit_core.loading import load
 from perfkit_core.schema import DEVICE_WORK, NO_ROW, OPERATOR_KINDS
 from perfkit_core.trace import Trace
 
-NAMES = {"mm": "matmul", "addmm": "linear", "act": "relu", "gelu": "gelu", "cp": "copy", "sum": "sum", "max": "max"}
+NAMES = {"mm": "matmul", "addmm": "linear", "add": "add", "act": "relu", "gelu": "gelu", "cp": "copy", "sum": "sum",
+         "max": "max"}  # fmt: skip
 
 
 def run(*ops: tuple[str, str, str | None, int], shapes: bool = False) -> Trace:
@@ -130,6 +131,31 @@ def test_one_more_layer_stays_alone() -> None:
     assert alone["other_cpu_ns"].tolist() == [10]
 
 
+def test_a_bias_meets_the_product_that_includes_it() -> None:
+    """One side adds behind its products, forward, and in front of their gradients; the other has no addition at all."""
+    base = run(("mm", "forward", None, 10), ("mm", "backward", None, 20))
+    other = run(("mm", "forward", None, 9), ("add", "forward", None, 2))
+    found = align(base, other)
+    (bias,) = found.rows[(found.rows["other_cpu_ns"] == 2)].to_dict("records")
+    assert (bias["level"], bias["operator"], bias["phase"]) == ("operator", "matmul", "forward")
+    assert (bias["base_cpu_ns"], bias["base_calls"]) == (0, 0)
+    assert align(other, base).matched_share["base"][UNMATCHED]["cpu"] == 0
+
+
+def test_an_addition_behind_something_else_is_no_bias() -> None:
+    base = run(("mm", "forward", None, 10))
+    other = run(("mm", "forward", None, 9), ("act", "forward", None, 1), ("add", "forward", None, 2))
+    found = align(base, other).rows
+    assert found.loc[found["other_cpu_ns"] == 2, "level"].tolist() == [UNMATCHED]
+
+
+def test_what_else_a_layer_does_belongs_to_the_layer() -> None:
+    base = run(("mm", "forward", "fc", 10))
+    other = run(("mm", "forward", "fc", 9), ("act", "forward", "fc", 3))
+    rows = align(base, other).rows
+    assert rows.loc[rows["other_cpu_ns"] == 3, "level"].tolist() == ["layer"]
+
+
 @pytest.mark.parametrize("length", [0, 1, 5])
 def test_a_sequence_aligns_with_itself(length: int) -> None:
     assert aligned(np.eye(length)) == [(k, k) for k in range(length)]
@@ -180,8 +206,9 @@ def test_all_operator_time_is_on_one_level(base: Any, other: Any, shapes: bool) 
         shares = [found.matched_share[side][level]["cpu"] for level in LEVELS]
         assert shares == sorted(shares)
         assert shares[-1] + found.matched_share[side][UNMATCHED]["cpu"] == pytest.approx(1)
-    matched = found.rows["level"] != UNMATCHED
-    assert ((found.rows["base_calls"] > 0) & (found.rows["other_calls"] > 0) == matched).all()
+    both = (found.rows["base_calls"] > 0) & (found.rows["other_calls"] > 0)
+    assert not both[found.rows["level"] == UNMATCHED].any()
+    assert both[found.rows["level"].isin(["operator_shape", "family_phase", "family"])].all()
 
 
 @settings(max_examples=8)

@@ -11,19 +11,23 @@ import pandas as pd
 from perfkit_core import nesting
 from perfkit_core.analyses import attribution
 from perfkit_core.analyses.tables import group
+from perfkit_core.comparison.alignment.products import products
 from perfkit_core.comparison.alignment.units import Units, units
 from perfkit_core.comparison.attribution_effects import shared_out
 from perfkit_core.schema import DEVICE_WORK, NO_ROW
 from perfkit_core.trace import BoolArray, Codes, IntArray, Trace
 
 KEYS: Final = ("layer", "operator", "shape", "dtype", "phase", "family")
+PRODUCT: Final = "product"
+"""One more key: the product that an operator is, or may be part of."""
 MEASURES: Final = ("calls", "cpu_ns", "device_ns")
 
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """``table``: a row an item: the keys (missing: unknown), calls (of all steps), cpu_ns and device_ns of one step.
-    ``of_event``: item of each event that is aligned, and of what belongs to it (-1: none), shape (rows,)."""
+    """``table``: a row an item: the keys and ``product`` (missing: unknown), calls (of all steps), cpu_ns and device_ns
+    of one step. ``of_event``: item of each event that is aligned, and of what belongs to it (-1: none), shape
+    (rows,)."""
 
     table: pd.DataFrame
     of_event: IntArray
@@ -37,11 +41,11 @@ def items(trace: Trace, chosen: BoolArray, steps: int, layers: dict[str, str]) -
     rows = np.flatnonzero((found.own | alone) & chosen)
     groups = group(_keys(trace, found, rows, layers))
     cpu, device = _times(trace, alone)
-    order = np.lexsort([groups.keys[key].fillna("").to_numpy(str) for key in reversed(KEYS)])
+    order = np.lexsort([groups.keys[key].fillna("").to_numpy(str) for key in (PRODUCT, *reversed(KEYS))])
     table = groups.keys.iloc[order].reset_index(drop=True)
     for name, values in (("cpu_ns", cpu), ("device_ns", device)):
         table[name] = shared_out(groups.sum(values[rows])[order], steps)
-    table.insert(len(KEYS), "calls", groups.calls()[order])
+    table.insert(len(KEYS) + 1, "calls", groups.calls()[order])
     return Items(table, _of_events(found, rows, groups.code, order))
 
 
@@ -55,6 +59,7 @@ def _keys(trace: Trace, found: Units, rows: IntArray, layers: dict[str, str]) ->
         "dtype": _taken(trace.codes("dtypes"), rows),
         "phase": _taken(trace.codes("phase"), rows),
         "family": _taken(found.family, rows),
+        PRODUCT: products(trace, found)[rows],
     }
 
 

@@ -7,17 +7,20 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.comparison.alignment.items import KEYS, MEASURES
+from perfkit_core.comparison.alignment.items import KEYS, MEASURES, PRODUCT
 
 UNMATCHED: Final = "unmatched"
 LEVELS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "layer": (("layer", "operator", "phase"), ("layer", "family", "phase"), ("layer", "phase")),
     "operator_shape": (("operator", "shape", "dtype", "phase"), ("operator", "shape", "phase")),
-    "operator": (("operator", "phase"),),
+    "operator": (("operator", "phase"), (PRODUCT, "phase")),
     "family_phase": (("family", "phase"),),
     "family": (("family",),),
 }
 """Level → what items must have in common, one after the other; each leaves what it cannot match to the next."""
+_WHOLE: Final = (("layer", "phase"), (PRODUCT, "phase"))
+"""Where an item also meets what has met others before: the time of a layer corresponds as a whole, and a bias that one
+side adds to the product of the other. Elsewhere it would hide that one side has more: one layer more, say."""
 
 SIDES: Final = ("base", "other")
 PAIRS: Final = [f"{side}_{measure}" for measure in MEASURES for side in SIDES]
@@ -32,9 +35,7 @@ def meet(base: pd.DataFrame, other: pd.DataFrame) -> tuple[pd.DataFrame, tuple[n
     for level, ways in LEVELS.items():
         for keys in ways:
             left = [_open(side, of, keys) for side, of in zip(sides, found, strict=True)]
-            if any(side.empty for side in left):
-                continue
-            common = _common(left, keys)
+            common = _common([side[_known(side, keys)] for side in sides] if keys in _WHOLE else left, keys)
             tables.append(_row_each(left, common, keys, level))
             for of, side in zip(found, left, strict=True):
                 of[side.index[_member(side, common, keys)]] = level
@@ -46,10 +47,17 @@ def meet(base: pd.DataFrame, other: pd.DataFrame) -> tuple[pd.DataFrame, tuple[n
 
 
 def _open(side: pd.DataFrame, level: np.ndarray, keys: tuple[str, ...]) -> pd.DataFrame:
-    """What is not matched yet, and has all keys."""
-    known: pd.Series[bool] = side[list(keys)].notna().all(axis=1)
-    found: pd.DataFrame = side[known & (level == UNMATCHED)]
+    """What is not matched yet, and has all keys; by its product only what serves one."""
+    wanted = _known(side, keys) & (level == UNMATCHED)
+    if PRODUCT in keys:
+        wanted &= side["operator"] != side[PRODUCT]
+    found: pd.DataFrame = side[wanted]
     return found
+
+
+def _known(side: pd.DataFrame, keys: tuple[str, ...]) -> pd.Series[bool]:
+    known: pd.Series[bool] = side[list(keys)].notna().all(axis=1)
+    return known
 
 
 def _common(sides: list[pd.DataFrame], keys: tuple[str, ...]) -> pd.Index:
@@ -67,7 +75,8 @@ def _row_each(sides: list[pd.DataFrame], common: pd.Index, keys: tuple[str, ...]
     for side, name in zip(sides, SIDES, strict=True):
         sums = side[_member(side, common, keys)].groupby(list(keys), sort=False)[list(MEASURES)].sum()
         tables.append(sums.rename(columns={measure: f"{name}_{measure}" for measure in MEASURES}))
-    return _shaped(tables[0].join(tables[1]).reset_index(), level)
+    joined = tables[0].join(tables[1], how="outer", sort=False).fillna(0).reset_index()
+    return _shaped(joined.rename(columns={PRODUCT: "operator"}), level)
 
 
 def _one_side(side: pd.DataFrame, keys: tuple[str, ...], name: str) -> pd.DataFrame:
