@@ -19,7 +19,7 @@ from perfkit_core.schema import DEVICE_WORK, NO_ROW, OPERATOR_KINDS
 from perfkit_core.trace import Trace
 
 NAMES = {"mm": "matmul", "addmm": "linear", "add": "add", "act": "relu", "gelu": "gelu", "cp": "copy", "sum": "sum",
-         "max": "max"}  # fmt: skip
+         "max": "max", "mm_grad": "matmul_grad", "add_grad": "add_grad", "stored": "accumulate_grad"}  # fmt: skip
 
 
 def run(*ops: tuple[str, str, str | None, int], shapes: bool = False) -> Trace:
@@ -133,13 +133,16 @@ def test_one_more_layer_stays_alone() -> None:
 
 def test_a_bias_meets_the_product_that_includes_it() -> None:
     """One side adds behind its products, forward, and in front of their gradients; the other has no addition at all."""
-    base = run(("mm", "forward", None, 10), ("mm", "backward", None, 20))
-    other = run(("mm", "forward", None, 9), ("add", "forward", None, 2))
+    base = run(("mm", "forward", None, 10), ("mm_grad", "backward", None, 20))
+    backward = [("add_grad", "backward", None, 4), ("stored", "backward", None, 1), ("mm_grad", "backward", None, 15)]
+    other = run(("mm", "forward", None, 9), ("add", "forward", None, 2), *backward)
     found = align(base, other)
+    assert found.rows.loc[found.rows["other_cpu_ns"] == 4, "operator"].tolist() == ["matmul_grad"]
     (bias,) = found.rows[(found.rows["other_cpu_ns"] == 2)].to_dict("records")
     assert (bias["level"], bias["operator"], bias["phase"]) == ("operator", "matmul", "forward")
     assert (bias["base_cpu_ns"], bias["base_calls"]) == (0, 0)
-    assert align(other, base).matched_share["base"][UNMATCHED]["cpu"] == 0
+    swapped = align(other, base).rows
+    assert swapped.loc[swapped["level"] == UNMATCHED, "operator"].tolist() == ["accumulate_grad"]
 
 
 def test_an_addition_behind_something_else_is_no_bias() -> None:
