@@ -22,6 +22,9 @@ def of(found: Advices, whole: str) -> Iterator[str]:
         return
     savings = [one.prediction for one in found.advice if one.prediction.saving_ns is not None]
     if not savings:
+        if not found.advice and not found.without_saving and len(found.not_evaluable) == 1:
+            yield "What was asked cannot be told from this recording."
+            return
         notes = {0: "", 1: "; one thing is worth knowing"}.get(len(found.advice), "; some things are worth knowing")
         yield sentence(f"{NOTHING}{notes}")
         return

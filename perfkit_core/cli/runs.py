@@ -56,9 +56,11 @@ def _note(table: pd.DataFrame, read_files: bool) -> str:
 
 
 def _for_people(table: pd.DataFrame, folder: Path) -> pd.DataFrame:
-    """Paths from the folder on, dates to the second, no columns of nothing."""
+    """Paths from the folder on, dates to the second, no columns of nothing. Of files that are not read only the date at
+    which they were written is known."""
     table = table.copy()
     table["path"] = [str(as_path(path).relative_to(folder)) for path in table["path"]]
     table["recorded_at"] = table["recorded_at"].dt.strftime("%Y-%m-%d %H:%M:%S").astype(object)
-    table = table.rename(columns={"recorded_at": "recorded_utc"})
+    date = "written_utc" if table["events"].isna().any() else "recorded_utc"
+    table = table.rename(columns={"recorded_at": date})
     return table.dropna(axis="columns", how="all") if len(table) else table

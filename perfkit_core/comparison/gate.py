@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from perfkit_core.comparison import view_samples
 from perfkit_core.comparison.conditions import BUDGET, CHANGE, Condition
+from perfkit_core.comparison.noise import ON_DEVICE
 from perfkit_core.comparison.statistics import TOO_FEW, SampleStatistics, step_statistics
 from perfkit_core.comparison.view_samples import Number
 from perfkit_core.errors import UsageError
@@ -55,14 +56,20 @@ class Outcome:
     noise: float | None
 
 
+_OF_DEVICES: Final = ("kernels", "memcpy", "device")
+"""Views of nothing but device work."""
+
+
 @dataclass(frozen=True, slots=True)
 class Gated:
     """Both sides as a gate needs them: the traces of each capture, the steps (by their work, where asked), and what
-    single captures are taken to differ by (:func:`perfkit_core.comparison.noise.between_runs`)."""
+    single captures are taken to differ by (:func:`perfkit_core.comparison.noise.between_runs`), ``of_device`` in the
+    time of device work."""
 
     traces: tuple[Sequence[Trace], Sequence[Trace]]
     steps: SampleStatistics | None
     between: float
+    of_device: float = ON_DEVICE
 
 
 def outcomes(conditions: Sequence[Condition], sides: Gated) -> tuple[Outcome, ...]:
@@ -81,7 +88,13 @@ def _outcome(condition: Condition, sides: Gated) -> Outcome:
     for name, side in (("base", base), ("other", other)):
         if not sum(map(len, side)):
             raise UsageError(f"{number.name} is not known in {name}", "perfkit summary shows what was recorded")
-    return _compared(condition, base, other, sides.between)
+    between = sides.of_device if _on_device(number) else sides.between
+    return _compared(condition, base, other, between)
+
+
+def _on_device(number: Number) -> bool:
+    """Whether only devices work in what is counted."""
+    return "device" in number.column or number.view.name in _OF_DEVICES
 
 
 def _compared(condition: Condition, base: Samples, other: Samples, between: float) -> Outcome:

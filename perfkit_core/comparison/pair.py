@@ -9,7 +9,7 @@ from perfkit_core.comparison import normalise
 from perfkit_core.comparison.captures import Capture, capture, pooled
 from perfkit_core.comparison.conditions import Condition
 from perfkit_core.comparison.gate import Gated, Outcome, outcomes
-from perfkit_core.comparison.noise import between_runs
+from perfkit_core.comparison.noise import ON_DEVICE, between_runs
 from perfkit_core.comparison.normalise import Normalised
 from perfkit_core.comparison.statistics import SampleStatistics, of_steps
 from perfkit_core.comparison.work import SAMPLE, work
@@ -54,7 +54,8 @@ def pair(base: Sequence[Trace], other: Sequence[Trace], asked: Asked) -> Pair:
     samples = [[one.step_ns for one in side] for side in captures]
     steps = of_steps(samples[0], samples[1], between)
     by_work = _by_work(whole, captures, asked, between)
-    gated = Gated(sides, steps if by_work is None or asked.per is None else by_work.statistics, between)
+    gated = Gated(sides, steps if by_work is None or asked.per is None else by_work.statistics, between,
+                  ON_DEVICE if asked.noise is None else asked.noise)  # fmt: skip
     return Pair(whole, captures, steps, by_work, outcomes(asked.conditions, gated), between)
 
 

@@ -17,6 +17,7 @@ _WORDS = {
     NO_DIFFERENCE: "No difference beyond noise",
     TOO_FEW: "Too few steps to tell",
 }
+_ALIKE = 0.5
 _ORIGINS = {"given": "as given", "recorded": "as recorded", "shapes": "by the shapes of its operators"}
 
 
@@ -25,7 +26,7 @@ def headline(
 ) -> tuple[str, ...]:
     """Sentences, the most important first; each says only what a table or the head of the report says. ``causes``:
     those that say where the difference comes from."""
-    verdict, *hints = _steps(found)
+    verdict, *hints = (*_unlike(matched_share), *_steps(found))
     besides = (*hints, *_work(found), *_devices(found), *_unmatched(matched_share))
     return (*_gate(found.outcomes), verdict, *causes, *besides)
 
@@ -106,6 +107,13 @@ def _devices(found: Pair) -> Iterator[str]:
     if peaks.different(found.whole):
         names = " and ".join(", ".join(peaks.products(trace)) for trace in found.whole)
         yield f"Different devices: {names}. Their peaks stand below."
+
+
+def _unlike(shares: Mapping[str, Mapping[str, float | None]]) -> Iterator[str]:
+    """Where a comparison says little: most of a run has no counterpart."""
+    known = [share for by_place in shares.values() for share in by_place.values() if share is not None]
+    if known and min(known) < _ALIKE:
+        yield f"These runs hardly do the same: of one, {1 - min(known):.0%} of the operator time has no counterpart."
 
 
 def _unmatched(shares: Mapping[str, Mapping[str, float | None]]) -> Iterator[str]:

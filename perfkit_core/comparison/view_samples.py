@@ -80,7 +80,10 @@ def _value(table: pd.DataFrame, number: Number) -> float | None:
         rows = rows[rows["depth"] == 0]
     values = rows[number.column].dropna()
     if len(values) > 1 and not _adds_up(table, number):
-        raise UsageError(f"{number.name} is not one number: {len(values)} rows", "name one in brackets: COLUMN[ROW]")
+        own = number.column.replace("total_", "self_", 1)
+        hint = f"or ask for {own}, which adds up" if own != number.column and own in table.columns else "COLUMN[ROW]"
+        text = f"{number.name} is not one number: {len(values)} rows"
+        raise UsageError(text, f"name one of them in brackets, {hint}")
     if values.empty:
         recorded = rows.empty and (table.empty or bool(table[number.column].notna().any()))
         return 0.0 if number.sums and recorded else None
@@ -88,9 +91,10 @@ def _value(table: pd.DataFrame, number: Number) -> float | None:
 
 
 def _adds_up(table: pd.DataFrame, number: Number) -> bool:
-    """Totals hold what is inside of them, where there are own times beside them."""
+    """Totals hold what is inside of them, where there are own times beside them: operators of one canonical name, too,
+    call each other."""
     whole = number.column.startswith("total_") and number.column.replace("total_", "self_", 1) in table.columns
-    return number.sums and not (whole and number.row is None and "depth" not in table.columns)
+    return number.sums and not (whole and "depth" not in table.columns)
 
 
 def _matching(table: pd.DataFrame, row: str) -> pd.DataFrame:

@@ -93,7 +93,7 @@ REMEDIES: Final = (
     Remedy(
         "pageable-copies",
         code("""
-            loader = paddle.io.DataLoader(dataset, batch_size=64, use_buffer_reader=True)  # copies one batch ahead
+            loader = paddle.io.DataLoader(dataset, batch_size=batch_size, use_buffer_reader=True)  # one ahead
             for batch in loader:
                 train_step(batch)
         """),

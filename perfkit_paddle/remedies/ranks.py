@@ -23,7 +23,7 @@ REMEDIES: Final = (
         code("""
             paddle.distributed.init_parallel_env()  # python -m paddle.distributed.launch train.py
             model = paddle.DataParallel(model)
-            sampler = paddle.io.DistributedBatchSampler(dataset, batch_size=64, shuffle=True)
+            sampler = paddle.io.DistributedBatchSampler(dataset, batch_size=batch_size, shuffle=True)
             loader = paddle.io.DataLoader(dataset, batch_sampler=sampler)
         """),
         "paddle.DataParallel, paddle.distributed.launch",
@@ -49,7 +49,7 @@ REMEDIES: Final = (
     Remedy(
         "rank-skew",
         code("""
-            sampler = paddle.io.DistributedBatchSampler(dataset, batch_size=64, shuffle=True, drop_last=True)
+            sampler = paddle.io.DistributedBatchSampler(dataset, batch_size=batch_size, shuffle=True, drop_last=True)
             loader = paddle.io.DataLoader(dataset, batch_sampler=sampler)
             for epoch in range(epochs):
                 sampler.set_epoch(epoch)

@@ -102,7 +102,7 @@ REMEDIES: Final = (
     Remedy(
         "pageable-copies",
         code("""
-            loader = torch.utils.data.DataLoader(dataset, batch_size=64, pin_memory=True)
+            loader = torch.utils.data.DataLoader(dataset, batch_size=batch_size, pin_memory=True)
             for batch in loader:
                 batch = batch.to(device, non_blocking=True)
         """),

@@ -12,7 +12,7 @@ REMEDIES: Final = (
         "loader-workers",
         code("""
             loader = torch.utils.data.DataLoader(
-                dataset, batch_size=64, shuffle=True, num_workers={workers}, persistent_workers=True
+                dataset, batch_size=batch_size, shuffle=True, num_workers={workers}, persistent_workers=True
             )
         """),
         "DataLoader(num_workers=, persistent_workers=)",
@@ -23,7 +23,7 @@ REMEDIES: Final = (
     Remedy(
         "epoch-gap",
         code("""
-            loader = torch.utils.data.DataLoader(dataset, batch_size=64, num_workers=4, persistent_workers=True)
+            loader = torch.utils.data.DataLoader(dataset, batch_size=batch_size, num_workers=4, persistent_workers=True)
             for epoch in range(epochs):
                 for batch in loader:  # the workers of the first epoch are still there
                     train_step(batch)
@@ -36,7 +36,7 @@ REMEDIES: Final = (
         "more-workers",
         code("""
             loader = torch.utils.data.DataLoader(
-                dataset, batch_size=64, num_workers=2 * workers, prefetch_factor=4, persistent_workers=True
+                dataset, batch_size=batch_size, num_workers=2 * workers, prefetch_factor=4, persistent_workers=True
             )
         """),
         "DataLoader(num_workers=, prefetch_factor=, persistent_workers=)",

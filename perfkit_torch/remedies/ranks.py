@@ -27,7 +27,7 @@ REMEDIES: Final = (
             torch.distributed.init_process_group()  # start with: torchrun --nproc-per-node=8 train.py
             model = torch.nn.parallel.DistributedDataParallel(model.to(device))
             sampler = torch.utils.data.distributed.DistributedSampler(dataset)
-            loader = torch.utils.data.DataLoader(dataset, batch_size=64, sampler=sampler)
+            loader = torch.utils.data.DataLoader(dataset, batch_size=batch_size, sampler=sampler)
         """),
         "torch.nn.parallel.DistributedDataParallel, torchrun",
         "1.10",
@@ -55,7 +55,7 @@ REMEDIES: Final = (
         "rank-skew",
         code("""
             sampler = torch.utils.data.distributed.DistributedSampler(dataset, shuffle=True, drop_last=True)
-            loader = torch.utils.data.DataLoader(dataset, batch_size=64, sampler=sampler)
+            loader = torch.utils.data.DataLoader(dataset, batch_size=batch_size, sampler=sampler)
             for epoch in range(epochs):
                 sampler.set_epoch(epoch)
         """),

@@ -60,14 +60,24 @@ def test_what_cannot_be_told() -> None:
     assert "one step" in why_not(device_malloc, steps(step(), 1000, count=1))
 
 
-def test_without_steps_the_second_half_counts() -> None:
-    rows = [host("add", "operator", 0, 10), host("add", "operator", 990, 10), device("gemm", "kernel", 20, 10)]
+def test_without_steps_the_second_half_of_the_device_s_work_counts() -> None:
+    """That is from 305 on: what comes before is the start, however late in the recording it is."""
+    work = [device("gemm", "kernel", start, 10) for start in (20, 580)]
+    rows = [host("add", "operator", 0, 10), host("add", "operator", 990, 10), *work]
     early, late = host("cudaMalloc", "runtime", 100, 300), host("cudaMalloc", "runtime", 600, 300)
     assert found(device_malloc, trace([*rows, early])) == []
     recording = trace([*rows, early, late])
     (one,) = found(device_malloc, recording)
     assert one.evidence["calls"] == 1
     assert predicted(recording, one)[1] == 700
+
+
+def test_a_start_late_in_the_recording_is_a_start(traces: Path) -> None:
+    """In the recording's second half cudaFree once takes six seconds, within the first convolution."""
+    recording = load(traces / "torch" / "alexnet-cuda-sync.json.gz")
+    frame = recording.to_pandas()
+    assert frame.loc[frame["name"] == "cudaFree", "dur_ns"].max() > 5_900_000_000
+    assert all(one.evidence["calls_ns"] < 1_000_000_000 for one in found(device_malloc, recording))
 
 
 def test_a_training_whose_allocator_keeps_nothing(traces: Path) -> None:

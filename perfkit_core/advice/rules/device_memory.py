@@ -13,7 +13,7 @@ from perfkit_core.advice.rules.phrases import part_of_step, times, verb
 from perfkit_core.advice.wording import both, several
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.removal import Remove
-from perfkit_core.schema import RUNTIME, SYNC
+from perfkit_core.schema import DEVICE_WORK, RUNTIME, SYNC
 from perfkit_core.trace import IntArray
 
 _ALLOCATES: Final = (
@@ -48,8 +48,13 @@ def _late(facts: Facts) -> IntArray:
     rows = np.flatnonzero(mask)
     start = trace.ints("start_ns")
     if not facts.has_steps:
-        recorded = start[trace.host]
-        return rows[start[rows] > (int(recorded.min()) + int(recorded.max())) // 2]
+        work = trace.rows("kind", *DEVICE_WORK)
+        if not work.any():
+            raise NotEvaluableError(
+                "neither steps nor work of a device were recorded: when it had settled is not known"
+            )
+        middle = (int(start[work].min()) + int(trace.end_ns[work].max())) // 2
+        return rows[start[rows] > middle]
     if len(np.unique(facts.steps.number)) < 2:
         raise NotEvaluableError("only one step was recorded: nothing tells whether the training had settled")
     return rows[trace.ints("step")[rows] > int(facts.steps.number.min())]
@@ -60,13 +65,17 @@ def _settled(facts: Facts, rows: IntArray, total: int, later: int) -> Candidate:
     codes, counts = np.unique(trace.codes("name").codes[rows], return_counts=True)
     names = [trace.codes("name").values[code] for code in codes[np.argsort(-counts, kind="stable")]]
     steps = len(np.unique(trace.ints("step")[rows]))
-    where = f"in {steps} of the {later} steps after the first" if facts.has_steps else "in the recording's second half"
-    left_out = "first recorded step" if facts.has_steps else "first half of the recording"
+    where = (
+        f"in {steps} of the {later} steps after the first"
+        if facts.has_steps
+        else "in the second half of the time in which the device works"
+    )
+    left_out = "first recorded step" if facts.has_steps else "first half of the time in which the device works"
     return Candidate(
         f"{both(names) if len(names) <= _NAMED else several(names, _NAMED)} {verb(len(names), 'is', 'are')} called "
         f"{times(len(rows))} {where}: {part_of_step(facts, total / later)}",
         evidence={
-            "calls": len(rows), "calls_ns": total, "calls_ns_per_step": total // later, "step_ns": facts.step_ns,
+            "calls": len(rows), "calls_ns": total, "calls_of_a_step_ns": total // later, "step_ns": facts.step_ns,
             "steps_with_calls": steps if facts.has_steps else None,
         },
         rows=rows,

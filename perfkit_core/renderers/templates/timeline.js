@@ -88,7 +88,7 @@
       const redraw = () => this.draw();
       new ResizeObserver(redraw).observe(canvas);
       dark.addEventListener("change", redraw);
-      this.select.addEventListener("change", () => this.show(Number(this.select.value)));
+      this.select.addEventListener("change", () => { this.find(); this.show(Number(this.select.value)); });
       this.search.addEventListener("input", () => this.find());
       this.search.addEventListener("keydown", (event) => { if (event.key === "Enter") this.next(); });
       this.place.querySelector(".save").addEventListener("click", () => this.save());
@@ -218,7 +218,9 @@
       const wanted = this.data.names.map((name) => text !== "" && name.toLowerCase().includes(text));
       this.matches = text === "" ? null : wanted;
       this.found = [];
-      if (this.matches) for (let i = 0; i < this.data.count; i++) if (wanted[this.data.name[i]]) this.found.push(i);
+      const [, start, end] = this.data.parts[Number(this.select.value)]; // of the step that is chosen
+      const inside = (i) => this.data.start_ns[i] < end && this.data.start_ns[i] + this.data.dur_ns[i] > start;
+      if (this.matches) for (let i = 0; i < this.data.count; i++) if (wanted[this.data.name[i]] && inside(i)) this.found.push(i);
       this.found.sort((a, b) => this.data.start_ns[a] - this.data.start_ns[b]);
       this.nth = -1;
       this.draw();
@@ -230,7 +232,8 @@
       const box = this.found[this.nth];
       this.choose(box);
       const middle = this.data.start_ns[box] + this.data.dur_ns[box] / 2;
-      this.look(middle - this.span / 2, this.span);
+      const span = Math.min(this.span, Math.max(this.data.dur_ns[box], 1) * 20); // wide enough to read its name
+      this.look(middle - span / 2, span);
     }
 
     draw() {
