@@ -77,7 +77,8 @@ def test_a_start_late_in_the_recording_is_a_start(traces: Path) -> None:
     recording = load(traces / "torch" / "alexnet-cuda-sync.json.gz")
     frame = recording.to_pandas()
     assert frame.loc[frame["name"] == "cudaFree", "dur_ns"].max() > 5_900_000_000
-    assert all(one.evidence["calls_ns"] < 1_000_000_000 for one in found(device_malloc, recording))
+    (one,) = found(device_malloc, recording)
+    assert one.evidence["calls_ns"] < 3_000_000_000
 
 
 def test_a_training_whose_allocator_keeps_nothing(traces: Path) -> None:
