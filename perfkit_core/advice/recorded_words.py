@@ -10,7 +10,7 @@ import numpy as np
 from perfkit_core.advice.model import NotEvaluableError
 from perfkit_core.advice.rules.device_time import kernels
 from perfkit_core.advice.rules.matrix_units import of_devices
-from perfkit_core.schema import RUNTIME, SYNC
+from perfkit_core.schema import BACKWARD, OPTIMIZER, RUNTIME, SYNC
 from perfkit_core.trace import Trace
 
 BFLOAT16, FLOAT16, UNKNOWN = "bfloat16", "float16", "unknown"
@@ -23,13 +23,20 @@ _SHORT: Final = {BFLOAT16: "bf16", FLOAT16: "fp16"}
 def recorded_words(trace: Trace) -> dict[str, str]:
     """Words for remedies, each known or ``unknown``: ``half`` (``bfloat16``, ``float16``), ``half_short`` (``bf16``),
     ``device`` (its name), ``runtime`` (``cuda``, ``hip``; ``none`` without work on a device), ``clocks`` (the command
-    that tells a device's clocks)."""
+    that tells a device's clocks), ``training`` (``yes``, ``no``: whether anything was computed backward or updated)."""
     runtime, type_ = _runtime(trace), _half(trace)
     device = next((one.name for one in trace.meta.devices if one.name), "the device")
     return {
         "half": type_, "half_short": _SHORT.get(type_, "bf16"), "device": device, "runtime": runtime,
-        "clocks": _CLOCKS.get(runtime, "what the maker's tool says"),
+        "clocks": _CLOCKS.get(runtime, "what the maker's tool says"), "training": _training(trace),
     }  # fmt: skip
+
+
+def _training(trace: Trace) -> str:
+    """Where no phases were recorded, nothing tells that it was none."""
+    if not trace.known("phase"):
+        return UNKNOWN
+    return "yes" if (trace.rows("phase", BACKWARD, OPTIMIZER)).any() else "no"
 
 
 def _half(trace: Trace) -> str:

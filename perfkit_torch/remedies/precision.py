@@ -39,6 +39,17 @@ _BF16_API: Final = "torch.autocast(dtype=torch.bfloat16)"
 _FP16_API: Final = "torch.autocast(dtype=torch.float16), torch.amp.GradScaler"
 
 REMEDIES: Final = (
+    Remedy(
+        "casts",
+        code("""
+            model = torch.compile(model)  # casts become part of the kernels beside them
+        """),
+        "torch.compile",
+        "2.0",
+        note="Types that the model itself changes (a normalisation in float32, say) stay as they are. Weights in one "
+        "type: model.to(torch.bfloat16) or, where the device has none, torch.float16, once before the first call.",
+        when={"training": ("no",)},
+    ),
     Remedy("casts", _SCALED, _FP16_API, "2.3", note=f"{_ONE_REGION} {_NO_BFLOAT16}", when=_FLOAT16),
     Remedy("casts", _AUTOCAST, _BF16_API, "1.10", note=f"{_ONE_REGION} {_NO_CASTS} {_NOT_RECORDED}", when=_UNKNOWN),
     Remedy("casts", _AUTOCAST, _BF16_API, "1.10", note=f"{_ONE_REGION} {_NO_CASTS}"),

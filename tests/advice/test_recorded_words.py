@@ -48,6 +48,22 @@ def test_bfloat16_from_compute_capability_8_on(name: str, major: int, half: str)
 
 
 @pytest.mark.parametrize(
+    ("phases", "training"),
+    [(["forward"], "no"), (["forward", "backward"], "yes"), (["forward", "optimizer"], "yes"), ([None], "unknown")],
+)
+def test_what_is_never_computed_backward_is_no_training(phases: list[str | None], training: str) -> None:
+    rows = [host("mm", "operator", 10 * i, 5, phase=phase) for i, phase in enumerate(phases)]
+    assert recorded_words(trace(rows))["training"] == training
+
+
+def test_casts_of_an_inference_are_no_matter_of_a_loss(traces: Path) -> None:
+    found = advise(load(traces / "torch" / "h100-qwen05b.json.gz"), rules=["casts"])
+    (one,) = found.advice
+    assert one.remedy is not None
+    assert "backward" not in one.remedy.code
+
+
+@pytest.mark.parametrize(
     ("name", "half"),
     [("AMD Instinct MI100", "float16"), ("AMD Instinct MI210", "bfloat16"), ("AMD Instinct MI300X VF", "bfloat16"),
      ("AMD Radeon Graphics", "unknown")],
