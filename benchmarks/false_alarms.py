@@ -20,6 +20,7 @@ from typing import Final
 import numpy as np
 
 from perfkit_core.comparison.captures import Capture, capture
+from perfkit_core.comparison.noise import on_host
 from perfkit_core.comparison.statistics import SLOWER, step_statistics
 from perfkit_core.loading import load
 
@@ -72,7 +73,8 @@ def alarms(pairs: Sequence[tuple[Sequence[Capture], Sequence[Capture]]], limit: 
 
 
 def _fails(base: Sequence[Capture], other: Sequence[Capture], limit: float) -> bool:
-    found = step_statistics([one.step_ns for one in base], [one.step_ns for one in other])
+    between = max(on_host(int(one.step_ns.sum())) for one in (*base, *other))
+    found = step_statistics([one.step_ns for one in base], [one.step_ns for one in other], between=between)
     return found.verdict == SLOWER and found.change_ratio is not None and found.change_ratio > limit
 
 

@@ -29,6 +29,9 @@ ON_HOST: Final = 0.15
 (between what benchmarks/false_alarms.py has measured for two frameworks; docs/compare.md)."""
 ON_DEVICE: Final = 0.02
 """The same of time in which a device works, which is nobody else's: an assumption, not measured."""
+MOMENT_NS: Final = 500_000_000
+"""What takes a processor away (neighbours, memory, clocks) comes and goes in tenths of a second: a capture that is
+shorter than this saw one moment, and equal processes differ by more."""
 _T: Final = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
     2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
@@ -68,10 +71,17 @@ def between_runs(traces: Sequence[Trace]) -> float:
 def _between(trace: Trace) -> float:
     steps = step_rows(trace)
     total = int(trace.ints("dur_ns")[steps].sum())
-    if not total or not has_device_work(trace):
+    if not total:
         return ON_HOST
+    if not has_device_work(trace):
+        return on_host(total)
     works = int(partition(trace, steps)[:, : len(_WORKS)].sum()) / total
-    return ON_HOST + (ON_DEVICE - ON_HOST) * works
+    return on_host(total) + (ON_DEVICE - on_host(total)) * works
+
+
+def on_host(recorded_ns: int) -> float:
+    """What equal processes are taken to differ by that work on a host, as a share, where the steps took so long."""
+    return ON_HOST * max(1.0, float(np.sqrt(MOMENT_NS / recorded_ns)))
 
 
 def pool(side: Samples) -> npt.NDArray[Any]:

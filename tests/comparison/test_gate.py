@@ -150,7 +150,9 @@ def test_what_is_not_there_is_told(condition: str, told: str | None) -> None:
 
 def test_totals_of_nested_operators_are_not_added_up() -> None:
     """fw::add lies inside of fw::matmul: its time would count twice."""
-    with pytest.raises(UsageError, match=r"operators.total_cpu_ns is not one number: 2 rows; name one of them in brackets"):
+    with pytest.raises(
+        UsageError, match=r"operators.total_cpu_ns is not one number: 2 rows; name one of them in brackets"
+    ):
         judged("operators.total_cpu_ns > 3%", small_trace(), small_trace())
     found = judged("operators.self_cpu_ns > 3%", small_trace(), small_trace())
     assert found.base == 4_999_500  # 5 ms in each step, once, but for the launch of 500 ns
