@@ -19,9 +19,9 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.comparison.captures import Capture, capture
-from perfkit_core.comparison.noise import on_host
-from perfkit_core.comparison.statistics import SLOWER, step_statistics
+from perfkit_core.comparison.samples.captures import Capture, capture
+from perfkit_core.comparison.samples.noise import on_host
+from perfkit_core.comparison.samples.statistics import SLOWER, step_statistics
 from perfkit_core.loading import load
 
 STEPS: Final = 20

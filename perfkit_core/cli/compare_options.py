@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def asked(given: Mapping[str, Any], runs: int) -> Asked:
     """Normalisation, gate and noise, from the values of the options. Raises UsageError."""
-    from perfkit_core.comparison.conditions import parsed
+    from perfkit_core.comparison.gate.conditions import parsed
     from perfkit_core.comparison.pair import Asked
 
     per = given["per"]

@@ -2,7 +2,7 @@
 
 from perfkit_core.comparison.pair import Asked, Pair, pair
 from perfkit_core.comparison.report import comparison_report
+from perfkit_core.comparison.samples.statistics import SampleStatistics, step_statistics
 from perfkit_core.comparison.sides import Comparison, compare
-from perfkit_core.comparison.statistics import SampleStatistics, step_statistics
 
 __all__ = ["Asked", "Comparison", "Pair", "SampleStatistics", "compare", "comparison_report", "pair", "step_statistics"]

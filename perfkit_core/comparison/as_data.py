@@ -6,11 +6,11 @@ from typing import Any
 
 import pandas as pd
 
-from perfkit_core.comparison import gate_table
-from perfkit_core.comparison.attribution_causes import causes
+from perfkit_core.comparison.attribution.causes import causes
+from perfkit_core.comparison.gate import table as gate_table
 from perfkit_core.comparison.normalise import Normalised
 from perfkit_core.comparison.pair import Pair
-from perfkit_core.comparison.statistics import SampleStatistics
+from perfkit_core.comparison.samples.statistics import SampleStatistics
 
 
 def data(found: Pair, attribution: pd.DataFrame, operators: pd.DataFrame, matched_share: Any) -> dict[str, Any]:

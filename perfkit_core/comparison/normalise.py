@@ -10,9 +10,9 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.comparison.captures import Capture
-from perfkit_core.comparison.noise import ON_HOST
-from perfkit_core.comparison.statistics import SampleStatistics, step_statistics
+from perfkit_core.comparison.samples.captures import Capture
+from perfkit_core.comparison.samples.noise import ON_HOST
+from perfkit_core.comparison.samples.statistics import SampleStatistics, step_statistics
 from perfkit_core.comparison.work import FLOP, SAMPLE, TOKEN, Work, work
 from perfkit_core.errors import UsageError
 from perfkit_core.trace import IntArray, Trace

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perfkit_core.comparison import normalise
-from perfkit_core.comparison.captures import Capture, capture, pooled
-from perfkit_core.comparison.conditions import Condition
-from perfkit_core.comparison.gate import Gated, Outcome, outcomes
-from perfkit_core.comparison.noise import ON_DEVICE, between_runs
+from perfkit_core.comparison.gate.conditions import Condition
+from perfkit_core.comparison.gate.outcomes import Gated, Outcome, outcomes
 from perfkit_core.comparison.normalise import Normalised
-from perfkit_core.comparison.statistics import SampleStatistics, of_steps
+from perfkit_core.comparison.samples.captures import Capture, capture, pooled
+from perfkit_core.comparison.samples.noise import ON_DEVICE, between_runs
+from perfkit_core.comparison.samples.statistics import SampleStatistics, of_steps
 from perfkit_core.comparison.work import SAMPLE, work
 from perfkit_core.trace import Trace
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from perfkit_core.comparison import as_data, gate_table, normalise, peaks
-from perfkit_core.comparison.attribution_sections import explained, sections, sentences
-from perfkit_core.comparison.outliers import outliers
+from perfkit_core.comparison import as_data, normalise, peaks
+from perfkit_core.comparison.attribution.sections import explained, sections, sentences
+from perfkit_core.comparison.gate import table as gate_table
 from perfkit_core.comparison.pair import Asked, Pair, pair
+from perfkit_core.comparison.samples.outliers import outliers
 from perfkit_core.comparison.sentences import headline
 from perfkit_core.comparison.sides import Comparison, compare
 from perfkit_core.report.facts import source
@@ -32,7 +33,7 @@ def comparison_report(base: Trace | Sequence[Trace], other: Trace | Sequence[Tra
 
 def report_of(found: Pair, sides: Sequence[Sequence[Trace]]) -> Report:
     """Sections gate, step_time, statistics, normalised, those of
-    :func:`~perfkit_core.comparison.attribution_sections.sections`, devices (each where it tells something), phases,
+    :func:`~perfkit_core.comparison.attribution.sections.sections`, devices (each where it tells something), phases,
     overview, operators, outliers. ``data`` is what :mod:`perfkit_core.comparison.as_data` says."""
     tables = compare(*found.whole)
     why = explained(*found.whole, medians=_medians(found))

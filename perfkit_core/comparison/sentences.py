@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from perfkit_core.comparison import peaks
-from perfkit_core.comparison.gate import CANNOT_TELL, FAILED, WITHIN_NOISE, Outcome
+from perfkit_core.comparison.gate.outcomes import CANNOT_TELL, FAILED, WITHIN_NOISE, Outcome
 from perfkit_core.comparison.normalise import Normalised
 from perfkit_core.comparison.pair import Pair
-from perfkit_core.comparison.statistics import FASTER, NO_DIFFERENCE, SLOWER, TOO_FEW, SampleStatistics
+from perfkit_core.comparison.samples.statistics import FASTER, NO_DIFFERENCE, SLOWER, TOO_FEW, SampleStatistics
 from perfkit_core.report.headline import duration
 
 _WORDS = {

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from perfkit_core.comparison import as_data, gate_table
-from perfkit_core.comparison.captures import pooled
+from perfkit_core.comparison import as_data
+from perfkit_core.comparison.gate import table as gate_table
 from perfkit_core.comparison.pair import Asked, Pair, pair
+from perfkit_core.comparison.samples.captures import pooled
 from perfkit_core.comparison.sentences import step_sentence
 from perfkit_core.comparison.several_columns import columns
 from perfkit_core.report import facts

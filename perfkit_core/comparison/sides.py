@@ -13,8 +13,8 @@ from perfkit_core.analyses.step import model, overview
 from perfkit_core.analyses.step.step_rows import step_rows
 from perfkit_core.analyses.tables import rounded_division
 from perfkit_core.comparison.alignment import Alignment, align
-from perfkit_core.comparison.attribution import attribute
-from perfkit_core.comparison.attribution_causes import causes
+from perfkit_core.comparison.attribution.attribute import attribute
+from perfkit_core.comparison.attribution.causes import causes
 from perfkit_core.comparison.canonical import operator_time
 from perfkit_core.comparison.joined import MATCHED, found_in, joined_tables, with_difference
 from perfkit_core.plugins.contracts import ViewRequest
@@ -50,7 +50,7 @@ class Comparison:
 
     @property
     def causes(self) -> pd.DataFrame:
-        """Where it comes from, see :func:`~perfkit_core.comparison.attribution_causes.causes`."""
+        """Where it comes from, see :func:`~perfkit_core.comparison.attribution.causes.causes`."""
         return causes(self.attribution)
 
     @property

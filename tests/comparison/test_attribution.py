@@ -16,8 +16,8 @@ from perfkit_core.analyses.step import partition
 from perfkit_core.analyses.step.activity import has_device_work
 from perfkit_core.analyses.step.step_rows import step_rows
 from perfkit_core.comparison.alignment import align
-from perfkit_core.comparison.attribution import BESIDE_MEDIAN, COLUMNS, attribute
-from perfkit_core.comparison.attribution_steps import middle_steps
+from perfkit_core.comparison.attribution.attribute import BESIDE_MEDIAN, COLUMNS, attribute
+from perfkit_core.comparison.attribution.steps import middle_steps
 from perfkit_core.loading import load
 from perfkit_core.trace import Trace
 

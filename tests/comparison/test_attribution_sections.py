@@ -9,8 +9,8 @@ import pytest
 from events import host, trace
 
 from perfkit_core.comparison import comparison_report
-from perfkit_core.comparison.attribution import attribute
-from perfkit_core.comparison.attribution_causes import REST, by_layer, causes, waterfall
+from perfkit_core.comparison.attribution.attribute import attribute
+from perfkit_core.comparison.attribution.causes import REST, by_layer, causes, waterfall
 from perfkit_core.loading import load
 from perfkit_core.renderers import charts
 from perfkit_core.report.model import Report, Section

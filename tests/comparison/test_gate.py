@@ -7,10 +7,10 @@ import pytest
 from small_trace import small_trace
 from stepped_trace import stepped_trace
 
-from perfkit_core.comparison import gate
-from perfkit_core.comparison.conditions import BUDGET, CHANGE, DIFFERENCE, parsed
-from perfkit_core.comparison.gate import CANNOT_TELL, FAILED, PASSED, WITHIN_NOISE, Outcome
-from perfkit_core.comparison.gate_table import data, table
+from perfkit_core.comparison.gate import outcomes as gate
+from perfkit_core.comparison.gate.conditions import BUDGET, CHANGE, DIFFERENCE, parsed
+from perfkit_core.comparison.gate.outcomes import CANNOT_TELL, FAILED, PASSED, WITHIN_NOISE, Outcome
+from perfkit_core.comparison.gate.table import data, table
 from perfkit_core.comparison.pair import Asked, pair
 from perfkit_core.errors import UsageError
 from perfkit_core.trace import Trace

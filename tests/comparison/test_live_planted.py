@@ -15,8 +15,8 @@ import pandas as pd
 import pytest
 from live_examples import BASE, FRAMEWORKS, PLANTS, Example, holds
 
-from perfkit_core.comparison.attribution import attribute
-from perfkit_core.comparison.attribution_causes import by_layer, causes
+from perfkit_core.comparison.attribution.attribute import attribute
+from perfkit_core.comparison.attribution.causes import by_layer, causes
 from perfkit_core.trace import Trace
 
 OTHER_FRAMEWORK = dict(zip(FRAMEWORKS, reversed(FRAMEWORKS), strict=True))

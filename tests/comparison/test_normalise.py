@@ -11,7 +11,7 @@ import pytest
 from small_trace import small_trace
 
 from perfkit_core.comparison import normalise, peaks
-from perfkit_core.comparison.captures import Capture, capture
+from perfkit_core.comparison.samples.captures import Capture, capture
 from perfkit_core.comparison.work import FLOP, SAMPLE, TOKEN, Work, batch_of_shapes, work
 from perfkit_core.errors import UsageError
 from perfkit_core.loading import load

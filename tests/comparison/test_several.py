@@ -6,7 +6,7 @@ import pandas as pd
 from small_trace import small_trace
 from stepped_trace import stepped_trace
 
-from perfkit_core.comparison.conditions import parsed
+from perfkit_core.comparison.gate.conditions import parsed
 from perfkit_core.comparison.pair import Asked
 from perfkit_core.comparison.several import Run, several_report
 from perfkit_core.report.model import Report

@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_trace import small_trace
 
-from perfkit_core.comparison.captures import Capture, capture, pooled
-from perfkit_core.comparison.noise import between_runs, noise_band, student
-from perfkit_core.comparison.outliers import outliers
-from perfkit_core.comparison.sentences import step_sentence
-from perfkit_core.comparison.statistics import (
+from perfkit_core.comparison.samples.captures import Capture, capture, pooled
+from perfkit_core.comparison.samples.noise import between_runs, noise_band, student
+from perfkit_core.comparison.samples.outliers import outliers
+from perfkit_core.comparison.samples.statistics import (
     FASTER,
     NO_DIFFERENCE,
     SLOWER,
@@ -20,6 +19,7 @@ from perfkit_core.comparison.statistics import (
     cliffs_delta,
     step_statistics,
 )
+from perfkit_core.comparison.sentences import step_sentence
 from perfkit_core.trace import concat_traces, with_rank
 
 MS = 1_000_000

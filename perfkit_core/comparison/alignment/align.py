@@ -16,7 +16,7 @@ from perfkit_core.comparison.alignment.items import Items, items
 from perfkit_core.comparison.alignment.layers import match_layers
 from perfkit_core.comparison.alignment.levels import LEVELS, SIDES, UNMATCHED, meet
 from perfkit_core.comparison.alignment.step_share import by_level, exclusive_times
-from perfkit_core.comparison.attribution_steps import middle_steps, whole_run
+from perfkit_core.comparison.attribution.steps import middle_steps, whole_run
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace import Trace
 

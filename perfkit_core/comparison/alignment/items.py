@@ -13,7 +13,7 @@ from perfkit_core.analyses import attribution
 from perfkit_core.analyses.tables import group
 from perfkit_core.comparison.alignment.products import products
 from perfkit_core.comparison.alignment.units import Units, units
-from perfkit_core.comparison.attribution_effects import shared_out
+from perfkit_core.comparison.attribution.effects import shared_out
 from perfkit_core.schema import DEVICE_WORK, NO_ROW
 from perfkit_core.trace import BoolArray, Codes, IntArray, Trace
 

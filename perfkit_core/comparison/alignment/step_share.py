@@ -17,9 +17,9 @@ import pandas as pd
 from perfkit_core.comparison.alignment.items import Items
 from perfkit_core.comparison.alignment.levels import UNMATCHED
 from perfkit_core.comparison.alignment.units import units
-from perfkit_core.comparison.attribution_phases import piece_phases
-from perfkit_core.comparison.attribution_slices import slices
-from perfkit_core.comparison.attribution_steps import Windows
+from perfkit_core.comparison.attribution.phases import piece_phases
+from perfkit_core.comparison.attribution.slices import slices
+from perfkit_core.comparison.attribution.steps import Windows
 from perfkit_core.schema import NO_ROW, OTHER
 from perfkit_core.trace import Trace
 

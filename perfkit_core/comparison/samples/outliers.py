@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.advice.thresholds import Thresholds
-from perfkit_core.comparison.captures import Capture
+from perfkit_core.comparison.samples.captures import Capture
 from perfkit_core.trace import BoolArray, IntArray
 
 LEAST_STEPS: Final = 5

@@ -21,8 +21,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from perfkit_core.comparison.noise import ON_HOST, Samples, noise_band, pool
-from perfkit_core.comparison.redrawn import Of, count, interval
+from perfkit_core.comparison.samples.noise import ON_HOST, Samples, noise_band, pool
+from perfkit_core.comparison.samples.redrawn import Of, count, interval
 
 FASTER: Final = "faster"
 SLOWER: Final = "slower"
@@ -74,7 +74,7 @@ def step_statistics(
 ) -> SampleStatistics:
     """Compare samples: an array, or one a capture in the order of time, of shape (samples,) or (samples, ranks), where
     ranks are no samples of their own. ``of``: the statistic that is compared;
-    ``between``: what single captures are taken to differ by (:mod:`perfkit_core.comparison.noise`).
+    ``between``: what single captures are taken to differ by (:mod:`perfkit_core.comparison.samples.noise`).
 
     Raises ValueError where a side has no samples.
     """

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfkit_core import bootstrap
-from perfkit_core.comparison.noise import Samples
+from perfkit_core.comparison.samples.noise import Samples
 
 Of = Callable[..., Any]
 _AT_ONCE: Final = 1 << 22

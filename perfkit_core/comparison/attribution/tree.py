@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core import grouped, nesting
-from perfkit_core.comparison.attribution_effects import count_effects, shared_out
-from perfkit_core.comparison.attribution_leaves import CATEGORY, Leaves
+from perfkit_core.comparison.attribution.effects import count_effects, shared_out
+from perfkit_core.comparison.attribution.leaves import CATEGORY, Leaves
 from perfkit_core.schema import NO_ROW
 from perfkit_core.trace import BoolArray, IntArray
 from perfkit_core.trees import preorder

@@ -16,10 +16,10 @@ from perfkit_core import nesting
 from perfkit_core.analyses.step.activity import has_device_work
 from perfkit_core.analyses.step.step_rows import step_rows
 from perfkit_core.comparison.alignment.layers import match_layers
-from perfkit_core.comparison.attribution_leaves import leaves
-from perfkit_core.comparison.attribution_slices import EXCLUSIVE
-from perfkit_core.comparison.attribution_steps import Windows, middle_steps, whole_run
-from perfkit_core.comparison.attribution_tree import CATEGORY, EVENT, Tree, is_leaf, merged, tree
+from perfkit_core.comparison.attribution.leaves import leaves
+from perfkit_core.comparison.attribution.slices import EXCLUSIVE
+from perfkit_core.comparison.attribution.steps import Windows, middle_steps, whole_run
+from perfkit_core.comparison.attribution.tree import CATEGORY, EVENT, Tree, is_leaf, merged, tree
 from perfkit_core.schema import NO_ROW
 from perfkit_core.trace import IntArray, Trace
 

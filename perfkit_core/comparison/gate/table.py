@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from perfkit_core.comparison.conditions import STEP_TIME
-from perfkit_core.comparison.gate import Outcome
+from perfkit_core.comparison.gate.conditions import STEP_TIME
+from perfkit_core.comparison.gate.outcomes import Outcome
 from perfkit_core.report.headline import duration
 
 _SIZES = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))

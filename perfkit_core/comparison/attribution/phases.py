@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from perfkit_core.comparison.alignment.units import units
-from perfkit_core.comparison.attribution_slices import Slices
+from perfkit_core.comparison.attribution.slices import Slices
 from perfkit_core.schema import BACKWARD, DATALOADER, FORWARD, NO_ROW, OPTIMIZER, OTHER
 from perfkit_core.trace import BoolArray, IntArray, Trace
 

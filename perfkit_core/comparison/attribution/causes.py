@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.comparison.attribution_keys import NO_LAYER, NO_PHASE, OUTSIDE, UNLAUNCHED
+from perfkit_core.comparison.attribution.keys import NO_LAYER, NO_PHASE, OUTSIDE, UNLAUNCHED
 
 SUMMED: Final = ("base_ns", "other_ns", "difference_ns", "count_effect_ns", "per_call_effect_ns")
 REST: Final = "everything else"

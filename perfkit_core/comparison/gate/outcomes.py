@@ -20,11 +20,11 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from perfkit_core.comparison import view_samples
-from perfkit_core.comparison.conditions import BUDGET, CHANGE, Condition
-from perfkit_core.comparison.noise import ON_DEVICE
-from perfkit_core.comparison.statistics import TOO_FEW, SampleStatistics, step_statistics
-from perfkit_core.comparison.view_samples import Number
+from perfkit_core.comparison.gate import view_samples
+from perfkit_core.comparison.gate.conditions import BUDGET, CHANGE, Condition
+from perfkit_core.comparison.gate.view_samples import Number
+from perfkit_core.comparison.samples.noise import ON_DEVICE
+from perfkit_core.comparison.samples.statistics import TOO_FEW, SampleStatistics, step_statistics
 from perfkit_core.errors import UsageError
 from perfkit_core.report.summary import choose_views
 from perfkit_core.trace import Trace
@@ -63,8 +63,8 @@ _OF_DEVICES: Final = ("kernels", "memcpy", "device")
 @dataclass(frozen=True, slots=True)
 class Gated:
     """Both sides as a gate needs them: the traces of each capture, the steps (by their work, where asked), and what
-    single captures are taken to differ by (:func:`perfkit_core.comparison.noise.between_runs`), ``of_device`` in the
-    time of device work."""
+    single captures are taken to differ by (:func:`perfkit_core.comparison.samples.noise.between_runs`); ``of_device``:
+    the same of device work."""
 
     traces: tuple[Sequence[Trace], Sequence[Trace]]
     steps: SampleStatistics | None

@@ -22,7 +22,7 @@ from perfkit_core import nesting
 from perfkit_core.analyses.span import rows_of_rank
 from perfkit_core.analyses.step.activity import Activities, activities, step_threads
 from perfkit_core.analyses.step.partition import ON_DEVICE, ON_HOST
-from perfkit_core.comparison.attribution_timeline import Timeline, cut, first_come, innermost, labelled, under
+from perfkit_core.comparison.attribution.timeline import Timeline, cut, first_come, innermost, labelled, under
 from perfkit_core.schema import BACKWARD, FORWARD, OPERATOR_KINDS, OPTIMIZER, RUNTIME, SYNC
 from perfkit_core.trace import BoolArray, IntArray, Trace
 

@@ -9,9 +9,9 @@ import pandas as pd
 
 from perfkit_core.comparison.alignment import Alignment, align
 from perfkit_core.comparison.alignment.levels import UNMATCHED
-from perfkit_core.comparison.attribution import attribute
-from perfkit_core.comparison.attribution_causes import by_layer, causes, label, waterfall
-from perfkit_core.comparison.attribution_keys import UNLAUNCHED
+from perfkit_core.comparison.attribution.attribute import attribute
+from perfkit_core.comparison.attribution.causes import by_layer, causes, label, waterfall
+from perfkit_core.comparison.attribution.keys import UNLAUNCHED
 from perfkit_core.comparison.sentences import signed
 from perfkit_core.report.headline import duration
 from perfkit_core.report.model import Chart, Section

@@ -12,10 +12,10 @@ import pandas as pd
 from perfkit_core import grouped
 from perfkit_core.analyses.step.activity import activities
 from perfkit_core.comparison.alignment.units import units
-from perfkit_core.comparison.attribution_keys import NO_LAYER, NOTHING, OUTSIDE, Keys, keys
-from perfkit_core.comparison.attribution_phases import piece_phases
-from perfkit_core.comparison.attribution_slices import Slices, slices
-from perfkit_core.comparison.attribution_steps import Windows
+from perfkit_core.comparison.attribution.keys import NO_LAYER, NOTHING, OUTSIDE, Keys, keys
+from perfkit_core.comparison.attribution.phases import piece_phases
+from perfkit_core.comparison.attribution.slices import Slices, slices
+from perfkit_core.comparison.attribution.steps import Windows
 from perfkit_core.schema import DATALOADER, NO_ROW
 from perfkit_core.trace import BoolArray, IntArray, Trace
 

@@ -1,0 +1,1 @@
+"""Steps as samples: captures, the noise between equal runs, intervals, verdicts, outliers."""
