@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from perfkit_core.renderers.cells import visible
-from perfkit_core.report.timeline import Timeline
+from perfkit_core.report.timeline_model import Timeline
 
 _COLUMNS: Final = (("start_ns", "<f8"), ("dur_ns", "<f8"), ("cause", "<i4"), ("name", "<i4"), ("row", "<u2"),
                    ("depth", "<u2"), ("kind", "<u2"))  # fmt: skip

@@ -15,7 +15,7 @@ import pandas as pd
 from perfkit_core.trace import Finding
 
 if TYPE_CHECKING:
-    from perfkit_core.report.timeline import Timeline
+    from perfkit_core.report.timeline_model import Timeline
 
 
 @dataclass(frozen=True, slots=True)
