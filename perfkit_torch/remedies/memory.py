@@ -12,9 +12,9 @@ from typing import Final
 from perfkit_core.plugins.contracts import Remedy
 
 _ALL_AT_ONCE: Final = (
-    "First see that the cache is not switched off (PYTORCH_NO_CUDA_MEMORY_CACHING in the environment): then each tensor "
-    "costs calls of the driver. Take torch.cuda.empty_cache() out of the loop, and run one step with the largest batch "
-    "first, so that all memory is there."
+    "First see that the cache is not switched off (PYTORCH_NO_CUDA_MEMORY_CACHING in the environment): then each "
+    "tensor costs calls of the driver. Take torch.cuda.empty_cache() out of the loop, and run one step with the "
+    "largest batch first, so that all memory is there."
 )
 
 REMEDIES: Final = (
