@@ -70,6 +70,7 @@ VERIFYING = """
 import os, signal, sys
 from perfkit_core.verification.processes import ended_by_signals, run
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever runs the tests may ignore it, as nohup does
+signal.signal(signal.SIGINT, signal.default_int_handler)  # and a shell ignores this one in the background
 with ended_by_signals():
     run(sys.argv[1], os.environ)
 """
