@@ -14,11 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from perfkit_core.arrays import picked
 from perfkit_core.trace import IntArray
 
 KEY: Final = "collective"
 HOST: Final = "host"
 DEVICE: Final = "device"
+_FEW: Final = 64
+"""One row in so many."""
 
 
 class Collective(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -71,10 +74,10 @@ def describe(columns: pa.Table, rows: IntArray, found: Sequence[Collective | Non
             columns = columns.append_column(name, pa.nulls(columns.num_rows, kind))
     mask = np.zeros(columns.num_rows, np.bool_)
     mask[rows] = True
-    args = columns["args"].take(pa.array(rows)).to_pylist()
+    args = picked(columns["args"], rows).to_pylist()
     texts = [_joined(text, one) for text, one in zip(args, found, strict=True)]
     columns = _replaced(columns, "args", mask, pa.array(texts, pa.string()))
-    told = columns["bytes"].take(pa.array(rows)).combine_chunks()
+    told = picked(columns["bytes"], rows)
     filled = pc.coalesce(told, pa.array(sizes, mask=sizes < 0))
     return _replaced(columns, "bytes", mask, filled)
 
@@ -94,7 +97,18 @@ def _replaced(
     for piece in columns[name].chunks:
         here = mask[row : row + len(piece)]
         count = int(np.count_nonzero(here))
-        pieces.append(pc.replace_with_mask(piece, pa.array(here), new.slice(used, count)) if count else piece)
+        pieces.append(_put(piece, here, new.slice(used, count)) if count else piece)
         row, used = row + len(piece), used + count
     position = columns.schema.get_field_index(name)
     return columns.set_column(position, name, pa.chunked_array(pieces, columns[name].type))
+
+
+def _put(piece: pa.Array, at: np.ndarray[tuple[int], np.dtype[np.bool_]], new: pa.Array) -> pa.Array:
+    """Other values where ``at`` is true. Of few, the stretches between them are copied whole."""
+    if len(new) * _FEW > len(piece):
+        return pc.replace_with_mask(piece, pa.array(at), new)
+    parts, row = [], 0
+    for number, place in enumerate(np.flatnonzero(at).tolist()):
+        parts += [piece.slice(row, place - row), new.slice(number, 1)]
+        row = place + 1
+    return pa.concat_arrays([*parts, piece.slice(row)])

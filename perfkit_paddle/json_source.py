@@ -40,7 +40,7 @@ def read_json(path: Path, partial: bool = False) -> Trace:
 
 def stream(path: Path, partial: bool, writer: RecordedWriter) -> None:
     """The file into the writer, a portion at a time. Raises SourceError."""
-    reading = _Reading(path, partial)
+    reading = _Reading(path, partial, sparing=True)
     of_thread: dict[int, int] = {}
 
     def write() -> None:
@@ -66,8 +66,8 @@ def complete(recorded: Recorded, meta: TraceMeta) -> tuple[Recorded, tuple[Findi
 class _Reading:
     """One pass over a file: its events go to ``recorder``, the rest is known at the end."""
 
-    def __init__(self, path: Path, partial: bool) -> None:
-        self._file = ChromeFile(path, partial)
+    def __init__(self, path: Path, partial: bool, sparing: bool = False) -> None:
+        self._file = ChromeFile(path, partial, sparing)
         self._dialect = PaddleDialect()
         self.recorder = Recorder(self._dialect)
 

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from perfkit_core.arrays import picked
 from perfkit_core.assemble import Recorded
 from perfkit_core.collectives import DEVICE, HOST, Collective, describe
 from perfkit_core.schema import COMMUNICATION, KERNEL, OPERATOR
@@ -52,14 +53,13 @@ def with_collectives(recorded: Recorded) -> Recorded:
     if not len(rows):
         return recorded
     wanted = ["name", "args", "shapes", "dtypes"]
-    keys = recorded.columns.select(wanted).take(pa.array(rows)).to_pylist()
+    keys = zip(*(picked(recorded.columns[name], rows).to_pylist() for name in wanted), strict=True)
     seen: dict[tuple[Any, ...], tuple[Collective | None, int]] = {}
     found = []
     for key in keys:  # of the communication only; each distinct one is decoded once
-        texts = tuple(key.values())
-        if texts not in seen:
-            seen[texts] = _described(*texts)
-        found.append(seen[texts])
+        if key not in seen:
+            seen[key] = _described(*key)
+        found.append(seen[key])
     sizes = np.array([size for _, size in found], np.int64)
     return replace(recorded, columns=describe(recorded.columns, rows, [one for one, _ in found], sizes))
 

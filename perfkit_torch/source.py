@@ -57,7 +57,7 @@ def read(path: Path, partial: bool = False) -> Trace:
 
 def stream(path: Path, partial: bool, writer: RecordedWriter) -> None:
     """The file into the writer, a portion at a time. Raises SourceError."""
-    reading = _Reading(path, partial)
+    reading = _Reading(path, partial, sparing=True)
 
     def write() -> None:
         columns = with_collectives(Recorded(reading.recorder.taken())).columns
@@ -76,8 +76,8 @@ def stream(path: Path, partial: bool, writer: RecordedWriter) -> None:
 class _Reading:
     """One pass over a file: its events go to ``recorder``, the rest is known at the end."""
 
-    def __init__(self, path: Path, partial: bool) -> None:
-        self._file = ChromeFile(path, partial)
+    def __init__(self, path: Path, partial: bool, sparing: bool = False) -> None:
+        self._file = ChromeFile(path, partial, sparing)
         self._dialect = TorchDialect()
         self.recorder = Recorder(self._dialect)
         self._first_ns: list[int] = []

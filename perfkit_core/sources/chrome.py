@@ -27,17 +27,18 @@ class ChromeFile:
     """One pass over a file: iterate :meth:`batches` or :meth:`portions`, then read ``header`` and the counters.
 
     ``repaired`` and ``skipped`` count events whose text was not valid JSON; ``truncated_at`` is the byte at which
-    the file broke off. Without ``partial``, what cannot be repaired raises SourceError.
+    the file broke off. Without ``partial``, what cannot be repaired raises SourceError. ``sparing``: in as little memory
+    as it can be done.
     """
 
-    def __init__(self, path: Path, partial: bool = False) -> None:
+    def __init__(self, path: Path, partial: bool = False, sparing: bool = False) -> None:
         self.path = path
         self.header: dict[str, Any] = {}
         self.repaired = 0
         self.skipped = 0
         self.truncated_at: int | None = None
         self._partial = partial
-        self._at = Cursor(path)
+        self._at = Cursor(path, sparing)
         self._dialect: Dialect | None = None
 
     def batches(self) -> Iterator[list[ChromeEvent]]:

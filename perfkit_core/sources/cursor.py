@@ -12,9 +12,9 @@ from perfkit_core.sources.bytestream import Window
 class Cursor:
     """``position`` is that of the next byte in ``window.data``."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, sparing: bool = False) -> None:
         self.path = path
-        self.window = Window(path)
+        self.window = Window(path, sparing)
         self.position = 0
 
     @property

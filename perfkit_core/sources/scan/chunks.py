@@ -13,7 +13,10 @@ import numpy.typing as npt
 from perfkit_core.sources.bytestream import Window
 from perfkit_core.sources.scan.words import PAD
 
-CHUNK_BYTES: Final = 3 << 18
+CHUNK_BYTES: Final = 3 << 20
+"""Python does something for each chunk, in one thread at a time: small ones make the others wait."""
+SPARING_BYTES: Final = 3 << 18
+"""Where memory counts more than time."""
 _TAIL_BYTES: Final = (1 << 12, 1 << 16)
 _LONGEST: Final = 16
 """A chunk without a likely end grows to so many times its size before it is left to the reference."""
@@ -39,7 +42,8 @@ class Chunks:
 
     def __init__(self, window: Window, chunk_bytes: int | None = None) -> None:
         """``window.data`` begins with an event; it is taken out until :meth:`stop`."""
-        self._window, self._size = window, chunk_bytes or CHUNK_BYTES
+        usual = min(SPARING_BYTES, CHUNK_BYTES) if window.sparing else CHUNK_BYTES
+        self._window, self._size = window, chunk_bytes or usual
         self._carried, self._offset = window.data, window.base
         window.data = b""
         self._free: list[npt.NDArray[np.uint8]] = []
