@@ -35,6 +35,7 @@ if TYPE_CHECKING:
               "the ledger of perfkit verify; needs no SOURCE.")  # fmt: skip
 @options.format_option("text, markdown, html or json; csv has the table alone")
 @options.output
+@options.language
 @options.partial
 def advise(
     sources: tuple[Path, ...],

@@ -45,6 +45,7 @@ _WHOLE: Final = ("gate", "runs", "step_time")
 @options.limit_option("without it what fits, and all in json and csv")
 @options.format_option(f"{options.SUMMARY_FORMATS}, or html; markdown is for a comment: the verdict, and ten rows")
 @options.output
+@options.language
 @options.partial
 def compare(
     runs: tuple[str, ...],

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from perfkit_core.errors import UsageError
+from perfkit_core.language import LANGUAGES, speaking
 from perfkit_core.paths import as_path
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -29,6 +30,16 @@ shard = click.option("--shard", metavar="I/N", help="Only the I-th of N shares o
                      "NAME.perfkit.partial); the same command merges the partials of all shares.")  # fmt: skip
 output = click.option("-o", "--output", type=LOCATION, metavar="FILE",
                       help="Write to FILE instead of the terminal. A folder that is not there is made.")  # fmt: skip
+
+
+def _speak(context: click.Context, _: click.Parameter, value: str) -> None:
+    context.with_resource(speaking(value))
+
+
+language = click.option("--lang", type=click.Choice(LANGUAGES), default=LANGUAGES[0], envvar="PERFKIT_LANG",
+                        expose_value=False, is_eager=True, callback=_speak,
+                        help="Language of what people read: en, or zh for Chinese.  [default: en]")  # fmt: skip
+"""``--lang NAME``: the command itself need not know of it."""
 
 
 def format_option(formats: str) -> Callable[[Command], Command]:

@@ -18,6 +18,7 @@ _PAGE: Final = ("", ".html", ".htm")
 @options.sources
 @click.option("-o", "--output", type=options.LOCATION, default=Path("report.html"), show_default=True,
               metavar="FILE", help="The page to write, its folder too.")  # fmt: skip
+@options.language
 @options.partial
 @options.many_ranks
 def report(

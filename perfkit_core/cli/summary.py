@@ -22,6 +22,7 @@ DEFAULT_VIEWS: Final = ("partition", "model", "operators")
 @options.limit_option("without it 20, and all in json and csv")
 @options.format_option(options.SUMMARY_FORMATS)
 @options.output
+@options.language
 @options.partial
 @options.many_ranks
 def summary(

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pandas as pd
 
+from perfkit_core.language import say
 from perfkit_core.renderers import cells
 from perfkit_core.renderers.families import SHARES, Unit, family
 from perfkit_core.renderers.headings import label
@@ -67,8 +68,8 @@ def _formatted(table: pd.DataFrame, first: int | None, unit: str | None) -> list
 
 def _column(name: str, column: Sequence[Any], unit: Unit | None) -> Column:
     if not column or not all(value is None or is_number(value) for value in column):
-        return Column(name, label(name), False, tuple(map(cells.text, column)))
-    heading = f"{label(name)} ({unit.name})" if unit else label(name)
+        return Column(name, say(label(name)), False, tuple(map(cells.text, column)))
+    heading = f"{say(label(name))} ({unit.name})" if unit else say(label(name))
     texts = tuple(cells.number(value, unit) for value in column)
     order = tuple("" if value is None else str(value) for value in column)
     return Column(name, heading, True, texts, _shares(name, column), order)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
+from perfkit_core.language import language, retold, say, texts_of
 from perfkit_core.renderers import charts, libraries, parts, timelines
 from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.columns import Column, columns
@@ -50,6 +51,7 @@ class Block:
 def render(report: Report) -> str:
     """The report as one HTML page."""
     blocks = [_block(index, section) for index, section in enumerate(report.sections)]
+    scripts = list(_scripts(blocks))
     return (
         _environment()
         .get_template("report.html.j2")
@@ -58,8 +60,10 @@ def render(report: Report) -> str:
             blocks=blocks,
             style=_resource("report.css"),
             libraries=_libraries(blocks),
-            scripts=[_resource(name) for name in _scripts(blocks)],
+            scripts=[_resource(name) for name in scripts],
             longest=_LONGEST,
+            language=language(),
+            texts={text: said for name in scripts for text, said in texts_of(name).items()},
         )
     )
 
@@ -131,6 +135,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.globals.update(say=say, retold=retold)
     environment.filters.update(visible=visible, bar=bar, cut=cut, bare=bare)
     return environment
 

@@ -105,8 +105,8 @@ class Window:
     """A growing and sliding buffer over a file.
 
     ``data`` holds what was read and not yet dropped, ``base`` the file offset (decompressed) of its first byte,
-    ``finished`` whether the file has ended, ``damage`` why no more can be read of compressed data. ``sparing``: who reads
-    on shall take little memory for it.
+    ``finished`` whether the file has ended, ``damage`` why no more can be read of compressed data. With ``sparing``,
+    who reads on shall take little memory for it.
     """
 
     def __init__(self, path: Path, sparing: bool = False) -> None:

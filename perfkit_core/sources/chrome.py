@@ -27,8 +27,8 @@ class ChromeFile:
     """One pass over a file: iterate :meth:`batches` or :meth:`portions`, then read ``header`` and the counters.
 
     ``repaired`` and ``skipped`` count events whose text was not valid JSON; ``truncated_at`` is the byte at which
-    the file broke off. Without ``partial``, what cannot be repaired raises SourceError. ``sparing``: in as little memory
-    as it can be done.
+    the file broke off. Without ``partial``, what cannot be repaired raises SourceError. ``sparing``: in little
+    memory.
     """
 
     def __init__(self, path: Path, partial: bool = False, sparing: bool = False) -> None:

@@ -8,9 +8,9 @@ for (const button of document.querySelectorAll("button.copy")) {
   };
   button.addEventListener("click", () => {
     const code = button.parentElement.querySelector("code");
-    navigator.clipboard.writeText(code.textContent).then(() => answer("Copied"), () => {
+    navigator.clipboard.writeText(code.textContent).then(() => answer(page.say("Copied")), () => {
       getSelection().selectAllChildren(code); // a page from a file may not write: Ctrl+C does
-      answer("Press Ctrl+C");
+      answer(page.say("Press Ctrl+C"));
     });
   });
 }

@@ -18,7 +18,12 @@ const page = (() => {
     return () => (made ??= make());
   };
 
+  const texts = JSON.parse(document.getElementById("texts").textContent);
+  // A text in the language of the page; {words} in it are replaced.
+  const say = (text, values = {}) => (texts[text] ?? text).replace(/\{(\w+)\}/g, (word, name) => values[name] ?? word);
+
   return {
+    say,
     unpacked,
     dark: window.matchMedia("(prefers-color-scheme: dark)"),
     colour: (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim(),

@@ -1,0 +1,59 @@
+"""Which texts are there to translate? Those that code, templates and scripts say, and those that plugins register."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+from babel.messages.catalog import Catalog
+from babel.messages.extract import extract_from_dir
+
+from perfkit_core import schema
+from perfkit_core.assemble import Recorded, assemble
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.renderers.headings import label
+from perfkit_core.trace import TraceMeta
+
+_HOW: Final = [("**.py", "python"), ("**.j2", "jinja2"), ("**.js", "javascript")]
+_SAID: Final = {"say": None, "in_english": None}
+_PACKAGES: Final = ("perfkit_core", "perfkit_torch", "perfkit_paddle")
+
+
+def messages() -> Catalog:
+    """All texts without translations: those of files in the order of files, then what is registered."""
+    found = Catalog(project="perfkit", charset="utf-8", fuzzy=False)
+    for place, text in (*_written(), *_registered()):
+        if text:
+            found.add(text, locations=[(place, 1)])
+    return found
+
+
+def _written() -> Iterator[tuple[str, str]]:
+    for package in _PACKAGES:
+        folder = Path(str(files(package)))
+        for file, _, text, _, _ in sorted(extract_from_dir(str(folder), _HOW, keywords=_SAID), key=lambda one: one[0]):
+            if isinstance(text, str):
+                yield f"{package}/{Path(file).as_posix()}", text
+
+
+def _registered() -> Iterator[tuple[str, str]]:
+    """Titles, descriptions and headings of views; titles of rules; notes of remedies."""
+    plugins = get_plugins()
+    for view in plugins.views().values():
+        yield from (("views", text) for text in (view.title, view.description))
+    for name in _columns():
+        yield "headings", label(name)
+    for rule in plugins.rules().values():
+        yield "rules", rule.title
+    for framework in plugins.remedied_frameworks():
+        yield from (("remedies", remedy.note) for remedy in plugins.remedies(framework))
+
+
+def _columns() -> Iterator[str]:
+    """The columns of every view: a table without rows has them all the same."""
+    nothing = assemble(Recorded(schema.SCHEMA.empty_table()), TraceMeta(source="", format=""))
+    for view in get_plugins().views().values():
+        yield from map(str, view.table(nothing, ViewRequest()).columns)
