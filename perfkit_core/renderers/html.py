@@ -23,6 +23,10 @@ _LONGEST = 60
 """Longer text is cut until it is clicked."""
 _FILTERS: Final = frozenset({"kind", "phase", "device", "place", "rank", "family", "found", "severity", "copy_kind"})
 _FEW: Final = 8
+TIMELINE: Final = tuple(
+    f"timeline{part}.js" for part in ("_data", "_view", "_drawing", "_texts", "_search", "_saving", "_input", "")
+)
+"""The scripts of a timeline; each needs those before it."""
 _MOST_CHOICES: Final = 30
 
 
@@ -84,7 +88,7 @@ def _scripts(blocks: Sequence[Block]) -> Iterator[str]:
     if any(block.figure for block in blocks):
         yield "charts.js"
     if any(block.timeline for block in blocks):
-        yield "timeline.js"
+        yield from TIMELINE
     if any(block.section.code for block in blocks):
         yield "copy.js"
     if any(block.rich for block in blocks):

@@ -11,8 +11,8 @@ import numpy as np
 from perfkit_core.renderers.cells import visible
 from perfkit_core.report.timeline_model import Timeline
 
-_COLUMNS: Final = (("start_ns", "<f8"), ("dur_ns", "<f8"), ("cause", "<i4"), ("name", "<i4"), ("row", "<u2"),
-                   ("depth", "<u2"), ("kind", "<u2"))  # fmt: skip
+_COLUMNS: Final = (("start_ns", "<f8"), ("dur_ns", "<f8"), ("cause", "<i4"), ("name", "<i4"), ("row", "<i4"),
+                   ("depth", "<i4"), ("kind", "<u2"))  # fmt: skip
 """Widest first, so that each begins where its numbers can be read in place. Times up to 104 days are exact as float64
 of ns."""
 

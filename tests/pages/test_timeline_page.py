@@ -49,11 +49,11 @@ def point(page: Any, name: str) -> tuple[float, float]:
     """Where in the window the middle of the first box of a name is."""
     found = page.evaluate(
         """(name) => {
-          const one = document.querySelector('.timeline').timeline, data = one.data;
+          const one = document.querySelector('.timeline').timeline, { view } = one, { data } = view;
           const box = data.name.findIndex((number) => data.names[number].startsWith(name));
-          const lane = one.lanes.find((lane) => box >= lane.begin && box < lane.end);
+          const lane = view.laneOf(box);
           const place = one.canvas.getBoundingClientRect();
-          return [place.x + one.x(data.start_ns[box] + data.dur_ns[box] / 2), place.y + lane.y + 8];
+          return [place.x + view.x(data.start_ns[box] + data.dur_ns[box] / 2), place.y + lane.y - view.top + 8];
         }""",
         name,
     )
@@ -96,15 +96,15 @@ def test_choosing_a_step_shows_it(page: Any) -> None:
 def test_zooming_by_wheel_and_keys_and_back(page: Any) -> None:
     page.locator(".timeline").scroll_into_view_if_needed()
     page.mouse.click(*point(page, "kernel_of_step"))
-    whole = page.evaluate("document.querySelector('.timeline').timeline.span")
+    whole = page.evaluate("document.querySelector('.timeline').timeline.view.span")
     with page.expect_event("console", lambda message: message.text == "turned"):
         page.evaluate("addEventListener('wheel', () => setTimeout(() => console.log('turned')))")
         page.mouse.wheel(0, -400)
-    assert page.evaluate("document.querySelector('.timeline').timeline.span") < whole / 2
+    assert page.evaluate("document.querySelector('.timeline').timeline.view.span") < whole / 2
     page.keyboard.press("Home")
-    assert page.evaluate("document.querySelector('.timeline').timeline.span") == whole
+    assert page.evaluate("document.querySelector('.timeline').timeline.view.span") == whole
     page.keyboard.press("+")
-    assert page.evaluate("document.querySelector('.timeline').timeline.span") == whole / 2
+    assert page.evaluate("document.querySelector('.timeline').timeline.view.span") == whole / 2
 
 
 def test_finding_by_part_of_a_name(page: Any) -> None:
@@ -148,4 +148,4 @@ def test_a_real_trace_of_many_events(opened: Callable[[Path], Any], traces: Path
     page = opened(file)
     page.wait_for_selector(".timeline[data-ready]")
     assert page.locator(".timeline option").count() == 5
-    assert page.evaluate("document.querySelector('.timeline').timeline.data.count") == 44_378
+    assert page.evaluate("document.querySelector('.timeline').timeline.view.data.count") == 44_378

@@ -1,0 +1,30 @@
+// What is told of a timeline in words? The box that is pointed at, the box that is chosen, what is shown.
+"use strict";
+const timelineTexts = (() => {
+  const { duration, launches } = timelineData;
+  const count = (number) => number.toLocaleString("en");
+  const name = (data, box) => data.names[data.name[box]];
+
+  const hover = (data, box) => `${name(data, box)}\n${duration(data.dur_ns[box])}`;
+
+  // Lines: name, kind and duration, where and when, what launched it, what it launched.
+  const details = (data, box) => {
+    const [group, row] = data.rows[data.row[box]], work = launches(data, box), cause = data.cause[box];
+    const lines = [
+      name(data, box),
+      `${data.kinds[data.kind[box]]}, ${duration(data.dur_ns[box])} (${count(data.dur_ns[box])} ns)`,
+      page.say("{place}, {time} after the beginning", { place: `${group} · ${row}`, time: duration(data.start_ns[box]) }),
+    ];
+    if (cause >= 0) lines.push(page.say("launched by {name}", { name: name(data, cause) }));
+    if (work.length) lines.push(page.say("launched {count}: {name}", { count: count(work.length), name: name(data, work[0]) }));
+    return lines.join("\n");
+  };
+
+  const status = (view, drawn, found) => {
+    const shown = { span: duration(view.span), count: count(drawn) };
+    if (!found) return page.say("{span} shown, {count} boxes drawn", shown);
+    return page.say("{span} shown, {count} boxes drawn, {found} found (Enter: the next)", { ...shown, found: count(found.length) });
+  };
+
+  return { hover, details, status };
+})();

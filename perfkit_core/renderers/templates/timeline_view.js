@@ -1,0 +1,109 @@
+// What of a timeline is in view? Where lanes lie, which stretch of time is shown, and which boxes stand for it: those
+// that would share a pixel are one, the longest of them.
+"use strict";
+class TimelineView {
+  static BAR = 17; // pixels of a lane
+  static RULER = 22;
+  static TITLE = 18; // of a row
+  static GAP = 6; // between rows
+  static SHORTEST = 100; // ns that can be zoomed to
+
+  constructor(data) {
+    this.data = data;
+    this.lanes = timelineData.lanes(data);
+    this.from = 0; // ns
+    this.span = 1; // ns
+    this.width = 1; // pixels, as the next
+    this.window = 0; // of the height, how much can be seen
+    this.top = 0; // how far it was scrolled
+    this.placeLanes();
+  }
+
+  placeLanes() {
+    const { BAR, RULER, TITLE, GAP } = TimelineView;
+    let y = RULER, row = -1, group = "", top = 0;
+    this.titles = [];
+    for (const lane of this.lanes) {
+      if (lane.row !== row) {
+        const [name, thread] = this.data.rows[lane.row];
+        y += row < 0 ? 0 : GAP;
+        this.titles.push({ y, text: name === group ? thread : `${name} · ${thread}` });
+        [row, group] = [lane.row, name];
+        top = y += TITLE;
+      }
+      lane.y = top + lane.depth * BAR;
+      y = Math.max(y, lane.y + BAR);
+    }
+    this.height = y + GAP;
+  }
+
+  get scale() { return this.span / this.width; } // ns a pixel
+  get end() { return this.from + this.span; }
+  time(x) { return this.from + x * this.scale; }
+  x(time) { return (time - this.from) / this.scale; }
+
+  look(from, span) {
+    this.span = Math.max(span, TimelineView.SHORTEST);
+    this.from = from;
+  }
+
+  zoom(factor, around) {
+    const span = Math.max(this.span * factor, TimelineView.SHORTEST);
+    this.look(around - (around - this.from) * (span / this.span), span);
+  }
+
+  // A part (a step) with a little of what is around it.
+  show([, start, end]) {
+    const margin = (end - start) * 0.01;
+    this.look(start - margin, end - start + 2 * margin);
+  }
+
+  fit(box) {
+    const width = Math.max(this.data.dur_ns[box], 10);
+    this.look(this.data.start_ns[box] - width * 0.1, width * 1.2);
+  }
+
+  // Wide enough to read the name of a box, and not wider than now.
+  centre(box) {
+    const middle = this.data.start_ns[box] + this.data.dur_ns[box] / 2;
+    const span = Math.min(this.span, Math.max(this.data.dur_ns[box], 1) * 20);
+    this.look(middle - Math.max(span, TimelineView.SHORTEST) / 2, span);
+  }
+
+  laneOf(box) { return this.lanes[timelineData.laneOf(this.lanes, box)]; }
+
+  seen() { return this.lanes.filter((lane) => lane.y + TimelineView.BAR > this.top && lane.y < this.top + this.window); }
+
+  // The longest box within a pixel of a place in the window, -1 where none is.
+  at(x, y) {
+    const height = y + this.top;
+    for (const lane of this.seen()) {
+      if (height < lane.y || height >= lane.y + TimelineView.BAR) continue;
+      return timelineData.longest(this.data, lane, this.time(x - 1), this.time(x + 1));
+    }
+    return -1;
+  }
+
+  // Hands each box of a lane that is to be drawn to a function, with its left edge and its width in pixels.
+  boxes(lane, draw) {
+    const { data, scale } = this;
+    let left = -1, longest = -1;
+    const flush = () => {
+      if (longest >= 0) draw(longest, left, 1);
+      longest = -1;
+    };
+    for (let i = timelineData.firstEndingAfter(data, lane, this.from); i < lane.end && data.start_ns[i] < this.end; i++) {
+      const x = this.x(data.start_ns[i]), wide = data.dur_ns[i] / scale, pixel = Math.max(Math.floor(x), 0);
+      if (wide >= 1) {
+        flush();
+        const begin = Math.max(x, -1);
+        draw(i, begin, Math.min(x + wide, this.width + 1) - begin);
+        continue;
+      }
+      if (pixel !== left) flush();
+      left = pixel;
+      if (longest < 0 || data.dur_ns[i] > data.dur_ns[longest]) longest = i;
+    }
+    flush();
+  }
+}
