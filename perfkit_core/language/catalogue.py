@@ -14,6 +14,8 @@ from pathlib import PurePosixPath
 from typing import Final
 
 _WORD: Final = re.compile(r"\{(\w+)[^{}]*\}")
+KEPT: Final = "kept"
+"""The place in a catalogue of texts that are kept filled in, and retold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,8 @@ class Catalogue:
         if text in self.texts or not self.texts:
             return self.texts.get(text, text)
         if not self._patterns:  # most specific first: the one with the most letters of its own
-            filled = sorted((one for one in self.texts if _WORD.search(one)), key=lambda one: -len(_WORD.sub("", one)))
+            kept = (one for one in self.said_by.get(KEPT, ()) if _WORD.search(one))
+            filled = sorted(kept, key=lambda one: -len(_WORD.sub("", one)))
             self._patterns.extend((_pattern(one), self.texts[one]) for one in filled)
         for pattern, translated in self._patterns:
             if found := pattern.fullmatch(text):

@@ -12,31 +12,36 @@ from babel.messages.extract import extract_from_dir
 
 from perfkit_core import schema
 from perfkit_core.assemble import Recorded, assemble
+from perfkit_core.language.catalogue import KEPT
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.renderers.headings import label
 from perfkit_core.trace import TraceMeta
 
 _HOW: Final = [("**.py", "python"), ("**.j2", "jinja2"), ("**.js", "javascript")]
-_SAID: Final = {"say": None, "in_english": None}
 _PACKAGES: Final = ("perfkit_core", "perfkit_torch", "perfkit_paddle")
 
 
 def messages() -> Catalog:
     """All texts without translations: those of files in the order of files, then what is registered."""
     found = Catalog(project="perfkit", charset="utf-8", fuzzy=False)
-    for place, text in (*_written(), *_registered()):
+    for place, text in (*_written("say"), *_written("in_english"), *_kept(), *_registered()):
         if text:
             found.add(text, locations=[(place, 1)])
     return found
 
 
-def _written() -> Iterator[tuple[str, str]]:
+def _written(function: str) -> Iterator[tuple[str, str]]:
     for package in _PACKAGES:
-        folder = Path(str(files(package)))
-        for file, _, text, _, _ in sorted(extract_from_dir(str(folder), _HOW, keywords=_SAID), key=lambda one: one[0]):
+        folder = str(files(package))
+        for file, _, text, _, _ in sorted(extract_from_dir(folder, _HOW, {function: None}), key=lambda one: one[0]):
             if isinstance(text, str):
                 yield f"{package}/{Path(file).as_posix()}", text
+
+
+def _kept() -> Iterator[tuple[str, str]]:
+    """What may stand filled in somewhere, and is retold."""
+    yield from ((KEPT, text) for _, text in _written("in_english"))
 
 
 def _registered() -> Iterator[tuple[str, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
+from perfkit_core.language import say
 from perfkit_core.renderers.families import Unit
 
 MISSING: Final = "-"
@@ -51,7 +52,7 @@ def text(value: Any) -> str:
     if value is None:
         return MISSING
     if isinstance(value, bool):
-        return "yes" if value else "no"
+        return say("yes") if value else say("no")
     return visible(str(value))
 
 

@@ -8,18 +8,23 @@ from typing import Any, Final
 
 import pandas as pd
 
+from perfkit_core.language import say
 from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.columns import values
+from perfkit_core.renderers.distributions import distribution
 from perfkit_core.renderers.headings import label
 from perfkit_core.renderers.hierarchies import hierarchy
 from perfkit_core.renderers.scales import common_unit
 from perfkit_core.renderers.shortening import cut
 from perfkit_core.renderers.values import plain
+from perfkit_core.renderers.waterfalls import waterfall
 from perfkit_core.report.model import Chart, Section
 
 RANKED: Final = 15
 """Bars of a ranking."""
-HEIGHTS: Final = {"ranking": 380, "share": 110, "waterfall": 420}
+OF_RUNS: Final = {"waterfall": waterfall, "distribution": distribution}
+"""Kinds with a file of their own, here and among the scripts."""
+HEIGHTS: Final = {"ranking": 380, "share": 110}
 """Of the pictures that are not 300 pixels high."""
 _SHORT: Final = 46
 """Characters of a name beside a bar."""
@@ -32,10 +37,12 @@ def figure(section: Section) -> dict[str, Any] | None:
     All series share the unit of the tallest, so that what is stacked adds up.
     """
     chart, table = section.chart, section.table
-    if chart is None or table.empty or chart.x not in table.columns:
+    if chart is None or chart.kind == "intervals" or table.empty or chart.x not in table.columns:
         return None
     if chart.kind in ("icicle", "sunburst"):
         return hierarchy(chart, table)
+    if chart.kind in OF_RUNS:
+        return OF_RUNS[chart.kind](chart, table)
     names = [name for name in chart.y if name in table.columns and table[name].notna().any()]
     if not names:
         return None
@@ -49,12 +56,13 @@ def _series(chart: Chart, table: pd.DataFrame, names: Sequence[str]) -> dict[str
     return {
         "kind": chart.kind,
         "height": HEIGHTS.get(chart.kind, 300),
-        "x": {"title": label(chart.x), "values": _labels(table[chart.x])},
+        "x": {"title": say(label(chart.x)), "values": _labels(table[chart.x])},
         "short": [_label(cut(visible(str(plain(value))), _SHORT)) for value in table[chart.x].to_list()],
         "unit": unit.name if unit else "",
-        "series": [{"name": label(name), "values": _scaled(table[name], unit.size if unit else 1.0)} for name in names],
+        "series": [
+            {"name": say(label(name)), "values": _scaled(table[name], unit.size if unit else 1.0)} for name in names
+        ],
         "stacked": chart.kind == "bar" and len(names) > 1,
-        "totals": [bool(total) for total in table["total"]] if chart.kind == "waterfall" else [],
     }
 
 

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from perfkit_core.language import in_english, say
 from perfkit_core.renderers.families import SHARES, SIZES, family, stem
 
 _UPPER: Final = {word: word.upper() for word in ("cpu", "gpu", "npu", "id", "pid", "tid")}
 _WORDS: Final = _UPPER | {"dur": "duration", "flops": "FLOPs"}
 _PLACES: Final = ("cpu", "gpu", "npu", "device")
-_SORTS: Final = {"ns": "time", "bytes": "memory", "bytes_per_s": "bandwidth", "ratio": "%"}
+_SORTS: Final = {
+    "ns": in_english("time"),
+    "bytes": in_english("memory"),
+    "bytes_per_s": in_english("bandwidth"),
+    "ratio": "%",
+}
 
 
 def label(name: str) -> str:
@@ -25,7 +31,7 @@ def label(name: str) -> str:
 
 
 def without_units(names: Sequence[str], others: Iterable[str]) -> list[str]:
-    """Headings of ``names`` for a sentence, each once.
+    """Headings of ``names`` for a sentence in the language of the moment, each once.
 
     One that a column of ``others`` has too says what it counts; so does a share, unless that is of one of ``names``.
     """
@@ -41,11 +47,13 @@ def without_units(names: Sequence[str], others: Iterable[str]) -> list[str]:
 def _counted(name: str) -> str:
     found = family(name)
     if found is not None and name == found.suffix:
-        return found.bare
-    return f"{label(name)} ({_SORTS[found.suffix]})" if found else label(name)
+        return say(found.bare)
+    text = say(label(name))
+    return say("{column} ({what})", column=text, what=say(_SORTS[found.suffix])) if found else text
 
 
 def _in_words(name: str) -> str:
     """``Allocated`` needs its unit to be understood, ``Allocated memory`` does not."""
     text = label(name)
-    return f"{text} memory" if name.endswith("_bytes") and not text.endswith(" memory") else text
+    alone = name.endswith("_bytes") and not text.endswith(" memory")
+    return say("{column} memory", column=say(text)) if alone else say(text)

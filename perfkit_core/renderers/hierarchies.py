@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from perfkit_core.language import say
 from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.columns import values
 from perfkit_core.renderers.headings import label
@@ -50,7 +51,7 @@ def hierarchy(chart: Chart, table: pd.DataFrame) -> dict[str, Any] | None:
         "unit": unit.name if unit else "",
         "weights": [
             {
-                "name": label(name),
+                "name": say(label(name)),
                 "sizes": (found[kept] / size).tolist(),
                 "values": (weights[name][kept] / size).tolist(),
             }

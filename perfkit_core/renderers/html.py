@@ -10,10 +10,11 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 from perfkit_core.language import language, retold, say, texts_of
-from perfkit_core.renderers import charts, libraries, parts, timelines
+from perfkit_core.renderers import charts, libraries, parts, shares, timelines
 from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.columns import Column, columns
 from perfkit_core.renderers.shortening import cut
+from perfkit_core.renderers.spans import Spans, spans
 from perfkit_core.report.model import Report, Section
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ TIMELINE: Final = tuple(
 )
 """The scripts of a timeline; each needs those before it."""
 _MOST_CHOICES: Final = 30
+_NARROW: Final = 3
+"""Columns of a table that fit beside another part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,23 +48,43 @@ class Block:
     timeline: dict[str, Any] | None
     tree: bool
     filters: frozenset[str]
+    spans: Spans | None
+    parts: list[Block]
 
     @property
     def rich(self) -> bool:
         """Whether the table is worth searching and sorting."""
         return len(self.rows) >= _FEW
 
+    @property
+    def wide(self) -> bool:
+        """Whether a part needs all the room there is."""
+        return len(self.columns) > _NARROW or self.spans is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """A picture of the head: the parts of a whole, or intervals."""
+
+    section: Section
+    shares: tuple[shares.Part, ...]
+    spans: Spans | None
+    reason: str
+
 
 def render(report: Report) -> str:
     """The report as one HTML page."""
     blocks = [_block(index, section) for index, section in enumerate(report.sections)]
+    tops = _nested(blocks)
     scripts = list(_scripts(blocks))
     return (
         _environment()
         .get_template("report.html.j2")
         .render(
             report=report,
-            blocks=blocks,
+            blocks=tops,
+            ids={block.section.name: block.id for block in blocks},
+            glance=[Glance(one, shares.parts(one), spans(one), parts.reason(one)) for one in report.glance],
             style=_resource("report.css"),
             libraries=_libraries(blocks),
             scripts=[_resource(name) for name in scripts],
@@ -85,7 +108,9 @@ def _libraries(blocks: Sequence[Block]) -> dict[str, str]:
 def _scripts(blocks: Sequence[Block]) -> Iterator[str]:
     """The page's own scripts, as far as there is something for them to do."""
     yield "page.js"
-    if any(block.figure for block in blocks):
+    kinds = {block.figure["kind"] for block in blocks if block.figure}
+    yield from (f"{kind}.js" for kind in charts.OF_RUNS if kind in kinds)
+    if kinds:
         yield "charts.js"
     if any(block.timeline for block in blocks):
         yield from TIMELINE
@@ -109,7 +134,19 @@ def _block(index: int, section: Section) -> Block:
         timeline=timelines.payload(section.timeline) if section.timeline else None,
         tree="depth" in section.table.columns,
         filters=frozenset(column.name for column in shown if _is_filter(column)),
+        spans=spans(section),
+        parts=[],
     )
+
+
+def _nested(blocks: Sequence[Block]) -> list[Block]:
+    """Those that are no part of another, each with its parts. What is a part of nothing here stands by itself."""
+    known = {block.section.name: block for block in blocks}
+    tops = []
+    for block in blocks:
+        above = known.get(block.section.within)
+        (tops if above is None or above is block else above.parts).append(block)
+    return tops
 
 
 def _is_filter(column: Column) -> bool:
@@ -124,7 +161,7 @@ def bar(share: float | None) -> str:
 
 def bare(value: str, name: str) -> str:
     """A fact without the word that stands over it: ``2 steps`` below ``Steps`` is ``2``."""
-    word = re.escape(name.lower().removesuffix("s"))
+    word = re.escape(say(name).lower().removesuffix("s"))
     return re.sub(rf"^{word}s?\s+|\s+{word}s?$", "", value, flags=re.IGNORECASE)
 
 

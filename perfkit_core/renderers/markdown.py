@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from perfkit_core.language import retold, say
 from perfkit_core.renderers import parts
 from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.columns import Column, columns
@@ -28,7 +29,7 @@ def _blocks(report: Report) -> Iterator[str]:
             yield prose(line)
     findings = list(_findings(report))
     if findings:
-        yield "**Data quality**"
+        yield f"**{say('Data quality')}**"
         yield "\n".join(findings)
     if report.headline:
         yield "\n".join(f"- {prose(sentence)}" for sentence in report.headline)
@@ -40,7 +41,7 @@ def _findings(report: Report) -> Iterator[str]:
     for source in report.sources:
         label = parts.label(report, source)
         for finding in source.quality:
-            yield f"- {prose(label) + ': ' if label else ''}{prose(finding.message)} ({code(finding.code)})"
+            yield f"- {prose(label) + ': ' if label else ''}{prose(retold(finding.message))} ({code(finding.code)})"
 
 
 def _section(section: Section) -> Iterator[str]:

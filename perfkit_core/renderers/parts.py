@@ -7,11 +7,11 @@ from typing import Final
 
 import pandas as pd
 
+from perfkit_core.language import say
 from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.headings import without_units
 from perfkit_core.report.model import Report, Section, Source
 
-NOTHING = "nothing to show"
 _UNSAID: Final = ("rank", "error")
 """Columns that are empty in most tables, as they should be: their absence tells nothing."""
 
@@ -24,8 +24,9 @@ def shown(section: Section) -> pd.DataFrame:
 def more(section: Section, hint: str = "") -> str:
     """How many rows ``shown`` left out, "" when none; ``hint`` says how to see them."""
     left = len(section.table) - len(shown(section))
-    plural = "row" if left == 1 else "rows"
-    return f"… {left} more {plural}{hint}" if left else ""
+    if not left:
+        return ""
+    return (say("… 1 more row") if left == 1 else say("… {count} more rows", count=left)) + hint
 
 
 def unknown(section: Section, rows: pd.DataFrame) -> Iterator[str]:
@@ -35,9 +36,10 @@ def unknown(section: Section, rows: pd.DataFrame) -> Iterator[str]:
     said = [name for name in empty if name not in _UNSAID]
     never = [name for name in said if _never(section, name)]
     here = [name for name in said if name not in never]
-    for beginning, names in (("Not recorded", never), ("None in these rows", here)):
-        if names:
-            yield f"{beginning}: {', '.join(without_units(names, others))}"
+    if never:
+        yield say("Not recorded: {columns}", columns=say(", ").join(without_units(never, others)))
+    if here:
+        yield say("None in these rows: {columns}", columns=say(", ").join(without_units(here, others)))
 
 
 def _never(section: Section, name: str) -> bool:
@@ -47,8 +49,9 @@ def _never(section: Section, name: str) -> bool:
 
 def reason(section: Section) -> str:
     """Why a section has no rows."""
-    text = section.empty or NOTHING
-    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
+    text = section.empty or say("nothing to show")
+    begun = text[:1].upper() + text[1:]
+    return begun if text.endswith((".", "。")) else say("{sentence}.", sentence=begun)
 
 
 def facts(source: Source) -> str:

@@ -10,6 +10,7 @@ from typing import Final
 
 from rich.cells import cell_len, set_cell_size
 
+from perfkit_core.language import retold, say
 from perfkit_core.renderers import parts
 from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.columns import Column, columns
@@ -35,9 +36,9 @@ def _head(report: Report, styled: bool) -> Iterator[str]:
         yield ": ".join(part for part in (parts.label(report, source), parts.facts(source)) if part)
     findings = [(parts.label(report, source), finding) for source in report.sources for finding in source.quality]
     if findings:
-        yield from ("", _bold("Data quality", styled))
+        yield from ("", _bold(say("Data quality"), styled))
     for label, finding in findings:
-        yield f"  ! {label + ': ' if label else ''}{visible(finding.message)} [{visible(finding.code)}]"
+        yield f"  ! {label + ': ' if label else ''}{visible(retold(finding.message))} [{visible(finding.code)}]"
     if report.headline:
         yield ""
     yield from map(visible, report.headline)
@@ -57,13 +58,13 @@ def _section(section: Section, width: int | None) -> Iterator[str]:
     rows = parts.shown(section)
     fits, left = fitting(columns(rows, unit=section.unit), width)
     yield from _table(fits, width)
-    yield from filter(None, (parts.more(section, " (--limit 0 shows all)"), _too_wide(left)))
+    yield from filter(None, (parts.more(section, say(" (--limit 0 shows all)")), _too_wide(left)))
     yield from parts.unknown(section, rows)
 
 
 def _too_wide(left: list[Column]) -> str:
-    names = ", ".join(visible(column.label) for column in left)
-    return f"Too wide for this terminal: {names} (--columns chooses)" if left else ""
+    names = say(", ").join(visible(column.label) for column in left)
+    return say("Too wide for this terminal: {columns} (--columns chooses)", columns=names) if left else ""
 
 
 def _table(shown: list[Column], width: int | None) -> Iterator[str]:

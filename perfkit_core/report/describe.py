@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from perfkit_core import nesting
+from perfkit_core.language import in_english, say
 from perfkit_core.layers.architecture import Architecture, Layer
 from perfkit_core.layers.layer_calls import TensorSpec
 from perfkit_core.report.model import Report, Section, Source
@@ -48,16 +49,24 @@ def table(model: Architecture) -> pd.DataFrame:
 
 def report(model: Architecture) -> Report:
     """The architecture as a Report with one section, for every renderer."""
-    tied = sum(p.tied_to is not None for layer in model.layers for p in layer.parameters)
-    note = "Each row with all layers below it; self: without them."
-    if tied:
-        note += f" {tied} tied tensor{'s are' if tied > 1 else ' is'} counted once, where it comes first."
-    if any(layer.calls for layer in model.layers):
-        note += " FLOPs are those of matrix products and convolutions, where a formula or counter knows them."
     found = _readable(table(model))
-    section = Section("architecture", "Architecture", found, note=note, empty="the model has no layers")
-    facts = {"Framework": model.framework, "Layers": f"{len(model.layers)} layers"} | _same_everywhere(model)
-    return Report(f"Architecture of {model.name}", (Source(model.name, model.name, (), facts),), (section,))
+    note, empty = " ".join(_notes(model)), say("the model has no layers")
+    section = Section("architecture", say("Architecture"), found, note=note, empty=empty)
+    layers = say("{count} layers", count=len(model.layers))
+    facts = {in_english("Framework"): model.framework, in_english("Layers"): layers} | _same_everywhere(model)
+    title = say("Architecture of {name}", name=model.name)
+    return Report(title, (Source(model.name, model.name, (), facts),), (section,))
+
+
+def _notes(model: Architecture) -> Iterator[str]:
+    yield say("Each row with all layers below it; self: without them.")
+    tied = sum(p.tied_to is not None for layer in model.layers for p in layer.parameters)
+    if tied == 1:
+        yield say("1 tied tensor is counted once, where it comes first.")
+    elif tied:
+        yield say("{count} tied tensors are counted once, where it comes first.", count=tied)
+    if any(layer.calls for layer in model.layers):
+        yield say("FLOPs are those of matrix products and convolutions, where a formula or counter knows them.")
 
 
 def _readable(found: pd.DataFrame) -> pd.DataFrame:
@@ -72,7 +81,7 @@ def _readable(found: pd.DataFrame) -> pd.DataFrame:
 def _same_everywhere(model: Architecture) -> dict[str, str]:
     places = {layer.device for layer in model.layers if layer.device is not None}
     types = {p.dtype for layer in model.layers for p in layer.parameters}
-    known = {"Device": places, "Type": types}
+    known = {in_english("Device"): places, in_english("Type"): types}
     return {name: next(iter(found)) for name, found in known.items() if len(found) == 1}
 
 

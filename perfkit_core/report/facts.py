@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from perfkit_core.analyses.select import step_numbers
+from perfkit_core.language import in_english, say
 from perfkit_core.report.model import Source
 from perfkit_core.trace import Device, Finding, Trace, TraceMeta
 
@@ -19,19 +20,23 @@ def source(trace: Trace) -> Source:
 
 def described(meta: TraceMeta, quality: Sequence[Finding], steps: Sequence[int]) -> Source:
     """The same for a profile of which only this is known; ``steps``: the numbers of those recorded."""
-    told = {"Steps": f"{len(steps)} step{'s' * (len(steps) != 1)}"} if len(steps) else {}
+    told = {in_english("Steps"): _steps(len(steps))} if len(steps) else {}
     return Source(Path(meta.source).name or meta.source, meta.source, tuple(quality), facts(meta) | told)
 
 
 def facts(meta: TraceMeta) -> dict[str, str]:
     """Framework, Devices, Ranks, Recorded: those that are known, each readable without its name."""
     known = {
-        "Framework": " ".join(part for part in (meta.framework, meta.framework_version) if part),
-        "Devices": devices(meta.devices),
-        "Ranks": _ranks(meta),
-        "Recorded": _recorded(meta),
+        in_english("Framework"): " ".join(part for part in (meta.framework, meta.framework_version) if part),
+        in_english("Devices"): devices(meta.devices),
+        in_english("Ranks"): _ranks(meta),
+        in_english("Recorded"): _recorded(meta),
     }
     return {name: text for name, text in known.items() if text}
+
+
+def _steps(count: int) -> str:
+    return say("1 step") if count == 1 else say("{count} steps", count=count)
 
 
 def devices(found: tuple[Device, ...]) -> str:
@@ -46,7 +51,8 @@ def _ranks(meta: TraceMeta) -> str:
         return ""
     consecutive = len(ranks) > 2 and ranks == tuple(range(ranks[0], ranks[-1] + 1))
     text = f"{ranks[0]}–{ranks[-1]}" if consecutive else ", ".join(map(str, ranks))
-    return f"rank{'s' * (len(ranks) > 1)} {text}" + (f" of {meta.world_size}" if meta.world_size else "")
+    named = say("ranks {numbers}", numbers=text) if len(ranks) > 1 else say("rank {number}", number=text)
+    return say("{ranks} of {count}", ranks=named, count=meta.world_size) if meta.world_size else named
 
 
 def recorded_at_ns(meta: TraceMeta) -> int | None:

@@ -8,6 +8,8 @@ from typing import Final
 
 import pandas as pd
 
+from perfkit_core.language import in_english, say
+
 _MANY: Final = 10
 """From this many steps on, the spread is told without the lowest and highest tenth."""
 
@@ -15,17 +17,16 @@ _MANY: Final = 10
 _SAID: Final = 0.01
 """A share below this is left to the table."""
 _WORDS: Final = {
-    "device_compute": "computation on devices",
-    "compute": "in operators",
-    "exposed_communication": "communication that nothing hides",
-    "exposed_copy": "copies that nothing hides",
-    "input_wait": "waiting for input",
-    "launch_and_host": "launching and other host work while devices have nothing to do",
-    "framework": "host work outside operators",
-    "idle": "nothing that was recorded",
+    "device_compute": in_english("computation on devices"),
+    "compute": in_english("in operators"),
+    "exposed_communication": in_english("communication that nothing hides"),
+    "exposed_copy": in_english("copies that nothing hides"),
+    "input_wait": in_english("waiting for input"),
+    "launch_and_host": in_english("launching and other host work while devices have nothing to do"),
+    "framework": in_english("host work outside operators"),
+    "idle": in_english("nothing that was recorded"),
 }
 """What the categories of the view partition are, in a sentence."""
-_COUNTED: Final = "communication included"
 
 
 def headline(tables: Mapping[str, pd.DataFrame]) -> tuple[str, ...]:
@@ -37,7 +38,7 @@ def headline(tables: Mapping[str, pd.DataFrame]) -> tuple[str, ...]:
     if not steps:
         return ()
     parts = tuple(_parts(tables.get("partition")))
-    waits = any(_WORDS["input_wait"] in sentence for sentence in parts)
+    waits = any(say(_WORDS["input_wait"]) in sentence for sentence in parts)
     loading = () if waits else _data_loading(tables.get("model"))
     return (*steps, *parts, *loading, *_devices(tables.get("device")))
 
@@ -56,14 +57,18 @@ def _steps(table: pd.DataFrame | None) -> Iterator[str]:
         return
     times = table["dur_ns"].astype("float64")
     if len(times) == 1:
-        yield f"The one recorded step took {duration(float(times.iloc[0]))}."
+        yield say("The one recorded step took {time}.", time=duration(float(times.iloc[0])))
         return
-    middle = f"Median step time {duration(float(times.median()))} over {len(times)} steps"
+    known = {"median": duration(float(times.median())), "count": len(times), "most": duration(float(times.max()))}
     if len(times) < _MANY:
-        yield f"{middle}, from {duration(float(times.min()))} to {duration(float(times.max()))}."
-    else:
-        low, high = duration(float(times.quantile(0.1))), duration(float(times.quantile(0.9)))
-        yield f"{middle}; eight in ten took {low} to {high}, the slowest {duration(float(times.max()))}."
+        text = in_english("Median step time {median} over {count} steps, from {least} to {most}.")
+        yield say(text, least=duration(float(times.min())), **known)
+        return
+    low, high = duration(float(times.quantile(0.1))), duration(float(times.quantile(0.9)))
+    text = in_english(
+        "Median step time {median} over {count} steps; eight in ten took {low} to {high}, the slowest {most}."
+    )
+    yield say(text, low=low, high=high, **known)
 
 
 def _parts(table: pd.DataFrame | None) -> Iterator[str]:
@@ -72,16 +77,19 @@ def _parts(table: pd.DataFrame | None) -> Iterator[str]:
         return
     known = table[(table["ratio"] >= _SAID).fillna(False)].sort_values("ratio", ascending=False, kind="stable")
     pairs = zip(known["category"], known["ratio"], strict=True)
-    said = [f"{share:.1%} is {_WORDS.get(category, category)}" for category, share in pairs]
+    said = [
+        say("{share} is {what}", share=f"{share:.1%}", what=say(_WORDS.get(category, category)))
+        for category, share in pairs
+    ]
     if said:
-        yield f"Of the step time {', '.join(said)}."
+        yield say("Of the step time {parts}.", parts=say(", ").join(said))
 
 
 def _data_loading(table: pd.DataFrame | None) -> Iterator[str]:
     if table is None or table.empty or "step" not in set(table["phase"]):
         return
     for share in table.loc[table["phase"] == "dataloader", "cpu_ratio"].dropna():
-        yield f"Data loading takes {share:.1%} of the step time."
+        yield say("Data loading takes {share} of the step time.", share=f"{share:.1%}")
 
 
 def _devices(table: pd.DataFrame | None) -> Iterator[str]:
@@ -91,8 +99,15 @@ def _devices(table: pd.DataFrame | None) -> Iterator[str]:
     busy = table[table["busy_ns"].notna() & table["busy_in_steps_ratio"].notna()]
     shares = busy["busy_in_steps_ratio"]
     if len(busy) == 1:
-        yield f"{busy['device'].iloc[0]} is busy in steps {shares.iloc[0]:.1%} of the time, {_COUNTED}."
+        yield say(
+            "{device} is busy in steps {share} of the time, communication included.",
+            device=busy["device"].iloc[0],
+            share=f"{shares.iloc[0]:.1%}",
+        )
     elif len(busy):
         least, most = f"{shares.min():.1%}", f"{shares.max():.1%}"
-        spread = least if least == most else f"{least} to {most}"
-        yield f"The {len(busy)} devices are busy in steps {spread} of the time, {_COUNTED}."
+        yield say(
+            "The {count} devices are busy in steps {share} of the time, communication included.",
+            count=len(busy),
+            share=least if least == most else say("{low} to {high}", low=least, high=most),
+        )

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.analyses.memory import curve
+from perfkit_core.language import say
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.report.model import Chart, Section
 from perfkit_core.trace import IntArray, Trace
@@ -23,11 +24,13 @@ def section(trace: Trace) -> Section:
     pools = _pools(table)
     columns = {"time_ns": _ends(table)} | {f"{name}_bytes": _highest(one, table) for name, one in pools.items()}
     found = pd.DataFrame(columns) if pools else pd.DataFrame(columns=["time_ns"])
-    note = (
-        f"The highest level in each of {STRETCHES} stretches of time; every event: perfkit summary --view memory_curve."
+    note = say(
+        "The highest level in each of {count} stretches of time; every event: perfkit summary --view memory_curve.",
+        count=STRETCHES,
     )
     chart = Chart("line", "time_ns", tuple(found.columns[1:]))
-    return Section("memory_curve", "Memory over time", found, note, "no memory events were recorded", 10, chart)
+    title, empty = say("Memory over time"), say("no memory events were recorded")
+    return Section("memory_curve", title, found, note, empty, 10, chart)
 
 
 def _pools(table: pd.DataFrame) -> dict[str, pd.DataFrame]:

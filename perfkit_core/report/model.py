@@ -24,12 +24,19 @@ class Chart:
 
     ``bar`` stacks several ``y``; ``ranking`` are the largest rows by the first ``y``; ``share`` is one bar made of the
     rows; ``icicle`` and ``sunburst`` are of trees (tables with a column ``depth``), each ``y`` a size to choose;
-    ``waterfall`` goes by the differences ``y`` from one total to another, the rows where the column ``total`` is true.
+    ``waterfall`` goes from one total to another: ``y`` are the differences (missing for totals) and what is reached by
+    them; ``distribution`` has a lane for each value of ``x``: ``y`` are single values (each named by the column ``step``,
+    and marked where ``outlying`` is true) and the median of their lane, ``band`` is a range of values to shade, which a
+    table of the report tells;
+    ``intervals`` draws a line a row: each three of ``y`` are the low end, the middle and the high end of one of
+    ``names`` (plain English, said where it is shown), the same column three times a number without an interval.
     """
 
-    kind: Literal["bar", "line", "ranking", "share", "icicle", "sunburst", "waterfall"]
+    kind: Literal["bar", "line", "ranking", "share", "icicle", "sunburst", "waterfall", "distribution", "intervals"]
     x: str
     y: tuple[str, ...]
+    band: tuple[int, int] | None = None
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +48,10 @@ class Section:
     ``unknown`` names the columns of which the profile holds nothing (None: those in which the table holds nothing).
     ``lines`` are sentences that stand below the note, ``code`` is to be copied as it is; a section of these alone has a
     table without columns. ``timeline`` is drawn above the table where there is a page to draw on.
+
+    ``within`` names the section that this one is a part of, and stands behind: it is shown inside it. The part on one
+    row of a table is named after its section and the row's ``id`` (``advice`` and ``x``: ``advice-x``), so that the row
+    can lead to it. ``folded`` parts are only needed by who asks for more.
     """
 
     name: str
@@ -55,6 +66,8 @@ class Section:
     lines: tuple[str, ...] = ()
     code: str = ""
     timeline: Timeline | None = None
+    within: str = ""
+    folded: bool = False
 
     @property
     def only_text(self) -> bool:
@@ -76,11 +89,13 @@ class Source:
 class Report:
     """Title, one source or several, and sections in reading order.
 
-    ``headline`` holds the few sentences a hurried reader needs; ``data`` what only machine formats carry.
+    ``headline`` holds the few sentences a hurried reader needs, ``glance`` the few rows of sections (of the same names)
+    whose pictures tell it at a glance; ``data`` what only machine formats carry.
     """
 
     title: str
     sources: tuple[Source, ...]
     sections: tuple[Section, ...]
     headline: tuple[str, ...] = ()
+    glance: tuple[Section, ...] = ()
     data: Mapping[str, Any] = field(default_factory=dict)

@@ -7,6 +7,7 @@ from typing import Final
 
 import pandas as pd
 
+from perfkit_core.language import in_english, say
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.profile import Profile, Whole
@@ -55,7 +56,7 @@ def run_report(profile: Profile | Trace) -> Report:
     shown = (_not_too_long(section, view) for section, view in zip(report.sections, views, strict=True))
     sections = [_step_time(s) if s.name == "steps" else _with_chart(s) for s in shown]
     tables = {section.name: section.table for section in report.sections}
-    title = f"Profile of {report.sources[0].label}"
+    title = say("Profile of {name}", name=report.sources[0].label)
     advice = _advice(profile)
     sections[1:1] = (*advice, *_timeline(profile))
     _insert_curve(sections, profile)
@@ -90,12 +91,12 @@ def _not_too_long(section: Section, view: View) -> Section:
     no smaller."""
     if len(section.table) <= LONGEST:
         return section
-    which, kept = "first", section.table.index[:LONGEST]
+    text = in_english("The {shown} first of {count} rows; all: perfkit summary --view {view}.")
+    kept = section.table.index[:LONGEST]
     if view.order is not None:
-        which, kept = "largest", section.table.nlargest(LONGEST, view.order, keep="first").index.sort_values()
-    note = (
-        f"{section.note} The {LONGEST} {which} of {len(section.table)} rows; all: perfkit summary --view {view.name}."
-    )
+        text = in_english("The {shown} largest of {count} rows; all: perfkit summary --view {view}.")
+        kept = section.table.nlargest(LONGEST, view.order, keep="first").index.sort_values()
+    note = f"{section.note} {say(text, shown=LONGEST, count=len(section.table), view=view.name)}"
     return replace(section, table=section.table.loc[kept].reset_index(drop=True), note=note)
 
 
@@ -110,14 +111,14 @@ def _with_chart(section: Section) -> Section:
 
 def _step_time(section: Section) -> Section:
     if section.table.empty:
-        return replace(section, title="Step time")
+        return replace(section, title=say("Step time"))
     table, y = _with_rest(section.table)
     x = "step"
     if table["rank"].nunique() > 1:
         x = "rank_and_step"
         table.insert(0, x, [f"{rank} · {step}" for rank, step in zip(table["rank"], table["step"], strict=True)])
         table = table.drop(columns=["rank", "step"])
-    return replace(section, title="Step time", table=table, chart=Chart("bar", x, y))
+    return replace(section, title=say("Step time"), table=table, chart=Chart("bar", x, y))
 
 
 def _with_rest(table: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import pandas as pd
 
 from perfkit_core.errors import UsageError
+from perfkit_core.language import retold, say
 from perfkit_core.paths import PathLike
 from perfkit_core.plugins.contracts import View, ViewRequest, split_grouping
 from perfkit_core.plugins.manager import get_plugins
@@ -118,7 +119,8 @@ def read_from(report: Report, paths: Sequence[str | Path]) -> Report:
     if len(paths) < 2:
         return report
     names = [str(path) for path in paths]
-    return replace(report, title=f"{names[0]} and {len(names) - 1} more", data={**report.data, "source": names})
+    title = say("{first} and {count} more", first=names[0], count=len(names) - 1)
+    return replace(report, title=title, data={**report.data, "source": names})
 
 
 def _section(found: Computed, view: View, display: Display, steps: int) -> Section:
@@ -126,12 +128,12 @@ def _section(found: Computed, view: View, display: Display, steps: int) -> Secti
     if display.average:
         whole = per_step(whole, view, steps)
     table = displayed(whole, view, display, understood(view, found.request).by)
-    why = "nothing here passes the display filters" if len(whole) else _why_empty(found, view)
+    why = say("nothing here passes the display filters") if len(whole) else _why_empty(found, view)
     return Section(
         name=view.name,
-        title=view.title,
+        title=say(view.title),
         table=table,
-        note=_sentence(view.description),
+        note=_sentence(say(view.description)),
         empty=why if table.empty else "",
         limit=display.limit,
         unit=display.unit,
@@ -159,9 +161,9 @@ def _check(views: Sequence[View], request: ViewRequest, display: Display) -> Non
 
 def _why_empty(found: Computed, view: View) -> str:
     if of_all(found.request):
-        return found.why_empty(view)
-    return "nothing here is of the steps, names, kinds and devices that were asked for"
+        return retold(found.why_empty(view))
+    return say("nothing here is of the steps, names, kinds and devices that were asked for")
 
 
 def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}." if text else ""
+    return say("{sentence}.", sentence=f"{text[:1].upper()}{text[1:]}") if text else ""

@@ -10,6 +10,7 @@ import pandas as pd
 from perfkit_core import nesting
 from perfkit_core.analyses.step.step_rows import step_rows
 from perfkit_core.exporters.lanes import instants, lanes
+from perfkit_core.language import in_english, say
 from perfkit_core.report.model import Section
 from perfkit_core.report.timeline_model import Part, Row, Timeline
 from perfkit_core.schema import NO_ROW
@@ -24,10 +25,12 @@ def section(trace: Trace, most: int = MOST_BOXES) -> Section:
     found, left_out = timeline(trace, most)
     columns = ["group", "row", "events", "covered_ns"]
     table = pd.DataFrame([_told(found, number) for number in range(len(found.rows))], columns=columns)
-    note = "Threads and streams of a step, to zoom and move about in. The table tells what is in each row."
+    note = say("Threads and streams of a step, to zoom and move about in. The table tells what is in each row.")
     if left_out:
-        note += f" {left_out} of the recording's events are not in the page: perfkit export -o trace.json.gz has all."
-    return Section("timeline", "Timeline", table, note, empty="no events with a duration were recorded", timeline=found)
+        more = "{count} of the recording's events are not in the page: perfkit export -o trace.json.gz has all."
+        note = f"{note} {say(in_english(more), count=left_out)}"
+    empty = say("no events with a duration were recorded")
+    return Section("timeline", say("Timeline"), table, note, empty=empty, timeline=found)
 
 
 def timeline(trace: Trace, most: int = MOST_BOXES) -> tuple[Timeline, int]:
@@ -63,11 +66,11 @@ def _candidates(trace: Trace, boxes: IntArray) -> list[Part]:
     start, end, dur = trace.ints("start_ns"), trace.end_ns, trace.ints("dur_ns")
     steps = steps[trace.ints("rank")[steps] == trace.ints("rank")[steps].min(initial=2**31)]
     if not len(steps):
-        return [Part("the recording", int(start[boxes].min()), int(end[boxes].max()))] if len(boxes) else []
+        return [Part(say("the recording"), int(start[boxes].min()), int(end[boxes].max()))] if len(boxes) else []
     by_length = steps[np.argsort(dur[steps], kind="stable")]
     order = dict.fromkeys([by_length[(len(steps) - 1) // 2], by_length[-1], *steps])
     number = trace.ints("step")
-    return [Part(f"step {number[row]}", int(start[row]), int(end[row])) for row in order]
+    return [Part(say("step {number}", number=number[row]), int(start[row]), int(end[row])) for row in order]
 
 
 def _timeline(trace: Trace, kept: IntArray, parts: list[Part]) -> Timeline:
