@@ -182,7 +182,7 @@ def test_what_processes_differ_by_depends_on_where_the_step_is_spent() -> None:
 def test_busy_neighbours_lengthen_most_steps_but_not_the_quickest() -> None:
     """Twice as long in three steps of four, as quick in the fourth: another job took the machine.
 
-    Three captures a side tell more than quick steps do."""
+    Of three captures a side that are all alike, 1 ms is beyond what they differ by, of the quickest, too."""
     base = np.array([100, 101, 99, 100] * 4) * MS
     busy = np.array([100, 202, 198, 200] * 4) * MS
     alone = step_statistics(base, busy, between=0.02)
@@ -190,6 +190,9 @@ def test_busy_neighbours_lengthen_most_steps_but_not_the_quickest() -> None:
     assert "and the quickest steps do by 1.00 ms only" in step_sentence(alone)
     assert step_statistics(base, 2 * base, between=0.02).verdict == SLOWER
     assert step_statistics([base] * 3, [busy] * 3).verdict == SLOWER
+    wide = [base, base + 5 * MS, base - 5 * MS]
+    assert step_statistics(wide, [one + 100 * MS for one in wide]).verdict == SLOWER
+    assert step_statistics(wide, [busy + 5 * MS, busy, busy - 5 * MS]).verdict == NO_DIFFERENCE
 
 
 def test_what_few_steps_have_is_not_asked_of_the_quickest() -> None:

@@ -1,8 +1,8 @@
 """Is the step of one side longer than that of the other, by how much, and how sure is that? Steps are samples.
 
 ==========================  ===========================================================================================
-faster, slower              the 95 % interval of the difference excludes 0, and the difference is above the noise band;
-                            of single captures, so is that of their quickest steps
+faster, slower              the 95 % interval of the difference excludes 0, and the difference is above the noise band,
+                            and so is that of the quickest steps
 no difference beyond noise  one of these is not so
 too few steps to tell       a side has one step only
 ==========================  ===========================================================================================
@@ -43,7 +43,7 @@ class SampleStatistics:
     ``probability_slower``: how likely a sample of other is above one of base, ties half (the common language effect
     size; 0.5: no effect). ``cliffs_delta``: the same from -1 to 1.
     ``noise``: what equal runs differ by (None: cannot be told). ``quickest``: difference of the quickest tenth of the
-    steps, where the verdict asks for it (single captures). ``steps`` and ``captures`` are (base, other).
+    steps, where the verdict asks for it (times). ``steps`` and ``captures`` are (base, other).
     """
 
     base: int
@@ -74,7 +74,8 @@ def step_statistics(
 ) -> SampleStatistics:
     """Compare samples: an array, or one a capture in the order of time, of shape (samples,) or (samples, ranks), where
     ranks are no samples of their own. ``of``: the statistic that is compared;
-    ``between``: what single captures are taken to differ by (:mod:`perfkit_core.comparison.samples.noise`).
+    ``between``: what single captures are taken to differ by (:mod:`perfkit_core.comparison.samples.noise`); 0 of what is
+    the same in equal runs.
 
     Raises ValueError where a side has no samples.
     """
@@ -83,10 +84,9 @@ def step_statistics(
     middle = [int(of(one)) for one in pools]  # halves of a ns are left out, as in the other tables
     low, high = interval(*sides, of, LEVEL)
     noise = noise_band(*sides, of, between)
-    alone = between > 0 and max(map(len, sides)) < 2
     delta = cliffs_delta(pools[0], pools[1])
     difference = middle[1] - middle[0]
-    quickest = _quickest(pools[0], pools[1]) if alone else None
+    quickest = _quickest(pools[0], pools[1]) if between > 0 else None
     verdict = _verdict(difference, low, high, noise, quickest)
     return SampleStatistics(
         middle[0], middle[1], difference, low, high, difference / middle[0] if middle[0] else None,
