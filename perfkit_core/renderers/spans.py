@@ -1,0 +1,142 @@
+"""Where do the intervals of a table lie? A picture without a script: positions in percent, and the numbers in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from perfkit_core.language import say
+from perfkit_core.renderers.cells import number, text
+from perfkit_core.renderers.columns import values
+from perfkit_core.renderers.families import SHARES, TIMES, Unit, family
+from perfkit_core.renderers.scales import common_unit
+from perfkit_core.report.headline import duration
+from perfkit_core.report.model import Section
+
+MOST: Final = 40
+"""Rows of a picture; the table has all."""
+_TICKS: Final = 5
+_ENDS: Final = 3
+
+Ends = tuple[float | None, float | None, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One interval: ``left``, ``middle`` and ``width`` in percent of the picture."""
+
+    left: float
+    middle: float
+    width: float
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """``marks``: one a name, None where unknown; ``joined``: from the first middle to the second (left, width);
+    ``key``: the row's ``id``, "" without one."""
+
+    label: str
+    key: str
+    marks: tuple[Mark | None, ...]
+    joined: tuple[float, float] | None
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """The picture: names of what is drawn, rows, lines of the scale (percent, text), how many rows it leaves out."""
+
+    names: tuple[str, ...]
+    rows: tuple[Row, ...]
+    ticks: tuple[tuple[float, str], ...]
+    left_out: int
+
+
+def spans(section: Section) -> Spans | None:
+    """The picture of a section whose chart is of intervals; None without data."""
+    chart, table = section.chart, section.table
+    if chart is None or chart.kind != "intervals" or table.empty or not set(chart.y) <= set(table.columns):
+        return None
+    shown = table.head(MOST)
+    columns = {name: values(shown[name]) for name in dict.fromkeys(chart.y)}
+    known = [float(one) for column in columns.values() for one in column if one is not None]
+    if not known:
+        return None
+    ticks = _ticks(min(0.0, *known), max(0.0, *known), common_unit(columns))
+    scale = ticks[0][0], ticks[-1][0]
+    labels = [text(one) for one in values(shown[chart.x])]
+    keys = [str(one or "") for one in values(shown["id"])] if "id" in shown else [""] * len(shown)
+    rows = zip(labels, keys, _intervals(chart.y, columns), strict=True)
+    return Spans(
+        tuple(say(name) for name in chart.names),
+        tuple(_row(label, key, ends, chart.y[1], scale) for label, key, ends in rows),
+        tuple((_place(at, scale), said) for at, said in ticks),
+        len(table) - len(shown),
+    )
+
+
+def _intervals(names: Sequence[str], columns: dict[str, list[Any]]) -> Iterator[list[Ends]]:
+    """Of each row its intervals."""
+    groups = [names[at : at + _ENDS] for at in range(0, len(names), _ENDS)]
+    for row in range(len(columns[names[0]])):
+        yield [(columns[low][row], columns[middle][row], columns[high][row]) for low, middle, high in groups]
+
+
+def _row(label: str, key: str, ends: list[Ends], name: str, scale: tuple[float, float]) -> Row:
+    marks = tuple(_mark(one, scale) for one in ends)
+    first, second = (*marks, None)[:2]
+    joined = None
+    if first is not None and second is not None:
+        left = min(first.middle, second.middle)
+        joined = left, round(max(first.middle, second.middle) - left, 2)
+    return Row(label, key, marks, joined, " → ".join(_said(name, one) for one in ends[:2]))
+
+
+def _mark(ends: Ends, scale: tuple[float, float]) -> Mark | None:
+    low, middle, high = ends
+    if middle is None:
+        return None
+    left = _place(middle if low is None else low, scale)
+    right = _place(middle if high is None else high, scale)
+    return Mark(left, _place(middle, scale), round(right - left, 2))
+
+
+def _place(value: float, scale: tuple[float, float]) -> float:
+    low, high = scale
+    return round(100 * (float(value) - low) / ((high - low) or 1.0), 2)
+
+
+def _ticks(low: float, high: float, unit: Unit | None) -> list[tuple[float, str]]:
+    """Round numbers from below the lowest to above the highest."""
+    size = unit.size if unit else 1.0
+    low, high = low / size, high / size
+    wide = (high - low) or 1.0
+    rough = wide / _TICKS
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(one * power for one in (1, 2, 5, 10) if one * power >= rough * (1 - 1e-9))
+    first, last = math.floor(low / step + 1e-9), max(math.ceil(high / step - 1e-9), math.floor(low / step + 1e-9) + 1)
+    name = f" {unit.name}" if unit else ""
+    return [(at * step * size, f"{at * step:g}{name}") for at in range(first, last + 1)]
+
+
+def _said(name: str, ends: Ends) -> str:
+    """``1.63 ms (1.16 ms to 3.75 ms)``; a number that is known without one has no interval."""
+    low, middle, high = ends
+    if middle is None:
+        return say("not known")
+    if low is None or high is None or low == high:
+        return _number(name, middle)
+    return say(
+        "{number} ({low} to {high})", number=_number(name, middle), low=_number(name, low), high=_number(name, high)
+    )
+
+
+def _number(name: str, value: float) -> str:
+    found = family(name)
+    if found is TIMES:
+        return duration(float(value))
+    if found is SHARES:
+        return f"{float(value):.1%}"
+    return number(value, found.units[0] if found else None)
