@@ -13,6 +13,7 @@ from perfkit_core.language import language, retold, say, texts_of
 from perfkit_core.renderers import charts, libraries, parts, shares, timelines
 from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.columns import Column, columns
+from perfkit_core.renderers.packing import packed
 from perfkit_core.renderers.shortening import cut
 from perfkit_core.renderers.spans import Spans, spans
 from perfkit_core.report.model import Report, Section
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 _LONGEST = 60
 """Longer text is cut until it is clicked."""
+_PLAIN: Final = 500
+"""Rows of a table that stand in the page as they are; those after them are deflated."""
 _FILTERS: Final = frozenset({"kind", "phase", "device", "place", "rank", "family", "found", "severity", "copy_kind"})
 _FEW: Final = 8
 TIMELINE: Final = tuple(
@@ -89,6 +92,7 @@ def render(report: Report) -> str:
             libraries=_libraries(blocks),
             scripts=[_resource(name) for name in scripts],
             longest=_LONGEST,
+            plain=_PLAIN,
             language=language(),
             texts={text: said for name in scripts for text, said in texts_of(name).items()},
         )
@@ -177,7 +181,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.globals.update(say=say, retold=retold)
-    environment.filters.update(visible=visible, bar=bar, cut=cut, bare=bare)
+    environment.filters.update(visible=visible, bar=bar, cut=cut, bare=bare, packed=packed)
     return environment
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import functools
-import zlib
 from importlib.resources import files
+
+from perfkit_core.renderers.packing import packed
 
 
 @functools.cache
@@ -13,25 +13,20 @@ def plotting() -> str:
     """plotly.js."""
     from plotly.offline import get_plotlyjs
 
-    return _packed(get_plotlyjs())
+    return packed(get_plotlyjs())
 
 
 @functools.cache
 def tables() -> str:
     """DataTables with its extensions, a module that exports the class; from itables."""
-    return _packed(_of_itables("dt_bundle.js"))
+    return packed(_of_itables("dt_bundle.js"))
 
 
 @functools.cache
 def table_style() -> str:
     """The style sheet of :func:`tables`."""
-    return _packed(_of_itables("dt_bundle.css"))
+    return packed(_of_itables("dt_bundle.css"))
 
 
 def _of_itables(name: str) -> str:
     return (files("itables") / "html" / name).read_text(encoding="utf-8")
-
-
-def _packed(text: str) -> str:
-    """Base64 of the deflated text."""
-    return base64.b64encode(zlib.compress(text.encode(), 9)).decode("ascii")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import zlib
 from typing import Any, Final
 
 import numpy as np
 
 from perfkit_core.renderers.cells import visible
+from perfkit_core.renderers.packing import packed
 from perfkit_core.report.timeline_model import Timeline
 
 _COLUMNS: Final = (("start_ns", "<f8"), ("dur_ns", "<f8"), ("cause", "<i4"), ("name", "<i4"), ("row", "<i4"),
@@ -24,7 +23,7 @@ def payload(timeline: Timeline) -> dict[str, Any]:
     return {
         "count": len(timeline),
         "columns": [[name, kind[1:]] for name, kind in _COLUMNS],
-        "data": base64.b64encode(zlib.compress(b"".join(columns), 9)).decode("ascii"),
+        "data": packed(b"".join(columns)),
         "names": [visible(name) for name in timeline.names],
         "kinds": list(timeline.kinds),
         "rows": [[visible(row.group), visible(row.name)] for row in timeline.rows],

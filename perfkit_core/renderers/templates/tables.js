@@ -1,40 +1,66 @@
-// Tables that are about to be seen become tables to search, sort, page, filter, copy and save. Without this script, and
-// on paper, they are the tables that they are.
+// Tables that are about to be seen become tables to search, sort, page, filter, copy and save. Without this script they
+// are the tables that they are, but for the rows that long ones carry deflated.
 "use strict";
 (() => {
   const PAGES = [10, 25, 100, 1000];
+
+  // Of a cell that shows a long text cut, the whole one.
+  const text = (cell) => (cell.querySelector(".full") ?? cell).textContent.trim();
+
+  const complete = async (table) => {
+    const rest = document.getElementById(table.dataset.rest);
+    if (!rest) return;
+    table.tBodies[0].insertAdjacentHTML("beforeend", new TextDecoder().decode(await page.unpacked(rest.textContent)));
+    rest.remove();
+  };
 
   const filters = (table) => [...table.tHead.rows[0].cells].flatMap((cell, index) => (cell.dataset.filter ? [index] : []));
 
   const select = (api, index) => {
     const column = api.column(index), box = document.createElement("select");
-    const values = [...new Set(column.nodes().toArray().map((cell) => cell.textContent))].sort();
+    const values = [...new Set(column.nodes().toArray().map(text))].sort();
     const heading = column.header().textContent;
-    box.setAttribute("aria-label", `only rows with this ${heading}`);
-    box.append(new Option(`${heading}: all`, ""), ...values.map((value) => new Option(value, value)));
+    box.setAttribute("aria-label", page.say("only rows with this {heading}", { heading }));
+    box.append(new Option(page.say("{heading}: all", { heading }), ""), ...values.map((value) => new Option(value, value)));
     box.addEventListener("change", () => {
-      const wanted = box.value;
-      column.search(wanted === "" ? "" : (text) => text === wanted, { exact: true }).draw();
+      const { value } = box;
+      column.search(value === "" ? "" : (_, __, row) => text(api.cell(row, index).node()) === value).draw();
     });
     return box;
   };
 
-  const enhance = async (table) => {
-    const DataTable = await page.tables();
-    const tree = table.dataset.tree === "1";
-    table.closest("section").querySelector("input.all")?.remove();
-    table.closest("section").querySelector("label.toggle")?.remove();
-    const title = table.closest("section").querySelector("h2").textContent;
-    const first = Number(table.dataset.first) || 25;
-    const buttons = [
-      { extend: "copyHtml5", title: null }, { extend: "csvHtml5", title, filename: title },
-      { extend: "colvis", text: "Columns" },
+  const buttons = (title) => {
+    const exportOptions = { format: { body: (_, __, ___, cell) => text(cell) } };
+    return [
+      { extend: "copyHtml5", title: null, text: page.say("Copy"), exportOptions },
+      { extend: "csvHtml5", title, filename: title, exportOptions },
+      { extend: "colvis", text: page.say("Columns") },
     ];
+  };
+
+  const language = () => ({
+    search: page.say("Find"), lengthMenu: page.say("_MENU_ rows a page"), info: page.say("_START_ to _END_ of _TOTAL_ rows"),
+    infoEmpty: page.say("no rows"), infoFiltered: page.say("(of _MAX_)"), zeroRecords: page.say("No row has this in it."),
+    thousands: ",",
+    aria: {
+      orderable: page.say(": sort"), orderableReverse: page.say(": sort the other way round"), orderableRemove: page.say(": sort no more"),
+      paginate: { first: page.say("first page"), previous: page.say("page before"), next: page.say("next page"), last: page.say("last page") },
+    },
+    buttons: { copyTitle: page.say("Copied"), copySuccess: { 1: page.say("1 row"), _: page.say("%d rows") } },
+  });
+
+  const enhance = async (table) => {
+    const [DataTable] = await Promise.all([page.tables(), complete(table)]);
+    const section = table.closest("section"), first = Number(table.dataset.first) || 25;
+    for (const one of section.querySelectorAll(":scope > input.all, :scope > label.toggle")) one.remove();
     const api = new DataTable(table, {
-      order: [], ordering: !tree, autoWidth: false, search: { smart: false }, pageLength: first,
-      lengthMenu: [...new Set([first, ...PAGES])].sort((a, b) => a - b),
-      layout: { topStart: { search: { placeholder: "part of a name" } }, topEnd: { buttons }, bottomStart: "info", bottomEnd: ["pageLength", "paging"] },
-      language: { search: "Find", lengthMenu: "_MENU_ rows a page" },
+      order: [], ordering: table.dataset.tree !== "1", autoWidth: false, search: { smart: false }, pageLength: first,
+      lengthMenu: [...new Set([first, ...PAGES])].sort((a, b) => a - b), language: language(),
+      layout: {
+        topStart: { search: { placeholder: page.say("part of a name") } },
+        topEnd: { buttons: buttons(section.querySelector("h2, h3").textContent) },
+        bottomStart: "info", bottomEnd: ["pageLength", "paging"],
+      },
     });
     const chosen = filters(table).map((index) => select(api, index));
     table.closest(".dt-container").querySelector(".dt-search").append(...chosen);
