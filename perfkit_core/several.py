@@ -10,6 +10,7 @@ from pathlib import PurePath
 from typing import Final
 
 from perfkit_core.errors import SourceError
+from perfkit_core.language import in_english
 from perfkit_core.schema import STEP
 from perfkit_core.trace import Finding, Trace, concat_traces, hull, with_rank
 
@@ -91,11 +92,22 @@ def numbered(sources: Sequence[str], known: Iterable[int]) -> tuple[Mapping[str,
         return {}, ()
     taken, names = set(known), [rank_of_name(source) for source in sources]
     told = {source: rank for source, rank in zip(sources, names, strict=True) if rank is not None}
-    many = f"{len(sources)} source{'s do' if len(sources) > 1 else ' does'} not tell the rank"
     if len(told) == len(sources) and not taken & set(told.values()):
-        return told, (Finding(BY_NAME, f"{many}: taken from the names of the files"),)
+        return told, (Finding(BY_NAME, _by_name(len(sources))),)
     free = (rank for rank in itertools.count() if rank not in taken)
-    return dict(zip(sources, free, strict=False)), (Finding(BY_ORDER, f"{many}: numbered in the order given"),)
+    return dict(zip(sources, free, strict=False)), (Finding(BY_ORDER, _by_order(len(sources))),)
+
+
+def _by_name(count: int) -> str:
+    if count == 1:
+        return in_english("1 source does not tell the rank: taken from the names of the files")
+    return in_english("{count} sources do not tell the rank: taken from the names of the files", count=count)
+
+
+def _by_order(count: int) -> str:
+    if count == 1:
+        return in_english("1 source does not tell the rank: numbered in the order given")
+    return in_english("{count} sources do not tell the rank: numbered in the order given", count=count)
 
 
 def rank_of_name(source: str) -> int | None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from perfkit_core.language import in_english
 from perfkit_core.schema import DEVICE_WORK
 from perfkit_core.trace import Device, Finding
 from perfkit_paddle.names import DEVICE_BACKEND
@@ -18,67 +19,78 @@ _RENAMED: Final = {"smCount": "numSms"}
 
 def truncated() -> Finding:
     """The file broke off."""
-    return Finding("truncated", "the file is cut off or damaged: what comes after the damage is missing")
+    return Finding("truncated", in_english("the file is cut off or damaged: what comes after the damage is missing"))
 
 
 def skipped(count: int) -> Finding:
     """Events that could not be read."""
-    return Finding("skipped-events", f"{count} damaged events could not be read and are missing")
+    text = in_english("{count} damaged events could not be read and are missing", count=count)
+    return Finding("skipped-events", text)
 
 
 def negative_durations(count: int) -> Finding:
     """Events with their end before their start."""
-    return Finding("negative-durations", f"{count} events ended before they began: their duration is taken as 0")
+    text = in_english("{count} events ended before they began: their duration is taken as 0", count=count)
+    return Finding("negative-durations", text)
 
 
 def unknown_types(counts: Mapping[str, int]) -> Finding:
     """Event types that no known Paddle writes."""
-    text = ", ".join(f"{name} ({count})" for name, count in counts.items())
-    return Finding("unknown-event-types", f"event types that perfkit does not know are kept as 'other': {text}")
+    types = ", ".join(f"{name} ({count})" for name, count in counts.items())
+    text = in_english("event types that perfkit does not know are kept as 'other': {types}", types=types)
+    return Finding("unknown-event-types", text)
 
 
 def unlabelled(count: int) -> Finding:
     """Names without the duration that Paddle appends: text in a name closed it early."""
-    text = f"{count} names lack the duration that Paddle appends: quotes in them may hide their end or other events"
+    text = in_english(
+        "{count} names lack the duration that Paddle appends: quotes in them may hide their end or other events",
+        count=count,
+    )
     return Finding("names-cut-short", text)
 
 
 def rounded(start_error_ns: int, duration_error_ns: int) -> Finding:
     """Paddle's JSON keeps times as float32 µs and whole µs."""
-    text = (
-        f"Paddle's JSON rounds clocks: starts may be off by {start_error_ns} ns, durations by {duration_error_ns} ns; "
-        "its .pb file is exact (export_protobuf, or perfkit's trace_handler)"
+    text = in_english(
+        "Paddle's JSON rounds clocks: starts may be off by {start} ns, durations by {duration} ns; "
+        "its .pb file is exact (export_protobuf, or perfkit's trace_handler)",
+        start=start_error_ns,
+        duration=duration_error_ns,
     )
     return Finding("rounded-clocks", text)
 
 
 def parents_rebuilt(odd_threads: int) -> Finding:
     """Paddle's JSON holds no tree."""
-    text = "parents are worked out from the order of the events and from rounded times"
+    text = in_english("parents are worked out from the order of the events and from rounded times")
     if odd_threads:
-        text += (
-            f"; {odd_threads} threads are not in Paddle's order: there neighbours within the rounding may be swapped"
+        text = in_english(
+            "parents are worked out from the order of the events and from rounded times; {count} threads are not in "
+            "Paddle's order: there neighbours within the rounding may be swapped",
+            count=odd_threads,
         )
     return Finding("rebuilt-parents", text)
 
 
 def partial_step(number: int) -> Finding:
     """stop() ends the step that is running."""
-    return Finding("partial-step", f"step {number} was ended by the profiler's stop(): it is not a whole iteration")
+    text = in_english("step {number} was ended by the profiler's stop(): it is not a whole iteration", number=number)
+    return Finding("partial-step", text)
 
 
 def save_failed(reason: str) -> Finding:
     """Paddle's own writer failed; the live tree tells less."""
-    return Finding(
-        "save-failed", f"Paddle could not write its protobuf ({reason}): copy kinds and operator inputs are missing"
+    text = in_english(
+        "Paddle could not write its protobuf ({reason}): copy kinds and operator inputs are missing", reason=reason
     )
+    return Finding("save-failed", text)
 
 
 def overflowed_bytes(count: int) -> Finding:
     """Paddle's JSON prints bytes as int32."""
-    return Finding(
-        "overflowed-bytes", f"{count} copies of 2 GiB or more have a negative size in Paddle's JSON: unknown"
-    )
+    text = in_english("{count} copies of 2 GiB or more have a negative size in Paddle's JSON: unknown", count=count)
+    return Finding("overflowed-bytes", text)
 
 
 def devices(events: pa.Table, known: tuple[Device, ...]) -> tuple[Finding, ...]:
@@ -88,7 +100,8 @@ def devices(events: pa.Table, known: tuple[Device, ...]) -> tuple[Finding, ...]:
     missing = sorted(used - {device.id for device in known})
     if not missing:
         return ()
-    return (Finding("no-device-properties", f"the file does not describe {', '.join(missing)}"),)
+    text = in_english("the file does not describe {devices}", devices=", ".join(missing))
+    return (Finding("no-device-properties", text),)
 
 
 def device(properties: Mapping[str, Any], name: object) -> Device:

@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from perfkit_core.assemble import Recorded, assemble
+from perfkit_core.language import in_english
 from perfkit_core.sources.chrome import ChromeFile
 from perfkit_core.sources.decimals import to_ns
 from perfkit_core.sources.dialect import integer
@@ -129,9 +130,10 @@ class _Reading:
         """What is doubtful: damage, and what the times themselves show."""
         found = list(file_findings(self._file, self.recorder))
         if {(below + self.base_ns) % 1000 for below in self._below_1us} == {0}:
-            found.append(Finding("rounded-clock", "times were written in whole microseconds: each is up to 1 µs off"))
+            text = in_english("times were written in whole microseconds: each is up to 1 µs off")
+            found.append(Finding("rounded-clock", text))
         if self._clock() == "relative":
-            text = "the file does not tell the date of its times: they count from a boot"
+            text = in_english("the file does not tell the date of its times: they count from a boot")
             found.append(Finding("no-clock-origin", text))
         return tuple(found)
 

@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from perfkit_core.language import in_english
 from perfkit_core.schema import (
     BACKWARD,
     FORWARD,
@@ -92,22 +93,29 @@ def _partial(trace: Trace) -> tuple[Finding, ...]:
     cut, empty = (np.unique(number[chosen]) for chosen in (worked, ~worked))
     found = []
     if len(cut):
-        text = f"the recording ended inside step {', '.join(map(str, cut))}: it is not counted as a step"
+        numbers = ", ".join(map(str, cut))
+        text = in_english("the recording ended inside step {numbers}: it is not counted as a step", numbers=numbers)
         found.append(Finding(PARTIAL, text))
     if len(empty):
-        text = f"step {', '.join(map(str, empty))} was opened when the recording ended, and nothing took place in it"
-        found.append(Finding(EMPTY, f"{text}: it is left out"))
+        text = in_english(
+            "step {numbers} was opened when the recording ended, and nothing took place in it: it is left out",
+            numbers=", ".join(map(str, empty)),
+        )
+        found.append(Finding(EMPTY, text))
     return tuple(found)
 
 
 def _no_steps() -> Finding:
-    return Finding("no-steps", "no training steps were recorded: call the profiler's step() after each iteration")
+    text = in_english("no training steps were recorded: call the profiler's step() after each iteration")
+    return Finding("no-steps", text)
 
 
 def _findings(start: IntArray, end: IntArray, number: IntArray) -> tuple[Finding, ...]:
     found = []
     if (start[1:] < end[:-1]).any():
-        found.append(Finding("overlapping-steps", "some steps overlap: events are counted in the one begun last"))
+        text = in_english("some steps overlap: events are counted in the one begun last")
+        found.append(Finding("overlapping-steps", text))
     if len(np.unique(number)) < len(number):
-        found.append(Finding("repeated-step-numbers", "some step numbers occur more than once in one recording"))
+        text = in_english("some step numbers occur more than once in one recording")
+        found.append(Finding("repeated-step-numbers", text))
     return tuple(found)

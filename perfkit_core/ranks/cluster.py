@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from perfkit_core.errors import SourceError, UsageError
+from perfkit_core.language import in_english
 from perfkit_core.ranks.job import Facts
 from perfkit_core.several import BY_ORDER, Part, check_frameworks, check_one_time, numbered
 from perfkit_core.trace import Finding, TraceMeta, hull
@@ -71,7 +72,8 @@ def quality(facts: Sequence[Facts]) -> tuple[Finding, ...]:
 
 def why_empty(view: str, facts: Sequence[Facts]) -> str:
     """Why the table of a view has no rows: as the first rank says."""
-    return next((fact.empty[view] for fact in facts if view in fact.empty), "nothing of this kind was recorded")
+    nothing = in_english("nothing of this kind was recorded")
+    return next((fact.empty[view] for fact in facts if view in fact.empty), nothing)
 
 
 def _alike(told: Sequence[tuple[Facts, tuple[str, ...]]], ranks: int) -> list[str]:
@@ -79,8 +81,11 @@ def _alike(told: Sequence[tuple[Facts, tuple[str, ...]]], ranks: int) -> list[st
     fact, messages = told[0]
     if len(told) == ranks and len({texts for _, texts in told}) == 1:
         return list(messages)
-    more = f"; alike in {len(told) - 1} more of {ranks} ranks" if told[1:] else ""
-    return [f"{message} (rank {_spelled(fact.meta.ranks)}{more})" for message in messages]
+    first, more = _spelled(fact.meta.ranks), len(told) - 1
+    if not more:
+        return [in_english("{message} (rank {number})", message=one, number=first) for one in messages]
+    text = in_english("{message} (rank {number}; alike in {more} more of {ranks} ranks)")
+    return [in_english(text, message=one, number=first, more=more, ranks=ranks) for one in messages]
 
 
 def _part(fact: Facts) -> Part:

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from perfkit_core.errors import SourceError, UsageError
+from perfkit_core.language import in_english
 from perfkit_core.paths import PathLike, as_path, open_binary
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.ranks import tables
@@ -98,7 +99,11 @@ def _missing(shares: Sequence[tuple[int, int]], partial: bool) -> tuple[Finding,
     absent = [f"{number}/{of}" for number in range(1, of + 1) if number not in set(numbers)]
     if not absent:
         return ()
-    text = f"share {absent[0]} of the ranks is missing" + (f", and {len(absent) - 1} more" if absent[1:] else "")
+    text = in_english("share {share} of the ranks is missing", share=absent[0])
+    if absent[1:]:
+        text = in_english(
+            "share {share} of the ranks is missing, and {count} more", share=absent[0], count=len(absent) - 1
+        )
     if not partial:
         raise SourceError(text, "name all shares, or --partial to do without")
     return (Finding("shares-missing", text),)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from perfkit_core.errors import PerfkitError, SourceError, UsageError
+from perfkit_core.language import in_english
 from perfkit_core.paths import as_path, is_remote
 from perfkit_core.ranks.job import Failed, Job, Partial, RankFiles
 from perfkit_core.ranks.plan import Plan
@@ -109,5 +110,10 @@ def _collected(answers: list[Answer], plan: Plan) -> tuple[list[Partial], tuple[
         return partials, plan.findings
     if not partials:
         raise _error(failed[0])
-    text = f"{len(failed)} of {len(answers)} ranks could not be read and are left out, the first: {failed[0].message}"
+    text = in_english(
+        "{failed} of {count} ranks could not be read and are left out, the first: {why}",
+        failed=len(failed),
+        count=len(answers),
+        why=failed[0].message,
+    )
     return partials, (*plan.findings, Finding("ranks-left-out", text))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perfkit_core.language import in_english
 from perfkit_core.sources.chrome import ChromeFile
 from perfkit_core.sources.recorder import Recorder
 from perfkit_core.trace import Finding
@@ -11,12 +12,24 @@ def file_findings(file: ChromeFile, recorder: Recorder) -> tuple[Finding, ...]:
     """Findings about truncation, repaired or skipped events and event types that are not read."""
     found = []
     if file.truncated_at is not None:
-        found.append(Finding("truncated", f"the file breaks off at byte {file.truncated_at}: later events are missing"))
+        found.append(Finding("truncated", breaks_off(file.truncated_at)))
     if file.repaired:
-        found.append(Finding("repaired-events", f"{file.repaired} events were not valid JSON and have been repaired"))
+        text = in_english("{count} events were not valid JSON and have been repaired", count=file.repaired)
+        found.append(Finding("repaired-events", text))
     if file.skipped:
-        found.append(Finding("skipped-events", f"{file.skipped} events were not valid JSON and are missing"))
+        found.append(Finding("skipped-events", skipped(file.skipped)))
     if recorder.unknown:
         kinds = ", ".join(f"{count} of type {ph!r}" for ph, count in sorted(recorder.unknown.items()))
-        found.append(Finding("unread-events", f"events of types that carry no duration were not read: {kinds}"))
+        text = in_english("events of types that carry no duration were not read: {types}", types=kinds)
+        found.append(Finding("unread-events", text))
     return tuple(found)
+
+
+def breaks_off(at: int) -> str:
+    """That a file is cut off; ``at``: bytes."""
+    return in_english("the file breaks off at byte {at}: later events are missing", at=at)
+
+
+def skipped(count: int) -> str:
+    """That events could not be read."""
+    return in_english("{count} events were not valid JSON and are missing", count=count)

@@ -23,6 +23,7 @@ from perfkit_core.sources.chrome import ChromeFile
 from perfkit_core.sources.chrome_event import ChromeEvent
 from perfkit_core.sources.decimals import to_ns
 from perfkit_core.sources.dialect import integer
+from perfkit_core.sources.findings import breaks_off, skipped
 from perfkit_core.sources.own_chrome_mark import FORMAT
 from perfkit_core.trace import Finding, IntArray, Trace, TraceMeta
 
@@ -54,9 +55,7 @@ def read(path: Path, partial: bool = False) -> Trace:
     trace = Trace(events, meta, own.quality)
     if file.truncated_at is None and not file.skipped:
         return trace
-    text = f"the file breaks off at byte {file.truncated_at}: later events are missing"
-    if file.truncated_at is None:
-        text = f"{file.skipped} events were not valid JSON and are missing"
+    text = skipped(file.skipped) if file.truncated_at is None else breaks_off(file.truncated_at)
     meta = msgspec.structs.replace(meta, incomplete=True)
     return Trace(events, meta, own.quality).with_findings(Finding("truncated", text))
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from perfkit_core.errors import SourceError
+from perfkit_core.language import in_english
 from perfkit_core.paths import arrow_input, is_folder
 from perfkit_core.recording.incomplete import INCOMPLETE_MARK
 from perfkit_core.sources.bytestream import head
@@ -105,7 +106,9 @@ def _latest(metas: dict[Path, TraceMeta]) -> tuple[list[Path], list[Finding]]:
     ordered = sorted((file for files in chosen for file in files), key=lambda f: (metas[f].ranks, f.name))
     if not older:
         return ordered, []
-    text = f"{older} older recordings lie in the same folder and are left out: use one folder a run"
+    text = in_english(
+        "{count} older recordings lie in the same folder and are left out: use one folder a run", count=older
+    )
     return ordered, [Finding("older-recordings", text)]
 
 
@@ -130,4 +133,5 @@ def _incomplete(path: Path) -> list[Finding]:
         return []
     lines = mark.read_text(encoding="utf-8", errors="replace").splitlines()
     first = lines[0] if lines else "unknown"
-    return [Finding("incomplete-run", f"{len(lines)} cycles could not be kept, the first: {first}")]
+    text = in_english("{count} cycles could not be kept, the first: {why}", count=len(lines), why=first)
+    return [Finding("incomplete-run", text)]

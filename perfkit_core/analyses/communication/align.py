@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from perfkit_core.analyses.communication.clock_offsets import clock_offsets
 from perfkit_core.analyses.communication.partials import all_collectives, reduce_each
+from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace import Finding, Trace
 
@@ -26,14 +27,19 @@ def aligned(trace: Trace) -> Trace:
     """
     offsets = clock_offsets(all_collectives(reduce_each(trace, ViewRequest())))
     if len(offsets) < 2:
-        text = "nothing to align: no collectives of several ranks were recorded"
+        text = in_english("nothing to align: no collectives of several ranks were recorded")
         return trace.with_findings(Finding("clocks-not-aligned", text))
     told = offsets["offset_ns"].dropna().astype("int64")
     found = [Finding("clocks-aligned", _shifted(told))] if len(told) > 1 else []
     unknown = offsets.index[offsets["offset_ns"].isna()].tolist()
     if unknown:
-        text = f"the clocks of {len(unknown)} of {len(offsets)} ranks could not be aligned: {_listed(unknown)}"
-        found.append(Finding("clocks-not-aligned", text + " (--view clocks tells why)"))
+        text = in_english(
+            "the clocks of {unknown} of {count} ranks could not be aligned: {ranks} (--view clocks tells why)",
+            unknown=len(unknown),
+            count=len(offsets),
+            ranks=_listed(unknown),
+        )
+        found.append(Finding("clocks-not-aligned", text))
     return _moved(trace, told).with_findings(*found)
 
 
@@ -47,13 +53,26 @@ def _moved(trace: Trace, offsets: pd.Series[int]) -> Trace:
 
 def _shifted(offsets: pd.Series[int]) -> str:
     low, high = int(offsets.iloc[1:].min()), int(offsets.iloc[1:].max())
-    return f"clocks are set to that of rank {offsets.index[0]}, by common collectives: {_apart(low, high)}"
+    return in_english(_apart(low, high), rank=offsets.index[0], behind=_spelled(abs(low)), ahead=_spelled(abs(high)))
 
 
 def _apart(low: int, high: int) -> str:
     """How the other clocks went, no finer than the ends of a collective tell."""
-    told = [(low, "behind")] * (low <= -_LEAST_NS) + [(high, "ahead")] * (high >= _LEAST_NS)
-    return "the others were " + (" or ".join(f"up to {_spelled(abs(by))} {way}" for by, way in told) or "as it is")
+    behind, ahead = low <= -_LEAST_NS, high >= _LEAST_NS
+    if behind and ahead:
+        return in_english(
+            "clocks are set to that of rank {rank}, by common collectives: the others were up to {behind} behind or up "
+            "to {ahead} ahead"
+        )
+    if behind:
+        return in_english(
+            "clocks are set to that of rank {rank}, by common collectives: the others were up to {behind} behind"
+        )
+    if ahead:
+        return in_english(
+            "clocks are set to that of rank {rank}, by common collectives: the others were up to {ahead} ahead"
+        )
+    return in_english("clocks are set to that of rank {rank}, by common collectives: the others were as it is")
 
 
 def _spelled(size_ns: int) -> str:

@@ -19,6 +19,7 @@ from perfkit_core.analyses.communication.bus_factors import bus_factors
 from perfkit_core.analyses.communication.message_sizes import size_class
 from perfkit_core.analyses.communication.partials import Partial, reduce, reduce_each
 from perfkit_core.errors import UsageError
+from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
 from perfkit_core.trace import Trace
 
@@ -91,8 +92,10 @@ def _per_second(size: pd.Series[float], time: pd.Series[int]) -> float | None:
 
 def _explain(trace: Trace) -> str:
     if trace.rows("kind", "communication").any():
-        return "collectives were called, but nothing that carries them out was recorded (a group of one moves nothing)"
-    return "no communication between processes was recorded"
+        return in_english(
+            "collectives were called, but nothing that carries them out was recorded (a group of one moves nothing)"
+        )
+    return in_english("no communication between processes was recorded")
 
 
 VIEW = View(

@@ -14,6 +14,7 @@ from perfkit_core.analyses.communication.clock_offsets import COLUMNS, clock_off
 from perfkit_core.analyses.communication.matching import POINT_TO_POINT
 from perfkit_core.analyses.communication.partials import Partial, all_collectives, reduce, reduce_each
 from perfkit_core.errors import UsageError
+from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
 from perfkit_core.trace import Trace
 
@@ -59,8 +60,8 @@ def _note(first: bool, row: Mapping[Any, Any]) -> str | None:
 
 def _explain(trace: Trace) -> str:
     if len(trace.meta.ranks) < 2:
-        return "one rank only was recorded: name the recordings of several ranks"
-    return "no collectives were recorded that could tie the clocks of the ranks together"
+        return in_english("one rank only was recorded: name the recordings of several ranks")
+    return in_english("no collectives were recorded that could tie the clocks of the ranks together")
 
 
 VIEW = View(

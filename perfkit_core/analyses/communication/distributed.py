@@ -25,6 +25,7 @@ from perfkit_core.analyses.step.activity import Activities, activities
 from perfkit_core.analyses.step.exclusive import covered_ns
 from perfkit_core.errors import UsageError
 from perfkit_core.intervals import Intervals
+from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
 from perfkit_core.schema import NO_ROW
 from perfkit_core.trace import BoolArray, IntArray, Trace
@@ -111,7 +112,7 @@ VIEW = View(
     description="time of communication between processes, of computation, and of both at once",
     table=table,
     groupings=GROUPINGS,
-    explain_empty=lambda trace: "no communication between processes was recorded",
+    explain_empty=lambda trace: in_english("no communication between processes was recorded"),
     native=True,
     per_step=("host_calls", "device_calls", "time_ns", "bytes"),
     reduction=Reduction(reduce, merge),

@@ -15,6 +15,7 @@ import pandas as pd
 from perfkit_core.analyses.communication.arrivals import arrivals
 from perfkit_core.analyses.communication.partials import Partial, reduce, reduce_each, together
 from perfkit_core.errors import UsageError
+from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
 from perfkit_core.trace import Trace
 
@@ -105,8 +106,10 @@ def _median(values: pd.Series[int]) -> int | None:
 
 def _explain(trace: Trace) -> str:
     if len(trace.meta.ranks) < 2:
-        return "one rank only was recorded: name the recordings of several ranks"
-    return "no collectives were recorded on several ranks that could be matched and aligned (--view clocks tells why)"
+        return in_english("one rank only was recorded: name the recordings of several ranks")
+    return in_english(
+        "no collectives were recorded on several ranks that could be matched and aligned (--view clocks tells why)"
+    )
 
 
 VIEW = View(

@@ -19,6 +19,7 @@ from perfkit_core.analyses.native_rules import counted, native_steps
 from perfkit_core.analyses.select import in_steps
 from perfkit_core.analyses.span import rank_codes, spans
 from perfkit_core.analyses.tables import ratio
+from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import DEVICE_WORK, KERNEL
 from perfkit_core.trace import BoolArray, IntArray, Trace
@@ -103,6 +104,6 @@ VIEW = View(
     title="Device utilisation",
     description="busy time and utilisation of each device",
     table=table,
-    explain_empty=lambda trace: "no device work and no CPU utilisation were recorded",
+    explain_empty=lambda trace: in_english("no device work and no CPU utilisation were recorded"),
     native=True,
 )

@@ -17,6 +17,7 @@ from perfkit_core.analyses.devices.launch import parameters
 from perfkit_core.analyses.native_text import short_kernel_names
 from perfkit_core.analyses.select import selected
 from perfkit_core.analyses.tables import group, plain, ratio, texts
+from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import KERNEL
 from perfkit_core.trace import IntArray, Trace
@@ -61,7 +62,7 @@ VIEW = View(
     table=table,
     groupings=GROUPINGS,
     order="total_device_ns",
-    explain_empty=lambda trace: "no kernels on a device were recorded",
+    explain_empty=lambda trace: in_english("no kernels on a device were recorded"),
     native=True,
     per_step=("calls", "total_device_ns"),
 )

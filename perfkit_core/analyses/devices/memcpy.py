@@ -11,6 +11,7 @@ from perfkit_core.analyses import grouping
 from perfkit_core.analyses.devices import launched_for
 from perfkit_core.analyses.select import selected
 from perfkit_core.analyses.tables import group, integers, plain, texts
+from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import MEMCPY, MEMSET
 from perfkit_core.trace import Trace
@@ -57,6 +58,6 @@ VIEW = View(
     table=table,
     groupings=GROUPINGS,
     order="total_device_ns",
-    explain_empty=lambda trace: "no copies to, from or on a device were recorded",
+    explain_empty=lambda trace: in_english("no copies to, from or on a device were recorded"),
     per_step=("calls", "bytes", "total_device_ns"),
 )

@@ -14,6 +14,7 @@ from perfkit_core.analyses.fluid import labels, scope
 from perfkit_core.analyses.operator.own_time import is_call
 from perfkit_core.analyses.select import selected
 from perfkit_core.analyses.tables import rounded_division
+from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import NO_ROW, OPERATOR_DETAIL, OPERATOR_KINDS
 from perfkit_core.trace import BoolArray, IntArray, Trace
@@ -75,7 +76,7 @@ VIEW = View(
     table=table,
     groupings=scope.GROUPINGS,
     order="total_ns",
-    explain_empty=lambda trace: "no operators were recorded",
+    explain_empty=lambda trace: in_english("no operators were recorded"),
     group=scope.GROUP,
     page=False,
     per_step=("calls", "total_ns", "cpu_ns", "device_ns"),

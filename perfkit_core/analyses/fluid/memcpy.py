@@ -15,6 +15,7 @@ from perfkit_core import nesting, patterns
 from perfkit_core.analyses.fluid import scope
 from perfkit_core.analyses.fluid.overhead import total_time
 from perfkit_core.analyses.select import selected
+from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import MEMCPY, NO_ROW, RUNTIME, SYNC
 from perfkit_core.trace import IntArray, Trace
@@ -61,7 +62,7 @@ VIEW = View(
     description="copies by direction, asynchronous and synchronous ones apart, outside of operators too",
     table=table,
     order="total_ns",
-    explain_empty=lambda trace: "no copies to, from or on a device were recorded",
+    explain_empty=lambda trace: in_english("no copies to, from or on a device were recorded"),
     group=scope.GROUP,
     page=False,
     per_step=("calls", "total_ns"),

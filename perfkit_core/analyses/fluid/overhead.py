@@ -17,6 +17,7 @@ from perfkit_core.analyses.fluid.computing import computing
 from perfkit_core.analyses.fluid.threads import thread_numbers
 from perfkit_core.analyses.tables import ratio
 from perfkit_core.compiling import compiled
+from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import KERNEL, NO_ROW, RUNTIME, SYNC
 from perfkit_core.trace import IntArray, Trace
@@ -106,7 +107,7 @@ VIEW = View(
     title="Overhead Summary",
     description="computation and framework overhead in the operators, on the host and of the device work they launched",
     table=table,
-    explain_empty=lambda trace: "no operators were recorded",
+    explain_empty=lambda trace: in_english("no operators were recorded"),
     group=scope.GROUP,
     per_step=("total_ns", "cpu_ns", "device_ns"),
 )

@@ -15,6 +15,7 @@ import numpy as np
 from perfkit_core import grouped
 from perfkit_core.analyses.memory.events import MISSING, explain_empty, memory_events
 from perfkit_core.analyses.once import once
+from perfkit_core.language import in_english
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 NEVER: Final = int(np.iinfo(np.int64).max)
@@ -72,5 +73,5 @@ def explain_no_blocks(trace: Trace) -> str:
     if not len(found.row):
         return explain_empty(trace)
     if not len(blocks(trace).allocation):
-        return "the memory events have no addresses, so allocations cannot be matched with frees"
-    return "nothing that was allocated in the recording was alive then"
+        return in_english("the memory events have no addresses, so allocations cannot be matched with frees")
+    return in_english("nothing that was allocated in the recording was alive then")

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from perfkit_core import grouped
 from perfkit_core.analyses.once import once
+from perfkit_core.language import in_english
 from perfkit_core.schema import MEMORY
 from perfkit_core.trace import BoolArray, Codes, IntArray, Trace
 
@@ -24,7 +25,9 @@ MISSING: Final = int(np.iinfo(np.int64).min)
 """Stands for an unknown number of bytes: no allocation can have it."""
 RESERVE: Final = "Reserved"
 """Categories of memory events that begin so move the reserve of the allocator, not what is allocated from it."""
-NOT_RECORDED: Final = "no memory events were recorded: pass profile_memory=True to the profiler (record --memory)"
+NOT_RECORDED: Final = in_english(
+    "no memory events were recorded: pass profile_memory=True to the profiler (record --memory)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,7 @@ def nullable(values: IntArray) -> pd.Series[int]:
 
 def explain_empty(trace: Trace) -> str:
     """Why a table of memory has no rows."""
-    return NOT_RECORDED if not trace.rows("kind", MEMORY).any() else "the memory events have no sizes"
+    return NOT_RECORDED if not trace.rows("kind", MEMORY).any() else in_english("the memory events have no sizes")
 
 
 def pool_columns(trace: Trace, found: MemoryEvents, pool: IntArray) -> dict[str, object]:

@@ -15,6 +15,7 @@ from perfkit_core.analyses.memory.events import MemoryEvents, memory_events, poo
 from perfkit_core.analyses.memory.owners import chosen, keys, names, outermost
 from perfkit_core.analyses.memory.step_ends import StepEnds, step_ends
 from perfkit_core.analyses.tables import plain, rounded_division
+from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
@@ -84,8 +85,8 @@ def _explain(trace: Trace) -> str:
     if not len(found.row) or not len(blocks(trace).allocation):
         return explain_no_blocks(trace)
     if not (step_ends(trace, found).follower >= 0).any():
-        return "this needs two training steps, recorded one after the other"
-    return "nothing that was allocated in a step stayed"
+        return in_english("this needs two training steps, recorded one after the other")
+    return in_english("nothing that was allocated in a step stayed")
 
 
 VIEW = View(

@@ -21,6 +21,7 @@ from perfkit_core.analyses.memory.events import (
 from perfkit_core.analyses.memory.levels import Levels, levels
 from perfkit_core.analyses.memory.step_ends import StepEnds, step_ends
 from perfkit_core.analyses.select import accounted, in_steps
+from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
@@ -87,7 +88,7 @@ def _alive(found: MemoryEvents, ends: StepEnds, made: Blocks, name: str, until: 
 
 
 def _explain(trace: Trace) -> str:
-    return explain_empty(trace) if not len(memory_events(trace).row) else "no training steps were recorded"
+    return explain_empty(trace) if not len(memory_events(trace).row) else in_english("no training steps were recorded")
 
 
 VIEW = View(

@@ -19,6 +19,7 @@ from perfkit_core.analyses.module.module_counts import Counts
 from perfkit_core.analyses.module.module_tree import ModuleTree, module_tree
 from perfkit_core.analyses.select import selected
 from perfkit_core.analyses.tables import Groups, group, integers, ratio
+from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import NO_ROW
 from perfkit_core.trace import IntArray, Trace
@@ -153,7 +154,7 @@ VIEW = View(
     description="host time, device time, parameters and FLOPs of each layer of the model, with the layers below it",
     table=table,
     groupings=GROUPINGS,
-    explain_empty=lambda trace: (
+    explain_empty=lambda trace: in_english(
         "no calls of layers were recorded: label them with annotate(model), or record Python stacks"
     ),
     per_step=PER_STEP,

@@ -17,6 +17,7 @@ from perfkit_core.analyses.devices import launched_for
 from perfkit_core.analyses.operator import overloads, own_time
 from perfkit_core.analyses.select import selected
 from perfkit_core.analyses.tables import Groups, group, integers, plain, ratio, texts
+from perfkit_core.language import in_english
 from perfkit_core.operators import of_events
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import DEVICE_WORK, NO_ROW, OPERATOR_KINDS
@@ -128,6 +129,6 @@ VIEW = View(
     description="matrix products, convolutions, copies, …: host and device time by what is computed",
     table=table,
     groupings=GROUPINGS,
-    explain_empty=lambda trace: "no operators and no device work were recorded",
+    explain_empty=lambda trace: in_english("no operators and no device work were recorded"),
     per_step=SUMS,
 )

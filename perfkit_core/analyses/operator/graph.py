@@ -16,6 +16,7 @@ from perfkit_core.analyses.operator import dataflow
 from perfkit_core.analyses.select import selected, step_numbers
 from perfkit_core.analyses.tables import plain, texts
 from perfkit_core.errors import UsageError
+from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import NO_ROW
 from perfkit_core.trace import IntArray, Trace
@@ -112,5 +113,5 @@ VIEW = View(
     table=table,
     groupings=GROUPINGS,
     page=False,
-    explain_empty=lambda trace: "no operators were recorded",
+    explain_empty=lambda trace: in_english("no operators were recorded"),
 )

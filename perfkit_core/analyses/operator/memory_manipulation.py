@@ -19,6 +19,7 @@ from perfkit_core.analyses.operator.own_time import is_call
 from perfkit_core.analyses.select import selected
 from perfkit_core.analyses.step import step_share
 from perfkit_core.analyses.tables import group, integers, plain, texts
+from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import (
     ANNOTATION,
@@ -81,7 +82,7 @@ VIEW = View(
     table=table,
     groupings=GROUPINGS,
     order="total_cpu_ns",
-    explain_empty=lambda trace: "no host event copies or fills memory by its name",
+    explain_empty=lambda trace: in_english("no host event copies or fills memory by its name"),
     native=True,
     per_step=("calls", "total_cpu_ns", "total_device_ns"),
 )

@@ -17,6 +17,7 @@ from perfkit_core.analyses.operator.unowned import unowned
 from perfkit_core.analyses.tables import Groups, group, integers, plain, ratio
 from perfkit_core.analyses.threads import threads
 from perfkit_core.compiling import compiled
+from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import NO_ROW, OPERATOR_KINDS
 from perfkit_core.trace import BoolArray, IntArray, Trace
@@ -134,6 +135,6 @@ VIEW = View(
     table=table,
     groupings=GROUPINGS,
     order="self_cpu_ns",
-    explain_empty=lambda trace: "no operators were recorded",
+    explain_empty=lambda trace: in_english("no operators were recorded"),
     per_step=_SUMS,
 )

@@ -16,6 +16,7 @@ from perfkit_core.analyses.operator import overloads
 from perfkit_core.analyses.operator.operator_entries import Entries, entries
 from perfkit_core.analyses.operator.spans import GROUPINGS
 from perfkit_core.analyses.tables import Groups, group, integers, plain
+from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import DEVICE_WORK, NO_ROW
 from perfkit_core.trace import BoolArray, Codes, IntArray, Trace
@@ -109,7 +110,7 @@ VIEW = View(
     table=table,
     groupings=GROUPINGS,
     order="total_cpu_ns",
-    explain_empty=lambda trace: "no operators were recorded",
+    explain_empty=lambda trace: in_english("no operators were recorded"),
     native=True,
     per_step=("calls", "total_cpu_ns", "total_device_ns", "flops"),
 )

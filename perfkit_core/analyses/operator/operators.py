@@ -17,6 +17,7 @@ from perfkit_core.analyses.operator import operator_memory
 from perfkit_core.analyses.operator.spans import GROUPINGS, MEASURES, SUMS, chosen, span_table, survivors
 from perfkit_core.analyses.operator.unowned import unowned
 from perfkit_core.analyses.tables import Groups, group, integers, plain, ratio
+from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import OPERATOR_KINDS
 from perfkit_core.trace import IntArray, Trace
@@ -82,7 +83,7 @@ VIEW = View(
     table=table,
     groupings=GROUPINGS,
     order="self_cpu_ns",
-    explain_empty=lambda trace: "no operators were recorded",
+    explain_empty=lambda trace: in_english("no operators were recorded"),
     native=True,
     per_step=SUMS,
 )

@@ -6,6 +6,7 @@ import pandas as pd
 
 from perfkit_core.analyses.operator.spans import GROUPINGS, SUMS, span_table
 from perfkit_core.analyses.step import step_share
+from perfkit_core.language import in_english
 from perfkit_core.layers.modules import labelled
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import ANNOTATION, BACKWARD, DATALOADER, FORWARD, OPTIMIZER
@@ -42,7 +43,7 @@ VIEW = View(
     table=table,
     groupings=GROUPINGS,
     order="total_cpu_ns",
-    explain_empty=lambda trace: "no labelled ranges were recorded",
+    explain_empty=lambda trace: in_english("no labelled ranges were recorded"),
     native=True,
     per_step=SUMS,
 )

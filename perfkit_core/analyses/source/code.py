@@ -19,6 +19,7 @@ from perfkit_core.analyses.select import selected
 from perfkit_core.analyses.source import frames
 from perfkit_core.analyses.source.frames import Frames
 from perfkit_core.analyses.tables import ratio
+from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.trace import IntArray, Trace
 from perfkit_core.trees import preorder
@@ -61,7 +62,9 @@ def _table(found: Frames, columns: dict[str, IntArray], order: IntArray) -> pd.D
 
 
 def _why_empty(trace: Trace) -> str:
-    return "no Python stacks were recorded: where the profiler can, with_stack=True asks for them (record --stacks)"
+    return in_english(
+        "no Python stacks were recorded: where the profiler can, with_stack=True asks for them (record --stacks)"
+    )
 
 
 VIEW = View(

@@ -15,6 +15,7 @@ from perfkit_core import grouped, intervals, nesting
 from perfkit_core.analyses.step.activity import Activities, activities
 from perfkit_core.analyses.step.exclusive import covered_ns
 from perfkit_core.analyses.step.step_rows import chosen_steps, position, step_frame, step_rows
+from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import MEMCPY
 from perfkit_core.trace import BoolArray, IntArray, Trace
@@ -107,8 +108,8 @@ def _hidden(trace: Trace, acts: Activities, rows: IntArray, step: IntArray, coun
 
 def _why_empty(trace: Trace) -> str:
     if not len(step_rows(trace)):
-        return "no training steps were recorded: call the profiler's step() after each iteration"
-    return "neither a data loader nor copies from the host to a device were recorded"
+        return in_english("no training steps were recorded: call the profiler's step() after each iteration")
+    return in_english("neither a data loader nor copies from the host to a device were recorded")
 
 
 VIEW = View(

@@ -23,6 +23,7 @@ from perfkit_core.analyses.step import model_native
 from perfkit_core.analyses.step.model_rows import model_table, row
 from perfkit_core.analyses.step.segments import Segments, segments
 from perfkit_core.analyses.step.step_rows import chosen_steps, position
+from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import DEVICE_WORK, NO_ROW, OTHER, PHASES, STEP
 from perfkit_core.trace import BoolArray, IntArray, Trace
@@ -117,7 +118,7 @@ VIEW = View(
     title="Phases of the step",
     description="host and device time of data loading, forward, backward and optimizer",
     table=table,
-    explain_empty=lambda trace: "neither steps nor phases were recorded",
+    explain_empty=lambda trace: in_english("neither steps nor phases were recorded"),
     native=True,
     per_step=("calls", "total_cpu_ns", "total_device_ns"),
 )

@@ -16,6 +16,7 @@ from perfkit_core.analyses.span import rank_codes, span_ns
 from perfkit_core.analyses.step import overview_native
 from perfkit_core.analyses.tables import ratio
 from perfkit_core.errors import UsageError
+from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.trace import Trace
 
@@ -63,7 +64,7 @@ VIEW = View(
     table=table,
     groupings=GROUPINGS,
     order="time_ns",
-    explain_empty=lambda trace: "no events were recorded",
+    explain_empty=lambda trace: in_english("no events were recorded"),
     native=True,
     per_step=("calls", "time_ns"),
 )

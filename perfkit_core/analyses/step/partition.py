@@ -29,6 +29,7 @@ from perfkit_core.analyses.step.exclusive import exclusive_ns
 from perfkit_core.analyses.step.step_parts import GROUPINGS, by_step, over_steps
 from perfkit_core.analyses.step.step_rows import chosen_steps, step_frame
 from perfkit_core.intervals import Intervals
+from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.trace import IntArray, Trace
 
@@ -73,6 +74,8 @@ VIEW = View(
     description="every nanosecond of the steps counted once: computation, then what no computation hides",
     table=table,
     groupings=GROUPINGS,
-    explain_empty=lambda trace: "no training steps were recorded: call the profiler's step() after each iteration",
+    explain_empty=lambda trace: in_english(
+        "no training steps were recorded: call the profiler's step() after each iteration"
+    ),
     per_step=("total_ns",),
 )

@@ -15,6 +15,7 @@ import pandas as pd
 from perfkit_core.analyses.step.segments import segments
 from perfkit_core.analyses.step.step_parts import GROUPINGS, by_step, over_steps
 from perfkit_core.analyses.step.step_rows import chosen_steps, position, step_frame, step_rows
+from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import BACKWARD, FORWARD, PHASES
 from perfkit_core.trace import BoolArray, IntArray, Trace
@@ -64,8 +65,10 @@ def _reasons(no_forward: BoolArray, no_backward: BoolArray, unknown: BoolArray) 
 
 def _why_empty(trace: Trace) -> str:
     if not len(step_rows(trace)):
-        return "no training steps were recorded: call the profiler's step() after each iteration"
-    return "no step has both a forward and a backward pass that the recording tells; --by step says what is missing"
+        return in_english("no training steps were recorded: call the profiler's step() after each iteration")
+    return in_english(
+        "no step has both a forward and a backward pass that the recording tells; --by step says what is missing"
+    )
 
 
 _LATE, _EARLY = np.iinfo(np.int64).max, np.iinfo(np.int64).min

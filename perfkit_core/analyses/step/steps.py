@@ -9,6 +9,7 @@ from perfkit_core import intervals
 from perfkit_core.analyses.select import in_steps
 from perfkit_core.analyses.step.segments import Segments, segments
 from perfkit_core.analyses.step.step_rows import chosen_steps, position, step_frame
+from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import DEVICE_WORK, OTHER, PHASES
 from perfkit_core.trace import IntArray, Trace
@@ -56,5 +57,7 @@ VIEW = View(
     title="Steps",
     description="duration of each step, its phases and the busy time of the device",
     table=table,
-    explain_empty=lambda trace: "no training steps were recorded: call the profiler's step() after each iteration",
+    explain_empty=lambda trace: in_english(
+        "no training steps were recorded: call the profiler's step() after each iteration"
+    ),
 )
