@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
 import pandas as pd
@@ -13,6 +13,7 @@ from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.columns import values
 from perfkit_core.renderers.distributions import distribution
 from perfkit_core.renderers.headings import label
+from perfkit_core.renderers.heatmaps import heatmap
 from perfkit_core.renderers.hierarchies import hierarchy
 from perfkit_core.renderers.scales import common_unit
 from perfkit_core.renderers.shortening import cut
@@ -24,22 +25,37 @@ RANKED: Final = 15
 """Bars of a ranking."""
 OF_RUNS: Final = {"waterfall": waterfall, "distribution": distribution}
 """Kinds with a file of their own, here and among the scripts."""
+SCRIPTS: Final = {
+    "charts_series.js": ("bar", "line"),
+    "charts_rows.js": ("ranking", "share"),
+    "charts_trees.js": ("icicle", "sunburst", "opening"),
+    "charts_heatmap.js": ("heatmap",),
+    **{f"{kind}.js": (kind,) for kind in OF_RUNS},
+}
+"""What draws which kinds."""
 HEIGHTS: Final = {"ranking": 380, "share": 110}
 """Of the pictures that are not 300 pixels high."""
 _SHORT: Final = 46
 """Characters of a name beside a bar."""
+_WIDE: Final = 100
+"""Characters of a line at the pointer."""
+_LINES: Final = 12
 
 
 def figure(section: Section) -> dict[str, Any] | None:
-    """The section's chart: ``{"kind", "height" (pixels), "x", "short" (of x), "unit", "series": [{"name",
-    "values"}]}``, of trees :func:`perfkit_core.renderers.hierarchies.hierarchy`; None without data.
+    """The section's chart: ``{"kind", "height" (pixels), "x", "short" and "full" (of x; a ranking's), "unit", "series":
+    [{"name", "values"}]}``; other kinds have files of their own. None without data.
 
     All series share the unit of the tallest, so that what is stacked adds up.
     """
     chart, table = section.chart, section.table
-    if chart is None or chart.kind == "intervals" or table.empty or chart.x not in table.columns:
+    if chart is None or chart.kind == "intervals" or table.empty:
         return None
-    if chart.kind in ("icicle", "sunburst"):
+    if chart.kind == "heatmap":
+        return heatmap(chart, table)
+    if chart.x not in table.columns:
+        return None
+    if chart.kind in SCRIPTS["charts_trees.js"]:
         return hierarchy(chart, table)
     if chart.kind in OF_RUNS:
         return OF_RUNS[chart.kind](chart, table)
@@ -51,19 +67,39 @@ def figure(section: Section) -> dict[str, Any] | None:
     return _series(chart, table, names)
 
 
+def scripts(kinds: Collection[str]) -> Iterator[str]:
+    """The scripts that draw these kinds of charts; each needs those before it."""
+    if not kinds:
+        return
+    yield "charts_style.js"
+    yield from (name for name, drawn in SCRIPTS.items() if not set(drawn).isdisjoint(kinds))
+    yield from ("charts_controls.js", "charts.js")
+
+
 def _series(chart: Chart, table: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
     unit = common_unit({name: values(table[name]) for name in names})
     return {
         "kind": chart.kind,
         "height": HEIGHTS.get(chart.kind, 300),
         "x": {"title": say(label(chart.x)), "values": _labels(table[chart.x])},
-        "short": [_label(cut(visible(str(plain(value))), _SHORT)) for value in table[chart.x].to_list()],
+        **(_names(table[chart.x]) if chart.kind == "ranking" else {}),
         "unit": unit.name if unit else "",
         "series": [
             {"name": say(label(name)), "values": _scaled(table[name], unit.size if unit else 1.0)} for name in names
         ],
         "stacked": chart.kind == "bar" and len(names) > 1,
     }
+
+
+def _names(column: pd.Series) -> dict[str, list[str]]:
+    names = [visible(str(plain(value))) for value in column.to_list()]
+    return {"short": [_label(cut(name, _SHORT)) for name in names], "full": [_wrapped(name) for name in names]}
+
+
+def _wrapped(name: str) -> str:
+    """Whole, in lines; of very long ones the beginning."""
+    lines = [name[at : at + _WIDE] for at in range(0, len(name), _WIDE)]
+    return "<br>".join(_label(line) for line in (*lines[:_LINES], *(["…"] if lines[_LINES:] else [])))
 
 
 def _labels(values: pd.Series) -> list[str]:

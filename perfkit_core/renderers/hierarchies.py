@@ -13,6 +13,7 @@ from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.columns import values
 from perfkit_core.renderers.headings import label
 from perfkit_core.renderers.scales import common_unit
+from perfkit_core.renderers.shortening import cut
 from perfkit_core.renderers.values import plain
 from perfkit_core.report.model import Chart
 from perfkit_core.report.tree_rows import parents
@@ -20,6 +21,8 @@ from perfkit_core.report.tree_rows import parents
 MOST_NODES: Final = 1500
 """Boxes that a browser draws and zooms without waiting."""
 
+_SHORT: Final = 46
+"""Characters of a name beside a bar."""
 _LEVEL: Final = 24
 """Pixels of a level, with room for its text."""
 
@@ -27,9 +30,9 @@ Numbers = npt.NDArray[np.float64]
 
 
 def hierarchy(chart: Chart, table: pd.DataFrame) -> dict[str, Any] | None:
-    """``{"kind", "height" (pixels), "labels", "parents" (positions, -1: outermost), "left_out", "unit", "weights":
-    [{"name", "sizes", "values"}]}``: ``values`` are those of the table, ``sizes`` what is drawn: no box is less than
-    those inside it.
+    """``{"kind", "height" (pixels), "labels", "short" (beside bars; none of nested boxes), "parents" (positions, -1:
+    outermost), "left_out", "unit", "weights": [{"name", "sizes", "values"}]}``: ``values`` are those of the table,
+    ``sizes`` what is drawn: no box is less than those inside it.
 
     Of many rows the largest are drawn; what is above a row is no smaller. None where nothing has a size.
     """
@@ -42,10 +45,12 @@ def hierarchy(chart: Chart, table: pd.DataFrame) -> dict[str, Any] | None:
     number = np.append(np.cumsum(kept) - 1, -1)
     unit = common_unit({name: values(table[name]) for name in sizes})
     size = unit.size if unit else 1.0
+    labels = [visible(str(plain(name))) for name in table[chart.x][kept].to_list()]
     return {
         "kind": chart.kind,
         "height": _height(chart.kind, int(table["depth"][kept].max()) + 1),
-        "labels": [visible(str(plain(name))) for name in table[chart.x][kept].to_list()],
+        "labels": labels,
+        "short": [] if chart.kind == "icicle" else [cut(name, _SHORT) for name in labels],
         "parents": np.where(above[kept] < 0, -1, number[above[kept]]).tolist(),
         "left_out": int((~kept).sum()),
         "unit": unit.name if unit else "",

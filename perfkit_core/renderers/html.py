@@ -112,10 +112,7 @@ def _libraries(blocks: Sequence[Block]) -> dict[str, str]:
 def _scripts(blocks: Sequence[Block]) -> Iterator[str]:
     """The page's own scripts, as far as there is something for them to do."""
     yield "page.js"
-    kinds = {block.figure["kind"] for block in blocks if block.figure}
-    yield from (f"{kind}.js" for kind in charts.OF_RUNS if kind in kinds)
-    if kinds:
-        yield "charts.js"
+    yield from charts.scripts({block.figure["kind"] for block in blocks if block.figure})
     if any(block.timeline for block in blocks):
         yield from TIMELINE
     if any(block.section.code for block in blocks):

@@ -23,7 +23,9 @@ class Chart:
     """A picture of the section's own table: ``x`` and ``y`` are column names.
 
     ``bar`` stacks several ``y``; ``ranking`` are the largest rows by the first ``y``; ``share`` is one bar made of the
-    rows; ``icicle`` and ``sunburst`` are of trees (tables with a column ``depth``), each ``y`` a size to choose;
+    rows; ``icicle``, ``sunburst`` and ``opening`` (bars that open) are of trees (tables with a column ``depth``), each
+    ``y`` a size to choose; ``heatmap`` has a row for each value of the column ``by`` and a column for each of ``x``,
+    each ``y`` a number to choose, or without ``x`` a column for each of ``y``; the rows ``marked`` are pointed at;
     ``waterfall`` goes from one total to another: ``y`` are the differences (missing for totals) and what is reached by
     them; ``distribution`` has a lane for each value of ``x``: ``y`` are single values (each named by the column ``step``,
     and marked where ``outlying`` is true) and the median of their lane, ``band`` is a range of values to shade, which a
@@ -32,11 +34,16 @@ class Chart:
     ``names`` (plain English, said where it is shown), the same column three times a number without an interval.
     """
 
-    kind: Literal["bar", "line", "ranking", "share", "icicle", "sunburst", "waterfall", "distribution", "intervals"]
+    kind: Literal[
+        "bar", "line", "ranking", "share", "icicle", "sunburst", "opening", "heatmap", "waterfall", "distribution",
+        "intervals",
+    ]  # fmt: skip
     x: str
     y: tuple[str, ...]
     band: tuple[int, int] | None = None
     names: tuple[str, ...] = ()
+    by: str = ""
+    marked: tuple[object, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

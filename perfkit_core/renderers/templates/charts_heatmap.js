@@ -1,0 +1,56 @@
+// Rows by columns, each cell in the colour of its number: ranks by steps, or by what a step is made of.
+"use strict";
+(() => {
+  const WRITTEN = 16; // rows and columns up to which cells hold their numbers
+
+  const ticks = (names, most) => {
+    const every = Math.ceil(names.length / most);
+    const tickvals = names.map((_, position) => position).filter((position) => position % every === 0);
+    return { tickvals, ticktext: tickvals.map((position) => names[position]) };
+  };
+
+  // Rows that are marked always have their name, in the colour of a warning.
+  const rowTicks = (figure) => {
+    const found = ticks(figure.rows, 32), kept = found.tickvals.filter((row) => !figure.marked.some((one) => one !== row && Math.abs(one - row) * 32 < figure.rows.length));
+    const tickvals = [...new Set([...kept, ...figure.marked])].sort((a, b) => a - b);
+    const name = (row) => (figure.marked.includes(row) ? `<b>▶ ${figure.rows[row]}</b>` : figure.rows[row]);
+    return { tickvals, ticktext: tickvals.map(name) };
+  };
+
+  const outlines = (figure, palette) => figure.marked.map((row) => ({
+    type: "rect", xref: "x", yref: "y", x0: -0.5, x1: figure.columns.length - 0.5, y0: row - 0.5, y1: row + 0.5,
+    line: { color: palette[5], width: 2 }, fillcolor: "rgba(0,0,0,0)",
+  }));
+
+  const scale = (weight, { palette, colour }) => {
+    const numbers = weight.values.flat().filter((value) => value !== null);
+    const [low, high] = [Math.min(...numbers), Math.max(...numbers)];
+    if (low >= 0) return { zmin: lowest(low, high), zmax: high || 1, colorscale: [[0, colour("--card")], [1, palette[0]]] };
+    const most = Math.max(-low, high);
+    return { zmin: -most, zmax: most, colorscale: [[0, palette[0]], [0.5, colour("--card")], [1, palette[1]]] };
+  };
+
+  // From 0, unless all numbers are alike: then their differences would not be seen.
+  const lowest = (low, high) => (low > high / 2 ? low - (high - low) / 8 : 0);
+
+  const heatmap = (figure, state, tools) => {
+    const { palette, colour, layout, axis } = tools;
+    const weight = figure.weights[state.weight], few = figure.rows.length <= WRITTEN && figure.columns.length <= WRITTEN;
+    const at = (one) => one.map((_, position) => position);
+    const traces = [{
+      type: "heatmap", z: weight.values, x: at(figure.columns), y: at(figure.rows), ...scale(weight, tools),
+      customdata: figure.rows.map((row) => figure.columns.map((column) => [row, column])),
+      xgap: figure.columns.length > 60 ? 0 : 1, ygap: figure.rows.length > 100 ? 0 : 1, hoverongaps: false,
+      texttemplate: few ? "%{z:.3~g}" : "", textfont: { size: 11 },
+      colorbar: { title: { text: weight.unit, side: "right" }, thickness: 12, outlinewidth: 0, tickfont: { color: colour("--ink") } },
+      hovertemplate: `${figure.row_title} %{customdata[0]}, ${figure.column_title} %{customdata[1]}<br>${weight.name}: %{z:.4~g} ${weight.unit}<extra></extra>`,
+    }];
+    return [traces, layout({
+      margin: { l: 56, r: 12, t: 8, b: 44 }, shapes: outlines(figure, palette),
+      xaxis: axis({ title: { text: figure.column_title }, showgrid: false, zeroline: false, ...ticks(figure.columns, 24) }),
+      yaxis: axis({ title: { text: figure.row_title }, showgrid: false, zeroline: false, range: [figure.rows.length - 0.5, -0.5], ...rowTicks(figure) }),
+    })];
+  };
+
+  Object.assign(page.shapes, { heatmap });
+})();

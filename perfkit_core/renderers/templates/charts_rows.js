@@ -1,0 +1,33 @@
+// Rows of a table as bars: the largest ones, and one bar made of all.
+"use strict";
+(() => {
+  const ranking = (figure, _, { palette, layout, axis }) => {
+    const names = figure.x.values, positions = names.map((_, position) => position);
+    const traces = [{
+      type: "bar", orientation: "h", y: positions, x: figure.series[0].values, customdata: figure.full,
+      marker: { color: palette[0] }, hovertemplate: `%{customdata}<br>%{x:.4~g} ${figure.unit}<extra></extra>`,
+    }];
+    return [traces, layout({
+      bargap: 0.25,
+      xaxis: axis({ title: { text: `${figure.series[0].name} (${figure.unit})` }, rangemode: "tozero" }),
+      yaxis: axis({ tickvals: positions, ticktext: figure.short, autorange: "reversed", showgrid: false }),
+    })];
+  };
+
+  const share = (figure, _, { palette, layout }) => {
+    const { values } = figure.series[0];
+    const whole = values.reduce((sum, value) => sum + (value ?? 0), 0) || 1;
+    const traces = figure.x.values.map((name, index) => ({
+      type: "bar", orientation: "h", name, y: [0], x: [values[index]], marker: { color: palette[index % palette.length] },
+      text: values[index] / whole > 0.06 ? `${(100 * values[index] / whole).toFixed(0)} %` : "", textposition: "inside",
+      insidetextanchor: "middle", insidetextfont: { color: "#fff" },
+      hovertemplate: `%{x:.4~g} ${figure.unit}, ${(100 * values[index] / whole).toFixed(1)} %<extra>${name}</extra>`,
+    })).filter((_, index) => values[index]);
+    return [traces, layout({
+      barmode: "stack", showlegend: true, margin: { l: 8, r: 8, t: 8, b: 8 },
+      xaxis: { visible: false, range: [0, whole] }, yaxis: { visible: false },
+    })];
+  };
+
+  Object.assign(page.shapes, { ranking, share });
+})();

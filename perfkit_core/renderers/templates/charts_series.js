@@ -1,0 +1,49 @@
+// Numbers along steps or time: bars, areas where there are too many of them, and lines.
+"use strict";
+(() => {
+  const MOST_BARS = 300; // more of them are thinner than a few pixels: drawn as areas
+  const TICKS = 24;
+
+  const ticks = (figure) => {
+    const names = figure.x.values, every = Math.ceil(names.length / TICKS);
+    const tickvals = names.map((_, position) => position).filter((position) => position % every === 0);
+    return { tickvals, ticktext: tickvals.map((position) => names[position]) };
+  };
+
+  const drawn = (figure, color) => {
+    const many = figure.x.values.length > MOST_BARS;
+    if (figure.kind !== "bar") return { type: "scatter", mode: figure.x.values.length > 100 ? "lines" : "lines+markers", marker: { color } };
+    if (!many) return { type: "bar", marker: { color } };
+    const area = { type: "scatter", mode: "lines", line: { shape: "hvh", width: 1, color } };
+    return figure.stacked ? { ...area, stackgroup: "all", fillcolor: color } : { ...area, fill: "tozeroy" };
+  };
+
+  const series = (figure, _, { palette, layout, axis }) => {
+    const many = figure.series.length > 1;
+    const traces = figure.series.map((one, index) => ({
+      ...drawn(figure, palette[index % palette.length]),
+      name: one.name,
+      x: figure.x.values.map((_, position) => position), // labels may repeat, positions do not
+      customdata: figure.x.values,
+      y: one.values,
+      hovertemplate: `${figure.x.title} %{customdata}: %{y:.4~g} ${figure.unit}<extra>${many ? "%{fullData.name}" : ""}</extra>`,
+    }));
+    return [traces, layout({
+      barmode: figure.stacked ? "stack" : "group",
+      bargap: figure.x.values.length > 100 ? 0 : 0.3,
+      showlegend: many,
+      xaxis: axis({ title: { text: figure.x.title }, showgrid: false, ...ticks(figure), ...sides(figure) }),
+      yaxis: axis({ title: { text: figure.unit }, rangemode: "tozero" }),
+    })];
+  };
+
+  // A few bars are not as broad as the page.
+  const sides = (figure) => {
+    const count = figure.x.values.length;
+    if (figure.kind !== "bar" || count > 8) return {};
+    const room = (8 - count) / 2;
+    return { range: [-0.5 - room, count - 0.5 + room] };
+  };
+
+  Object.assign(page.shapes, { bar: series, line: series });
+})();

@@ -1,0 +1,61 @@
+// A tree as nested boxes or rings, and as the bars of what is right below the row that is open.
+"use strict";
+(() => {
+  const MOST_BARS = 15;
+
+  const whole = (text, { lines, escaped }) => lines(text, 100).map(escaped).join("<br>");
+  const children = (figure, row) => figure.parents.flatMap((above, index) => (above === row ? [index] : []));
+
+  const colours = (figure, state, { palette, soft }) => {
+    const depth = [], wanted = state.text.toLowerCase();
+    figure.parents.forEach((above) => depth.push(above < 0 ? 0 : depth[above] + 1));
+    return figure.labels.map((name, row) => {
+      if (wanted === "") return soft[depth[row] % 4];
+      return name.toLowerCase().includes(wanted) ? palette[1] : soft[4];
+    });
+  };
+
+  const nested = (figure, state, tools) => {
+    const weight = figure.weights[state.weight], { colour, layout, escaped, cut } = tools;
+    const traces = [{
+      type: figure.kind === "icicle" ? "icicle" : "sunburst",
+      branchvalues: "total", sort: false, tiling: { orientation: "v" },
+      ids: figure.labels.map((_, row) => String(row)),
+      labels: figure.labels.map((name) => escaped(cut(name, 80))),
+      hovertext: figure.labels.map((name) => whole(name, tools)),
+      parents: figure.parents.map((above) => (above < 0 ? "" : String(above))),
+      level: state.open < 0 ? "" : String(state.open),
+      values: weight.sizes, customdata: weight.values,
+      marker: { colors: colours(figure, state, tools), line: { width: 1, color: colour("--card") } },
+      textfont: { color: colour("--ink") }, insidetextfont: { color: colour("--ink") }, pathbar: { textfont: { color: colour("--ink") } },
+      hovertemplate: `%{hovertext}<br>${weight.name}: %{customdata:.4~g} ${figure.unit}<br>%{percentRoot:.1%} of the whole<extra></extra>`,
+    }];
+    return [traces, layout({ margin: { l: 4, r: 4, t: 24, b: 4 }, uniformtext: { minsize: 9, mode: "hide" } })];
+  };
+
+  // The rows that bars show, the largest first.
+  const shown = (figure, state) => {
+    const { values } = figure.weights[state.weight];
+    return children(figure, state.open).filter((row) => values[row]).sort((a, b) => values[b] - values[a]).slice(0, MOST_BARS);
+  };
+
+  const bars = (figure, state, tools) => {
+    const { palette, layout, axis, escaped } = tools;
+    const weight = figure.weights[state.weight], rows = shown(figure, state), positions = rows.map((_, position) => position);
+    const found = colours(figure, state, tools);
+    const traces = [{
+      type: "bar", orientation: "h", y: positions, x: rows.map((row) => weight.values[row]), ids: rows.map(String),
+      customdata: rows.map((row) => whole(figure.labels[row], tools)),
+      marker: { color: rows.map((row) => (state.text ? found[row] : palette[children(figure, row).length ? 0 : 4])) },
+      hovertemplate: `%{customdata}<br>%{x:.4~g} ${figure.unit}<extra></extra>`,
+    }];
+    return [traces, layout({
+      bargap: 0.25,
+      xaxis: axis({ title: { text: `${weight.name} (${figure.unit})` }, rangemode: "tozero" }),
+      yaxis: axis({ tickvals: positions, ticktext: rows.map((row) => escaped(figure.short[row])), range: [Math.max(rows.length, 4) - 0.5, -0.5], showgrid: false }),
+    })];
+  };
+
+  Object.assign(page.charts, { children, rows: shown });
+  Object.assign(page.shapes, { icicle: nested, sunburst: nested, bars });
+})();
