@@ -18,7 +18,7 @@ of ns."""
 
 def payload(timeline: Timeline) -> dict[str, Any]:
     """``{"count", "columns": [[name, type], …], "data": base64 of the deflated columns, "names", "kinds", "rows",
-    "parts"}``, times in ns."""
+    "parts", "first"}``, times in ns."""
     columns = [np.asarray(getattr(timeline, name)).astype(kind).tobytes() for name, kind in _COLUMNS]
     return {
         "count": len(timeline),
@@ -27,5 +27,6 @@ def payload(timeline: Timeline) -> dict[str, Any]:
         "names": [visible(name) for name in timeline.names],
         "kinds": list(timeline.kinds),
         "rows": [[visible(row.group), visible(row.name)] for row in timeline.rows],
+        "first": timeline.first,
         "parts": [[visible(part.name), part.start_ns, part.end_ns] for part in timeline.parts],
     }

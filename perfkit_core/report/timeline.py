@@ -46,7 +46,7 @@ def timeline(trace: Trace, most: int = MOST_BOXES) -> tuple[Timeline, int]:
 
 
 def _chosen(trace: Trace, boxes: IntArray, most: int) -> tuple[list[Part], BoolArray]:
-    """The parts in the order of time, and the events that overlap one of them."""
+    """The parts, the most telling first, and the events that overlap one of them."""
     start, end = trace.ints("start_ns"), trace.end_ns
     chosen = np.zeros(len(trace), np.bool_)
     parts: list[Part] = []
@@ -57,7 +57,7 @@ def _chosen(trace: Trace, boxes: IntArray, most: int) -> tuple[list[Part], BoolA
             continue
         chosen |= inside
         parts.append(part)
-    return sorted(parts, key=lambda part: part.start_ns), chosen
+    return parts, chosen
 
 
 def _candidates(trace: Trace, boxes: IntArray) -> list[Part]:
@@ -87,9 +87,10 @@ def _timeline(trace: Trace, kept: IntArray, parts: list[Part]) -> Timeline:
     place[kept] = np.arange(len(kept))
     names, name = np.unique(trace.codes("name").codes[kept], return_inverse=True)
     kinds, kind = np.unique(trace.codes("kind").codes[kept], return_inverse=True)
-    origin = min((part.start_ns for part in parts), default=0)
+    in_time = sorted(parts, key=lambda part: part.start_ns)
+    origin = in_time[0].start_ns if in_time else 0
     return Timeline(
-        tuple(Part(part.name, part.start_ns - origin, part.end_ns - origin) for part in parts),
+        tuple(Part(part.name, part.start_ns - origin, part.end_ns - origin) for part in in_time),
         tuple(Row(found.lanes[lane].process_name, found.lanes[lane].name) for lane in used.tolist()),
         tuple(trace.codes("name").values[code] for code in names.tolist()),
         tuple(trace.codes("kind").values[code] for code in kinds.tolist()),
@@ -100,6 +101,7 @@ def _timeline(trace: Trace, kept: IntArray, parts: list[Part]) -> Timeline:
         row.astype(np.int64),
         depth,
         place[trace.ints("launched_by")[kept]],
+        in_time.index(parts[0]) if parts else 0,
     )
 
 

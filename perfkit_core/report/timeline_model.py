@@ -29,7 +29,8 @@ class Timeline:
     """Boxes, sorted by row, depth and start; each array of shape (boxes,).
 
     ``start_ns`` counts from the beginning of the timeline. ``name``, ``kind`` and ``row`` are positions in ``names``,
-    ``kinds`` and ``rows``. ``cause`` is the box that launched this one, -1 where none of them did.
+    ``kinds`` and ``rows``. ``cause`` is the box that launched this one, -1 where none of them did. ``first`` is the
+    position of the part to show first.
     """
 
     parts: tuple[Part, ...]
@@ -43,6 +44,7 @@ class Timeline:
     row: IntArray
     depth: IntArray
     cause: IntArray
+    first: int = 0
 
     def __len__(self) -> int:
         return len(self.start_ns)

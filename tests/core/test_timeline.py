@@ -59,6 +59,7 @@ def test_points_in_time_are_no_boxes() -> None:
 def test_whole_steps_are_chosen_the_median_and_the_longest_first() -> None:
     found, left_out = timelines.timeline(steps(5), most=7)
     assert [part.name for part in found.parts] == ["step 1", "step 3"]
+    assert found.parts[found.first].name == "step 3", "the median is shown first"
     assert (len(found), left_out) == (6, 9)
 
 
