@@ -89,7 +89,7 @@ def _prediction(one: Advice, found: Advices, of: str) -> Section:
         naive = f"a {of} of {duration(one.prediction.naive_ns)}"
         lines.append(f"Whoever takes its share of the time for the saving expects {naive}; the replay does not.")
     chosen = Advices(found.identity, (one,), {})
-    columns = ["method", "step_ns", "p10_ns", "p50_ns", "p90_ns", "saving_ns", "saving_ratio", "ceiling_ns"]
+    columns = ["method", "step_ns", "p10_ns", "p50_ns", "p90_ns", "saving_ns", "saving_ratio", "ceiling_ns", "floor_ns"]
     return Section("prediction", "Prediction", table(chosen)[columns], lines=tuple(lines))
 
 

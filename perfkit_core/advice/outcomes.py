@@ -9,17 +9,29 @@ from typing import Any, Final
 
 import pandas as pd
 
-from perfkit_core.advice import wording
-from perfkit_core.report.model import Report, Section
+from perfkit_core.advice import ledger_groups, wording
+from perfkit_core.language import in_english, say
+from perfkit_core.report.model import Chart, Report, Section
 from perfkit_core.verification import ledger
 from perfkit_core.verification.ledger import Record, Summary
 
-_TEXTS: Final = ("date", "advice", "outcome", "base", "change")
+_TEXTS: Final = ("name", "date", "advice", "outcome")
+_COMMANDS: Final = ("base", "change")
 _RATIOS: Final = (
-    "predicted_saving_ratio", "saving_ratio", "saving_low_ratio", "saving_high_ratio", "noise_ratio",
-    "saving_error_ratio", "step_error_ratio",
+    "predicted_saving_ratio", "predicted_low_ratio", "predicted_high_ratio", "saving_ratio", "saving_low_ratio",
+    "saving_high_ratio", "noise_ratio", "saving_error_ratio", "step_error_ratio",
 )  # fmt: skip
-_NOTE: Final = (
+_SIGNED: Final = 2
+"""Of them, the errors at the end."""
+CHART: Final = Chart(
+    "intervals",
+    "name",
+    ("predicted_low_ratio", "predicted_saving_ratio", "predicted_high_ratio",
+     "saving_low_ratio", "saving_ratio", "saving_high_ratio"),
+    names=(in_english("saving predicted, p10 to p90"), in_english("saving measured, 95% interval")),
+)  # fmt: skip
+"""The picture of :func:`table`."""
+_NOTE: Final = in_english(
     "Savings and noise are shares of the step before the change; errors are (predicted − measured) ÷ measured, so that "
     "too much was promised where that of the saving is positive."
 )
@@ -29,7 +41,7 @@ def report(path: Path) -> Report:
     """The whole ledger; machine formats have what it comes to as ``summary``. Raises SourceError."""
     found = ledger.read(path)
     data = {"source": str(path), "summary": asdict(ledger.summary(found))}
-    return Report(f"Outcomes of {path.name}", (), (section(found),), data=data)
+    return Report(say("Outcomes of {name}", name=path.name), (), sections(found), data=data)
 
 
 def of_rules(path: Path | None, rules: Collection[str]) -> list[Record]:
@@ -49,22 +61,34 @@ def latest(records: Sequence[Record], advice: str) -> Record | None:
 
 def section(records: Sequence[Record]) -> Section:
     """A row a record, the oldest first, below what they come to."""
-    lines = tuple(_lines(ledger.summary(records)))
-    return Section("ledger", "Measured outcomes", table(records), _NOTE, empty="nothing was measured yet", lines=lines)
+    lines, empty = tuple(_lines(ledger.summary(records))), say("nothing was measured yet")
+    return Section("ledger", say("Measured outcomes"), table(records), say(_NOTE), empty, chart=CHART, lines=lines)
+
+
+def sections(records: Sequence[Record]) -> tuple[Section, ...]:
+    """The same, with its groups and what came of each rule as parts of it."""
+    if not records:
+        return (section(records),)
+    groups = Section("ledger_groups", say("What became of them"), ledger_groups.groups(records), within="ledger")
+    rules = Section("ledger_rules", say("By rule"), ledger_groups.by_rule(records), within="ledger")
+    return section(records), groups, rules
 
 
 def table(records: Sequence[Record]) -> pd.DataFrame:
-    """date, advice (its id, or rule), outcome, base and change (the commands), then shares of the base:
-    predicted_saving_ratio, saving_ratio (measured), saving_low_ratio and saving_high_ratio (its interval), noise_ratio;
-    and signed: saving_error_ratio, step_error_ratio. NA where unknown."""
+    """name (the advice, or the command where nothing was advised), date, advice (its id, or rule), outcome, base and
+    change (the commands, at the end), and shares of the base:
+    predicted_saving_ratio, predicted_low_ratio and predicted_high_ratio (p10 to p90), saving_ratio (measured),
+    saving_low_ratio and saving_high_ratio (its interval), noise_ratio; and signed: saving_error_ratio,
+    step_error_ratio. NA where unknown."""
     rows = [_row(one) for one in records]
-    found = pd.DataFrame(rows, columns=[*_TEXTS, *_RATIOS])
+    found = pd.DataFrame(rows, columns=[*_TEXTS, *_RATIOS, *_COMMANDS])
     return found.astype(dict.fromkeys(_RATIOS, "Float64"))
 
 
 def _row(one: Record) -> dict[str, Any]:
-    named = {name: getattr(one, name) for name in (*_TEXTS, *_RATIOS[:5])}
+    named = {name: getattr(one, name) for name in (*_TEXTS[1:], *_RATIOS[:-_SIGNED], *_COMMANDS)}
     return named | {
+        "name": one.advice or one.rule or one.change,
         "advice": one.advice or one.rule,
         "saving_error_ratio": one.saving_error,
         "step_error_ratio": one.step_error,

@@ -94,7 +94,7 @@ def _found(trace: Trace, questions: tuple[str, ...], rules: list[str], numbers: 
 def _show(
     found: Advices, trace: Trace, explain: str | None, ledger: Path | None, chosen: Renderer, output: Path | None
 ) -> None:
-    from perfkit_core.advice import as_data, outcomes, sections
+    from perfkit_core.advice import as_data, outcomes, page, sections
     from perfkit_core.advice import explain as explaining
 
     one = None if explain is None else explaining.meant(found, explain)
@@ -104,6 +104,9 @@ def _show(
         _emit_json(content if ledger is None else content | {"ledger": outcomes.as_data(records)}, output)
     elif chosen.name == "csv":
         emit(sections.table_report(found, trace), chosen, output)
+    elif chosen.name == "html":
+        seen = None if ledger is None else records
+        emit(page.explained(one, found, trace, seen) if one else page.report(found, trace, seen), chosen, output)
     else:
         every = chosen.name != "text"
         report = explaining.report(one, found, trace, records) if one else sections.report(found, trace, records, every)

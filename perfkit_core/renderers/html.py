@@ -62,7 +62,8 @@ class Block:
     @property
     def wide(self) -> bool:
         """Whether a part needs all the room there is."""
-        return len(self.columns) > _NARROW or self.spans is not None
+        code = max(map(len, self.section.code.splitlines()), default=0)
+        return len(self.columns) > _NARROW or self.spans is not None or code > _LONGEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +144,7 @@ def _block(index: int, section: Section) -> Block:
 def _nested(blocks: Sequence[Block]) -> list[Block]:
     """Those that are no part of another, each with its parts. What is a part of nothing here stands by itself."""
     known = {block.section.name: block for block in blocks}
-    tops = []
+    tops: list[Block] = []
     for block in blocks:
         above = known.get(block.section.within)
         (tops if above is None or above is block else above.parts).append(block)

@@ -1,4 +1,4 @@
-"""What is a whole made of? One bar of parts, a picture without a script: widths in percent, and the numbers in words."""
+"""What is a whole made of? One bar of parts, a picture without a script: widths in percent, numbers in words."""
 
 from __future__ import annotations
 

@@ -19,6 +19,8 @@ MOST: Final = 40
 """Rows of a picture; the table has all."""
 _TICKS: Final = 5
 _ENDS: Final = 3
+_DIGITS: Final = 0.1
+"""A share below this has a decimal."""
 
 Ends = tuple[float | None, float | None, float | None]
 
@@ -138,5 +140,5 @@ def _number(name: str, value: float) -> str:
     if found is TIMES:
         return duration(float(value))
     if found is SHARES:
-        return f"{float(value):.1%}"
+        return f"{float(value):.0%}" if abs(float(value)) >= _DIGITS else f"{float(value):.1%}"
     return number(value, found.units[0] if found else None)

@@ -57,7 +57,20 @@ class Record:
     @property
     def predicted_saving_ratio(self) -> float | None:
         """The likely saving, as a share of the base it was predicted for."""
-        return 1 - self.p50_ns / self.base_ns if self.p50_ns is not None and self.base_ns else None
+        return self._predicted(self.p50_ns)
+
+    @property
+    def predicted_low_ratio(self) -> float | None:
+        """The saving that nine in ten exceed."""
+        return self._predicted(self.p90_ns)
+
+    @property
+    def predicted_high_ratio(self) -> float | None:
+        """The saving that one in ten exceeds."""
+        return self._predicted(self.p10_ns)
+
+    def _predicted(self, after_ns: int | None) -> float | None:
+        return 1 - after_ns / self.base_ns if after_ns is not None and self.base_ns else None
 
     @property
     def told(self) -> bool:

@@ -1,0 +1,74 @@
+"""What does each advice make of a step, and all of them together? A row each, with the picture of their intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Final
+
+import pandas as pd
+
+from perfkit_core.advice.model import Advices
+from perfkit_core.advice.table import frame, numbers, row
+from perfkit_core.language import in_english, say
+from perfkit_core.report.model import Chart, Section
+
+_NAMES: Final = (
+    in_english("now"),
+    in_english("afterwards: likely, and p10 to p90"),
+    in_english("never below by itself"),
+)
+_COLUMNS: Final = (
+    "id", "advice", "severity", "saving_ns", "saving_ratio", "step_ns", "p10_ns", "p50_ns", "p90_ns", "floor_ns",
+    "method", "place",
+)  # fmt: skip
+
+
+def overview(found: Advices) -> Section:
+    """All advice, the largest saving first, then what can be combined as one more row (without an id).
+
+    Columns: id, advice (number and title; the question where one was asked), severity, then as in
+    :func:`perfkit_core.advice.table.table`.
+    """
+    made = frame([*map(row, found.advice), *_together(found)])
+    made.insert(1, "advice", [*_labels(found), *(one["title"] for one in _together(found))])
+    return Section(
+        "advice",
+        say("Advice"),
+        made[list(_COLUMNS)],
+        note=say("Times of a step, of the whole recording where no steps were recorded; savings are of the median."),
+        empty=say("nothing was found that would save time"),
+        chart=intervals("advice"),
+    )
+
+
+def first(section: Section, count: int) -> Section:
+    """The advice that saves most, and what can be combined: what a hurried reader needs."""
+    advice = section.table["id"].notna()
+    wanted = (advice.cumsum() <= count) & section.table["saving_ns"].notna()
+    return replace(section, table=section.table[wanted].reset_index(drop=True), note="")
+
+
+def intervals(x: str) -> Chart:
+    """The picture of a table with the columns of predictions, each row called by its column ``x``."""
+    now, after, floor = ("step_ns",) * 3, ("p10_ns", "p50_ns", "p90_ns"), ("floor_ns",) * 3
+    return Chart("intervals", x, (*now, *after, *floor), names=_NAMES)
+
+
+def _labels(found: Advices) -> Iterator[str]:
+    for number, one in enumerate(found.advice, 1):
+        asked = f"{found.asked[number - 1]}: " if found.asked else ""
+        yield f"{number}. {asked}{one.title}"
+
+
+def _together(found: Advices) -> list[dict[str, Any]]:
+    if found.combined is None or len(found.together) < 2:
+        return []
+    count, savings = len(found.together), sum(one.prediction.saving_ns is not None for one in found.advice)
+    return [{"id": pd.NA, "title": _called(count, savings), "severity": pd.NA, **numbers(found.combined)}]
+
+
+def _called(count: int, savings: int) -> str:
+    if count < savings:
+        return say("The {count} that can be combined", count=count)
+    return say("Both together") if count == 2 else say("All {count} together", count=count)
