@@ -18,19 +18,22 @@ from perfkit_core.trace import BoolArray, IntArray, Trace
 
 MOST_BOXES: Final = 100_000
 """Events that a page holds."""
+MOST_ROWS: Final = 5000
+"""Rows of the table that tells what is in each row of the picture."""
 
 
 def section(trace: Trace, most: int = MOST_BOXES) -> Section:
     """The timeline of the steps, with a table of its rows: group, row, events, covered_ns (with something in it)."""
     found, left_out = timeline(trace, most)
-    columns = ["group", "row", "events", "covered_ns"]
-    table = pd.DataFrame([_told(found, number) for number in range(len(found.rows))], columns=columns)
+    table = _told(found)
     note = say("Threads and streams of a step, to zoom and move about in. The table tells what is in each row.")
     if left_out:
         more = "{count} of the recording's events are not in the page: perfkit export -o trace.json.gz has all."
         note = f"{note} {say(in_english(more), count=left_out)}"
+    if len(table) > MOST_ROWS:
+        note = f"{note} {say('The table has the first {most} of {count} rows.', most=MOST_ROWS, count=len(table))}"
     empty = say("no events with a duration were recorded")
-    return Section("timeline", say("Timeline"), table, note, empty=empty, timeline=found)
+    return Section("timeline", say("Timeline"), table.head(MOST_ROWS), note, empty, 20, timeline=found)
 
 
 def timeline(trace: Trace, most: int = MOST_BOXES) -> tuple[Timeline, int]:
@@ -105,7 +108,15 @@ def _timeline(trace: Trace, kept: IntArray, parts: list[Part]) -> Timeline:
     )
 
 
-def _told(found: Timeline, number: int) -> tuple[str, str, int, int]:
-    mine = found.row == number
-    outermost = mine & (found.depth == 0)
-    return found.rows[number].group, found.rows[number].name, int(mine.sum()), int(found.dur_ns[outermost].sum())
+def _told(found: Timeline) -> pd.DataFrame:
+    outermost = found.depth == 0
+    covered = np.zeros(len(found.rows), np.int64)
+    np.add.at(covered, found.row[outermost], found.dur_ns[outermost])
+    return pd.DataFrame(
+        {
+            "group": [row.group for row in found.rows],
+            "row": [row.name for row in found.rows],
+            "events": np.bincount(found.row, minlength=len(found.rows)),
+            "covered_ns": covered,
+        }
+    )

@@ -13,6 +13,7 @@ from events import device, host, trace
 import perfkit_core
 from perfkit_core.renderers.timelines import payload
 from perfkit_core.report import timeline as timelines
+from perfkit_core.report.timeline_model import Row, Timeline
 from perfkit_core.trace import Trace
 
 
@@ -96,3 +97,23 @@ def test_a_page_carries_every_number() -> None:
     raw = zlib.decompress(base64.b64decode(data["data"]))
     assert data["columns"][0] == ["start_ns", "f8"]
     assert np.frombuffer(raw, "<f8", data["count"]).tolist() == found.start_ns.tolist()
+
+
+def test_a_page_carries_more_rows_than_two_bytes_count() -> None:
+    count = 70_000
+    numbers, none = np.arange(count, dtype=np.int64), np.zeros(count, np.int64)
+    rows = tuple(Row("device", f"stream {number}") for number in range(count))
+    data = payload(Timeline((), rows, ("k",), ("kernel",), numbers, none + 1, none, none, numbers, none, none - 1))
+    raw = zlib.decompress(base64.b64decode(data["data"]))
+    widths = {"f8": 8, "i4": 4, "u2": 2}
+    begin = count * sum(
+        widths[kind] for _, kind in data["columns"][: [name for name, _ in data["columns"]].index("row")]
+    )
+    assert np.array_equal(np.frombuffer(raw, "<i4", count, begin), numbers)
+
+
+def test_the_table_of_very_many_rows_is_cut_and_says_so() -> None:
+    found = timelines.section(trace([device("k", "kernel", i, 1, stream=i) for i in range(timelines.MOST_ROWS + 1)]))
+    assert found.timeline is not None
+    assert (len(found.table), len(found.timeline.rows)) == (5000, 5001)
+    assert "The table has the first 5000 of 5001 rows." in found.note

@@ -8,60 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from events import device, host, trace
+from events import host, trace
 from playwright.sync_api import expect
+from timeline_page import NAMES, details, point, seen, small
 
 import perfkit_core
 from perfkit_core.renderers.html import render
+from perfkit_core.report import timeline
+from perfkit_core.report.model import Report
 from perfkit_core.report.page import run_report
-from perfkit_core.trace import Trace
-
-NAMES = (
-    "</script><script>document.title = 'broken'</script>",
-    '<img src=x onerror="document.title = 1">',
-    "right\u202eto left \x07 and 'quotes\"",
-    "k" * 1000,
-)
-
-
-def small() -> Trace:
-    """Two steps of 1 ms; in each a launch, its kernel, and an operator of every bad name."""
-    events = []
-    for step in range(2):
-        at = 1_000_000 * step
-        events.append(host(f"Step#{step}", "step", at, 1_000_000, step=step))
-        events += [host(name, "operator", at + 100_000 * (i + 1), 90_000) for i, name in enumerate(NAMES)]
-        events.append(host("launch", "runtime", at + 600_000, 10_000, correlation=step + 1))
-        events.append(device("kernel_of_step", "kernel", at + 650_000, 200_000, correlation=step + 1))
-    return trace(events)
 
 
 @pytest.fixture
 def page(opened: Callable[[Path], Any], tmp_path: Path) -> Any:
     file = tmp_path / "page.html"
-    file.write_text(render(run_report(small())), encoding="utf-8")
+    file.write_text(render(Report("Report", (), (timeline.section(small()),))), encoding="utf-8")
     found = opened(file)
     found.wait_for_selector(".timeline[data-ready]")
     return found
-
-
-def point(page: Any, name: str) -> tuple[float, float]:
-    """Where in the window the middle of the first box of a name is."""
-    found = page.evaluate(
-        """(name) => {
-          const one = document.querySelector('.timeline').timeline, { view } = one, { data } = view;
-          const box = data.name.findIndex((number) => data.names[number].startsWith(name));
-          const lane = view.laneOf(box);
-          const place = one.canvas.getBoundingClientRect();
-          return [place.x + view.x(data.start_ns[box] + data.dur_ns[box] / 2), place.y + lane.y - view.top + 8];
-        }""",
-        name,
-    )
-    return found[0], found[1]
-
-
-def details(page: Any) -> list[str]:
-    return str(page.locator(".timeline .details").text_content()).split("\n")
 
 
 def test_a_click_tells_all_of_an_event(page: Any) -> None:
@@ -79,7 +43,7 @@ def test_every_name_is_text(page: Any, name: str) -> None:
     page.mouse.click(*point(page, name[:5]))
     shown = name.replace("\u202e", "\\u202e").replace("\x07", "\\x07")
     assert details(page)[0] == shown
-    assert page.title().startswith("Profile of")
+    assert page.title() == "Report"
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
 
@@ -96,21 +60,21 @@ def test_choosing_a_step_shows_it(page: Any) -> None:
 def test_zooming_by_wheel_and_keys_and_back(page: Any) -> None:
     page.locator(".timeline").scroll_into_view_if_needed()
     page.mouse.click(*point(page, "kernel_of_step"))
-    whole = page.evaluate("document.querySelector('.timeline').timeline.view.span")
+    whole = seen(page)
     with page.expect_event("console", lambda message: message.text == "turned"):
         page.evaluate("addEventListener('wheel', () => setTimeout(() => console.log('turned')))")
         page.mouse.wheel(0, -400)
-    assert page.evaluate("document.querySelector('.timeline').timeline.view.span") < whole / 2
+    assert seen(page)[1] < whole[1] / 2
     page.keyboard.press("Home")
-    assert page.evaluate("document.querySelector('.timeline').timeline.view.span") == whole
+    assert seen(page) == whole
     page.keyboard.press("+")
-    assert page.evaluate("document.querySelector('.timeline').timeline.view.span") == whole / 2
+    assert seen(page)[1] == whole[1] / 2
 
 
 def test_finding_by_part_of_a_name(page: Any) -> None:
-    page.get_by_label("Find").fill("OF_STEP")
+    page.locator(".timeline").get_by_label("Find").fill("OF_STEP")
     expect(page.locator(".timeline .status")).to_contain_text("1 found")
-    page.get_by_label("Find").press("Enter")
+    page.locator(".timeline").get_by_label("Find").press("Enter")
     assert details(page)[0] == "kernel_of_step"
 
 
@@ -119,9 +83,17 @@ def test_what_is_saved_can_be_read_again(page: Any, tmp_path: Path) -> None:
         page.get_by_role("button", name="Save for Perfetto").click()
     file = tmp_path / "saved.json"
     waiting.value.save_as(file)
-    events = [event for event in json.loads(file.read_bytes())["traceEvents"] if event["ph"] == "X"]
+    found = json.loads(file.read_bytes())["traceEvents"]
+    boxes = [event for event in found if event["ph"] == "X"]
     expected = small()
-    assert sorted(round(event["dur"] * 1000) for event in events) == sorted(expected.ints("dur_ns").tolist())
+    assert sorted(round(event["dur"] * 1000) for event in boxes) == sorted(expected.ints("dur_ns").tolist())
+    assert sorted(round(event["ts"] * 1000) for event in boxes) == sorted(expected.ints("start_ns").tolist())
+    assert {event["name"] for event in boxes if len(event["name"]) == 1000} == {NAMES[3]}
+    rows = {(event["pid"], event["tid"]): event["args"]["name"] for event in found if event["name"] == "thread_name"}
+    arrows = [
+        (event["ph"], rows[event["pid"], event["tid"]], round(event["ts"])) for event in found if event["ph"] in "sf"
+    ]
+    assert arrows == [("s", "1", 600), ("f", "stream 7", 650), ("s", "1", 1600), ("f", "stream 7", 1650)]
 
 
 def test_the_longest_box_of_a_pixel_is_the_one_drawn(opened: Callable[[Path], Any], tmp_path: Path) -> None:
@@ -132,7 +104,7 @@ def test_the_longest_box_of_a_pixel_is_the_one_drawn(opened: Callable[[Path], An
     events += [host("long", "operator", 500_100_000, 900)]
     events += [host("short", "operator", 500_101_000 + 20 * i, 10) for i in range(5000)]
     file = tmp_path / "page.html"
-    file.write_text(render(run_report(trace(events))), encoding="utf-8")
+    file.write_text(render(Report("Report", (), (timeline.section(trace(events)),))), encoding="utf-8")
     page = opened(file)
     page.wait_for_selector(".timeline[data-ready]")
     page.locator(".timeline").scroll_into_view_if_needed()

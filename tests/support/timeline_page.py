@@ -1,0 +1,54 @@
+"""A timeline in a browser: a small trace with every bad name, where its boxes are, what is told of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from events import device, host, trace
+
+from perfkit_core.trace import Trace
+
+NAMES = (
+    "</script><script>document.title = 'broken'</script>",
+    '<img src=x onerror="document.title = 1">',
+    "right\u202eto left \x07 and 'quotes\"",
+    "k" * 1000,
+)
+
+
+def small() -> Trace:
+    """Two steps of 1 ms; in each a launch, its kernel, and an operator of every bad name."""
+    events = []
+    for step in range(2):
+        at = 1_000_000 * step
+        events.append(host(f"Step#{step}", "step", at, 1_000_000, step=step))
+        events += [host(name, "operator", at + 100_000 * (i + 1), 90_000) for i, name in enumerate(NAMES)]
+        events.append(host("launch", "runtime", at + 600_000, 10_000, correlation=step + 1))
+        events.append(device("kernel_of_step", "kernel", at + 650_000, 200_000, correlation=step + 1))
+    return trace(events)
+
+
+def point(page: Any, name: str) -> tuple[float, float]:
+    """Where in the window the middle of the first box of a name is."""
+    found = page.evaluate(
+        """(name) => {
+          const one = document.querySelector('.timeline').timeline, { view } = one, { data } = view;
+          const box = data.name.findIndex((number) => data.names[number].startsWith(name));
+          const lane = view.laneOf(box);
+          const place = one.canvas.getBoundingClientRect();
+          return [place.x + view.x(data.start_ns[box] + data.dur_ns[box] / 2), place.y + lane.y - view.top + 8];
+        }""",
+        name,
+    )
+    return found[0], found[1]
+
+
+def details(page: Any) -> list[str]:
+    """What is told of the chosen box."""
+    return str(page.locator(".timeline .details").text_content()).split("\n")
+
+
+def seen(page: Any) -> tuple[float, float]:
+    """The stretch of time that is shown: where it begins, how long it is, in ns."""
+    found = page.evaluate("(({ from, span }) => [from, span])(document.querySelector('.timeline').timeline.view)")
+    return found[0], found[1]
