@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 
 from babel.messages.catalog import Catalog
 from babel.messages.extract import extract_from_dir
@@ -33,8 +33,8 @@ def messages() -> Catalog:
 
 def _written(function: str) -> Iterator[tuple[str, str]]:
     for package in _PACKAGES:
-        folder = str(files(package))
-        for file, _, text, _, _ in sorted(extract_from_dir(folder, _HOW, {function: None}), key=lambda one: one[0]):
+        folder, keywords = str(files(package)), cast("dict[str, dict[str, Any]]", {function: None})
+        for file, _, text, _, _ in sorted(extract_from_dir(folder, _HOW, keywords), key=lambda one: one[0]):
             if isinstance(text, str):
                 yield f"{package}/{Path(file).as_posix()}", text
 

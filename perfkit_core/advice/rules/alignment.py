@@ -14,6 +14,7 @@ from perfkit_core.advice.rules.device_time import covered_ns
 from perfkit_core.advice.rules.kernel_words import Multiplying, multiplying
 from perfkit_core.advice.rules.phrases import part_of_step
 from perfkit_core.advice.rules.recorded_shapes import Shapes, per_row, per_row_with_strides
+from perfkit_core.language import in_english, say
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.durations import Scale
 from perfkit_core.replay.quantity import Quantity
@@ -22,7 +23,7 @@ from perfkit_core.trace import IntArray
 MULTIPLE: Final = 8
 """Half precision numbers that tensor cores read at once: 16 bytes (NVIDIA, Matrix Multiplication Background)."""
 PADDED: Final = Quantity(
-    0.4, 0.7, 1.0, "prior: tensor cores read 16 bytes at once only where rows begin at multiples of 16"
+    0.4, 0.7, 1.0, in_english("prior: tensor cores read 16 bytes at once only where rows begin at multiples of 16")
 )
 """Factor of the kernels once the dimension is padded."""
 _PRODUCTS: Final = ("matmul", "bmm", "linear", "matmul_grad", "bmm_grad", "linear_grad")
@@ -32,7 +33,7 @@ _ALIGN: Final = re.compile(r"align(\d+)")
 def find(facts: Facts) -> list[Candidate]:
     """Products of half precision whose rows do not begin at multiples of 16 bytes take a share of each step."""
     facts.need_device()
-    facts.need("shapes", "ask the profiler for shapes (record --shapes)")
+    facts.need("shapes", say("ask the profiler for shapes (record --shapes)"))
     found = multiplying(facts.trace)
     at, sizes = _unaligned(facts, found)
     rows = found.row[at]
@@ -43,7 +44,10 @@ def find(facts: Facts) -> list[Candidate]:
     padded = -(-size // MULTIPLE) * MULTIPLE
     return [
         Candidate(
-            f"16-bit products with a dimension of {size}, no multiple of {MULTIPLE}: {part_of_step(facts, taken)}",
+            say(
+                "16-bit products with a dimension of {size}, no multiple of {multiple}: {part}",
+                size=size, multiple=MULTIPLE, part=part_of_step(facts, taken),
+            ),
             evidence={
                 "kernel_ns": round(taken), "kernel_ratio": taken / max(facts.step_ns, 1), "step_ns": facts.step_ns,
                 "dimension": size, "padded": padded, "kernels": len(rows),
@@ -51,9 +55,12 @@ def find(facts: Facts) -> list[Candidate]:
             rows=rows,
             edits=(Scale(rows, PADDED, below=False, host=False),),
             ceiling_ns=round(taken),
-            preconditions=("the inputs are of half precision", "no kernel's name says that it reads 16 bytes at once"),
+            preconditions=(
+                say("the inputs are of half precision"),
+                say("no kernel's name says that it reads 16 bytes at once"),
+            ),
             assumptions=(Assumption("kernel_factor", PADDED, PADDED.source),),
-            risks=("what is padded must be left out of the result (a loss over more classes is another loss)",),
+            risks=(say("what is padded must be left out of the result (a loss over more classes is another loss)"),),
             fill={"size": str(size), "padded": str(padded)},
         )
     ]  # fmt: skip

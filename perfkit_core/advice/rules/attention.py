@@ -14,6 +14,7 @@ from perfkit_core.advice.rules.device_time import covered_ns, launched_within
 from perfkit_core.advice.rules.operator_order import OperatorOrder, backward_of, operator_order, within
 from perfkit_core.advice.rules.phrases import each_period, part, times
 from perfkit_core.advice.rules.recorded_shapes import Shapes, per_row
+from perfkit_core.language import in_english, say
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.durations import Scale
 from perfkit_core.replay.quantity import Quantity
@@ -21,7 +22,10 @@ from perfkit_core.schema import FORWARD
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 FUSED: Final = Quantity(
-    0.25, 0.4, 0.9, "Dao et al., FlashAttention, NeurIPS 2022: 2 to 4 times as fast; less for short sequences"
+    0.25,
+    0.4,
+    0.9,
+    in_english("Dao et al., FlashAttention, NeurIPS 2022: 2 to 4 times as fast; less for short sequences"),
 )
 """Factor of the device's time of the chain in one fused kernel."""
 _PRODUCT, _SOFTMAX, _BETWEEN, _OTHER = 1, 2, 3, 4
@@ -42,7 +46,7 @@ def find(facts: Facts) -> list[Candidate]:
     and of their backward pass."""
     facts.need_device()
     if not facts.trace.known("op_name"):
-        raise NotEvaluableError("no operators were recorded whose names are known")
+        raise NotEvaluableError(say("no operators were recorded whose names are known"))
     chains, count = chain_rows(facts.trace)
     both = np.concatenate([chains, backward_of(facts.trace, chains)])
     work = launched_within(facts.trace, within(facts.trace, both))
@@ -51,8 +55,10 @@ def find(facts: Facts) -> list[Candidate]:
         return []
     return [
         Candidate(
-            f"product, softmax and product, one after the other, {times(facts.per_step(count))} {each_period(facts)}, "
-            f"take {part(facts, taken)} on the device",
+            say(
+                "product, softmax and product, one after the other, {times} {period}, take {part} on the device",
+                times=times(facts.per_step(count)), period=each_period(facts), part=part(facts, taken),
+            ),
             evidence={
                 "chains": count, "device_ns": round(taken), "device_ratio": taken / max(facts.step_ns, 1),
                 "step_ns": facts.step_ns, "kernels": len(work),
@@ -60,10 +66,13 @@ def find(facts: Facts) -> list[Candidate]:
             rows=chains,
             edits=(Scale(work, FUSED, below=False, host=False),),
             ceiling_ns=round(taken),
-            preconditions=("only scaling, masks, dropout and changes of shape lie between",),
-            vetoes=("attention is fused already",),
+            preconditions=(say("only scaling, masks, dropout and changes of shape lie between"),),
+            vetoes=(say("attention is fused already"),),
             assumptions=(Assumption("device_factor", FUSED, FUSED.source),),
-            risks=("the weights of attention are no longer there to be looked at", "masks of some kinds are not fused"),
+            risks=(
+                say("the weights of attention are no longer there to be looked at"),
+                say("masks of some kinds are not fused"),
+            ),
         )
     ]  # fmt: skip
 

@@ -12,6 +12,7 @@ from perfkit_core.advice.evidence.transfers import Transfers, transfers
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate
 from perfkit_core.advice.rules.phrases import counted, each_period, part, verb
+from perfkit_core.language import in_english, say
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.removal import Remove
 from perfkit_core.replay.edits.unblocking import Unblock
@@ -53,8 +54,15 @@ def _candidate(facts: Facts, found: Transfers) -> Candidate:
     region = nesting.outermost(trace.ints("parent"), regions(trace))[found.call[0]]
     name = names.values[names.codes[region]]
     return Candidate(
-        f"{counted(each, 'number')} of the host {verb(each, 'is', 'are')} copied to the device {each_period(facts)} "
-        f"inside {name}: {part(facts, spent)}, and such copies keep it from being captured",
+        say(
+            "{counted} of the host {verb} copied to the device {period} inside {name}: {part}, and such copies "
+            "keep it from being captured",
+            counted=counted(each, in_english("number"), in_english("numbers")),
+            verb=verb(each, "is", "are"),
+            period=each_period(facts),
+            name=name,
+            part=part(facts, spent),
+        ),
         evidence={
             "copies_per_step": facts.per_step(len(found)), "copies_ns": round(spent), "step_ns": facts.step_ns,
             "region": name,
@@ -65,8 +73,8 @@ def _candidate(facts: Facts, found: Transfers) -> Candidate:
             Remove(found.sync[found.sync >= 0], below=False),
             InCases(Remove(found.everything), (Case.SHORT, Case.LIKELY)),
         ),
-        preconditions=("few bytes are copied", "the copy is launched inside compiled code"),
-        risks=("a number that is part of compiled code is compiled again when it changes",),
+        preconditions=(say("few bytes are copied"), say("the copy is launched inside compiled code")),
+        risks=(say("a number that is part of compiled code is compiled again when it changes"),),
         direction="to device",
         fill={"region": name},
     )  # fmt: skip

@@ -12,13 +12,16 @@ from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate, NotEvaluableError
 from perfkit_core.advice.rules.device_time import covered_ns, launched_within
 from perfkit_core.advice.rules.phrases import counted, each_period, part, verb
+from perfkit_core.language import in_english, say
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.durations import Scale
 from perfkit_core.replay.quantity import Quantity
 from perfkit_core.schema import DATALOADER, KERNEL, MEMCPY, OPERATOR
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
-LEFT: Final = Quantity(0.0, 0.25, 0.75, "prior: the loss, and weights kept in single precision, need theirs")
+LEFT: Final = Quantity(
+    0.0, 0.25, 0.75, in_english("prior: the loss, and weights kept in single precision, need theirs")
+)
 """What is left of the casts once data stay in one type."""
 _CROSSING: Final = ("HtoD", "DtoH")
 
@@ -30,12 +33,18 @@ def find(facts: Facts) -> list[Candidate]:
     taken = device if facts.on_device else host
     if taken <= facts.thresholds.cast_share * facts.step_ns:
         return []
-    where = "the device" if facts.on_device else "the host"
+    where = say("the device") if facts.on_device else say("the host")
     each = facts.per_step(len(rows))
     return [
         Candidate(
-            f"{counted(each, 'cast')} {each_period(facts)} {verb(each, 'takes', 'take')} {part(facts, taken)} "
-            f"on {where}",
+            say(
+                "{counted} {period} {verb} {part} on {where}",
+                counted=counted(each, in_english("cast"), in_english("casts")),
+                period=each_period(facts),
+                verb=verb(each, "takes", "take"),
+                part=part(facts, taken),
+                where=where,
+            ),
             evidence={
                 "casts": len(rows), "device_ns": round(device), "host_ns": round(host),
                 "cast_ratio": taken / max(facts.step_ns, 1), "step_ns": facts.step_ns,
@@ -45,15 +54,15 @@ def find(facts: Facts) -> list[Candidate]:
             ceiling_ns=round(taken),
             preconditions=(_known_by(facts.trace),),
             assumptions=(Assumption("casts_left", LEFT, LEFT.source),),
-            risks=("sums over many elements lose digits in 16 bits",),
+            risks=(say("sums over many elements lose digits in 16 bits"),),
         )
     ]  # fmt: skip
 
 
 def _known_by(trace: Trace) -> str:
     if trace.known("dtypes"):
-        return "what is written has another type than what is read, and stays on its side of the bus"
-    return "operators are called casts, and do work that moves nothing over the bus; types were not recorded"
+        return say("what is written has another type than what is read, and stays on its side of the bus")
+    return say("operators are called casts, and do work that moves nothing over the bus; types were not recorded")
 
 
 def casts(trace: Trace) -> IntArray:
@@ -89,7 +98,10 @@ def _always_cast(trace: Trace, rows: IntArray) -> bool:
 
 def _cannot_tell(found: IntArray) -> IntArray:
     raise NotEvaluableError(
-        f"{counted(len(found), 'operator')} may change types, but no dtypes were recorded: record shapes"
+        say(
+            "{counted} may change types, but no dtypes were recorded: record shapes",
+            counted=counted(len(found), in_english("operator"), in_english("operators")),
+        )
     )
 
 

@@ -12,6 +12,7 @@ from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate, NotEvaluableError
 from perfkit_core.advice.rules import calls
 from perfkit_core.advice.rules.phrases import counted, each_period, millis, number, period
+from perfkit_core.language import in_english, say
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.device_work import device_work
 from perfkit_core.replay.edits.durations import Scale
@@ -48,7 +49,7 @@ def chains(facts: Facts) -> list[Candidate]:
     """Rule 16: three or more elementwise kernels in a row on a stream, in one phase of one step."""
     facts.need_device()
     if not facts.trace.rows("kind", KERNEL).any():
-        raise NotEvaluableError("no kernels were recorded")
+        raise NotEvaluableError(say("no kernels were recorded"))
     found = _chains(facts)
     if not found.count:
         return []
@@ -119,15 +120,26 @@ def _costs(facts: Facts, found: _Chains) -> tuple[float, float]:
 def _fused(facts: Facts, found: _Chains, host: float, device: float) -> Candidate:
     trace = facts.trace
     kernels = len(found.kernels) / found.count
-    bytes_left = Quantity(1.0, 1 + (kernels - 1) / 6, (kernels + 2) / 3, "counted: reads and writes of a fused chain")
+    bytes_left = Quantity(
+        1.0, 1 + (kernels - 1) / 6, (kernels + 2) / 3, in_english("counted: reads and writes of a fused chain")
+    )
     removed = found.kernels[~found.kept]
     chains_a_step = calls.typical(facts, found.kernels[found.first])
     gone = _gone(trace, removed)
     spared = np.append(gone, removed)
     return Candidate(
-        f"{counted(chains_a_step, 'chain')} {each_period(facts)} of {number(round(kernels, 1))} elementwise kernels, "
-        f"where one kernel would do for each: {millis(device)} ms on the device, and {millis(host)} ms on the host for "
-        f"launches that it would spare; {period(facts)} takes {millis(facts.step_ns)} ms",
+        say(
+            "{counted} {period} of {kernels} elementwise kernels, where one kernel would do for each: {device} ms"
+            " on the device, and {host} ms on the host for launches that it would spare; {period2} takes {step_ns} "
+            "ms",
+            counted=counted(chains_a_step, in_english("chain"), in_english("chains")),
+            period=each_period(facts),
+            kernels=number(round(kernels, 1)),
+            device=millis(device),
+            host=millis(host),
+            period2=period(facts),
+            step_ns=millis(facts.step_ns),
+        ),
         evidence={
             "chains": found.count, "kernels": len(found.kernels), "kernels_per_chain": round(kernels, 2),
             "chain_device_ns": round(device), "chain_host_ns": round(host), "step_ns": facts.step_ns,
@@ -140,12 +152,12 @@ def _fused(facts: Facts, found: _Chains, host: float, device: float) -> Candidat
         ),
         ceiling_ns=calls.without(facts, calls.per_step(facts, spared, trace.ints("dur_ns")[spared])),
         preconditions=(
-            "the kernels follow each other on one stream, in one phase of one step",
-            "elementwise kernels take what reading and writing memory takes",
+            say("the kernels follow each other on one stream, in one phase of one step"),
+            say("elementwise kernels take what reading and writing memory takes"),
         ),
-        vetoes=("kernels of the optimizer, reductions and kernels that are fused already do not count",),
+        vetoes=(say("kernels of the optimizer, reductions and kernels that are fused already do not count"),),
         assumptions=(Assumption("longest_kernel_factor", bytes_left, bytes_left.source),),
-        risks=("kernels in a row need not depend on each other; only those that do are fused",),
+        risks=(say("kernels in a row need not depend on each other; only those that do are fused"),),
     )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from perfkit_core.analyses.communication.collectives import communication
 from perfkit_core.analyses.communication.instances import instances
 from perfkit_core.analyses.step.activity import activities
 from perfkit_core.analyses.step.exclusive import covered_ns
+from perfkit_core.language import in_english, say
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.durations import Scale
 from perfkit_core.replay.edits.removal import Remove
@@ -26,8 +27,8 @@ from perfkit_core.schema import NO_ROW, STEP
 from perfkit_core.trace import IntArray, Trace
 
 _HALF: Final = 0.5
-_UNTOLD: Final = "; waiting for other ranks counts, as they were not recorded"
-_OVERLAP: Final = "prior: between nothing and all that computation of the same step leaves room for"
+_UNTOLD: Final = in_english("; waiting for other ranks counts, as they were not recorded")
+_OVERLAP: Final = in_english("prior: between nothing and all that computation of the same step leaves room for")
 
 
 def exposed(facts: Facts) -> list[Candidate]:
@@ -48,19 +49,27 @@ def _overlapped(facts: Facts, rows: IntArray, median: dict[str, float]) -> Candi
     hidden = min(median["exposed_ns"], median["room_ns"]) / median["transfer_ns"]
     factor = Quantity(max(1 - hidden, 0.0), max(1 - _HALF * hidden, 0.0), 1.0, _OVERLAP)
     tied = facts.replay.tied > 0
-    waits = "what ranks wait for the last one is not counted" if tied else "one rank cannot tell waiting from transfer"
+    waits = (
+        say("what ranks wait for the last one is not counted")
+        if tied
+        else say("one rank cannot tell waiting from transfer")
+    )
     share = median["exposed_ns"] / facts.step_ns
     return Candidate(
-        f"communication takes {part_of_step(facts, median['exposed_ns'])} in which nothing "
-        f"is computed ({share:.0%}{_UNTOLD if not tied else ''})",
+        say(
+            "communication takes {part} in which nothing is computed ({share:.0%}{untold})",
+            part=part_of_step(facts, median["exposed_ns"]),
+            share=share,
+            untold=say(_UNTOLD) if not tied else "",
+        ),
         evidence={name: round(value) for name, value in median.items()} | {"exposed_ratio": share},
         rows=rows,
         edits=(Scale(rows, factor),),
         ceiling_ns=round(median["exposed_ns"]),
-        preconditions=("the step computes while nothing is transferred, so that there is room to overlap",),
-        vetoes=() if hidden else ("no computation of the step is left to hide it behind",),
+        preconditions=(say("the step computes while nothing is transferred, so that there is room to overlap"),),
+        vetoes=() if hidden else (say("no computation of the step is left to hide it behind"),),
         assumptions=(Assumption("communication_factor", factor, _OVERLAP), Assumption("waiting", waits, "recorded")),
-        risks=("larger buckets begin later, and hold more memory",),
+        risks=(say("larger buckets begin later, and hold more memory"),),
     )
 
 
@@ -111,7 +120,10 @@ def _once(facts: Facts, found: Pass) -> Candidate:
     time = facts.per_step(int(trace.ints("dur_ns")[events].sum()))
     amount = "" if found.bytes is None else f" ({size(found.bytes)})"
     return Candidate(
-        f"gradients{amount} are exchanged after each of {found.count} backward passes of an optimizer step",
+        say(
+            "gradients{amount} are exchanged after each of {count} backward passes of an optimizer step",
+            amount=amount, count=found.count,
+        ),
         evidence={
             "passes": found.count, "collectives_per_pass": found.collectives, "bytes_per_pass": found.bytes,
             "needless_communication_ns": round(time), "step_ns": facts.step_ns,
@@ -119,9 +131,12 @@ def _once(facts: Facts, found: Pass) -> Candidate:
         rows=calls,
         edits=(Remove(calls),),
         ceiling_ns=round(time),
-        preconditions=("every backward pass exchanges the same", "the optimizer runs after the last of them only"),
-        vetoes=("each pass has an optimizer of its own: it has not",),
-        risks=("ranks drift apart until the last pass, whose collective then waits for the slowest one",),
+        preconditions=(
+            say("every backward pass exchanges the same"),
+            say("the optimizer runs after the last of them only"),
+        ),
+        vetoes=(say("each pass has an optimizer of its own: it has not"),),
+        risks=(say("ranks drift apart until the last pass, whose collective then waits for the slowest one"),),
         fill={"micro_steps": str(found.count)},
     )  # fmt: skip
 

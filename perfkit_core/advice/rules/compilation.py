@@ -10,9 +10,9 @@ import numpy as np
 from perfkit_core import grouped, nesting
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate
-from perfkit_core.advice.rules.phrases import each_period, millis, times, verb
-from perfkit_core.advice.wording import several
+from perfkit_core.advice.rules.phrases import each_period, millis, numbered, times
 from perfkit_core.analyses.span import rank_codes
+from perfkit_core.language import say
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.removal import Remove
 from perfkit_core.schema import ANNOTATION, OPERATOR, OPERATOR_DETAIL, PYTHON, STEP
@@ -47,11 +47,16 @@ def _recompiled(facts: Facts, rows: IntArray) -> Candidate:
     longer = float(np.mean(facts.steps.recorded_ns[hit]) - usual) if (~hit).any() else None
     each = 2 * int(hit.sum()) > len(facts.steps)
     time = int(trace.ints("dur_ns")[rows].sum())
-    listed = several([str(one) for one in number.tolist()], 5)
-    where = f"{verb(len(number), 'step', 'steps')} {listed}"
-    what = f"in {int(hit.sum())} of {len(facts.steps)} steps code is compiled again ({millis(time)} ms): {where}"
+    what = say(
+        "in {compiling} of {count} steps code is compiled again ({time} ms): {steps}",
+        compiling=int(hit.sum()),
+        count=len(facts.steps),
+        time=millis(time),
+        steps=numbered(number.tolist()),
+    )
     return Candidate(
-        what + ("" if longer is None else f"; they take {millis(longer)} ms longer than the others"),
+        what
+        + ("" if longer is None else say("; they take {longer} ms longer than the others", longer=millis(longer))),
         evidence={
             "steps": number.tolist(), "compile_ns": time, "compiles": len(rows), "step_ns": facts.step_ns,
             "longer_ns": None if longer is None else round(longer), "per_step_ns": round(facts.per_step(time)),
@@ -60,8 +65,8 @@ def _recompiled(facts: Facts, rows: IntArray) -> Candidate:
         method="replay" if each else "none",
         edits=(Remove(rows),) if each else (),
         ceiling_ns=round(facts.per_step(time)) if each else None,
-        preconditions=("the steps are not the first one, which may compile",),
-        risks=("code for shapes that change can be slower than code for one shape",),
+        preconditions=(say("the steps are not the first one, which may compile"),),
+        risks=(say("code for shapes that change can be slower than code for one shape"),),
     )  # fmt: skip
 
 
@@ -69,12 +74,15 @@ def _broken(facts: Facts, rows: IntArray) -> Candidate:
     names = facts.trace.codes("name")
     count = len(rows) / max(len(facts.steps), 1)
     return Candidate(
-        f"the compiled graph breaks {times(round(count, 1))} {each_period(facts)}: Python runs between the pieces, "
-        "nothing is fused across",
+        say(
+            "the compiled graph breaks {times} {period}: Python runs between the pieces, nothing is fused across",
+            times=times(round(count, 1)),
+            period=each_period(facts),
+        ),
         evidence={"breaks_per_step": count, "functions": [names.values[i] for i in np.unique(names.codes[rows])][:8]},
         rows=rows,
         method="none",
-        preconditions=("functions that resume behind a break were recorded",),
+        preconditions=(say("functions that resume behind a break were recorded"),),
     )
 
 

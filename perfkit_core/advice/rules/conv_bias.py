@@ -13,6 +13,7 @@ from perfkit_core.advice.rules.device_time import covered_ns, launched_within
 from perfkit_core.advice.rules.operator_order import backward_of, operator_order, within
 from perfkit_core.advice.rules.phrases import each_period, part, times
 from perfkit_core.advice.rules.recorded_shapes import Shapes, per_row
+from perfkit_core.language import say
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.removal import Remove
 from perfkit_core.schema import FORWARD, OPERATOR
@@ -23,7 +24,7 @@ def find(facts: Facts) -> list[Candidate]:
     """Operators that add the bias, and those that sum its gradient, of convolutions with a batch norm behind."""
     trace = facts.trace
     if not (trace.known("op_name") and (trace.host & trace.rows("kind", OPERATOR)).any()):
-        raise NotEvaluableError("no operators were recorded whose names are known")
+        raise NotEvaluableError(say("no operators were recorded whose names are known"))
     inside, count = _biased(trace)
     own, more = _of_layers(trace)
     rows, count = np.union1d(inside, own), count + more
@@ -33,8 +34,10 @@ def find(facts: Facts) -> list[Candidate]:
         return []
     return [
         Candidate(
-            f"{times(facts.per_step(count))} {each_period(facts)} a convolution adds a bias that a batch norm takes "
-            f"away again: {part(facts, taken)}",
+            say(
+                "{times} {period} a convolution adds a bias that a batch norm takes away again: {part}",
+                times=times(facts.per_step(count)), period=each_period(facts), part=part(facts, taken),
+            ),
             evidence={
                 "bias_ns": round(taken), "bias_ratio": taken / max(facts.step_ns, 1), "step_ns": facts.step_ns,
                 "convolutions": count,
@@ -42,8 +45,11 @@ def find(facts: Facts) -> list[Candidate]:
             rows=rows,
             edits=(Remove(rows),),
             ceiling_ns=round(taken),
-            preconditions=("a batch norm follows directly", "the batch norm subtracts the mean of each channel"),
-            risks=("a stored model keeps its bias: load it with the bias left out, or train anew",),
+            preconditions=(
+                say("a batch norm follows directly"),
+                say("the batch norm subtracts the mean of each channel"),
+            ),
+            risks=(say("a stored model keeps its bias: load it with the bias left out, or train anew"),),
         )
     ]  # fmt: skip
 

@@ -12,12 +12,13 @@ from perfkit_core.advice.model import Assumption, Candidate, NotEvaluableError
 from perfkit_core.advice.rules.device_time import busy_ns, covered_ns, of_busy
 from perfkit_core.advice.rules.kernel_words import multiplying
 from perfkit_core.advice.rules.phrases import millis
+from perfkit_core.language import in_english, say
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.durations import Scale
 from perfkit_core.replay.quantity import Quantity
 from perfkit_core.trace import IntArray, Trace
 
-TRIED: Final = Quantity(0.7, 0.95, 1.0, "prior: the guess is often the best algorithm already")
+TRIED: Final = Quantity(0.7, 0.95, 1.0, in_english("prior: the guess is often the best algorithm already"))
 """Factor of convolution kernels once the fastest of all algorithms is taken."""
 _FLAGS: Final = {("cudnn_convolution", 9): 6, ("miopen_convolution", 9): 7, ("_convolution", 13): 9}
 """End of an operator's name and number of its recorded arguments → which of them says that all algorithms are tried
@@ -33,7 +34,7 @@ def find(facts: Facts) -> list[Candidate]:
     taken = covered_ns(facts, rows)
     if taken <= facts.thresholds.convolution_share * busy:
         return []
-    facts.need("shapes", "ask the profiler for shapes (record --shapes); whether they stay the same is unknown")
+    facts.need("shapes", say("ask the profiler for shapes (record --shapes); whether they stay the same is unknown"))
     if algorithms_tried(facts.trace) or not _same_in_all_steps(facts):
         return []
     return [_candidate(facts, rows, taken, busy)]
@@ -58,7 +59,9 @@ def algorithms_tried(trace: Trace) -> bool:
         if name.endswith(f":{ending}") and (flag := _flag(trace, code, count, at)) is not None
     ]
     if not told:
-        raise NotEvaluableError("whether all algorithms are tried was not recorded: newer profilers do, with shapes")
+        raise NotEvaluableError(
+            say("whether all algorithms are tried was not recorded: newer profilers do, with shapes")
+        )
     return any(told)
 
 
@@ -81,14 +84,17 @@ def _same_in_all_steps(facts: Facts) -> bool:
     first = np.unique(pairs[:, 0], return_index=True)[1]
     if len(first) < 2:
         raise NotEvaluableError(
-            "convolutions of two steps at least are needed to tell whether their shapes stay the same"
+            say("convolutions of two steps at least are needed to tell whether their shapes stay the same")
         )
     return len({tuple(shapes) for shapes in np.split(pairs[:, 1], first[1:])}) == 1
 
 
 def _candidate(facts: Facts, rows: IntArray, taken: float, busy: float) -> Candidate:
     return Candidate(
-        f"convolutions take {millis(taken)} of {of_busy(facts, busy)}; their shapes stay, yet algorithms are guessed",
+        say(
+            "convolutions take {taken} of {busy}; their shapes stay, yet algorithms are guessed",
+            taken=millis(taken), busy=of_busy(facts, busy),
+        ),
         evidence={
             "convolution_ns": round(taken), "convolution_ratio": taken / max(busy, 1), "busy_ns": round(busy),
             "step_ns": facts.step_ns, "kernels": len(rows),
@@ -96,9 +102,13 @@ def _candidate(facts: Facts, rows: IntArray, taken: float, busy: float) -> Candi
         rows=rows,
         edits=(Scale(rows, TRIED, below=False, host=False),),
         ceiling_ns=round(taken),
-        preconditions=("shapes are the same in every step", "recorded: algorithms are not tried"),
+        preconditions=(say("shapes are the same in every step"), say("recorded: algorithms are not tried")),
         assumptions=(Assumption("kernel_factor", TRIED, TRIED.source),),
-        risks=("the first steps become longer", "the same run may add in another order", "more memory for workspaces"),
+        risks=(
+            say("the first steps become longer"),
+            say("the same run may add in another order"),
+            say("more memory for workspaces"),
+        ),
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate
 from perfkit_core.advice.rules.phrases import counted, each_period, part, verb
 from perfkit_core.advice.wording import size
+from perfkit_core.language import in_english, say
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.durations import Scale
 from perfkit_core.replay.edits.removal import Remove
@@ -19,14 +20,19 @@ from perfkit_core.replay.edits.unblocking import Unblock
 from perfkit_core.replay.quantity import Quantity
 from perfkit_core.trace import BoolArray, Trace
 
-CALL_NS: Final = Quantity(5_000, 8_000, 17_000, "calls of asynchronous copies of pinned memory in public recordings")
+CALL_NS: Final = Quantity(
+    5_000, 8_000, 17_000, in_english("calls of asynchronous copies of pinned memory in public recordings")
+)
 """p10, p50 and p90 of 13 calls on a V100 and 25 on a B200, profiler running."""
 _LARGE: Final = 1 << 20
 """Smaller copies take what starting them takes, not what the bus takes."""
 _MEASURED: Final = 1 << 26
 """Bytes of a copy whose time is that of the bus."""
 PINNED: Final = Quantity(
-    24.0, 12.0, 6.0, "prior, bytes/ns: PCIe 4 and 3 with 16 lanes reach 24 and 12 GB/s; half of that on a busy host"
+    24.0,
+    12.0,
+    6.0,
+    in_english("prior, bytes/ns: PCIe 4 and 3 with 16 lanes reach 24 and 12 GB/s; half of that on a busy host"),
 )
 
 
@@ -49,8 +55,14 @@ def _pinned(facts: Facts, found: Transfers, spent: float) -> Candidate:
     faster = _faster(facts, large)
     total, each = facts.per_step(int(np.maximum(found.bytes, 0).sum())), facts.per_step(len(found))
     return Candidate(
-        f"{counted(each, 'copy', 'copies')} of pageable memory ({size(total)}) {each_period(facts)} "
-        f"{verb(each, 'holds', 'hold')} up the host for {part(facts, spent)}",
+        say(
+            "{counted} of pageable memory ({size}) {period} {verb} up the host for {part}",
+            counted=counted(each, in_english("copy"), in_english("copies")),
+            size=size(total),
+            period=each_period(facts),
+            verb=verb(each, "holds", "hold"),
+            part=part(facts, spent),
+        ),
         evidence={
             "copies_per_step": facts.per_step(len(found)), "bytes_per_step": round(total), "call_ns": round(spent),
             "step_ns": facts.step_ns, "bytes_per_ns": _bytes_per_ns(facts.trace, large),
@@ -62,12 +74,15 @@ def _pinned(facts: Facts, found: Transfers, spent: float) -> Candidate:
             Remove(found.sync[found.sync >= 0], below=False),
         ),
         ceiling_ns=round(spent + facts.per_step(int(facts.trace.ints("dur_ns")[found.row].sum()))),
-        preconditions=("the memory copied from is pageable", "the copies go to the device"),
+        preconditions=(say("the memory copied from is pageable"), say("the copies go to the device")),
         assumptions=(
             Assumption("call_ns", CALL_NS, CALL_NS.source),
             Assumption("copy_factor", faster, faster.source),
         ),
-        risks=("pinned memory cannot be swapped out", "the copied memory must not change before the copy is over"),
+        risks=(
+            say("pinned memory cannot be swapped out"),
+            say("the copied memory must not change before the copy is over"),
+        ),
     )  # fmt: skip
 
 
@@ -75,13 +90,13 @@ def _faster(facts: Facts, large: Transfers) -> Quantity:
     """Factor of the time of large copies: by the run's own copies of pinned memory, else by what buses reach."""
     now = _bytes_per_ns(facts.trace, large)
     if now is None:
-        return Quantity(1.0, 1.0, 1.0, "no copy is large enough for the speed of the bus to count")
+        return Quantity(1.0, 1.0, 1.0, in_english("no copy is large enough for the speed of the bus to count"))
     every = transfers(facts)
     pinned = every.only(~every.to_host & _of(facts.trace, every, "pinned") & (every.bytes >= _LARGE))
     recorded = _bytes_per_ns(facts.trace, pinned)
     if recorded is not None:
         factor = min(now / recorded, 1.0)
-        return Quantity(factor, factor, factor, "pinned copies of the same recording")
+        return Quantity(factor, factor, factor, in_english("pinned copies of the same recording"))
     pinned_speed = _calibrated(facts.trace) or PINNED
     low, mid, high = (min(now / speed, 1.0) for speed in (pinned_speed.low, pinned_speed.mid, pinned_speed.high))
     return Quantity(low, mid, high, pinned_speed.source)

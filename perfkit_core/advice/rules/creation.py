@@ -13,6 +13,7 @@ from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate
 from perfkit_core.advice.rules.phrases import each_period, part, times, verb
 from perfkit_core.advice.wording import several, size
+from perfkit_core.language import in_english, say
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.placement import Move
 from perfkit_core.replay.quantity import Quantity
@@ -23,7 +24,7 @@ _DIRECTLY_NS: Final = 100_000
 """A copy that begins later than this behind the filling is of something else."""
 _ELEMENT: Final = 4
 """Bytes of a number, where only the shape was recorded."""
-WRITTEN: Final = Quantity(1 / 2000, 1 / 800, 1 / 250, "prior: a device writes 0.25 to 2 TB/s")
+WRITTEN: Final = Quantity(1 / 2000, 1 / 800, 1 / 250, in_english("prior: a device writes 0.25 to 2 TB/s"))
 """Device time in ns for each byte that is filled."""
 START_NS: Final = 2_000
 """What any kernel takes at least: typical of CUDA devices."""
@@ -69,18 +70,28 @@ def _candidate(facts: Facts, moved: Transfers, found: OuterOperators, at: IntArr
     low, mid, high = (START_NS + each_bytes * one for one in (WRITTEN.low, WRITTEN.mid, WRITTEN.high))
     device = Quantity(low, mid, high, WRITTEN.source)
     return Candidate(
-        f"{several(told)} {verb(len(told), 'fills', 'fill')} memory of the host {times(facts.per_step(len(rows)))} "
-        f"{each_period(facts)}, which is then copied to the device ({size(facts.per_step(total))}): "
-        f"{part(facts, spent)}",
+        say(
+            "{told} {verb} memory of the host {times} {period}, which is then copied to the device ({size}): "
+            "{part}",
+            told=several(told),
+            verb=verb(len(told), "fills", "fill"),
+            times=times(facts.per_step(len(rows))),
+            period=each_period(facts),
+            size=size(facts.per_step(total)),
+            part=part(facts, spent),
+        ),
         evidence={
             "copies_per_step": facts.per_step(len(rows)), "operators": told[:5],
             "bytes_per_step": round(facts.per_step(total)), "call_ns": round(spent), "step_ns": facts.step_ns,
         },
         rows=rows,
         edits=(Move(rows, False, launch, device, moved.everything),),
-        preconditions=("an operator that only fills memory runs on the host", "the next operator copies to the device"),
+        preconditions=(
+            say("an operator that only fills memory runs on the host"),
+            say("the next operator copies to the device"),
+        ),
         assumptions=(Assumption("launch_ns", launch, launch.source), Assumption("device_ns", device, device.source)),
-        risks=("random numbers of a device are others than those of the host",) if _random(facts, rows) else (),
+        risks=(say("random numbers of a device are others than those of the host"),) if _random(facts, rows) else (),
         direction="to device",
         fill={"operator": told[0]},
     )  # fmt: skip

@@ -11,6 +11,7 @@ from perfkit_core import nesting
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate
 from perfkit_core.analyses.span import ranks
+from perfkit_core.language import say
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.schema import KERNEL
 from perfkit_core.trace import BoolArray, IntArray, Trace
@@ -39,12 +40,15 @@ def replicas(facts: Facts) -> list[Candidate]:
     time = round(facts.per_step(int(trace.ints("dur_ns")[calls].sum())))
     return [
         Candidate(
-            f"one process drives {count} devices and copies the model to them in every step",
+            say("one process drives {count} devices and copies the model to them in every step", count=count),
             evidence={"devices": count, "replication_calls": len(calls), "in_calls_ns": time, "step_ns": facts.step_ns},
             rows=calls,
             method="none",
-            preconditions=("kernels run on several devices of one process", "the model is replicated, not split"),
-            risks=("each process then has a batch of its own: divide the batch size by the number of devices",),
+            preconditions=(
+                say("kernels run on several devices of one process"),
+                say("the model is replicated, not split"),
+            ),
+            risks=(say("each process then has a batch of its own: divide the batch size by the number of devices"),),
         )
     ]
 

@@ -11,6 +11,7 @@ from perfkit_core.advice.model import Candidate, NotEvaluableError
 from perfkit_core.advice.rules import calls
 from perfkit_core.advice.rules.phrases import part_of_step, times, verb
 from perfkit_core.advice.wording import both, several
+from perfkit_core.language import say
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.removal import Remove
 from perfkit_core.schema import DEVICE_WORK, RUNTIME, SYNC
@@ -43,7 +44,7 @@ def _late(facts: Facts) -> IntArray:
     """Calls of the driver that allocate or free, when the training should have settled."""
     trace = facts.trace
     if not trace.rows("kind", RUNTIME).any():
-        raise NotEvaluableError("no calls of the device's runtime were recorded")
+        raise NotEvaluableError(say("no calls of the device's runtime were recorded"))
     mask = trace.host & trace.rows("kind", RUNTIME, SYNC) & calls.named(trace, _ALLOCATES) & (facts.replay.first >= 0)
     rows = np.flatnonzero(mask)
     start = trace.ints("start_ns")
@@ -51,12 +52,12 @@ def _late(facts: Facts) -> IntArray:
         work = trace.rows("kind", *DEVICE_WORK)
         if not work.any():
             raise NotEvaluableError(
-                "neither steps nor work of a device were recorded: when it had settled is not known"
+                say("neither steps nor work of a device were recorded: when it had settled is not known")
             )
         middle = (int(start[work].min()) + int(trace.end_ns[work].max())) // 2
         return rows[start[rows] > middle]
     if len(np.unique(facts.steps.number)) < 2:
-        raise NotEvaluableError("only one step was recorded: nothing tells whether the training had settled")
+        raise NotEvaluableError(say("only one step was recorded: nothing tells whether the training had settled"))
     return rows[trace.ints("step")[rows] > int(facts.steps.number.min())]
 
 
@@ -66,14 +67,22 @@ def _settled(facts: Facts, rows: IntArray, total: int, later: int) -> Candidate:
     names = [trace.codes("name").values[code] for code in codes[np.argsort(-counts, kind="stable")]]
     steps = len(np.unique(trace.ints("step")[rows]))
     where = (
-        f"in {steps} of the {later} steps after the first"
+        say("in {steps} of the {later} steps after the first", steps=steps, later=later)
         if facts.has_steps
-        else "in the second half of the time in which the device works"
+        else say("in the second half of the time in which the device works")
     )
-    left_out = "first recorded step" if facts.has_steps else "first half of the time in which the device works"
+    left_out = (
+        say("first recorded step") if facts.has_steps else say("first half of the time in which the device works")
+    )
     return Candidate(
-        f"{both(names) if len(names) <= _NAMED else several(names, _NAMED)} {verb(len(names), 'is', 'are')} called "
-        f"{times(len(rows))} {where}: {part_of_step(facts, total / later)}",
+        say(
+            "{names} {verb} called {times} {where}: {part}",
+            names=both(names) if len(names) <= _NAMED else several(names, _NAMED),
+            verb=verb(len(names), "is", "are"),
+            times=times(len(rows)),
+            where=where,
+            part=part_of_step(facts, total / later),
+        ),
         evidence={
             "calls": len(rows), "calls_ns": total, "calls_of_a_step_ns": total // later, "step_ns": facts.step_ns,
             "steps_with_calls": steps if facts.has_steps else None,
@@ -81,9 +90,12 @@ def _settled(facts: Facts, rows: IntArray, total: int, later: int) -> Candidate:
         rows=rows,
         edits=(Remove(rows, below=False),),
         ceiling_ns=calls.without(facts, calls.per_step(facts, rows, trace.ints("dur_ns")[rows])),
-        preconditions=(f"the {left_out} is left out: it may allocate what is used again from then on",),
-        vetoes=("asynchronous allocations come from a pool of the driver and do not count",),
-        risks=("an allocator that keeps more memory leaves less for others on the device",),
+        preconditions=(say(
+            "the {left_out} is left out: it may allocate what is used again from then on",
+            left_out=left_out,
+        ),),
+        vetoes=(say("asynchronous allocations come from a pool of the driver and do not count"),),
+        risks=(say("an allocator that keeps more memory leaves less for others on the device"),),
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from perfkit_core import intervals
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.rules.phrases import millis, period
+from perfkit_core.language import say
 from perfkit_core.schema import DEVICE_WORK, KERNEL
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
@@ -50,4 +51,4 @@ def with_launches(trace: Trace, rows: IntArray) -> IntArray:
 
 def of_busy(facts: Facts, busy: float) -> str:
     """What a share of the device's work is of, in words."""
-    return f"the {millis(busy)} ms that the device works in {period(facts)}"
+    return say("the {busy} ms that the device works in {period}", busy=millis(busy), period=period(facts))

@@ -13,6 +13,7 @@ from perfkit_core.advice.model import Assumption, Candidate, NotEvaluableError
 from perfkit_core.advice.rules import calls
 from perfkit_core.advice.rules.loader import batches
 from perfkit_core.advice.rules.phrases import millis, verb
+from perfkit_core.language import in_english, say
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.quantity import Quantity
 from perfkit_core.schema import DATALOADER, NESTED_KINDS, PYTHON, STEP
@@ -21,9 +22,11 @@ from perfkit_core.trace import IntArray
 _SEVERAL: Final = r"multi[-_ ]?process"
 _SLOW: Final = r"DataLoaderIterMultiProcess"
 """Loaders that wait for half a second until workers that live on have begun a new epoch."""
-_AGAIN_NS: Final = Quantity(3_000_000, 8_000_000, 30_000_000, "measured on CPU, torch 2.13: 1 and 4 workers live on")
+_AGAIN_NS: Final = Quantity(
+    3_000_000, 8_000_000, 30_000_000, in_english("measured on CPU, torch 2.13: 1 and 4 workers live on")
+)
 _SLOW_NS: Final = Quantity(
-    500_000_000, 505_000_000, 515_000_000, "measured on CPU, paddle 3.3: 1 and 4 workers live on"
+    500_000_000, 505_000_000, 515_000_000, in_english("measured on CPU, paddle 3.3: 1 and 4 workers live on")
 )
 
 
@@ -40,7 +43,9 @@ def epoch_gap(facts: Facts) -> list[Candidate]:
     """Rule 12: a wait for the loader, longer than some steps, where an epoch begins."""
     rows = batches(facts)
     if len(facts.steps) < 3:
-        raise NotEvaluableError("fewer than three steps were recorded: nothing tells an epoch's start from other steps")
+        raise NotEvaluableError(
+            say("fewer than three steps were recorded: nothing tells an epoch's start from other steps")
+        )
     if not calls.named(facts.trace, _SEVERAL)[rows].any():
         return []
     found = _epochs(facts, _waits(facts, rows))
@@ -80,23 +85,34 @@ def _persistent(facts: Facts, rows: IntArray, found: _Epochs) -> Candidate:
     low, mid, high = (
         facts.step_ns * (1 - (total - starts * first) / count / mean) for first in (again.low, again.mid, again.high)
     )
-    epoch = Assumption("steps_per_epoch", f"{count / starts:.0f}", "recorded; in longer epochs the saving is less")
+    source = in_english("recorded; in longer epochs the saving is less")
+    epoch = Assumption("steps_per_epoch", f"{count / starts:.0f}", source)
     at = np.isin(facts.trace.ints("step")[rows], facts.steps.number[found.at])
     return Candidate(
-        f"{starts} of {count} steps, the first of {verb(starts, 'an epoch', 'an epoch each')}, "
-        f"{verb(starts, 'waits', 'wait')} {millis(total / starts)} ms longer for {verb(starts, 'its', 'their')} batch "
-        f"than the others: {total / count / mean:.0%} of the time of all steps",
+        say(
+            "{starts} of {count} steps, the first of {verb}, {verb2} {longer} ms longer for {verb3} batch than the "
+            "others: {share:.0%} of the time of all steps",
+            starts=starts,
+            count=count,
+            verb=verb(starts, "an epoch", "an epoch each"),
+            verb2=verb(starts, "waits", "wait"),
+            longer=millis(total / starts),
+            verb3=verb(starts, "its", "their"),
+            share=total / count / mean,
+        ),
         evidence={
             "epoch_starts": starts, "gap_ns": total // starts, "gap_ns_per_step": total // count,
             "step_ns": facts.step_ns, "mean_step_ns": round(mean), "steps": count,
         },
         rows=rows[at],
         method="prior",
-        after_ns=Quantity(low, mid, max(high, facts.step_ns), "recorded: without the waits, spread over the steps"),
+        after_ns=Quantity(
+            low, mid, max(high, facts.step_ns), in_english("recorded: without the waits, spread over the steps")
+        ),
         ceiling_ns=round(facts.step_ns * total / count / mean),
-        preconditions=("workers make the batches", "the first step of the recording is left out"),
+        preconditions=(say("workers make the batches"), say("the first step of the recording is left out")),
         assumptions=(epoch, Assumption("first_batch_ns", again, again.source)),
-        risks=("workers that live on keep their memory and their copy of the dataset between epochs",),
+        risks=(say("workers that live on keep their memory and their copy of the dataset between epochs"),),
     )  # fmt: skip
 
 

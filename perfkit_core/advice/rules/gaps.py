@@ -12,26 +12,27 @@ from perfkit_core.advice.rules.captured import regions
 from perfkit_core.advice.rules.idle_time import around, idle, of_length, who
 from perfkit_core.advice.rules.phrases import counted, millis, part_of_step
 from perfkit_core.intervals import Intervals
+from perfkit_core.language import in_english, say
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.gaps import Shorten
 from perfkit_core.replay.quantity import Quantity
 
 LEFT: Final = Quantity(
-    0.0, 0.0, 0.5, "prior: what passes there is dropped or moved to a thread; at worst half is needed"
+    0.0, 0.0, 0.5, in_english("prior: what passes there is dropped or moved to a thread; at worst half is needed")
 )
 """What is left of long gaps."""
 LEFT_BETWEEN: Final = Quantity(
-    0.0, 0.4, 0.9, "prior: from code that is compiled whole to Python that runs nearly as before"
+    0.0, 0.4, 0.9, in_english("prior: from code that is compiled whole to Python that runs nearly as before")
 )
 """What is left of short ones, which recording makes longer than they are."""
-_NOTHING: Final = "on no thread an operator, a call of the device's runtime or the data loader is recorded"
+_NOTHING: Final = in_english("on no thread an operator, a call of the device's runtime or the data loader is recorded")
 
 
 def host_gaps(facts: Facts) -> list[Candidate]:
     """Rule 20: stretches of the steps in which no operator runs; long ones, and short ones that are many, apart."""
     facts.need_steps()
     if len(facts.steps) < 2:
-        raise NotEvaluableError("only one step was recorded: nothing tells what recurs in every step")
+        raise NotEvaluableError(say("only one step was recorded: nothing tells what recurs in every step"))
     limits = facts.thresholds
     long = round(max(limits.host_gap_one * facts.step_ns, limits.host_gap_ns))
     gaps = idle(facts)
@@ -63,17 +64,22 @@ def _without(facts: Facts, gaps: Intervals, total: float) -> Candidate:
     rows, frames = who(facts, gaps)
     longest = int((gaps[1] - gaps[0]).max())
     beside = around(facts, gaps)
-    where = f"most of it in {frames[0]}" if frames else f"the longest {beside}"
+    where = say("most of it in {frames}", frames=frames[0]) if frames else say("the longest {beside}", beside=beside)
     return Candidate(
-        f"no operator runs for {part_of_step(facts, total)}, in stretches of up to {millis(longest)} ms, {where}",
+        say(
+            "no operator runs for {part}, in stretches of up to {longest} ms, {where}",
+            part=part_of_step(facts, total),
+            longest=millis(longest),
+            where=where,
+        ),
         evidence=_evidence(facts, gaps, total) | {"python": frames, "longest": beside},
         rows=rows,
         edits=(Shorten(gaps, LEFT),),
         ceiling_ns=_at_most(facts, gaps),
-        preconditions=(_NOTHING,),
-        vetoes=("shorter gaps, as Python between operators takes, are counted apart",),
+        preconditions=(say(_NOTHING),),
+        vetoes=(say("shorter gaps, as Python between operators takes, are counted apart"),),
         assumptions=(Assumption("gap_factor", LEFT, LEFT.source),),
-        risks=("what is moved to another thread still competes for Python's lock",),
+        risks=(say("what is moved to another thread still competes for Python's lock"),),
     )
 
 
@@ -82,19 +88,23 @@ def _between(facts: Facts, gaps: Intervals, total: float) -> Candidate:
     rows, frames = who(facts, gaps)
     length = gaps[1] - gaps[0]
     each = _each(facts, gaps)
-    where = f", most of it in {frames[0]}" if frames else ""
+    where = say(", most of it in {frames}", frames=frames[0]) if frames else ""
     return Candidate(
-        f"no operator runs for {part_of_step(facts, total)}, in "
-        f"{counted(round(each), 'short stretch', 'short stretches')} of typically {float(np.median(length)) / 1e3:.3g} "
-        f"µs between operators{where}",
+        say(
+            "no operator runs for {part}, in {counted} of typically {length:.3g} µs between operators{where}",
+            part=part_of_step(facts, total),
+            counted=counted(round(each), in_english("short stretch"), in_english("short stretches")),
+            length=float(np.median(length)) / 1000.0,
+            where=where,
+        ),
         evidence=_evidence(facts, gaps, total) | {"gaps_per_step": each, "python": frames},
         rows=rows,
         edits=(Shorten(gaps, LEFT_BETWEEN),),
         ceiling_ns=_at_most(facts, gaps),
-        preconditions=(_NOTHING,),
-        vetoes=("gaps as short as calling an operator takes do not count",),
+        preconditions=(say(_NOTHING),),
+        vetoes=(say("gaps as short as calling an operator takes do not count"),),
         assumptions=(Assumption("gap_factor", LEFT_BETWEEN, LEFT_BETWEEN.source),),
-        risks=("the profiler itself works between operators: without it the gaps are shorter",),
+        risks=(say("the profiler itself works between operators: without it the gaps are shorter"),),
         conflicts=("launch-bound",),  # which takes the same gaps away
         words={"gaps": "short", "compiled": "yes" if regions(facts.trace).any() else "no"},
     )

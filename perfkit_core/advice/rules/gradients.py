@@ -11,6 +11,7 @@ from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate, NotEvaluableError
 from perfkit_core.advice.rules import calls
 from perfkit_core.advice.rules.phrases import counted, each_period, part
+from perfkit_core.language import in_english, say
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.durations import Scale
 from perfkit_core.replay.edits.removal import Remove
@@ -21,9 +22,12 @@ from perfkit_core.trace import BoolArray, IntArray, Trace
 _CLEARS: Final = r"zero_?grad|clear_?grad"
 _ZEROS: Final = r"(?<![a-z])(zero|fill|full)(?![a-z])"
 _TAKEN_NS: Final = Quantity(
-    500, 800, 1500, "measured on CPU, torch 2.13: a gradient that is taken over in place of added, per tensor"
+    500,
+    800,
+    1500,
+    in_english("measured on CPU, torch 2.13: a gradient that is taken over in place of added, per tensor"),
 )
-_GONE: Final = Quantity(0, 0, 1, "a gradient that others hold, too, is copied in place of taken over")
+_GONE: Final = Quantity(0, 0, 1, in_english("a gradient that others hold, too, is copied in place of taken over"))
 
 
 def zeroed_gradients(facts: Facts) -> list[Candidate]:
@@ -32,8 +36,10 @@ def zeroed_gradients(facts: Facts) -> list[Candidate]:
     adds = _added(facts)
     if not len(fills) and len(adds) + len(_nodes(facts.trace)) and not _clears(facts).any():
         raise NotEvaluableError(
-            "how gradients are cleared was not recorded: this framework calls no operator for it; where it fills them "
-            "with zeros by default, ask it not to"
+            say(
+                "how gradients are cleared was not recorded: this framework calls no operator for it; where it fills "
+                "them with zeros by default, ask it not to"
+            )
         )
     tensors = calls.typical(facts, fills)
     return [_dropped(facts, fills, adds, tensors)] if tensors >= facts.thresholds.optimizer_tensors else []
@@ -74,8 +80,12 @@ def _dropped(facts: Facts, fills: IntArray, adds: IntArray, tensors: float) -> C
     batched = calls.named(facts.trace, "foreach")[facts.trace.ints("parent")[fills]]
     around = np.unique(np.where(batched, facts.trace.ints("parent")[fills], fills))
     return Candidate(
-        f"zeros are written into {counted(tensors, 'gradient')} {each_period(facts)}, and the new gradients are added "
-        f"to them: {part(facts, every)}",
+        say(
+            "zeros are written into {counted} {period}, and the new gradients are added to them: {part}",
+            counted=counted(tensors, in_english("gradient"), in_english("gradients")),
+            period=each_period(facts),
+            part=part(facts, every),
+        ),
         evidence={
             "tensors": round(tensors), "additions": len(adds) // max(len(facts.steps), 1), "zeroing_ns": round(every),
             "step_ns": facts.step_ns,
@@ -83,13 +93,13 @@ def _dropped(facts: Facts, fills: IntArray, adds: IntArray, tensors: float) -> C
         rows=fills,
         edits=(Remove(around), *_taken(adds, dur[adds], min(len(fills) / max(len(adds), 1), 1.0))),
         ceiling_ns=calls.without(facts, calls.per_step(facts, both, dur[both])),
-        preconditions=("zeros are written where the optimizer clears gradients",),
-        vetoes=("gradients that several backward passes add up: only the first addition counts",),
+        preconditions=(say("zeros are written where the optimizer clears gradients"),),
+        vetoes=(say("gradients that several backward passes add up: only the first addition counts"),),
         assumptions=(
             Assumption("taken_over_ns", _TAKEN_NS, _TAKEN_NS.source),
             Assumption("device_factor", _GONE, _GONE.source),
         ),
-        risks=("code that reads a gradient after it was cleared finds none in place of zeros",),
+        risks=(say("code that reads a gradient after it was cleared finds none in place of zeros"),),
     )  # fmt: skip
 
 

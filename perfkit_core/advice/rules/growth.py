@@ -9,11 +9,12 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.analyses.communication.collectives import communication
+from perfkit_core.language import in_english
 from perfkit_core.replay.build import Replay
 from perfkit_core.schema import KERNEL, STEP
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
-OUTSIDE: Final = "time outside of every recorded event"
+OUTSIDE: Final = in_english("time outside of every recorded event")
 _MOST: Final = 3
 _SHARE: Final = 0.1
 """What grew by less than this share of all growth is not told."""

@@ -9,8 +9,10 @@ import numpy as np
 from perfkit_core import intervals
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.rules import calls
+from perfkit_core.advice.wording import both
 from perfkit_core.analyses.step.exclusive import covered_ns
 from perfkit_core.intervals import Intervals
+from perfkit_core.language import say
 from perfkit_core.schema import (
     COMMUNICATION,
     DATALOADER,
@@ -68,6 +70,9 @@ def around(facts: Facts, gaps: Intervals) -> str:
     before = rows[trace.end_ns[rows] <= gaps[0][longest]]
     behind = rows[trace.ints("start_ns")[rows] >= gaps[1][longest]]
     names = trace.codes("name")
-    ends = [f"after {names.values[names.codes[before[trace.end_ns[before].argmax()]]]}"] if len(before) else []
-    begins = [f"before {names.values[names.codes[behind[0]]]}"] if len(behind) else []
-    return " and ".join([*ends, *begins]) or "without any operator in the recording"
+    told = []
+    if len(before):
+        told.append(say("after {name}", name=names.values[names.codes[before[trace.end_ns[before].argmax()]]]))
+    if len(behind):
+        told.append(say("before {name}", name=names.values[names.codes[behind[0]]]))
+    return both(told) or say("without any operator in the recording")

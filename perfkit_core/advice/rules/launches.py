@@ -13,6 +13,7 @@ from perfkit_core.advice.model import Assumption, Candidate
 from perfkit_core.advice.rules import calls
 from perfkit_core.advice.rules.phrases import counted, millis, part_of_step, verb
 from perfkit_core.intervals import Intervals
+from perfkit_core.language import in_english, say
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.batching import Batch
 from perfkit_core.replay.edits.gaps import Shorten
@@ -21,9 +22,12 @@ from perfkit_core.schema import COMMUNICATION, DATALOADER, DEVICE_WORK, KERNEL, 
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 A_KERNEL_NS: Final = Quantity(
-    300, 2_500, 6_000, "prior: a node of a captured graph, a compiled launch of every second kernel, a bare launch"
+    300,
+    2_500,
+    6_000,
+    in_english("prior: a node of a captured graph, a compiled launch of every second kernel, a bare launch"),
 )
-BETWEEN: Final = Quantity(0.0, 0.3, 0.8, "prior: Python between the launches is not run, or run as before")
+BETWEEN: Final = Quantity(0.0, 0.3, 0.8, in_english("prior: Python between the launches is not run, or run as before"))
 _GAP_NS: Final = 1_000
 
 
@@ -98,9 +102,15 @@ def _waits(trace: Trace, roots: IntArray) -> BoolArray:
 def _batched(facts: Facts, found: _Launches, between: Intervals, host: int, device: int, short: float) -> Candidate:
     cost = _cost(facts, found)
     return Candidate(
-        f"the host works for {part_of_step(facts, host)} to launch {counted(found.kernels, 'kernel')} that "
-        f"{verb(found.kernels, 'keeps', 'keep')} the device busy for {millis(device)} ms; the typical kernel takes "
-        f"{short / 1e3:.1f} µs",
+        say(
+            "the host works for {part} to launch {counted} that {verb} the device busy for {device} ms; the "
+            "typical kernel takes {short:.1f} µs",
+            part=part_of_step(facts, host),
+            counted=counted(found.kernels, in_english("kernel"), in_english("kernels")),
+            verb=verb(found.kernels, "keeps", "keep"),
+            device=millis(device),
+            short=short / 1000.0,
+        ),
         evidence={
             "host_busy_ns": host, "device_busy_ns": device, "kernels": round(found.kernels), "kernel_ns": round(short),
             "step_ns": facts.step_ns,
@@ -108,13 +118,16 @@ def _batched(facts: Facts, found: _Launches, between: Intervals, host: int, devi
         rows=found.rows,
         edits=(Batch(found.rows, cost, _GAP_NS, found.group), Shorten(between, BETWEEN)),
         ceiling_ns=facts.step_ns - device,
-        preconditions=("the host is busy for longer than the device", "the device is idle for most of the step"),
-        vetoes=("calls that copy to or from the host, synchronise or communicate stay as they are",),
+        preconditions=(
+            say("the host is busy for longer than the device"),
+            say("the device is idle for most of the step"),
+        ),
+        vetoes=(say("calls that copy to or from the host, synchronise or communicate stay as they are"),),
         assumptions=(
             Assumption("launches_ns", cost, cost.source),
             Assumption("between_factor", BETWEEN, BETWEEN.source),
         ),
-        risks=("shapes that change are compiled or captured anew", "a captured graph keeps its memory"),
+        risks=(say("shapes that change are compiled or captured anew"), say("a captured graph keeps its memory")),
         conflicts=("elementwise-chain",),  # a compiler fuses them, too
     )  # fmt: skip
 

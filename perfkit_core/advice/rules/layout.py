@@ -20,15 +20,16 @@ from perfkit_core.advice.rules.device_time import (
 )
 from perfkit_core.advice.rules.operator_order import within
 from perfkit_core.advice.rules.phrases import millis
+from perfkit_core.language import in_english, say
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.durations import Scale
 from perfkit_core.replay.quantity import Quantity
 from perfkit_core.schema import OPERATOR
 from perfkit_core.trace import IntArray, Trace
 
-CONVERTED: Final = Quantity(0.0, 0.1, 0.5, "prior: the batch and some results are still converted")
+CONVERTED: Final = Quantity(0.0, 0.1, 0.5, in_english("prior: the batch and some results are still converted"))
 """What is left of conversions around convolutions once the model keeps the layout of their kernels."""
-REORDERED: Final = Quantity(0.0, 0.25, 0.8, "prior: some kernels read only dense tensors")
+REORDERED: Final = Quantity(0.0, 0.25, 0.8, in_english("prior: some kernels read only dense tensors"))
 """What is left of copies that only reorder."""
 _CONVERTS: Final = re.compile(
     r"nchw_?to_?nhwc|nhwc_?to_?nchw|batched_transpose|transpose_?\w*kernel|trans_?layout|tilingswapdim|swapdim", re.I
@@ -74,14 +75,18 @@ def reordering(trace: Trace) -> IntArray:
 def _converted(facts: Facts, rows: IntArray, busy: float) -> Candidate:
     taken = covered_ns(facts, rows)
     return Candidate(
-        f"kernels that only convert the layout of tensors take {millis(taken)} of {of_busy(facts, busy)}",
+        say(
+            "kernels that only convert the layout of tensors take {taken} of {busy}",
+            taken=millis(taken),
+            busy=of_busy(facts, busy),
+        ),
         evidence=_evidence(facts, taken, busy, len(rows)),
         rows=rows,
         edits=(Scale(with_launches(facts.trace, rows), CONVERTED, below=False),),
         ceiling_ns=round(taken),
-        preconditions=("the kernels' names say that they only change the layout",),
+        preconditions=(say("the kernels' names say that they only change the layout"),),
         assumptions=(Assumption("conversions_left", CONVERTED, CONVERTED.source),),
-        risks=("operators without kernels for the other layout convert there and back",),
+        risks=(say("operators without kernels for the other layout convert there and back"),),
         words={"layout": "convolutions" if _convolves(facts.trace, rows) else "others"},
     )
 
@@ -89,14 +94,18 @@ def _converted(facts: Facts, rows: IntArray, busy: float) -> Candidate:
 def _reordered(facts: Facts, operators: IntArray, work: IntArray, busy: float) -> Candidate:
     taken = covered_ns(facts, work)
     return Candidate(
-        f"operators that only copy tensors in another order take {millis(taken)} of {of_busy(facts, busy)}",
+        say(
+            "operators that only copy tensors in another order take {taken} of {busy}",
+            taken=millis(taken),
+            busy=of_busy(facts, busy),
+        ),
         evidence=_evidence(facts, taken, busy, len(work)),
         rows=operators,
         edits=(Scale(operators, REORDERED),),
         ceiling_ns=round(taken),
-        preconditions=("nothing but the order of the elements changes",),
+        preconditions=(say("nothing but the order of the elements changes"),),
         assumptions=(Assumption("copies_left", REORDERED, REORDERED.source),),
-        risks=("kernels that read a reordered tensor as it lies may become slower",),
+        risks=(say("kernels that read a reordered tensor as it lies may become slower"),),
         words={"layout": "copies"},
     )
 

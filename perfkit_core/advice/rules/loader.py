@@ -12,6 +12,7 @@ from perfkit_core.advice.model import Assumption, Candidate, NotEvaluableError
 from perfkit_core.advice.rules import loader_cores
 from perfkit_core.advice.rules.phrases import millis
 from perfkit_core.errors import UsageError
+from perfkit_core.language import in_english, say
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.concurrency import Load
 from perfkit_core.replay.edits.durations import Scale
@@ -25,13 +26,15 @@ _AHEAD: Final = 2
 _SEVERAL: Final = re.compile(r"multi[-_ ]?process", re.IGNORECASE)
 CONTENTION: Final = Quantity(
     0.85, 1.0, 1.25,
-    "0.9 to 1.1 measured on small trainings on a CPU; 1.2 between two recordings of a ResNet-50 on a V100",
+    in_english("0.9 to 1.1 measured on small trainings on a CPU; 1.2 between two recordings of a ResNet-50 on a V100"),
 )  # fmt: skip
 """Factor of the host's own time once workers run beside it. They share cores and caches with the training; on the other
 hand a training that does not stop for its data runs with warm caches, and the profiler's own time, which the recorded
 host time holds, is no part of it."""
-HANDOVER_NS: Final = Quantity(100_000, 500_000, 2_000_000, "prior: a batch from a worker is unpickled and pinned")
-MAKING: Final = Quantity(1.0, 1.1, 1.4, "prior: making a batch in a worker, beside other workers")
+HANDOVER_NS: Final = Quantity(
+    100_000, 500_000, 2_000_000, in_english("prior: a batch from a worker is unpickled and pinned")
+)
+MAKING: Final = Quantity(1.0, 1.1, 1.4, in_english("prior: making a batch in a worker, beside other workers"))
 
 
 def batches(facts: Facts) -> IntArray:
@@ -41,7 +44,7 @@ def batches(facts: Facts) -> IntArray:
     rows = np.flatnonzero(trace.host & trace.rows("kind", DATALOADER) & (facts.replay.first >= 0))
     rows = rows[(trace.ints("step")[rows] >= 0) & ~trace.rows("kind", DATALOADER)[trace.ints("parent")[rows]]]
     if not len(rows):
-        raise NotEvaluableError("no data loading was recorded: the framework's own DataLoader records it")
+        raise NotEvaluableError(say("no data loading was recorded: the framework's own DataLoader records it"))
     return rows
 
 
@@ -68,11 +71,14 @@ def with_workers(facts: Facts, workers: float) -> Candidate:
         raise UsageError(f"loader-workers={workers:g}: not a number of workers", f"ask for 1 to {MOST_WORKERS}")
     rows = batches(facts)
     if _in_workers(facts, rows):
-        raise NotEvaluableError("workers make the batches already; how many is not recorded: ask for more-workers")
+        raise NotEvaluableError(say("workers make the batches already; how many is not recorded: ask for more-workers"))
     waiting = _waiting_ns(facts)
     steps = np.flatnonzero(facts.trace.rows("kind", STEP) & (facts.replay.first >= 0))
     return Candidate(
-        f"each step makes its own batch for {millis(waiting)} of {millis(facts.step_ns)} ms before it can begin",
+        say(
+            "each step makes its own batch for {waiting} of {step_ns} ms before it can begin",
+            waiting=millis(waiting), step_ns=millis(facts.step_ns),
+        ),
         evidence={
             "loader_ns": round(waiting), "loader_ratio": _share(facts), "step_ns": facts.step_ns, "workers": 0,
             "proposed_workers": workers, "cores": loader_cores.cores(facts),
@@ -85,13 +91,13 @@ def with_workers(facts: Facts, workers: float) -> Candidate:
         ),
         ceiling_ns=_ceiling_ns(facts, waiting),
         share_ns=round(waiting),
-        preconditions=("batches are made in the training's own process", "making a batch needs no device"),
+        preconditions=(say("batches are made in the training's own process"), say("making a batch needs no device")),
         assumptions=tuple(
             Assumption(name, quantity, quantity.source)
             for name, quantity in (("host_factor", CONTENTION), ("handover_ns", HANDOVER_NS), ("making_factor", MAKING))
         ),
         risks=(
-            f"each worker holds a copy of the dataset object and {_AHEAD} batches",
+            say("each worker holds a copy of the dataset object and {ahead} batches", ahead=_AHEAD),
             loader_cores.crowded(facts, workers),
         ),
         fill={"workers": f"{workers:.0f}"},
@@ -107,18 +113,29 @@ def _ceiling_ns(facts: Facts, waiting: float) -> int:
 def _twice_as_many(facts: Facts, rows: IntArray) -> Candidate:
     """Twice the workers, whatever their number: their batches come at least as fast, and at most twice as fast."""
     waiting = _waiting_ns(facts)
-    faster = Quantity(0.5, 0.55, 1.0, "twice as many workers deliver up to twice as fast, where cores are left")
+    faster = Quantity(
+        0.5, 0.55, 1.0, in_english("twice as many workers deliver up to twice as fast, where cores are left")
+    )
     every = facts.step_ns
     batch = Quantity(every * faster.low, every * faster.mid, every * faster.high, faster.source)
     return Candidate(
-        f"each step waits {millis(waiting)} of {millis(facts.step_ns)} ms for a batch, although workers make them",
+        say(
+            "each step waits {waiting} of {step_ns} ms for a batch, although workers make them",
+            waiting=millis(waiting),
+            step_ns=millis(facts.step_ns),
+        ),
         evidence={"loader_ns": round(waiting), "loader_ratio": _share(facts), "step_ns": facts.step_ns},
         rows=rows,
         edits=(Load(rows, 1, batch_ns=batch, handover_ns=HANDOVER_NS),),
         ceiling_ns=round(waiting),
-        preconditions=("workers make the batches", "the wait is longer than handing a batch over takes"),
+        preconditions=(say("workers make the batches"), say("the wait is longer than handing a batch over takes")),
         assumptions=(Assumption("batch_every_ns", batch, faster.source),),
-        risks=(f"more workers than cores make all of them slower; {loader_cores.of_recording(facts)}",),
+        risks=(
+            say(
+                "more workers than cores make all of them slower; {cores}",
+                cores=loader_cores.of_recording(facts),
+            ),
+        ),
         fill={"workers": "twice as many"},
     )
 

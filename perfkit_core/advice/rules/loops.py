@@ -11,13 +11,17 @@ from perfkit_core.advice.model import Assumption, Candidate
 from perfkit_core.advice.rules import calls
 from perfkit_core.advice.rules.phrases import counted, part_of_step
 from perfkit_core.advice.rules.rounds import Rounds, rounds
+from perfkit_core.language import in_english, say
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.durations import Scale
 from perfkit_core.replay.quantity import Quantity
 from perfkit_core.trace import IntArray
 
 LEFT: Final = Quantity(
-    0.05, 0.2, 0.35, "measured on CPU, torch 2.13 and paddle 3.3: one unbind against 20 to 100 selections, both passes"
+    0.05,
+    0.2,
+    0.35,
+    in_english("measured on CPU, torch 2.13 and paddle 3.3: one unbind against 20 to 100 selections, both passes"),
 )
 
 
@@ -55,8 +59,13 @@ def _unbound(facts: Facts, found: Rounds, gradients: IntArray) -> Candidate:
     count = int(np.median(loops[loops > 0] // found.each[np.flatnonzero(np.diff(found.loop, prepend=-1))]))
     name = trace.codes("name").values[trace.codes("name").codes[found.rows[0]]]
     return Candidate(
-        f"a loop of {counted(count, 'round')} selects a part of a tensor in each ({name}): "
-        f"{part_of_step(facts, taken)}, the backward pass of the selections included",
+        say(
+            "a loop of {counted} selects a part of a tensor in each ({name}): {part}, the backward pass of the "
+            "selections included",
+            counted=counted(count, in_english("round"), in_english("rounds")),
+            name=name,
+            part=part_of_step(facts, taken),
+        ),
         evidence={
             "rounds": count, "loops": int((loops > 0).sum()), "selections": len(found.rows),
             "backward_selections": len(gradients), "selecting_ns": round(taken), "step_ns": facts.step_ns,
@@ -64,10 +73,10 @@ def _unbound(facts: Facts, found: Rounds, gradients: IntArray) -> Candidate:
         rows=found.rows,
         edits=(Scale(every, LEFT),),
         ceiling_ns=calls.without(facts, calls.per_step(facts, every, trace.ints("dur_ns")[every])),
-        preconditions=("the operators between two selections are the same in every round",),
-        vetoes=("long rounds, as layers of a network are, do not count",),
+        preconditions=(say("the operators between two selections are the same in every round"),),
+        vetoes=(say("long rounds, as layers of a network are, do not count"),),
         assumptions=(Assumption("selecting_factor", LEFT, LEFT.source),),
-        risks=("where the rounds do not depend on each other, one operator for all of them saves far more",),
+        risks=(say("where the rounds do not depend on each other, one operator for all of them saves far more"),),
         fill={"rounds": str(count)},
     )  # fmt: skip
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import NotEvaluableError
+from perfkit_core.language import in_english, say
 from perfkit_core.trace import Device
 
 _TENSOR_CORES, _TF32 = 7, 8
@@ -21,7 +22,7 @@ _WITHOUT: Final = re.compile(r"GTX 16")
 _MATRIX_CORES: Final = re.compile(r"Instinct MI([1-9]\d\d)")
 """With matrix cores for half precision from MI100 on; from MI200 on they are as fast for bfloat16 (AMD, ISA guides)."""
 _MI200: Final = 200
-_NOT_TOLD: Final = "the compute capability of the device was not recorded"
+_NOT_TOLD: Final = in_english("the compute capability of the device was not recorded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ def units(facts: Facts) -> Units:
 def of_devices(devices: Sequence[Device]) -> Units:
     """Of several devices what all of them have. Raises NotEvaluableError where their properties do not tell."""
     if not devices:
-        raise NotEvaluableError(_NOT_TOLD)
+        raise NotEvaluableError(say(_NOT_TOLD))
     found = [of_device(device) for device in devices]
     half, tf32, bfloat16 = (all(getattr(one, kind) for one in found) for kind in ("half", "tf32", "bfloat16"))
     return Units(found[0].name, half, tf32, bfloat16)
@@ -55,7 +56,7 @@ def of_device(device: Device) -> Units:
     if instinct:
         return Units(name, True, False, int(instinct[1]) >= _MI200)
     if major is None or _number(device.properties, "warpSize") not in (None, _WARP) or re.search("AMD|Radeon", name):
-        raise NotEvaluableError(f"{_NOT_TOLD} ({name})")
+        raise NotEvaluableError(f"{say(_NOT_TOLD)} ({name})")
     cores = major >= _TENSOR_CORES and not _WITHOUT.search(name)
     return Units(name, cores, cores and major >= _TF32, cores and major >= _TF32)
 

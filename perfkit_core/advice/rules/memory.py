@@ -11,6 +11,7 @@ from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, NotEvaluableError
 from perfkit_core.analyses.memory.events import MISSING, NOT_RECORDED, MemoryEvents, memory_events
 from perfkit_core.analyses.memory.levels import levels
+from perfkit_core.language import say
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.schema import CPU
 
@@ -47,12 +48,14 @@ def peaks(facts: Facts) -> list[Peak]:
     size = {device.id: device.memory_bytes for device in trace.meta.devices if device.memory_bytes}
     pools = [pool for pool, code in enumerate(found.pool_device.tolist()) if code >= 0 and devices[code] != CPU]
     if not pools:
-        raise NotEvaluableError("no memory of a device was recorded, only that of the host")
+        raise NotEvaluableError(say("no memory of a device was recorded, only that of the host"))
     if not any(devices[found.pool_device[pool]] in size for pool in pools):
-        raise NotEvaluableError("how much memory the device has was not recorded")
+        raise NotEvaluableError(say("how much memory the device has was not recorded"))
     known = [peak for pool in pools if (peak := _peak(facts, found, pool, devices[found.pool_device[pool]], size))]
     if not known:
-        raise NotEvaluableError("the memory events have no running totals: what was allocated before them is unknown")
+        raise NotEvaluableError(
+            say("the memory events have no running totals: what was allocated before them is unknown")
+        )
     return known
 
 
@@ -67,16 +70,24 @@ def _peak(facts: Facts, found: MemoryEvents, pool: int, device: str, size: dict[
 
 
 def _candidate(peak: Peak) -> Candidate:
-    share = f"{peak.bytes / 1e9:.3g} of {peak.of_bytes / 1e9:.3g} GB ({peak.ratio:.0%})"
+    share = say(
+        "{bytes:.3g} of {of_bytes:.3g} GB ({ratio:.0%})",
+        bytes=peak.bytes / 1000000000.0,
+        of_bytes=peak.of_bytes / 1000000000.0,
+        ratio=peak.ratio,
+    )
     return Candidate(
-        f"at the peak {share} of the memory of {peak.device} are allocated",
+        say("at the peak {share} of the memory of {device} are allocated", share=share, device=peak.device),
         evidence={
             "peak_bytes": peak.bytes, "device_bytes": peak.of_bytes, "memory_ratio": peak.ratio, "device": peak.device,
         },
         rows=np.array([peak.row]),
         method="none",
-        preconditions=("running totals of the allocator were recorded", "the size of the device's memory is known"),
-        risks=("recomputing activations takes time", "other processes may need memory of the device, too"),
+        preconditions=(
+            say("running totals of the allocator were recorded"),
+            say("the size of the device's memory is known"),
+        ),
+        risks=(say("recomputing activations takes time"), say("other processes may need memory of the device, too")),
         conflicts=("low-device-utilisation",),
     )  # fmt: skip
 

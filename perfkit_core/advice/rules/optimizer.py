@@ -13,6 +13,7 @@ from perfkit_core.advice.model import Assumption, Candidate, NotEvaluableError
 from perfkit_core.advice.rules import calls, optimizer_costs
 from perfkit_core.advice.rules.optimizer_costs import Loop
 from perfkit_core.advice.rules.phrases import counted, part_of_step
+from perfkit_core.language import in_english, say
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.contract import Edit
 from perfkit_core.replay.edits.durations import Scale
@@ -44,7 +45,7 @@ def _spans(facts: Facts) -> IntArray:
     mask = trace.host & trace.rows("kind", OPTIMIZER) & (facts.replay.first >= 0) & ~calls.named(trace, CLEARS)
     rows = calls.in_steps(facts, np.flatnonzero(mask & ~nesting.lies_in(trace.ints("parent"), mask)))
     if not len(rows):
-        raise NotEvaluableError("no step of an optimizer was recorded: the framework's own optimizers record it")
+        raise NotEvaluableError(say("no step of an optimizer was recorded: the framework's own optimizers record it"))
     return rows
 
 
@@ -101,8 +102,12 @@ def _at_once(facts: Facts, spans: IntArray, loop: Loop) -> list[Candidate]:
         assumptions.append(Assumption("kernel_factor", less, less.source))
     return [
         Candidate(
-            f"the optimizer calls {counted(loop.operators, 'operator')} for each of {counted(loop.tensors, 'tensor')}, "
-            f"one tensor after the other: {part_of_step(facts, host)}",
+            say(
+                "the optimizer calls {operators} for each of {tensors}, one tensor after the other: {part}",
+                operators=counted(loop.operators, in_english("operator"), in_english("operators")),
+                tensors=counted(loop.tensors, in_english("tensor"), in_english("tensors")),
+                part=part_of_step(facts, host),
+            ),
             evidence={
                 "optimizer": loop.name, "optimizer_ns": round(host), "step_ns": facts.step_ns,
                 "tensors": round(loop.tensors), "operators_per_tensor": loop.operators,
@@ -111,10 +116,13 @@ def _at_once(facts: Facts, spans: IntArray, loop: Loop) -> list[Candidate]:
             rows=spans,
             edits=tuple(edits),
             ceiling_ns=calls.without(facts, part),
-            preconditions=(f"{loop.tensors:.0f} tensors or more are updated by operators of the same names",),
-            vetoes=("an operator that updates many tensors at once was looked for and not found",),
+            preconditions=(say(
+                "{tensors:.0f} tensors or more are updated by operators of the same names",
+                tensors=loop.tensors,
+            ),),
+            vetoes=(say("an operator that updates many tensors at once was looked for and not found"),),
             assumptions=tuple(assumptions),
-            risks=("the order of additions changes: results differ in the last bits",),
+            risks=(say("the order of additions changes: results differ in the last bits"),),
             fill={"optimizer": loop.name},
             words={"optimizer_class": class_of(loop.name, loop.whole)},
         )

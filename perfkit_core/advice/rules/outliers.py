@@ -10,8 +10,8 @@ import pandas as pd
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, NotEvaluableError
 from perfkit_core.advice.rules.growth import OUTSIDE, grown, longer_kernels
-from perfkit_core.advice.rules.phrases import millis, verb
-from perfkit_core.advice.wording import several
+from perfkit_core.advice.rules.phrases import millis, numbered, verb
+from perfkit_core.language import say
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.schema import STEP
 from perfkit_core.trace import IntArray
@@ -26,7 +26,12 @@ def outliers(facts: Facts) -> list[Candidate]:
     facts.need_steps()
     steps = pd.DataFrame({"rank": facts.steps.rank, "step": facts.steps.number, "dur_ns": facts.steps.recorded_ns})
     if steps.groupby("rank").size().max() < LEAST_STEPS:
-        raise NotEvaluableError(f"fewer than {LEAST_STEPS} steps were recorded: nothing tells what is usual")
+        raise NotEvaluableError(
+            say(
+                "fewer than {least_steps} steps were recorded: nothing tells what is usual",
+                least_steps=LEAST_STEPS,
+            )
+        )
     late = steps[_is_late(facts, steps)]
     found = [_late(facts, steps, late)] if len(late) else []
     return found + _slower_clock(facts, steps)
@@ -49,15 +54,26 @@ def _late(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> Candidate:
     why = grown(facts.replay, steps, late)
     numbers = late["step"].unique().tolist()
     return Candidate(
-        f"{len(late)} of {len(steps)} {_steps(len(late))} {millis(more)} ms longer than the usual {millis(usual)} ms: "
-        f"{verb(len(numbers), 'step', 'steps')} {several([str(one) for one in numbers], 5)}{_because(why)}",
+        say(
+            "{late} of {count} {verb} {more} ms longer than the usual {usual} ms: {steps}{why}",
+            late=len(late),
+            count=len(steps),
+            verb=verb(len(late), "steps takes", "steps take"),
+            more=millis(more),
+            usual=millis(usual),
+            steps=numbered(numbers),
+            why=_because(why),
+        ),
         evidence={
             "steps": numbers, "longer_ns": round(more), "usual_step_ns": round(usual),
             "grown_ns": {str(name): int(size) for name, size in why.items()},
         },
         rows=_rows(facts, late),
         method="none",
-        preconditions=(f"more than {facts.thresholds.outlier_sigmas:g} standard deviations above the median",),
+        preconditions=(say(
+            "more than {outlier_sigmas:g} standard deviations above the median",
+            outlier_sigmas=facts.thresholds.outlier_sigmas,
+        ),),
         words={"outliers": _kind(why)},
     )  # fmt: skip
 
@@ -72,16 +88,20 @@ def _slower_clock(facts: Facts, steps: pd.DataFrame) -> list[Candidate]:
         return []
     return [
         Candidate(
-            f"the same {found.kernels} kernels take {found.factor:.2f} times as long in the last third of the steps as "
-            "in the first: the device's clock fell, or something else uses the device",
+            say(
+                "the same {kernels} kernels take {factor:.2f} times as long in the last third of the steps as in "
+                "the first: the device's clock fell, or something else uses the device",
+                kernels=found.kernels,
+                factor=found.factor,
+            ),
             evidence={"factor": found.factor, "kernels": found.kernels, "agreeing_ratio": found.agreeing},
             rows=_rows(facts, late),
             method="none",
             preconditions=(
-                "the same kernels run equally often in both",
-                "they grew by one factor: a clock, not a kernel",
+                say("the same kernels run equally often in both"),
+                say("they grew by one factor: a clock, not a kernel"),
             ),
-            vetoes=("inputs grew: the kernels' own names and counts did not change",),
+            vetoes=(say("inputs grew: the kernels' own names and counts did not change"),),
             words={"outliers": "clock"},
         )
     ]
@@ -96,10 +116,6 @@ def _rows(facts: Facts, chosen: pd.DataFrame) -> IntArray:
     return rows[keys.isin(wanted)]
 
 
-def _steps(count: int) -> str:
-    return "steps takes" if count == 1 else "steps take"
-
-
 def _kind(why: pd.Series[int]) -> str:
     """Whether events grew, or the time in which nothing was recorded."""
     return "outside" if not why.empty and why.index[0] == OUTSIDE else "events"
@@ -108,8 +124,9 @@ def _kind(why: pd.Series[int]) -> str:
 def _because(why: pd.Series[int]) -> str:
     if why.empty:
         return ""
-    grown = ", ".join(f"{name} (+{millis(size)} ms)" for name, size in why.items())
-    return f"; longer are, over all threads and streams, {grown}"
+    named = [(say(OUTSIDE) if name == OUTSIDE else name, size) for name, size in why.items()]
+    grown = say(", ").join(f"{name} (+{millis(size)} ms)" for name, size in named)
+    return say("; longer are, over all threads and streams, {grown}", grown=grown)
 
 
 RULES: Final = (Rule("outlier-steps", 36, 1, "Find out why some steps are slow", outliers),)

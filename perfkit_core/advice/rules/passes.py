@@ -11,6 +11,7 @@ import pandas as pd
 from perfkit_core.advice.model import NotEvaluableError
 from perfkit_core.analyses.communication.instances import instances
 from perfkit_core.analyses.span import rows_of_rank
+from perfkit_core.language import say
 from perfkit_core.schema import BACKWARD, FORWARD, OPTIMIZER
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
@@ -38,7 +39,7 @@ def repeated_passes(trace: Trace) -> Pass | None:
     phases = trace.rows("phase", BACKWARD).any() and trace.rows("phase", OPTIMIZER).any()
     if not phases:
         raise NotEvaluableError(
-            "no optimizer steps or backward passes were recorded: nothing tells what belongs together"
+            say("no optimizer steps or backward passes were recorded: nothing tells what belongs together")
         )
     talk = pd.concat([_placed(trace, part, int(rank)) for rank, part in talk.groupby(talk["rank"].fillna(-1))])
     talk = talk[talk["pass"] >= 0]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.wording import several
+from perfkit_core.language import say
 
 
 def number(count: float) -> str:
@@ -11,20 +15,30 @@ def number(count: float) -> str:
 
 
 def counted(count: float, one: str, more: str | None = None) -> str:
-    """``1 copy``, ``2.5 copies``: a number of things, whose plural is ``more`` (None: with an s)."""
+    """``1 copy``, ``2.5 copies``: a number of things, in the language of the moment; ``more``: the plural (None: with an
+    s)."""
     said = number(count)
-    return f"{said} {one if said == '1' else more or f'{one}s'}"
+    return f"{said} {say(one if said == '1' else more or f'{one}s')}"
 
 
 def verb(count: float, one: str, more: str) -> str:
-    """The form of a verb that goes with a count: ``1 copy holds``, ``2 copies hold``."""
+    """The English form of a verb that goes with a count: ``1 copy holds``, ``2 copies hold``. It fills a word that is
+    called ``verb``, which other languages leave out."""
     return one if number(count) == "1" else more
 
 
 def times(count: float) -> str:
     """``once``, ``twice``, ``3 times``."""
     said = number(count)
-    return {"1": "once", "2": "twice"}.get(said, f"{said} times")
+    if said == "1":
+        return say("once")
+    return say("twice") if said == "2" else say("{count} times", count=said)
+
+
+def numbered(numbers: Sequence[int]) -> str:
+    """``step 3``, ``steps 3, 5 and 2 more``."""
+    listed = several([str(one) for one in numbers], 5)
+    return say("step {number}", number=listed) if len(numbers) == 1 else say("steps {numbers}", numbers=listed)
 
 
 def millis(dur_ns: float) -> str:
@@ -35,19 +49,20 @@ def millis(dur_ns: float) -> str:
 
 def part_of_step(facts: Facts, part_ns: float) -> str:
     """``18.4 of the 176 ms of a step``; without steps the whole recording counts as one."""
-    return f"{millis(part_ns)} of the {millis(facts.step_ns)} ms of {period(facts)}"
+    whole, one = millis(facts.step_ns), period(facts)
+    return say("{part} of the {whole} ms of {period}", part=millis(part_ns), whole=whole, period=one)
 
 
 def part(facts: Facts, part_ns: float) -> str:
     """``18.4 of 176 ms``, where the sentence says of what already."""
-    return f"{millis(part_ns)} of {millis(facts.step_ns)} ms"
+    return say("{part} of {whole} ms", part=millis(part_ns), whole=millis(facts.step_ns))
 
 
 def period(facts: Facts) -> str:
     """What numbers count for."""
-    return "a step" if facts.has_steps else "the recording"
+    return say("a step") if facts.has_steps else say("the recording")
 
 
 def each_period(facts: Facts) -> str:
     """As an adverb behind a count: ``3 copies a step``."""
-    return "a step" if facts.has_steps else "in the recording"
+    return say("a step") if facts.has_steps else say("in the recording")

@@ -21,6 +21,7 @@ from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate, NotEvaluableError
 from perfkit_core.advice.rules.phrases import counted, each_period, part, verb
 from perfkit_core.advice.wording import several
+from perfkit_core.language import in_english, say
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.contract import Edit
 from perfkit_core.replay.edits.durations import Insert
@@ -92,8 +93,10 @@ def _tiny(facts: Facts, found: OuterOperators) -> BoolArray:
     count, blocks = elements(trace, found.row), single_block(trace, found)
     if not (count >= 0).any() and not (blocks >= 0).any():
         raise NotEvaluableError(
-            "results of few bytes are fetched, but neither shapes nor the blocks of kernels were recorded: nothing "
-            "tells whether small operators compute them; record shapes (record_shapes=True)"
+            say(
+                "results of few bytes are fetched, but neither shapes nor the blocks of kernels were recorded: nothing "
+                "tells whether small operators compute them; record shapes (record_shapes=True)"
+            )
         )
     few = np.where(count >= 0, count <= facts.thresholds.tiny_elements, blocks == 1)
     few |= (count < 0) & (found.works == 0)
@@ -121,10 +124,18 @@ def _candidate(facts: Facts, found: OuterOperators, chains: _Chains, fetched: Tr
     spent = facts.per_step(int(trace.ints("dur_ns")[rows].sum()))
     costs = _costs(facts, found, rows)
     return Candidate(
-        f"{counted(every, 'operator')} {each_period(facts)} on at most {facts.thresholds.tiny_elements} elements "
-        f"({several(names)}) {verb(every, 'runs', 'run')} on the device, and the host waits for "
-        f"{counted(facts.per_step(int((sure | unsure).sum())), 'copy', 'copies')} of what "
-        f"{verb(every, 'it finds', 'they find')}: {part(facts, spent)}",
+        say(
+            "{counted} {period} on at most {tiny_elements} elements ({names}) {verb} on the device, and the host "
+            "waits for {copies} of what {verb2}: {part}",
+            counted=counted(every, in_english("operator"), in_english("operators")),
+            period=each_period(facts),
+            tiny_elements=facts.thresholds.tiny_elements,
+            names=several(names),
+            verb=verb(every, "runs", "run"),
+            copies=counted(facts.per_step(int((sure | unsure).sum())), in_english("copy"), in_english("copies")),
+            verb2=verb(every, "it finds", "they find"),
+            part=part(facts, spent),
+        ),
         evidence={
             "operators_per_step": every, "operators": names[:5], "operators_ns": round(spent),
             "copies_per_step": facts.per_step(int((sure | unsure).sum())),
@@ -132,10 +143,10 @@ def _candidate(facts: Facts, found: OuterOperators, chains: _Chains, fetched: Tr
         },
         rows=rows,
         edits=_edits(costs, fetched.only(sure), fetched.only(unsure)),
-        preconditions=("few elements go in and out", "the host waits for the result before it goes on"),
-        vetoes=("no half precision", "no random numbers", "no communication"),
+        preconditions=(say("few elements go in and out"), say("the host waits for the result before it goes on")),
+        vetoes=(say("no half precision"), say("no random numbers"), say("no communication")),
         assumptions=tuple(Assumption(f"{name}_on_host_ns", cost, cost.source) for name, (_, cost) in costs.items()),
-        risks=("what else reads these numbers on the device needs a copy of them",),
+        risks=(say("what else reads these numbers on the device needs a copy of them"),),
         direction="to host",
         fill={"operator": names[0]},
     )  # fmt: skip

@@ -17,6 +17,7 @@ from perfkit_core.advice.model import Assumption, Candidate, NotEvaluableError
 from perfkit_core.advice.rules.phrases import millis
 from perfkit_core.analyses.communication.collectives import communication
 from perfkit_core.analyses.span import ranks
+from perfkit_core.language import in_english, say
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.contract import Edit, edited
 from perfkit_core.replay.edits.durations import Scale
@@ -27,7 +28,11 @@ from perfkit_core.schema import DATALOADER
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 DEVICE, LOADING, HOST = "device", "loading", "host"
-_WORDS: Final = {DEVICE: "on its device", LOADING: "loading data", HOST: "on its host"}
+_WORDS: Final = {
+    DEVICE: in_english("on its device"),
+    LOADING: in_english("loading data"),
+    HOST: in_english("on its host"),
+}
 _WORTH: Final = 0.25
 """Share of the skew that making one part as fast as that of other ranks must save to be called its reason."""
 
@@ -46,10 +51,12 @@ class _Reason:
 def skewed(facts: Facts) -> list[Candidate]:
     """Rule 34: without waiting for the others, one rank takes longer than the median of the ranks."""
     if len(ranks(facts.trace)) < 2:
-        raise NotEvaluableError("one rank only was recorded: name the recordings of several ranks")
+        raise NotEvaluableError(say("one rank only was recorded: name the recordings of several ranks"))
     facts.need_steps()
     if not facts.replay.tied:
-        raise NotEvaluableError("no collectives of several ranks could be matched: nothing tells who waits for whom")
+        raise NotEvaluableError(
+            say("no collectives of several ranks could be matched: nothing tells who waits for whom")
+        )
     own = alone_ns(facts)
     by_rank = own.groupby("rank")["alone_ns"].median()
     slow = int(by_rank.index[int(by_rank.to_numpy().argmax())])
@@ -74,7 +81,7 @@ def _candidate(facts: Facts, own: pd.DataFrame, slow: int, skew: float) -> Candi
         best = None
     slowest = int((own.loc[own.groupby("step")["alone_ns"].idxmax(), "rank"] == slow).sum())
     steps, count = own["step"].nunique(), own["rank"].nunique()
-    where = "" if best is None else f", most of it {_WORDS[best.part]}"
+    where = "" if best is None else say(", most of it {words}", words=say(_WORDS[best.part]))
     evidence: dict[str, Any] = {
         "slow_rank": slow, "skew_ns": round(skew), "skew_ratio": skew / facts.step_ns, "slowest_in_steps": slowest,
         "steps": steps, "ranks": count, "step_ns": facts.step_ns,
@@ -82,20 +89,35 @@ def _candidate(facts: Facts, own: pd.DataFrame, slow: int, skew: float) -> Candi
     if best is not None:
         evidence |= {"part": best.part, "part_ns": round(best.own_ns), "median_part_ns": round(best.usual_ns)}
     return Candidate(
-        f"by itself rank {slow} takes {millis(skew)} ms a step longer than the median rank{where}",
+        say(
+            "by itself rank {slow} takes {skew} ms a step longer than the median rank{where}",
+            slow=slow,
+            skew=millis(skew),
+            where=where,
+        ),
         evidence=evidence,
         rows=_rows_of(facts.trace, slow, HOST if best is None else best.part),
         method="none" if best is None else "replay",
         edits=() if best is None else (best.edit,),
         ceiling_ns=round(skew),
-        preconditions=("ranks wait for each other in collectives that were matched", "clocks are aligned by them"),
-        vetoes=(f"slow by chance: rank {slow} is the slowest in {slowest} of {steps} steps",),
+        preconditions=(
+            say("ranks wait for each other in collectives that were matched"),
+            say("clocks are aligned by them"),
+        ),
+        vetoes=(
+            say(
+                "slow by chance: rank {slow} is the slowest in {slowest} of {steps} steps",
+                slow=slow,
+                slowest=slowest,
+                steps=steps,
+            ),
+        ),
         assumptions=() if best is None else (Assumption("factor", best.edit.factor, _SOURCE),),
         fill={"rank": str(slow)},
     )
 
 
-_SOURCE: Final = "recorded: the fastest rank, the median rank, half of the way there"
+_SOURCE: Final = in_english("recorded: the fastest rank, the median rank, half of the way there")
 
 
 def _reason(facts: Facts, own: pd.DataFrame, slow: int, part: str) -> _Reason | None:

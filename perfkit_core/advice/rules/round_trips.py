@@ -14,12 +14,15 @@ from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate
 from perfkit_core.advice.rules.phrases import each_period, millis, part, part_of_step, times, verb
 from perfkit_core.advice.wording import several, size
+from perfkit_core.language import in_english, say
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.placement import Move
 from perfkit_core.replay.edits.removal import Remove
 from perfkit_core.replay.quantity import Quantity
 
-PASSES: Final = Quantity(2 / 2000, 4 / 1000, 20 / 400, "prior: 2 to 20 passes over the data at 0.4 to 2 TB/s")
+PASSES: Final = Quantity(
+    2 / 2000, 4 / 1000, 20 / 400, in_english("prior: 2 to 20 passes over the data at 0.4 to 2 TB/s")
+)
 """Device time of an operator in ns for each byte of its data."""
 START_NS: Final = 2_000
 """What any kernel takes at least: typical of CUDA devices."""
@@ -50,17 +53,22 @@ def _needless(facts: Facts, moved: Transfers, trips: Trips) -> Candidate:
     spent = _spent_ns(facts, gone)
     total = facts.per_step(int(gone.bytes.sum()))
     return Candidate(
-        f"data go to the host and come back as they were {times(facts.per_step(len(trips.there)))} "
-        f"{each_period(facts)} ({size(total)} copied): {part(facts, spent)}",
+        say(
+            "data go to the host and come back as they were {times} {period} ({size} copied): {part}",
+            times=times(facts.per_step(len(trips.there))),
+            period=each_period(facts),
+            size=size(total),
+            part=part(facts, spent),
+        ),
         evidence={
             "round_trips_per_step": facts.per_step(len(trips.there)), "bytes_per_step": round(total),
             "copies_ns": round(spent), "step_ns": facts.step_ns,
         },
         rows=gone.owner,
         edits=(Remove(gone.everything),),
-        preconditions=("as many bytes come back as went", "no operator computes on the host in between"),
-        vetoes=("fewer bytes may be equal by chance",),
-        risks=("what the host does with the data outside of operators needs a copy of its own",),
+        preconditions=(say("as many bytes come back as went"), say("no operator computes on the host in between")),
+        vetoes=(say("fewer bytes may be equal by chance"),),
+        risks=(say("what the host does with the data outside of operators needs a copy of its own"),),
         direction="to device",
     )  # fmt: skip
 
@@ -77,8 +85,13 @@ def _fallback(facts: Facts, moved: Transfers, found: OuterOperators, trips: Trip
     low, mid, high = (START_NS + bytes_each * one for one in (PASSES.low, PASSES.mid, PASSES.high))
     device = Quantity(low, mid, high, PASSES.source)
     return Candidate(
-        f"{several(told)} {verb(len(told), 'computes', 'compute')} on the host, between copies of the data from the "
-        f"device and back: {millis(spent)} and {part_of_step(facts, copies)}",
+        say(
+            "{told} {verb} on the host, between copies of the data from the device and back: {spent} and {part}",
+            told=several(told),
+            verb=verb(len(told), "computes", "compute"),
+            spent=millis(spent),
+            part=part_of_step(facts, copies),
+        ),
         evidence={
             "operators": told[:5], "operators_per_step": facts.per_step(len(rows)), "operators_ns": round(spent),
             "copies_ns": round(copies), "bytes_per_step": round(facts.per_step(int(gone.bytes.sum()))),
@@ -86,12 +99,17 @@ def _fallback(facts: Facts, moved: Transfers, found: OuterOperators, trips: Trip
         },
         rows=rows,
         edits=(Move(rows, False, launch, device, gone.everything),),
-        preconditions=("its data are copied to the host before and to the device behind it", "the copies are large"),
+        preconditions=(
+            say("its data are copied to the host before and to the device behind it"),
+            say("the copies are large"),
+        ),
         assumptions=(
             Assumption("launch_ns", launch, launch.source),
             Assumption("device_ns", device, device.source),
         ),
-        risks=("the operator may have no kernel for this device, type or shape: then another one must do its work",),
+        risks=(
+            say("the operator may have no kernel for this device, type or shape: then another one must do its work"),
+        ),
         direction="to device",
         fill={"operator": told[0]},
     )  # fmt: skip

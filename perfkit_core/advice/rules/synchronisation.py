@@ -12,6 +12,7 @@ from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, NotEvaluableError
 from perfkit_core.advice.rules.phrases import counted, each_period, part, part_of_step, verb
 from perfkit_core.advice.wording import several
+from perfkit_core.language import in_english, say
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.contract import Edit
 from perfkit_core.replay.edits.removal import Remove
@@ -20,7 +21,7 @@ from perfkit_core.replay.sync_calls import DEVICE, sync_calls
 from perfkit_core.schema import RUNTIME, SYNC
 from perfkit_core.trace import IntArray
 
-_LATER: Final = "the value is known only later: code that decides by it must be able to wait"
+_LATER: Final = in_english("the value is known only later: code that decides by it must be able to wait")
 
 
 def host_sync(facts: Facts) -> list[Candidate]:
@@ -39,12 +40,19 @@ def host_sync_every(facts: Facts, every: float) -> Candidate:
     facts.need_steps()
     found = _awaited(facts)
     if not len(found) or every < 1:
-        raise NotEvaluableError("nothing is brought to the host that it waits for" if every >= 1 else "give 1 or more")
+        raise NotEvaluableError(
+            say("nothing is brought to the host that it waits for") if every >= 1 else say("give 1 or more")
+        )
     order = np.searchsorted(np.unique(facts.steps.number), facts.trace.ints("step")[found.row])
     gone = found.only((order + 1) % round(every) != 0)
     if not len(gone):
-        raise NotEvaluableError("every step would still bring its results to the host: give 2 or more")
-    return _without(facts, gone, _spent_ns(facts, gone), f", to be fetched in one of {round(every)} steps")
+        raise NotEvaluableError(say("every step would still bring its results to the host: give 2 or more"))
+    return _without(
+        facts,
+        gone,
+        _spent_ns(facts, gone),
+        say(", to be fetched in one of {every} steps", every=round(every)),
+    )
 
 
 def device_sync(facts: Facts) -> list[Candidate]:
@@ -60,8 +68,11 @@ def device_sync(facts: Facts) -> list[Candidate]:
     name = names.values[names.codes[rows[0]]]
     return [
         Candidate(
-            f"the host waits in {name} for {part_of_step(facts, spent)} until the device has done everything, and "
-            "gives it nothing to do meanwhile",
+            say(
+                "the host waits in {name} for {part} until the device has done everything, and gives it nothing "
+                "to do meanwhile",
+                name=name, part=part_of_step(facts, spent),
+            ),
             evidence={
                 "calls_per_step": facts.per_step(len(rows)), "call_ns": round(spent), "waiting_ns": round(waited),
                 "step_ns": facts.step_ns,
@@ -70,8 +81,8 @@ def device_sync(facts: Facts) -> list[Candidate]:
             edits=(Remove(rows, below=False),),
             ceiling_ns=overlap_ceiling_ns(facts, spent - waited),
             share_ns=round(spent),
-            preconditions=("the call lies within a step", "work is launched after it"),
-            risks=("times that the program takes itself need the call: take them in few steps",),
+            preconditions=(say("the call lies within a step"), say("work is launched after it")),
+            risks=(say("times that the program takes itself need the call: take them in few steps"),),
             fill={"call": name},
         )
     ]  # fmt: skip
@@ -113,8 +124,15 @@ def _without(facts: Facts, found: Transfers, spent: float, how: str) -> Candidat
     large = found.bytes > facts.thresholds.tiny_bytes
     waited, each = round(facts.per_step(int(found.waited_ns.sum()))), facts.per_step(len(found))
     return Candidate(
-        f"the host fetches {counted(each, 'result')} {each_period(facts)} ({several(names) or 'copies'}) and waits for "
-        f"{verb(each, 'it', 'them')}: {part(facts, spent)}{how}",
+        say(
+            "the host fetches {counted} {period} ({names}) and waits for {verb}: {part}{how}",
+            counted=counted(each, in_english("result"), in_english("results")),
+            period=each_period(facts),
+            names=several(names) or say("copies"),
+            verb=verb(each, "it", "them"),
+            part=part(facts, spent),
+            how=how,
+        ),
         evidence={
             "copies_per_step": facts.per_step(len(found)), "call_ns": round(spent), "waiting_ns": waited,
             "step_ns": facts.step_ns, "operators": names[:5],
@@ -123,9 +141,9 @@ def _without(facts: Facts, found: Transfers, spent: float, how: str) -> Candidat
         edits=_edits(found, large),
         ceiling_ns=overlap_ceiling_ns(facts, spent - waited),
         share_ns=round(spent),
-        preconditions=("the copy goes to the host", "the host goes on only after it"),
-        risks=(_LATER,),
-        fill={"operator": names[0] if names else "the copy"},
+        preconditions=(say("the copy goes to the host"), say("the host goes on only after it")),
+        risks=(say(_LATER),),
+        fill={"operator": names[0] if names else say("the copy")},
     )  # fmt: skip
 
 

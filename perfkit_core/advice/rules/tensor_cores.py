@@ -14,19 +14,28 @@ from perfkit_core.advice.rules.device_time import covered_ns
 from perfkit_core.advice.rules.kernel_words import Multiplying, multiplying
 from perfkit_core.advice.rules.matrix_units import Units, units
 from perfkit_core.advice.rules.phrases import part_of_step
+from perfkit_core.language import in_english, say
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.durations import Scale
 from perfkit_core.replay.quantity import Quantity
 from perfkit_core.trace import BoolArray, IntArray
 
 MIXED: Final = Quantity(
-    1 / 3, 1 / 2, 0.9, "prior: 2 to 3 times as fast for large products; small ones are bound by memory, casts are added"
-)  # fmt: skip
+    1 / 3,
+    1 / 2,
+    0.9,
+    in_english("prior: 2 to 3 times as fast for large products; small ones are bound by memory, casts are added"),
+)
 """Factor of single precision kernels once mixed precision runs them on tensor cores."""
-ON_TENSOR_CORES: Final = Quantity(1 / 3, 1 / 2, 1.0, "prior: 2 to 3 times as fast where nothing else bounds the kernel")
+ON_TENSOR_CORES: Final = Quantity(
+    1 / 3, 1 / 2, 1.0, in_english("prior: 2 to 3 times as fast where nothing else bounds the kernel")
+)
 """Factor of half precision kernels once tensor cores run them."""
 TF32: Final = Quantity(
-    0.15, 0.5, 1.0, "PyTorch, CUDA semantics: 0.11 s → 0.016 s for 10240 × 10240 on GA100; no gain on GeForce 30"
+    0.15,
+    0.5,
+    1.0,
+    in_english("PyTorch, CUDA semantics: 0.11 s → 0.016 s for 10240 × 10240 on GA100; no gain on GeForce 30"),
 )
 """Factor of single precision products with TF32."""
 
@@ -61,9 +70,9 @@ def _asked(facts: Facts) -> tuple[Units, Multiplying]:
     facts.need_device()
     device, found = units(facts), multiplying(facts.trace)
     if not len(found.row):
-        raise NotEvaluableError("no kernel was recorded whose name tells that it multiplies matrices")
+        raise NotEvaluableError(say("no kernel was recorded whose name tells that it multiplies matrices"))
     if not (found.unit != kernel_words.UNKNOWN).any():
-        raise NotEvaluableError("the names of the kernels do not tell whether they use tensor cores")
+        raise NotEvaluableError(say("the names of the kernels do not tell whether they use tensor cores"))
     return device, found
 
 
@@ -77,8 +86,8 @@ def _rows(facts: Facts, found: Multiplying, chosen: BoolArray) -> IntArray:
 def _single(facts: Facts, device: Units, rows: IntArray) -> Candidate:
     return _candidate(
         facts, device, rows, MIXED,
-        "in single precision on ordinary cores; mixed precision would use tensor cores",
-        ("results are rounded to 16 bits: check the loss; float16 needs loss scaling",),
+        say("in single precision on ordinary cores; mixed precision would use tensor cores"),
+        (say("results are rounded to 16 bits: check the loss; float16 needs loss scaling"),),
         ("tf32-off",),
     )  # fmt: skip
 
@@ -86,8 +95,8 @@ def _single(facts: Facts, device: Units, rows: IntArray) -> Candidate:
 def _half(facts: Facts, device: Units, rows: IntArray) -> Candidate:
     found = _candidate(
         facts, device, rows, ON_TENSOR_CORES,
-        "in half precision, yet on ordinary cores: sizes or layout keep tensor cores from being used",
-        ("padding needs memory",),
+        say("in half precision, yet on ordinary cores: sizes or layout keep tensor cores from being used"),
+        (say("padding needs memory"),),
         ("unaligned-matmul",),
     )  # fmt: skip
     return replace(found, words={"numbers": "half"})
@@ -96,8 +105,8 @@ def _half(facts: Facts, device: Units, rows: IntArray) -> Candidate:
 def _tf32(facts: Facts, device: Units, rows: IntArray) -> Candidate:
     return _candidate(
         facts, device, rows, TF32,
-        "in full single precision, and none with TF32",
-        ("products keep 10 bits of mantissa instead of 23",),
+        say("in full single precision, and none with TF32"),
+        (say("products keep 10 bits of mantissa instead of 23"),),
         ("tensor-cores-unused",),
     )  # fmt: skip
 
@@ -108,7 +117,7 @@ def _candidate(
 ) -> Candidate:  # fmt: skip
     taken = covered_ns(facts, rows)
     return Candidate(
-        f"kernels multiply matrices for {part_of_step(facts, taken)} {how}",
+        say("kernels multiply matrices for {part} {how}", part=part_of_step(facts, taken), how=how),
         evidence={
             "kernel_ns": round(taken), "kernel_ratio": taken / max(facts.step_ns, 1), "step_ns": facts.step_ns,
             "kernels": len(rows), "names": _names(facts, rows), "device": device.name,
@@ -116,7 +125,10 @@ def _candidate(
         rows=rows,
         edits=(Scale(rows, factor, below=False, host=False),),
         ceiling_ns=round(taken),
-        preconditions=(f"{device.name} has tensor cores for these numbers", "names of kernels tell their instruction"),
+        preconditions=(
+            say("{name} has tensor cores for these numbers", name=device.name),
+            say("names of kernels tell their instruction"),
+        ),
         assumptions=(Assumption("kernel_factor", factor, factor.source),),
         risks=risks,
         conflicts=conflicts,

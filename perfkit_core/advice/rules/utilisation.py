@@ -11,6 +11,7 @@ from perfkit_core.advice.model import Candidate, NotEvaluableError
 from perfkit_core.advice.rules.device_time import busy_ns
 from perfkit_core.advice.rules.memory import peaks
 from perfkit_core.advice.rules.phrases import part_of_step
+from perfkit_core.language import say
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.schema import DATALOADER
 
@@ -26,19 +27,23 @@ def find(facts: Facts) -> list[Candidate]:
         return []
     return [
         Candidate(
-            f"the device works {part_of_step(facts, busy)} ({ratio:.1%}): time for more",
+            say("the device works {part} ({ratio:.1%}): time for more", part=part_of_step(facts, busy), ratio=ratio),
             evidence={"busy_ns": round(busy), "busy_ratio": ratio, "step_ns": facts.step_ns, **_memory(facts)},
             method="none",
             preconditions=(_loading(facts, loading),),
-            vetoes=("the training waits for its data",),
-            risks=("a larger batch needs more memory, and may need another learning rate",),
+            vetoes=(say("the training waits for its data"),),
+            risks=(say("a larger batch needs more memory, and may need another learning rate"),),
         )
     ]
 
 
 def _loading(facts: Facts, share: float) -> str:
     recorded = facts.trace.rows("kind", DATALOADER).any()
-    return f"loading of data takes {share:.1%} of each step" if recorded else "no loading of data was recorded"
+    return (
+        say("loading of data takes {share:.1%} of each step", share=share)
+        if recorded
+        else say("no loading of data was recorded")
+    )
 
 
 def _memory(facts: Facts) -> dict[str, float]:

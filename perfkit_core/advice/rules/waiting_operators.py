@@ -13,6 +13,7 @@ from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate
 from perfkit_core.advice.rules.phrases import part_of_step
 from perfkit_core.analyses.step.exclusive import covered_ns
+from perfkit_core.language import say
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.schema import COMMUNICATION, DEVICE_WORK, OPERATOR, RUNTIME, SYNC
 from perfkit_core.trace import BoolArray, IntArray, Trace
@@ -99,8 +100,10 @@ def _candidate(facts: Facts, calls: IntArray, shortest: int) -> Candidate:
     waited = int(waiting_ns(facts)[inside].sum())
     cause, work = _awaited(facts, inside, calls)
     return Candidate(
-        f"{name} takes {part_of_step(facts, facts.per_step(int(own.sum())))}, but waits {cause}: to make it faster "
-        "saves little, what it waits for counts",
+        say(
+            "{name} takes {part}, but waits {cause}: to make it faster saves little, what it waits for counts",
+            name=name, part=part_of_step(facts, facts.per_step(int(own.sum()))), cause=cause,
+        ),
         evidence={
             "operator": name, "long_calls": len(calls), "longest_ns": int(own.max()), "shortest_ns": shortest,
             "call_ns": round(facts.per_step(int(own.sum()))), "waiting_ns": round(facts.per_step(waited)),
@@ -109,8 +112,11 @@ def _candidate(facts: Facts, calls: IntArray, shortest: int) -> Candidate:
         },
         rows=calls,
         method="none",
-        preconditions=("some calls take over a hundred times as long as others", "a device does other work meanwhile"),
-        risks=("its share of the time is not a saving",),
+        preconditions=(
+            say("some calls take over a hundred times as long as others"),
+            say("a device does other work meanwhile"),
+        ),
+        risks=(say("its share of the time is not a saving"),),
         fill={"operator": name, "work": work},
     )  # fmt: skip
 
@@ -130,8 +136,12 @@ def _awaited(facts: Facts, inside: BoolArray, calls: IntArray) -> tuple[str, str
     work = _most_work(trace, calls)
     if len(syncs):
         longest = syncs[np.argmax(trace.ints("dur_ns")[syncs])]
-        return f"in {names.values[names.codes[longest]]} for the device ({_short(work)})", work
-    return f"while the device works ({_short(work)}): for room in its queue, or for a copy", work
+        return say(
+            "in {name} for the device ({work})",
+            name=names.values[names.codes[longest]],
+            work=_short(work),
+        ), work
+    return say("while the device works ({work}): for room in its queue, or for a copy", work=_short(work)), work
 
 
 def _short(name: str) -> str:
