@@ -24,8 +24,8 @@ FAILED: Final = 1
 _COMMENT: Final = ("gate", "runs", "step_time", "normalised", "devices", "causes", "step_parts")
 """Tables of a Markdown comment, which is read among others; ``--view`` asks for more."""
 _COMMENT_ROWS: Final = 10
-_WHOLE: Final = ("gate", "runs", "step_time")
-"""Tables that no limit cuts: a condition must not disappear."""
+_WHOLE: Final = ("gate", "runs", "waterfall", "step_time", "step_parts")
+"""Tables that no limit cuts: a condition must not disappear, and sums have all of their parts."""
 
 
 @click.command(epilog="Example: perfkit compare runs/main runs/change --fail-on 'step_time > 3%' --format markdown")

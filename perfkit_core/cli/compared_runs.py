@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from perfkit_core.comparison.labels import distinguishing
 from perfkit_core.errors import SourceError, UsageError
 from perfkit_core.paths import as_path, exists, is_remote
 
@@ -32,7 +33,8 @@ def named_runs(given: Sequence[str], baseline: Sequence[str]) -> list[Named]:
     runs = _profiles(runs) if len(runs) > 2 else runs
     if len(runs) < 2:
         raise UsageError("one run cannot be compared", "name two or more: perfkit compare A B, or DIR/*")
-    return [Named(name, places) for name, places in zip(_names(runs), runs, strict=True)]
+    labels = distinguishing([places[0] for places in runs])
+    return [Named(name, places) for name, places in zip(labels, runs, strict=True)]
 
 
 def _captures(text: str) -> Iterator[Path]:
@@ -58,21 +60,3 @@ def _profiles(runs: list[tuple[Path, ...]]) -> list[tuple[Path, ...]]:
         more = f" and {len(left) - 3} more" if left[3:] else ""
         click.echo(f"left out, as no profile: {', '.join(left[:3])}{more}", err=True)
     return known
-
-
-def _names(runs: Sequence[tuple[Path, ...]]) -> list[str]:
-    """The parts of the paths that tell the runs apart; numbers where nothing does."""
-    parts = [list(places[0].parts) for places in runs]
-    while len({one[0] for one in parts}) == 1 and all(len(one) > 1 for one in parts):
-        parts = [one[1:] for one in parts]
-    while len({one[-1] for one in parts}) == 1 and all(len(one) > 1 for one in parts):
-        parts = [one[:-1] for one in parts]
-    names = _without_suffix(["/".join(one) for one in parts])
-    return names if len(set(names)) == len(names) else [f"{at} {name}" for at, name in enumerate(names)]
-
-
-def _without_suffix(names: list[str]) -> list[str]:
-    """Without the endings of files that all of them have, which tell nothing."""
-    while len(suffixes := {Path(name).suffix for name in names}) == 1 and suffixes != {""}:
-        names = [name.removesuffix(next(iter(suffixes))) for name in names]
-    return names

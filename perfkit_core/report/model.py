@@ -41,6 +41,7 @@ class Chart:
     x: str
     y: tuple[str, ...]
     band: tuple[int, int] | None = None
+    band: tuple[int, int] | None = None
     names: tuple[str, ...] = ()
     by: str = ""
     marked: tuple[object, ...] = ()

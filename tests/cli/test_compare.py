@@ -139,7 +139,7 @@ def test_the_same_work(perfkit, runs: Path) -> None:
         (["--samples", "10,20,30"], "is not a whole number for each of the 2 runs"),
         (["--tokens", "10"], "--tokens is for --per token"),
         (["--noise", "2"], "is no share; write it in percent"),
-        (["--view", "nope"], "the comparison has no table 'nope'; known: step_time"),
+        (["--view", "nope"], "the comparison has no table 'nope'; known: waterfall, steps, step_time"),
     ],
 )
 def test_mistakes_are_one_line(perfkit, runs: Path, arguments: list[str], told: str) -> None:

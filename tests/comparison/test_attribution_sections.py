@@ -39,7 +39,7 @@ def tree() -> pd.DataFrame:
 def test_causes_are_ranked_and_explain_the_whole(tree: pd.DataFrame) -> None:
     """+60, −20 and +5 of +45; the 40 at the end, in which nothing was recorded, do not differ."""
     found = causes(tree)
-    assert found["operator"].tolist() == ["matmul", "relu", "sum", "(before the end)"]
+    assert found["operator"].tolist() == ["matmul", "relu", "sum", "(nothing recorded until the end)"]
     assert found["difference_ns"].tolist() == [60, -20, 5, 0]
     assert found["explained_ratio"].tolist() == pytest.approx([60 / 45, 40 / 45, 1, 1])
     assert found["per_call_effect_ns"].tolist() == [60, -20, 5, 0]
@@ -52,16 +52,17 @@ def test_layers_sum_to_the_whole(tree: pd.DataFrame) -> None:
 
 def test_the_picture_goes_from_base_to_other(tree: pd.DataFrame) -> None:
     steps = waterfall(causes(tree), tree, shown=2)
-    assert steps["name"].tolist() == ["base", "matmul, forward, compute", "relu, forward, compute", REST, "other"]
-    assert steps["difference_ns"].tolist() == [200, 60, -20, 5, 245]
-    assert steps["difference_ns"].iloc[:-1].sum() == 245
+    assert steps["name"].tolist() == ["base", "matmul, forward", "relu, forward", REST, "other"]
+    assert steps["difference_ns"].tolist() == [pd.NA, 60, -20, 5, pd.NA]
+    assert steps["reached_ns"].tolist() == [200, 260, 240, 245, 245]
     section = Section(
         "waterfall", "From base to other", steps, chart=_chart(comparison_report(run(1, 1, 1), run(2, 1, 1)))
     )
     drawn = charts.figure(section)
     assert drawn is not None
-    assert drawn["totals"] == [True, False, False, False, True]
-    assert drawn["series"][0]["values"] == [200, 60, -20, 5, 245]
+    assert drawn["differences"] == [None, 60, -20, 5, None]
+    assert drawn["reached"] == [200, 260, 240, 245, 245]
+    assert drawn["texts"] == ["200", "+60", "-20", "+5", "245"]
 
 
 def _chart(report: Report) -> object:
@@ -74,6 +75,7 @@ def _chart(report: Report) -> object:
 def test_equal_runs_have_no_cause() -> None:
     one = run(100, 50, 10)
     found = causes(attribute(one, one))
+    assert waterfall(found, attribute(one, one), shown=2).empty
     assert (found["difference_ns"] == 0).all()
     assert found["explained_ratio"].isna().all()
 
@@ -100,6 +102,6 @@ def test_the_loader_is_the_first_cause_of_the_recorded_pair(traces: Path) -> Non
     difference, as the host's other work is slowed down by the workers."""
     sides = [load(traces / "torch" / "pairs" / f"resnet50-workers{workers}.json.gz") for workers in (0, 4)]
     found = causes(attribute(*sides))
-    assert found.loc[0, ["operator", "phase", "category"]].tolist() == ["(dataloader)", "dataloader", "input_wait"]
+    assert found.loc[0, ["operator", "phase", "category"]].tolist() == ["(data loader)", "dataloader", "input_wait"]
     by_category = found.groupby("category")["difference_ns"].sum()
     assert by_category["input_wait"] < found["difference_ns"].sum() < 0 < by_category["launch_and_host"]

@@ -131,7 +131,7 @@ def test_outlying_steps_are_named() -> None:
     one = Capture("a", np.arange(6) + 10, np.array([100, 100, 101, 99, 100, 180]))
     few = Capture("b", np.arange(3), np.array([1, 1, 90]))
     (row,) = outliers({"base": [one, few], "other": []}).to_dict("records")
-    assert (row["side"], row["capture"], row["step"], row["dur_ns"], row["median_ns"]) == ("base", "a", 15, 180, 100)
+    assert (row["run"], row["capture"], row["step"], row["dur_ns"], row["median_ns"]) == ("base", 1, 15, 180, 100)
     assert row["longer_ratio"] == pytest.approx(0.8)
 
 

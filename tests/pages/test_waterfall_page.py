@@ -14,15 +14,16 @@ from perfkit_core.report.model import Chart, Report, Section, Source
 TABLE = pd.DataFrame(
     {
         "name": ["base", "<b>matmul</b>", "copy", "other"],
-        "difference_ns": [1_000_000, 200_000, -50_000, 1_150_000],
-        "total": [True, False, False, True],
+        "difference_ns": pd.array([pd.NA, 200_000, -50_000, pd.NA], "Int64"),
+        "reached_ns": [1_000_000, 1_200_000, 1_150_000, 1_150_000],
     }
 )
 _LEVELS = "chart => chart.calcdata[0].map((bar) => [bar.s1, Boolean(bar.isSum)])"
 
 
 def test_bars_lead_from_total_to_total(opened: Callable[[Path], Any], tmp_path: Path) -> None:
-    section = Section("waterfall", "From base to other", TABLE, chart=Chart("waterfall", "name", ("difference_ns",)))
+    chart = Chart("waterfall", "name", ("difference_ns", "reached_ns"))
+    section = Section("waterfall", "From base to other", TABLE, chart=chart)
     file = tmp_path / "page.html"
     file.write_text(render(Report("Report", (Source("run", "run"),), (section,))), encoding="utf-8")
     page = opened(file)
@@ -30,8 +31,10 @@ def test_bars_lead_from_total_to_total(opened: Callable[[Path], Any], tmp_path: 
     assert page.locator(".chart .waterfalllayer .point").count() == 4
     assert page.locator(".chart b").count() == 0
     drawn = page.eval_on_selector(".chart", _LEVELS)
-    assert [round(level[0]) for level in drawn] == [1000, 1200, 1150, 1150]
+    assert [round(level[0], 6) for level in drawn] == [1, 1.2, 1.15, 1.15]
     assert [level[1] for level in drawn] == [True, False, False, True]
-    low, high = page.eval_on_selector(".chart", "chart => chart._fullLayout.yaxis.range")
-    assert 0 < low < 1000
-    assert high > 1200
+    texts = page.locator(".chart .waterfalllayer .point text").all_text_contents()
+    assert texts == ["1.000", "+0.200", "-0.0500", "1.150"]
+    low, high = page.eval_on_selector(".chart", "chart => chart._fullLayout.xaxis.range")
+    assert 0 < low < 1
+    assert high > 1.2

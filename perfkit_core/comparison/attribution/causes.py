@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pandas as pd
 
-from perfkit_core.comparison.attribution.keys import NO_LAYER, NO_PHASE, OUTSIDE, UNLAUNCHED
+from perfkit_core.comparison.attribution.keys import NO_LAYER
+from perfkit_core.comparison.attribution.wording import label
+from perfkit_core.language import in_english, say
 
 SUMMED: Final = ("base_ns", "other_ns", "difference_ns", "count_effect_ns", "per_call_effect_ns")
-REST: Final = "everything else"
+REST: Final = in_english("everything else")
 _PARTS: Final = ("category", "phase", "layer", "family", "operator")
 
 
@@ -42,26 +43,20 @@ def by_layer(attribution: pd.DataFrame) -> pd.DataFrame:
 
 
 def waterfall(found: pd.DataFrame, attribution: pd.DataFrame, shown: int) -> pd.DataFrame:
-    """The largest ``shown`` causes between both sides: name, difference_ns (of base and other their time), total (True
-    for these two)."""
-    first = found.head(shown)
-    left = int(found["difference_ns"].iloc[shown:].sum())
-    names = [label(row) for row in first.to_dict("records")]
-    differences = first["difference_ns"].tolist()
-    if len(found) > shown:
-        names, differences = [*names, REST], [*differences, left]
-    whole = [int(attribution[f"{side}_ns"].iloc[0]) for side in ("base", "other")]
-    total = [True, *[False] * len(names), True]
-    times = [whole[0], *differences, whole[1]]
-    return pd.DataFrame({"name": ["base", *names, "other"], "difference_ns": times, "total": total})
-
-
-def label(row: Mapping[Any, Any]) -> str:
-    """What a bar of the picture is called."""
-    unnamed = row["operator"] in (OUTSIDE, UNLAUNCHED) and row["family"]
-    name = f"{row['family']} {row['operator']}" if unnamed else row["operator"]
-    parts = (name, "" if row["phase"] == NO_PHASE else row["phase"], row["category"])
-    return ", ".join(part for part in dict.fromkeys(parts) if part).replace("_", " ")
+    """The largest ``shown`` causes between both sides: name, difference_ns (missing for base and other), reached_ns
+    (the step with this cause and those before it). No rows where nothing differs."""
+    differing = found[found["difference_ns"] != 0]
+    if differing.empty:
+        return pd.DataFrame(columns=["name", "difference_ns", "reached_ns"])
+    first = differing.head(shown)
+    names, differences = [label(row) for row in first.to_dict("records")], first["difference_ns"].tolist()
+    if len(differing) > shown:
+        names.append(say(REST))
+        differences.append(int(differing["difference_ns"].iloc[shown:].sum()))
+    base, other = (int(attribution[f"{side}_ns"].iloc[0]) for side in ("base", "other"))
+    reached = [base, *(base + np.cumsum(differences)).tolist(), other]
+    steps = pd.array([pd.NA, *differences, pd.NA], "Int64")
+    return pd.DataFrame({"name": ["base", *names, "other"], "difference_ns": steps, "reached_ns": reached})
 
 
 def _with_path(attribution: pd.DataFrame) -> pd.DataFrame:

@@ -14,16 +14,14 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfkit_core.comparison.alignment.units import units
+from perfkit_core.comparison.attribution.wording import NO_PHASE, NOTHING, OUTSIDE, UNLAUNCHED, outside
 from perfkit_core.schema import DEVICE_WORK, NO_ROW, PYTHON
 from perfkit_core.trace import Codes, IntArray, Trace
 
 LEVELS: Final = ("phase", "layer", "family", "operator", "event")
 """Levels below the categories of the partition."""
 
-NO_PHASE, NO_LAYER, NO_FAMILY = "(no phase)", "(no layer)", "(no family)"
-OUTSIDE: Final = "(outside operators)"
-UNLAUNCHED: Final = "(no launch recorded)"
-NOTHING: Final = "(nothing recorded)"
+NO_LAYER, NO_FAMILY = "(no layer)", "(no family)"
 
 _LINE: Final = re.compile(r"\((\d+)\): ")
 _INSTALLED: Final = re.compile(r"^.*(?:site|dist)-packages/")
@@ -88,7 +86,7 @@ def _family(trace: Trace, family: Codes) -> tuple[IntArray, TextArray]:
 def _operator(trace: Trace, name: Codes) -> tuple[IntArray, TextArray]:
     """Outside of operators host events are told apart by their kind: the data loader, Python, ranges, calls."""
     kinds = trace.codes("kind")
-    texts = _texts([*name.values, OUTSIDE, UNLAUNCHED, *(f"({kind})" for kind in kinds.values)])
+    texts = _texts([*name.values, OUTSIDE, UNLAUNCHED, *map(outside, kinds.values)])
     count = len(name.values)
     lost = trace.rows("kind", *DEVICE_WORK) & (trace.ints("launched_by") == NO_ROW)
     unnamed = np.where(trace.host, count + 2 + kinds.codes, np.where(lost, count + 1, count))

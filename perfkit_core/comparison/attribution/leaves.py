@@ -12,10 +12,12 @@ import pandas as pd
 from perfkit_core import grouped
 from perfkit_core.analyses.step.activity import activities
 from perfkit_core.comparison.alignment.units import units
-from perfkit_core.comparison.attribution.keys import NO_LAYER, NOTHING, OUTSIDE, Keys, keys
+from perfkit_core.comparison.attribution.keys import NO_LAYER, Keys, keys
 from perfkit_core.comparison.attribution.phases import piece_phases
 from perfkit_core.comparison.attribution.slices import Slices, slices
 from perfkit_core.comparison.attribution.steps import Windows
+from perfkit_core.comparison.attribution.wording import NOTHING, OUTSIDE
+from perfkit_core.comparison.attribution.wording import before as nothing_before
 from perfkit_core.schema import DATALOADER, NO_ROW
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
@@ -81,7 +83,7 @@ def _gaps(pieces: Slices, gaps: IntArray, found: Keys) -> dict[str, Any]:
     outside = texts["family"][1] == OUTSIDE
     following = np.where(outside, event, operator)
     columns["family"] = np.full(len(gaps), NOTHING, object)
-    columns["operator"] = np.array([f"(before {name})" if name else "(before the end)" for name in following], object)
+    columns["operator"] = np.array(list(map(nothing_before, following)), object)
     columns["event"] = np.full(len(gaps), NOTHING, object)
     return columns
 

@@ -10,25 +10,37 @@ import pandas as pd
 from perfkit_core.comparison.alignment import Alignment, align
 from perfkit_core.comparison.alignment.levels import UNMATCHED
 from perfkit_core.comparison.attribution.attribute import attribute
-from perfkit_core.comparison.attribution.causes import by_layer, causes, label, waterfall
-from perfkit_core.comparison.attribution.keys import UNLAUNCHED
+from perfkit_core.comparison.attribution.causes import by_layer, causes, waterfall
+from perfkit_core.comparison.attribution.leaves import CATEGORY
+from perfkit_core.comparison.attribution.wording import UNLAUNCHED, label
+from perfkit_core.comparison.joined import with_difference
 from perfkit_core.comparison.sentences import signed
+from perfkit_core.language import in_english, say
 from perfkit_core.report.headline import duration
 from perfkit_core.report.model import Chart, Section
 from perfkit_core.trace import Trace
 
 SHOWN_CAUSES, SHOWN_ROWS, DRAWN, NAMED = 15, 30, 10, 3
-_EMPTY = "a side has no events to compare"
-_NO_LAYERS = "layers are needed in both runs: annotate(model), or a profiler that records the calls of layers"
-_OF_WATERFALL = "The largest causes, one after the other. In the picture, the axis may begin above 0."
-_OF_LAYERS = "The time of each layer without the layers in it."
-_ALL_MATCHED = "everything has a counterpart"
-_EXPLAINED = (
+_EMPTY = in_english("a side has no events to compare")
+_NO_LAYERS = in_english(
+    "layers are needed in both runs: annotate(model), or a profiler that records the calls of layers"
+)
+_OF_WATERFALL = in_english("The largest causes, one after the other. In the picture, the axis may begin above 0.")
+_OF_PARTS = in_english("The median step, each instant once; the largest difference first.")
+_OF_LAYERS = in_english("The time of each layer without the layers in it.")
+_ALL_MATCHED = in_english("everything has a counterpart")
+_ALONE_IN_STEP = in_english(
+    "Operators, and device work outside of them, that only one side has; for each step; calls are of all steps."
+)
+_ALONE_IN_RUN = in_english("Operators, and device work outside of them, that only one side has; for the run.")
+_EXPLAINED = in_english(
     "Each nanosecond of the step counts once, for the one thing that it is spent on (docs/semantics: attribution). "
     "Count effect: it is called more or less often; per call effect: a call takes longer or shorter. Explained: of the "
     "whole difference, by this row and those before it."
 )
-_SHARES = "What has a counterpart on this level or one before it: of host operators, device work, and the whole step."
+_SHARES = in_english(
+    "What has a counterpart on this level or one before it: of host operators, device work, and the whole step."
+)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -57,28 +69,43 @@ def sentences(found: Explained) -> tuple[str, ...]:
         for row in largest.to_dict("records")
         if row["difference_ns"]
     ]
-    return (f"The largest causes: {'; '.join(named)}.",) if named else ()
+    return (say("The largest causes: {causes}.", causes="; ".join(named)),) if named else ()
 
 
 def sections(found: Explained) -> tuple[Section, ...]:
-    """Sections waterfall, causes, layers, attribution, matched, unmatched; without events attribution in place of the
+    """Sections step_parts, causes, layers, attribution, matched, unmatched; without events attribution in place of the
     first four."""
     return tuple(_of_attribution(found.attribution)) + tuple(_of_alignment(found.alignment))
 
 
 def _of_attribution(tree: pd.DataFrame) -> Iterator[Section]:
     if tree.empty:
-        yield Section("attribution", "Where the difference comes from", tree, empty=_EMPTY)
+        yield Section("attribution", say("Where the difference comes from"), tree, empty=say(_EMPTY))
         return
     found, layers = causes(tree), by_layer(tree)
-    steps = waterfall(found, tree, DRAWN)
-    chart = Chart("waterfall", "name", ("difference_ns",))
-    yield Section("waterfall", "From base to other", steps, _OF_WATERFALL, chart=chart)
-    lines = tuple(_unlaunched(found))
-    yield Section("causes", "What the difference is made of", found, _EXPLAINED, limit=SHOWN_CAUSES, lines=lines)
-    yield Section("layers", "The difference by layer", layers, _OF_LAYERS, empty=_NO_LAYERS, limit=SHOWN_CAUSES)
-    shown = tree.drop(columns="parent")
-    yield Section("attribution", "Where the difference comes from, level by level", shown, limit=SHOWN_ROWS)
+    yield Section("step_parts", say("What the steps are spent on"), parts(tree), say(_OF_PARTS))
+    lines, title = tuple(_unlaunched(found)), say("What the difference is made of")
+    yield Section("causes", title, found, say(_EXPLAINED), limit=SHOWN_CAUSES, lines=lines)
+    title = say("The difference by layer")
+    yield Section("layers", title, layers, say(_OF_LAYERS), empty=say(_NO_LAYERS), limit=SHOWN_CAUSES)
+    title = say("Where the difference comes from, level by level")
+    yield Section("attribution", title, tree.drop(columns="parent"), limit=SHOWN_ROWS)
+
+
+def picture(found: Explained) -> Iterator[Section]:
+    """The section waterfall: no rows where nothing differs, and none at all without events."""
+    if not found.attribution.empty:
+        steps = waterfall(causes(found.attribution), found.attribution, DRAWN)
+        chart = Chart("waterfall", "name", ("difference_ns", "reached_ns"))
+        title, none = say("From base to other"), say("nothing differs")
+        yield Section("waterfall", title, steps, say(_OF_WATERFALL) if len(steps) else "", none, chart=chart)
+
+
+def parts(tree: pd.DataFrame) -> pd.DataFrame:
+    """The categories of the partition: category, place, base_ns, other_ns, difference_ns, change_ratio. They sum to
+    both steps."""
+    rows = tree[tree["level"] == CATEGORY].rename(columns={"name": "category"})
+    return with_difference(rows[["category", "place", "base_ns", "other_ns"]].reset_index(drop=True))
 
 
 def _unlaunched(found: pd.DataFrame) -> Iterator[str]:
@@ -86,19 +113,21 @@ def _unlaunched(found: pd.DataFrame) -> Iterator[str]:
     lost = found[found["operator"] == UNLAUNCHED]
     if len(lost):
         base, other = (duration(int(lost[f"{side}_ns"].sum())) for side in ("base", "other"))
-        yield (
-            f"{base} of base and {other} of other is device work without a recorded launch, as of the step before the "
-            "recording: it has a family, but no phase, layer or operator."
+        yield say(
+            "{base} of base and {other} of other is device work without a recorded launch, as of the step before the "
+            "recording: it has a family, but no phase, layer or operator.",
+            base=base,
+            other=other,
         )
 
 
 def _of_alignment(found: Alignment) -> Iterator[Section]:
-    yield Section("matched", "How much has a counterpart", shares(found), _SHARES)
+    yield Section("matched", say("How much has a counterpart"), shares(found), say(_SHARES))
     alone = found.rows[found.rows["level"] == UNMATCHED].drop(columns=["level", "shape", "dtype"])
-    per = "for each step; calls are of all steps" if found.per_step else "for the run"
-    note = f"Operators, and device work outside of them, that only one side has; {per}."
-    alone = alone.reset_index(drop=True)
-    yield Section("unmatched", "Without a counterpart", alone, note, empty=_ALL_MATCHED, limit=SHOWN_CAUSES)
+    note = say(_ALONE_IN_STEP if found.per_step else _ALONE_IN_RUN)
+    alone, none = alone.reset_index(drop=True), say(_ALL_MATCHED)
+    title = say("Without a counterpart")
+    yield Section("unmatched", title, alone, note if len(alone) else "", empty=none, limit=SHOWN_CAUSES)
 
 
 def shares(found: Alignment) -> pd.DataFrame:

@@ -24,6 +24,7 @@ const page = (() => {
 
   return {
     say,
+    shapes: {}, // of charts that have a script of their own: kind → (figure, state, tools) => [traces, layout]
     unpacked,
     dark: window.matchMedia("(prefers-color-scheme: dark)"),
     colour: (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim(),

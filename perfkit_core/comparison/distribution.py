@@ -1,0 +1,53 @@
+"""How long did each single step of the runs take? What their medians hide: spread, two levels, steps far out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core.comparison.samples.captures import Capture
+from perfkit_core.comparison.samples.noise import pool
+from perfkit_core.comparison.samples.outliers import late
+from perfkit_core.language import say
+from perfkit_core.report.model import Chart, Section
+
+SHOWN: Final = 10
+COLUMNS: Final = ("run", "capture", "step", "dur_ns", "median_ns", "outlying")
+
+
+def table(runs: Mapping[str, Sequence[Capture]]) -> pd.DataFrame:
+    """A row a step, in the order of runs, captures and time: run, capture (its number in the run, from 1 on), step,
+    dur_ns (of several ranks their mean), median_ns (of the run), outlying (much longer than the others of its capture).
+    """
+    parts = [_steps(name, at, one, captures) for name, captures in runs.items() for at, one in enumerate(captures, 1)]
+    found = [part for part in parts if len(part)]
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=list(COLUMNS))
+
+
+def _steps(name: str, number: int, one: Capture, captures: Sequence[Capture]) -> pd.DataFrame:
+    median = int(np.median(pool([each.step_ns for each in captures]))) if len(one.step) else 0
+    steps = {"run": name, "capture": number, "step": one.step, "dur_ns": one.mean_ns, "median_ns": median}
+    return pd.DataFrame({**steps, "outlying": late(one)}, columns=list(COLUMNS))
+
+
+def section(runs: Mapping[str, Sequence[Capture]], noise_ns: int | None) -> Iterator[Section]:
+    """The section steps, where one of the runs has some. ``noise_ns``: what the first run and its equals differ by."""
+    steps = table(runs)
+    if steps.empty:
+        return
+    base = next(iter(runs))
+    medians = steps.loc[steps["run"] == base, "median_ns"].head(1).tolist()
+    band = None if noise_ns is None or not medians else (medians[0] - noise_ns, medians[0] + noise_ns)
+    chart = Chart("distribution", "run", ("dur_ns", "median_ns"), band=band)
+    note = say("A point is a step, the upright line the median of the run; steps far out have a name.")
+    if band is not None:
+        note += " " + say("Shaded is where the median of a run equal to {base} may lie.", base=base)
+    yield Section("steps", say("Every step"), _told_apart(steps), note, limit=SHOWN, chart=chart)
+
+
+def _told_apart(steps: pd.DataFrame) -> pd.DataFrame:
+    """Without the number of the capture where each run has one only."""
+    return steps if (steps["capture"] > 1).any() else steps.drop(columns="capture")

@@ -1,0 +1,35 @@
+// Single values of several groups on one axis: a lane a group, a point a value, the median as a line.
+"use strict";
+page.shapes.distribution = (figure, _, { palette, colour, layout, axis, escaped }) => {
+  const spread = (index) => ((index * 0.618034) % 1 - 0.5) * 0.5; // points of like values lie beside each other
+  const traces = figure.lanes.flatMap((lane, row) => {
+    const hover = `${escaped(lane.name)}<br>${escaped(page.say("step"))} %{customdata}: %{x:.4~g} ${figure.unit}<extra></extra>`;
+    const points = {
+      type: "scatter", mode: "markers+text", x: lane.values, y: lane.values.map((_, index) => row + spread(index)),
+      customdata: lane.labels.map(escaped), hovertemplate: hover, showlegend: false, cliponaxis: false,
+      text: lane.marked.map((marked, index) => (marked && lane.named ? escaped(`${page.say("step")} ${lane.labels[index]}`) : "")),
+      textposition: "top center", textfont: { color: colour("--ink"), size: 11 },
+      marker: {
+        color: palette[row % palette.length], opacity: lane.values.length > 200 ? 0.35 : 0.75, size: 7,
+        symbol: lane.marked.map((marked) => (marked ? "diamond-open" : "circle")),
+      },
+    };
+    const median = {
+      type: "scatter", mode: "markers+text", x: [lane.median], y: [row], text: [lane.median_text], showlegend: false,
+      textposition: "bottom center", textfont: { color: colour("--ink"), size: 12 }, cliponaxis: false,
+      marker: { symbol: "line-ns", size: 34, line: { width: 3, color: colour("--ink") } },
+      hovertemplate: `${escaped(lane.name)}<br>${escaped(page.say("median"))} ${lane.median_text}<extra></extra>`,
+    };
+    return [points, median];
+  });
+  const rows = figure.lanes.map((_, row) => row);
+  const band = figure.band && {
+    type: "rect", xref: "x", yref: "paper", x0: figure.band[0], x1: figure.band[1], y0: 0, y1: 1, layer: "below",
+    line: { width: 0 }, fillcolor: palette[0], opacity: 0.15,
+  };
+  return [traces, layout({
+    shapes: band ? [band] : [], hovermode: "closest",
+    xaxis: axis({ title: { text: `${escaped(figure.title)} (${figure.unit})` } }),
+    yaxis: axis({ tickvals: rows, ticktext: figure.lanes.map((lane) => escaped(lane.short)), range: [rows.length - 0.4, -0.6], showgrid: false, zeroline: false }),
+  })];
+};

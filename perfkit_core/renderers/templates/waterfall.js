@@ -1,0 +1,29 @@
+// How differences lead from one total to another: a bar each, from where the ones before it have led.
+"use strict";
+page.shapes.waterfall = (figure, _, { palette, colour, layout, axis, escaped }) => {
+  const positions = figure.names.map((_, position) => position);
+  const traces = [{
+    type: "waterfall", orientation: "h", y: positions,
+    x: figure.differences.map((difference, position) => difference ?? figure.reached[position]),
+    measure: figure.differences.map((difference, position) => (difference !== null ? "relative" : position ? "total" : "absolute")),
+    customdata: figure.names.map((name, position) => [escaped(name), figure.reached[position]]),
+    text: figure.texts,
+    textposition: "outside", cliponaxis: false, textfont: { color: colour("--ink") },
+    increasing: { marker: { color: palette[5] } },
+    decreasing: { marker: { color: palette[2] } },
+    totals: { marker: { color: palette[0] } },
+    connector: { line: { color: colour("--line") } },
+    hovertemplate: `%{customdata[0]}<br>%{text} ${figure.unit}, ${escaped(figure.title)} %{customdata[1]:.4~g} ${figure.unit}<extra></extra>`,
+  }];
+  return [traces, layout({
+    bargap: 0.3, showlegend: false, margin: { l: 56, r: 12, t: 8, b: 44 },
+    xaxis: axis({ title: { text: `${escaped(figure.title)} (${figure.unit})` }, range: range(figure.reached) }),
+    yaxis: axis({ tickvals: positions, ticktext: figure.short.map(escaped), autorange: "reversed", showgrid: false }),
+  })];
+
+  // The axis begins at 0, unless the differences would be too small to be seen; texts need room beside the bars.
+  function range(reached) {
+    const low = Math.min(...reached), high = Math.max(...reached), spread = high - low || high || 1;
+    return [low > spread ? low - spread / 2 : Math.min(0, low), high + spread / 6];
+  }
+};
