@@ -12,14 +12,12 @@ from perfkit_core.language import say
 from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.columns import values
 from perfkit_core.renderers.distributions import distribution
-from perfkit_core.renderers.distributions import distribution
 from perfkit_core.renderers.headings import label
 from perfkit_core.renderers.heatmaps import heatmap
 from perfkit_core.renderers.hierarchies import hierarchy
 from perfkit_core.renderers.scales import common_unit
 from perfkit_core.renderers.shortening import cut
 from perfkit_core.renderers.values import plain
-from perfkit_core.renderers.waterfalls import waterfall
 from perfkit_core.renderers.waterfalls import waterfall
 from perfkit_core.report.model import Chart, Section
 

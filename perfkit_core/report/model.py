@@ -41,7 +41,6 @@ class Chart:
     x: str
     y: tuple[str, ...]
     band: tuple[int, int] | None = None
-    band: tuple[int, int] | None = None
     names: tuple[str, ...] = ()
     by: str = ""
     marked: tuple[object, ...] = ()

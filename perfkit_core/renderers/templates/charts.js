@@ -22,7 +22,6 @@
     place.dataset.ready = "1";
   };
 
-  const tools = () => ({ palette: palettes[mode()], colour, layout, axis, escaped });
   const draw = async (place) => {
     await page.plotting();
     start(place);
