@@ -74,8 +74,8 @@ def step_statistics(
 ) -> SampleStatistics:
     """Compare samples: an array, or one a capture in the order of time, of shape (samples,) or (samples, ranks), where
     ranks are no samples of their own. ``of``: the statistic that is compared;
-    ``between``: what single captures are taken to differ by (:mod:`perfkit_core.comparison.samples.noise`); 0 of what is
-    the same in equal runs.
+    ``between``: what single captures are taken to differ by (:mod:`perfkit_core.comparison.samples.noise`); 0 of what
+    is the same in equal runs.
 
     Raises ValueError where a side has no samples.
     """
