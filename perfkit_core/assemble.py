@@ -24,9 +24,9 @@ OperatorNames = Callable[[str], str | None]
 """Native operator name → canonical name, None where unknown (hook ``perfkit_operator_names``)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Recorded:
-    """Events as recorded, any order.
+    """Events as recorded, any order. Whoever assembles them takes them: they are in memory once.
 
     ``columns`` has those columns of the schema that the source knows (name, kind, start_ns, dur_ns, device at least;
     ``step`` filled on step events, ``phase`` on events that mark a phase), and may have ``external``: an id that an
@@ -37,6 +37,12 @@ class Recorded:
 
     columns: pa.Table
     parent: IntArray | None = None
+
+    def taken(self) -> dict[str, pa.ChunkedArray]:
+        """The columns by name, which are not here then: memory is free as soon as the taker forgets one."""
+        held = dict(zip(self.columns.column_names, self.columns.columns, strict=True))
+        self.columns = self.columns.schema.empty_table()
+        return held
 
 
 def assemble(
@@ -69,12 +75,12 @@ def _extent(trace: Trace) -> tuple[int, int] | None:
 def _in_order(recorded: Recorded, meta: TraceMeta, rank: int | None) -> tuple[Trace, IntArray, IntArray | None]:
     """The events in the order of the table, columns of the schema that the source lacks null (row references: -1);
     the ids of operators that they share with launches, and the recorded parents."""
-    columns = recorded.columns
+    columns = recorded.taken()
+    count = len(columns["start_ns"])
     order = ordering.by_time(*(_ints(columns[name]) for name in ("start_ns", "dur_ns")))
-    known = [name for name in columns.column_names if columns[name].null_count < columns.num_rows]
-    found = [name for name in known if name in RECORDED_TYPES]
-    held = ordering.arranged([(columns[name], RECORDED_TYPES[name]) for name in found], order)
-    whole = Trace(DraftColumns(columns.num_rows, dict(zip(found, held, strict=True)), rank), meta)
+    known = [name for name, column in columns.items() if name in RECORDED_TYPES and column.null_count < count]
+    held = ordering.arranged(columns, {name: RECORDED_TYPES[name] for name in known}, order)
+    whole = Trace(DraftColumns(count, held, rank), meta)
     parent = recorded.parent
     return whole, whole.ints(EXTERNAL), parent if parent is None else _renumbered(parent, order)
 

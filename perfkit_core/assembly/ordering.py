@@ -5,7 +5,7 @@ recorded. So parents come before their children, and tree algorithms are one pas
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -36,13 +36,21 @@ def by_time(start_ns: IntArray, dur_ns: IntArray) -> IntArray | None:
     return order
 
 
-def arranged(columns: Sequence[tuple[pa.ChunkedArray, pa.DataType]], order: IntArray | None) -> list[pa.ChunkedArray]:
-    """Each column in another type and order, in one piece; several at once, as Arrow works outside of Python's lock."""
+def arranged(
+    columns: dict[str, pa.ChunkedArray], types: Mapping[str, pa.DataType], order: IntArray | None
+) -> dict[str, pa.ChunkedArray]:
+    """Each column in another type and order, in one piece; several at once, as Arrow works outside of Python's lock.
+
+    ``columns`` are taken out as they are done, so that their memory serves the next ones."""
     rows = None if order is None else pa.array(order)
-    if len(columns) < 2 or len(columns[0][0]) < _SLICE // 16:
-        return [_arranged(column, of_type, rows) for column, of_type in columns]
+
+    def one(name: str) -> pa.ChunkedArray:
+        return _arranged(columns.pop(name), types[name], rows)
+
+    if len(types) < 2 or len(next(iter(columns.values()))) < _SLICE // 16:
+        return {name: one(name) for name in types}
     with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
-        return list(pool.map(lambda one: _arranged(one[0], one[1], rows), columns))
+        return dict(zip(types, pool.map(one, types), strict=True))
 
 
 def _arranged(column: pa.ChunkedArray, of_type: pa.DataType, rows: pa.Array | None) -> pa.ChunkedArray:

@@ -13,6 +13,7 @@ from perfkit_core.assemble import Recorded
 from perfkit_core.sources import rows
 from perfkit_core.sources.chrome_event import DECODER, ChromeEvent
 from perfkit_core.sources.dialect import Dialect, Label, integer
+from perfkit_core.sources.gathering import Gathering
 from perfkit_core.sources.portion import Portion, Stretch, Words
 from perfkit_core.sources.reference_rows import RowLists
 from perfkit_core.sources.rows import Rows
@@ -42,7 +43,7 @@ class Recorder:
         self._labels: dict[tuple[str, str], Label] = {}
         self._vocabularies = {column: Vocabulary() for column in rows.TEXTS}
         self._meanings: dict[int, Meanings] = {}
-        self._parts: list[Rows] = []
+        self._rows = Gathering()
         self._scanner: Scanner | None = None
         self._text_bytes = 0
 
@@ -54,9 +55,7 @@ class Recorder:
         if isinstance(events, Portion):
             self._add_scanned(events)
             return
-        part, _ = self._one_by_one(events, times)
-        if part.count:
-            self._parts.append(part)
+        self._rows.add(self._one_by_one(events, times)[0])
 
     def add_text(self, text: bytes, times: tuple[IntArray, IntArray]) -> None:
         """Take the body of a JSON array of events, with their start and duration in ns, each of shape (events,).
@@ -91,18 +90,17 @@ class Recorder:
         return portion if whole and sum(part.rows for part in portion.stretches) == count else None
 
     def recorded(self, base_ns: int = 0) -> Recorded:
-        """All events so far, their starts shifted by ``base_ns``."""
-        return Recorded(rows.table(self._parts, self._vocabularies, base_ns))
+        """The events so far, their starts shifted by ``base_ns``; they are the taker's then."""
+        return Recorded(rows.table(self._rows.taken(), self._vocabularies, base_ns))
 
     @property
     def held(self) -> int:
         """How many events are here."""
-        return sum(part.count for part in self._parts)
+        return self._rows.count
 
     def taken(self) -> pa.Table:
         """The events so far as a table of columns; they are the taker's then."""
-        parts, self._parts = self._parts, []
-        return rows.table(parts, self._vocabularies, compact=False)
+        return rows.table(self._rows.taken(), self._vocabularies, compact=False)
 
     def _add_scanned(self, portion: Portion, times: tuple[IntArray, IntArray] | None = None) -> None:
         first = 0
@@ -113,8 +111,7 @@ class Recorder:
                 part.integers |= {"start_ns": times[0][here], "dur_ns": times[1][here]}
             if events:
                 part = self._with_slow(part, stretch, events, times is not None)
-            if part.count:
-                self._parts.append(part)
+            self._rows.add(part)
             first += stretch.rows
 
     def _with_slow(self, part: Rows, stretch: Stretch, events: Sequence[ChromeEvent], timed: bool) -> Rows:

@@ -24,12 +24,12 @@ TEXTS: Final = ("name", "kind", "category", "device", "phase", "layer", "copy_ki
 @dataclass(slots=True)
 class Rows:
     """Events, in the order of the source. ``integers`` and ``texts`` (numbers of a vocabulary) by column, each of shape
-    (count,); a column that is missing holds nothing. ``args`` is a string array, None where no event has any."""
+    (count,); a column that is missing holds nothing. ``args`` are strings, None where no event has any."""
 
     count: int
     integers: dict[str, IntArray]
     texts: dict[str, Codes]
-    args: pa.Array | None
+    args: pa.Array | pa.ChunkedArray | None
 
     def put(self, at: npt.NDArray[np.int64], other: Rows) -> None:
         """Place the rows of ``other`` at the positions ``at``, shape (other.count,)."""
@@ -75,7 +75,7 @@ def table(
     for name in TEXTS:
         pieces = vocabularies[name].columns([part.texts.get(name) for part in parts], compact)
         columns[name] = _chunked(pieces, parts, pa.dictionary(pa.int32(), pa.string()))
-    columns["args"] = _chunked([part.args for part in parts], parts, pa.string())
+    columns["args"] = _args(parts)
     return pa.table(columns)
 
 
@@ -85,6 +85,12 @@ def _chunked(pieces: Sequence[pa.Array | None], parts: Sequence[Rows], kind: pa.
         return constant(None, kind, sum(part.count for part in parts))
     filled = [pa.nulls(p.count, kind) if piece is None else piece for piece, p in zip(pieces, parts, strict=True)]
     return pa.chunked_array(filled, kind)
+
+
+def _args(parts: Sequence[Rows]) -> pa.ChunkedArray:
+    columns = [pa.nulls(part.count, pa.string()) if part.args is None else part.args for part in parts]
+    pieces = [column.chunks if isinstance(column, pa.ChunkedArray) else [column] for column in columns]
+    return pa.chunked_array([piece for some in pieces for piece in some], pa.string())
 
 
 def _integers(values: IntArray) -> pa.Array:

@@ -31,7 +31,12 @@ def test_events_in_order_are_not_moved() -> None:
 def test_columns_in_pieces_are_put_in_order_each_in_its_type() -> None:
     numbers = pa.chunked_array([pa.array([1, 2], pa.int32()), pa.array([None], pa.int32())])
     texts = pa.chunked_array([pa.array(["a", "b"]).dictionary_encode(), pa.array(["b"]).dictionary_encode()])
-    wanted = [(numbers, pa.int64()), (texts, pa.dictionary(pa.int32(), pa.string()))]
-    found = arranged(wanted, np.array([2, 0, 1]))
-    assert [column.to_pylist() for column in found] == [[None, 1, 2], ["b", "a", "b"]]
-    assert [column.type for column in found] == [of_type for _, of_type in wanted]
+    types = {"number": pa.int64(), "text": pa.dictionary(pa.int32(), pa.string())}
+    given = {"number": numbers, "text": texts}
+    found = arranged(given, types, np.array([2, 0, 1]))
+    assert {name: column.to_pylist() for name, column in found.items()} == {
+        "number": [None, 1, 2],
+        "text": ["b", "a", "b"],
+    }
+    assert {name: column.type for name, column in found.items()} == types
+    assert not given, "their memory is free"
