@@ -25,11 +25,12 @@ from perfkit_core.analyses.operator import (
 )
 from perfkit_core.analyses.over_ranks.views import with_reductions
 from perfkit_core.analyses.source import code
-from perfkit_core.analyses.step import input_pipeline, model, overview, partition, step_trace, steps
+from perfkit_core.analyses.step import input_pipeline, model, overview, partition, ranks, step_trace, steps
 
 _VIEWS = (
     steps.VIEW,
     partition.VIEW,
+    ranks.VIEW,
     step_trace.VIEW,
     input_pipeline.VIEW,
     overview.VIEW,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -11,23 +12,26 @@ from perfkit_core.language import in_english, say
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.profile import Profile, Whole
-from perfkit_core.report import memory_curve, timeline
+from perfkit_core.report import memory_curve, ranks_section, timeline
 from perfkit_core.report.display import Display
+from perfkit_core.report.glance import glance
 from perfkit_core.report.headline import headline
 from perfkit_core.report.model import Chart, Report, Section
 from perfkit_core.report.summary import ROWS, summary_report
 from perfkit_core.trace import Trace
 
 ORDER: Final = (
-    "steps", "partition", "step_trace", "input_pipeline", "overview", "model", "distributed", "modules", "operators",
-    "families", "operator_kinds", "operator_tree", "kernels", "memcpy", "memory_manipulation", "memory_places",
-    "memory", "memory_peak", "memory_steps", "memory_leaks", "annotations", "device",
+    "steps", "partition", "ranks", "stragglers", "step_trace", "input_pipeline", "overview", "model", "distributed",
+    "modules", "operators", "families", "operator_kinds", "operator_tree", "kernels", "memcpy", "memory_manipulation",
+    "memory_places", "memory", "memory_peak", "memory_steps", "memory_leaks", "annotations", "device",
 )  # fmt: skip
 """Views in reading order. Views that it does not name follow in the order of their registration."""
 
 LONGEST: Final = 5000
 """Rows of a table that a page holds."""
 
+_OF_RANKS: Final = ("ranks", "stragglers")
+"""Views that stand behind all others where a single rank was recorded."""
 _PHASES: Final = ("dataloader_ns", "forward_ns", "backward_ns", "optimizer_ns")
 
 
@@ -53,15 +57,15 @@ def run_report(profile: Profile | Trace) -> Report:
     """Head facts, headline, and a section for every view that belongs on a page, step time with its chart first."""
     views = page_views()
     report = summary_report(profile, views, ViewRequest(), Display(limit=ROWS))
-    shown = (_not_too_long(section, view) for section, view in zip(report.sections, views, strict=True))
-    sections = [_step_time(s) if s.name == "steps" else _with_chart(s) for s in shown]
     tables = {section.name: section.table for section in report.sections}
+    shown = [_shown(section, view, tables) for section, view in zip(report.sections, views, strict=True)]
+    sections = sorted(shown, key=lambda section: section.name in _OF_RANKS and section.table.empty)
     title = say("Profile of {name}", name=report.sources[0].label)
     advice = _advice(profile)
     sections[1:1] = (*advice, *_timeline(profile))
     _insert_curve(sections, profile)
-    said = (*headline(tables), *(line for section in advice if section.name == "advice" for line in section.lines))
-    return replace(report, title=title, sections=tuple(sections), headline=said)
+    first = tuple(glance(sections))
+    return replace(report, title=title, sections=tuple(sections), headline=headline(tables), glance=first)
 
 
 def _advice(profile: Profile | Trace) -> tuple[Section, ...]:
@@ -103,6 +107,14 @@ def _not_too_long(section: Section, view: View) -> Section:
 def _in_order(views: dict[str, View]) -> list[View]:
     names = [name for name in ORDER if name in views]
     return [views[name] for name in (*names, *(name for name in views if name not in names))]
+
+
+def _shown(section: Section, view: View, tables: Mapping[str, pd.DataFrame]) -> Section:
+    """With its picture, and no longer than a page can hold."""
+    if section.name == ranks_section.VIEW:
+        return ranks_section.with_picture(section, tables)
+    section = _not_too_long(section, view)
+    return _step_time(section) if section.name == "steps" else _with_chart(section)
 
 
 def _with_chart(section: Section) -> Section:

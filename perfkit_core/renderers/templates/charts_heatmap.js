@@ -48,7 +48,7 @@
     return [traces, layout({
       margin: { l: 56, r: 12, t: 8, b: 44 }, shapes: outlines(figure, palette),
       xaxis: axis({ title: { text: figure.column_title }, showgrid: false, zeroline: false, ...ticks(figure.columns, 24) }),
-      yaxis: axis({ title: { text: figure.row_title }, showgrid: false, zeroline: false, range: [figure.rows.length - 0.5, -0.5], ...rowTicks(figure) }),
+      yaxis: axis({ title: { text: figure.row_title }, showgrid: false, zeroline: false, range: [figure.rows.length - 0.48, -0.52], ...rowTicks(figure) }),
     })];
   };
 

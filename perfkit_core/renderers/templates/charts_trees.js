@@ -6,11 +6,13 @@
   const whole = (text, { lines, escaped }) => lines(text, 100).map(escaped).join("<br>");
   const children = (figure, row) => figure.parents.flatMap((above, index) => (above === row ? [index] : []));
 
+  // Boxes of a level are alike; rings are told apart by what is innermost.
   const colours = (figure, state, { palette, soft }) => {
-    const depth = [], wanted = state.text.toLowerCase();
-    figure.parents.forEach((above) => depth.push(above < 0 ? 0 : depth[above] + 1));
+    const shade = [], wanted = state.text.toLowerCase(), boxes = figure.kind === "icicle";
+    let roots = 0;
+    for (const above of figure.parents) shade.push(above < 0 ? (boxes ? 0 : roots++) : shade[above] + boxes);
     return figure.labels.map((name, row) => {
-      if (wanted === "") return soft[depth[row] % 4];
+      if (wanted === "") return soft[shade[row] % 4];
       return name.toLowerCase().includes(wanted) ? palette[1] : soft[4];
     });
   };

@@ -1,0 +1,110 @@
+"""Which ranks keep the others waiting, or are slower on their own where nobody knows who waits for whom?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pandas as pd
+
+from perfkit_core.language import in_english, say
+from perfkit_core.report.headline import duration
+
+MATTERS: Final = 0.01
+"""Share of the step time of all ranks below which waiting is left to the table."""
+SLOWER: Final = 0.05
+"""From this share above the median rank on, a rank is slower on its own."""
+NAMED: Final = 3
+"""Ranks that get a sentence; the tables have all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The ranks to point at, the worst first, and sentences on them."""
+
+    ranks: tuple[int, ...]
+    lines: tuple[str, ...]
+
+
+def found(ranks: pd.DataFrame, waiting: pd.DataFrame) -> Found:
+    """From the tables of the views ranks and stragglers. A straggler causes a quarter of all waiting or more (of few
+    ranks more than half as much again as its part would be); nobody is one where less than a hundredth of the step time
+    is waited."""
+    if ranks.empty:
+        return Found((), ())
+    own = own_times(ranks)
+    if waiting.empty:
+        return _slower(own)
+    whole = int(waiting["caused_wait_ns"].sum())
+    matters = whole >= MATTERS * float(ranks["dur_ns"].sum())
+    share = max(0.25, 1.5 / len(waiting))
+    late = waiting[(waiting["caused_wait_ns"] >= share * whole).fillna(False)] if matters else waiting.iloc[:0]
+    named = tuple(int(rank) for rank in late["rank"].tolist())
+    lines = _late(late, whole) if named else _nobody(ranks, whole)
+    return Found(named, (*lines, *_own(own, named)))
+
+
+def own_times(ranks: pd.DataFrame) -> dict[int, tuple[float, float]]:
+    """Rank → the own time of an average step in ns, and by what share it is above that of the median rank."""
+    average = ranks.groupby("rank")["own_time_ns"].mean().astype("float64")
+    middle = float(average.sort_values().iloc[(len(average) - 1) // 2]) or 1.0
+    return {int(rank): (time, time / middle - 1) for rank, time in zip(average.index, average.tolist(), strict=True)}
+
+
+def _late(late: pd.DataFrame, whole: int) -> Iterator[str]:
+    names = ("rank", "last", "collectives", "caused_wait_ns")
+    for rank, last, collectives, caused in zip(*(late[name].head(NAMED).tolist() for name in names), strict=True):
+        yield say(
+            "Rank {rank} keeps the others waiting: it came last to {last} of {collectives} collectives, and they "
+            "waited {time} for it, {share} of all waiting.",
+            rank=rank, last=last, collectives=collectives, time=duration(caused), share=f"{caused / whole:.0%}",
+        )  # fmt: skip
+
+
+def _nobody(ranks: pd.DataFrame, whole: int) -> Iterator[str]:
+    share = whole / float(ranks["dur_ns"].sum() or 1)
+    yield say(
+        "No single rank keeps the others waiting: together they waited {time} for each other, {share} of their step "
+        "time.",
+        time=duration(float(whole)), share=f"{share:.1%}",
+    )  # fmt: skip
+
+
+def _own(own: Mapping[int, tuple[float, float]], named: Sequence[int]) -> Iterator[str]:
+    """Whether those that come late do more than others."""
+    for rank in named[:NAMED]:
+        time, over = own[rank]
+        if over > 0:
+            yield say(
+                "Without communication that nothing hides, a step of rank {rank} takes {time}, {more} above the median "
+                "rank.",
+                rank=rank, time=duration(time), more=f"{over:.1%}",
+            )  # fmt: skip
+        else:
+            yield say(
+                "Without communication that nothing hides, a step of rank {rank} takes {time}, no more than that of "
+                "the median rank: it begins late rather than working longer.",
+                rank=rank, time=duration(time),
+            )  # fmt: skip
+
+
+def _slower(own: Mapping[int, tuple[float, float]]) -> Found:
+    slow = sorted((rank for rank, (_, over) in own.items() if over >= SLOWER), key=lambda rank: -own[rank][0])
+    lines = [_said(rank, *own[rank]) for rank in slow[:NAMED]]
+    if not lines:
+        times = [time for time, _ in own.values()]
+        text = in_english(
+            "No rank is much slower than the others: without communication that nothing hides their steps take {low} "
+            "to {high}."
+        )
+        lines = [say(text, low=duration(min(times)), high=duration(max(times)))]
+    return Found(tuple(slow), tuple(lines))
+
+
+def _said(rank: int, time: float, over: float) -> str:
+    return say(
+        "Rank {rank} is slower on its own: without communication that nothing hides, its steps take {time}, {more} "
+        "above the median rank.",
+        rank=rank, time=duration(time), more=f"{over:.1%}",
+    )  # fmt: skip

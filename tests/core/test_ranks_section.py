@@ -1,0 +1,93 @@
+"""Who is pointed at among many ranks, and how many ranks and steps fit into a page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import perfkit_core
+from perfkit_core.ranks.profile import opened
+from perfkit_core.report.model import Section
+from perfkit_core.report.page import run_report
+from perfkit_core.report.ranks_section import with_picture
+from perfkit_core.report.ranks_stragglers import found
+
+NOTHING = pd.DataFrame()
+
+
+def steps(own: list[int], count: int = 2, dur: int = 1000) -> pd.DataFrame:
+    rows = [
+        {"rank": rank, "step": step, "dur_ns": dur, "dur_over_median_ns": 0, "own_time_ns": each,
+         "own_time_over_median_ns": 0, "device_compute_ns": each, "exposed_communication_ns": dur - each}
+        for rank, each in enumerate(own) for step in range(count)
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def waiting(caused: list[int]) -> pd.DataFrame:
+    rows = [{"rank": rank, "collectives": 10, "last": 5, "caused_wait_ns": each} for rank, each in enumerate(caused)]
+    return pd.DataFrame(rows).sort_values("caused_wait_ns", ascending=False, ignore_index=True)
+
+
+def test_the_rank_that_causes_most_waiting_is_named_first() -> None:
+    told = found(steps([500, 600, 500, 500, 500, 500]), waiting([0, 900, 300, 0, 0, 0]))
+    assert told.ranks == (1, 2)
+    assert "Rank 1 keeps the others waiting: it came last to 5 of 10 collectives" in told.lines[0]
+    assert "900 ns for it, 75% of all" in told.lines[0]
+    assert "20.0% above the median rank" in told.lines[2]
+    assert "rank 2 takes 500 ns, no more than that of the median rank" in told.lines[3]
+
+
+@pytest.mark.parametrize("caused", [[500, 500], [100] * 12])
+def test_ranks_that_take_turns_are_no_stragglers(caused: list[int]) -> None:
+    told = found(steps([500] * len(caused)), waiting(caused))
+    assert told.ranks == ()
+    assert told.lines[0].startswith("No single rank keeps the others waiting")
+
+
+def test_little_waiting_makes_no_straggler() -> None:
+    assert found(steps([500] * 4, dur=100_000), waiting([7000, 0, 0, 0])).ranks == ()
+    assert found(steps([500] * 4, dur=100_000), waiting([9000, 0, 0, 0])).ranks == (0,)
+
+
+def test_without_collectives_slow_ranks_are_told_by_their_own_time() -> None:
+    told = found(steps([500, 500, 524, 525]), NOTHING)
+    assert told.ranks == (3,)
+    assert told.lines == (
+        "Rank 3 is slower on its own: without communication that nothing hides, its steps take 525 ns, 5.0% above the "
+        "median rank.",
+    )
+    assert found(steps([500, 500, 524]), NOTHING).ranks == ()
+
+
+def test_one_step_is_drawn_by_its_parts_several_by_steps() -> None:
+    one = with_picture(Section("ranks", "Ranks", steps([500, 900], 1)), {}).chart
+    several = with_picture(Section("ranks", "Ranks", steps([500, 900], 2)), {}).chart
+    assert one
+    assert several
+    assert (one.x, one.y, one.by, one.marked) == ("", ("device_compute_ns", "exposed_communication_ns"), "rank", (1,))
+    assert (several.x, several.y[0]) == ("step", "own_time_ns")
+
+
+def test_many_ranks_and_steps_are_averages_of_stretches() -> None:
+    table = steps([500] * 64, 200)
+    table["own_time_ns"] = table["step"] + table["rank"]
+    shown = with_picture(Section("ranks", "Ranks", table, "Note."), {})
+    assert len(shown.table) == 64 * 67, "stretches of 3 of 200 steps, so that 64 ranks fit"
+    assert shown.table["step"].tolist()[:2] == ["0–2", "3–5"]
+    assert shown.table["own_time_ns"].tolist()[:2] == [1, 4]
+    last = shown.table.iloc[-1]
+    assert (last["rank"], last["step"], last["own_time_ns"]) == (63, "198–199", 262), "63 + 198.5, rounded up"
+    assert shown.note.startswith("Note. Each row is the average of up to 3 steps")
+
+
+def test_ranks_read_one_by_one_have_the_same_section(traces: Path) -> None:
+    files = sorted((traces / "torch" / "dlrm-8xv100").glob("*.json"))
+    whole = {one.name: one for one in run_report(perfkit_core.load(files)).sections}["ranks"]
+    apart = {one.name: one for one in run_report(opened(files)).sections}["ranks"]
+    pd.testing.assert_frame_equal(whole.table, apart.table)
+    assert (whole.lines, whole.chart) == (apart.lines, apart.chart)
+    assert whole.chart
+    assert whole.chart.marked == (7,)
