@@ -9,6 +9,7 @@ from perfkit_core.advice.afterwards import after
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Advice, After, Candidate, Prediction
 from perfkit_core.advice.predict import predict
+from perfkit_core.language import say
 from perfkit_core.replay.simulate import CyclicGraphError
 
 
@@ -42,12 +43,12 @@ def combined(facts: Facts, advice: Sequence[Advice], without_saving: Sequence[Ad
 
 def _why_not(one: Advice, taken: Sequence[Advice]) -> str | None:
     if one.prediction.saving_ns is None:
-        return "how much it saves is not known"
+        return say("how much it saves is not known")
     for other in taken:
         if other.rule in one.candidate.conflicts or one.rule in other.candidate.conflicts:
-            return f"{other.id} takes its place"
+            return say("{id} takes its place", id=other.id)
     if one.prediction.method != "replay":
-        return f"its saving is no replay ({one.prediction.method})"
+        return say("its saving is no replay ({method})", method=one.prediction.method)
     return None
 
 
@@ -57,7 +58,7 @@ def _replayed(facts: Facts, taken: list[Advice], excluded: dict[str, str]) -> Co
         try:
             found = predict(facts, _all_of(taken))
         except CyclicGraphError:
-            excluded[taken.pop().id] = "it cannot be replayed together with the others"
+            excluded[taken.pop().id] = say("it cannot be replayed together with the others")
         else:
             whole = replace(found, ceiling_ns=None)  # that of one kind of change; these are of many
             return Combined(whole, tuple(one.id for one in taken), excluded)

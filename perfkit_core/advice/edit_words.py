@@ -10,7 +10,8 @@ from typing import Any, Final
 import numpy as np
 
 from perfkit_core import intervals
-from perfkit_core.advice import words
+from perfkit_core.advice import wording, words
+from perfkit_core.language import in_english, say
 from perfkit_core.renderers.shortening import cut
 from perfkit_core.replay.edits.batching import Batch
 from perfkit_core.replay.edits.concurrency import Load, Overlap
@@ -23,7 +24,11 @@ from perfkit_core.replay.edits.uncertain import InCases
 from perfkit_core.replay.quantity import Case, Number, Quantity, value
 from perfkit_core.trace import Trace
 
-_CASES: Final[Mapping[Case, str]] = {Case.SHORT: "best", Case.LIKELY: "likely", Case.LONG: "worst"}
+_CASES: Final[Mapping[Case, str]] = {
+    Case.SHORT: in_english("best"),
+    Case.LIKELY: in_english("likely"),
+    Case.LONG: in_english("worst"),
+}
 _LONGEST: Final = 80
 """Characters of the name of an event."""
 _NAMES: Final = 2
@@ -37,94 +42,115 @@ def change(edit: Any) -> str:
     if is_dataclass(edit):
         numbers = {one.name: getattr(edit, one.name) for one in fields(edit)}
         parts += [f"{words.name(key)} {words.value(key, of)}" for key, of in numbers.items() if key != "rows"]
-    return ", ".join(parts)
+    return say(", ").join(parts)
 
 
 def _their_time(factor: Number) -> str:
-    known = not isinstance(factor, Quantity) or factor.low == factor.high
-    likely = "" if known else f" (likely {words.value('', value(factor, Case.LIKELY))})"
-    return f"{words.span('_factor', factor)} their time{likely}"
+    span = words.span("_factor", factor)
+    if not isinstance(factor, Quantity) or factor.low == factor.high:
+        return say("{factor} their time", factor=span)
+    likely = words.value("", value(factor, Case.LIKELY))
+    return say("{factor} their time (likely {likely})", factor=span, likely=likely)
 
 
 @change.register
 def _(edit: Scale) -> str:
-    where = {(True, False): " on the host", (False, True): " on the device"}.get((edit.host, edit.device), "")
-    inside = ", with all inside them" if edit.below else ""
-    return f"take {_their_time(edit.factor)}{where}{inside}"
+    where = {(True, False): say(" on the host"), (False, True): say(" on the device")}
+    inside = say(", with all inside them") if edit.below else ""
+    told = say("take {time}{where}", time=_their_time(edit.factor), where=where.get((edit.host, edit.device), ""))
+    return f"{told}{inside}"
 
 
 @change.register
 def _(edit: Remove) -> str:
-    return f"do not take place{', nor what is inside them' if edit.below else ''}"
+    return say("do not take place, nor what is inside them") if edit.below else say("do not take place")
 
 
 @change.register
 def _(edit: Insert) -> str:
-    added = (("host", edit.host_ns), ("device", edit.device_ns))
-    said = [f"{words.likely('_ns', dur)} longer on the {where}" for where, dur in added if dur != 0]
-    return f"take {' and '.join(said) or 'no longer'}"
+    told = []
+    if edit.host_ns != 0:
+        told.append(say("{time} longer on the host", time=words.likely("_ns", edit.host_ns)))
+    if edit.device_ns != 0:
+        told.append(say("{time} longer on the device", time=words.likely("_ns", edit.device_ns)))
+    return say("take {what}", what=wording.both(told)) if told else say("take no longer")
 
 
 @change.register
 def _(edit: Load) -> str:
-    made = "" if edit.batch_ns is None else f", which make a batch in {words.likely('_ns', edit.batch_ns)}"
-    return (
-        f"get batches from {words.likely('workers', edit.workers)} worker processes{made}; a batch is handed over in "
-        f"{words.likely('_ns', edit.handover_ns)}; {edit.ahead} batches ahead for each worker"
+    made = ""
+    if edit.batch_ns is not None:
+        made = say(", which make a batch in {time}", time=words.likely("_ns", edit.batch_ns))
+    return say(
+        "get batches from {workers} worker processes{made}; a batch is handed over in {time}; {ahead} batches ahead "
+        "for each worker",
+        workers=words.likely("workers", edit.workers),
+        made=made,
+        time=words.likely("_ns", edit.handover_ns),
+        ahead=edit.ahead,
     )
 
 
 @change.register
 def _(edit: Overlap) -> str:
-    return f"pass in another thread, in {_their_time(edit.factor)}"
+    return say("pass in another thread, in {time}", time=_their_time(edit.factor))
 
 
 @change.register
 def _(edit: Batch) -> str:
     launches = 1 if edit.group is None else len(np.unique(edit.group))
-    each = "" if launches == 1 else " each"
-    return (
-        f"become {words.value('launches', launches)} launch{'es' * (launches != 1)} of "
-        f"{words.likely('_ns', edit.host_ns)}{each}, with at most {words.likely('_ns', edit.gap_ns)} between their work"
-    )
+    text = in_english("become {count} launches of {time} each, with at most {gap} between their work")
+    if launches == 1:
+        text = in_english("become {count} launch of {time}, with at most {gap} between their work")
+    count, time = words.value("launches", launches), words.likely("_ns", edit.host_ns)
+    return say(text, count=count, time=time, gap=words.likely("_ns", edit.gap_ns))
 
 
 @change.register
 def _(edit: Shorten) -> str:
-    return (
-        f"in {len(edit.gaps[0]):,} gaps, {words.value('_ns', intervals.length(edit.gaps))} together, host threads take "
-        f"{_their_time(edit.factor)}"
+    return say(
+        "in {count} gaps, {total} together, host threads take {time}",
+        count=f"{len(edit.gaps[0]):,}",
+        total=words.value("_ns", intervals.length(edit.gaps)),
+        time=_their_time(edit.factor),
     )
 
 
 @change.register
 def _(edit: Move) -> str:
     gone = 0 if edit.copies_gone is None else len(edit.copies_gone)
-    parts = [f"run on the host: each takes {words.likely('_ns', edit.host_ns)} there"]
+    parts = [say("run on the host: each takes {time} there", time=words.likely("_ns", edit.host_ns))]
     if not edit.to_host:
         launch, work = words.likely("_ns", edit.host_ns), words.likely("_ns", edit.device_ns)
-        parts = [f"run on the device: each takes {launch} on the host and {work} on the device"]
-    parts += [f"{gone} calls of copies and waits do not take place"] if gone else []
-    added = f"{edit.copies_added} copies of {words.likely('_ns', edit.copy_ns)} before each"
-    return "; ".join(parts + ([added] if edit.copies_added else []))
+        text = in_english("run on the device: each takes {launch} on the host and {work} on the device")
+        parts = [say(text, launch=launch, work=work)]
+    if gone:
+        parts.append(say("{count} calls of copies and waits do not take place", count=gone))
+    if edit.copies_added:
+        time = words.likely("_ns", edit.copy_ns)
+        parts.append(say("{count} copies of {time} before each", count=edit.copies_added, time=time))
+    return say("; ").join(parts)
 
 
 @change.register
 def _(edit: Unblock) -> str:
-    most = "" if edit.most_ns is None else f", and take at most {words.likely('_ns', edit.most_ns)}"
-    return f"wait for no device work{most}"
+    if edit.most_ns is None:
+        return say("wait for no device work")
+    return say("wait for no device work, and take at most {time}", time=words.likely("_ns", edit.most_ns))
 
 
 @change.register
 def _(edit: InCases) -> str:
-    cases = " and ".join(_CASES[case] for case in edit.cases)
-    return f"{change(edit.change)} (in the {cases} case{'s' * (len(edit.cases) > 1)} alone)"
+    cases = wording.both([say(_CASES[case]) for case in edit.cases])
+    if len(edit.cases) > 1:
+        return say("{change} (in the {cases} cases alone)", change=change(edit.change), cases=cases)
+    return say("{change} (in the {case} case alone)", change=change(edit.change), case=cases)
 
 
 def said(edit: Any, trace: Trace) -> str:
     """``6 × next: take 0–0.5 × their time``: which events, and what becomes of them."""
     found = events(edit, trace)
-    return f"{found}{': ' if found else ''}{change(edit)}"
+    return f"{found}{say(': ') if found else ''}{change(edit)}"
 
 
 def events(edit: Any, trace: Trace) -> str:
@@ -136,7 +162,8 @@ def events(edit: Any, trace: Trace) -> str:
     names = trace.codes("name")
     codes, counts = np.unique(names.codes[rows], return_counts=True)
     most = np.argsort(-counts, kind="stable")
-    called = [cut(names.values[code], _LONGEST) if code >= 0 else "without a name" for code in codes]
+    called = [cut(names.values[code], _LONGEST) if code >= 0 else say("without a name") for code in codes]
     told = [f"{counts[at]:,} × {called[at]}" for at in most]
     rest = int(counts[most[_NAMES:]].sum())
-    return ", ".join(told[:_NAMES]) + (f" and {rest:,} of other names" if rest else "")
+    first = say(", ").join(told[:_NAMES])
+    return say("{names} and {count} of other names", names=first, count=f"{rest:,}") if rest else first

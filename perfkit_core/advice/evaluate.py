@@ -14,6 +14,7 @@ from perfkit_core.advice.recorded_words import recorded_words
 from perfkit_core.advice.remedies import mode, remedied
 from perfkit_core.advice.severity import severity
 from perfkit_core.errors import UsageError
+from perfkit_core.language import say
 from perfkit_core.plugins.contracts import Remedy, Rule
 from perfkit_core.trace import IntArray
 
@@ -65,7 +66,7 @@ class Evaluation:
             rule=rule.id,
             number=rule.number,
             version=rule.version,
-            title=rule.title,
+            title=say(rule.title),
             framework=facts.trace.meta.framework or "unknown",
             mode=self._mode,
             candidate=candidate,
@@ -80,7 +81,9 @@ class Evaluation:
 def why(error: Exception) -> str:
     """The reason in one line; of an error that no rule raises on purpose also its kind."""
     text = " ".join(str(error).split())
-    return text if isinstance(error, NotEvaluableError) else f"the rule failed ({type(error).__name__}: {text})"
+    if isinstance(error, NotEvaluableError):
+        return text
+    return say("the rule failed ({error}: {text})", error=type(error).__name__, text=text)
 
 
 def _steps(facts: Facts, rows: IntArray) -> tuple[int, int] | None:

@@ -12,6 +12,7 @@ from perfkit_core.advice.thresholds import Thresholds
 from perfkit_core.analyses.step.activity import Activity, activities, has_device_work
 from perfkit_core.analyses.step.exclusive import covered_ns
 from perfkit_core.intervals import Intervals
+from perfkit_core.language import say
 from perfkit_core.replay.build import Replay, build
 from perfkit_core.replay.steps import Steps, steps
 from perfkit_core.trace import IntArray, Trace
@@ -43,7 +44,7 @@ class Facts:
     def step_ns(self) -> int:
         """Median time of a step. Raises NotEvaluableError for a recording without host events."""
         if not len(self.steps):
-            raise NotEvaluableError("no host events were recorded: nothing tells when a step begins")
+            raise NotEvaluableError(say("no host events were recorded: nothing tells when a step begins"))
         return int(np.median(self.steps.recorded_ns))
 
     @property
@@ -70,14 +71,14 @@ class Facts:
     def need_steps(self) -> None:
         """Raises NotEvaluableError where no steps were recorded."""
         if not self.has_steps:
-            raise NotEvaluableError("no steps were recorded: call the profiler's step() after each iteration")
+            raise NotEvaluableError(say("no steps were recorded: call the profiler's step() after each iteration"))
 
     def need_device(self) -> None:
         """Raises NotEvaluableError where no work of a device was recorded."""
         if not self.on_device:
-            raise NotEvaluableError("no work of a device was recorded")
+            raise NotEvaluableError(say("no work of a device was recorded"))
 
     def need(self, column: str, how: str) -> None:
         """Raises NotEvaluableError where a column of the event table holds nothing; ``how`` says how to record it."""
         if not self.trace.known(column):
-            raise NotEvaluableError(f"no {column} were recorded: {how}")
+            raise NotEvaluableError(say("no {column} were recorded: {how}", column=column, how=how))

@@ -8,6 +8,7 @@ from typing import Final
 from perfkit_core.advice import wording
 from perfkit_core.advice.model import Advices, Identity
 from perfkit_core.advice.sentences import after, expected, sentence
+from perfkit_core.language import in_english, say
 from perfkit_core.report.headline import duration
 
 _RULES: Final = 4
@@ -18,20 +19,24 @@ def _which(found: Advices) -> str:
     """``Both``, or how many of how many."""
     count, savings = len(found.together), sum(one.prediction.saving_ns is not None for one in found.advice)
     if count == savings:
-        return "Both" if count == 2 else f"All {count}"
-    return f"The {count} that can be combined"
+        return say("Both") if count == 2 else say("All {count}", count=count)
+    return say("The {count} that can be combined", count=count)
 
 
 def replayed(identity: Identity, of: str) -> str:
     """How well the unchanged recording was repeated. ``of``: what was compared, "step" or "recording"."""
     if identity.error is None or identity.worst is None:
-        return "Nothing was replayed: the recording holds no events of a host."
-    text = f"Replayed unchanged, the recording repeats itself with an error of {identity.error:.2%}"
-    if of == "step":
-        text += f" (median of {identity.steps} step{'s' * (identity.steps != 1)}; worst {identity.worst:.2%})"
+        return say("Nothing was replayed: the recording holds no events of a host.")
+    error = f"{identity.error:.2%}"
+    text = say("Replayed unchanged, the recording repeats itself with an error of {error}", error=error)
+    if of == "step" and identity.steps == 1:
+        text += say(" (median of 1 step; worst {worst})", worst=f"{identity.worst:.2%}")
+    elif of == "step":
+        text += say(" (median of {count} steps; worst {worst})", count=identity.steps, worst=f"{identity.worst:.2%}")
     if identity.unexplained is not None:
-        text += f". {identity.unexplained:.1%} of the device's work starts later than anything recorded explains"
-    return f"{text}."
+        more = in_english(". {share} of the device's work starts later than anything recorded explains")
+        text += say(more, share=f"{identity.unexplained:.1%}")
+    return say("{sentence}.", sentence=text)
 
 
 def together(found: Advices, of: str) -> Iterator[str]:
@@ -39,14 +44,17 @@ def together(found: Advices, of: str) -> Iterator[str]:
     if found.combined is None or len(found.together) < 2:
         return
     first, second = expected(found.combined, of)
-    yield f"{_which(found)}, replayed at once: {first[:1].lower()}{first[1:]}. {second}."
+    text = in_english("{which}, replayed at once: {first}. {second}.")
+    yield say(text, which=_which(found), first=f"{first[:1].lower()}{first[1:]}", second=second)
 
 
 def gains(found: Advices) -> Iterator[str]:
     """What is no advice by itself, and becomes worth it once other advice is followed."""
     for one in found.without_saving:
         if one.id in found.after:
-            yield f"Worth it afterwards: {one.id} ({one.title}) {after(one, found)}."
+            yield say(
+                "Worth it afterwards: {id} ({title}) {after}.", id=one.id, title=one.title, after=after(one, found)
+            )
 
 
 def without_saving(found: Advices) -> Iterator[str]:
@@ -57,9 +65,9 @@ def without_saving(found: Advices) -> Iterator[str]:
         if one.id not in found.after:
             little.append(f"{one.id} ({duration(saving)})") if saving > 0 else none.append(one.id)
     if none:
-        yield f"Looked at, saves nothing: {', '.join(none)}."
+        yield say("Looked at, saves nothing: {ids}.", ids=say(", ").join(none))
     if little:
-        yield f"Looked at, saves too little to read on: {', '.join(little)}."
+        yield say("Looked at, saves too little to read on: {ids}.", ids=say(", ").join(little))
 
 
 def not_evaluable(reasons: Mapping[str, str], every: bool = False) -> Iterator[str]:
@@ -67,12 +75,16 @@ def not_evaluable(reasons: Mapping[str, str], every: bool = False) -> Iterator[s
     colon of a reason: the machine formats have it, and so has ``--rule``. ``every``: name all rules."""
     by_reason: dict[str, list[str]] = {}
     for rule, why in reasons.items():
-        by_reason.setdefault(why if len(reasons) == 1 else why.partition(": ")[0], []).append(rule)
+        by_reason.setdefault(why if len(reasons) == 1 else wording.parted(why)[0], []).append(rule)
     if len(reasons) == 1:
-        yield from (f"Cannot be evaluated here: {rule} ({why})." for why, (rule,) in by_reason.items())
+        for why, (rule,) in by_reason.items():
+            yield say("Cannot be evaluated here: {rule} ({why}).", rule=rule, why=why)
     elif reasons:
         most = len(reasons) if every else _RULES
         cut = any(len(rules) > most for rules in by_reason.values())
-        more = "; --format json names all" if cut else ""
-        yield f"{len(reasons)} rules cannot be evaluated here. What to record: perfkit advise SOURCE --rule ID{more}."
-        yield from (f"{sentence(why)[:-1]}: {wording.several(rules, most)}." for why, rules in by_reason.items())
+        text = in_english(
+            "{count} rules cannot be evaluated here. What to record: perfkit advise SOURCE --rule ID{more}."
+        )
+        yield say(text, count=len(reasons), more=say("; --format json names all") if cut else "")
+        for why, rules in by_reason.items():
+            yield say("{reason}: {rules}.", reason=sentence(why)[:-1], rules=wording.several(rules, most))

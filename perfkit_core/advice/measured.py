@@ -9,9 +9,14 @@ from typing import Final
 
 from perfkit_core.advice.model import Advice
 from perfkit_core.advice.sentences import percent
+from perfkit_core.language import in_english, say
 from perfkit_core.verification.ledger import Record
 
-_WORDS: Final = {"verified": "verified", "refuted": "refuted", "abstained": "could not tell"}
+_WORDS: Final = {
+    "verified": in_english("verified"),
+    "refuted": in_english("refuted"),
+    "abstained": in_english("could not tell"),
+}
 
 _COMMAND: Final = 60
 """Characters of a command; the ledger has all of it."""
@@ -22,9 +27,10 @@ def lines(advice: Advice, records: Sequence[Record]) -> Iterator[str]:
     command is said with it: another training may have advice of the same id."""
     own, others = of_advice(advice, records), of_rule(advice, records)
     if own:
-        yield f"Measured {_said(own[-1])}{_among(own)}"
+        yield say("Measured {what}", what=f"{_said(own[-1])}{_among(own)}")
     elif others:
-        yield f"Measured elsewhere: {others[-1].advice} {_said(others[-1])}{_among(others)}"
+        told = f"{others[-1].advice} {_said(others[-1])}{_among(others)}"
+        yield say("Measured elsewhere: {what}", what=told)
 
 
 def of_advice(advice: Advice, records: Sequence[Record]) -> list[Record]:
@@ -42,23 +48,35 @@ def of_rule(advice: Advice, records: Sequence[Record]) -> list[Record]:
 
 
 def _said(one: Record) -> str:
-    where = f" on {one.cpu}{_cpus(len(one.cpus or ()))}" if one.cpu else ""
-    return f"{one.date[:10]}{where} by {textwrap.shorten(one.change, _COMMAND)}: {_WORDS[one.outcome]}{_savings(one)}"
+    words = {
+        "date": one.date[:10],
+        "command": textwrap.shorten(one.change, _COMMAND),
+        "outcome": f"{say(_WORDS[one.outcome])}{_savings(one)}",
+    }
+    if one.cpu:
+        return say("{date} on {cpu} by {command}: {outcome}", cpu=f"{one.cpu}{_cpus(len(one.cpus or ()))}", **words)
+    return say("{date} by {command}: {outcome}", **words)
 
 
 def _cpus(count: int) -> str:
-    return f" ({count} CPU{'s' * (count != 1)})" if count else ""
+    if count < 2:
+        return say(" (1 CPU)") if count else ""
+    return say(" ({count} CPUs)", count=count)
 
 
 def _savings(one: Record) -> str:
     """Measured and predicted, as shares of the step."""
     if one.saving_ratio is None:
         return ""
-    saved = f"saved {percent(one.saving_ratio)}" if one.saving_ratio >= 0 else f"cost {percent(-one.saving_ratio)}"
+    saved = say("; cost {share}", share=percent(-one.saving_ratio))
+    if one.saving_ratio >= 0:
+        saved = say("; saved {share}", share=percent(one.saving_ratio))
     if None not in (one.saving_low_ratio, one.saving_high_ratio):
-        saved += f" ({percent(one.saving_low_ratio or 0)} to {percent(one.saving_high_ratio or 0)})"
-    predicted = one.predicted_saving_ratio
-    return f"; {saved}{'' if predicted is None else f', {percent(predicted)} was predicted'}"
+        low, high = percent(one.saving_low_ratio or 0), percent(one.saving_high_ratio or 0)
+        saved += say(" ({low} to {high})", low=low, high=high)
+    if one.predicted_saving_ratio is None:
+        return saved
+    return saved + say(", {share} was predicted", share=percent(one.predicted_saving_ratio))
 
 
 def _among(found: Sequence[Record]) -> str:
@@ -66,4 +84,5 @@ def _among(found: Sequence[Record]) -> str:
     if len(found) < 2:
         return ""
     counts = Counter(_WORDS[one.outcome] for one in found)
-    return f"; the last of {len(found)} measurements: {', '.join(f'{n} {word}' for word, n in counts.items())}"
+    told = say(", ").join(f"{count} {say(word)}" for word, count in counts.items())
+    return say("; the last of {count} measurements: {outcomes}", count=len(found), outcomes=told)

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from perfkit_core.advice.model import Remedied
+from perfkit_core.language import say
 from perfkit_core.plugins.contracts import Remedy
 from perfkit_core.trace import Trace
 
@@ -33,7 +34,7 @@ def remedied(known: Iterable[Remedy], rule: str, run_mode: str, fill: Mapping[st
         for remedy in found:
             if remedy.mode == wanted:
                 return _filled(remedy, fill, "")
-    return _filled(found[0], fill, f"This is for {found[0].mode} mode. ") if found else None
+    return _filled(found[0], fill, say("This is for {mode} mode. ", mode=found[0].mode)) if found else None
 
 
 def _fits(remedy: Remedy, words: Mapping[str, str]) -> bool:
@@ -41,6 +42,6 @@ def _fits(remedy: Remedy, words: Mapping[str, str]) -> bool:
 
 
 def _filled(remedy: Remedy, fill: Mapping[str, str], first: str) -> Remedied:
-    texts = (remedy.code, remedy.api, remedy.note, remedy.verify)
+    texts = (remedy.code, remedy.api, say(remedy.note), remedy.verify)
     code, api, note, verify = (_WORD.sub(lambda word: fill.get(word[1], word[0]), text) for text in texts)
     return Remedied(code, api, remedy.since, first + note, f"perfkit verify {verify}")

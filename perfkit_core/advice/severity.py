@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Final, Literal
 
 from perfkit_core.advice.model import Prediction
 from perfkit_core.advice.thresholds import Thresholds
+from perfkit_core.language import in_english
 
 Severity = Literal["high", "medium", "low", "none", "note"]
 """``none``: it saves nothing, or costs time; ``note``: no number is known."""
+WORDS: Final[Mapping[Severity, str]] = {
+    "high": in_english("high"),
+    "medium": in_english("medium"),
+    "low": in_english("low"),
+    "none": in_english("none"),
+    "note": in_english("note"),
+}
+"""What people read."""
 
 
 def severity(prediction: Prediction, thresholds: Thresholds) -> Severity:

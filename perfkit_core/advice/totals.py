@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from perfkit_core.advice import in_sum, sentences
+from perfkit_core.advice import in_sum, sentences, wording
 from perfkit_core.advice.model import Advice, Advices
 from perfkit_core.language import say
 from perfkit_core.report.model import Section
@@ -43,8 +43,8 @@ def without_saving(found: Advices) -> pd.DataFrame:
 
 def not_evaluable(found: Advices) -> pd.DataFrame:
     """rule, reason, to_record (what the reason asks for; NA where it asks for nothing)."""
-    parted = [(rule, *why.partition(": ")) for rule, why in found.not_evaluable.items()]
-    rows = [(rule, sentences.sentence(reason)[:-1], record or pd.NA) for rule, reason, _, record in parted]
+    parted = [(rule, *wording.parted(why)) for rule, why in found.not_evaluable.items()]
+    rows = [(rule, sentences.sentence(reason)[:-1], record or pd.NA) for rule, reason, record in parted]
     return pd.DataFrame(rows, columns=["rule", "reason", "to_record"], dtype=object)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from perfkit_core.advice import wording
+from perfkit_core.language import in_english, say
 from perfkit_core.replay.quantity import Number, Quantity
 
 _SHOWN: Final = 8
@@ -14,7 +15,7 @@ _UNITS: Final = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
 _SUFFIXES: Final = ("_ns", "_bytes", "_ratio", "_factor", "_left")
 _SHARES: Final = ("_ratio", "_left")
 _RATE: Final = "_per_ns"
-_KINDS: Final = {"_ns": ", time", "_bytes": ", size", "_factor": ", factor"}
+_KINDS: Final = {"_ns": in_english(", time"), "_bytes": in_english(", size"), "_factor": in_english(", factor")}
 _ABBREVIATIONS: Final = {"cpu": "CPU", "gpu": "GPU", "id": "ID"}
 
 
@@ -24,14 +25,16 @@ def name(text: str) -> str:
     unit = "" if text.endswith(_RATE) else _unit(text)
     stem = text.removesuffix(unit)
     said = " ".join(_ABBREVIATIONS.get(word, word) for word in stem.split("_"))
-    return f"{said}, {'left' if text.endswith('_left') else 'share'}" if text.endswith(_SHARES) else said
+    if not text.endswith(_SHARES):
+        return said
+    return say("{what}, left", what=said) if text.endswith("_left") else say("{what}, share", what=said)
 
 
 def names(texts: Sequence[str]) -> list[str]:
     """Each with its unit in a word where another one has the same name without."""
     said = [name(text) for text in texts]
     return [
-        f"{one}{_KINDS.get(_unit(text), '')}" if said.count(one) > 1 else one
+        f"{one}{say(_KINDS.get(_unit(text), ''))}" if said.count(one) > 1 else one
         for one, text in zip(said, texts, strict=True)
     ]
 
@@ -43,15 +46,15 @@ def _unit(text: str) -> str:
 def value(named: str, what: Any) -> str:
     """A number, an uncertain number, a text or several of them, in the unit that ``named`` ends with."""
     if what is None:
-        return "not known"
+        return say("not known")
     if isinstance(what, bool):
-        return "yes" if what else "no"
+        return say("yes") if what else say("no")
     if isinstance(what, Quantity):
         return likely(named, what)
     if isinstance(what, (int, float)):
         return between(named, what, what)
     if isinstance(what, Mapping):
-        return ", ".join(f"{name(str(key))} {value(str(key), one)}" for key, one in what.items())
+        return say(", ").join(f"{name(str(key))} {value(str(key), one)}" for key, one in what.items())
     return some([value(named, one) for one in what]) if isinstance(what, (list, tuple)) else str(what)
 
 
@@ -65,7 +68,7 @@ def likely(named: str, number: Number) -> str:
     text = span(named, number)
     if not isinstance(number, Quantity) or number.low == number.high:
         return text
-    return f"{text}, likely {between(named, number.mid, number.mid)}"
+    return say("{interval}, likely {value}", interval=text, value=between(named, number.mid, number.mid))
 
 
 def span(named: str, number: Number) -> str:
@@ -85,7 +88,7 @@ def between(named: str, low: float, high: float) -> str:
         return _ends(100 * low, 100 * high, "%")
     if "bytes" in named.split("_"):
         ends = dict.fromkeys((wording.size(low), wording.size(high)))
-        return " to ".join(ends)
+        return say(" to ").join(ends)
     return _ends(low, high, " ×" if named.endswith("factor") else "")
 
 
@@ -96,7 +99,7 @@ def _scaled(low: float, high: float) -> str:
 
 def _ends(low: float, high: float, unit: str) -> str:
     ends = list(dict.fromkeys((_digits(low), _digits(high))))
-    dash = " to " if low < 0 else "–"
+    dash = say(" to ") if low < 0 else "–"
     return f"{dash.join(ends)}{unit}"
 
 

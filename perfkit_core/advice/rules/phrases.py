@@ -15,8 +15,7 @@ def number(count: float) -> str:
 
 
 def counted(count: float, one: str, more: str | None = None) -> str:
-    """``1 copy``, ``2.5 copies``: a number of things, in the language of the moment; ``more``: the plural (None: with an
-    s)."""
+    """``1 copy``, ``2.5 copies``: a number of things, said; their plural is ``more`` (None: with an s)."""
     said = number(count)
     return f"{said} {say(one if said == '1' else more or f'{one}s')}"
 
