@@ -7,41 +7,39 @@ from typing import Final
 
 from perfkit_core.advice.model import Advices, Prediction
 from perfkit_core.advice.sentences import sentence
+from perfkit_core.language import in_english, say
 from perfkit_core.report.headline import duration
 
-_NO_GAIN: Final = ": it does not pay"
-NOTHING: Final = "nothing was found that would save time"
+NOTHING: Final = in_english("nothing was found that would save time")
 
 
 def of(found: Advices, whole: str) -> Iterator[str]:
     """``whole``: what the times are of, "step" or "recording"."""
-    what = "a step" if whole == "step" else f"the {whole}"
+    what = say("a step") if whole == "step" else say("the recording")
     if found.asked:
         for question, one in zip(found.asked, found.advice, strict=True):
-            yield f"{question}: {_answer(what, one.prediction)}"
+            yield say("{question}: {answer}", question=question, answer=_answer(what, one.prediction))
         return
     savings = [one.prediction for one in found.advice if one.prediction.saving_ns is not None]
     if not savings:
         if not found.advice and not found.without_saving and len(found.not_evaluable) == 1:
-            yield "What was asked cannot be told from this recording."
+            yield say("What was asked cannot be told from this recording.")
             return
-        notes = {0: "", 1: "; one thing is worth knowing"}.get(len(found.advice), "; some things are worth knowing")
-        yield sentence(f"{NOTHING}{notes}")
+        yield sentence(f"{say(NOTHING)}{_notes(len(found.advice))}")
         return
     best = _best(found, savings)
-    yield f"{_count(len(savings))}: {_answer(what, best, _with(found, best, len(savings)))}"
+    answer = _answer(what, best, _with(found, best, len(savings)))
+    yield say("{question}: {answer}", question=_count(len(savings)), answer=answer)
 
 
-def largest(found: Advices, whole: str, count: int) -> Iterator[str]:
-    """The advice that saves most, a sentence each."""
-    what = "a step" if whole == "step" else f"the {whole}"
-    savings = [one for one in found.advice if (one.prediction.saving_ns or 0) > 0]
-    for number, one in enumerate(savings[:count], 1):
-        yield f"{number}. {one.title}: {_answer(what, one.prediction)}"
+def _notes(count: int) -> str:
+    if count < 2:
+        return say("; one thing is worth knowing") if count else ""
+    return say("; some things are worth knowing")
 
 
 def _count(changes: int) -> str:
-    return "One change" if changes == 1 else f"{changes} changes"
+    return say("One change") if changes == 1 else say("{count} changes", count=changes)
 
 
 def _best(found: Advices, savings: list[Prediction]) -> Prediction:
@@ -56,19 +54,20 @@ def _with(found: Advices, best: Prediction, changes: int) -> str:
     if changes == 1:
         return ""
     if len(found.together) < 2 or best is not found.combined:
-        return " with the first"
+        return say(" with the first")
     if len(found.together) == changes:
-        return " with both" if changes == 2 else " with all of them"
-    return f" with the {len(found.together)} that can be combined"
+        return say(" with both") if changes == 2 else say(" with all of them")
+    return say(" with the {count} that can be combined", count=len(found.together))
 
 
 def _answer(what: str, p: Prediction, which: str = "") -> str:
     """Now and afterwards, with the interval."""
     if p.p50_ns is None:
-        return f"what {what} would take cannot be told from this recording."
-    interval = f" ({duration(p.p10_ns or 0)} to {duration(p.p90_ns or 0)})"
+        return say("what {what} would take cannot be told from this recording.", what=what)
+    words = {
+        "what": what, "now": duration(p.base_ns), "then": duration(p.p50_ns), "low": duration(p.p10_ns or 0),
+        "high": duration(p.p90_ns or 0),
+    }  # fmt: skip
     if (p.saving_ns or 0) <= 0:
-        return (
-            f"{what} takes {duration(p.base_ns)} now, and would take {duration(p.p50_ns)}{interval}: it does not pay."
-        )
-    return f"{what} takes {duration(p.base_ns)} now, and should take {duration(p.p50_ns)}{interval}{which}."
+        return say("{what} takes {now} now, and would take {then} ({low} to {high}): it does not pay.", **words)
+    return say("{what} takes {now} now, and should take {then} ({low} to {high}){which}.", which=which, **words)

@@ -15,7 +15,7 @@ from perfkit_core.report.model import Chart, Report, Section
 from perfkit_core.verification import ledger
 from perfkit_core.verification.ledger import Record, Summary
 
-_TEXTS: Final = ("name", "date", "advice", "outcome")
+_TEXTS: Final = ("name", "date", "outcome")
 _COMMANDS: Final = ("base", "change")
 _RATIOS: Final = (
     "predicted_saving_ratio", "predicted_low_ratio", "predicted_high_ratio", "saving_ratio", "saving_low_ratio",
@@ -75,8 +75,8 @@ def sections(records: Sequence[Record]) -> tuple[Section, ...]:
 
 
 def table(records: Sequence[Record]) -> pd.DataFrame:
-    """name (the advice, or the command where nothing was advised), date, advice (its id, or rule), outcome, base and
-    change (the commands, at the end), and shares of the base:
+    """name (the advice, else its rule, else the command), date, outcome, base and change (the commands, at the end);
+    shares of the base:
     predicted_saving_ratio, predicted_low_ratio and predicted_high_ratio (p10 to p90), saving_ratio (measured),
     saving_low_ratio and saving_high_ratio (its interval), noise_ratio; and signed: saving_error_ratio,
     step_error_ratio. NA where unknown."""
@@ -89,7 +89,6 @@ def _row(one: Record) -> dict[str, Any]:
     named = {name: getattr(one, name) for name in (*_TEXTS[1:], *_RATIOS[:-_SIGNED], *_COMMANDS)}
     return named | {
         "name": one.advice or one.rule or one.change,
-        "advice": one.advice or one.rule,
         "saving_error_ratio": one.saving_error,
         "step_error_ratio": one.step_error,
     }
@@ -105,26 +104,40 @@ def as_data(records: Sequence[Record]) -> list[dict[str, Any]]:
 
 def _lines(found: Summary) -> Iterator[str]:
     if found.records:
-        yield f"{_measurements(found.records)}: {wording.both(list(_groups(found)))}."
+        groups = wording.both(list(_groups(found)))
+        yield say("{records}: {groups}.", records=_measurements(found.records), groups=groups)
     if not found.told:
         return
-    said = (("saving", found.saving_error), ("step", found.step_error))
-    errors = [f"of the {name} {error:.1%}" for name, error in said if error is not None]
-    yield f"Of those predicted and judged, the sign of the saving was right in {found.sign_right} of {found.told}."
-    covered = "" if found.covered is None else f" {found.covered:.0%} of the steps lay between p10 and p90."
-    yield f"Median error {' and '.join(errors)}.{covered}" if errors else covered.strip()
+    yield say(
+        "Of those predicted and judged, the sign of the saving was right in {right} of {count}.",
+        right=found.sign_right,
+        count=found.told,
+    )
+    yield " ".join(_errors(found))
+
+
+def _errors(found: Summary) -> Iterator[str]:
+    errors = []
+    if found.saving_error is not None:
+        errors.append(say("of the saving {error}", error=f"{found.saving_error:.1%}"))
+    if found.step_error is not None:
+        errors.append(say("of the step {error}", error=f"{found.step_error:.1%}"))
+    if errors:
+        yield say("Median error {errors}.", errors=wording.both(errors))
+    if found.covered is not None:
+        yield say("{share} of the steps lay between p10 and p90.", share=f"{found.covered:.0%}")
 
 
 def _measurements(count: int) -> str:
-    return f"{count} record{'s' * (count != 1)}"
+    return say("1 record") if count == 1 else say("{count} records", count=count)
 
 
 def _groups(found: Summary) -> Iterator[str]:
     """Every record is in one of them."""
     groups = (
-        (found.told, "predicted and judged"),
-        (found.unpredicted, "judged without a prediction"),
-        (found.abstained, "measured without a verdict (it could not be told)"),
-        (found.unmeasured, "not measured"),
+        (found.told, say("predicted and judged")),
+        (found.unpredicted, say("judged without a prediction")),
+        (found.abstained, say("measured without a verdict (it could not be told)")),
+        (found.unmeasured, say("not measured")),
     )
     yield from (f"{count} {what}" for count, what in groups if count)

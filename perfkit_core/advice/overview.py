@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, Final
 
 import pandas as pd
@@ -14,13 +13,13 @@ from perfkit_core.language import in_english, say
 from perfkit_core.report.model import Chart, Section
 
 _NAMES: Final = (
-    in_english("now"),
+    in_english("now, and its 80% interval"),
     in_english("afterwards: likely, and p10 to p90"),
-    in_english("never below by itself"),
+    in_english("the median at best, by itself"),
 )
 _COLUMNS: Final = (
-    "id", "advice", "severity", "saving_ns", "saving_ratio", "step_ns", "p10_ns", "p50_ns", "p90_ns", "floor_ns",
-    "method", "place",
+    "id", "advice", "severity", "saving_ns", "saving_ratio", "step_ns", "step_p10_ns", "step_p90_ns", "p10_ns",
+    "p50_ns", "p90_ns", "floor_ns", "method", "place",
 )  # fmt: skip
 
 
@@ -42,16 +41,9 @@ def overview(found: Advices) -> Section:
     )
 
 
-def first(section: Section, count: int) -> Section:
-    """The advice that saves most, and what can be combined: what a hurried reader needs."""
-    advice = section.table["id"].notna()
-    wanted = (advice.cumsum() <= count) & section.table["saving_ns"].notna()
-    return replace(section, table=section.table[wanted].reset_index(drop=True), note="")
-
-
 def intervals(x: str) -> Chart:
     """The picture of a table with the columns of predictions, each row called by its column ``x``."""
-    now, after, floor = ("step_ns",) * 3, ("p10_ns", "p50_ns", "p90_ns"), ("floor_ns",) * 3
+    now, after, floor = ("step_p10_ns", "step_ns", "step_p90_ns"), ("p10_ns", "p50_ns", "p90_ns"), ("floor_ns",) * 3
     return Chart("intervals", x, (*now, *after, *floor), names=_NAMES)
 
 

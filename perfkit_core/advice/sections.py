@@ -8,11 +8,13 @@ from typing import Final
 
 import pandas as pd
 
-from perfkit_core.advice import headline, identity, measured, sentences
+from perfkit_core.advice import headline, identity, measured, sentences, totals
 from perfkit_core.advice import in_sum as sums
 from perfkit_core.advice.model import Advice, Advices
+from perfkit_core.advice.overview import overview
 from perfkit_core.advice.table import row_types, table
 from perfkit_core.analyses.select import step_numbers
+from perfkit_core.language import in_english, say
 from perfkit_core.paths import PathLike
 from perfkit_core.report import facts
 from perfkit_core.report.model import Report, Section
@@ -21,7 +23,7 @@ from perfkit_core.verification.ledger import Record
 
 FIRST: Final = 3
 """Advice that a report on a whole profile shows in words."""
-_MORE: Final = "All that an advice rests on: perfkit advise SOURCE --explain ID."
+_MORE: Final = in_english("All that an advice rests on: perfkit advise SOURCE --explain ID.")
 
 
 def report(found: Advices, trace: Trace, records: Sequence[Record] = (), every: bool = False) -> Report:
@@ -31,7 +33,8 @@ def report(found: Advices, trace: Trace, records: Sequence[Record] = (), every: 
     texts = [in_words(number, one, found, of, records) for number, one in enumerate(found.advice, 1)]
     source = facts.source(trace)
     parts = (*texts, in_sum(found, of, every))
-    return Report(f"Advice on {source.label}", (source,), parts, headline=tuple(headline.of(found, of)))
+    title = say("Advice on {name}", name=source.label)
+    return Report(title, (source,), parts, headline=tuple(headline.of(found, of)))
 
 
 def of_page(trace: Trace) -> tuple[Section, ...]:
@@ -42,20 +45,22 @@ def of_page(trace: Trace) -> tuple[Section, ...]:
     try:
         found = advise(trace)
     except Exception as error:
-        return _without(f"no advice could be given ({type(error).__name__}: {error})")
+        return _without(say("no advice could be given ({error})", error=f"{type(error).__name__}: {error}"))
     of = step_or_recording(trace)
     texts = [in_words(number, one, found, of) for number, one in enumerate(found.advice[:FIRST], 1)]
-    lines = tuple(headline.largest(found, of, FIRST))
-    return (replace(table_section(found, of), lines=lines), *texts)
+    total, *parts = totals.sections(found, of)
+    whole = replace(overview(found), lines=total.lines)
+    named = (replace(part, name=f"{whole.name}-{part.name}") for part in parts)
+    return (whole, *(replace(part, within=whole.name) for part in (*texts, *named)))
 
 
 def elsewhere() -> tuple[Section, ...]:
     """For a page on ranks that are never in memory together."""
-    return _without("perfkit advise SOURCE reads all ranks at once, which this page does not")
+    return _without(say("this page reads one rank after the other; perfkit advise SOURCE reads all ranks at once"))
 
 
 def _without(why: str) -> tuple[Section, ...]:
-    return (Section("advice", "Advice", pd.DataFrame(columns=list(row_types())), empty=why),)
+    return (Section("advice", say("Advice"), pd.DataFrame(columns=list(row_types())), empty=why),)
 
 
 def step_or_recording(trace: Trace) -> str:
@@ -79,21 +84,21 @@ def in_words(number: int, advice: Advice, found: Advices, of: str, records: Sequ
 def _fix(advice: Advice) -> Iterator[str]:
     remedy = advice.remedy
     if remedy is None:
-        yield f"No fix is known for {advice.framework}."
+        yield say("No fix is known for {framework}.", framework=advice.framework)
         return
     if remedy.note:
         yield sentences.sentence(remedy.note.strip())
-    api = f"{remedy.api}{f', since {remedy.since}' if remedy.since else ''}"
+    since = say(", since {version}", version=remedy.since) if remedy.since else ""
     if remedy.code:
-        yield f"Do ({api}):" if remedy.api else "Do:"
+        yield say("Do ({api}):", api=f"{remedy.api}{since}") if remedy.api else say("Do:")
     elif remedy.api:
-        yield f"See {api}."
+        yield say("See {api}.", api=f"{remedy.api}{since}")
 
 
 def in_sum(found: Advices, of: str, every: bool = False) -> Section:
     """What all of it comes to, and what is not known."""
-    lines = ([_MORE] if found.advice else []) + list(_sum(found, of, every))
-    return Section("in_sum", "In sum", pd.DataFrame(), lines=tuple(lines))
+    lines = ([say(_MORE)] if found.advice else []) + list(_sum(found, of, every))
+    return Section("in_sum", say("In sum"), pd.DataFrame(), lines=tuple(lines))
 
 
 def _sum(found: Advices, of: str, every: bool = False) -> Iterator[str]:
@@ -107,13 +112,14 @@ def _sum(found: Advices, of: str, every: bool = False) -> Iterator[str]:
 def table_section(found: Advices, of: str) -> Section:
     """All advice, a row each."""
     note = " ".join(_sum(found, of))
-    return Section("advice", "Advice", table(found), note=note, empty=headline.NOTHING)
+    return Section("advice", say("Advice"), table(found), note=note, empty=say(headline.NOTHING))
 
 
 def table_report(found: Advices, trace: Trace) -> Report:
     """All advice as one table, for formats that hold nothing else."""
     source = facts.source(trace)
-    return Report(f"Advice on {source.label}", (source,), (table_section(found, step_or_recording(trace)),))
+    title = say("Advice on {name}", name=source.label)
+    return Report(title, (source,), (table_section(found, step_or_recording(trace)),))
 
 
 def identity_report(sources: Sequence[PathLike], partial: bool = False) -> Report:
@@ -121,14 +127,15 @@ def identity_report(sources: Sequence[PathLike], partial: bool = False) -> Repor
     found = identity.table(sources, partial)
     with_steps = found[found["steps"].notna()]
     lines = [] if with_steps.empty else [_summary(with_steps)]
-    note = (
+    note = say(
         "Error of the replayed time of a step, without steps of the whole recording; unexplained: device work that "
         "starts later than anything recorded explains, so that the replay keeps it wherever it was."
     )
-    section = Section("identity", "Replay of unchanged recordings", found, note, lines=tuple(lines))
-    return Report("How well recordings repeat themselves", (), (section,))
+    section = Section("identity", say("Replay of unchanged recordings"), found, note, lines=tuple(lines))
+    return Report(say("How well recordings repeat themselves"), (), (section,))
 
 
 def _summary(found: pd.DataFrame) -> str:
     middle, worst = float(found["error_ratio"].median()), float(found["worst_error_ratio"].max())
-    return f"{len(found)} of them with steps: median error {middle:.2%}, worst step {worst:.2%}."
+    text = in_english("{count} of them with steps: median error {median}, worst step {worst}.")
+    return say(text, count=len(found), median=f"{middle:.2%}", worst=f"{worst:.2%}")

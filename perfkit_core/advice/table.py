@@ -12,8 +12,9 @@ from perfkit_core.advice.model import Advice, Advices, Prediction
 
 def table(found: Advices) -> pd.DataFrame:
     """A row an advice, the largest saving first: id, title, severity, saving_ns (p50), saving_ratio (of the step),
-    step_ns (now), p10_ns, p50_ns, p90_ns (of a step afterwards), ceiling_ns (no change of this kind saves more by
-    itself), floor_ns (the step less that), method, place, first_step, last_step, api. Unknown is NA."""
+    step_ns (now), step_p10_ns and step_p90_ns (80% interval of its median), p10_ns, p50_ns, p90_ns (of a step
+    afterwards), ceiling_ns (no change of this kind saves more by itself), floor_ns (the step less that), method, place,
+    first_step, last_step, api. Unknown is NA."""
     return frame(row(one) for one in found.advice)
 
 
@@ -25,7 +26,10 @@ def frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
 
 def row_types() -> dict[str, str]:
     """The columns, in order, with their types."""
-    numbers = ("saving_ns", "saving_ratio", "step_ns", "p10_ns", "p50_ns", "p90_ns", "ceiling_ns", "floor_ns")
+    numbers = (
+        "saving_ns", "saving_ratio", "step_ns", "step_p10_ns", "step_p90_ns", "p10_ns", "p50_ns", "p90_ns",
+        "ceiling_ns", "floor_ns",
+    )  # fmt: skip
     kinds = {name: "Float64" if name.endswith("ratio") else "Int64" for name in numbers}
     texts = dict.fromkeys(("id", "title", "severity"), "object")
     return {**texts, **kinds, "method": "object", "place": "object", "first_step": "Int64", "last_step": "Int64",
@@ -47,8 +51,8 @@ def numbers(p: Prediction) -> dict[str, Any]:
     return {
         "saving_ns": p.saving_ns,
         "saving_ratio": None if p.saving_ns is None else p.saving_ns / max(p.base_ns, 1),
-        "step_ns": p.base_ns, "p10_ns": p.p10_ns, "p50_ns": p.p50_ns, "p90_ns": p.p90_ns,
-        "ceiling_ns": p.ceiling_ns,
+        "step_ns": p.base_ns, "step_p10_ns": p.base_p10_ns, "step_p90_ns": p.base_p90_ns,
+        "p10_ns": p.p10_ns, "p50_ns": p.p50_ns, "p90_ns": p.p90_ns, "ceiling_ns": p.ceiling_ns,
         "floor_ns": None if p.ceiling_ns is None else max(p.base_ns - p.ceiling_ns, 0),
         "method": p.method,
     }  # fmt: skip

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfkit_core.cli import options
-from perfkit_core.cli.output import emit, renderer, write
+from perfkit_core.cli.output import emit, renderer, told, write
 from perfkit_core.cli.progress import loaded, working
 from perfkit_core.errors import UsageError
 
@@ -59,15 +59,15 @@ def advise(
     _check(sources, ledger, [explain is not None, bool(questions), only_identity])
     if only_identity:
         emit(_identities(sources, partial), chosen, output)
-        return
-    if not sources and ledger is not None:
+    elif not sources and ledger is not None:
         emit(_ledger(ledger), chosen, output)
-        return
-    numbers = dict(map(_number, thresholds))
-    trace = _named(loaded(sources, partial), sources)
-    with working("replaying"):
-        found = _found(trace, questions, options.names(rules), numbers)
-    _show(found, trace, explain, ledger, chosen, output)
+    else:
+        numbers = dict(map(_number, thresholds))
+        trace = _named(loaded(sources, partial), sources)
+        with working("replaying"):
+            found = _found(trace, questions, options.names(rules), numbers)
+        _show(found, trace, explain, ledger, chosen, output)
+    told(output)
 
 
 def _check(sources: tuple[Path, ...], ledger: Path | None, exclusive: Iterable[bool]) -> None:

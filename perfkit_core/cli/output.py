@@ -67,6 +67,12 @@ def emit(report: Report, chosen: Renderer, output: Path | None) -> None:
         click.echo(chosen.render(report), nl=False)
 
 
+def told(output: Path | None) -> None:
+    """Say which file was written, where the report went to one."""
+    if output is not None:
+        click.echo(f"wrote {output}", err=True)
+
+
 def write(text: str, path: Path) -> None:
     """Write a text file as UTF-8: all of it or nothing; its folder is made. Raises UsageError where that fails."""
     try:

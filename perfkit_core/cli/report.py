@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from perfkit_core.cli import options
-from perfkit_core.cli.output import renderer, write
+from perfkit_core.cli.output import renderer, told, write
 from perfkit_core.errors import UsageError
 
 _PAGE: Final = ("", ".html", ".htm")
@@ -30,12 +30,11 @@ def report(
     profile, rank by rank; partials (--shard) are merged.
     """
     from perfkit_core.cli import ranks
-    from perfkit_core.plugins.contracts import ViewRequest
-    from perfkit_core.report.page import page_views, run_report
+    from perfkit_core.report.page import REQUEST, page_views, run_report
     from perfkit_core.report.summary import read_from
 
     if shard is not None:
-        done = ranks.write_share(sources, shard, output, page_views(), ViewRequest(), False, partial)
+        done = ranks.write_share(sources, shard, output, page_views(), REQUEST, False, partial)
         click.echo(done, err=True)
         return
     if output.suffix.lower() not in _PAGE:
@@ -45,4 +44,4 @@ def report(
     with ranks.profile(sources, partial, workers, scheduler) as profile:
         ranks.check_page(profile, page_views())
         write(renderer("html").render(read_from(run_report(profile), ranks.named(profile, sources))), output)
-    click.echo(f"wrote {output}", err=True)
+    told(output)

@@ -8,19 +8,16 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from perfkit_core.language import say
-from perfkit_core.renderers.cells import number, text
+from perfkit_core.renderers.cells import text
 from perfkit_core.renderers.columns import values
-from perfkit_core.renderers.families import SHARES, TIMES, Unit, family
+from perfkit_core.renderers.families import Unit
 from perfkit_core.renderers.scales import common_unit
-from perfkit_core.report.headline import duration
 from perfkit_core.report.model import Section
 
 MOST: Final = 40
 """Rows of a picture; the table has all."""
 _TICKS: Final = 5
 _ENDS: Final = 3
-_DIGITS: Final = 0.1
-"""A share below this has a decimal."""
 
 Ends = tuple[float | None, float | None, float | None]
 
@@ -66,14 +63,15 @@ def spans(section: Section) -> Spans | None:
     known = [float(one) for column in columns.values() for one in column if one is not None]
     if not known:
         return None
-    ticks = _ticks(min(0.0, *known), max(0.0, *known), common_unit(columns))
+    unit = common_unit(columns)
+    ticks = _ticks(min(0.0, *known), max(0.0, *known), unit)
     scale = ticks[0][0], ticks[-1][0]
     labels = [text(one) for one in values(shown[chart.x])]
     keys = [str(one or "") for one in values(shown["id"])] if "id" in shown else [""] * len(shown)
     rows = zip(labels, keys, _intervals(chart.y, columns), strict=True)
     return Spans(
         tuple(say(name) for name in chart.names),
-        tuple(_row(label, key, ends, chart.y[1], scale) for label, key, ends in rows),
+        tuple(_row(label, key, ends, unit, scale) for label, key, ends in rows),
         tuple((_place(at, scale), said) for at, said in ticks),
         len(table) - len(shown),
     )
@@ -86,14 +84,14 @@ def _intervals(names: Sequence[str], columns: dict[str, list[Any]]) -> Iterator[
         yield [(columns[low][row], columns[middle][row], columns[high][row]) for low, middle, high in groups]
 
 
-def _row(label: str, key: str, ends: list[Ends], name: str, scale: tuple[float, float]) -> Row:
+def _row(label: str, key: str, ends: list[Ends], unit: Unit | None, scale: tuple[float, float]) -> Row:
     marks = tuple(_mark(one, scale) for one in ends)
     first, second = (*marks, None)[:2]
     joined = None
     if first is not None and second is not None:
         left = min(first.middle, second.middle)
         joined = left, round(max(first.middle, second.middle) - left, 2)
-    return Row(label, key, marks, joined, " → ".join(_said(name, one) for one in ends[:2]))
+    return Row(label, key, marks, joined, _said(ends, unit))
 
 
 def _mark(ends: Ends, scale: tuple[float, float]) -> Mark | None:
@@ -123,22 +121,28 @@ def _ticks(low: float, high: float, unit: Unit | None) -> list[tuple[float, str]
     return [(at * step * size, f"{at * step:g}{name}") for at in range(first, last + 1)]
 
 
-def _said(name: str, ends: Ends) -> str:
-    """``1.63 ms (1.16 ms to 3.75 ms)``; a number that is known without one has no interval."""
+def _said(ends: list[Ends], unit: Unit | None) -> str:
+    """``176 (174–177) → 116 (107–128) ms``: the first two of a row; what has no interval has none."""
+    name = f" {unit.name}" if unit and unit.name != "%" else ""
+    return " → ".join(_interval(one, unit) for one in ends[:2]) + name
+
+
+def _interval(ends: Ends, unit: Unit | None) -> str:
     low, middle, high = ends
     if middle is None:
         return say("not known")
     if low is None or high is None or low == high:
-        return _number(name, middle)
-    return say(
-        "{number} ({low} to {high})", number=_number(name, middle), low=_number(name, low), high=_number(name, high)
-    )
+        return _digits(middle, unit)
+    dash = "–" if low >= 0 else "…"
+    return f"{_digits(middle, unit)} ({_digits(low, unit)}{dash}{_digits(high, unit)})"
 
 
-def _number(name: str, value: float) -> str:
-    found = family(name)
-    if found is TIMES:
-        return duration(float(value))
-    if found is SHARES:
-        return f"{float(value):.0%}" if abs(float(value)) >= _DIGITS else f"{float(value):.1%}"
-    return number(value, found.units[0] if found else None)
+def _digits(value: float, unit: Unit | None) -> str:
+    """Three digits that matter, of shares two."""
+    if not value:
+        return "0"
+    scaled = float(value) / (unit.size if unit else 1.0)
+    share = unit is not None and unit.name == "%"
+    before = math.floor(math.log10(abs(scaled))) + 1
+    decimals = max(0, (2 if share else 3) - max(before, 0 if share else before))
+    return f"{scaled:,.{decimals}f}{'%' if share else ''}"

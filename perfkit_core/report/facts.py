@@ -21,7 +21,8 @@ def source(trace: Trace) -> Source:
 def described(meta: TraceMeta, quality: Sequence[Finding], steps: Sequence[int]) -> Source:
     """The same for a profile of which only this is known; ``steps``: the numbers of those recorded."""
     told = {in_english("Steps"): _steps(len(steps))} if len(steps) else {}
-    return Source(Path(meta.source).name or meta.source, meta.source, tuple(quality), facts(meta) | told)
+    known = facts(meta) | told | _options(meta)
+    return Source(Path(meta.source).name or meta.source, meta.source, tuple(quality), known)
 
 
 def facts(meta: TraceMeta) -> dict[str, str]:
@@ -37,6 +38,16 @@ def facts(meta: TraceMeta) -> dict[str, str]:
 
 def _steps(count: int) -> str:
     return say("1 step") if count == 1 else say("{count} steps", count=count)
+
+
+def _options(meta: TraceMeta) -> dict[str, str]:
+    """Of the profiler: what was switched on, and what was set."""
+    known = [name if value is True else f"{name}={value}" for name, value in meta.options.items() if _is_set(value)]
+    return {in_english("Options"): say("options {names}", names=", ".join(known))} if known else {}
+
+
+def _is_set(value: object) -> bool:
+    return value is True or (value is not False and isinstance(value, (str, int, float)))
 
 
 def devices(found: tuple[Device, ...]) -> str:
