@@ -121,3 +121,20 @@ def test_a_real_trace_of_many_events(opened: Callable[[Path], Any], traces: Path
     page.wait_for_selector(".timeline[data-ready]")
     assert page.locator(".timeline option").count() == 5
     assert page.evaluate("document.querySelector('.timeline').timeline.view.data.count") == 44_378
+
+
+def test_colours_are_explained(page: Any) -> None:
+    assert page.locator(".timeline .kinds li").all_text_contents() == ["step", "operator", "runtime", "kernel"]
+    colours = page.locator(".timeline .kinds i").evaluate_all(
+        "(all) => all.map((one) => getComputedStyle(one).backgroundColor)"
+    )
+    assert len(set(colours)) == 4
+    x, y = point(page, "kernel_of_step")
+    drawn = page.evaluate(
+        """([x, y]) => {
+          const canvas = document.querySelector('.timeline canvas'), place = canvas.getBoundingClientRect();
+          return [...canvas.getContext('2d').getImageData(x - place.x + 60, y - place.y - 6, 1, 1).data].slice(0, 3);
+        }""",
+        [x, y],
+    )
+    assert f"rgb({', '.join(map(str, drawn))})" == colours[3]

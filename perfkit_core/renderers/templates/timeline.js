@@ -8,6 +8,7 @@ class Timeline {
     this.view = new TimelineView(data);
     this.finder = new TimelineSearch(data);
     this.chosen = this.hovered = -1;
+    this.hint = this.details.textContent;
     this.pending = false;
     place.querySelector(".tall").style.height = `${this.view.height}px`;
     timelineInput.listen(this);
@@ -50,7 +51,8 @@ class Timeline {
 
   choose(box) {
     this.chosen = box;
-    this.details.textContent = box < 0 ? "" : timelineTexts.details(this.view.data, box);
+    this.details.textContent = box < 0 ? this.hint : timelineTexts.details(this.view.data, box);
+    this.details.classList.toggle("told", box >= 0);
     this.soon();
   }
 

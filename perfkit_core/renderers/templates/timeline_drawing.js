@@ -4,13 +4,11 @@ const timelineDrawing = (() => {
   const { BAR, RULER, TITLE } = TimelineView;
   const NAMED = 30; // pixels of a box that has room for text
   const MOST_LINKS = 200;
-  const palettes = {
-    light: ["#9db8d9", "#e6b98a", "#9fcbb4", "#cfa9c8", "#e5a59c", "#b9c0ca", "#d9cf8f", "#a8cfd6"],
-    dark: ["#3d5f86", "#8a5f30", "#3d7558", "#75507a", "#8a4b44", "#515b69", "#79712f", "#3d727b"],
-  };
+  const COLOURS = 12; // --kind-0 to --kind-11
   const colours = () => ({
     ink: page.colour("--ink"), soft: page.colour("--soft"), line: page.colour("--line"), card: page.colour("--card"),
-    accent: page.colour("--accent"), boxes: palettes[page.dark.matches ? "dark" : "light"],
+    accent: page.colour("--accent"),
+    boxes: Array.from({ length: COLOURS }, (_, kind) => page.colour(`--kind-${kind}`)),
   });
 
   const prepared = (canvas, view) => {
@@ -59,7 +57,7 @@ const timelineDrawing = (() => {
   const box = (pen, view, shown, i, x, wide, y, paper) => {
     const name = view.data.name[i], chosen = i === shown.chosen;
     pen.globalAlpha = shown.matches && !shown.matches[name] ? 0.25 : 1;
-    pen.fillStyle = chosen ? paper.accent : paper.boxes[view.data.kind[i] % paper.boxes.length];
+    pen.fillStyle = chosen ? paper.accent : paper.boxes[view.data.kind[i] % COLOURS];
     pen.fillRect(x, y, Math.max(wide - (wide > 3 ? 1 : 0), 1), BAR - 1);
     if (wide > NAMED) {
       pen.fillStyle = chosen ? paper.card : paper.ink;
