@@ -85,7 +85,7 @@ def _report(names: Sequence[str], captures: Sequence[Sequence[Trace]], wanted: A
     from perfkit_core.comparison.several import Run, several_report
 
     if len(names) == 2:
-        return comparison_report(captures[0], captures[1], wanted)
+        return comparison_report(captures[0], captures[1], wanted, names)
     return several_report([Run(name, tuple(one)) for name, one in zip(names, captures, strict=True)], wanted)
 
 

@@ -21,7 +21,7 @@ def distinguishing(paths: Sequence[PurePath]) -> list[str]:
             labels = [_short("/".join(one)) for one in _without_suffixes(chosen)]
             if len(set(labels)) == len(labels):
                 return labels
-    return [f"{at} {_short(path.name or str(path))}" for at, path in enumerate(paths, 1)]
+    return [f"{_short(_bare(path.name) or str(path))} ({at})" for at, path in enumerate(paths, 1)]
 
 
 def _differing(parts: list[list[str]]) -> list[list[str]]:

@@ -72,8 +72,8 @@ def different(traces: Sequence[Trace]) -> bool:
 
 
 def table(sides: Sequence[tuple[str, Trace]]) -> pd.DataFrame:
-    """Columns side, device, float32_peak_tflops, matrix16_peak_tflops (FP16 and BF16, dense; both in TFLOP/s),
-    memory_bytes_per_s, device_memory_bytes (as recorded), source of the peaks. NA where not certain."""
+    """Columns side, device, float32_tflop_per_s, matrix16_tflop_per_s (FP16 and BF16, dense), memory_gb_per_s (these
+    decimal, as data sheets have them), device_memory_bytes (as recorded), source of the peaks. NA where not certain."""
     rows = []
     for side, trace in sides:
         recorded = {device.name or device.id: device for device in trace.meta.devices}
@@ -81,16 +81,16 @@ def table(sides: Sequence[tuple[str, Trace]]) -> pd.DataFrame:
             found = peak(recorded[name])
             rates = (None, None, None) if found is None else _rates(found)
             rows.append([side, name, *rates, recorded[name].memory_bytes, found and found.source])
-    columns = ["side", "device", "float32_peak_tflops", "matrix16_peak_tflops", "memory_bytes_per_s",
+    columns = ["side", "device", "float32_tflop_per_s", "matrix16_tflop_per_s", "memory_gb_per_s",
                "device_memory_bytes", "source"]  # fmt: skip
-    frame = pd.DataFrame(rows, columns=columns)
-    kinds = dict.fromkeys(columns[2:4], "Float64") | dict.fromkeys(columns[4:6], "Int64")
-    return frame.astype(kinds)
+    kinds = dict.fromkeys(columns[2:5], "Float64") | {"device_memory_bytes": "Int64"}
+    return pd.DataFrame(rows, columns=columns).astype(kinds)
 
 
-def _rates(found: Peak) -> tuple[float | None, float | None, int | None]:
-    return _tera(found.float32_flops_per_s), _tera(found.matrix16_flops_per_s), found.memory_bytes_per_s
+def _rates(found: Peak) -> tuple[float | None, ...]:
+    flops = (found.float32_flops_per_s, found.matrix16_flops_per_s)
+    return (*(_in(TERA, rate) for rate in flops), _in(GIGA, found.memory_bytes_per_s))
 
 
-def _tera(rate: int | None) -> float | None:
-    return None if rate is None else rate / TERA
+def _in(unit: int, rate: int | None) -> float | None:
+    return None if rate is None else rate / unit

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from perfkit_core.comparison import as_data, distribution, normalise, peaks
 from perfkit_core.comparison.attribution.sections import explained, picture, sections, sentences
 from perfkit_core.comparison.gate import table as gate_table
+from perfkit_core.comparison.labels import distinguishing
 from perfkit_core.comparison.pair import Asked, Pair, pair
 from perfkit_core.comparison.samples.outliers import outliers
-from perfkit_core.comparison.sentences import headline
+from perfkit_core.comparison.sentences import headline, warnings
 from perfkit_core.comparison.sides import Comparison, compare
 from perfkit_core.language import in_english, say
 from perfkit_core.report.facts import source
@@ -37,20 +39,26 @@ _OF_STATISTICS = in_english(
 )
 
 
-def comparison_report(base: Trace | Sequence[Trace], other: Trace | Sequence[Trace], asked: Asked = _PLAIN) -> Report:
-    """The report on two runs, each a trace or several captures. Raises UsageError for what cannot be answered."""
+def comparison_report(
+    base: Trace | Sequence[Trace],
+    other: Trace | Sequence[Trace],
+    asked: Asked = _PLAIN,
+    names: Sequence[str] = (),
+) -> Report:
+    """The report on two runs, each a trace or several captures; ``names``: what the two are called, else as their
+    files are. Raises UsageError for what cannot be answered."""
     sides = [[one] if isinstance(one, Trace) else list(one) for one in (base, other)]
-    return report_of(pair(sides[0], sides[1], asked), sides)
+    return report_of(pair(sides[0], sides[1], asked), sides, names)
 
 
-def report_of(found: Pair, sides: Sequence[Sequence[Trace]]) -> Report:
+def report_of(found: Pair, sides: Sequence[Sequence[Trace]], names: Sequence[str] = ()) -> Report:
     """Sections gate, waterfall, steps, step_time, statistics, normalised, devices (each where it tells something),
     those of :func:`~perfkit_core.comparison.attribution.sections.sections`, phases, overview, operators, outliers.
     ``data`` is what :mod:`perfkit_core.comparison.as_data` says."""
     tables = compare(*found.whole)
     why = explained(*found.whole, medians=_medians(found))
     return Report(
-        " and ".join(str(trace.meta.framework) for trace in found.whole) + " compared",
+        title(sides, names),
         tuple(_side(side, name) for side, name in zip(sides, SIDES, strict=True)),
         (
             *_gate(found),
@@ -64,8 +72,18 @@ def report_of(found: Pair, sides: Sequence[Sequence[Trace]]) -> Report:
             *_outliers(found),
         ),
         headline=headline(found, why.alignment.matched, sentences(why)),
+        warnings=warnings(found, why.alignment.matched),
         data=as_data.data(found, why.attribution, why.alignment.rows, why.alignment.matched_share),
     )
+
+
+def title(sides: Sequence[Sequence[Trace]], names: Sequence[str] = ()) -> str:
+    """``change against main``: what tells the runs apart."""
+    paths = [Path(side[0].meta.source) for side in sides]
+    if paths[0] == paths[1]:
+        return say("{name} against itself", name=paths[0].name)
+    base, other = names or distinguishing(paths)
+    return say("{other} against {base}", other=other, base=base)
 
 
 def _medians(found: Pair) -> tuple[int, int] | None:

@@ -9,16 +9,23 @@ from perfkit_core.comparison.gate.outcomes import CANNOT_TELL, FAILED, WITHIN_NO
 from perfkit_core.comparison.normalise import Normalised
 from perfkit_core.comparison.pair import Pair
 from perfkit_core.comparison.samples.statistics import FASTER, NO_DIFFERENCE, SLOWER, TOO_FEW, SampleStatistics
+from perfkit_core.language import in_english, say
 from perfkit_core.report.headline import duration
 
 _WORDS = {
-    SLOWER: "Slower",
-    FASTER: "Faster",
-    NO_DIFFERENCE: "No difference beyond noise",
-    TOO_FEW: "Too few steps to tell",
+    SLOWER: in_english("Slower"),
+    FASTER: in_english("Faster"),
+    NO_DIFFERENCE: in_english("No difference beyond noise"),
+    TOO_FEW: in_english("Too few steps to tell"),
 }
 _ALIKE = 0.5
-_ORIGINS = {"given": "as given", "recorded": "as recorded", "shapes": "by the shapes of its operators"}
+_NEARLY_ALL = 0.9995
+"""What is above this is told as all but 0.0 %."""
+_ORIGINS = {
+    "given": in_english("as given"),
+    "recorded": in_english("as recorded"),
+    "shapes": in_english("by the shapes of its operators"),
+}
 
 
 def headline(
@@ -26,38 +33,52 @@ def headline(
 ) -> tuple[str, ...]:
     """Sentences, the most important first; each says only what a table or the head of the report says. ``causes``:
     those that say where the difference comes from."""
-    verdict, *hints = (*_unlike(matched_share), *_steps(found))
-    besides = (*hints, *_work(found), *_devices(found), *_unmatched(matched_share))
+    verdict, *hints = _steps(found)
+    besides = (*hints, *_by_work(found), *_matched(matched_share))
     return (*_gate(found.outcomes), verdict, *causes, *besides)
+
+
+def warnings(found: Pair, matched_share: Mapping[str, Mapping[str, float | None]]) -> tuple[str, ...]:
+    """What makes the two runs less comparable: other work, devices, options of the profiler."""
+    return (*_unlike(matched_share), *_other_work(found), *_devices(found), *_options(found))
 
 
 def _gate(found: Sequence[Outcome]) -> Iterator[str]:
     if found:
         failed = [one.condition.text for one in found if one.result == FAILED]
-        told = f"{len(failed)} of {len(found)} failed: {'; '.join(failed)}" if failed else "passed"
+        told = say("passed")
+        if failed:
+            names = "; ".join(failed)
+            told = say("{count} of {all} failed: {conditions}", count=len(failed), all=len(found), conditions=names)
         unsure = [one.condition.text for one in found if one.result in (WITHIN_NOISE, CANNOT_TELL)]
-        yield f"Gate: {told}" + (f"; exceeded, but not beyond noise: {'; '.join(unsure)}." if unsure else ".")
+        if unsure:
+            told = say("{told}; exceeded, but not beyond noise: {conditions}", told=told, conditions="; ".join(unsure))
+        yield say("Gate: {told}.", told=told)
 
 
 def _steps(found: Pair) -> Iterator[str]:
     if found.steps is None:
-        yield "Without steps in both, the whole recordings are compared."
+        yield say("Without steps in both, the whole recordings are compared.")
         return
     yield step_sentence(found.steps)
     if found.steps.verdict == NO_DIFFERENCE and found.steps.difference and max(found.steps.captures) < 2:
-        yield (
-            f"Single captures hide what processes differ by, which is taken for {found.between:.0%}: several of each "
-            "side, or --noise where it is known, can tell smaller differences."
+        yield say(
+            "Single captures hide what processes differ by, which is taken for {share}: several of each side, or "
+            "--noise where it is known, can tell smaller differences.",
+            share=f"{found.between:.0%}",
         )
 
 
 def step_sentence(steps: SampleStatistics) -> str:
     """The verdict on the median step, with its interval and the noise."""
     if not steps.difference:
-        return f"The median step takes {duration(steps.base)} in both."
-    told = f"{_WORDS[steps.verdict]}: the median step takes {_change(steps)}{_interval(steps)}"
-    return told + (
-        "." if steps.noise is None else f"; equal runs may differ by {duration(steps.noise)}{_quick(steps)}."
+        return say("The median step takes {time} in both.", time=duration(steps.base))
+    words = {"verdict": say(_WORDS[steps.verdict]), "change": _change(steps), "interval": _interval(steps)}
+    if steps.noise is None:
+        return say("{verdict}: the median step takes {change}{interval}.", **words)
+    noise = duration(steps.noise) + _quick(steps)
+    return say(
+        "{verdict}: the median step takes {change}{interval}; equal runs may differ by {noise}.", **words, noise=noise
     )
 
 
@@ -65,19 +86,24 @@ def _quick(steps: SampleStatistics) -> str:
     """Why a difference above the noise is none: only the quickest steps are below it."""
     if steps.verdict != NO_DIFFERENCE or steps.quickest is None or abs(steps.difference) <= (steps.noise or 0):
         return ""
-    return f", and the quickest steps do by {duration(abs(steps.quickest))} only"
+    return say(", and the quickest steps do by {time} only", time=duration(abs(steps.quickest)))
 
 
 def _change(steps: SampleStatistics) -> str:
-    word = "longer" if steps.difference > 0 else "shorter"
-    share = "" if steps.change_ratio is None else f", {abs(steps.change_ratio):.1%} {word}"
-    return f"{duration(steps.other)} instead of {duration(steps.base)}{share}"
+    times = {"other": duration(steps.other), "base": duration(steps.base)}
+    if steps.change_ratio is None:
+        return say("{other} instead of {base}", **times)
+    share = f"{abs(steps.change_ratio):.1%}"
+    if steps.difference > 0:
+        return say("{other} instead of {base}, {share} longer", **times, share=share)
+    return say("{other} instead of {base}, {share} shorter", **times, share=share)
 
 
 def _interval(steps: SampleStatistics) -> str:
     if steps.low is None or steps.high is None:
         return ""
-    return f" (95% interval of the difference {signed(steps.low)} to {signed(steps.high)})"
+    low, high = signed(steps.low), signed(steps.high)
+    return say(" (95% interval of the difference {low} to {high})", low=low, high=high)
 
 
 def signed(ns: int) -> str:
@@ -85,39 +111,75 @@ def signed(ns: int) -> str:
     return duration(ns) if ns <= 0 else f"+{duration(ns)}"
 
 
-def _work(found: Pair) -> Iterator[str]:
-    one = found.normalised
-    if one is None:
-        return
-    if one.different_work:
-        amounts = " and ".join(f"{float(work.amount):g}" for work in (one.base, one.other))
-        origin = " and ".join(dict.fromkeys(_ORIGINS[work.origin] for work in (one.base, one.other)))
-        yield f"Their steps do not do the same work: {amounts} {one.unit}s in base and other ({origin})."
-    yield f"Per {one.name}: {_per(one)}"
+def _by_work(found: Pair) -> Iterator[str]:
+    if found.normalised is not None:
+        yield say("Per {unit}: {change}", unit=say(found.normalised.name), change=_per(found.normalised))
 
 
 def _per(one: Normalised) -> str:
     steps = one.statistics
     if not steps.difference:
-        return f"{duration(steps.base)} in both."
-    return f"{_WORDS[steps.verdict].lower()}, {_change(steps)}."
+        return say("{time} in both.", time=duration(steps.base))
+    return say("{verdict}, {change}.", verdict=say(_WORDS[steps.verdict]).lower(), change=_change(steps))
+
+
+def _other_work(found: Pair) -> Iterator[str]:
+    one = found.normalised
+    if one is not None and one.different_work:
+        works = (one.base, one.other)
+        yield say(
+            "Their steps do not do the same work: {base} and {other} {unit}s in base and other ({origin}).",
+            base=f"{float(one.base.amount):g}",
+            other=f"{float(one.other.amount):g}",
+            unit=say(one.unit),
+            origin=say(" and ").join(dict.fromkeys(say(_ORIGINS[work.origin]) for work in works)),
+        )
 
 
 def _devices(found: Pair) -> Iterator[str]:
     if peaks.different(found.whole):
-        names = " and ".join(", ".join(peaks.products(trace)) for trace in found.whole)
-        yield f"Different devices: {names}. Their peaks stand below."
+        base, other = (", ".join(peaks.products(trace)) for trace in found.whole)
+        yield say("Different devices: {base} and {other}. Their peaks stand below.", base=base, other=other)
+
+
+def _options(found: Pair) -> Iterator[str]:
+    """What a profiler records costs time, mostly on the host. Only where both recordings tell what was asked for, in
+    the words of one framework."""
+    if found.whole[0].meta.framework != found.whole[1].meta.framework:
+        return
+    asked = [{name for name, value in trace.meta.options.items() if value is True} for trace in found.whole]
+    if all(trace.meta.options for trace in found.whole) and asked[0] != asked[1]:
+        alone = [", ".join(sorted(mine - theirs)) for mine, theirs in (asked, asked[::-1])]
+        told = [say(text, names=names) for text, names in zip(_ALONE, alone, strict=True) if names]
+        yield say("The profiler was asked for other things, which takes time: {told}.", told="; ".join(told))
+
+
+_ALONE = (in_english("{names} in base only"), in_english("{names} in other only"))
 
 
 def _unlike(shares: Mapping[str, Mapping[str, float | None]]) -> Iterator[str]:
     """Where a comparison says little: most of a run has no counterpart."""
     known = [share for by_place in shares.values() for share in by_place.values() if share is not None]
     if known and min(known) < _ALIKE:
-        yield f"These runs hardly do the same: of one, {1 - min(known):.0%} of the operator time has no counterpart."
+        share = f"{1 - min(known):.0%}"
+        yield say(
+            "These runs hardly do the same: of one, {share} of the operator time has no counterpart.", share=share
+        )
 
 
-def _unmatched(shares: Mapping[str, Mapping[str, float | None]]) -> Iterator[str]:
-    for side, by_place in shares.items():
-        known = [f"{1 - share:.1%} of {place} operator time" for place, share in by_place.items() if share is not None]
-        if known:
-            yield f"Unmatched in {side}: {' and '.join(known)}."
+_UNMATCHED = {
+    ("base", "cpu"): in_english("Unmatched in base: {share} of cpu operator time."),
+    ("base", "device"): in_english("Unmatched in base: {share} of device operator time."),
+    ("other", "cpu"): in_english("Unmatched in other: {share} of cpu operator time."),
+    ("other", "device"): in_english("Unmatched in other: {share} of device operator time."),
+}
+
+
+def _matched(shares: Mapping[str, Mapping[str, float | None]]) -> Iterator[str]:
+    found = {(side, where): share for side, by_place in shares.items() for where, share in by_place.items()}
+    known = {key: share for key, share in found.items() if share is not None}
+    if known and all(share == 1 for share in known.values()):
+        yield say("All operator time has a counterpart.")
+    for key, share in known.items():
+        if share < _NEARLY_ALL:
+            yield say(_UNMATCHED[key], share=f"{1 - share:.1%}")

@@ -1,6 +1,7 @@
 """Which units may a column be shown in? Told by the end of its name.
 
-``*_ns`` durations, ``bytes``/``*_bytes`` sizes, ``*_bytes_per_s`` rates, ``ratio``/``*_ratio`` shares.
+``*_ns`` durations, ``bytes``/``*_bytes`` sizes, ``*_bytes_per_s`` rates, ``ratio``/``*_ratio`` shares;
+``*_tflop_per_s`` and ``*_gb_per_s`` are peaks of devices.
 """
 
 from __future__ import annotations
@@ -29,7 +30,12 @@ TIMES: Final = Family("ns", (Unit("ns", 1.0, 3), Unit("µs", 1e3, 3), Unit("ms",
 SIZES: Final = Family("bytes", tuple(Unit(name, size, 3) for name, size in _SCALES), "Size")
 RATES: Final = Family("bytes_per_s", tuple(Unit(f"{name}/s", size, 3) for name, size in _SCALES), "Bandwidth")
 SHARES: Final = Family("ratio", (Unit("%", 0.01, 2),), "Share")
-FAMILIES: Final = (RATES, SHARES, SIZES, TIMES)
+PEAKS: Final = (
+    Family("tflop_per_s", (Unit("TFLOP/s", 1.0, 1),), "Operations"),
+    Family("gb_per_s", (Unit("GB/s", 1.0, 1),), "Bandwidth"),
+)
+"""Decimal, as data sheets of devices have them."""
+FAMILIES: Final = (RATES, SHARES, SIZES, TIMES, *PEAKS)
 TIME_UNITS: Final[dict[str, Unit]] = dict(zip(("ns", "us", "ms", "s"), TIMES.units, strict=True))
 
 _STATISTICS: Final = frozenset(("total", "self", "avg", "mean", "median", "min", "max", "base", "other", "difference"))

@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 from perfkit_core.language import language, retold, say, texts_of
-from perfkit_core.renderers import charts, libraries, parts, shares, timelines
+from perfkit_core.renderers import charts, libraries, parts, shares, sources, timelines
 from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.columns import Column, columns
 from perfkit_core.renderers.packing import packed
@@ -86,6 +86,9 @@ def render(report: Report) -> str:
         .get_template("report.html.j2")
         .render(
             report=report,
+            facts=sources.facts(report),
+            findings=sources.findings(report),
+            beside_most=sources.BESIDE,
             blocks=tops,
             ids={block.section.name: block.id for block in blocks},
             glance=[Glance(one, shares.parts(one), spans(one), parts.reason(one)) for one in report.glance],

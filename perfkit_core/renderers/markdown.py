@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from perfkit_core.language import retold, say
-from perfkit_core.renderers import parts
+from perfkit_core.renderers import parts, sources
 from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.columns import Column, columns
 from perfkit_core.report.model import Report, Section
@@ -31,17 +31,16 @@ def _blocks(report: Report) -> Iterator[str]:
     if findings:
         yield f"**{say('Data quality')}**"
         yield "\n".join(findings)
-    if report.headline:
-        yield "\n".join(f"- {prose(sentence)}" for sentence in report.headline)
+    said = (*report.headline, *report.warnings)
+    if said:
+        yield "\n".join(f"- {prose(sentence)}" for sentence in said)
     for section in report.sections:
         yield from _section(section)
 
 
 def _findings(report: Report) -> Iterator[str]:
-    for source in report.sources:
-        label = parts.label(report, source)
-        for finding in source.quality:
-            yield f"- {prose(label) + ': ' if label else ''}{prose(retold(finding.message))} ({code(finding.code)})"
+    for label, finding in sources.findings(report):
+        yield f"- {prose(label) + ': ' if label else ''}{prose(retold(finding.message))} ({code(finding.code)})"
 
 
 def _section(section: Section) -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import Final
 from rich.cells import cell_len, set_cell_size
 
 from perfkit_core.language import retold, say
-from perfkit_core.renderers import parts
+from perfkit_core.renderers import parts, sources
 from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.columns import Column, columns
 from perfkit_core.renderers.fitting import GAP, fitting, full_width, name_width
@@ -34,14 +34,15 @@ def _head(report: Report, styled: bool) -> Iterator[str]:
     yield _bold(visible(report.title), styled)
     for source in report.sources:
         yield ": ".join(part for part in (parts.label(report, source), parts.facts(source)) if part)
-    findings = [(parts.label(report, source), finding) for source in report.sources for finding in source.quality]
+    findings = sources.findings(report)
     if findings:
         yield from ("", _bold(say("Data quality"), styled))
     for label, finding in findings:
         yield f"  ! {label + ': ' if label else ''}{visible(retold(finding.message))} [{visible(finding.code)}]"
-    if report.headline:
+    said = (*report.headline, *report.warnings)
+    if said:
         yield ""
-    yield from map(visible, report.headline)
+    yield from map(visible, said)
 
 
 def _section(section: Section, width: int | None) -> Iterator[str]:

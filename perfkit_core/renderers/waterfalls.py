@@ -16,9 +16,9 @@ from perfkit_core.renderers.shortening import cut
 from perfkit_core.renderers.values import plain
 from perfkit_core.report.model import Chart
 
-_BAR: Final = 26
+_BAR: Final = 22
 """Pixels."""
-_AROUND: Final = 70
+_AROUND: Final = 60
 _SHORT: Final = 46
 """Characters of a name beside a bar."""
 

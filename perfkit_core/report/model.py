@@ -96,13 +96,14 @@ class Source:
 class Report:
     """Title, one source or several, and sections in reading order.
 
-    ``headline`` holds the few sentences a hurried reader needs, ``glance`` the few rows of sections (of the same names)
-    whose pictures tell it at a glance; ``data`` what only machine formats carry.
+    ``headline`` holds the few sentences a hurried reader needs, ``warnings`` what limits them, ``glance`` the few rows of
+    sections (of the same names) whose pictures tell it at a glance; ``data`` what only machine formats carry.
     """
 
     title: str
     sources: tuple[Source, ...]
     sections: tuple[Section, ...]
     headline: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     glance: tuple[Section, ...] = ()
     data: Mapping[str, Any] = field(default_factory=dict)

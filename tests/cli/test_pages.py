@@ -38,7 +38,7 @@ def test_compare_with_itself(perfkit, run: Path) -> None:
 def test_compare_for_people(perfkit, run: Path, tmp_path: Path, format_name: str) -> None:
     target = tmp_path / "compare"
     assert perfkit("compare", run, run, "--format", format_name, "--limit", "1", "-o", target).code == 0
-    assert "fw and fw compared" in target.read_text(encoding="utf-8")
+    assert "run against itself" in target.read_text(encoding="utf-8")
 
 
 def test_compare_one_table_as_csv(perfkit, run: Path) -> None:

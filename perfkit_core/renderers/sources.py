@@ -1,0 +1,51 @@
+"""What is told of the sources of a report: their facts beside each other, and what their findings have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from perfkit_core.language import in_english, say
+from perfkit_core.renderers.cells import MISSING, visible
+from perfkit_core.report.model import Report
+from perfkit_core.trace import Finding
+
+BESIDE: Final = 3
+"""So many sources have a column each; more have a row each."""
+_SOURCE: Final = in_english("Source")
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One fact of all sources. ``same``: it is no difference between them."""
+
+    name: str
+    values: tuple[str, ...]
+    same: bool
+
+
+def facts(report: Report) -> list[Fact]:
+    """The facts that some source has, in their order, and where each source was read from."""
+    names = dict.fromkeys(name for source in report.sources for name in source.facts)
+    told = [_fact(name, [source.facts.get(name, MISSING) for source in report.sources]) for name in names]
+    return [*told, _fact(_SOURCE, [source.path for source in report.sources])]
+
+
+def findings(report: Report) -> list[tuple[str, Finding]]:
+    """Each finding once, with the labels of the sources that it is of: "" where there is only one source."""
+    owners: dict[Finding, list[str]] = {}
+    for source in report.sources:
+        for finding in dict.fromkeys(source.quality):
+            owners.setdefault(finding, []).append(visible(source.label))
+    return [(_owned(labels, len(report.sources)), finding) for finding, labels in owners.items()]
+
+
+def _fact(name: str, values: Sequence[str]) -> Fact:
+    return Fact(name, tuple(values), len(set(values)) == 1)
+
+
+def _owned(labels: Sequence[str], sources: int) -> str:
+    if sources == 1:
+        return ""
+    return say("all") if len(labels) == sources else ", ".join(labels)
