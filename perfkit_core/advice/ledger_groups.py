@@ -27,7 +27,7 @@ def groups(records: Sequence[Record]) -> pd.DataFrame:
 
 
 def by_rule(records: Sequence[Record]) -> pd.DataFrame:
-    """rule, framework, records, verified, refuted, abstained, predicted (not measured), sign_right (of those predicted
+    """rule, framework, records, verified, refuted, abstained, unmeasured, sign_right (of those predicted
     and judged), saving_error_ratio and step_error_ratio (medians of the absolute errors), covered_ratio (steps between
     p10 and p90). NA where unknown."""
     keys = dict.fromkeys((one.rule or "", one.framework or "") for one in records)
@@ -44,7 +44,8 @@ def _of(rule: str, framework: str, records: Sequence[Record]) -> dict[str, Any]:
         "rule": rule or pd.NA,
         "framework": framework or pd.NA,
         "records": len(own),
-        **{name: outcomes[name] for name in ("verified", "refuted", "abstained", "predicted")},
+        **{name: outcomes[name] for name in ("verified", "refuted", "abstained")},
+        "unmeasured": outcomes["predicted"],
         "sign_right": found.sign_right,
         "saving_error_ratio": found.saving_error,
         "step_error_ratio": found.step_error,

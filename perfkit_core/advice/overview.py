@@ -18,8 +18,8 @@ _NAMES: Final = (
     in_english("the median at best, by itself"),
 )
 _COLUMNS: Final = (
-    "id", "advice", "severity", "saving_ns", "saving_ratio", "step_ns", "step_p10_ns", "step_p90_ns", "p10_ns",
-    "p50_ns", "p90_ns", "floor_ns", "method", "place",
+    "id", "advice", "severity", "saving_ns", "saving_ratio", "place", "step_ns", "step_p10_ns", "step_p90_ns", "p10_ns",
+    "p50_ns", "p90_ns", "floor_ns", "method",
 )  # fmt: skip
 
 
