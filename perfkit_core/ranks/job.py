@@ -58,6 +58,8 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 def understood(view: View, request: ViewRequest) -> ViewRequest:
-    """What of a request a view knows: its groupings, and native numbers where it has some."""
-    by = tuple(item for item in request.by if split_grouping(item)[0] in view.groupings)
+    """What of a request a view knows: its groupings (``operator``, or ``families.operator`` for the view families
+    alone), and native numbers where it has some."""
+    mine = (item.removeprefix(f"{view.name}.") for item in request.by)
+    by = tuple(item for item in mine if split_grouping(item)[0] in view.groupings)
     return replace(request, by=by, native=request.native and view.native)

@@ -27,6 +27,9 @@ ORDER: Final = (
 )  # fmt: skip
 """Views in reading order. Views that it does not name follow in the order of their registration."""
 
+REQUEST: Final = ViewRequest(by=("families.operator",))
+"""What a page asks of its views: families open into their operators."""
+
 LONGEST: Final = 5000
 """Rows of a table that a page holds."""
 
@@ -41,7 +44,7 @@ _CHARTS: Final = {
     "modules": Chart("icicle", "name", _TOTALS),
     "code": Chart("icicle", "name", _TOTALS),
     "operator_tree": Chart("icicle", "name", _TOTALS),
-    "families": Chart("ranking", "name", ("device_ns", "self_cpu_ns")),
+    "families": Chart("opening", "name", ("device_ns", "self_cpu_ns")),
     "operator_kinds": Chart("sunburst", "name", ("self_device_ns", "self_cpu_ns")),
     "kernels": Chart("ranking", "name", ("total_device_ns",)),
 }
@@ -56,7 +59,7 @@ def page_views() -> list[View]:
 def run_report(profile: Profile | Trace) -> Report:
     """Head facts, headline, and a section for every view that belongs on a page, step time with its chart first."""
     views = page_views()
-    report = summary_report(profile, views, ViewRequest(), Display(limit=ROWS))
+    report = summary_report(profile, views, REQUEST, Display(limit=ROWS))
     tables = {section.name: section.table for section in report.sections}
     shown = [_shown(section, view, tables) for section, view in zip(report.sections, views, strict=True)]
     sections = sorted(shown, key=lambda section: section.name in _OF_RANKS and section.table.empty)

@@ -153,7 +153,7 @@ def _check(views: Sequence[View], request: ViewRequest, display: Display) -> Non
     known = list(dict.fromkeys(name for view in views for name in view.groupings))
     for item in request.by:
         name = split_grouping(item)[0]
-        if name not in known:
+        if name not in known and not any(understood(view, replace(request, by=(item,))).by for view in views):
             raise UsageError(f"{names} cannot be grouped by {name!r}", f"known: {', '.join(known) or 'no groupings'}")
     if display.average and not any(view.per_step for view in views):
         raise UsageError(f"{names} has no average over the steps", "without --average it shows what it has")

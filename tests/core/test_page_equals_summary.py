@@ -18,7 +18,7 @@ from perfkit_core.cli.main import main
 from perfkit_core.plugins.contracts import View
 from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.headings import label
-from perfkit_core.report.page import LONGEST, page_views
+from perfkit_core.report.page import LONGEST, REQUEST, page_views
 
 TRACES = (
     "torch/mi250-minitoy-train.json.gz",
@@ -57,7 +57,7 @@ def told(request: pytest.FixtureRequest, traces: Path, tmp_path_factory: pytest.
     assert main(["report", source, "-o", str(folder / "page.html")]) == 0
     views = ",".join(view.name for view in page_views())
     for name in ("exact.json", "said.md", "said.txt"):
-        assert main(["summary", source, "--view", views, "-o", str(folder / name)]) == 0
+        assert main(["summary", source, "--view", views, "--by", ",".join(REQUEST.by), "-o", str(folder / name)]) == 0
     html = (folder / "page.html").read_text(encoding="utf-8")
     exact = json.loads((folder / "exact.json").read_bytes())
     return Told(html, page_sections(html), exact, (folder / "said.md").read_text(), (folder / "said.txt").read_text())

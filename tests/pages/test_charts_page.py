@@ -89,3 +89,116 @@ def test_every_picture_of_a_real_report_is_drawn(
     for index in range(charts.count()):
         charts.nth(index).scroll_into_view_if_needed()
         expect(charts.nth(index).locator(".main-svg").first).to_be_visible()
+
+
+FAMILIES = pd.DataFrame(
+    {
+        "depth": [0, 1, 1, 0, 1],
+        "name": ["matmul", HOSTILE, "fw::linear", "copy", "fw::to"],
+        "device_ns": [9_000_000, 6_000_000, 3_000_000, 4_000_000, 4_000_000],
+        "self_cpu_ns": [1_000_000, 0, 1_000_000, 2_000_000, 2_000_000],
+    }
+)
+
+
+def _bars(page: Any) -> Any:
+    return page.locator(".chart .yaxislayer-above text")
+
+
+def _click_first_bar(page: Any) -> None:
+    box = page.locator(".chart .bars .point path").first.bounding_box()
+    page.mouse.move(box["x"] + 20, box["y"] + box["height"] / 2)
+    page.mouse.click(box["x"] + 21, box["y"] + box["height"] / 2)
+
+
+def test_a_click_on_the_bar_of_a_family_opens_its_operators(show: Callable[..., Any]) -> None:
+    page = show(Chart("opening", "name", ("device_ns", "self_cpu_ns")), FAMILIES)
+    expect(_bars(page)).to_have_text(["matmul", "copy"])
+    _click_first_bar(page)
+    expect(_bars(page)).to_have_text([HOSTILE, "fw::linear"])
+    assert page.locator(".chart b, .chart img").count() == 0
+    _click_first_bar(page)
+    expect(_bars(page)).to_have_text([HOSTILE, "fw::linear"])
+    page.get_by_role("button", name="Back").click()
+    expect(_bars(page)).to_have_text(["matmul", "copy"])
+    expect(page.get_by_role("button", name="Back")).to_be_disabled()
+
+
+def test_families_open_by_keys(show: Callable[..., Any]) -> None:
+    page = show(Chart("opening", "name", ("device_ns", "self_cpu_ns")), FAMILIES)
+    opener = page.get_by_label("open", exact=True)
+    assert opener.locator("option").all_text_contents() == ["all", "matmul", "copy"]
+    opener.focus()
+    page.keyboard.press("ArrowDown")
+    expect(_bars(page)).to_have_text([HOSTILE, "fw::linear"])
+    page.keyboard.press("Escape")
+    expect(_bars(page)).to_have_text(["matmul", "copy"])
+
+
+def test_bars_are_of_the_size_that_is_chosen(show: Callable[..., Any]) -> None:
+    page = show(Chart("opening", "name", ("device_ns", "self_cpu_ns")), FAMILIES)
+    page.get_by_label("size of the boxes").select_option("Self CPU")
+    expect(_bars(page)).to_have_text(["copy", "matmul"])
+
+
+def test_bars_become_rings_and_stay_open(show: Callable[..., Any]) -> None:
+    page = show(Chart("opening", "name", ("device_ns", "self_cpu_ns")), FAMILIES)
+    page.get_by_label("open", exact=True).select_option("matmul")
+    page.get_by_label("form of the picture").select_option("rings")
+    expect(page.locator(".chart .slice", has_text="fw::linear")).to_have_count(1)
+    expect(page.locator(".chart .slice", has_text="copy")).to_have_count(0)
+    page.locator(".chart .slice", has_text="matmul").locator("path").first.click()
+    expect(page.locator(".chart .slice", has_text="copy")).to_have_count(1)
+    expect(page.get_by_label("open", exact=True)).to_have_value("-1")
+
+
+def test_names_are_whole_at_the_pointer(show: Callable[..., Any]) -> None:
+    name = "void kernel<" + "long_argument, " * 30 + "end_of_the_name>(Params)"
+    table = pd.DataFrame({"name": [name, "other"], "total_device_ns": [2000, 1000]})
+    page = show(Chart("ranking", "name", ("total_device_ns",)), table)
+    assert all(len(label) < 60 for label in _bars(page).all_text_contents())
+    box = page.locator(".chart .bars .point path").first.bounding_box()
+    page.mouse.move(box["x"] + 20, box["y"] + box["height"] / 2)
+    expect(page.locator(".chart .hoverlayer")).to_contain_text("end_of_the_name>(Params)")
+
+
+@pytest.mark.parametrize(("count", "bars"), [(1, 1), (2, 2), (100, 100), (5000, 0)])
+def test_any_number_of_steps_is_a_picture(show: Callable[..., Any], count: int, bars: int) -> None:
+    table = pd.DataFrame({"step": range(count), "forward_ns": 2_000_000, "other_ns": 1_000_000})
+    page = show(Chart("bar", "step", ("forward_ns", "other_ns")), table)
+    expect(page.locator(".chart .bars .point")).to_have_count(2 * bars)
+    expect(page.locator(".chart .scatterlayer .fills path")).to_have_count(0 if bars else 2)
+    assert 1 <= page.locator(".chart .xaxislayer-above text").count() <= 25
+
+
+def test_all_pictures_are_drawn_before_printing(opened: Callable[[Path], Any], tmp_path: Path) -> None:
+    table = pd.DataFrame({"name": ["a", "b"], "total_device_ns": [2000, 1000]})
+    sections = [
+        Section(f"s{at}", "Kernels", table, chart=Chart("ranking", "name", ("total_device_ns",))) for at in range(12)
+    ]
+    file = tmp_path / "page.html"
+    file.write_text(render(Report("Report", (Source("run", "run"),), tuple(sections))), encoding="utf-8")
+    page = opened(file)
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_selector(".chart[data-ready]")
+    assert page.locator(".chart[data-ready]").count() < 12
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    expect(page.locator(".chart[data-ready]")).to_have_count(12)
+    paper = page.locator(".chart .main-svg").first
+    assert paper.evaluate("(svg) => svg.clientWidth") <= 680
+    expect(page.locator(".chart .yaxislayer-above text").first).to_have_css("fill", "rgb(28, 36, 48)")
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    expect(page.locator(".chart .yaxislayer-above text").first).not_to_have_css("fill", "rgb(28, 36, 48)")
+    expect(paper).not_to_have_css("width", "680px")
+
+
+def test_pictures_follow_the_width_and_the_colours(show: Callable[..., Any]) -> None:
+    page = show(Chart("opening", "name", ("device_ns",)), FAMILIES)
+    label = _bars(page).first
+    before = label.evaluate("(text) => getComputedStyle(text).fill")
+    page.emulate_media(color_scheme="dark")
+    expect(label).not_to_have_css("fill", before)
+    page.set_viewport_size({"width": 700, "height": 900})
+    expect(page.locator(".chart .main-svg").first).to_have_css(
+        "width", f"{page.locator('.chart').evaluate('(c) => c.clientWidth')}px"
+    )

@@ -36,7 +36,10 @@
 
   const printed = () => {
     page.charts.print(false);
-    for (const redraw of drawn.values()) redraw();
+    for (const [place, redraw] of drawn) {
+      redraw();
+      window.Plotly.Plots.resize(place);
+    }
   };
 
   page.whenSeen(places, draw);

@@ -69,7 +69,7 @@ page.charts.controls = (() => {
       redraw();
     });
     for (const kind of ["sunburst", "icicle"]) place.on(`plotly_${kind}click`, ({ nextLevel }) => {
-      state.open = nextLevel ? Number(nextLevel) : -1;
+      state.open = /^\d+$/.test(nextLevel) ? Number(nextLevel) : -1; // what is around several roots has a name of plotly's
       state.told(state);
     });
   };

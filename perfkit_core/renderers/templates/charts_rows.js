@@ -10,7 +10,7 @@
     return [traces, layout({
       bargap: 0.25,
       xaxis: axis({ title: { text: `${figure.series[0].name} (${figure.unit})` }, rangemode: "tozero" }),
-      yaxis: axis({ tickvals: positions, ticktext: figure.short, autorange: "reversed", showgrid: false }),
+      yaxis: axis({ tickvals: positions, ticktext: figure.short, autorange: "reversed", showgrid: false, zeroline: false }),
     })];
   };
 

@@ -32,7 +32,7 @@
       barmode: figure.stacked ? "stack" : "group",
       bargap: figure.x.values.length > 100 ? 0 : 0.3,
       showlegend: many,
-      xaxis: axis({ title: { text: figure.x.title }, showgrid: false, ...ticks(figure), ...sides(figure) }),
+      xaxis: axis({ title: { text: figure.x.title }, showgrid: false, zeroline: false, ...ticks(figure), ...sides(figure) }),
       yaxis: axis({ title: { text: figure.unit }, rangemode: "tozero" }),
     })];
   };

@@ -54,7 +54,7 @@
     return [traces, layout({
       bargap: 0.25,
       xaxis: axis({ title: { text: `${weight.name} (${figure.unit})` }, rangemode: "tozero" }),
-      yaxis: axis({ tickvals: positions, ticktext: rows.map((row) => escaped(figure.short[row])), range: [Math.max(rows.length, 4) - 0.5, -0.5], showgrid: false }),
+      yaxis: axis({ tickvals: positions, ticktext: rows.map((row) => escaped(figure.short[row])), range: [Math.max(rows.length, 4) - 0.5, -0.5], showgrid: false, zeroline: false }),
     })];
   };
 
