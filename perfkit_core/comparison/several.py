@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from perfkit_core.comparison import as_data
+from perfkit_core.comparison import as_data, distribution, peaks
 from perfkit_core.comparison.gate import table as gate_table
 from perfkit_core.comparison.pair import Asked, Pair, pair
 from perfkit_core.comparison.samples.captures import pooled
 from perfkit_core.comparison.sentences import step_sentence
 from perfkit_core.comparison.several_columns import columns
+from perfkit_core.language import in_english, say
 from perfkit_core.report import facts
 from perfkit_core.report.model import Report, Section
 from perfkit_core.trace import Trace
@@ -27,7 +28,7 @@ class Run:
 
 
 def several_report(runs: Sequence[Run], asked: Asked) -> Report:
-    """Sections gate (where asked), runs, step_parts, phases, operators and operators_device; ``data``: runs, gate.
+    """Sections gate (where asked), runs, steps, step_parts, phases, operators and operators_device; ``data``: runs.
 
     Raises UsageError for what cannot be answered."""
     pairs = [pair(runs[0].captures, one.captures, replace(asked, amounts=_amounts(asked, at)))
@@ -35,10 +36,11 @@ def several_report(runs: Sequence[Run], asked: Asked) -> Report:
     whole = {one.name: pooled(one.captures) for one in runs}
     others = list(zip(runs, pairs, strict=True))[1:]
     return Report(
-        f"{len(runs)} runs compared",
+        say("{count} runs compared", count=len(runs)),
         tuple(replace(facts.source(run.captures[0]), label=run.name) for run in runs),
-        (*_gate(others), _runs(runs, pairs), *columns(whole)),
-        headline=tuple(f"{run.name}: {_sentence(found)}" for run, found in others),
+        (*_gate(others), _runs(runs, pairs), *_steps(runs, pairs), *columns(whole)),
+        headline=tuple(say("{run}: {sentence}", run=run.name, sentence=_sentence(found)) for run, found in others),
+        warnings=tuple(_devices(runs, whole)),
         data=_data(runs, pairs),
     )
 
@@ -48,7 +50,7 @@ def _amounts(asked: Asked, at: int) -> tuple[int, ...]:
 
 
 def _sentence(found: Pair) -> str:
-    return "no steps to compare." if found.steps is None else step_sentence(found.steps)
+    return say("no steps to compare.") if found.steps is None else step_sentence(found.steps)
 
 
 def _gate(others: Sequence[tuple[Run, Pair]]) -> list[Section]:
@@ -57,15 +59,29 @@ def _gate(others: Sequence[tuple[Run, Pair]]) -> list[Section]:
         return []
     whole = pd.concat(tables, ignore_index=True)
     whole.insert(0, "run", whole.pop("run"))
-    return [
-        Section("gate", "Gate", whole, "A condition fails where its limit is exceeded by more than noise explains.")
-    ]
+    note = say("A condition fails where its limit is exceeded by more than noise explains.")
+    return [Section("gate", say("Gate"), whole, note)]
 
 
 def _runs(runs: Sequence[Run], pairs: Sequence[Pair]) -> Section:
     rows = [_row(run, found, run is runs[0]) for run, found in zip(runs, pairs, strict=True)]
-    note = f"The base is {runs[0].name}; low to high: 95% interval of the difference of the median steps."
-    return Section("runs", "Runs", pd.DataFrame(rows), note)
+    text = in_english("The base is {name}; low to high: 95% interval of the difference of the median steps.")
+    return Section("runs", say("Runs"), pd.DataFrame(rows), say(text, name=runs[0].name))
+
+
+def _steps(runs: Sequence[Run], pairs: Sequence[Pair]) -> Iterator[Section]:
+    captures = {run.name: found.captures[1] for run, found in zip(runs, pairs, strict=True)}
+    base = pairs[0].steps
+    return distribution.section(captures, None if base is None else base.noise)
+
+
+def _devices(runs: Sequence[Run], whole: Mapping[str, Trace]) -> Iterator[str]:
+    """The runs whose devices are known to be others than those of the base."""
+    base = whole[runs[0].name]
+    others = [run.name for run in runs[1:] if peaks.different([base, whole[run.name]])]
+    if others:
+        names = ", ".join(peaks.products(base))
+        yield say("Other devices than {devices} of the base: {runs}.", devices=names, runs=", ".join(others))
 
 
 def _row(run: Run, found: Pair, is_base: bool) -> dict[str, object]:

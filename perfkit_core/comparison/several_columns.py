@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -13,6 +14,7 @@ from perfkit_core.analyses.step.model import table as phases
 from perfkit_core.analyses.step.step_rows import step_rows
 from perfkit_core.analyses.tables import rounded_division
 from perfkit_core.comparison.canonical import operator_time
+from perfkit_core.language import say
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.report.model import Section
 from perfkit_core.trace import BoolArray, Trace
@@ -24,16 +26,20 @@ Times = Callable[[Trace, BoolArray], "pd.Series[int]"]
 
 def columns(whole: Mapping[str, Trace]) -> list[Section]:
     """Sections step_parts, phases, operators and operators_device of the runs, by their names."""
-    per = "Time of a step" if _base_has_steps(whole) else "Time of the whole recording"
+    per = say("Time of a step") if _base_has_steps(whole) else say("Time of the whole recording")
     parts, of_phases = (_wide(whole, times, keep_order=True) for times in (_parts, _phases))
-    return [
-        Section("step_parts", "What the steps are spent on", parts, f"{per}, each instant once.", "no run has steps"),
-        Section("phases", "Phases", of_phases, f"{per} on the host.", "no phases were recorded"),
-        Section("operators", "Operators on the host", _wide(whole, _operators("cpu_ns")), f"{per} in the outermost.",
-                "no operators recorded", SHOWN),
-        Section("operators_device", "Operators on devices", _wide(whole, _operators("device_ns")), f"{per}.",
-                "no device work was recorded", SHOWN),
+    host, device = (_wide(whole, _operators(time)) for time in ("cpu_ns", "device_ns"))
+    sections = [
+        Section("step_parts", say("What the steps are spent on"), parts, say("{per}, each instant once.", per=per),
+                say("no run has steps")),
+        Section("phases", say("Phases"), of_phases, say("{per} on the host.", per=per), say("no phases were recorded")),
+        Section("operators", say("Operators on the host"), host, say("{per} in the outermost.", per=per),
+                say("no operators recorded"), SHOWN),
+        Section("operators_device", say("Operators on devices"), device, say("{sentence}.", sentence=per),
+                say("no device work was recorded"), SHOWN),
     ]  # fmt: skip
+    headings = {f"{name}_ns": name for name in whole}
+    return [replace(section, headings=headings) for section in sections]
 
 
 def _wide(whole: Mapping[str, Trace], times: Times, keep_order: bool = False) -> pd.DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final
 
 from babel.messages.catalog import Catalog
 from babel.messages.extract import extract_from_dir
@@ -13,6 +13,7 @@ from babel.messages.extract import extract_from_dir
 from perfkit_core import schema
 from perfkit_core.assemble import Recorded, assemble
 from perfkit_core.language.catalogue import KEPT
+from perfkit_core.language.columns import COLUMNS
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.renderers.headings import label
@@ -33,8 +34,8 @@ def messages() -> Catalog:
 
 def _written(function: str) -> Iterator[tuple[str, str]]:
     for package in _PACKAGES:
-        folder, keywords = str(files(package)), cast("dict[str, dict[str, Any]]", {function: None})
-        for file, _, text, _, _ in sorted(extract_from_dir(folder, _HOW, keywords), key=lambda one: one[0]):
+        found = extract_from_dir(str(files(package)), _HOW, keywords={function: None})
+        for file, _, text, _, _ in sorted(found, key=lambda one: one[0]):
             if isinstance(text, str):
                 yield f"{package}/{Path(file).as_posix()}", text
 
@@ -49,7 +50,7 @@ def _registered() -> Iterator[tuple[str, str]]:
     plugins = get_plugins()
     for view in plugins.views().values():
         yield from (("views", text) for text in (view.title, view.description))
-    for name in _columns():
+    for name in (*_columns(), *COLUMNS):
         yield "headings", label(name)
     for rule in plugins.rules().values():
         yield "rules", rule.title

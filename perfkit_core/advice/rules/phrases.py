@@ -17,7 +17,7 @@ def number(count: float) -> str:
 def counted(count: float, one: str, more: str | None = None) -> str:
     """``1 copy``, ``2.5 copies``: a number of things, said; their plural is ``more`` (None: with an s)."""
     said = number(count)
-    return f"{said} {say(one if said == '1' else more or f'{one}s')}"
+    return say("{count} {things}", count=said, things=say(one if said == "1" else more or f"{one}s"))
 
 
 def verb(count: float, one: str, more: str) -> str:
