@@ -8,28 +8,30 @@ from typing import TYPE_CHECKING
 import click
 
 from perfkit_core.cli import options
-from perfkit_core.cli.output import FOR_PEOPLE, emit, renderer
+from perfkit_core.cli.output import FOR_PEOPLE, emit, renderer, told
 from perfkit_core.cli.progress import working
+from perfkit_core.language import in_english, say
 from perfkit_core.paths import as_path
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_NOT_READ = "trace files are listed unread; --read-files reads them for their figures"
+_NOT_READ = in_english("Trace files are listed unread; --read-files reads them for their figures.")
 
 
 @click.command(epilog="Example: perfkit runs runs/")
 @click.argument("folder", metavar="DIR", type=options.LOCATION)
 @click.option("--read-files", is_flag=True, help="Read trace files whole: their steps and findings stand nowhere else.")
 @options.limit_option("without it all")
-@options.format_option(options.SUMMARY_FORMATS)
+@options.format_option(f"{options.SUMMARY_FORMATS}, or html")
 @options.output
+@options.language
 def runs(folder: Path, read_files: bool, limit: int | None, format_name: str | None, output: Path | None) -> None:
     """List the runs below a folder, the newest first.
 
     Shows every run folder, stored run and trace file with its head figures. Runs that cannot be read say why.
     """
-    chosen = renderer(format_name, output, without=("html",))
+    chosen = renderer(format_name, output)
     from perfkit_core.report.model import Report, Section
     from perfkit_core.runs import list_runs
 
@@ -40,19 +42,23 @@ def runs(folder: Path, read_files: bool, limit: int | None, format_name: str | N
         table = _for_people(table, folder)
     elif limit:
         table = table.head(limit)
-    section = Section("runs", "Runs", table, note, f"no runs or trace files below {folder}", limit or None)
-    emit(Report(f"Runs in {folder}", (), (section,), data={"source": str(folder)}), chosen, output)
+    none = say("no runs or trace files below {folder}", folder=folder)
+    section = Section("runs", say("Runs"), table, note, none, limit or None)
+    emit(Report(say("Runs in {folder}", folder=folder), (), (section,), data={"source": str(folder)}), chosen, output)
+    told(output)
 
 
 def _note(table: pd.DataFrame, read_files: bool) -> str:
     sound = table[table["error"].isna()]
     if sound.empty:
         return ""
-    how = f"perfkit report {sound['path'].iloc[0]}"
-    unread = not read_files and bool(sound["events"].isna().any())
+    sentences = [say("To look at one: {command}.", command=f"perfkit report {sound['path'].iloc[0]}")]
     both = sound["path"].iloc[:2].to_list()[::-1]
-    more = f" To compare two: perfkit compare {' '.join(both)}." if both[1:] else ""
-    return f"To look at one: {how}.{more}" + (f" {_NOT_READ[:1].upper()}{_NOT_READ[1:]}." if unread else "")
+    if both[1:]:
+        sentences.append(say("To compare two: {command}.", command=f"perfkit compare {' '.join(both)}"))
+    if not read_files and bool(sound["events"].isna().any()):
+        sentences.append(say(_NOT_READ))
+    return " ".join(sentences)
 
 
 def _for_people(table: pd.DataFrame, folder: Path) -> pd.DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from perfkit_core.renderers.headings import label
 from perfkit_core.renderers.scales import is_number, scales
 
 _DEPTH: Final = "depth"
+NO_HEADINGS: Final[Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +31,20 @@ class Column:
     order: tuple[str, ...] = ()
 
 
-def columns(table: pd.DataFrame, first: int | None = None, unit: str | None = None, indent: str = "  ") -> list[Column]:
+def columns(
+    table: pd.DataFrame,
+    first: int | None = None,
+    unit: str | None = None,
+    indent: str = "  ",
+    headings: Mapping[str, str] = NO_HEADINGS,
+) -> list[Column]:
     """The columns of a table that hold at least one value, formatted. An empty table keeps its columns.
 
-    Units suit the ``first`` rows (None: all), which are what people look at; ``unit`` sets that of all times. In a tree
-    (a table with a column ``depth``) the names are indented instead of showing the depth.
+    Units suit the ``first`` rows (None: all), which are what people look at; ``unit`` sets that of all times.
+    ``headings`` are names that stand over columns as they are. In a tree (a table with a column ``depth``) the names
+    are indented instead of showing the depth.
     """
-    shown = _formatted(table, first, unit)
+    shown = _formatted(table, first, unit, headings)
     return _indented(table, shown, indent) if _DEPTH in table.columns else shown
 
 
@@ -56,20 +64,20 @@ def _indented(table: pd.DataFrame, shown: list[Column], indent: str) -> list[Col
     ] + others
 
 
-def _formatted(table: pd.DataFrame, first: int | None, unit: str | None) -> list[Column]:
+def _formatted(table: pd.DataFrame, first: int | None, unit: str | None, headings: Mapping[str, str]) -> list[Column]:
     whole = {str(name): values(table[name]) for name in table.columns}
     units = scales({name: column[:first] for name, column in whole.items()}, unit)
     return [
-        _column(name, column, units.get(name))
+        _column(name, headings.get(name) or say(label(name)), column, units.get(name))
         for name, column in whole.items()
         if not column or any(value is not None for value in column)
     ]
 
 
-def _column(name: str, column: Sequence[Any], unit: Unit | None) -> Column:
+def _column(name: str, heading: str, column: Sequence[Any], unit: Unit | None) -> Column:
     if not column or not all(value is None or is_number(value) for value in column):
-        return Column(name, say(label(name)), False, tuple(map(cells.text, column)))
-    heading = f"{say(label(name))} ({unit.name})" if unit else say(label(name))
+        return Column(name, heading, False, tuple(map(cells.text, column)))
+    heading = f"{heading} ({unit.name})" if unit else heading
     texts = tuple(cells.number(value, unit) for value in column)
     order = tuple("" if value is None else str(value) for value in column)
     return Column(name, heading, True, texts, _shares(name, column), order)

@@ -18,7 +18,7 @@ from perfkit_core.report.model import Chart
 
 NAMED: Final = 5
 """Of a lane with more marked values than these, no value is named."""
-_LANE: Final = 64
+_LANE: Final = 76
 """Pixels."""
 _AROUND: Final = 80
 _SHORT: Final = 24

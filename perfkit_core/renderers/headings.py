@@ -8,7 +8,7 @@ from typing import Final
 from perfkit_core.language import in_english, say
 from perfkit_core.renderers.families import SHARES, SIZES, family, stem
 
-_UPPER: Final = {word: word.upper() for word in ("cpu", "gpu", "npu", "id", "pid", "tid")}
+_UPPER: Final = {word: word.upper() for word in ("cpu", "gpu", "npu", "id", "pid", "tid", "utc")}
 _WORDS: Final = _UPPER | {"dur": "duration", "flops": "FLOPs"}
 _PLACES: Final = ("cpu", "gpu", "npu", "device")
 _SORTS: Final = {

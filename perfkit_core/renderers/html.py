@@ -126,7 +126,7 @@ def _scripts(blocks: Sequence[Block]) -> Iterator[str]:
 
 
 def _block(index: int, section: Section) -> Block:
-    shown = columns(section.table, section.limit, section.unit, indent="· ")
+    shown = columns(section.table, section.limit, section.unit, "· ", section.headings)
     return Block(
         section=section,
         id=f"section-{index}",

@@ -57,7 +57,7 @@ def _section(section: Section) -> Iterator[str]:
         yield prose(parts.reason(section))
         return
     rows = parts.shown(section)
-    yield _table(columns(rows, unit=section.unit, indent="· "))
+    yield _table(columns(rows, unit=section.unit, indent="· ", headings=section.headings))
     for line in (parts.more(section), *parts.unknown(section, rows)):
         if line:
             yield prose(line)

@@ -57,7 +57,7 @@ def _section(section: Section, width: int | None) -> Iterator[str]:
         yield visible(parts.reason(section))
         return
     rows = parts.shown(section)
-    fits, left = fitting(columns(rows, unit=section.unit), width)
+    fits, left = fitting(columns(rows, unit=section.unit, headings=section.headings), width)
     yield from _table(fits, width)
     yield from filter(None, (parts.more(section, say(" (--limit 0 shows all)")), _too_wide(left)))
     yield from parts.unknown(section, rows)

@@ -27,9 +27,9 @@ class Chart:
     ``y`` a size to choose; ``heatmap`` has a row for each value of the column ``by`` and a column for each of ``x``,
     each ``y`` a number to choose, or without ``x`` a column for each of ``y``; the rows ``marked`` are pointed at;
     ``waterfall`` goes from one total to another: ``y`` are the differences (missing for totals) and what is reached by
-    them; ``distribution`` has a lane for each value of ``x``: ``y`` are single values (each named by the column ``step``,
-    and marked where ``outlying`` is true) and the median of their lane, ``band`` is a range of values to shade, which a
-    table of the report tells;
+    them; ``distribution`` has a lane for each value of ``x``: ``y`` are single values (each named by the column
+    ``step``, and marked where ``outlying`` is true) and the median of their lane, ``band`` is a range of values to
+    shade, which a table of the report tells;
     ``intervals`` draws a line a row: each three of ``y`` are the low end, the middle and the high end of one of
     ``names`` (plain English, said where it is shown), the same column three times a number without an interval.
     """
@@ -58,7 +58,8 @@ class Section:
 
     ``within`` names the section that this one is a part of, and stands behind: it is shown inside it. The part on one
     row of a table is named after its section and the row's ``id`` (``advice`` and ``x``: ``advice-x``), so that the row
-    can lead to it. ``folded`` parts are only needed by who asks for more.
+    can lead to it. ``folded`` parts are only needed by who asks for more. ``headings`` are names that stand over
+    columns as they are.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Section:
     timeline: Timeline | None = None
     within: str = ""
     folded: bool = False
+    headings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def only_text(self) -> bool:
@@ -96,8 +98,8 @@ class Source:
 class Report:
     """Title, one source or several, and sections in reading order.
 
-    ``headline`` holds the few sentences a hurried reader needs, ``warnings`` what limits them, ``glance`` the few rows of
-    sections (of the same names) whose pictures tell it at a glance; ``data`` what only machine formats carry.
+    ``headline`` holds the few sentences a hurried reader needs, ``warnings`` what limits them, ``glance`` the few rows
+    of sections (of the same names) whose pictures tell it at a glance; ``data`` what only machine formats carry.
     """
 
     title: str

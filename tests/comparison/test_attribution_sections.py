@@ -54,7 +54,7 @@ def test_the_picture_goes_from_base_to_other(tree: pd.DataFrame) -> None:
     steps = waterfall(causes(tree), tree, shown=2)
     assert steps["name"].tolist() == ["base", "matmul, forward", "relu, forward", REST, "other"]
     assert steps["difference_ns"].tolist() == [pd.NA, 60, -20, 5, pd.NA]
-    assert steps["reached_ns"].tolist() == [200, 260, 240, 245, 245]
+    assert steps["time_so_far_ns"].tolist() == [200, 260, 240, 245, 245]
     section = Section(
         "waterfall", "From base to other", steps, chart=_chart(comparison_report(run(1, 1, 1), run(2, 1, 1)))
     )

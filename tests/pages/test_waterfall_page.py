@@ -15,14 +15,14 @@ TABLE = pd.DataFrame(
     {
         "name": ["base", "<b>matmul</b>", "copy", "other"],
         "difference_ns": pd.array([pd.NA, 200_000, -50_000, pd.NA], "Int64"),
-        "reached_ns": [1_000_000, 1_200_000, 1_150_000, 1_150_000],
+        "time_so_far_ns": [1_000_000, 1_200_000, 1_150_000, 1_150_000],
     }
 )
 _LEVELS = "chart => chart.calcdata[0].map((bar) => [bar.s1, Boolean(bar.isSum)])"
 
 
 def test_bars_lead_from_total_to_total(opened: Callable[[Path], Any], tmp_path: Path) -> None:
-    chart = Chart("waterfall", "name", ("difference_ns", "reached_ns"))
+    chart = Chart("waterfall", "name", ("difference_ns", "time_so_far_ns"))
     section = Section("waterfall", "From base to other", TABLE, chart=chart)
     file = tmp_path / "page.html"
     file.write_text(render(Report("Report", (Source("run", "run"),), (section,))), encoding="utf-8")

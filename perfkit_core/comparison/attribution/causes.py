@@ -43,11 +43,11 @@ def by_layer(attribution: pd.DataFrame) -> pd.DataFrame:
 
 
 def waterfall(found: pd.DataFrame, attribution: pd.DataFrame, shown: int) -> pd.DataFrame:
-    """The largest ``shown`` causes between both sides: name, difference_ns (missing for base and other), reached_ns
+    """The largest ``shown`` causes between both sides: name, difference_ns (missing for base and other), time_so_far_ns
     (the step with this cause and those before it). No rows where nothing differs."""
     differing = found[found["difference_ns"] != 0]
     if differing.empty:
-        return pd.DataFrame(columns=["name", "difference_ns", "reached_ns"])
+        return pd.DataFrame(columns=["name", "difference_ns", "time_so_far_ns"])
     first = differing.head(shown)
     names, differences = [label(row) for row in first.to_dict("records")], first["difference_ns"].tolist()
     if len(differing) > shown:
@@ -56,7 +56,7 @@ def waterfall(found: pd.DataFrame, attribution: pd.DataFrame, shown: int) -> pd.
     base, other = (int(attribution[f"{side}_ns"].iloc[0]) for side in ("base", "other"))
     reached = [base, *(base + np.cumsum(differences)).tolist(), other]
     steps = pd.array([pd.NA, *differences, pd.NA], "Int64")
-    return pd.DataFrame({"name": ["base", *names, "other"], "difference_ns": steps, "reached_ns": reached})
+    return pd.DataFrame({"name": ["base", *names, "other"], "difference_ns": steps, "time_so_far_ns": reached})
 
 
 def _with_path(attribution: pd.DataFrame) -> pd.DataFrame:

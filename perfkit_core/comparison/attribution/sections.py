@@ -96,7 +96,7 @@ def picture(found: Explained) -> Iterator[Section]:
     """The section waterfall: no rows where nothing differs, and none at all without events."""
     if not found.attribution.empty:
         steps = waterfall(causes(found.attribution), found.attribution, DRAWN)
-        chart = Chart("waterfall", "name", ("difference_ns", "reached_ns"))
+        chart = Chart("waterfall", "name", ("difference_ns", "time_so_far_ns"))
         title, none = say("From base to other"), say("nothing differs")
         yield Section("waterfall", title, steps, say(_OF_WATERFALL) if len(steps) else "", none, chart=chart)
 

@@ -15,12 +15,15 @@ page.shapes.distribution = (figure, _, { palette, colour, layout, axis, escaped 
       },
     };
     const median = {
-      type: "scatter", mode: "markers+text", x: [lane.median], y: [row], text: [lane.median_text], showlegend: false,
-      textposition: "bottom center", textfont: { color: colour("--ink"), size: 12 }, cliponaxis: false,
+      type: "scatter", mode: "markers", x: [lane.median], y: [row], showlegend: false, cliponaxis: false,
       marker: { symbol: "line-ns", size: 34, line: { width: 3, color: colour("--ink") } },
       hovertemplate: `${escaped(lane.name)}<br>${escaped(page.say("median"))} ${lane.median_text}<extra></extra>`,
     };
-    return [points, median];
+    const said = {
+      type: "scatter", mode: "text", x: [lane.median], y: [row + 0.42], text: [lane.median_text], showlegend: false,
+      textfont: { color: colour("--ink"), size: 12 }, cliponaxis: false, hoverinfo: "skip",
+    };
+    return [points, median, said];
   });
   const rows = figure.lanes.map((_, row) => row);
   const band = figure.band && {

@@ -18,7 +18,7 @@ page.shapes.waterfall = (figure, _, { palette, colour, layout, axis, escaped }) 
   return [traces, layout({
     bargap: 0.3, showlegend: false, margin: { l: 56, r: 12, t: 8, b: 44 },
     xaxis: axis({ title: { text: `${escaped(figure.title)} (${figure.unit})` }, range: range(figure.reached) }),
-    yaxis: axis({ tickvals: positions, ticktext: figure.short.map(escaped), autorange: "reversed", showgrid: false }),
+    yaxis: axis({ tickvals: positions, ticktext: figure.short.map(escaped), autorange: "reversed", showgrid: false, zeroline: false }),
   })];
 
   // The axis begins at 0, unless the differences would be too small to be seen; texts need room beside the bars.
