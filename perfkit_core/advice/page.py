@@ -9,13 +9,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
+import pandas as pd
+
 from perfkit_core.advice import explain, headline, measured, outcomes, sentences, totals
 from perfkit_core.advice.model import Advice, Advices
 from perfkit_core.advice.overview import intervals, overview
 from perfkit_core.advice.sections import step_or_recording
 from perfkit_core.language import say
 from perfkit_core.report import facts
-from perfkit_core.report.model import Chart, Report, Section
+from perfkit_core.report.model import Report, Section
 from perfkit_core.trace import Trace
 from perfkit_core.verification.ledger import Record
 
@@ -54,16 +56,17 @@ def _whole(one: Advice, title: str, found: Advices, trace: Trace, records: Seque
     told = {section.name: section for section in explain.report(one, found, trace, records).sections}
     what, prediction = told["what"], told["prediction"]
     name = f"advice-{one.id}"
-    yield replace(
-        prediction, name=name, title=title, lines=(*what.lines, *prediction.lines), chart=_interval(prediction)
-    )
+    yield replace(_drawn(prediction), name=name, title=title, lines=(*what.lines, *prediction.lines))
     for part in _ORDER:
         section = told[part] if part != "outcome" else _with_records(told[part], one, records)
         yield replace(section, name=f"{name}-{part}", within=name, folded=part in _FOLDED)
 
 
-def _interval(prediction: Section) -> Chart | None:
-    return intervals("method") if prediction.table["p50_ns"].notna().any() else None
+def _drawn(prediction: Section) -> Section:
+    """With its picture, without a table where there is no number."""
+    if prediction.table["p50_ns"].isna().all():
+        return replace(prediction, table=pd.DataFrame())
+    return replace(prediction, chart=intervals("method"))
 
 
 def _with_records(outcome: Section, one: Advice, records: Sequence[Record]) -> Section:

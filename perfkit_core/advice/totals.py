@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
 
@@ -12,7 +12,9 @@ from perfkit_core.advice.model import Advice, Advices
 from perfkit_core.language import say
 from perfkit_core.report.model import Section
 
-_NAME = "in_sum"
+_NAME: Final = "in_sum"
+_SELDOM: Final = ("why", "afterwards_ns", "after")
+"""Columns that are left out where they hold nothing: there is nothing to tell."""
 
 
 def sections(found: Advices, of: str) -> Iterator[Section]:
@@ -32,7 +34,7 @@ def sections(found: Advices, of: str) -> Iterator[Section]:
 
 def together(found: Advices) -> pd.DataFrame:
     """id, saving_ns (by itself), combined (whether it is part of the combined saving), why (not), afterwards_ns (what
-    it saves once others are followed, where that differs much). NA where unknown."""
+    it saves once others are followed, where that differs much), after (which others). NA where unknown."""
     return _typed([_savings(one, found) | _combined(one, found) for one in found.advice])
 
 
@@ -66,4 +68,5 @@ def _typed(rows: list[dict[str, Any]]) -> pd.DataFrame:
     names = ["id", "title", "saving_ns", "combined", "why", "afterwards_ns", "after"]
     made = pd.DataFrame(rows)
     made = made[[name for name in names if name in made]]
-    return made.astype({"saving_ns": "Int64", "afterwards_ns": "Int64"})
+    made = made.astype({"saving_ns": "Int64", "afterwards_ns": "Int64"})
+    return made.drop(columns=[name for name in _SELDOM if name in made and made[name].isna().all()])

@@ -124,7 +124,8 @@ def _ticks(low: float, high: float, unit: Unit | None) -> list[tuple[float, str]
 def _said(ends: list[Ends], unit: Unit | None) -> str:
     """``176 (174–177) → 116 (107–128) ms``: the first two of a row; what has no interval has none."""
     name = f" {unit.name}" if unit and unit.name != "%" else ""
-    return " → ".join(_interval(one, unit) for one in ends[:2]) + name
+    known = [one for one in ends[:2] if one[1] is not None]
+    return " → ".join(_interval(one, unit) + (name if known and one is known[-1] else "") for one in ends[:2])
 
 
 def _interval(ends: Ends, unit: Unit | None) -> str:

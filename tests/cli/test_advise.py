@@ -66,7 +66,7 @@ def test_json_is_the_contract(perfkit, loading: Path) -> None:
 
 def test_the_file_holds_what_the_terminal_shows(perfkit, loading: Path, tmp_path: Path) -> None:
     file = tmp_path / "new" / "advice.json"
-    assert perfkit("advise", loading, "-o", file).code == 0
+    assert perfkit("advise", loading, "-o", file) == (0, "", f"wrote {file}\n")
     assert file.read_text(encoding="utf-8") == perfkit("advise", loading, "--format", "json").out
 
 
@@ -171,6 +171,15 @@ def test_what_does_not_pay_is_no_small_gain(perfkit, tmp_path: Path) -> None:
     explained = perfkit("advise", tmp_path / "run", "--rule", "loader-workers", "--threshold", "loader_share=0.001",
                         "--explain", "loader-workers").out  # fmt: skip
     assert "No severity: it saves nothing." in explained
+
+
+def test_every_output_says_what_it_wrote(perfkit, loading: Path, tmp_path: Path) -> None:
+    ledger, page = tmp_path / "ledger.jsonl", tmp_path / "page.html"
+    append(ledger, record("loader-workers", 0.10))
+    asked = (["--explain", "loader-workers"], ["--what-if", "loader-workers=2"], ["--identity"], ["--ledger", ledger])
+    for options in asked:
+        assert perfkit("advise", loading, *options, "-o", page) == (0, "", f"wrote {page}\n")
+    assert perfkit("advise", "--ledger", ledger, "-o", page) == (0, "", f"wrote {page}\n")
 
 
 def test_only_these_rules(perfkit, loading: Path) -> None:

@@ -1,0 +1,88 @@
+"""Who has ten seconds sees what was run, the step time, what it is spent on and what to change, without scrolling."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+import perfkit_core
+from perfkit_core.cli.main import main
+from perfkit_core.report.headline import duration
+
+FILES = (
+    "torch/pairs/resnet50-workers0.json.gz",
+    "torch/h100-vit.json.gz",
+    "torch/cpu-only-rank34.json.gz",
+    "paddle/cpu-3.3.1/cnn_small/cycle0.pb",
+)
+"""Files with steps and advice."""
+
+
+def report(source: Path, folder: Path) -> Path:
+    assert main(["report", str(source), "-o", str(folder / "page.html")]) == 0
+    return folder / "page.html"
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_the_first_screen(opened: Callable[[Path], Any], traces: Path, tmp_path: Path, file: str) -> None:
+    found = perfkit_core.load(traces / file)
+    page = opened(report(traces / file, tmp_path))
+    expect(page.locator(".glance")).to_have_count(2)
+    for part in (".facts", ".headline", ".glance >> nth=0", ".glance >> nth=1"):
+        box = page.locator(part).first.bounding_box()
+        assert box["y"] + box["height"] <= 900
+    steps = perfkit_core.summarize(found, "steps")["dur_ns"]
+    assert duration(float(steps.median())) in page.locator(".headline").text_content()
+    partition = perfkit_core.summarize(found, "partition")
+    shares = {
+        row.category: row.total_ns / partition["total_ns"].sum() for row in partition.itertuples() if row.total_ns
+    }
+    said = page.locator(".glance .shares .legend span").all_text_contents()
+    assert said == [f"{name} {share:.1%}" for name, share in shares.items()]
+    widths = [one.bounding_box()["width"] for one in page.locator(".glance .whole i").all()]
+    assert sum(widths) == pytest.approx(page.locator(".glance .whole").bounding_box()["width"], rel=0.01)
+    assert widths[0] / sum(widths) == pytest.approx(next(iter(shares.values())), abs=0.01)
+
+
+def test_three_advices_at_most_lead_to_their_sections(
+    opened: Callable[[Path], Any], traces: Path, tmp_path: Path
+) -> None:
+    file = traces / "torch/pairs/resnet50-workers0.json.gz"
+    advice = perfkit_core.advise(file).advice
+    assert len(advice) > 3
+    page = opened(report(file, tmp_path))
+    links = page.locator(".glance .spans a")
+    assert links.all_text_contents() == [f"{number}. {one.title}" for number, one in enumerate(advice[:3], 1)]
+    assert page.locator(".glance .span .who").nth(3).text_content().strip() == f"All {len(advice)} together"
+    links.nth(2).click()
+    target = page.locator("section:target")
+    expect(target).to_be_in_viewport()
+    assert advice[2].title in target.locator("h2, h3").first.text_content()
+    assert f"Id: {advice[2].id}" in target.text_content()
+
+
+def test_what_the_profiler_was_asked_for(opened: Callable[[Path], Any], traces: Path, tmp_path: Path) -> None:
+    page = opened(report(traces / "torch/dlrm-8xv100/rank0.json", tmp_path))
+    facts = {
+        one.locator("dt").text_content(): one.locator("dd").text_content() for one in page.locator(".facts > div").all()
+    }
+    assert facts["Options"] == "record_shapes"
+    assert facts["Devices"] == "8 × Tesla V100-SXM2-32GB"
+
+
+def test_without_steps_it_says_so(opened: Callable[[Path], Any], traces: Path, tmp_path: Path) -> None:
+    page = opened(report(traces / "torch/mi210-gpu-only.json.gz", tmp_path))
+    assert page.locator(".glance .shares").count() == 0
+    expect(page.locator(".quality", has_text="no training steps were recorded")).to_be_in_viewport()
+    expect(page.locator(".glance .empty")).to_have_text(re.compile("Nothing was found that would save time"))
+
+
+def test_ranks_that_are_read_one_by_one(opened: Callable[[Path], Any], traces: Path, tmp_path: Path) -> None:
+    page = opened(report(traces / "torch/dlrm-8xv100", tmp_path))
+    expect(page.locator(".glance .empty")).to_have_text(re.compile("perfkit advise SOURCE reads all ranks at once"))
+    expect(page.locator(".glance .whole")).to_be_in_viewport()
