@@ -15,6 +15,8 @@ MATTERS: Final = 0.01
 """Share of the step time of all ranks below which waiting is left to the table."""
 SLOWER: Final = 0.05
 """From this share above the median rank on, a rank is slower on its own."""
+OUTLYING: Final = 5
+"""A rank that is slower on its own is so by this many times what ranks usually differ by."""
 NAMED: Final = 3
 """Ranks that get a sentence; the tables have all."""
 
@@ -90,7 +92,8 @@ def _own(own: Mapping[int, tuple[float, float]], named: Sequence[int]) -> Iterat
 
 
 def _slower(own: Mapping[int, tuple[float, float]]) -> Found:
-    slow = sorted((rank for rank, (_, over) in own.items() if over >= SLOWER), key=lambda rank: -own[rank][0])
+    least = max(SLOWER, OUTLYING * _spread([over for _, over in own.values()]))
+    slow = sorted((rank for rank, (_, over) in own.items() if over >= least), key=lambda rank: -own[rank][0])
     lines = [_said(rank, *own[rank]) for rank in slow[:NAMED]]
     if not lines:
         times = [time for time, _ in own.values()]
@@ -100,6 +103,12 @@ def _slower(own: Mapping[int, tuple[float, float]]) -> Found:
         )
         lines = [say(text, low=duration(min(times)), high=duration(max(times)))]
     return Found(tuple(slow), tuple(lines))
+
+
+def _spread(over: Sequence[float]) -> float:
+    """The median distance from the median: of many ranks some are always slower than most."""
+    distances = sorted(map(abs, over))
+    return distances[(len(distances) - 1) // 2]
 
 
 def _said(rank: int, time: float, over: float) -> str:

@@ -62,6 +62,11 @@ def test_without_collectives_slow_ranks_are_told_by_their_own_time() -> None:
     assert found(steps([500, 500, 524]), NOTHING).ranks == ()
 
 
+def test_ranks_that_all_differ_are_not_slow() -> None:
+    assert found(steps([500, 480, 520, 460, 540]), NOTHING).ranks == ()
+    assert found(steps([500, 480, 520, 460, 540, 800]), NOTHING).ranks == (5,)
+
+
 def test_one_step_is_drawn_by_its_parts_several_by_steps() -> None:
     one = with_picture(Section("ranks", "Ranks", steps([500, 900], 1)), {}).chart
     several = with_picture(Section("ranks", "Ranks", steps([500, 900], 2)), {}).chart

@@ -2,6 +2,7 @@
 "use strict";
 (() => {
   const WRITTEN = 16; // rows and columns up to which cells hold their numbers
+  const OUTLINED = 100; // rows up to which an outline leaves something of a row to be seen
 
   const ticks = (names, most) => {
     const every = Math.ceil(names.length / most);
@@ -9,15 +10,18 @@
     return { tickvals, ticktext: tickvals.map((position) => names[position]) };
   };
 
+  // As many as fit beside each other, however long they are.
+  const columnTicks = ({ columns }) => Math.max(4, Math.min(24, Math.floor(150 / Math.max(...columns.map((name) => name.length)))));
+
   // Rows that are marked always have their name, in the colour of a warning.
-  const rowTicks = (figure) => {
+  const rowTicks = (figure, palette) => {
     const found = ticks(figure.rows, 32), kept = found.tickvals.filter((row) => !figure.marked.some((one) => one !== row && Math.abs(one - row) * 32 < figure.rows.length));
     const tickvals = [...new Set([...kept, ...figure.marked])].sort((a, b) => a - b);
-    const name = (row) => (figure.marked.includes(row) ? `<b>▶ ${figure.rows[row]}</b>` : figure.rows[row]);
+    const name = (row) => (figure.marked.includes(row) ? `<span style="color:${palette[5]}"><b>▶ ${figure.rows[row]}</b></span>` : figure.rows[row]);
     return { tickvals, ticktext: tickvals.map(name) };
   };
 
-  const outlines = (figure, palette) => figure.marked.map((row) => ({
+  const outlines = (figure, palette) => (figure.rows.length > OUTLINED ? [] : figure.marked).map((row) => ({
     type: "rect", xref: "x", yref: "y", x0: -0.5, x1: figure.columns.length - 0.5, y0: row - 0.5, y1: row + 0.5,
     line: { color: palette[5], width: 2 }, fillcolor: "rgba(0,0,0,0)",
   }));
@@ -47,8 +51,8 @@
     }];
     return [traces, layout({
       margin: { l: 56, r: 12, t: 8, b: 44 }, shapes: outlines(figure, palette),
-      xaxis: axis({ title: { text: figure.column_title }, showgrid: false, zeroline: false, ...ticks(figure.columns, 24) }),
-      yaxis: axis({ title: { text: figure.row_title }, showgrid: false, zeroline: false, range: [figure.rows.length - 0.48, -0.52], ...rowTicks(figure) }),
+      xaxis: axis({ title: { text: figure.column_title }, showgrid: false, zeroline: false, ...ticks(figure.columns, columnTicks(figure)) }),
+      yaxis: axis({ title: { text: figure.row_title }, showgrid: false, zeroline: false, range: [figure.rows.length - 0.48, -0.52], ...rowTicks(figure, palette) }),
     })];
   };
 
