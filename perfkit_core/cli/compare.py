@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from perfkit_core.cli import options
-from perfkit_core.cli.output import FOR_PEOPLE, emit, renderer
+from perfkit_core.cli.output import FOR_PEOPLE, emit, renderer, told
 from perfkit_core.cli.progress import loaded, working
 from perfkit_core.errors import UsageError
 
@@ -77,6 +77,7 @@ def compare(
     short = chosen.name == "markdown" and not views
     report = _only(report, list(_COMMENT) if short else options.names(views), known_only=short)
     emit(_cut(report, chosen.name, _COMMENT_ROWS if short and limit is None else limit), chosen, output)
+    told(output)
     return _verdict(report)
 
 

@@ -1,4 +1,4 @@
-"""The advice page in a browser: intervals where the numbers are, fixes to copy, links from the overview, folded parts."""
+"""The advice page in a browser: intervals where the numbers are, fixes to copy, links to each advice, folded parts."""
 
 from __future__ import annotations
 
