@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 FAILED: Final = 1
 """Exit code where the gate fails."""
-_COMMENT: Final = ("gate", "runs", "step_time", "normalised", "devices", "causes", "step_parts")
+_COMMENT: Final = ("gate", "runs", "new_step_time", "new_causes", "new_layers", "step_time", "normalised", "devices", "causes", "step_parts")
 """Tables of a Markdown comment, which is read among others; ``--view`` asks for more."""
 _COMMENT_ROWS: Final = 10
-_WHOLE: Final = ("gate", "runs", "waterfall", "step_time", "step_parts")
+_WHOLE: Final = ("gate", "runs", "new_waterfall", "new_step_time", "waterfall", "step_time", "step_parts")
 """Tables that no limit cuts: a condition must not disappear, and sums have all of their parts."""
 
 
@@ -32,6 +32,8 @@ _WHOLE: Final = ("gate", "runs", "waterfall", "step_time", "step_parts")
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True)
 @click.option("--baseline", multiple=True, metavar="RUN", help="The base; all other runs are compared with it. "
               "Repeat it for several captures.  [default: the first run]")  # fmt: skip
+@click.option("--against", nargs=2, metavar="BASE OTHER", help="What is new since this earlier pair: of two runs that "
+              "differ in much, only what these two did not differ by.")  # fmt: skip
 @click.option("--fail-on", "conditions", multiple=True, metavar="CONDITION", help="End with code 1 where it holds "
               "beyond noise: 'step_time > 3%', 'operators.self_cpu_ns[matmul] > +2ms', "
               "'memory_places.peak_bytes[cpu] > 1GiB'. Repeat it for several.")  # fmt: skip
@@ -50,6 +52,7 @@ _WHOLE: Final = ("gate", "runs", "waterfall", "step_time", "step_parts")
 def compare(
     runs: tuple[str, ...],
     baseline: tuple[str, ...],
+    against: tuple[str, str] | None,
     views: tuple[str, ...],
     limit: int | None,
     format_name: str | None,
@@ -61,17 +64,19 @@ def compare(
 
     A RUN is a run folder or trace file; several captures of the same training, separated by commas or as a quoted
     pattern ('runs/main-*'), are pooled. Of two runs it shows where the difference comes from, of more a column each.
-    Operators are matched by their canonical names, so runs may come from different frameworks.
+    Operators are matched by their canonical names, so runs may come from different frameworks. These differ in much:
+    with --against an earlier pair of them, only what is new is named.
 
     Exit codes: 0, 1 a condition of --fail-on holds, 2 a run or an option is wrong.
     """
     from perfkit_core.cli.compare_options import asked
-    from perfkit_core.cli.compared_runs import named_runs
+    from perfkit_core.cli.compared_runs import earlier_pair, named_runs
 
     chosen = renderer(format_name, output)
     named = named_runs(runs, baseline)
     wanted = asked(given, len(named))
-    captures = [[loaded([place], partial) for place in one.places] for one in named]
+    earlier = earlier_pair(against, len(named)) if against else []
+    captures = [[loaded([place], partial) for place in one.places] for one in (*named, *earlier)]
     with working("comparing"):
         report = _report([one.name for one in named], captures, wanted)
     short = chosen.name == "markdown" and not views
@@ -82,9 +87,12 @@ def compare(
 
 
 def _report(names: Sequence[str], captures: Sequence[Sequence[Trace]], wanted: Asked) -> Report:
+    from perfkit_core.comparison.against.report import against_report
     from perfkit_core.comparison.report import comparison_report
     from perfkit_core.comparison.several import Run, several_report
 
+    if len(captures) > len(names):
+        return against_report((captures[0], captures[1]), (captures[2], captures[3]), wanted, names)
     if len(names) == 2:
         return comparison_report(captures[0], captures[1], wanted, names)
     return several_report([Run(name, tuple(one)) for name, one in zip(names, captures, strict=True)], wanted)

@@ -37,6 +37,13 @@ def named_runs(given: Sequence[str], baseline: Sequence[str]) -> list[Named]:
     return [Named(name, places) for name, places in zip(labels, runs, strict=True)]
 
 
+def earlier_pair(given: Sequence[str], runs: int) -> list[Named]:
+    """The two runs of ``--against``, each of one capture or more. Raises UsageError and SourceError."""
+    if runs != 2:
+        raise UsageError(f"--against is for two runs, not {runs}", "perfkit compare A B --against OLD_A OLD_B")
+    return [Named(text, tuple(_captures(text))) for text in given]
+
+
 def _captures(text: str) -> Iterator[Path]:
     """The places that one argument means."""
     whole = as_path(text)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from perfkit_core.comparison import as_data, distribution, normalise, peaks
-from perfkit_core.comparison.attribution.sections import explained, picture, sections, sentences
+from perfkit_core.comparison.attribution.sections import Explained, explained, picture, sections, sentences
 from perfkit_core.comparison.gate import table as gate_table
 from perfkit_core.comparison.labels import distinguishing
 from perfkit_core.comparison.pair import Asked, Pair, pair
@@ -51,15 +51,17 @@ def comparison_report(
     return report_of(pair(sides[0], sides[1], asked), sides, names)
 
 
-def report_of(found: Pair, sides: Sequence[Sequence[Trace]], names: Sequence[str] = ()) -> Report:
+def report_of(
+    found: Pair, sides: Sequence[Sequence[Trace]], names: Sequence[str] = (), why: Explained | None = None
+) -> Report:
     """Sections gate, waterfall, steps, step_time, statistics, normalised, devices (each where it tells something),
     those of :func:`~perfkit_core.comparison.attribution.sections.sections`, phases, overview, operators, outliers.
     ``data`` is what :mod:`perfkit_core.comparison.as_data` says."""
     tables = compare(*found.whole)
-    why = explained(*found.whole, medians=_medians(found))
+    why = why or reasons(found)
     return Report(
         title(sides, names),
-        tuple(_side(side, name) for side, name in zip(sides, SIDES, strict=True)),
+        tuple(source_of(side, name) for side, name in zip(sides, SIDES, strict=True)),
         (
             *_gate(found),
             *picture(why),
@@ -86,12 +88,12 @@ def title(sides: Sequence[Sequence[Trace]], names: Sequence[str] = ()) -> str:
     return say("{other} against {base}", other=other, base=base)
 
 
-def _medians(found: Pair) -> tuple[int, int] | None:
-    """The medians that the page compares, None without steps."""
-    return None if found.steps is None else (found.steps.base, found.steps.other)
+def reasons(found: Pair) -> Explained:
+    """Where the difference of the medians comes from that the page compares; of whole runs without steps."""
+    return explained(*found.whole, medians=None if found.steps is None else (found.steps.base, found.steps.other))
 
 
-def _side(captures: Sequence[Trace], name: str) -> Source:
+def source_of(captures: Sequence[Trace], name: str) -> Source:
     """The first capture's head; of several, their number and the findings of all."""
     found = [source(trace) for trace in captures]
     findings = tuple(dict.fromkeys(finding for one in found for finding in one.quality))

@@ -104,6 +104,23 @@ def test_more_than_two_runs_have_a_column_each(perfkit, runs: Path) -> None:
     assert "3 runs compared" in out
 
 
+def test_what_is_new_since_an_earlier_pair(perfkit, runs: Path, tmp_path: Path) -> None:
+    """Theirs takes 10 ms longer than ours did, and does still: what is new is that ours has lost 2 ms."""
+    theirs = record(tmp_path / "theirs", [ms + 10 for ms in STEADY])
+    given = ("compare", theirs, runs / "change-0", *QUIET, "--against", theirs, runs / "main-0")
+    code, out, _ = perfkit(*given, "--format", "json")
+    assert code == 0
+    content = json.loads(out)
+    assert content["new"]["step_time"]["difference_ns"] == 2_000_000
+    assert sum(row["difference_ns"] for row in content["new"]["causes"]) == 2_000_000
+    assert content["step_time"]["difference"] == -8_000_000
+    code, out, _ = perfkit(*given, "--format", "markdown")
+    assert "New: other has lost 2.00 ms against base since the earlier pair" in out
+    assert "## What is new, by cause" in out
+    code, _, err = perfkit("compare", *sorted(runs.glob("main-*")), "--against", theirs, theirs)
+    assert (code, err.startswith("perfkit: error: --against is for two runs, not 3")) == (2, True)
+
+
 def test_more_than_two_runs_have_a_gate(perfkit, runs: Path) -> None:
     given = (runs / "main-0", runs / "main-1", runs / "change-0")
     code, _, err = perfkit("compare", *given, *QUIET, "--fail-on", "step_time > 3%")

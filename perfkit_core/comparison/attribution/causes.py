@@ -13,6 +13,7 @@ from perfkit_core.language import in_english, say
 
 SUMMED: Final = ("base_ns", "other_ns", "difference_ns", "count_effect_ns", "per_call_effect_ns")
 REST: Final = in_english("everything else")
+End = tuple[str, int]
 _PARTS: Final = ("category", "phase", "layer", "family", "operator")
 
 
@@ -28,7 +29,7 @@ def causes(attribution: pd.DataFrame) -> pd.DataFrame:
     numbers = ["base_calls", "other_calls", *SUMMED]
     grouped = rows.groupby(keys, sort=False, dropna=False)
     table = grouped[numbers].sum(min_count=1).reset_index().astype(dict.fromkeys(SUMMED, np.int64))
-    return _explained(_largest_first(table, keys))
+    return explained(largest_first(table, keys))
 
 
 def by_layer(attribution: pd.DataFrame) -> pd.DataFrame:
@@ -39,24 +40,23 @@ def by_layer(attribution: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame(columns=["layer", *SUMMED, "explained_ratio"])
     rows["layer"] = rows["layer"].replace("", NO_LAYER)
     table = rows.groupby("layer", sort=False)[list(SUMMED)].sum().reset_index()
-    return _explained(_largest_first(table, ["layer"]))
+    return explained(largest_first(table, ["layer"]))
 
 
-def waterfall(found: pd.DataFrame, attribution: pd.DataFrame, shown: int) -> pd.DataFrame:
-    """The largest ``shown`` causes between both sides: name, difference_ns (missing for base and other), time_so_far_ns
-    (the step with this cause and those before it). No rows where nothing differs."""
+def waterfall(found: pd.DataFrame, first: End, last: End, shown: int) -> pd.DataFrame:
+    """The largest ``shown`` causes between two ends, each a name and its ns: name, difference_ns (missing for the
+    ends), time_so_far_ns (with this cause and those before it). No rows where nothing differs."""
     differing = found[found["difference_ns"] != 0]
     if differing.empty:
         return pd.DataFrame(columns=["name", "difference_ns", "time_so_far_ns"])
-    first = differing.head(shown)
-    names, differences = [label(row) for row in first.to_dict("records")], first["difference_ns"].tolist()
+    largest = differing.head(shown)
+    names, differences = [label(row) for row in largest.to_dict("records")], largest["difference_ns"].tolist()
     if len(differing) > shown:
         names.append(say(REST))
         differences.append(int(differing["difference_ns"].iloc[shown:].sum()))
-    base, other = (int(attribution[f"{side}_ns"].iloc[0]) for side in ("base", "other"))
-    reached = [base, *(base + np.cumsum(differences)).tolist(), other]
+    reached = [first[1], *(first[1] + np.cumsum(differences)).tolist(), last[1]]
     steps = pd.array([pd.NA, *differences, pd.NA], "Int64")
-    return pd.DataFrame({"name": ["base", *names, "other"], "difference_ns": steps, "time_so_far_ns": reached})
+    return pd.DataFrame({"name": [first[0], *names, last[0]], "difference_ns": steps, "time_so_far_ns": reached})
 
 
 def _with_path(attribution: pd.DataFrame) -> pd.DataFrame:
@@ -75,7 +75,8 @@ def _with_path(attribution: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def _largest_first(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+def largest_first(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """The rows by the size of difference_ns; equal ones by their keys."""
     order = table.assign(size=table["difference_ns"].abs()).sort_values(
         ["size", *keys], ascending=[False, *[True] * len(keys)], kind="stable"
     )
@@ -83,7 +84,8 @@ def _largest_first(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     return ordered
 
 
-def _explained(table: pd.DataFrame) -> pd.DataFrame:
+def explained(table: pd.DataFrame) -> pd.DataFrame:
+    """With explained_ratio: what the rows add up to so far, by the whole difference_ns (missing where that is 0)."""
     whole = int(table["difference_ns"].sum())
     passed = table["difference_ns"].cumsum().to_numpy(np.float64) / (whole or 1)
     return table.assign(explained_ratio=pd.arrays.FloatingArray(passed, np.full(len(table), whole == 0)))

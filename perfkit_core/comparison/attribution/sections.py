@@ -63,13 +63,14 @@ def sentences(found: Explained) -> tuple[str, ...]:
     """The largest causes, for a hurried reader; none where nothing differs."""
     if found.attribution.empty:
         return ()
-    largest = causes(found.attribution).head(NAMED)
-    named = [
-        f"{label(row)} {signed(int(row['difference_ns']))}"
-        for row in largest.to_dict("records")
-        if row["difference_ns"]
-    ]
-    return (say("The largest causes: {causes}.", causes="; ".join(named)),) if named else ()
+    largest = named(causes(found.attribution))
+    return (say("The largest causes: {causes}.", causes=largest),) if largest else ()
+
+
+def named(found: pd.DataFrame) -> str:
+    """The first causes that differ, with their differences; "" where nothing does."""
+    largest = found[found["difference_ns"] != 0].head(NAMED)
+    return "; ".join(f"{label(row)} {signed(int(row['difference_ns']))}" for row in largest.to_dict("records"))
 
 
 def sections(found: Explained) -> tuple[Section, ...]:
@@ -95,10 +96,15 @@ def _of_attribution(tree: pd.DataFrame) -> Iterator[Section]:
 def picture(found: Explained) -> Iterator[Section]:
     """The section waterfall: no rows where nothing differs, and none at all without events."""
     if not found.attribution.empty:
-        steps = waterfall(causes(found.attribution), found.attribution, DRAWN)
-        chart = Chart("waterfall", "name", ("difference_ns", "time_so_far_ns"))
-        title, none = say("From base to other"), say("nothing differs")
-        yield Section("waterfall", title, steps, say(_OF_WATERFALL) if len(steps) else "", none, chart=chart)
+        base, other = (int(found.attribution[f"{side}_ns"].iloc[0]) for side in ("base", "other"))
+        steps = waterfall(causes(found.attribution), ("base", base), ("other", other), DRAWN)
+        yield drawn("waterfall", say("From base to other"), steps)
+
+
+def drawn(name: str, title: str, steps: pd.DataFrame) -> Section:
+    """The section of a waterfall."""
+    chart = Chart("waterfall", "name", ("difference_ns", "time_so_far_ns"))
+    return Section(name, title, steps, say(_OF_WATERFALL) if len(steps) else "", say("nothing differs"), chart=chart)
 
 
 def parts(tree: pd.DataFrame) -> pd.DataFrame:

@@ -1,0 +1,1 @@
+"""What has changed between two runs, compared with what two earlier ones differed by?"""
