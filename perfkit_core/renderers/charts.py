@@ -82,7 +82,7 @@ def _series(chart: Chart, table: pd.DataFrame, names: Sequence[str]) -> dict[str
         "kind": chart.kind,
         "height": HEIGHTS.get(chart.kind, 300),
         "x": {"title": say(label(chart.x)), "values": _labels(table[chart.x])},
-        **(_names(table[chart.x]) if chart.kind == "ranking" else {}),
+        **(_names(chart, table) if chart.kind == "ranking" else {}),
         "unit": unit.name if unit else "",
         "series": [
             {"name": say(label(name)), "values": _scaled(table[name], unit.size if unit else 1.0)} for name in names
@@ -91,9 +91,21 @@ def _series(chart: Chart, table: pd.DataFrame, names: Sequence[str]) -> dict[str
     }
 
 
-def _names(column: pd.Series) -> dict[str, list[str]]:
-    names = [visible(str(plain(value))) for value in column.to_list()]
-    return {"short": [_label(cut(name, _SHORT)) for name in names], "full": [_wrapped(name) for name in names]}
+def _names(chart: Chart, table: pd.DataFrame) -> dict[str, list[str]]:
+    """Of rows that are called alike also what else tells them apart, such as the device."""
+    names = [visible(str(plain(value))) for value in table[chart.x].to_list()]
+    short = [cut(name, _SHORT) for name in names]
+    for other in _telling(chart, table) if len(set(names)) < len(names) else ():
+        more = [visible(str(plain(value))) for value in table[other].to_list()]
+        names = [f"{name} · {one}" for name, one in zip(names, more, strict=True)]
+        short = [f"{name} · {cut(one, _SHORT // 3)}" for name, one in zip(short, more, strict=True)]
+    return {"short": [_label(name) for name in short], "full": [_wrapped(name) for name in names]}
+
+
+def _telling(chart: Chart, table: pd.DataFrame) -> list[str]:
+    """The first text column besides the name in which the rows differ."""
+    texts = [str(name) for name in table.columns if name != chart.x and not pd.api.types.is_numeric_dtype(table[name])]
+    return [name for name in texts if table[name].nunique() > 1][:1]
 
 
 def _wrapped(name: str) -> str:

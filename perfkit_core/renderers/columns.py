@@ -10,18 +10,23 @@ import pandas as pd
 
 from perfkit_core.language import say
 from perfkit_core.renderers import cells
-from perfkit_core.renderers.families import SHARES, Unit, family
+from perfkit_core.renderers.families import SHARES, SIZES, TIMES, Unit, family
 from perfkit_core.renderers.headings import label
 from perfkit_core.renderers.scales import is_number, scales
 
 _DEPTH: Final = "depth"
+_KINDS: Final = (TIMES, SIZES)
+"""What is compared with the largest, the more telling first."""
+_POSITIONS: Final = ("start_ns", "time_ns", "end_ns", "peak_time_ns")
+"""Points in time, which are no larger than others."""
 NO_HEADINGS: Final[Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column ready for people: one text a row. ``shares`` is set where cells are shares of a whole (1 is all),
-    ``order`` where they are numbers: what to sort them by, the exact number, or "" where unknown."""
+    """A column ready for people: one text a row. ``shares`` is set where cells are shares of a whole (1 is all), or are
+    seen beside the largest of them; ``order`` where they are numbers: what to sort them by, the exact number, or ""
+    where unknown."""
 
     name: str
     label: str
@@ -44,7 +49,7 @@ def columns(
     ``headings`` are names that stand over columns as they are. In a tree (a table with a column ``depth``) the names
     are indented instead of showing the depth.
     """
-    shown = _formatted(table, first, unit, headings)
+    shown = _with_bars(_formatted(table, first, unit, headings))
     return _indented(table, shown, indent) if _DEPTH in table.columns else shown
 
 
@@ -72,6 +77,28 @@ def _formatted(table: pd.DataFrame, first: int | None, unit: str | None, heading
         for name, column in whole.items()
         if not column or any(value is not None for value in column)
     ]
+
+
+def _with_bars(shown: list[Column]) -> list[Column]:
+    """Where nothing is a share of a whole, the first times, or else sizes, are compared with the largest of them."""
+    if any(column.shares for column in shown):
+        return shown
+    found = [
+        (_KINDS.index(kind), at) for at, one in enumerate(shown) if (kind := family(one.name)) and _comparable(one)
+    ]
+    if not found:
+        return shown
+    _, at = min(found)
+    numbers = [float(value) if value else None for value in shown[at].order]
+    largest = max(value for value in numbers if value is not None)
+    compared = replace(shown[at], shares=tuple(None if value is None else value / largest for value in numbers))
+    return [*shown[:at], compared, *shown[at + 1 :]]
+
+
+def _comparable(column: Column) -> bool:
+    numbers = {float(value) for value in column.order if value}
+    several = len(column.order) > 2 and len(numbers) > 1
+    return family(column.name) in _KINDS and column.name not in _POSITIONS and several and min(numbers) >= 0
 
 
 def _column(name: str, heading: str, column: Sequence[Any], unit: Unit | None) -> Column:
