@@ -11,6 +11,8 @@ from perfkit_core.report.model import Section
 
 COLOURS: Final = 8
 """Of the style sheet; further parts begin anew."""
+_LEAST: Final = 0.0005
+"""A share that would be shown as none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,11 @@ def parts(section: Section) -> tuple[Part, ...]:
     whole = sum(sizes)
     named = zip(values(table[chart.x]), sizes, strict=True)
     return tuple(
-        Part(text(name), round(100 * size / whole, 2), f"{size / whole:.1%}", position % COLOURS)
+        Part(text(name), round(100 * size / whole, 2), _said(size / whole), position % COLOURS)
         for position, (name, size) in enumerate(named)
         if size > 0
     )
+
+
+def _said(share: float) -> str:
+    return f"{share:.1%}" if share >= _LEAST else "<0.1%"

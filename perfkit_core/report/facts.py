@@ -9,6 +9,7 @@ from pathlib import Path
 
 from perfkit_core.analyses.select import step_numbers
 from perfkit_core.language import in_english, say
+from perfkit_core.report.headline import duration
 from perfkit_core.report.model import Source
 from perfkit_core.trace import Device, Finding, Trace, TraceMeta
 
@@ -20,7 +21,7 @@ def source(trace: Trace) -> Source:
 
 def described(meta: TraceMeta, quality: Sequence[Finding], steps: Sequence[int]) -> Source:
     """The same for a profile of which only this is known; ``steps``: the numbers of those recorded."""
-    told = {in_english("Steps"): _steps(len(steps))} if len(steps) else {}
+    told = {in_english("Steps"): _steps(len(steps))} if len(steps) else _length(meta)
     known = facts(meta) | told | _options(meta)
     return Source(Path(meta.source).name or meta.source, meta.source, tuple(quality), known)
 
@@ -38,6 +39,14 @@ def facts(meta: TraceMeta) -> dict[str, str]:
 
 def _steps(count: int) -> str:
     return say("1 step") if count == 1 else say("{count} steps", count=count)
+
+
+def _length(meta: TraceMeta) -> dict[str, str]:
+    """Without steps, how long the recording lasts is the only time there is."""
+    if meta.window_ns is None:
+        return {}
+    start, end = meta.window_ns
+    return {in_english("Length"): say("{time} recorded", time=duration(end - start))}
 
 
 def _options(meta: TraceMeta) -> dict[str, str]:
