@@ -12,6 +12,7 @@ from perfkit_core.language import say
 from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.columns import values
 from perfkit_core.renderers.distributions import distribution
+from perfkit_core.renderers.families import TIMES, family
 from perfkit_core.renderers.headings import label
 from perfkit_core.renderers.heatmaps import heatmap
 from perfkit_core.renderers.hierarchies import hierarchy
@@ -81,7 +82,7 @@ def _series(chart: Chart, table: pd.DataFrame, names: Sequence[str]) -> dict[str
     return {
         "kind": chart.kind,
         "height": HEIGHTS.get(chart.kind, 300),
-        "x": {"title": say(label(chart.x)), "values": _labels(table[chart.x])},
+        "x": _times(table[chart.x], chart.x) if family(chart.x) is TIMES else _labelled(table[chart.x], chart.x),
         **(_names(chart, table) if chart.kind == "ranking" else {}),
         "unit": unit.name if unit else "",
         "series": [
@@ -89,6 +90,17 @@ def _series(chart: Chart, table: pd.DataFrame, names: Sequence[str]) -> dict[str
         ],
         "stacked": chart.kind == "bar" and len(names) > 1,
     }
+
+
+def _times(column: pd.Series, name: str) -> dict[str, Any]:
+    """Points in time, in a unit that suits them."""
+    unit = common_unit({name: values(column)})
+    title = f"{say(label(name))} ({unit.name})" if unit else say(label(name))
+    return {"title": title, "values": _scaled(column, unit.size if unit else 1.0), "continuous": True}
+
+
+def _labelled(column: pd.Series, name: str) -> dict[str, Any]:
+    return {"title": say(label(name)), "values": _labels(column), "continuous": False}
 
 
 def _names(chart: Chart, table: pd.DataFrame) -> dict[str, list[str]]:

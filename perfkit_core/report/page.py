@@ -12,7 +12,7 @@ from perfkit_core.language import in_english, say
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.profile import Profile, Whole
-from perfkit_core.report import memory_curve, ranks_section, timeline
+from perfkit_core.report import memory_alive, memory_curve, ranks_section, timeline
 from perfkit_core.report.display import Display
 from perfkit_core.report.glance import glance
 from perfkit_core.report.headline import headline
@@ -66,7 +66,7 @@ def run_report(profile: Profile | Trace) -> Report:
     title = say("Profile of {name}", name=report.sources[0].label)
     advice = _advice(profile)
     sections[1:1] = (*advice, *_timeline(profile))
-    _insert_curve(sections, profile)
+    _insert_curve(sections, profile, tables)
     first = tuple(glance(sections))
     return replace(report, title=title, sections=tuple(sections), headline=headline(tables), glance=first)
 
@@ -85,12 +85,13 @@ def _timeline(profile: Profile | Trace) -> tuple[Section, ...]:
     return (timeline.section(trace),) if isinstance(trace, Trace) else ()
 
 
-def _insert_curve(sections: list[Section], profile: Profile | Trace) -> None:
-    """Before the first section on memory."""
+def _insert_curve(sections: list[Section], profile: Profile | Trace, tables: Mapping[str, pd.DataFrame]) -> None:
+    """Before the first section on memory, with what was alive at the peak."""
     trace = profile.trace if isinstance(profile, Whole) else profile
     names = [section.name for section in sections]
     if isinstance(trace, Trace) and "memory_places" in names:
-        sections.insert(names.index("memory_places"), memory_curve.section(trace))
+        alive = tuple(memory_alive.sentences(tables["memory_peak"]))
+        sections.insert(names.index("memory_places"), replace(memory_curve.section(trace), lines=alive))
 
 
 def _not_too_long(section: Section, view: View) -> Section:

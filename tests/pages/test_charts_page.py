@@ -202,3 +202,17 @@ def test_pictures_follow_the_width_and_the_colours(show: Callable[..., Any]) -> 
     expect(page.locator(".chart .main-svg").first).to_have_css(
         "width", f"{page.locator('.chart').evaluate('(c) => c.clientWidth')}px"
     )
+
+
+def test_the_highest_point_over_time_is_marked(show: Callable[..., Any]) -> None:
+    table = pd.DataFrame(
+        {
+            "time_ns": [1_000_000, 2_000_000, 3_000_000],
+            "cuda:0_bytes": [5 << 20, 9 << 20, 2 << 20],
+            "cuda:1_bytes": [4 << 20, 1 << 20, 3 << 20],
+            "cpu_bytes": [1, 2, 1],
+        }
+    )
+    page = show(Chart("line", "time_ns", ("cuda:0_bytes", "cuda:1_bytes", "cpu_bytes")), table)
+    expect(page.locator(".chart .textpoint")).to_have_text(["peak 9 MiB", "peak 4 MiB"])
+    expect(page.locator(".chart .xtitle")).to_have_text("Time (ms)")

@@ -5,6 +5,7 @@
   const TICKS = 24;
 
   const ticks = (figure) => {
+    if (figure.x.continuous) return {};
     const names = figure.x.values, every = Math.ceil(names.length / TICKS);
     const tickvals = names.map((_, position) => position).filter((position) => position % every === 0);
     return { tickvals, ticktext: tickvals.map((position) => names[position]) };
@@ -18,17 +19,35 @@
     return figure.stacked ? { ...area, stackgroup: "all", fillcolor: color } : { ...area, fill: "tozeroy" };
   };
 
-  const series = (figure, _, { palette, layout, axis }) => {
+  // Labels may repeat, positions do not.
+  const places = ({ x }) => (x.continuous ? x.values : x.values.map((_, position) => position));
+
+  // The highest point of each line that is not flat along the ground.
+  const peaks = (figure, { palette, colour }) => {
+    const highest = figure.series.map((one) => Math.max(...one.values.filter((value) => value !== null)));
+    return figure.series.flatMap((one, index) => {
+      if (!figure.x.continuous || highest[index] < Math.max(...highest) / 20 || highest[index] <= 0) return [];
+      const at = one.values.indexOf(highest[index]), late = at > one.values.length / 2;
+      return [{
+        type: "scatter", mode: "markers+text", x: [places(figure)[at]], y: [highest[index]], showlegend: false, hoverinfo: "skip",
+        marker: { color: palette[index % palette.length], size: 9, symbol: "diamond" }, textfont: { color: colour("--ink") },
+        texttemplate: `${page.say("peak")} %{y:.4~g} ${figure.unit}`, textposition: late ? "top left" : "top right", cliponaxis: false,
+      }];
+    });
+  };
+
+  const series = (figure, _, tools) => {
+    const { palette, layout, axis } = tools;
     const many = figure.series.length > 1;
     const traces = figure.series.map((one, index) => ({
       ...drawn(figure, palette[index % palette.length]),
       name: one.name,
-      x: figure.x.values.map((_, position) => position), // labels may repeat, positions do not
+      x: places(figure),
       customdata: figure.x.values,
       y: one.values,
-      hovertemplate: `${figure.x.title} %{customdata}: %{y:.4~g} ${figure.unit}<extra>${many ? "%{fullData.name}" : ""}</extra>`,
+      hovertemplate: `${figure.x.title} ${figure.x.continuous ? "%{x:.4~g}" : "%{customdata}"}: %{y:.4~g} ${figure.unit}<extra>${many ? "%{fullData.name}" : ""}</extra>`,
     }));
-    return [traces, layout({
+    return [[...traces, ...peaks(figure, tools)], layout({
       barmode: figure.stacked ? "stack" : "group",
       bargap: figure.x.values.length > 100 ? 0 : 0.3,
       showlegend: many,
