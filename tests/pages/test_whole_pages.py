@@ -1,0 +1,135 @@
+"""Pages as the command line makes them, of recordings of every kind, opened and used: search, sort, zoom, open, switch,
+copy. With PERFKIT_SCREENSHOTS=FOLDER each is also photographed, light and dark, wide and narrow, and as on paper."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from perfkit_core.cli.main import main
+
+PAIR = ("torch/pairs/resnet50-workers0.json.gz", "torch/pairs/resnet50-workers4.json.gz")
+PAGES = {
+    "small": ("report", "torch/h100-bert-small.json.gz"),
+    "large": ("report", "torch/b200-eager-rank0of8.json.gz"),
+    "ranks": ("report", "torch/dlrm-8xv100"),
+    "cpu": ("report", "torch/cpu-only-rank34.json.gz"),
+    "paddle": ("report", "paddle/cpu-3.3.1/cnn_small/cycle0.pb"),
+    "comparison": ("compare", *PAIR),
+}
+WIDTHS = (1300, 700)
+PAPER = 794
+"""Pixels of A4."""
+
+
+@pytest.fixture(scope="module", params=PAGES)
+def file(request: pytest.FixtureRequest, traces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    verb, *sources = PAGES[request.param]
+    page = tmp_path_factory.mktemp("pages") / f"{request.param}.html"
+    assert main([verb, *(str(traces / one) for one in sources), "-o", str(page)]) == 0
+    return page
+
+
+@pytest.fixture
+def page(opened: Callable[[Path], Any], file: Path) -> Any:
+    return opened(file)
+
+
+def seen(page: Any, selector: str, ready: str = "") -> Any:
+    """The first element, scrolled to and made ready; the test is over where the page has none."""
+    found = page.locator(selector).first
+    if not found.count():
+        pytest.skip(f"this page has no {selector}")
+    found.scroll_into_view_if_needed()
+    if ready:
+        expect(found).to_have_attribute(ready, "1")
+    return found
+
+
+def test_nothing_is_wider_than_the_window(page: Any) -> None:
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        all_seen(page)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.locator("main > section").count() >= 5
+
+
+def test_searching_and_sorting_a_table(page: Any) -> None:
+    table = seen(page, "table[data-first]:not([data-tree]):visible", "data-ready")
+    around = table.locator("xpath=ancestor::div[contains(@class, 'dt-container')]")
+    name = table.locator("tbody tr").last.locator("td").first.inner_text()
+    before = table.locator("tbody tr").count()
+    around.locator(".dt-search input").fill(name)
+    expect(table.locator("tbody tr").first).to_contain_text(name)
+    assert 1 <= table.locator("tbody tr").count() <= before
+    around.locator(".dt-search input").fill("")
+    heading = table.locator("th.num").last
+    heading.click()
+    expect(heading).to_have_attribute("aria-sort", "ascending")
+    numbers = table.locator("tbody tr").evaluate_all(
+        "(rows, at) => rows.map((row) => row.cells[at].dataset.order).filter((one) => one !== '').map(Number)",
+        heading.evaluate("(cell) => cell.cellIndex"),
+    )
+    assert numbers == sorted(numbers)
+
+
+def test_zooming_a_flame_graph(page: Any) -> None:
+    of_kind = "(all, kind) => all.filter((one) => JSON.parse(one.textContent).kind === kind).map((one) => one.id)"
+    found = page.locator("script[id$=-chart-data]").evaluate_all(of_kind, "icicle")
+    if not found:
+        pytest.skip("this page has no flame graph")
+    chart = seen(page, f"#{found[0].removesuffix('-data')}", "data-ready")
+    boxes = chart.locator("g.slice")
+    expect(boxes.nth(2)).to_be_attached()
+    before = boxes.count()
+    boxes.nth(1).locator("path").dispatch_event("click")
+    expect(boxes).not_to_have_count(before)
+
+
+def test_switching_the_step_of_the_timeline(page: Any) -> None:
+    timeline = seen(page, ".timeline", "data-ready")
+    select = timeline.locator("select")
+    if select.locator("option").count() == 1:
+        pytest.skip("the recording has one step")
+    before = timeline.evaluate("(one) => one.timeline.view.from")
+    other = "1" if select.input_value() == "0" else "0"
+    select.select_option(other)
+    assert timeline.evaluate("(one) => one.timeline.view.from") != before
+    assert timeline.evaluate("(one) => one.timeline.drawn") > 1
+
+
+def test_copying_a_fix(page: Any) -> None:
+    button = seen(page, "button.copy")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    code = button.evaluate("(one) => one.parentElement.querySelector('code').textContent")
+    button.click()
+    expect(button).to_have_text("Copied")
+    assert page.evaluate("navigator.clipboard.readText()") == code
+
+
+def all_seen(page: Any) -> None:
+    """Scrolls through the page, so that all of it is drawn."""
+    for top in range(0, page.evaluate("document.documentElement.scrollHeight"), 800):
+        page.evaluate("(top) => scrollTo(0, top)", top)
+        page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    page.evaluate("scrollTo(0, 0)")
+
+
+@pytest.mark.skipif("PERFKIT_SCREENSHOTS" not in os.environ, reason="PERFKIT_SCREENSHOTS names no folder for them")
+def test_photographs(page: Any, file: Path) -> None:
+    folder = Path(os.environ["PERFKIT_SCREENSHOTS"])
+    folder.mkdir(parents=True, exist_ok=True)
+    for width in WIDTHS:
+        for scheme in ("light", "dark"):
+            page.set_viewport_size({"width": width, "height": 900})
+            page.emulate_media(color_scheme=scheme)
+            all_seen(page)
+            page.screenshot(path=folder / f"{file.stem}-{width}-{scheme}.png", full_page=True)
+    page.set_viewport_size({"width": PAPER, "height": 1123})
+    page.emulate_media(media="print", color_scheme="light")
+    page.screenshot(path=folder / f"{file.stem}-paper.png", full_page=True)
