@@ -38,7 +38,7 @@ def _speak(context: click.Context, _: click.Parameter, value: str) -> None:
 
 language = click.option("--lang", type=click.Choice(LANGUAGES), default=LANGUAGES[0], envvar="PERFKIT_LANG",
                         expose_value=False, is_eager=True, callback=_speak,
-                        help="Language of what people read: en, or zh for Chinese.  [default: en]")  # fmt: skip
+                        help="Language of what people read (zh: Chinese).  [default: en]")  # fmt: skip
 """``--lang NAME``: the command itself need not know of it."""
 
 

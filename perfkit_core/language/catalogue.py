@@ -14,6 +14,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 _WORD: Final = re.compile(r"\{(\w+)[^{}]*\}")
+_MESSAGE: Final = "message"
 KEPT: Final = "kept"
 """The place in a catalogue of texts that are kept filled in, and retold."""
 
@@ -36,8 +37,12 @@ class Catalogue:
             self._patterns.extend((_pattern(one), self.texts[one]) for one in filled)
         for pattern, translated in self._patterns:
             if found := pattern.fullmatch(text):
-                return _WORD.sub(partial(_word, found), translated)
+                return _WORD.sub(partial(self._word, found), translated)
         return text
+
+    def _word(self, found: re.Match[str], word: re.Match[str]) -> str:
+        """What stood for a word; a whole message in a message is retold, too."""
+        return self.retold(found[word[1]]) if word[1] == _MESSAGE else found[word[1]]
 
 
 def _pattern(template: str) -> re.Pattern[str]:
@@ -51,10 +56,6 @@ def _pattern(template: str) -> re.Pattern[str]:
         known.add(word[1])
         at = word.end()
     return re.compile("".join((*parts, re.escape(template[at:]))), re.DOTALL)
-
-
-def _word(found: re.Match[str], word: re.Match[str]) -> str:
-    return found[word[1]]
 
 
 @functools.cache

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.resources import files
 from typing import Final
 
 from perfkit_core.language.catalogue import Catalogue, read
 
-LANGUAGES: Final = ("en", "zh")
+LANGUAGES: Final = ("en", *sorted(one.name[:-3] for one in files(__package__).iterdir() if one.name.endswith(".po")))
+"""Their codes: English, and those that have a catalogue."""
 _ENGLISH: Final = Catalogue({}, {})
 
 # Of the process, not of a thread: tables and texts are also made by worker threads.

@@ -26,7 +26,9 @@ _PACKAGES: Final = ("perfkit_core", "perfkit_torch", "perfkit_paddle")
 def messages() -> Catalog:
     """All texts without translations: those of files in the order of files, then what is registered."""
     found = Catalog(project="perfkit", charset="utf-8", fuzzy=False)
-    for place, text in (*_written("say"), *_written("in_english"), *_kept(), *_registered()):
+    kept = [*_written("in_english")]
+    retold = ((KEPT, text) for _, text in kept)  # what may stand filled in somewhere
+    for place, text in (*_written("say"), *kept, *retold, *_registered()):
         if text:
             found.add(text, locations=[(place, 1)])
     return found
@@ -38,11 +40,6 @@ def _written(function: str) -> Iterator[tuple[str, str]]:
         for file, _, text, _, _ in sorted(found, key=lambda one: one[0]):
             if isinstance(text, str):
                 yield f"{package}/{Path(file).as_posix()}", text
-
-
-def _kept() -> Iterator[tuple[str, str]]:
-    """What may stand filled in somewhere, and is retold."""
-    yield from ((KEPT, text) for _, text in _written("in_english"))
 
 
 def _registered() -> Iterator[tuple[str, str]]:
