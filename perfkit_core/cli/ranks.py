@@ -20,12 +20,16 @@ from perfkit_core.ranks.run import run
 
 
 @contextlib.contextmanager
-def profile(sources: Sequence[Path], keep: bool, workers: int, scheduler: str | None) -> Iterator[Profile]:
-    """The profile of the sources, with a spinner that tells how far it is. Raises SourceError and UsageError."""
+def profile(
+    sources: Sequence[Path], keep: bool, workers: int, scheduler: str | None, together_bytes: int = 0
+) -> Iterator[Profile]:
+    """The profile of the sources, with a spinner that tells how far it is. ``together_bytes``: ranks that are not
+    larger are read as one trace, unless they shall be read apart. Raises SourceError and UsageError."""
     if scheduler is not None and workers > 1:
         raise UsageError("--workers and --scheduler exclude each other", "a cluster has workers of its own")
     with working(f"reading {', '.join(map(str, sources[:3]))}") as say:
-        yield opened(sources, keep, partial(executor, workers, scheduler), say)
+        alone = workers == 1 and scheduler is None
+        yield opened(sources, keep, partial(executor, workers, scheduler), say, together_bytes if alone else 0)
 
 
 def held_views(found: Profile, usual: Sequence[str]) -> Sequence[str]:

@@ -12,6 +12,8 @@ from perfkit_core.cli.output import renderer, told, write
 from perfkit_core.errors import UsageError
 
 _PAGE: Final = ("", ".html", ".htm")
+_TOGETHER_BYTES: Final = 256 << 20
+"""Ranks that are not larger are read at once: a page on one trace has a timeline and advice as well."""
 
 
 @click.command(epilog="Example: perfkit report runs/baseline -o baseline.html")
@@ -27,7 +29,7 @@ def report(
     """Write one self-contained HTML page that works offline.
 
     A SOURCE is a run folder, a trace file or a folder of them; several files (one a rank, or more) are read as one
-    profile, rank by rank; partials (--shard) are merged.
+    profile. Ranks of more than 256 MB are read one by one: without timeline and advice; partials (--shard) are merged.
     """
     from perfkit_core.cli import ranks
     from perfkit_core.report.page import REQUEST, page_views, run_report
@@ -41,7 +43,7 @@ def report(
         raise UsageError(
             f"{output}: a report is a page of HTML", "name it .html; perfkit summary -o writes other formats"
         )
-    with ranks.profile(sources, partial, workers, scheduler) as profile:
+    with ranks.profile(sources, partial, workers, scheduler, _TOGETHER_BYTES) as profile:
         ranks.check_page(profile, page_views())
         write(renderer("html").render(read_from(run_report(profile), ranks.named(profile, sources))), output)
     told(output)

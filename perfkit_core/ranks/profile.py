@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from perfkit_core.loading import load
-from perfkit_core.paths import PathLike
+from perfkit_core.paths import PathLike, as_path, is_remote
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.ranks import files
 from perfkit_core.ranks.computed import Computed, compute, merge
@@ -22,6 +23,8 @@ from perfkit_core.ranks.run import run
 from perfkit_core.trace import Finding, Trace
 
 Report = Callable[[str], None]
+_PACKED: Final = {".gz": 10, ".parquet": 30}
+"""About how many times as large the text of a trace is."""
 
 
 class Profile(Protocol):
@@ -78,14 +81,28 @@ def opened(
     partial: bool = False,
     running: Callable[[], AbstractContextManager[Executor]] = executor,
     report: Report = lambda text: None,
+    together_bytes: int = 0,
 ) -> Profile:
-    """The profile of what a user names: files and folders of one rank or many, or of partials. Raises SourceError."""
+    """The profile of what a user names: files and folders of one rank or many, or of partials. Raises SourceError.
+
+    ``together_bytes``: ranks whose files are not larger than this, unpacked, are read as one trace.
+    """
     if files.are_partials(sources):
         return Reduced(files.read_all(sources, partial))
     found = plan(sources, partial)
     if len(found.ranks) == 1:
         return Whole(load(sources, partial=partial))
+    if _unpacked_bytes(found) <= together_bytes:
+        return Whole(load(sources, partial=partial).with_meta(source=found.source))
     return Ranks(found, partial, running, report)
+
+
+def _unpacked_bytes(found: Plan) -> float:
+    """About how large the text of all ranks is; endless where it is not on this machine."""
+    paths = [as_path(path) for rank in found.ranks for path in rank.paths]
+    if any(map(is_remote, paths)):
+        return math.inf
+    return sum(path.stat().st_size * _PACKED.get(path.suffix, 1) for path in paths)
 
 
 def _about(found: Computed, source: str, findings: tuple[Finding, ...]) -> Computed:

@@ -68,7 +68,8 @@ def test_averages_over_steps_are_merged_from_shares(perfkit, folder: Path) -> No
     assert perfkit("summary", *found, "--average") == perfkit("summary", folder, "--average")
 
 
-def test_a_page_is_made_of_shares(perfkit, folder: Path, tmp_path: Path) -> None:
+def test_a_page_is_made_of_shares(perfkit, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perfkit_core.cli.report._TOGETHER_BYTES", 0)
     found = shares(perfkit, folder, verb="report")
     pages = []
     for sources in (found, [folder]):
@@ -76,6 +77,16 @@ def test_a_page_is_made_of_shares(perfkit, folder: Path, tmp_path: Path) -> None
         pages.append((tmp_path / "page.html").read_text(encoding="utf-8"))
     assert pages[0] == pages[1]
     assert perfkit("summary", *found, "--view", "steps").out == perfkit("summary", folder, "--view", "steps").out
+
+
+def test_a_page_on_small_ranks_is_of_all_of_them_at_once(perfkit, folder: Path, tmp_path: Path, monkeypatch) -> None:
+    apart, size = "one rank after the other", sum(path.stat().st_size for path in folder.iterdir())
+    for limit, expected in ((size, False), (size - 1, True)):
+        monkeypatch.setattr("perfkit_core.cli.report._TOGETHER_BYTES", limit)
+        assert perfkit("report", folder, "-o", tmp_path / "page.html").code == 0
+        page = (tmp_path / "page.html").read_text(encoding="utf-8")
+        assert (apart in page, 'class="timeline"' not in page) == (expected, expected)
+        assert "<title>Profile of run</title>" in page
 
 
 def test_more_shares_than_ranks_are_empty_ones(perfkit, folder: Path) -> None:
