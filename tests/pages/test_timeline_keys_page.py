@@ -117,3 +117,15 @@ def test_pointing_tells_what_is_there_inside_the_picture(show: Show) -> None:
     assert inner["x"] + inner["width"] <= outer["x"] + outer["width"]
     page.mouse.move(0, 0)
     expect(tip).to_be_hidden()
+
+
+def test_paper_has_more_rows_than_the_screen(show: Show) -> None:
+    """A stream has 41 pixels, so the window has no room for 30 of them."""
+    page = show(trace([device("kernel", "kernel", i * 10, 10, stream=i) for i in range(30)]))
+    drawn = "document.querySelector('.timeline').timeline.drawn"
+    on_screen = page.evaluate(drawn)
+    assert on_screen < 30
+    page.evaluate(f"addEventListener('beforeprint', () => {{ document.title = {drawn}; }})")
+    page.pdf()
+    assert page.title() == "30"
+    assert page.evaluate(drawn) == on_screen

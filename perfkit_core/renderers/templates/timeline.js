@@ -15,8 +15,15 @@ class Timeline {
     new ResizeObserver(() => this.draw()).observe(this.drawing);
     this.drawing.addEventListener("scroll", () => this.soon());
     page.dark.addEventListener("change", () => this.draw());
-    addEventListener("beforeprint", () => this.draw());
+    addEventListener("beforeprint", () => this.onPaper(true));
+    addEventListener("afterprint", () => this.onPaper(false));
     this.whole();
+    this.draw();
+  }
+
+  // Paper cannot be scrolled: as many rows as a page has room for.
+  onPaper(printing) {
+    this.drawing.classList.toggle("paper", printing);
     this.draw();
   }
 
