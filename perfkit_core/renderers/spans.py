@@ -14,7 +14,7 @@ from perfkit_core.renderers.families import Unit
 from perfkit_core.renderers.scales import common_unit
 from perfkit_core.report.model import Section
 
-MOST: Final = 40
+MOST: Final = 200
 """Rows of a picture; the table has all."""
 _TICKS: Final = 5
 _ENDS: Final = 3
