@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pandas as pd
@@ -65,7 +65,8 @@ def figure(section: Section) -> dict[str, Any] | None:
         return None
     if chart.kind == "ranking":
         table = table.nlargest(RANKED, names[0], keep="first")
-    return _series(chart, table, names)
+    titles = {name: _label(visible(section.headings.get(name) or say(label(name)))) for name in names}
+    return _series(chart, table, titles)
 
 
 def scripts(kinds: Collection[str]) -> Iterator[str]:
@@ -77,18 +78,18 @@ def scripts(kinds: Collection[str]) -> Iterator[str]:
     yield from ("charts_controls.js", "charts.js")
 
 
-def _series(chart: Chart, table: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
-    unit = common_unit({name: values(table[name]) for name in names})
+def _series(chart: Chart, table: pd.DataFrame, titles: Mapping[str, str]) -> dict[str, Any]:
+    """``titles``: what each series is called, by its column."""
+    unit = common_unit({name: values(table[name]) for name in titles})
+    size = unit.size if unit else 1.0
     return {
         "kind": chart.kind,
         "height": HEIGHTS.get(chart.kind, 300),
         "x": _times(table[chart.x], chart.x) if family(chart.x) is TIMES else _labelled(table[chart.x], chart.x),
         **(_names(chart, table) if chart.kind == "ranking" else {}),
         "unit": unit.name if unit else "",
-        "series": [
-            {"name": say(label(name)), "values": _scaled(table[name], unit.size if unit else 1.0)} for name in names
-        ],
-        "stacked": chart.kind == "bar" and len(names) > 1,
+        "series": [{"name": title, "values": _scaled(table[name], size)} for name, title in titles.items()],
+        "stacked": chart.kind == "bar" and len(titles) > 1,
     }
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import pandas as pd
 
 from perfkit_core.language import say
+from perfkit_core.language.columns import worded
 
 DEVICES: Final = 4
 """Devices that get a sentence, those with most memory first; the table has all."""
@@ -27,12 +28,14 @@ def sentences(peak: pd.DataFrame) -> Iterator[str]:
         yield from _sentence(device, rank, peak[mine.fillna(False) & (peak["device"] == device)], len(places))
 
 
-def _sentence(device: str, rank: object, rows: pd.DataFrame, places: int) -> Iterator[str]:
+def _sentence(device: str, rank: Any, rows: pd.DataFrame, places: int) -> Iterator[str]:
     largest = rows[(rows["ratio"] >= _SAID).fillna(False)].nlargest(NAMED, "ratio", keep="first")
-    names = [f"{name} {share:.1%}" for name, share in zip(largest["name"], largest["ratio"].tolist(), strict=True)]
+    names = [
+        f"{worded(name)} {share:.1%}" for name, share in zip(largest["name"], largest["ratio"].tolist(), strict=True)
+    ]
     if not names:
         return
-    told = ", ".join(names)
+    told = say(", ").join(names)
     if pd.isna(rank) or places == 1:
         yield say("Alive at the peak of {device}: {names}.", device=device, names=told)
     else:

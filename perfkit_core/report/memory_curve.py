@@ -30,7 +30,8 @@ def section(trace: Trace) -> Section:
     )
     chart = Chart("line", "time_ns", tuple(found.columns[1:]))
     title, empty = say("Memory over time"), say("no memory events were recorded")
-    return Section("memory_curve", title, found, note, empty, 10, chart)
+    headings = {f"{name}_bytes": name for name in pools}
+    return Section("memory_curve", title, found, note, empty, 10, chart, headings=headings)
 
 
 def _pools(table: pd.DataFrame) -> dict[str, pd.DataFrame]:

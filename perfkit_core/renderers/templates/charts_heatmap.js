@@ -45,9 +45,9 @@
       type: "heatmap", z: weight.values, x: at(figure.columns), y: at(figure.rows), ...scale(weight, tools),
       customdata: figure.rows.map((row) => figure.columns.map((column) => [row, column])),
       xgap: figure.columns.length > 60 ? 0 : 1, ygap: figure.rows.length > 100 ? 0 : 1, hoverongaps: false,
-      texttemplate: few ? "%{z:.3~g}" : "", textfont: { size: 11 },
+      texttemplate: few ? "%{z:.3~r}" : "", textfont: { size: 11 },
       colorbar: { title: { text: weight.unit, side: "right" }, thickness: 12, outlinewidth: 0, tickfont: { color: colour("--ink") } },
-      hovertemplate: `${figure.row_title} %{customdata[0]}, ${figure.column_title} %{customdata[1]}<br>${weight.name}: %{z:.4~g} ${weight.unit}<extra></extra>`,
+      hovertemplate: `${figure.row_title} %{customdata[0]}, ${figure.column_title} %{customdata[1]}<br>${weight.name}: %{z:.4~r} ${weight.unit}<extra></extra>`,
     }];
     return [traces, layout({
       margin: { l: 56, r: 12, t: 8, b: 44 }, shapes: outlines(figure, palette),

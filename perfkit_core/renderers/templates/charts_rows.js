@@ -5,7 +5,7 @@
     const names = figure.x.values, positions = names.map((_, position) => position);
     const traces = [{
       type: "bar", orientation: "h", y: positions, x: figure.series[0].values, customdata: figure.full,
-      marker: { color: palette[0] }, hovertemplate: `%{customdata}<br>%{x:.4~g} ${figure.unit}<extra></extra>`,
+      marker: { color: palette[0] }, hovertemplate: `%{customdata}<br>%{x:.4~r} ${figure.unit}<extra></extra>`,
     }];
     return [traces, layout({
       bargap: 0.25,
@@ -21,7 +21,7 @@
       type: "bar", orientation: "h", name, y: [0], x: [values[index]], marker: { color: palette[index % palette.length] },
       text: values[index] / whole > 0.06 ? `${(100 * values[index] / whole).toFixed(0)} %` : "", textposition: "inside",
       insidetextanchor: "middle", insidetextfont: { color: "#fff" },
-      hovertemplate: `%{x:.4~g} ${figure.unit}, ${(100 * values[index] / whole).toFixed(1)} %<extra>${name}</extra>`,
+      hovertemplate: `%{x:.4~r} ${figure.unit}, ${(100 * values[index] / whole).toFixed(1)} %<extra>${name}</extra>`,
     })).filter((_, index) => values[index]);
     return [traces, layout({
       barmode: "stack", showlegend: true, margin: { l: 8, r: 8, t: 8, b: 8 },

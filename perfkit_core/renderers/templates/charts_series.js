@@ -31,7 +31,7 @@
       return [{
         type: "scatter", mode: "markers+text", x: [places(figure)[at]], y: [highest[index]], showlegend: false, hoverinfo: "skip",
         marker: { color: palette[index % palette.length], size: 9, symbol: "diamond" }, textfont: { color: colour("--ink") },
-        texttemplate: `${page.say("peak")} %{y:.4~g} ${figure.unit}`, textposition: late ? "top left" : "top right", cliponaxis: false,
+        texttemplate: `${page.say("peak")} %{y:.4~r} ${figure.unit}`, textposition: late ? "top left" : "top right", cliponaxis: false,
       }];
     });
   };
@@ -45,7 +45,7 @@
       x: places(figure),
       customdata: figure.x.values,
       y: one.values,
-      hovertemplate: `${figure.x.title} ${figure.x.continuous ? "%{x:.4~g}" : "%{customdata}"}: %{y:.4~g} ${figure.unit}<extra>${many ? "%{fullData.name}" : ""}</extra>`,
+      hovertemplate: `${figure.x.title} ${figure.x.continuous ? "%{x:.4~r}" : "%{customdata}"}: %{y:.4~r} ${figure.unit}<extra>${many ? "%{fullData.name}" : ""}</extra>`,
     }));
     return [[...traces, ...peaks(figure, tools)], layout({
       barmode: figure.stacked ? "stack" : "group",

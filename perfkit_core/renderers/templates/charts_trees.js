@@ -30,7 +30,7 @@
       values: weight.sizes, customdata: weight.values,
       marker: { colors: colours(figure, state, tools), line: { width: 1, color: colour("--card") } },
       textfont: { color: colour("--ink") }, insidetextfont: { color: colour("--ink") }, pathbar: { textfont: { color: colour("--ink") } },
-      hovertemplate: `%{hovertext}<br>${weight.name}: %{customdata:.4~g} ${figure.unit}<br>%{percentRoot:.1%} of the whole<extra></extra>`,
+      hovertemplate: `%{hovertext}<br>${weight.name}: %{customdata:.4~r} ${figure.unit}<br>%{percentRoot:.1%} of the whole<extra></extra>`,
     }];
     return [traces, layout({ margin: { l: 4, r: 4, t: 24, b: 4 }, uniformtext: { minsize: 9, mode: "hide" } })];
   };
@@ -49,7 +49,7 @@
       type: "bar", orientation: "h", y: positions, x: rows.map((row) => weight.values[row]), ids: rows.map(String),
       customdata: rows.map((row) => whole(figure.labels[row], tools)),
       marker: { color: rows.map((row) => (state.text ? found[row] : palette[children(figure, row).length ? 0 : 4])) },
-      hovertemplate: `%{customdata}<br>%{x:.4~g} ${figure.unit}<extra></extra>`,
+      hovertemplate: `%{customdata}<br>%{x:.4~r} ${figure.unit}<extra></extra>`,
     }];
     return [traces, layout({
       bargap: 0.25,

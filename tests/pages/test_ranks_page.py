@@ -1,0 +1,82 @@
+"""Ranks side by side in a page: a heat map with the numbers of the table, the stragglers marked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from playwright.sync_api import expect
+
+from perfkit_core.cli.main import main
+from perfkit_core.renderers.html import render
+from perfkit_core.report.model import Report, Section, Source
+from perfkit_core.report.ranks_section import with_picture
+
+
+@pytest.fixture
+def show(opened: Callable[[Path], Any], tmp_path: Path) -> Callable[[int, int], Any]:
+    """A page of this many ranks and steps; rank 1 takes 1.3 ms where the others take 1 ms."""
+
+    def show(ranks: int, steps: int) -> Any:
+        rank, step = np.repeat(np.arange(ranks), steps), np.tile(np.arange(steps), ranks)
+        own = np.where(rank == 1, 1_300_000, 1_000_000) + step
+        table = pd.DataFrame({"rank": rank, "step": step, "dur_ns": 2_000_000, "dur_over_median_ns": 0})
+        table = table.assign(own_time_ns=own, own_time_over_median_ns=own - 1_000_000 - step, device_compute_ns=own)
+        table = table.assign(exposed_communication_ns=2_000_000 - own)
+        section = with_picture(Section("ranks", "Ranks side by side", table), {})
+        file = tmp_path / "page.html"
+        file.write_text(render(Report("Report", (Source("run", "run"),), (section,))), encoding="utf-8")
+        page = opened(file)
+        page.wait_for_selector(".chart[data-ready]")
+        return page
+
+    return show
+
+
+def _rows(page: Any) -> Any:
+    return page.locator(".chart .yaxislayer-above text")
+
+
+def test_a_real_job_names_and_marks_its_straggler(opened: Callable[[Path], Any], traces: Path, tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    files = sorted((traces / "torch" / "dlrm-8xv100").glob("*.json"))
+    assert main(["report", *map(str, files), "--workers", "2", "-o", str(file)]) == 0
+    page = opened(file)
+    section = page.locator("section", has=page.locator("h2", has_text="Ranks side by side"))
+    section.scroll_into_view_if_needed()
+    expect(section.locator(".line").first).to_contain_text("Rank 7 keeps the others waiting")
+    expect(_rows(section)).to_have_text(["0", "1", "2", "3", "4", "5", "6", "▶ 7"])
+    expect(section.locator(".chart .hm image")).to_have_count(1)
+    cells = section.locator(".chart .heatmap-label").all_text_contents()
+    assert "11.1" in cells, "exposed communication of rank 1: 11.056 ms"
+
+
+def test_the_number_of_the_map_is_chosen(show: Callable[..., Any]) -> None:
+    page = show(4, 3)
+    expect(page.locator(".chart .heatmap-label")).to_have_text(["1"] * 3 + ["1.3"] * 3 + ["1"] * 6)
+    page.get_by_label("numbers shown").select_option("Exposed communication")
+    expect(page.locator(".chart .heatmap-label")).to_have_text(["1000"] * 3 + ["700"] * 3 + ["1000"] * 6)
+
+
+def test_the_pointer_tells_rank_step_and_time(show: Callable[..., Any]) -> None:
+    page = show(2, 2)
+    box = page.locator(".chart .hm image").bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.75, box["y"] + box["height"] * 0.75)
+    page.mouse.move(box["x"] + box["width"] * 0.75 + 2, box["y"] + box["height"] * 0.75)
+    expect(page.locator(".chart .hoverlayer")).to_contain_text("Rank 1, Step 1")
+
+
+@pytest.mark.parametrize(("ranks", "steps"), [(64, 100), (1000, 3)])
+def test_many_ranks_fit_and_the_slow_one_is_named(show: Callable[..., Any], ranks: int, steps: int) -> None:
+    page = show(ranks, steps)
+    expect(page.locator(".line")).to_have_count(1)
+    expect(page.locator(".line")).to_contain_text("Rank 1 is slower on its own")
+    labels = _rows(page).all_text_contents()
+    assert "▶ 1" in labels
+    assert len(labels) <= 34
+    assert page.locator(".chart").evaluate("(chart) => chart.clientHeight") <= 900
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1300
