@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 FAILED: Final = 1
 """Exit code where the gate fails."""
-_COMMENT: Final = ("gate", "runs", "new_step_time", "new_causes", "new_layers", "step_time", "normalised", "devices", "causes", "step_parts")
+_COMMENT: Final = ("gate", "runs", "new_step_time", "new_causes", "new_layers", "step_time", "normalised", "devices",
+                   "causes", "step_parts")  # fmt: skip
 """Tables of a Markdown comment, which is read among others; ``--view`` asks for more."""
 _COMMENT_ROWS: Final = 10
 _WHOLE: Final = ("gate", "runs", "new_waterfall", "new_step_time", "waterfall", "step_time", "step_parts")

@@ -38,7 +38,9 @@ PEAKS: Final = (
 FAMILIES: Final = (RATES, SHARES, SIZES, TIMES, *PEAKS)
 TIME_UNITS: Final[dict[str, Unit]] = dict(zip(("ns", "us", "ms", "s"), TIMES.units, strict=True))
 
-_STATISTICS: Final = frozenset(("total", "self", "avg", "mean", "median", "min", "max", "base", "other", "difference"))
+_STATISTICS: Final = frozenset(
+    ("total", "self", "avg", "mean", "median", "min", "max", "base", "other", "difference", "before", "now")
+)
 """Words that do not change what is measured, only which number of it is told."""
 
 

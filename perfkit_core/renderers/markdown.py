@@ -39,8 +39,9 @@ def _blocks(report: Report) -> Iterator[str]:
 
 
 def _findings(report: Report) -> Iterator[str]:
-    for label, finding in sources.findings(report):
-        yield f"- {prose(label) + ': ' if label else ''}{prose(retold(finding.message))} ({code(finding.code)})"
+    for finding in sources.findings(report):
+        label = f"{prose(finding.label)}: " if finding.label else ""
+        yield f"- {label}{prose(retold(finding.message))} ({code(finding.code)})"
 
 
 def _section(section: Section) -> Iterator[str]:

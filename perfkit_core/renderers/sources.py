@@ -9,7 +9,6 @@ from typing import Final
 from perfkit_core.language import in_english, say
 from perfkit_core.renderers.cells import MISSING, visible
 from perfkit_core.report.model import Report
-from perfkit_core.trace import Finding
 
 BESIDE: Final = 3
 """So many sources have a column each; more have a row each."""
@@ -32,13 +31,22 @@ def facts(report: Report) -> list[Fact]:
     return [*told, _fact(_SOURCE, [source.path for source in report.sources])]
 
 
-def findings(report: Report) -> list[tuple[str, Finding]]:
-    """Each finding once, with the labels of the sources that it is of: "" where there is only one source."""
-    owners: dict[Finding, list[str]] = {}
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A finding, and the labels of the sources that it is of: "" where there is only one source."""
+
+    label: str
+    message: str
+    code: str
+
+
+def findings(report: Report) -> list[Told]:
+    """Each finding once."""
+    owners: dict[tuple[str, str], list[str]] = {}
     for source in report.sources:
-        for finding in dict.fromkeys(source.quality):
+        for finding in dict.fromkeys((one.message, one.code) for one in source.quality):
             owners.setdefault(finding, []).append(visible(source.label))
-    return [(_owned(labels, len(report.sources)), finding) for finding, labels in owners.items()]
+    return [Told(_owned(labels, len(report.sources)), *finding) for finding, labels in owners.items()]
 
 
 def _fact(name: str, values: Sequence[str]) -> Fact:

@@ -37,8 +37,9 @@ def _head(report: Report, styled: bool) -> Iterator[str]:
     findings = sources.findings(report)
     if findings:
         yield from ("", _bold(say("Data quality"), styled))
-    for label, finding in findings:
-        yield f"  ! {label + ': ' if label else ''}{visible(retold(finding.message))} [{visible(finding.code)}]"
+    for finding in findings:
+        label = f"{finding.label}: " if finding.label else ""
+        yield f"  ! {label}{visible(retold(finding.message))} [{visible(finding.code)}]"
     said = (*report.headline, *report.warnings)
     if said:
         yield ""

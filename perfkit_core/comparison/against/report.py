@@ -76,7 +76,7 @@ def _sections(found: _New) -> Iterator[Section]:
     yield drawn("new_waterfall", say("What is new"), waterfall(found.causes, *ends, DRAWN))
     if found.step is not None:
         yield Section("new_step_time", say("Is it real?"), tables.changes(found.step), say(_NOTE))
-    yield Section("new_causes", say("What is new, by cause"), found.causes, say(_NOTE), limit=SHOWN_CAUSES)
+    yield Section("new_causes", say("What is new, by cause"), found.causes, limit=SHOWN_CAUSES)
     none = say(_NO_LAYERS)
     yield Section("new_layers", say("What is new, by layer"), found.layers, empty=none, limit=SHOWN_CAUSES)
 
