@@ -116,8 +116,8 @@ def _prediction(one: Advice, found: Advices, of: str) -> Section:
             )
         lines.append(say(text, time=duration(one.prediction.naive_ns)))
     chosen = Advices(found.identity, (one,), {})
-    columns = ["method", "step_ns", "step_p10_ns", "step_p90_ns", "p10_ns", "p50_ns", "p90_ns", "saving_ns",
-               "saving_ratio", "ceiling_ns", "floor_ns"]  # fmt: skip
+    columns = ["method", "step_ns", "p10_ns", "p50_ns", "p90_ns", "saving_ns", "saving_ratio", "ceiling_ns", "floor_ns",
+               "step_p10_ns", "step_p90_ns"]  # fmt: skip
     return Section("prediction", say("Prediction"), table(chosen)[columns], lines=tuple(lines))
 
 

@@ -46,6 +46,7 @@ def test_the_gate_decides_the_exit_code(perfkit, runs: Path, tmp_path: Path) -> 
     code, out, err = perfkit("compare", base, other, *QUIET, "--fail-on", "step_time > 3%", "-o", tmp_path / "c.txt")
     assert (code, out) == (1, "")
     assert "perfkit: gate failed: step_time > 3%" in err
+    assert f"wrote {tmp_path / 'c.txt'}\n" in err
     assert perfkit("compare", other, base, *QUIET, "--fail-on", "step_time > 3%").code == 0
     assert perfkit("compare", base, other, *QUIET, "--fail-on", "step_time > 15%").code == 0
     assert perfkit("compare", base, other, *QUIET).code == 0
