@@ -1,8 +1,10 @@
-"""Which columns have the tables that are no views: those of advice, comparisons, ledgers, architectures, timelines?"""
+"""What do tables say? Columns of those that are no views, and the words that some columns are made of."""
 
 from __future__ import annotations
 
 from typing import Final
+
+from perfkit_core.language.current import say
 
 COLUMNS: Final = (
     # of pages and of advice
@@ -18,10 +20,41 @@ COLUMNS: Final = (
     "run", "other", "difference_ns", "base_ns", "base_step_ns", "other_step_ns", "base_cpu_ns", "other_cpu_ns",
     "difference_cpu_ns", "base_device_ns", "other_device_ns", "difference_device_ns", "base_calls", "other_calls",
     "base_steps", "other_steps", "base_captures", "other_captures", "captures", "layer", "level", "family", "operator",
-    "count_effect_ns", "per_call_effect_ns", "explained_ratio", "reached_ns", "statistic", "verdict", "cliffs_delta",
+    "count_effect_ns", "per_call_effect_ns", "explained_ratio", "reached_ns", "time_so_far_ns", "statistic", "verdict",
+    "cliffs_delta",
     "probability_slower", "low_ns", "high_ns", "outlying", "found", "condition", "limit", "result", "change_ratio",
     "shape", "matrix16_flops", "work", "unit",
     # of architectures
     "trainable_parameters", "backward_flops", "inputs", "outputs", "shapes", "dtype", "tied", "setting",
 )  # fmt: skip
 """Their headings are translated, too; what a table has besides is shown in English."""
+
+OF_WORDS: Final = frozenset(
+    ("category", "part", "kind", "phase", "place", "severity", "method", "statistic", "verdict", "level", "found",
+     "outcome", "result")
+)  # fmt: skip
+"""Columns whose values are words of ours, and no names."""
+WORDS: Final = (
+    # kinds and phases of events, see the schema, and what is in no phase
+    "unlaunched", "host", "device",
+    # parts of a step
+    "device_compute", "compute", "exposed_communication", "exposed_copy", "input_wait", "launch_and_host", "framework",
+    "idle", "interval", "forward_backward", "tail",
+    # of advice and comparisons
+    "high", "medium", "low", "none", "replay", "prior", "microbenchmark", "predicted", "verified", "refuted",
+    "abstained", "median", "mean", "minimum", "maximum", "slower", "faster", "no difference beyond noise",
+    "too few steps to tell", "base only", "other only", "both", "passed", "failed", "within noise", "cannot tell",
+    "category", "event", "family", "family_phase", "layer", "operator_shape", "unmatched",
+    # rows that stand for what has no name
+    "(median less mean of the middle steps)", "(nothing recorded)", "(no phase)", "(no layer)", "(no family)",
+    "(no launch recorded)", "(launched outside operators)", "(no operator)", "(no module)",
+    "(allocated before the recording)", "(not explained by the events)", "(in a step, outside operators)",
+    "(outside host events)",
+)  # fmt: skip
+"""Their values, as tables have them, besides those of the schema."""
+
+
+def worded(value: str, column: str = "") -> str:
+    """A cell in the language of the moment where it is a word of ours, or stands in brackets for what has no name;
+    names stay as they are."""
+    return say(value) if column in OF_WORDS or (value.startswith("(") and value.endswith(")")) else value

@@ -13,7 +13,7 @@ from babel.messages.extract import extract_from_dir
 from perfkit_core import schema
 from perfkit_core.assemble import Recorded, assemble
 from perfkit_core.language.catalogue import KEPT
-from perfkit_core.language.columns import COLUMNS
+from perfkit_core.language.columns import COLUMNS, WORDS
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.renderers.headings import label
@@ -49,6 +49,7 @@ def _registered() -> Iterator[tuple[str, str]]:
         yield from (("views", text) for text in (view.title, view.description))
     for name in (*_columns(), *COLUMNS):
         yield "headings", label(name)
+    yield from (("words", word) for word in (*schema.KINDS, *schema.PHASES, *WORDS))
     for rule in plugins.rules().values():
         yield "rules", rule.title
     for framework in plugins.remedied_frameworks():

@@ -6,6 +6,7 @@ import math
 from typing import Any, Final
 
 from perfkit_core.language import say
+from perfkit_core.language.columns import worded
 from perfkit_core.renderers.families import Unit
 
 MISSING: Final = "-"
@@ -47,13 +48,13 @@ def _plain(value: Any) -> str:
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-def text(value: Any) -> str:
-    """A cell that is no number."""
+def text(value: Any, column: str = "") -> str:
+    """A cell that is no number. The words that a column is made of are said, names are as they are."""
     if value is None:
         return MISSING
     if isinstance(value, bool):
         return say("yes") if value else say("no")
-    return visible(str(value))
+    return visible(worded(str(value), column))
 
 
 def visible(text: str) -> str:

@@ -103,7 +103,7 @@ def _comparable(column: Column) -> bool:
 
 def _column(name: str, heading: str, column: Sequence[Any], unit: Unit | None) -> Column:
     if not column or not all(value is None or is_number(value) for value in column):
-        return Column(name, heading, False, tuple(map(cells.text, column)))
+        return Column(name, heading, False, tuple(cells.text(value, name) for value in column))
     heading = f"{heading} ({unit.name})" if unit else heading
     texts = tuple(cells.number(value, unit) for value in column)
     order = tuple("" if value is None else str(value) for value in column)

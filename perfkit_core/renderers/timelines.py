@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from perfkit_core.language import say
 from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.packing import packed
 from perfkit_core.report.timeline_model import Timeline
@@ -17,7 +18,8 @@ of ns."""
 
 
 def payload(timeline: Timeline) -> dict[str, Any]:
-    """``{"count", "columns": [[name, type], …], "data": base64 of the deflated columns, "names", "kinds", "rows",
+    """``{"count", "columns": [[name, type], …], "data": base64 of the deflated columns, "names", "kinds" (as they are
+    called, and as they are said), "rows",
     "parts", "first"}``, times in ns."""
     columns = [np.asarray(getattr(timeline, name)).astype(kind).tobytes() for name, kind in _COLUMNS]
     return {
@@ -26,6 +28,7 @@ def payload(timeline: Timeline) -> dict[str, Any]:
         "data": packed(b"".join(columns)),
         "names": [visible(name) for name in timeline.names],
         "kinds": list(timeline.kinds),
+        "kinds_said": [say(kind) for kind in timeline.kinds],
         "rows": [[visible(row.group), visible(row.name)] for row in timeline.rows],
         "first": timeline.first,
         "parts": [[visible(part.name), part.start_ns, part.end_ns] for part in timeline.parts],

@@ -12,7 +12,7 @@ const timelineTexts = (() => {
     const [group, row] = data.rows[data.row[box]], work = launches(data, box), cause = data.cause[box];
     const lines = [
       name(data, box),
-      `${data.kinds[data.kind[box]]}, ${duration(data.dur_ns[box])} (${count(data.dur_ns[box])} ns)`,
+      `${data.kinds_said[data.kind[box]]}, ${duration(data.dur_ns[box])} (${count(data.dur_ns[box])} ns)`,
       page.say("{place}, {time} after the beginning", { place: `${group} · ${row}`, time: duration(data.start_ns[box]) }),
     ];
     if (cause >= 0) lines.push(page.say("launched by {name}", { name: name(data, cause) }));
