@@ -9,6 +9,7 @@ from typing import Any, Final
 import pandas as pd
 
 from perfkit_core.language import say
+from perfkit_core.language.columns import worded
 from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.columns import values
 from perfkit_core.renderers.distributions import distribution
@@ -106,7 +107,7 @@ def _labelled(column: pd.Series, name: str) -> dict[str, Any]:
 
 def _names(chart: Chart, table: pd.DataFrame) -> dict[str, list[str]]:
     """Of rows that are called alike also what else tells them apart, such as the device."""
-    names = [visible(str(plain(value))) for value in table[chart.x].to_list()]
+    names = [visible(worded(str(plain(value)), chart.x)) for value in table[chart.x].to_list()]
     short = [cut(name, _SHORT) for name in names]
     for other in _telling(chart, table) if len(set(names)) < len(names) else ():
         more = [visible(str(plain(value))) for value in table[other].to_list()]
@@ -129,7 +130,7 @@ def _wrapped(name: str) -> str:
 
 def _labels(values: pd.Series) -> list[str]:
     """plotly reads labels as HTML of its own; escaped, a name is text there too."""
-    return [_label(visible(str(plain(value)))) for value in values.to_list()]
+    return [_label(visible(worded(str(plain(value)), str(values.name)))) for value in values.to_list()]
 
 
 def _label(text: str) -> str:

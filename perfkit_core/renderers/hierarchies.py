@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfkit_core.language import say
+from perfkit_core.language.columns import worded
 from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.columns import values
 from perfkit_core.renderers.headings import label
@@ -45,7 +46,7 @@ def hierarchy(chart: Chart, table: pd.DataFrame) -> dict[str, Any] | None:
     number = np.append(np.cumsum(kept) - 1, -1)
     unit = common_unit({name: values(table[name]) for name in sizes})
     size = unit.size if unit else 1.0
-    labels = [visible(str(plain(name))) for name in table[chart.x][kept].to_list()]
+    labels = [visible(worded(str(plain(name)))) for name in table[chart.x][kept].to_list()]
     return {
         "kind": chart.kind,
         "height": _height(chart.kind, int(table["depth"][kept].max()) + 1),

@@ -66,7 +66,7 @@ def spans(section: Section) -> Spans | None:
     unit = common_unit(columns)
     ticks = _ticks(min(0.0, *known), max(0.0, *known), unit)
     scale = ticks[0][0], ticks[-1][0]
-    labels = [text(one) for one in values(shown[chart.x])]
+    labels = [text(one, chart.x) for one in values(shown[chart.x])]
     keys = [str(one or "") for one in values(shown["id"])] if "id" in shown else [""] * len(shown)
     rows = zip(labels, keys, _intervals(chart.y, columns), strict=True)
     return Spans(

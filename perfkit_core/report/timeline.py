@@ -28,8 +28,10 @@ def section(trace: Trace, most: int = MOST_BOXES) -> Section:
     table = _told(found)
     note = say("Threads and streams of a step, to zoom and move about in. The table tells what is in each row.")
     if left_out:
-        more = "{count} of the recording's events are not in the page: perfkit export -o trace.json.gz has all."
-        note = f"{note} {say(in_english(more), count=left_out)}"
+        more = in_english(
+            "{count} of the recording's events are not in the page: perfkit export -o trace.json.gz has all."
+        )
+        note = f"{note} {say(more, count=left_out)}"
     if len(table) > MOST_ROWS:
         note = f"{note} {say('The table has the first {most} of {count} rows.', most=MOST_ROWS, count=len(table))}"
     empty = say("no events with a duration were recorded")
