@@ -216,3 +216,11 @@ def test_the_highest_point_over_time_is_marked(show: Callable[..., Any]) -> None
     page = show(Chart("line", "time_ns", ("cuda:0_bytes", "cuda:1_bytes", "cpu_bytes")), table)
     expect(page.locator(".chart .textpoint")).to_have_text(["peak 9 MiB", "peak 4 MiB"])
     expect(page.locator(".chart .xtitle")).to_have_text("Time (ms)")
+
+
+def test_paper_is_light(show: Callable[..., Any]) -> None:
+    page = show(Chart("opening", "name", ("device_ns",)), FAMILIES)
+    page.emulate_media(media="screen", color_scheme="dark")
+    expect(page.locator("body")).not_to_have_css("color", "rgb(28, 36, 48)")
+    page.emulate_media(media="print", color_scheme="dark")
+    expect(page.locator("body")).to_have_css("color", "rgb(28, 36, 48)")
