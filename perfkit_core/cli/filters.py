@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from perfkit_core.cli import options
+from perfkit_core.cli.numbers import Whole
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import ViewRequest
 
@@ -34,7 +35,7 @@ _OPTIONS: Final = (
     click.option("--hide", metavar="REGEX", help="Leave out rows whose text contains a match; they stay counted."),
     click.option("--start", metavar="REGEX", help="Begin a tree at the rows whose name contains a match."),
     click.option("--trim", metavar="REGEX", help="End a tree above the rows whose name contains a match."),
-    click.option("--depth", type=click.IntRange(min=0), metavar="N", help="Deepest level of a tree; roots are 0."),
+    click.option("--depth", type=Whole(), metavar="N", help="Deepest level of a tree; roots are 0."),
     click.option("--min", "minimums", multiple=True, metavar="COLUMN=VALUE",
                  help="Show only rows that reach it: total_cpu_ns=1ms, flops=1e6, self_cpu_ratio=5%. Units: ns, us, "
                  "ms, s; B, KB, MB, GB, KiB, MiB, GiB; K, M, G, T (thousand, million, …); %."),

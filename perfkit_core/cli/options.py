@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from perfkit_core.cli.numbers import Whole
 from perfkit_core.errors import UsageError
 from perfkit_core.language import LANGUAGES, speaking
 from perfkit_core.paths import as_path
@@ -23,7 +24,7 @@ LOCATION: Final = as_path
 
 sources = click.argument("sources", metavar="SOURCE...", nargs=-1, required=True, type=LOCATION)
 partial = click.option("--partial", is_flag=True, help="Keep what can be read of a damaged file.")
-workers = click.option("--workers", type=click.IntRange(min=1), default=1, metavar="N",
+workers = click.option("--workers", type=Whole(1), default=1, metavar="N",
                        help="Processes that read ranks at the same time.  [default: 1]")  # fmt: skip
 scheduler = click.option("--scheduler", metavar="ADDRESS", help="Read the ranks on the Dask cluster of this scheduler.")
 shard = click.option("--shard", metavar="I/N", help="Only the I-th of N shares of the ranks, into partials (-o "
@@ -51,7 +52,7 @@ def format_option(formats: str) -> Callable[[Command], Command]:
 def limit_option(text: str) -> Callable[[Command], Command]:
     """``--limit N``, with what happens without it."""
     return click.option(
-        "--limit", type=click.IntRange(min=0), metavar="N", help=f"Rows of each table, 0 for all; {text}."
+        "--limit", type=Whole(), metavar="N", help=f"Rows of each table, 0 for all; {text}."
     )
 
 

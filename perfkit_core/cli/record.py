@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from perfkit_core.cli import options as shared
+from perfkit_core.cli.numbers import Whole
 from perfkit_core.errors import CaptureError, PerfkitError
 from perfkit_core.paths import is_remote
 from perfkit_core.plugins.manager import get_plugins
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 )
 @click.option("-o", "--output", type=shared.LOCATION, metavar="DIR",
               help="Run folder to write; made if it is not there.  [default: runs/SCRIPT-DATE-TIME]")  # fmt: skip
-@click.option("--steps", type=click.IntRange(min=1), default=20, show_default=True, metavar="N",
+@click.option("--steps", type=Whole(1), default=20, show_default=True, metavar="N",
               help="Stop recording after N optimizer steps; the script goes on.")  # fmt: skip
 @click.option("--shapes", is_flag=True, help="Record the shapes of operators' inputs, for --by shape.")
 @click.option("--memory", is_flag=True, help="Record allocations and frees, for the views of memory.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from perfkit_core.cli import options
+from perfkit_core.cli.numbers import Whole
 from perfkit_core.cli.output import emit, renderer
 from perfkit_core.cli.progress import working
 from perfkit_core.errors import UsageError
@@ -28,11 +29,11 @@ CANNOT_TELL: Final = 3
               "a step, timed without a profiler; or the last number that is printed after NAME, or that the group of "
               "REGEX finds, as in 'step_ms: ([0-9.]+)'.")  # fmt: skip
 @click.option("--higher-is-better", is_flag=True, help="The printed number is a rate, such as samples a second.")
-@click.option("--rounds", type=int, default=5, show_default=True, metavar="N",
+@click.option("--rounds", type=Whole(), default=5, show_default=True, metavar="N",
               help="Rounds of two runs of each command; 3 or more.")  # fmt: skip
-@click.option("--warmup", type=click.IntRange(min=0), default=1, show_default=True, metavar="K",
+@click.option("--warmup", type=Whole(), default=1, show_default=True, metavar="K",
               help="Runs of each command before those that count.")  # fmt: skip
-@click.option("--warmup-steps", type=click.IntRange(min=0), default=10, show_default=True, metavar="K",
+@click.option("--warmup-steps", type=Whole(), default=10, show_default=True, metavar="K",
               help="Steps left out at the beginning of each run, at most half of them.")  # fmt: skip
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
               help="Give up when a run takes longer.")  # fmt: skip
