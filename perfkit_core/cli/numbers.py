@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from perfkit_core.errors import UsageError
 
+if TYPE_CHECKING:
+    _Number = click.ParamType[int]
+else:
+    _Number = click.ParamType  # click before 8.5 has no types for it
+
 MOST = 10**9
 """More is a typing error."""
 
 
-class Whole(click.ParamType):
+class Whole(_Number):
     """A whole number, ``least`` or more. Raises UsageError."""
 
     name = "integer"

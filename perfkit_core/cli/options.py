@@ -51,9 +51,7 @@ def format_option(formats: str) -> Callable[[Command], Command]:
 
 def limit_option(text: str) -> Callable[[Command], Command]:
     """``--limit N``, with what happens without it."""
-    return click.option(
-        "--limit", type=Whole(), metavar="N", help=f"Rows of each table, 0 for all; {text}."
-    )
+    return click.option("--limit", type=Whole(), metavar="N", help=f"Rows of each table, 0 for all; {text}.")
 
 
 def many_ranks(command: Command) -> Command:
