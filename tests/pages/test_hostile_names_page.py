@@ -1,0 +1,202 @@
+"""Names are text, whatever is in them and wherever they stand, and never break the page: HTML, scripts, quotes, what
+looks escaped, marks that turn text around, control characters, 1,000 letters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from hostile_files import EVIL, FILE, named, recording
+from playwright.sync_api import expect
+
+from perfkit_core.cli.main import main
+from perfkit_core.renderers.cells import visible
+from perfkit_core.renderers.html import render
+from perfkit_core.report.model import Chart, Report, Section, Source
+from perfkit_core.trace import Finding
+
+Open = Callable[[Path], Any]
+SHOWN = visible(EVIL)
+BEGINS = '<img src=x onerror="document.title'
+
+
+def sound(page: Any) -> None:
+    """Nothing of a name became an element, ran, turned text around, or made the page wider than the window."""
+    assert "broken" not in page.title().replace("document.title='broken'", "")
+    assert page.locator("img, [onerror]").count() == 0
+    assert (
+        page.evaluate("[...document.querySelectorAll('b')].filter((one) => one.textContent === `\"quotes'`).length")
+        == 0
+    )
+    assert (
+        page.evaluate("[...document.scripts].filter((one) => one.textContent.startsWith('document.title')).length") == 0
+    )
+    text = page.locator("body").inner_text()
+    assert not {"\u202e", "\u202c", "\x07", "\x1b"} & set(text)
+    for width in (1300, 700):
+        page.set_viewport_size({"width": width, "height": 900})
+        expect(page.locator("html")).to_have_js_property("scrollWidth", width)
+
+
+@pytest.fixture
+def show(opened: Open, tmp_path: Path) -> Callable[..., Any]:
+    """Opens a page of some sections."""
+
+    def show(*sections: Section, **head: Any) -> Any:
+        file = tmp_path / "page.html"
+        head = {"title": "Report", "sources": (Source("run", "run"),), **head}
+        file.write_text(render(Report(sections=sections, **head)), encoding="utf-8")
+        return opened(file)
+
+    return show
+
+
+def table(count: int = 10) -> pd.DataFrame:
+    """Hostile names and kinds, and a hostile column."""
+    return pd.DataFrame({
+        "name": [f"{number} {EVIL}" for number in range(count)],
+        "kind": [named("a") if number % 2 else named("b") for number in range(count)],
+        EVIL: [EVIL] * count,
+        "total_ns": range(1000, 1000 + count),
+        "depth": [number % 2 for number in range(count)],
+    })  # fmt: skip
+
+
+def test_the_head(show: Callable[..., Any]) -> None:
+    source = Source(named("label"), named("path"), (Finding(named("code"), named("message")),), {named("fact"): EVIL})
+    page = show(title=named("title"), sources=(source, source), headline=(named("sentence"),))
+    sound(page)
+    assert page.title() == f"title {SHOWN}"
+    head = page.locator("header").inner_text()
+    for what in ("title", "label", "path", "code", "message", "fact", "sentence"):
+        assert f"{what} {SHOWN}" in head, what
+
+
+def test_the_words_of_a_section(show: Callable[..., Any]) -> None:
+    nothing = Section("empty", named("other"), pd.DataFrame({"a": []}), empty=named("reason"))
+    words = Section("s", named("heading"), pd.DataFrame(), named("note"), lines=(named("line"),), code=named("code"))
+    page = show(words, nothing)
+    sound(page)
+    for what in ("note", "line", "code", "heading", "other"):
+        assert f"{what} {SHOWN}" in page.locator("main").inner_text(), what
+    assert f"Reason {SHOWN}" in page.locator(".empty").inner_text()
+    assert f"heading {SHOWN}" in page.locator("nav").inner_text()
+
+
+def test_cells_headings_and_choices_of_a_table(show: Callable[..., Any]) -> None:
+    page = show(Section("s", named("heading"), table().drop(columns="depth"), limit=10))
+    page.wait_for_selector("table[data-ready]")
+    sound(page)
+    page.locator("td.long").first.click()
+    assert page.locator("td.long .full").first.inner_text() == f"0 {SHOWN}"
+    assert any(text.lower() == SHOWN.lower() for text in page.locator("th").all_inner_texts())
+    choice = page.get_by_label("only rows with this Kind")
+    assert choice.locator("option").all_text_contents()[1:] == [f"a {SHOWN}", f"b {SHOWN}"]
+    choice.select_option(f"a {SHOWN}")
+    expect(page.locator("tbody tr")).to_have_count(5)
+    choice.select_option("")
+    page.get_by_placeholder("part of a name").fill(f"7 {SHOWN}")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    sound(page)
+
+
+def test_saved_and_copied_tables_have_the_whole_name_once(show: Callable[..., Any], tmp_path: Path) -> None:
+    page = show(Section("s", "Names", table().drop(columns="depth"), limit=10))
+    page.wait_for_selector("table[data-ready]")
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="CSV").click()
+    waiting.value.save_as(tmp_path / "saved.csv")
+    assert pd.read_csv(tmp_path / "saved.csv")["Name"].tolist() == [f"{number} {SHOWN}" for number in range(10)]
+
+
+KINDS = ("bar", "line", "ranking", "share", "icicle", "sunburst")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_labels_of_a_picture(show: Callable[..., Any], kind: Any) -> None:
+    data = table() if kind in ("icicle", "sunburst") else table().drop(columns="depth")
+    page = show(Section("s", "Picture", data, chart=Chart(kind, "name", ("total_ns",)), limit=10))
+    page.wait_for_selector(".chart[data-ready]")
+    sound(page)
+    labels = page.locator(".chart text").all_text_contents()
+    assert any(BEGINS[:10] in label or "<script>" in label for label in labels), labels
+
+
+@pytest.mark.parametrize("kind", ["ranking", "share"])
+def test_what_is_told_of_a_bar_that_is_pointed_at(show: Callable[..., Any], kind: Any) -> None:
+    page = show(Section("s", "Picture", table(3).drop(columns="depth"), chart=Chart(kind, "name", ("total_ns",))))
+    page.wait_for_selector(".chart[data-ready]")
+    page.locator(".chart").hover(position={"x": 640, "y": 60})
+    expect(page.locator(".hoverlayer .hovertext").first).to_contain_text(BEGINS)
+    sound(page)
+
+
+@pytest.fixture(scope="module")
+def recordings(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The second has slower kernels."""
+    folder = tmp_path_factory.mktemp("hostile")
+    return recording(folder / "a"), recording(folder / "b", 200)
+
+
+def made(folder: Path, *arguments: str) -> Path:
+    """The page of a command."""
+    file = folder / "page.html"
+    assert main([*arguments, "-o", str(file)]) == 0
+    return file
+
+
+def test_the_report_on_a_recording(opened: Open, recordings: tuple[Path, Path], tmp_path: Path) -> None:
+    page = opened(made(tmp_path, "report", str(recordings[0])))
+    sound(page)
+    assert visible(FILE) in page.title()
+    assert visible(str(recordings[0])) in page.locator(".path").inner_text()
+    shown = page.locator("body").evaluate("(body) => body.textContent")
+    for what in ("operator", "kernel", "range", "file"):
+        assert f"{what} {SHOWN}" in shown, what
+    for top in range(0, page.evaluate("document.documentElement.scrollHeight"), 700):
+        page.evaluate("(top) => scrollTo(0, top)", top)
+        page.wait_for_timeout(50)
+    sound(page)
+
+
+def test_the_timeline_of_a_recording(opened: Open, recordings: tuple[Path, Path], tmp_path: Path) -> None:
+    page = opened(made(tmp_path, "report", str(recordings[0])))
+    timeline = page.locator(".timeline[data-ready]")
+    timeline.get_by_label("Find").fill(f"kernel {SHOWN}")
+    expect(timeline.locator(".status")).to_contain_text("1 found")
+    timeline.get_by_label("Find").press("Enter")
+    details = timeline.locator(".details")
+    expect(details).to_contain_text(f"kernel {SHOWN}")
+    timeline.get_by_label("Find").fill("operator")
+    timeline.get_by_label("Find").press("Enter")
+    expect(details).to_contain_text(f"operator {SHOWN}")
+    expect(details).to_contain_text(f"thread {SHOWN}")
+    sound(page)
+
+
+def test_a_comparison(opened: Open, recordings: tuple[Path, Path], tmp_path: Path) -> None:
+    page = opened(made(tmp_path, "compare", *map(str, recordings)))
+    sound(page)
+    shown = page.locator("body").evaluate("(body) => body.textContent")
+    assert f"kernel {SHOWN}" in shown
+    assert visible(str(recordings[1])) in shown
+
+
+def test_advice(opened: Open, recordings: tuple[Path, Path], tmp_path: Path) -> None:
+    page = opened(made(tmp_path, "advise", str(recordings[0])))
+    sound(page)
+    assert visible(FILE) in page.title()
+
+
+def test_a_ledger(opened: Open, tmp_path: Path) -> None:
+    lines = (Path(__file__).parents[2] / "examples" / "advice" / "ledger.jsonl").read_text().splitlines()[:4]
+    hostile = {name: named(name) for name in ("base", "change", "cpu", "advice", "rule", "framework")}
+    ledger = tmp_path / "ledger.jsonl"
+    ledger.write_text("\n".join(json.dumps(json.loads(line) | hostile) for line in lines), encoding="utf-8")
+    page = opened(made(tmp_path, "advise", "--ledger", str(ledger)))
+    sound(page)
+    assert SHOWN in page.locator("body").evaluate("(body) => body.textContent")

@@ -1,0 +1,55 @@
+"""A recording in which every name that a user, a framework or a file system gives is hostile to a page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+EVIL = (
+    "<img src=x onerror=\"document.title='broken'\"></script><script>document.title='broken'</script>"
+    "<b>\"quotes'</b>&amp;&lt;\u202eright to left\u202c\x07\x1b[31m" + "k" * 1000
+)
+"""HTML, a script, quotes, what looks escaped, marks that turn text around, control characters, and 1,000 letters."""
+FILE = "script><img src=x onerror=\"document.title='broken'\">&amp;\u202e'.json"
+"""The name of a file in a folder whose name ends with ``<``: together they close a script."""
+
+
+def named(what: str) -> str:
+    """The hostile name of something."""
+    return f"{what} {EVIL}"
+
+
+def _event(name: str, cat: str, start: int, dur: int, tid: int = 1, **args: Any) -> dict[str, Any]:
+    return {"ph": "X", "name": name, "cat": cat, "ts": start, "dur": dur, "pid": 1, "tid": tid, "args": args}
+
+
+def _step(number: int, slower: int) -> list[dict[str, Any]]:
+    at = 1000 * number
+    place: dict[str, Any] = {"device": 0, "stream": 7, "correlation": number + 1}
+    ids: dict[str, Any] = {"Python id": number + 1, "Python parent id": None}
+    shapes: dict[str, Any] = {"Input Dims": [[2, 2]], "Input type": [named("type")]}
+    kernel = _event(named("kernel"), "kernel", at + 400, 300 + slower, 7, **place) | {"pid": 0}
+    return [
+        _event(f"ProfilerStep#{number}", "user_annotation", at, 900),
+        _event(named("range"), "user_annotation", at + 10, 800),
+        _event(f"{named('file')}.py(12): {named('function')}", "python_function", at + 15, 780,
+               **ids),
+        _event(named("operator"), "cpu_op", at + 20, 500, **shapes),
+        _event("cudaLaunchKernel", "cuda_runtime", at + 300, 20, correlation=number + 1),
+        kernel,
+    ]  # fmt: skip
+
+
+def recording(folder: Path, slower: int = 0) -> Path:
+    """Five steps of 0.9 ms on one device, kernels that take ``slower`` µs more; in a file of a hostile name."""
+    names = {"process_name": named("process"), "thread_name": named("thread")}
+    facts = [{"ph": "M", "name": key, "pid": 1, "tid": 1, "args": {"name": name}} for key, name in names.items()]
+    device = {"id": 0, "name": named("device"), "totalGlobalMem": 2**34}
+    events = [event for number in range(5) for event in _step(number, slower)]
+    place = folder / "folder<"
+    place.mkdir(parents=True)
+    file = place / FILE
+    content = {"schemaVersion": 1, "deviceProperties": [device], "traceEvents": [*facts, *events]}
+    file.write_text(json.dumps(content), encoding="utf-8")
+    return file
