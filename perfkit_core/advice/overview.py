@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import pandas as pd
 
-from perfkit_core.advice.model import Advices
+from perfkit_core.advice.model import Advices, Prediction
+from perfkit_core.advice.sentences import percent
 from perfkit_core.advice.table import frame, numbers, row
 from perfkit_core.language import in_english, say
 from perfkit_core.report.model import Chart, Section
@@ -26,7 +27,7 @@ _COLUMNS: Final = (
 def overview(found: Advices) -> Section:
     """All advice, the largest saving first, then what can be combined as one more row (without an id).
 
-    Columns: id, advice (number and title; the question where one was asked), severity, then as in
+    Columns: id, advice (number, title and change; the question where one was asked), severity, then as in
     :func:`perfkit_core.advice.table.table`.
     """
     made = frame([*map(row, found.advice), *_together(found)])
@@ -50,14 +51,23 @@ def intervals(x: str) -> Chart:
 def _labels(found: Advices) -> Iterator[str]:
     for number, one in enumerate(found.advice, 1):
         asked = f"{found.asked[number - 1]}: " if found.asked else ""
-        yield f"{number}. {asked}{one.title}"
+        yield _changed(f"{number}. {asked}{one.title}", one.prediction)
+
+
+def _changed(text: str, prediction: Prediction) -> str:
+    """With what becomes of the time: ``1. Load data in worker processes: −34%``."""
+    if prediction.saving_ns is None:
+        return text
+    share = prediction.saving_ns / max(prediction.base_ns, 1)
+    return f"{text}: {'−' if share >= 0 else '+'}{percent(abs(share))}"
 
 
 def _together(found: Advices) -> list[dict[str, Any]]:
     if found.combined is None or len(found.together) < 2:
         return []
     count, savings = len(found.together), sum(one.prediction.saving_ns is not None for one in found.advice)
-    return [{"id": pd.NA, "title": _called(count, savings), "severity": pd.NA, **numbers(found.combined)}]
+    title = _changed(_called(count, savings), found.combined)
+    return [{"id": pd.NA, "title": title, "severity": pd.NA, **numbers(found.combined)}]
 
 
 def _called(count: int, savings: int) -> str:
