@@ -15,6 +15,7 @@ LONGEST: Final = 60
 """Longer text is cut until it is clicked."""
 _FILTERS: Final = frozenset({"kind", "phase", "device", "place", "rank", "family", "found", "severity", "copy_kind"})
 _FEW: Final = 8
+_FEW_OF_A_PART: Final = 20
 _MOST_CHOICES: Final = 30
 _NARROW: Final = 3
 """Columns of a table that fit beside another part."""
@@ -41,7 +42,7 @@ class Block:
     @property
     def rich(self) -> bool:
         """Whether the table is worth searching and sorting."""
-        return len(self.rows) >= _FEW
+        return len(self.rows) >= (_FEW_OF_A_PART if self.section.within else _FEW)
 
     @property
     def wide(self) -> bool:

@@ -102,3 +102,11 @@ def test_parts_are_inside_their_section_and_rows_lead_to_them() -> None:
     assert page.index("Said.") < page.index("<details><summary><h3") < page.index("Folded.")
     assert '<section id="section-3" aria-labelledby' in page
     assert "<img src=x" not in page
+
+
+def test_short_tables_of_parts_are_plain() -> None:
+    table = pd.DataFrame({"name": list("abcdefghij")})
+    whole = Section("whole", "Whole", table)
+    page = render(Report("t", (Source("a", "a"),), (whole, Section("part", "Part", table, within="whole"))))
+    assert page.count("<table data-first") == 1
+    assert page.count("<table") == 2
