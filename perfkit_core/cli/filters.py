@@ -21,7 +21,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 _OPTIONS: Final = (
     click.option("--by", multiple=True, metavar="GROUPING", help="Split the rows, where the view can: shape, stack, "
                  "stack=N (innermost frames), overload, thread, label, scope, module, phase, step, device, rank, "
-                 "operator, stream, launch, category, … (a view names those it knows when it does not know one)."),
+                 "operator, stream, launch, category, … (a view names those it knows when it does not know one); of "
+                 "one view only: families.operator."),
     click.option("--step", "steps", multiple=True, metavar="N|N-M", help="Count only these steps."),
     click.option("--filter", "pattern", metavar="REGEX", help="Count only events whose name contains a match (RE2)."),
     click.option("--kind", metavar="REGEX", help="Count only events whose kind or category contains a match."),

@@ -4,19 +4,26 @@
   const MOST_BARS = 300; // more of them are thinner than a few pixels: drawn as areas
   const TICKS = 24;
 
+  // The next number that people count by.
+  const round = (number) => {
+    const power = 10 ** Math.floor(Math.log10(Math.max(number, 1)));
+    return [1, 2, 5, 10].map((one) => one * power).find((one) => one >= number);
+  };
+
   const ticks = (figure) => {
     if (figure.x.continuous) return {};
-    const names = figure.x.values, every = Math.ceil(names.length / TICKS);
+    const names = figure.x.values, every = round(names.length / TICKS);
     const tickvals = names.map((_, position) => position).filter((position) => position % every === 0);
     return { tickvals, ticktext: tickvals.map((position) => names[position]) };
   };
 
-  const drawn = (figure, color) => {
+  const drawn = (figure, color, last) => {
     const many = figure.x.values.length > MOST_BARS;
     if (figure.kind !== "bar") return { type: "scatter", mode: figure.x.values.length > 100 ? "lines" : "lines+markers", marker: { color } };
     if (!many) return { type: "bar", marker: { color } };
-    const area = { type: "scatter", mode: "lines", line: { shape: "hvh", width: 1, color } };
-    return figure.stacked ? { ...area, stackgroup: "all", fillcolor: color } : { ...area, fill: "tozeroy" };
+    const width = last ? 0.7 : 0; // a single long step is thinner than a pixel, and to be seen
+    const area = { type: "scatter", mode: "lines", line: { shape: "hvh", width, color } };
+    return figure.stacked ? { ...area, stackgroup: "all", fillcolor: color } : { ...area, fill: "tozeroy", fillcolor: color };
   };
 
   // Labels may repeat, positions do not.
@@ -40,7 +47,7 @@
     const { palette, layout, axis } = tools;
     const many = figure.series.length > 1;
     const traces = figure.series.map((one, index) => ({
-      ...drawn(figure, palette[index % palette.length]),
+      ...drawn(figure, palette[index % palette.length], index === figure.series.length - 1),
       name: one.name,
       x: places(figure),
       customdata: figure.x.values,
