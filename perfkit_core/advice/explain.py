@@ -88,9 +88,8 @@ def _evidence(one: Advice) -> Section:
 
 def _rows(rows: list[int]) -> str:
     some = words.some(list(map(str, rows)))
-    if len(rows) == 1:
-        return say("Shown by row {row} of the event table", row=some)
-    return say("Shown by rows {rows} of the event table", rows=some)
+    one = in_english("Shown by row {rows} of the event table")
+    return say(one if len(rows) == 1 else in_english("Shown by rows {rows} of the event table"), rows=some)
 
 
 def _transform(one: Advice, trace: Trace) -> Section:

@@ -12,6 +12,7 @@ from perfkit_core.comparison.samples.captures import Capture
 from perfkit_core.comparison.samples.noise import pool
 from perfkit_core.comparison.samples.outliers import late
 from perfkit_core.language import say
+from perfkit_core.language.columns import worded
 from perfkit_core.report.model import Chart, Section
 
 SHOWN: Final = 10
@@ -44,7 +45,7 @@ def section(runs: Mapping[str, Sequence[Capture]], noise_ns: int | None) -> Iter
     chart = Chart("distribution", "run", ("dur_ns", "median_ns"), band=band)
     note = say("A point is a step, the upright line the median of the run; steps far out have a name.")
     if band is not None:
-        note += " " + say("Shaded is where the median of a run equal to {base} may lie.", base=base)
+        note += " " + say("Shaded is where the median of a run equal to {base} may lie.", base=worded(base, "run"))
     yield Section("steps", say("Every step"), _told_apart(steps), note, limit=SHOWN, chart=chart)
 
 

@@ -11,6 +11,11 @@ COLUMNS: Final = (
     "row", "covered_ns", "other_ns", "rank_and_step", "cpu_bytes", "advice", "title", "severity", "saving_ns",
     "step_p10_ns", "step_p90_ns", "p10_ns", "p50_ns", "p90_ns", "floor_ns", "ceiling_ns", "method", "api", "first_step",
     "last_step", "rule", "reason", "to_record", "combined", "why", "afterwards_ns", "after", "value",
+    # of views that are split by something
+    "after_name", "before", "before_name", "block", "device_compute_ns", "edge", "exposed_copy_ns",
+    "forward_backward_ns", "grid", "interval_ns", "label", "last_rank", "launch_and_host_ns", "max_step_ns",
+    "median_step_ns", "min_step_ns", "missing", "occupancy_ratio", "overload", "registers", "scope", "shared_bytes",
+    "skew_max_ns", "skew_p50_ns", "stack", "stream", "tail_ns",
     # of ledgers and of replays of unchanged recordings
     "date", "outcome", "base", "change", "predicted_saving_ratio", "predicted_low_ratio", "predicted_high_ratio",
     "saving_low_ratio", "saving_high_ratio", "noise_ratio", "saving_error_ratio", "step_error_ratio", "records",
@@ -34,7 +39,10 @@ OF_WORDS: Final = frozenset(
      "outcome", "result")
 )  # fmt: skip
 """Columns whose values are words of ours, and no names."""
+SIDES: Final = ("base", "other")
+_OF_SIDES: Final = frozenset(("name", "run", "side"))
 WORDS: Final = (
+    *SIDES,
     # kinds and phases of events, see the schema, and what is in no phase
     "unlaunched", "host", "device",
     # parts of a step
@@ -57,4 +65,5 @@ WORDS: Final = (
 def worded(value: str, column: str = "") -> str:
     """A cell in the language of the moment where it is a word of ours, or stands in brackets for what has no name;
     names stay as they are."""
-    return say(value) if column in OF_WORDS or (value.startswith("(") and value.endswith(")")) else value
+    ours = column in OF_WORDS or (value.startswith("(") and value.endswith(")"))
+    return say(value) if ours or (value in SIDES and column in _OF_SIDES) else value

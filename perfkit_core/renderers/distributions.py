@@ -7,6 +7,7 @@ from typing import Any, Final
 import pandas as pd
 
 from perfkit_core.language import say
+from perfkit_core.language.columns import worded
 from perfkit_core.renderers.cells import number, visible
 from perfkit_core.renderers.columns import values
 from perfkit_core.renderers.families import Unit
@@ -42,7 +43,7 @@ def distribution(chart: Chart, table: pd.DataFrame) -> dict[str, Any]:
         "unit": unit.name if unit else "",
         "title": say(label(value)),
         "band": [edge / size for edge in chart.band] if chart.band else None,
-        "lanes": [_lane(visible(str(plain(name))), group, chart, unit) for name, group in groups],
+        "lanes": [_lane(visible(worded(str(plain(name)), chart.x)), group, chart, unit) for name, group in groups],
     }
 
 

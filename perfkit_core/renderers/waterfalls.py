@@ -7,6 +7,7 @@ from typing import Any, Final
 import pandas as pd
 
 from perfkit_core.language import say
+from perfkit_core.language.columns import worded
 from perfkit_core.renderers.cells import number, visible
 from perfkit_core.renderers.columns import values
 from perfkit_core.renderers.families import Unit
@@ -29,7 +30,7 @@ def waterfall(chart: Chart, table: pd.DataFrame) -> dict[str, Any]:
     difference, reached = chart.y
     unit = common_unit({name: values(table[name]) for name in chart.y})
     size = unit.size if unit else 1.0
-    names = [visible(str(plain(name))) for name in table[chart.x].to_list()]
+    names = [visible(worded(str(plain(name)), chart.x)) for name in table[chart.x].to_list()]
     return {
         "kind": chart.kind,
         "height": _AROUND + _BAR * len(table),

@@ -44,7 +44,7 @@ def label(row: Mapping[Any, Any]) -> str:
     """A cause as people read it: ``matmul, forward, on the device``. ``row`` of
     :func:`~perfkit_core.comparison.attribution.causes.causes`."""
     parts = (_subject(row), _phase(row["phase"], row["category"]), _where(row["category"]))
-    return ", ".join(part for part in dict.fromkeys(parts) if part)
+    return say(", ").join(part for part in dict.fromkeys(parts) if part)
 
 
 def _subject(row: Mapping[Any, Any]) -> str:
