@@ -44,6 +44,12 @@ def _advice(options: Options) -> Section:
     return advice.section((100_000,) if options.quick else advice.SIZES, options.rounds, console.progress)
 
 
+def _pages(options: Options) -> Section:
+    from benchmarks import pages
+
+    return pages.section(5 if options.quick else 23, options.rounds, console.progress)
+
+
 def _live_torch(options: Options) -> Section:
     from benchmarks import live_torch
 
@@ -71,6 +77,7 @@ SUITES: dict[str, Callable[[Options], Section]] = {
     "command": _command,
     "views": _views,
     "advice": _advice,
+    "pages": _pages,
     "stored-run": _stored_run,
     "ranks": _ranks,
     "live-torch": _live_torch,

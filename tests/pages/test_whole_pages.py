@@ -51,6 +51,11 @@ def seen(page: Any, selector: str, ready: str = "") -> Any:
     return found
 
 
+def test_a_page_can_be_sent(file: Path) -> None:
+    """The libraries are 2 MB of it. The large recording has a table of 5,000 rows and a timeline of 25,000 boxes."""
+    assert file.stat().st_size < (5_500_000 if file.stem == "large" else 4_500_000)
+
+
 def test_nothing_is_wider_than_the_window(page: Any) -> None:
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 900})

@@ -1,0 +1,106 @@
+"""What the HTML page costs: ``python -m benchmarks --only pages``
+
+A recording of about 100,000 events is read, its report is made, and chromium opens the page: seconds to its first
+picture by the browser's own entry ``first-contentful-paint``, and until all scripts have been read. A new window each
+time. Chromium is Debian's, or what ``CHROMIUM`` names.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import perfkit_core
+from benchmarks.inputs import large
+from benchmarks.results import Check, Section, Table, at_most, number
+from perfkit_core.renderers.html import render
+from perfkit_core.report.page import run_report
+from perfkit_core.trace import Trace
+
+TARGET_MB: Final = 8.0
+TARGET_MADE_S: Final = 5.0
+TARGET_SEEN_S: Final = 2.0
+_ENTRIES: Final = """() => new Promise((done) => new PerformanceObserver((list) => {
+  const [paint] = list.getEntriesByName("first-contentful-paint"), [whole] = performance.getEntriesByType("navigation");
+  if (paint) done({ seen: paint.startTime / 1e3, loaded: whole.duration / 1e3 });
+}).observe({ type: "paint", buffered: true }))"""
+
+Numbers = dict[str, list[float]]
+
+
+def section(size_mb: int, rounds: int, say: Callable[[str], None]) -> Section:
+    """One recording; making and opening its page, each so many times."""
+    trace = perfkit_core.load(large(size_mb))
+    say(f"{len(trace):,} events")
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / "report.html"
+        numbers = {"made": [_made(trace, page) for _ in range(rounds)]} | _opened(page, rounds, say)
+        size = page.stat().st_size
+    table = Table(f"{len(trace):,} events", ("", "median", "all"), tuple(_rows(numbers, size)))
+    about = (__doc__ or "").split("\n\n")[1]
+    return Section("The page", about, (table,), _checks(numbers, size), {**numbers, "bytes": size})
+
+
+def _made(trace: Trace, page: Path) -> float:
+    """Seconds from the loaded recording to the written page."""
+    start = time.perf_counter()
+    page.write_text(render(run_report(trace)), encoding="utf-8")
+    return time.perf_counter() - start
+
+
+def _opened(page: Path, rounds: int, say: Callable[[str], None]) -> Numbers:
+    try:
+        with _browser() as browser:
+            found = [_seen(browser, page) for _ in range(rounds)]
+    except (ImportError, LookupError) as error:
+        say(f"not opened: {error}")
+        return {}
+    return {key: [one[key] for one in found] for key in ("seen", "loaded")}
+
+
+@contextmanager
+def _browser() -> Iterator[Any]:
+    """Chromium without a screen. Raises ImportError or LookupError where there is none."""
+    from playwright.sync_api import sync_playwright
+
+    program = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    if not program:
+        raise LookupError("no chromium; let CHROMIUM name one")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+def _seen(browser: Any, page: Path) -> dict[str, float]:
+    context = browser.new_context(viewport={"width": 1300, "height": 900})
+    window = context.new_page()
+    window.goto(page.as_uri())
+    found: dict[str, float] = window.evaluate(_ENTRIES)
+    context.close()
+    return found
+
+
+def _rows(numbers: Numbers, size: int) -> Iterator[tuple[str, ...]]:
+    said = {"made": "made, s", "seen": "first picture, s", "loaded": "all scripts read, s"}
+    for key, values in numbers.items():
+        yield said[key], number(statistics.median(values)), ", ".join(map(number, values))
+    yield "size, MB", number(size / 1e6), ""
+
+
+def _checks(numbers: Numbers, size: int) -> tuple[Check, ...]:
+    def median(key: str) -> float | None:
+        return statistics.median(numbers[key]) if key in numbers else None
+
+    return (
+        at_most("page of 100 k events: size", TARGET_MB, size / 1e6, "MB"),
+        at_most("page of 100 k events: made after loading", TARGET_MADE_S, median("made"), "s"),
+        at_most("page of 100 k events: first picture", TARGET_SEEN_S, median("seen"), "s"),
+    )
