@@ -30,7 +30,7 @@
       values: weight.sizes, customdata: weight.values,
       marker: { colors: colours(figure, state, tools), line: { width: 1, color: colour("--card") } },
       textfont: { color: colour("--ink") }, insidetextfont: { color: colour("--ink") }, pathbar: { textfont: { color: colour("--ink") } },
-      hovertemplate: `%{hovertext}<br>${weight.name}: %{customdata:.4~r} ${figure.unit}<br>%{percentRoot:.1%} of the whole<extra></extra>`,
+      hovertemplate: `%{hovertext}<br>${weight.name}: %{customdata:.4~r} ${figure.unit}<br>${page.say("{share} of the whole", { share: "%{percentRoot:.1%}" })}<extra></extra>`,
     }];
     return [traces, layout({ margin: { l: 4, r: 4, t: 24, b: 4 }, uniformtext: { minsize: 9, mode: "hide" } })];
   };
