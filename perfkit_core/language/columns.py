@@ -28,7 +28,8 @@ COLUMNS: Final = (
     "count_effect_ns", "per_call_effect_ns", "explained_ratio", "reached_ns", "time_so_far_ns", "statistic", "verdict",
     "cliffs_delta",
     "probability_slower", "low_ns", "high_ns", "outlying", "found", "condition", "limit", "result", "change_ratio",
-    "shape", "matrix16_flops", "work", "unit",
+    "shape", "side", "capture", "kernel", "matrix16_tflop_per_s", "float32_tflop_per_s", "memory_gb_per_s",
+    "device_memory_bytes",
     # of architectures
     "trainable_parameters", "backward_flops", "inputs", "outputs", "shapes", "dtype", "tied", "setting",
 )  # fmt: skip
