@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 
@@ -30,3 +32,11 @@ def with_difference(table: pd.DataFrame) -> pd.DataFrame:
     change = difference.to_numpy(np.float64) / np.where(base > 0, base, 1)
     ratio = pd.Series(pd.arrays.FloatingArray(change, base <= 0), index=table.index)
     return table.assign(difference_ns=difference, change_ratio=ratio)
+
+
+def known_device_times(table: pd.DataFrame, on_device: Mapping[str, bool]) -> pd.DataFrame:
+    """Where a side has no device work its times there are not 0 but missing, and so is the difference."""
+    missing = [side for side, known in on_device.items() if not known]
+    gone = [f"{side}_device_ns" for side in (*missing, *(["difference"] if missing else []))]
+    absent = {name: pd.array([pd.NA] * len(table), "Int64") for name in gone if name in table.columns}
+    return table.assign(**absent)

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from perfkit_core.analyses.step.activity import has_device_work
 from perfkit_core.comparison import as_data, distribution, normalise, peaks
 from perfkit_core.comparison.attribution.sections import Explained, explained, picture, sections, sentences
 from perfkit_core.comparison.gate import table as gate_table
+from perfkit_core.comparison.joined import known_device_times
 from perfkit_core.comparison.labels import distinguishing
 from perfkit_core.comparison.pair import Asked, Pair, pair
 from perfkit_core.comparison.samples.outliers import outliers
@@ -61,7 +63,7 @@ def report_of(
     why = why or reasons(found)
     return Report(
         title(sides, names),
-        tuple(source_of(side, name) for side, name in zip(sides, SIDES, strict=True)),
+        tuple(source_of(*one) for one in zip(sides, SIDES, labels(sides, names), strict=True)),
         (
             *_gate(found),
             *picture(why),
@@ -81,11 +83,16 @@ def report_of(
 
 def title(sides: Sequence[Sequence[Trace]], names: Sequence[str] = ()) -> str:
     """``change against main``: what tells the runs apart."""
-    paths = [Path(side[0].meta.source) for side in sides]
-    if paths[0] == paths[1]:
-        return say("{name} against itself", name=paths[0].name)
-    base, other = names or distinguishing(paths)
+    base, other = labels(sides, names)
+    if base == other:
+        return say("{name} against itself", name=base)
     return say("{other} against {base}", other=other, base=base)
+
+
+def labels(sides: Sequence[Sequence[Trace]], names: Sequence[str] = ()) -> Sequence[str]:
+    """What the runs are called: by ``names``, else by what tells their files apart."""
+    paths = [Path(side[0].meta.source) for side in sides]
+    return [paths[0].name] * 2 if paths[0] == paths[1] else names or distinguishing(paths)
 
 
 def reasons(found: Pair) -> Explained:
@@ -93,12 +100,13 @@ def reasons(found: Pair) -> Explained:
     return explained(*found.whole, medians=None if found.steps is None else (found.steps.base, found.steps.other))
 
 
-def source_of(captures: Sequence[Trace], name: str) -> Source:
+def source_of(captures: Sequence[Trace], side: str, name: str) -> Source:
     """The first capture's head; of several, their number and the findings of all."""
     found = [source(trace) for trace in captures]
     findings = tuple(dict.fromkeys(finding for one in found for finding in one.quality))
-    several = {"Captures": f"{len(found)} captures"} if found[1:] else {}
-    return replace(found[0], label=f"{name}: {found[0].label}", quality=findings, facts={**found[0].facts, **several})
+    several = {in_english("Captures"): say("{count} captures", count=len(found))} if found[1:] else {}
+    label = say("{side}: {name}", side=say(side), name=name)
+    return replace(found[0], label=label, quality=findings, facts={**found[0].facts, **several})
 
 
 def _gate(found: Pair) -> Iterator[Section]:
@@ -138,7 +146,8 @@ def _tables(tables: Comparison) -> Iterator[Section]:
     yield Section("phases", say("Phases of the step"), tables.phases, phases, empty=none)
     yield Section("overview", say("Overview by kind of event"), tables.overview, overview)
     title = say("Operators by canonical name")
-    yield Section("operators", title, tables.operators, operators, limit=SHOWN_OPERATORS)
+    on_device = dict(zip(SIDES, map(has_device_work, (tables.base, tables.other)), strict=True))
+    yield Section("operators", title, known_device_times(tables.operators, on_device), operators, limit=SHOWN_OPERATORS)
 
 
 def _outliers(found: Pair) -> Iterator[Section]:

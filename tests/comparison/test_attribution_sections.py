@@ -10,7 +10,8 @@ from events import host, trace
 
 from perfkit_core.comparison import comparison_report
 from perfkit_core.comparison.attribution.attribute import attribute
-from perfkit_core.comparison.attribution.causes import REST, by_layer, causes, waterfall
+from perfkit_core.comparison.attribution.causes import REST, causes, waterfall
+from perfkit_core.comparison.attribution.groupings import by_family, by_kernel, by_layer
 from perfkit_core.loading import load
 from perfkit_core.renderers import charts
 from perfkit_core.report.model import Report, Section
@@ -105,3 +106,28 @@ def test_the_loader_is_the_first_cause_of_the_recorded_pair(traces: Path) -> Non
     assert found.loc[0, ["operator", "phase", "category"]].tolist() == ["(data loader)", "dataloader", "input_wait"]
     by_category = found.groupby("category")["difference_ns"].sum()
     assert by_category["input_wait"] < found["difference_ns"].sum() < 0 < by_category["launch_and_host"]
+
+
+def test_families_and_kernels_sum_to_the_tree(traces: Path) -> None:
+    """Each level sums the same nanoseconds: families to the whole, kernels and copies to the categories of devices."""
+    sides = [load(traces / "torch" / f"{device}-vit.json.gz") for device in ("h100", "mi300x")]
+    tree = attribute(*sides)
+    families, kernels = by_family(tree), by_kernel(tree)
+    assert families["difference_ns"].sum() == tree["difference_ns"].iloc[0]
+    assert families["explained_ratio"].iloc[-1] == pytest.approx(1)
+    on_device = tree[(tree["level"] == "category") & (tree["place"] == "device")]
+    for side in ("base_ns", "other_ns"):
+        assert kernels[side].sum() == on_device[side].sum()
+    assert kernels["difference_ns"].abs().is_monotonic_decreasing
+    vendors = kernels["kernel"].str.startswith("Cijk_")
+    assert (kernels.loc[vendors, "base_calls"] == 0).all()
+    assert vendors.any()
+
+
+def test_device_times_are_missing_where_there_is_no_device(traces: Path) -> None:
+    cpu, gpu = (load(traces / "torch" / f"{name}.json.gz") for name in ("cpu-only-rank34", "v100-ns-resolution"))
+    found = {section.name: section.table for section in comparison_report(cpu, gpu).sections}
+    for name in ("operators", "unmatched"):
+        assert found[name][["base_device_ns", "difference_device_ns"]].isna().all(axis=None)
+        assert found[name]["other_device_ns"].sum() > 0
+    assert by_kernel(attribute(cpu, cpu)).empty

@@ -16,7 +16,8 @@ import pytest
 from live_examples import BASE, FRAMEWORKS, PLANTS, Example, holds
 
 from perfkit_core.comparison.attribution.attribute import attribute
-from perfkit_core.comparison.attribution.causes import by_layer, causes
+from perfkit_core.comparison.attribution.causes import causes
+from perfkit_core.comparison.attribution.groupings import by_layer
 from perfkit_core.trace import Trace
 
 OTHER_FRAMEWORK = dict(zip(FRAMEWORKS, reversed(FRAMEWORKS), strict=True))

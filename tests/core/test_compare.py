@@ -84,8 +84,8 @@ def test_the_unmatched_share_is_told(torch_run: Trace, paddle_run: Trace) -> Non
     share = report.data["matched_share"]["other"]["unmatched"]["cpu"]
     assert f"Unmatched in other: {share:.1%} of cpu operator time." in report.headline
     assert [section.name for section in report.sections] == [
-        "waterfall", "steps", "step_time", "statistics", "step_parts", "causes", "layers", "attribution", "matched",
-        "unmatched", "phases", "overview", "operators",
+        "waterfall", "steps", "step_time", "statistics", "step_parts", "causes", "layers", "families", "kernels",
+        "attribution", "matched", "unmatched", "phases", "overview", "operators",
     ]  # fmt: skip
 
 

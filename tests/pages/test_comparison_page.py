@@ -72,7 +72,7 @@ def test_the_first_screen_says_it_all(opened: Opened, loaders: Path) -> None:
     )
     expect(verdict).to_contain_text("equal runs may differ by")
     heads = page.locator(".sides thead th")
-    expect(heads).to_have_text(["base: resnet50-workers0.json.gz", "other: resnet50-workers4.json.gz"])
+    expect(heads).to_have_text(["base: resnet50-workers0", "other: resnet50-workers4"])
     row = page.locator(".sides tr").filter(has_text="Devices")
     expect(row.locator("td")).to_have_text(["4 × Tesla V100-DGXS-32GB"] * 2)
     assert row.get_attribute("class") == "same"

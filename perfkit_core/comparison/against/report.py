@@ -13,7 +13,7 @@ from perfkit_core.comparison.as_data import rows
 from perfkit_core.comparison.attribution.causes import waterfall
 from perfkit_core.comparison.attribution.sections import DRAWN, SHOWN_CAUSES, drawn, named
 from perfkit_core.comparison.pair import Asked, pair
-from perfkit_core.comparison.report import SIDES, reasons, report_of, source_of
+from perfkit_core.comparison.report import SIDES, labels, reasons, report_of, source_of
 from perfkit_core.comparison.samples.statistics import FASTER, NO_DIFFERENCE, SLOWER, TOO_FEW
 from perfkit_core.comparison.sentences import signed
 from perfkit_core.language import in_english, say
@@ -56,7 +56,8 @@ def against_report(sides: tuple[Side, Side], earlier: tuple[Side, Side], asked: 
     trees = old.attribution, why.attribution
     found = _New(change(before, now), tables.new_causes(*trees), tables.new_layers(*trees), _ends(trees))
     report = report_of(now, sides, names, why)
-    old_sources = (source_of(side, say("earlier {side}", side=name)) for side, name in zip(earlier, SIDES, strict=True))
+    old_names = [say("earlier {side}", side=say(side)) for side in SIDES]
+    old_sources = (source_of(*one) for one in zip(earlier, old_names, labels(earlier), strict=True))
     return replace(
         report,
         sources=(*report.sources, *old_sources),

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.comparison.against.change import Change
-from perfkit_core.comparison.attribution.causes import by_layer, causes, explained, largest_first
+from perfkit_core.comparison.attribution.causes import causes, explained, largest_first
+from perfkit_core.comparison.attribution.groupings import by_layer
 
 CAUSE = ("operator", "category", "place", "phase", "family")
 

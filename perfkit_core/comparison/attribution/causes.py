@@ -7,7 +7,6 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.comparison.attribution.keys import NO_LAYER
 from perfkit_core.comparison.attribution.wording import label
 from perfkit_core.language import in_english, say
 
@@ -25,22 +24,11 @@ def causes(attribution: pd.DataFrame) -> pd.DataFrame:
     keys = ["operator", "category", "place", "phase", "family"]
     if attribution.empty:
         return pd.DataFrame(columns=[*keys, "base_calls", "other_calls", *SUMMED, "explained_ratio"])
-    rows = _with_path(attribution)
+    rows = with_path(attribution)
     numbers = ["base_calls", "other_calls", *SUMMED]
     grouped = rows.groupby(keys, sort=False, dropna=False)
     table = grouped[numbers].sum(min_count=1).reset_index().astype(dict.fromkeys(SUMMED, np.int64))
     return explained(largest_first(table, keys))
-
-
-def by_layer(attribution: pd.DataFrame) -> pd.DataFrame:
-    """As :func:`causes`, the sums of each layer: layer, then times, effects and explained_ratio. No rows where not both
-    runs have layers."""
-    rows = _with_path(attribution)
-    if "layer" not in rows or rows["layer"].isin([NO_LAYER, ""]).all():
-        return pd.DataFrame(columns=["layer", *SUMMED, "explained_ratio"])
-    rows["layer"] = rows["layer"].replace("", NO_LAYER)
-    table = rows.groupby("layer", sort=False)[list(SUMMED)].sum().reset_index()
-    return explained(largest_first(table, ["layer"]))
 
 
 def waterfall(found: pd.DataFrame, first: End, last: End, shown: int) -> pd.DataFrame:
@@ -59,18 +47,19 @@ def waterfall(found: pd.DataFrame, first: End, last: End, shown: int) -> pd.Data
     return pd.DataFrame({"name": [first[0], *names, last[0]], "difference_ns": steps, "time_so_far_ns": reached})
 
 
-def _with_path(attribution: pd.DataFrame) -> pd.DataFrame:
-    """The operators, and categories without any, with the names above them in a column each ("": none)."""
+def with_path(attribution: pd.DataFrame, wanted: str = "operator") -> pd.DataFrame:
+    """The rows of a level, with the names above them in a column each ("": none); of operators also categories without
+    any."""
     parent, level = attribution["parent"].to_numpy(np.int64), attribution["level"].to_numpy(object)
     inner = np.zeros(len(parent), np.bool_)
     inner[parent[parent >= 0]] = True
-    wanted = (level == "operator") | ((level == "category") & ~inner)
+    chosen = (level == wanted) | ((level == "category") & ~inner & (wanted == "operator"))
     columns, names = {}, attribution["name"].to_numpy(object)
     for part in _PARTS:
         nearest = np.maximum.accumulate(np.where(level == part, np.arange(len(level)), -1)) if len(level) else parent
         top = np.maximum.accumulate(np.where(level == "category", np.arange(len(level)), 0)) if len(level) else parent
         columns[part] = np.where(nearest >= top, names[nearest], "") if len(level) else names
-    table: pd.DataFrame = attribution.assign(**columns)[wanted].reset_index(drop=True)
+    table: pd.DataFrame = attribution.assign(**columns)[chosen].reset_index(drop=True)
     table["operator"] = table["operator"].where(table["operator"] != "", table["category"])
     return table
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import pandas as pd
 
 from perfkit_core.comparison.alignment import Alignment, align
-from perfkit_core.comparison.alignment.levels import UNMATCHED
+from perfkit_core.comparison.alignment.sections import alignment_sections
 from perfkit_core.comparison.attribution.attribute import attribute
-from perfkit_core.comparison.attribution.causes import by_layer, causes, waterfall
+from perfkit_core.comparison.attribution.causes import causes, waterfall
+from perfkit_core.comparison.attribution.groupings import by_family, by_kernel, by_layer
 from perfkit_core.comparison.attribution.leaves import CATEGORY
 from perfkit_core.comparison.attribution.wording import UNLAUNCHED, label
 from perfkit_core.comparison.joined import with_difference
@@ -28,18 +29,13 @@ _NO_LAYERS = in_english(
 _OF_WATERFALL = in_english("The largest causes, one after the other. In the picture, the axis may begin above 0.")
 _OF_PARTS = in_english("The median step, each instant once; the largest difference first.")
 _OF_LAYERS = in_english("The time of each layer without the layers in it.")
-_ALL_MATCHED = in_english("everything has a counterpart")
-_ALONE_IN_STEP = in_english(
-    "Operators, and device work outside of them, that only one side has; for each step; calls are of all steps."
+_OF_KERNELS = in_english(
+    "Time of a step in kernels and copies, each instant once. What other kernels hide counts nothing."
 )
-_ALONE_IN_RUN = in_english("Operators, and device work outside of them, that only one side has; for the run.")
 _EXPLAINED = in_english(
     "Each nanosecond of the step counts once, for the one thing that it is spent on (docs/semantics: attribution). "
     "Count effect: it is called more or less often; per call effect: a call takes longer or shorter. Explained: of the "
     "whole difference, by this row and those before it."
-)
-_SHARES = in_english(
-    "What has a counterpart on this level or one before it: of host operators, device work, and the whole step."
 )
 
 
@@ -70,27 +66,35 @@ def sentences(found: Explained) -> tuple[str, ...]:
 def named(found: pd.DataFrame) -> str:
     """The first causes that differ, with their differences; "" where nothing does."""
     largest = found[found["difference_ns"] != 0].head(NAMED)
-    return "; ".join(f"{label(row)} {signed(int(row['difference_ns']))}" for row in largest.to_dict("records"))
+    return say("; ").join(f"{label(row)} {signed(int(row['difference_ns']))}" for row in largest.to_dict("records"))
 
 
 def sections(found: Explained) -> tuple[Section, ...]:
-    """Sections step_parts, causes, layers, attribution, matched, unmatched; without events attribution in place of the
-    first four."""
-    return tuple(_of_attribution(found.attribution)) + tuple(_of_alignment(found.alignment))
+    """Sections step_parts, causes, layers, families, kernels, attribution, matched, unmatched; without events
+    attribution in place of the first six."""
+    return (*_of_attribution(found.attribution), *alignment_sections(found.alignment))
 
 
 def _of_attribution(tree: pd.DataFrame) -> Iterator[Section]:
     if tree.empty:
         yield Section("attribution", say("Where the difference comes from"), tree, empty=say(_EMPTY))
         return
-    found, layers = causes(tree), by_layer(tree)
+    found = causes(tree)
     yield Section("step_parts", say("What the steps are spent on"), parts(tree), say(_OF_PARTS))
     lines, title = tuple(_unlaunched(found)), say("What the difference is made of")
     yield Section("causes", title, found, say(_EXPLAINED), limit=SHOWN_CAUSES, lines=lines)
-    title = say("The difference by layer")
-    yield Section("layers", title, layers, say(_OF_LAYERS), empty=say(_NO_LAYERS), limit=SHOWN_CAUSES)
+    yield from _grouped(tree)
     title = say("Where the difference comes from, level by level")
     yield Section("attribution", title, tree.drop(columns="parent"), limit=SHOWN_ROWS)
+
+
+def _grouped(tree: pd.DataFrame) -> Iterator[Section]:
+    title, layers = say("The difference by layer"), by_layer(tree)
+    yield Section("layers", title, layers, say(_OF_LAYERS), empty=say(_NO_LAYERS), limit=SHOWN_CAUSES)
+    yield Section("families", say("The difference by family"), by_family(tree), limit=SHOWN_CAUSES)
+    title, kernels = say("The difference by kernel"), by_kernel(tree)
+    note = say(_OF_KERNELS) if len(kernels) else ""
+    yield Section("kernels", title, kernels, note, empty=say("no work on a device was recorded"), limit=SHOWN_CAUSES)
 
 
 def picture(found: Explained) -> Iterator[Section]:
@@ -125,23 +129,3 @@ def _unlaunched(found: pd.DataFrame) -> Iterator[str]:
             base=base,
             other=other,
         )
-
-
-def _of_alignment(found: Alignment) -> Iterator[Section]:
-    yield Section("matched", say("How much has a counterpart"), shares(found), say(_SHARES))
-    alone = found.rows[found.rows["level"] == UNMATCHED].drop(columns=["level", "shape", "dtype"])
-    note = say(_ALONE_IN_STEP if found.per_step else _ALONE_IN_RUN)
-    alone, none = alone.reset_index(drop=True), say(_ALL_MATCHED)
-    title = say("Without a counterpart")
-    yield Section("unmatched", title, alone, note if len(alone) else "", empty=none, limit=SHOWN_CAUSES)
-
-
-def shares(found: Alignment) -> pd.DataFrame:
-    """Columns level, then for cpu, device and step base_…_ratio and other_…_ratio (missing: no such time)."""
-    levels = list(found.matched_share["base"])
-    table: dict[str, object] = {"level": levels}
-    for what in ("cpu", "device", "step"):
-        for side, by_level in found.matched_share.items():
-            values = [by_level[level][what] for level in levels]
-            table[f"{side}_{what}_ratio"] = pd.array([pd.NA if v is None else v for v in values], "Float64")
-    return pd.DataFrame(table)

@@ -26,13 +26,17 @@ page.shapes.distribution = (figure, _, { palette, colour, layout, axis, escaped 
     return [points, median, said];
   });
   const rows = figure.lanes.map((_, row) => row);
+  // Wide noise would leave no room for the steps: the band is cut where they are far from its ends.
+  const every = figure.lanes.flatMap((lane) => lane.values), [low, high] = [Math.min(...every), Math.max(...every)];
+  const room = (high - low || high || 1) * 0.5, [from, to] = figure.band ?? [low, high], edge = room / 8;
+  const range = [Math.min(low, Math.max(from, low - room)) - edge, Math.max(high, Math.min(to, high + room)) + edge];
   const band = figure.band && {
     type: "rect", xref: "x", yref: "paper", x0: figure.band[0], x1: figure.band[1], y0: 0, y1: 1, layer: "below",
     line: { width: 0 }, fillcolor: palette[0], opacity: 0.15,
   };
   return [traces, layout({
     shapes: band ? [band] : [], hovermode: "closest",
-    xaxis: axis({ title: { text: `${escaped(figure.title)} (${figure.unit})` } }),
+    xaxis: axis({ title: { text: `${escaped(figure.title)} (${figure.unit})` }, range }),
     yaxis: axis({ tickvals: rows, ticktext: figure.lanes.map((lane) => escaped(lane.short)), range: [rows.length - 0.4, -0.6], showgrid: false, zeroline: false }),
   })];
 };
