@@ -140,6 +140,34 @@ def test_what_the_page_shows_is_what_the_renderers_show(show: Callable[[Section]
     assert shown(page) == [list(row) for row in expected]
 
 
+def test_a_table_of_one_page_has_no_pages(show: Callable[[Section], Any]) -> None:
+    page = show(Section("s", "Operators", table(15), limit=20))
+    assert page.locator(".dt-info").text_content() == "1 to 15 of 15 rows"
+    assert page.locator(".dt-paging, .dt-length").count() == 0
+
+
+def test_long_names_are_saved_once(show: Callable[[Section], Any], tmp_path: Path) -> None:
+    data = table(15).assign(name=[f"{number} {'x' * 100}" for number in range(15)])
+    page = show(Section("s", "Operators", data, limit=20))
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="CSV").click()
+    waiting.value.save_as(tmp_path / "saved.csv")
+    assert pd.read_csv(tmp_path / "saved.csv")["Name"].tolist() == data["name"].tolist()
+
+
+def test_rows_that_are_carried_deflated_need_scripts_and_say_so(browser: Any, tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    report = Report("r", (Source("a", "a"),), (Section("s", "t", table(620), limit=10),))
+    file.write_text(render(report), encoding="utf-8")
+    assert file.read_text().count("<tr") == 1 + 500
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(file.as_uri())
+    assert page.locator("tbody tr").count() == 500
+    assert page.locator("noscript").text_content() == "120 more rows need scripts to be shown."
+    context.close()
+
+
 def test_five_thousand_rows(show: Callable[[Section], Any]) -> None:
     """All can be found; on the page are never more than are asked for."""
     page = show(Section("s", "Operators", table(5000), limit=25))

@@ -125,6 +125,7 @@ def test_paper_has_more_rows_than_the_screen(show: Show) -> None:
     drawn = "document.querySelector('.timeline').timeline.drawn"
     on_screen = page.evaluate(drawn)
     assert on_screen < 30
+    expect(page.locator(".timeline .status")).to_contain_text(f"rows 1 to {on_screen} of 30, scroll for the others")
     page.evaluate(f"addEventListener('beforeprint', () => {{ document.title = {drawn}; }})")
     page.pdf()
     assert page.title() == "30"

@@ -53,13 +53,15 @@
     const [DataTable] = await Promise.all([page.tables(), complete(table)]);
     const section = table.closest("section"), first = Number(table.dataset.first) || 25;
     for (const one of section.querySelectorAll(":scope > input.all, :scope > label.toggle")) one.remove();
+    const many = table.tBodies[0].rows.length > first;
     const api = new DataTable(table, {
+      paging: many,
       order: [], ordering: table.dataset.tree !== "1", autoWidth: false, search: { smart: false }, pageLength: first,
       lengthMenu: [...new Set([first, ...PAGES])].sort((a, b) => a - b), language: language(),
       layout: {
         topStart: { search: { placeholder: page.say("part of a name") } },
         topEnd: { buttons: buttons(section.querySelector("h2, h3").textContent) },
-        bottomStart: "info", bottomEnd: ["pageLength", "paging"],
+        bottomStart: "info", bottomEnd: many ? ["pageLength", "paging"] : null,
       },
     });
     const chosen = filters(table).map((index) => select(api, index));

@@ -21,9 +21,11 @@ const timelineTexts = (() => {
   };
 
   const status = (view, drawn, found) => {
-    const shown = { span: duration(view.span), count: count(drawn) };
-    if (!found) return page.say("{span} shown, {count} boxes drawn", shown);
-    return page.say("{span} shown, {count} boxes drawn, {found} found (Enter: the next)", { ...shown, found: count(found.length) });
+    const { first, last, all } = view.rows();
+    const said = [page.say("{span} shown, {count} boxes drawn", { span: duration(view.span), count: count(drawn) })];
+    if (last - first + 1 < all) said.push(page.say("rows {first} to {last} of {all}, scroll for the others", { first, last, all: count(all) }));
+    if (found) said.push(page.say("{found} found (Enter: the next)", { found: count(found.length) }));
+    return said.join("; ");
   };
 
   return { hover, details, status };

@@ -74,6 +74,12 @@ class TimelineView {
 
   seen() { return this.lanes.filter((lane) => lane.y + TimelineView.BAR > this.top && lane.y < this.top + this.window); }
 
+  // The rows that can be seen without scrolling, counted from 1: the first, the last, and how many there are.
+  rows() {
+    const seen = this.seen(), number = new Map([...new Set(this.lanes.map((lane) => lane.row))].map((row, at) => [row, at + 1]));
+    return { first: number.get(seen.at(0)?.row) ?? 0, last: number.get(seen.at(-1)?.row) ?? 0, all: number.size };
+  }
+
   // The longest box within a pixel of a place in the window, -1 where none is.
   at(x, y) {
     const height = y + this.top;
