@@ -67,8 +67,8 @@ def run_report(profile: Profile | Trace) -> Report:
     advice = _advice(profile)
     sections[1:1] = (*advice, *_timeline(profile))
     _insert_curve(sections, profile, tables)
-    first = tuple(glance(sections))
-    return replace(report, title=title, sections=tuple(sections), headline=headline(tables), glance=first)
+    first, said = tuple(glance(sections)), (*headline(tables), *ranks_section.in_short(sections))
+    return replace(report, title=title, sections=tuple(sections), headline=said, glance=first)
 
 
 def _advice(profile: Profile | Trace) -> tuple[Section, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -32,3 +32,8 @@ def with_picture(section: Section, tables: Mapping[str, pd.DataFrame]) -> Sectio
     numbers = ("own_time_ns", "dur_ns", "own_time_over_median_ns", "dur_over_median_ns", *parts)
     chart = Chart("heatmap", "step", numbers, by="rank", marked=found.ranks)
     return replace(section, table=table, note=f"{section.note} {note}".strip(), lines=found.lines, chart=chart)
+
+
+def in_short(sections: Iterable[Section]) -> tuple[str, ...]:
+    """What a hurried reader needs to know of the ranks: the worst of those that are pointed at."""
+    return tuple(one.lines[0] for one in sections if one.name == VIEW and one.chart and one.chart.marked)

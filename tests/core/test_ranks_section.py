@@ -96,3 +96,4 @@ def test_ranks_read_one_by_one_have_the_same_section(traces: Path) -> None:
     assert (whole.lines, whole.chart) == (apart.lines, apart.chart)
     assert whole.chart
     assert whole.chart.marked == (7,)
+    assert run_report(opened(files)).headline[-1] == whole.lines[0], "a straggler is told first thing"
