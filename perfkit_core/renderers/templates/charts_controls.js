@@ -22,7 +22,7 @@ page.charts.controls = (() => {
 
   // The rows that something is below, outermost first; -1 is all.
   const opener = (figure, open) => {
-    const inner = figure.parents.map((above, row) => row).filter((row) => children(figure, row).length);
+    const inner = [...new Set(figure.parents.filter((above) => above >= 0))];
     const depth = (row) => (row < 0 ? -1 : depth(figure.parents[row]) + 1);
     const listed = inner.map((row) => [depth(row), row]).sort((a, b) => a[0] - b[0] || a[1] - b[1]).slice(0, MOST_OPEN).map(([, row]) => row);
     const select = document.createElement("select"), back = document.createElement("button");
