@@ -161,7 +161,7 @@ def test_names_are_text(opened: Opened, tmp_path: Path) -> None:
     drawn(page, "Every step")
     assert page.locator("img, script[src='x']").count() == 0
     expect(page.locator("h1")).to_contain_text("alert(1)>\\u202e\"'&amp;")
-    expect(page.locator(".sides th", has_text="<img src=x onerror=alert(1)>")).to_have_count(2)
+    expect(page.locator(".sides td", has_text="<img src=x onerror=alert(1)>")).to_have_count(2)
     expect(page.locator(".ytick text", has_text="xxxxx")).to_have_count(2)
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 

@@ -16,7 +16,7 @@ page.shapes.waterfall = (figure, _, { palette, colour, layout, axis, escaped }) 
     hovertemplate: `%{customdata[0]}<br>%{text} ${figure.unit}, ${escaped(figure.title)} %{customdata[1]:.4~g} ${figure.unit}<extra></extra>`,
   }];
   return [traces, layout({
-    bargap: 0.3, showlegend: false, margin: { l: 56, r: 12, t: 8, b: 44 },
+    bargap: 0.3, showlegend: false, margin: { l: 56, r: 40, t: 8, b: 44 },
     xaxis: axis({ title: { text: `${escaped(figure.title)} (${figure.unit})` }, range: range(figure.reached) }),
     yaxis: axis({ tickvals: positions, ticktext: figure.short.map(escaped), autorange: "reversed", showgrid: false, zeroline: false }),
   })];
@@ -24,6 +24,6 @@ page.shapes.waterfall = (figure, _, { palette, colour, layout, axis, escaped }) 
   // The axis begins at 0, unless the differences would be too small to be seen; texts need room beside the bars.
   function range(reached) {
     const low = Math.min(...reached), high = Math.max(...reached), spread = high - low || high || 1;
-    return [low > spread ? low - spread / 2 : Math.min(0, low), high + spread / 6];
+    return [low > spread ? low - spread / 2 : low < 0 ? low - spread / 5 : 0, Math.max(high, 0) + spread / 5];
   }
 };
