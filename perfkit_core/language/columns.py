@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from perfkit_core.language.current import say
+from perfkit_core.language.current import retold, say
 
 COLUMNS: Final = (
     # of pages and of advice
@@ -37,9 +37,11 @@ COLUMNS: Final = (
 
 OF_WORDS: Final = frozenset(
     ("category", "part", "kind", "phase", "place", "severity", "method", "statistic", "verdict", "level", "found",
-     "outcome", "result")
+     "outcome", "result", "setting")
 )  # fmt: skip
 """Columns whose values are words of ours, and no names."""
+_OF_SENTENCES: Final = frozenset(("note", "value"))
+_TOLD: Final = frozenset(("apart", "merged"))
 SIDES: Final = ("base", "other")
 _OF_SIDES: Final = frozenset(("name", "run", "side"))
 WORDS: Final = (
@@ -66,5 +68,7 @@ WORDS: Final = (
 def worded(value: str, column: str = "") -> str:
     """A cell in the language of the moment where it is a word of ours, or stands in brackets for what has no name;
     names stay as they are."""
+    if column in _OF_SENTENCES and (" " in value or value in _TOLD):
+        return retold(value)
     ours = column in OF_WORDS or (value.startswith("(") and value.endswith(")"))
     return say(value) if ours or (value in SIDES and column in _OF_SIDES) else value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable
 from functools import cache
@@ -31,7 +32,9 @@ from perfkit_core.report.page import run_report
 from perfkit_core.report.summary import summarize
 from perfkit_core.trace import Finding, Trace
 
-DATA = Path(__file__).parents[1] / "data"
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("perfkit_core", "perfkit_torch", "perfkit_paddle")
+DATA = ROOT / "tests" / "data"
 TORCH, PADDLE = DATA / "torch-mlp.json.gz", DATA / "paddle-mlp.json.gz"
 WORD = re.compile(r"\{(\w+)[^{}]*\}")
 OTHERS = LANGUAGES[1:]
@@ -68,6 +71,22 @@ def test_the_catalogues_hold_what_the_code_says() -> None:
     assert places(catalogue(TEMPLATE)) == expected
     for name in OTHERS:
         assert places(catalogue(HERE / f"{name}.po")) == expected
+
+
+def test_texts_are_written_so_that_they_are_found() -> None:
+    """A text that is put together before it is said is in no catalogue: words are given to ``say``."""
+    made = [
+        f"{file.name}:{call.lineno}"
+        for package in PACKAGES
+        for file in sorted(ROOT.joinpath(package).rglob("*.py"))
+        if "perfkit_core.language" in file.read_text(encoding="utf-8")
+        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in ("say", "in_english")
+        if isinstance(call.args[0], (ast.JoinedStr, ast.BinOp))
+    ]
+    assert made == []
+    scripts = "".join(file.read_text(encoding="utf-8") for file in ROOT.joinpath("perfkit_core").rglob("*.js"))
+    assert re.findall(r"page\.say\((?!\")[^)]*", scripts) == []
 
 
 @pytest.mark.parametrize("name", OTHERS)

@@ -50,11 +50,11 @@ def _notes(offsets: pd.DataFrame) -> list[str | None]:
 
 def _note(first: bool, row: Mapping[Any, Any]) -> str | None:
     if first:
-        return "the others are compared with this one"
+        return in_english("the others are compared with this one")
     if not row["matched"]:
-        return "no collective in common with a rank whose clock is known"
+        return in_english("no collective in common with a rank whose clock is known")
     if pd.isna(row["offset_ns"]):
-        return "collectives matched by order contradict each other: parts are missing"
+        return in_english("collectives matched by order contradict each other: parts are missing")
     return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 import pandas as pd
@@ -10,23 +11,26 @@ import pandas as pd
 from perfkit_core.analyses.fluid import events, scope
 from perfkit_core.analyses.fluid.threads import described, thread_numbers
 from perfkit_core.analyses.select import in_steps, step_numbers
+from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import DEVICE_WORK, NESTED_KINDS
 from perfkit_core.trace import Trace
+
+_TOLD: Final = {True: in_english("apart"), False: in_english("merged")}
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Columns setting, value: place, framework, steps, time unit, order, operator instances and threads merged or
     apart, and which thread each number means."""
-    apart = scope.asked_for(request, scope.THREAD)
+    apart, version = scope.asked_for(request, scope.THREAD), (trace.meta.framework, trace.meta.framework_version)
     rows = [
-        ("place", _place(trace)),
-        ("framework", " ".join(filter(None, (trace.meta.framework, trace.meta.framework_version))) or "not recorded"),
-        ("steps", _steps(trace, request)),
-        ("time unit", "as each column says; ns in csv and json"),
-        ("sorted by", request.sort or events.VIEW.order),
-        ("operator instances", "apart" if scope.asked_for(request, scope.INSTANCE) else "merged"),
-        ("threads", "apart" if apart else "merged"),
+        (in_english("place"), _place(trace)),
+        (in_english("framework"), " ".join(filter(None, version)) or in_english("not recorded")),
+        (in_english("steps"), _steps(trace, request)),
+        (in_english("time unit"), in_english("as each column says; ns in csv and json")),
+        (in_english("sorted by"), request.sort or events.VIEW.order),
+        (in_english("operator instances"), _TOLD[scope.asked_for(request, scope.INSTANCE)]),
+        (in_english("threads"), _TOLD[apart]),
         *(_threads(trace) if apart else ()),
     ]
     return pd.DataFrame(rows, columns=["setting", "value"])
@@ -42,7 +46,7 @@ def _place(trace: Trace) -> str:
     names = sorted(codes.values[code] for code in used)
     shown = ", ".join(f"{name} ({products[name]})" if products.get(name) else name for name in names)
     host = (trace.host & trace.rows("kind", *NESTED_KINDS)).any()
-    return f"{'All: CPU and ' if host else 'GPU: '}{shown}"
+    return in_english("All: CPU and {devices}", devices=shown) if host else f"GPU: {shown}"
 
 
 def _threads(trace: Trace) -> Iterator[tuple[str, str]]:
@@ -54,10 +58,11 @@ def _steps(trace: Trace, request: ViewRequest) -> str:
     in_steps(trace, request)  # a step that was not recorded is refused
     recorded = step_numbers(trace)
     if not recorded:
-        return "none recorded"
+        return in_english("none recorded")
     if request.steps is None:
-        return f"all {len(recorded)} recorded, and what lies outside of them"
-    return f"{', '.join(map(str, sorted(set(request.steps))))} of {len(recorded)} recorded"
+        return in_english("all {count} recorded, and what lies outside of them", count=len(recorded))
+    asked = ", ".join(map(str, sorted(set(request.steps))))
+    return in_english("{steps} of {count} recorded", steps=asked, count=len(recorded))
 
 
 VIEW = View(
