@@ -59,7 +59,7 @@ def _changed(text: str, prediction: Prediction) -> str:
     if prediction.saving_ns is None:
         return text
     share = prediction.saving_ns / max(prediction.base_ns, 1)
-    return f"{text}: {'−' if share >= 0 else '+'}{percent(abs(share))}"
+    return f"{text}{say(': ')}{'−' if share >= 0 else '+'}{percent(abs(share))}"
 
 
 def _together(found: Advices) -> list[dict[str, Any]]:
