@@ -94,4 +94,4 @@ def _spaced(name: str) -> str:
 
 
 def _bare(name: str) -> str:
-    return name[1:-1] if name.startswith("(") and name.endswith(")") else name
+    return name[1:-1] if name.startswith(("(", "（")) and name.endswith((")", "）")) else name
