@@ -1,0 +1,59 @@
+"""What runs, and causes of a difference, are called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perfkit_core.comparison.attribution.wording import before, label, outside
+from perfkit_core.comparison.labels import LONGEST, distinguishing
+
+
+@pytest.mark.parametrize(
+    ("paths", "labels"),
+    [
+        (["runs/main", "runs/change"], ["main", "change"]),
+        (["a/main/rank0.json.gz", "a/change/rank0.json.gz"], ["main", "change"]),
+        (["/x/torch/h100.json.gz", "/y/paddle/cpu/cycle0.pb"], ["h100", "cycle0"]),
+        (["/x/torch/t.json", "/y/paddle/t.json", "/y/torch/t.json"], ["x/torch", "y/paddle", "y/torch"]),
+        (["runs/one.json.gz", "runs/one.pb"], ["one.json.gz", "one.pb"]),
+        (["run", "run"], ["run (1)", "run (2)"]),
+    ],
+)
+def test_a_run_is_called_by_what_tells_it_apart(paths: list[str], labels: list[str]) -> None:
+    assert distinguishing([Path(path) for path in paths]) == labels
+
+
+def test_long_labels_keep_their_ends() -> None:
+    found = distinguishing([Path(f"worker.{'x' * 100}.{name}") for name in ("first", "second")])
+    assert [len(one) for one in found] == [LONGEST, LONGEST]
+    assert [one.rsplit(".", 1)[1] for one in found] == ["first", "second"]
+
+
+def row(
+    operator: str, family: str = "matmul", phase: str = "forward", category: str = "device_compute"
+) -> dict[str, str]:
+    return {"operator": operator, "family": family, "phase": phase, "category": category}
+
+
+@pytest.mark.parametrize(
+    ("cause", "said"),
+    [
+        (row("conv_grad", "conv", "backward"), "conv grad, backward, on the device"),
+        (row("(data loader)", "(outside operators)", "dataloader", "input_wait"), "data loader, waiting for input"),
+        (row("(Python code)", "(outside operators)", category="launch_and_host"), "Python code, forward, on the host"),
+        (row("(outside operators)", "(outside operators)", category="framework"), "outside operators, forward"),
+        (row("(outside operators)", "copy", category="exposed_copy"), "copy outside operators, forward, exposed copy"),
+        (row("(no launch recorded)", "matmul", "(no phase)"), "matmul without a recorded launch, on the device"),
+        (row(before("batch_norm"), "(nothing recorded)", "other", "idle"), "nothing recorded before batch norm"),
+        (row(before(""), "(nothing recorded)", "", "idle"), "nothing recorded until the end"),
+    ],
+)
+def test_a_cause_is_said_in_words(cause: dict[str, str], said: str) -> None:
+    assert label(cause) == said
+
+
+def test_time_before_python_code_has_one_pair_of_parentheses() -> None:
+    assert before(outside("python")) == "(nothing recorded before Python code)"
+    assert outside("forward") == "(outside operators)"

@@ -1,0 +1,44 @@
+"""The sources of a report beside each other: facts that differ, and each finding once."""
+
+from __future__ import annotations
+
+from perfkit_core.renderers import markdown, sources, text
+from perfkit_core.report.model import Report, Source
+from perfkit_core.trace import Finding
+
+ROUNDED, STEPLESS = Finding("rounded", "clocks are rounded"), Finding("no-steps", "no steps")
+TWO = Report(
+    "Two",
+    (
+        Source("a", "/a", (ROUNDED, STEPLESS), {"Framework": "fw 1", "Steps": "3 steps"}),
+        Source("b", "/b", (ROUNDED,), {"Framework": "fw 1", "Ranks": "rank 0"}),
+    ),
+    (),
+    headline=("It is slower.",),
+    warnings=("Other devices.",),
+)
+
+
+def test_facts_are_rows_of_all_sources() -> None:
+    found = {fact.name: (fact.values, fact.same) for fact in sources.facts(TWO)}
+    assert found == {
+        "Framework": (("fw 1", "fw 1"), True),
+        "Steps": (("3 steps", "-"), False),
+        "Ranks": (("-", "rank 0"), False),
+        "Source": (("/a", "/b"), False),
+    }
+
+
+def test_a_finding_of_several_sources_is_told_once() -> None:
+    found = [(one.label, one.code) for one in sources.findings(TWO)]
+    assert found == [("all", "rounded"), ("a", "no-steps")]
+    alone = Report("One", TWO.sources[:1], ())
+    assert [one.label for one in sources.findings(alone)] == ["", ""]
+
+
+def test_text_and_markdown_say_the_same() -> None:
+    said = text.render(TWO)
+    assert "  ! all: clocks are rounded [rounded]\n  ! a: no steps [no-steps]\n" in said
+    assert said.endswith("It is slower.\nOther devices.\n")
+    assert "- all: clocks are rounded (`rounded`)" in markdown.render(TWO)
+    assert "- It is slower.\n- Other devices." in markdown.render(TWO)
