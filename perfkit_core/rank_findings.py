@@ -2,23 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
+from typing import Final
 
 from perfkit_core.language import in_english
 from perfkit_core.trace_meta import Finding
 
+_MOST_WAYS: Final = 3
+"""In which the ranks may tell the same kind of thing one by one."""
+
 
 def united(found: Sequence[tuple[tuple[int, ...], Sequence[Finding]]]) -> tuple[Finding, ...]:
     """The findings of several parts, each part with its ranks; equal ones once. Where every part is of one rank, and
-    not all of the same, a message ends with the ranks that it is about: ``… (ranks 0–3, 5)``."""
+    not all of the same, a message ends with the ranks that it is about: ``… (ranks 0–3, 5)``. Of a kind that ranks tell
+    in many ways, the first one's stands for all: ``… (rank 0; alike in 3 more of 8 ranks)``."""
     of: dict[Finding, set[int]] = {}
-    for ranks, findings in found:
+    for number, (_, findings) in enumerate(found):
         for finding in findings:
-            of.setdefault(finding, set()).update(ranks)
+            of.setdefault(finding, set()).add(number)
     if any(len(ranks) != 1 for ranks, _ in found) or len({ranks for ranks, _ in found}) < 2:
         return tuple(of)
-    return tuple(Finding(one.code, _told(one.message, ranks)) for one, ranks in of.items())
+    many = {code for code, ways in Counter(one.code for one in of).items() if ways > _MOST_WAYS}
+    rank = [ranks[0] for ranks, _ in found]
+    told = (
+        _first(code, of, rank) if code in many else [Finding(one.code, _told(one.message, (rank[n] for n in of[one])))
+                                                     for one in of if one.code == code]
+        for code in dict.fromkeys(one.code for one in of)
+    )  # fmt: skip
+    return tuple(one for some in told for one in some)
+
+
+def _first(code: str, of: Mapping[Finding, set[int]], rank: Sequence[int]) -> list[Finding]:
+    """What the first part says, and how many say the like."""
+    parts = set().union(*(numbers for one, numbers in of.items() if one.code == code))
+    first, more = min(parts), len(parts) - 1
+    text = in_english("{message} (rank {number}; alike in {more} more of {ranks} ranks)")
+    return [
+        Finding(code, in_english(text, message=one.message, number=rank[first], more=more, ranks=len(rank)))
+        for one, numbers in of.items()
+        if one.code == code and first in numbers
+    ]
 
 
 def _told(message: str, ranks: Iterable[int]) -> str:

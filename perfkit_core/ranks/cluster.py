@@ -8,6 +8,7 @@ import msgspec
 
 from perfkit_core.errors import SourceError, UsageError
 from perfkit_core.language import in_english
+from perfkit_core.rank_findings import united
 from perfkit_core.ranks.job import Facts
 from perfkit_core.several import BY_ORDER, Part, check_frameworks, check_one_time, numbered
 from perfkit_core.trace import Finding, TraceMeta, hull
@@ -61,31 +62,14 @@ def steps(facts: Sequence[Facts], wanted: tuple[int, ...] | None) -> tuple[int, 
 
 
 def quality(facts: Sequence[Facts]) -> tuple[Finding, ...]:
-    """The findings of all ranks; one of each kind where ranks differ only in its numbers."""
-    of_code: dict[str, list[tuple[Facts, tuple[str, ...]]]] = {}
-    for fact in facts:
-        for code in dict.fromkeys(finding.code for finding in fact.quality):
-            messages = tuple(finding.message for finding in fact.quality if finding.code == code)
-            of_code.setdefault(code, []).append((fact, messages))
-    return tuple(Finding(code, text) for code, told in of_code.items() for text in _alike(told, len(facts)))
+    """The findings of all ranks, with the ranks that they are about."""
+    return united([(fact.meta.ranks, fact.quality) for fact in facts])
 
 
 def why_empty(view: str, facts: Sequence[Facts]) -> str:
     """Why the table of a view has no rows: as the first rank says."""
     nothing = in_english("nothing of this kind was recorded")
     return next((fact.empty[view] for fact in facts if view in fact.empty), nothing)
-
-
-def _alike(told: Sequence[tuple[Facts, tuple[str, ...]]], ranks: int) -> list[str]:
-    """What all ranks say; or what the first of them says, and how many say the like."""
-    fact, messages = told[0]
-    if len(told) == ranks and len({texts for _, texts in told}) == 1:
-        return list(messages)
-    first, more = _spelled(fact.meta.ranks), len(told) - 1
-    if not more:
-        return [in_english("{message} (rank {number})", message=one, number=first) for one in messages]
-    text = in_english("{message} (rank {number}; alike in {more} more of {ranks} ranks)")
-    return [in_english(text, message=one, number=first, more=more, ranks=ranks) for one in messages]
 
 
 def _part(fact: Facts) -> Part:

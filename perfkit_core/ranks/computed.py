@@ -36,7 +36,7 @@ def compute(trace: Trace, views: Sequence[View], job: Job) -> Computed:
     """The views of a trace; one of several ranks is reduced rank by rank. Raises UsageError."""
     if len(trace.meta.ranks) > 1:
         found = merge([reduce_trace(one, job) for one in split(trace)], views, job)
-        return replace(found, meta=trace.meta)
+        return replace(found, meta=trace.meta, quality=trace.quality)
     steps = step_numbers(trace)
     request = replace(job.request, steps=steps) if job.own_steps and job.request.steps is None else job.request
     tables = {view.name: view.table(trace, understood(view, request)) for view in views}

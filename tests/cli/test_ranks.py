@@ -195,16 +195,13 @@ def test_findings_of_a_file_of_many_ranks_are_told_as_it_holds_them(perfkit, fol
     assert [found["message"] for found in content["quality"]] == [found.message for found in whole.quality]
 
 
-def test_ranks_with_several_findings_of_a_kind_count_once() -> None:
+def test_findings_of_ranks_say_of_which() -> None:
     finding = (Finding("odd", "3 odd"), Finding("odd", "4 odd"))
     facts = [
         Facts(trace([host("op", "operator", 0, 1)]).with_meta(ranks=(rank,)).meta, finding[:held], True, 1, ())
         for rank, held in ((0, 2), (1, 1), (2, 2), (3, 0))
     ]
-    assert [found.message for found in cluster.quality(facts)] == [
-        "3 odd (rank 0; alike in 2 more of 4 ranks)",
-        "4 odd (rank 0; alike in 2 more of 4 ranks)",
-    ]
+    assert [found.message for found in cluster.quality(facts)] == ["3 odd (ranks 0–2)", "4 odd (ranks 0, 2)"]
 
 
 def test_partials_are_for_summary_and_report(perfkit, folder: Path, tmp_path: Path) -> None:

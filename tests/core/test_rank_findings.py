@@ -30,6 +30,11 @@ def test_a_finding_says_of_which_ranks_it_is() -> None:
     assert [one.code for one in found] == ["round", "lost", "lost"]
 
 
+def test_what_many_ranks_tell_each_in_its_way_is_told_by_the_first() -> None:
+    found = united([((rank,), [Finding("lost", f"{rank} lost"), ROUND][: 1 + rank % 2]) for rank in range(1, 6)])
+    assert [one.message for one in found] == ["1 lost (rank 1; alike in 4 more of 5 ranks)", "rounded (ranks 1, 3, 5)"]
+
+
 def test_cycles_of_one_rank_and_parts_of_unknown_rank_say_nothing() -> None:
     assert united([((0,), [ROUND]), ((0,), [ROUND, LOST])]) == (ROUND, LOST)
     assert united([((), [ROUND]), ((1,), [ROUND])]) == (ROUND,)
