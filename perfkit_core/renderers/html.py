@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 _PLAIN: Final = 500
 """Rows of a table that stand in the page as they are; those after them are deflated."""
 TIMELINE: Final = tuple(
-    f"timeline{part}.js" for part in ("_data", "_view", "_drawing", "_texts", "_search", "_saving", "_input", "")
+    f"timeline{part}.js"
+    for part in ("_data", "_view", "_drawing", "_texts", "_search", "_saving", "_walking", "_input", "")
 )
 """The scripts of a timeline; each needs those before it."""
 

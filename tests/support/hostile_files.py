@@ -1,10 +1,13 @@
-"""A recording in which every name that a user, a framework or a file system gives is hostile to a page."""
+"""A recording in which every name that a user, a framework or a file system gives is hostile to a page, and whether a
+page stood it."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 from typing import Any
+
+from playwright.sync_api import expect
 
 EVIL = (
     "<img src=x onerror=\"document.title='broken'\"></script><script>document.title='broken'</script>"
@@ -53,3 +56,21 @@ def recording(folder: Path, slower: int = 0) -> Path:
     content = {"schemaVersion": 1, "deviceProperties": [device], "traceEvents": [*facts, *events]}
     file.write_text(json.dumps(content), encoding="utf-8")
     return file
+
+
+def sound(page: Any) -> None:
+    """Nothing of a name became an element, ran, turned text around, or made the page wider than the window."""
+    assert "broken" not in page.title().replace("document.title='broken'", "")
+    assert page.locator("img, [onerror]").count() == 0
+    assert (
+        page.evaluate("[...document.querySelectorAll('b')].filter((one) => one.textContent === `\"quotes'`).length")
+        == 0
+    )
+    assert (
+        page.evaluate("[...document.scripts].filter((one) => one.textContent.startsWith('document.title')).length") == 0
+    )
+    text = page.locator("body").inner_text()
+    assert not {"\u202e", "\u202c", "\x07", "\x1b"} & set(text)
+    for width in (1300, 700):
+        page.set_viewport_size({"width": width, "height": 900})
+        expect(page.locator("html")).to_have_js_property("scrollWidth", width)

@@ -76,32 +76,6 @@ class Timeline {
     this.soon();
   }
 
-  // To a neighbour in time; from nothing to the first lane.
-  walk(by) {
-    if (this.chosen < 0) return this.climb(1);
-    const lane = this.view.laneOf(this.chosen), box = this.chosen + by;
-    if (box >= lane.begin && box < lane.end) this.reach(box);
-  }
-
-  // To the nearest lane below (1) or above (-1) with a box at the same time.
-  climb(by) {
-    const { view } = this, { data, lanes } = view, from = this.chosen;
-    let at = from < 0 ? (by > 0 ? -1 : lanes.length) : timelineData.laneOf(lanes, from);
-    const [begin, end] = from < 0 ? [view.from, view.end] : [data.start_ns[from], data.start_ns[from] + data.dur_ns[from]];
-    for (at += by; at >= 0 && at < lanes.length; at += by) {
-      const box = timelineData.longest(data, lanes[at], begin, Math.max(begin, end - 1));
-      if (box >= 0) return this.reach(box);
-    }
-  }
-
-  // Chooses a box, and moves only as far as is needed to see it.
-  reach(box) {
-    const { view } = this, { from, span } = view, { start_ns, dur_ns } = view.data;
-    this.go(box);
-    if (start_ns[box] >= from && start_ns[box] + dur_ns[box] <= from + span) view.look(from, span);
-    else view.look(start_ns[box] + (dur_ns[box] - span) / 2, span);
-  }
-
   soon() {
     if (this.pending) return;
     this.pending = true;

@@ -43,8 +43,8 @@ const timelineInput = (() => {
     return {
       "+": near, "=": near, "-": () => timeline.zoom(2, middle()), ArrowLeft: aside(-0.2), ArrowRight: aside(0.2),
       Home: () => timeline.whole(), Enter: () => timeline.fit(timeline.chosen), Escape: () => timeline.choose(-1),
-      ".": () => timeline.walk(1), ",": () => timeline.walk(-1),
-      ArrowDown: () => timeline.climb(1), ArrowUp: () => timeline.climb(-1),
+      ".": () => timelineWalking.walk(timeline, 1), ",": () => timelineWalking.walk(timeline, -1),
+      ArrowDown: () => timelineWalking.climb(timeline, 1), ArrowUp: () => timelineWalking.climb(timeline, -1),
     };
   };
 
