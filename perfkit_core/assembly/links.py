@@ -65,8 +65,7 @@ def _findings(trace: Trace, launched_by: IntArray) -> tuple[Finding, ...]:
     if not lost:
         return ()
     text = in_english(
-        "{lost} of {count} device events have no recorded launch: they are in no operator, step or phase; "
-        "the view model has them in a row of their own, unlaunched",
+        "{lost} of {count} device events have no recorded launch: they are in no operator, step or phase",
         lost=lost,
         count=int(work.sum()),
     )

@@ -92,7 +92,12 @@ def title(sides: Sequence[Sequence[Trace]], names: Sequence[str] = ()) -> str:
 def labels(sides: Sequence[Sequence[Trace]], names: Sequence[str] = ()) -> Sequence[str]:
     """What the runs are called: by ``names``, else by what tells their files apart."""
     paths = [Path(side[0].meta.source) for side in sides]
-    return [paths[0].name] * 2 if paths[0] == paths[1] else names or distinguishing(paths)
+    found = [paths[0].name] * 2 if paths[0] == paths[1] else names or distinguishing(paths)
+    return [_with_more(name, len(side) - 1) for name, side in zip(found, sides, strict=True)]
+
+
+def _with_more(name: str, more: int) -> str:
+    return say("{name} and {count} more", name=name, count=more) if more else name
 
 
 def reasons(found: Pair) -> Explained:

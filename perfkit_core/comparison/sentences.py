@@ -46,13 +46,17 @@ def warnings(found: Pair, matched_share: Mapping[str, Mapping[str, float | None]
 def _gate(found: Sequence[Outcome]) -> Iterator[str]:
     if found:
         failed = [one.condition.text for one in found if one.result == FAILED]
-        told = say("passed")
+        unknown = [one.condition.text for one in found if one.result == CANNOT_TELL]
+        told = say("cannot tell") if unknown else say("passed")
         if failed:
             names = "; ".join(failed)
             told = say("{count} of {all} failed: {conditions}", count=len(failed), all=len(found), conditions=names)
-        unsure = [one.condition.text for one in found if one.result in (WITHIN_NOISE, CANNOT_TELL)]
+        unsure = [one.condition.text for one in found if one.result == WITHIN_NOISE]
         if unsure:
             told = say("{told}; exceeded, but not beyond noise: {conditions}", told=told, conditions="; ".join(unsure))
+        if unknown:
+            text = in_english("{told}; exceeded, with too few steps to tell it from noise: {conditions}")
+            told = say(text, told=told, conditions="; ".join(unknown))
         yield say("Gate: {told}.", told=told)
 
 

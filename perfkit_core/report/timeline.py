@@ -67,15 +67,21 @@ def _chosen(trace: Trace, boxes: IntArray, most: int) -> tuple[list[Part], BoolA
 
 def _candidates(trace: Trace, boxes: IntArray) -> list[Part]:
     """The steps of the first rank, the most telling first; the whole recording where there are none."""
-    steps = step_rows(trace)
+    every = step_rows(trace)
     start, end, dur = trace.ints("start_ns"), trace.end_ns, trace.ints("dur_ns")
-    steps = steps[trace.ints("rank")[steps] == trace.ints("rank")[steps].min(initial=2**31)]
+    steps = every[trace.ints("rank")[every] == trace.ints("rank")[every].min(initial=2**31)]
     if not len(steps):
         return [Part(say("the recording"), int(start[boxes].min()), int(end[boxes].max()))] if len(boxes) else []
     by_length = steps[np.argsort(dur[steps], kind="stable")]
     order = dict.fromkeys([by_length[(len(steps) - 1) // 2], by_length[-1], *steps])
-    number = trace.ints("step")
-    return [Part(say("step {number}", number=number[row]), int(start[row]), int(end[row])) for row in order]
+    return [_step(trace, int(row), every) for row in order]
+
+
+def _step(trace: Trace, row: int, every: IntArray) -> Part:
+    """A step from its first beginning to its last end on all ranks whose step of this number overlaps it."""
+    start, end, number = trace.ints("start_ns"), trace.end_ns, trace.ints("step")
+    same = every[(number[every] == number[row]) & (start[every] <= end[row]) & (end[every] >= start[row])]
+    return Part(say("step {number}", number=number[row]), int(start[same].min()), int(end[same].max()))
 
 
 def _timeline(trace: Trace, kept: IntArray, parts: list[Part]) -> Timeline:

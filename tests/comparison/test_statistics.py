@@ -75,9 +75,10 @@ def test_a_clear_difference() -> None:
 
 def test_noise_between_captures_counts_by_hand() -> None:
     """Captures of medians 90 and 110: their standard deviation is 10·√2 = 14.1 % of 100; one degree of freedom a side,
-    two in all, t = 4.303; each side is the mean of two: 4.303 · 0.1414 · √(100²/2 + 100²/2) = 60.85."""
+    two in all, t = 4.303; each side is the mean of two: q = 4.303 · 0.1414 · √(1/2 + 1/2) = 0.6085, and both are 100:
+    2 · 100 · sinh(0.6085 / 2) = 61.80."""
     side = arrays([[90 * MS] * 3, [110 * MS] * 3])
-    assert noise_band(side, side) == pytest.approx(60.854 * MS, rel=1e-3)
+    assert noise_band(side, side) == pytest.approx(61.797 * MS, rel=1e-4)
     assert step_statistics(side, [one + 50 * MS for one in side]).verdict == NO_DIFFERENCE
     # the same steps in one capture: quarters of 90, 100, 110 and 110, so a drift inside of it is noise, too
     drift = np.concatenate(side)
@@ -85,6 +86,13 @@ def test_noise_between_captures_counts_by_hand() -> None:
     # 4 captures a side that are alike: the same difference is beyond what they differ by
     alike = arrays([[99 * MS] * 3, [100 * MS] * 3, [101 * MS] * 3, [100 * MS] * 3])
     assert step_statistics(alike, [one + 10 * MS for one in alike]).verdict == SLOWER
+
+
+def test_a_side_that_is_many_times_slower_does_not_excuse_itself() -> None:
+    """Short captures of 2 ms, taken to differ by 100 %: q = 1.96 · √2 = 2.77, so by a factor of 16, but not of 66."""
+    base = np.full(4, 2 * MS)
+    assert step_statistics(base, 12 * base, between=1.0).verdict == NO_DIFFERENCE
+    assert step_statistics(base, 66 * base, between=1.0).verdict == SLOWER
 
 
 def test_single_captures_are_not_believed_below_what_processes_differ_by() -> None:

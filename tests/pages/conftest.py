@@ -14,9 +14,13 @@ import pytest
 MISSING = "no browser was found: apt-get install --no-install-recommends chromium, or let CHROMIUM name one"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Chromium without a screen. Fails where none is installed: pages that nobody opened are not tested."""
+    """Chromium without a screen. Fails where none is installed: pages that nobody opened are not tested.
+
+    Not for the whole session: processes that other tests fork would hold the pipe to the browser's driver, which waits
+    for its end.
+    """
     from playwright.sync_api import expect, sync_playwright
 
     expect.set_options(timeout=30_000)

@@ -58,8 +58,18 @@ def noise_band(base: Samples, other: Samples, of: Statistic = np.median, between
     seen, unseen = student(spread.freedom) * spread.share, 0.0 if several else _NORMAL * between
     middle = [float(of(pool(side))) for side in (base, other)]
     groups = [len(side) if several else len(_quarters(side[0])) for side in (base, other)]
-    both = sum(level**2 * (seen**2 / count + unseen**2) for level, count in zip(middle, groups, strict=True))
-    return float(np.sqrt(both))
+    return _band(middle, [float(np.sqrt(seen**2 / count + unseen**2)) for count in groups])
+
+
+def _band(middle: Sequence[float], shares: Sequence[float]) -> float:
+    """The half width of the interval of the difference of two levels that are known to such shares.
+
+    Equal runs differ by factors (one is slowed by a third, another twice as long), so the band is that of the logarithm,
+    told as a difference: of small shares the same, of large ones it does not grow with the slower side without end.
+    """
+    if min(middle) <= 0:
+        return float(np.hypot(*(level * share for level, share in zip(middle, shares, strict=True))))
+    return float(2 * np.sqrt(middle[0] * middle[1]) * np.sinh(np.hypot(*shares) / 2))
 
 
 def between_runs(traces: Sequence[Trace]) -> float:

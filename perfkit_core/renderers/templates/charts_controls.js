@@ -42,7 +42,11 @@ page.charts.controls = (() => {
   };
 
   const tree = (place, line, figure, state, redraw) => {
-    const open = (row) => { state.open = row; redraw(); };
+    const open = (row) => { // a click during plotly's animation may be at a row that it does not know
+      if (!(row >= -1 && row < figure.labels.length)) return;
+      state.open = row;
+      redraw();
+    };
     const up = () => state.open >= 0 && open(figure.parents[state.open]);
     const { select, back, tell } = opener(figure, open);
     back.addEventListener("click", up);

@@ -28,13 +28,20 @@ class Timeline {
   }
 
   part() { return this.view.data.parts[Number(this.select.value)]; }
-  whole() { this.view.show(this.part()); this.soon(); }
-  look(from, span) { this.view.look(from, span); this.soon(); }
-  zoom(factor, around) { this.view.zoom(factor, around); this.soon(); }
+  whole() { this.view.show(this.part()); this.moved(); }
+  look(from, span) { this.view.look(from, span); this.moved(); }
+  zoom(factor, around) { this.view.zoom(factor, around); this.moved(); }
 
   fit(box) {
     if (box < 0) return;
     this.view.fit(box);
+    this.moved();
+  }
+
+  // What the pointer was at is somewhere else now.
+  moved() {
+    this.tip.hidden = true;
+    this.hovered = -1;
     this.soon();
   }
 
@@ -73,7 +80,7 @@ class Timeline {
     this.view.centre(box);
     const { y } = this.view.laneOf(box), above = TimelineView.RULER + TimelineView.TITLE;
     if (y < this.view.top + above || y + TimelineView.BAR > this.view.top + this.view.window) this.drawing.scrollTop = y - above;
-    this.soon();
+    this.moved();
   }
 
   soon() {
