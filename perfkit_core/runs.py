@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from perfkit_core.errors import PerfkitError, SourceError
-from perfkit_core.paths import arrow_input, as_path, is_file, is_folder, is_remote, reaching, walk_store
+from perfkit_core.paths import arrow_input, as_path, exists, is_file, is_folder, is_remote, reaching, walk_store
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.recording import pending
@@ -40,7 +40,8 @@ def list_runs(folder: str | os.PathLike[str], *, read_files: bool = False) -> pd
     pending.flush(root)
     with reaching(root):
         if not is_folder(root):
-            raise SourceError(f"{root}: no such folder", "name the folder that your runs are in")
+            missing = "no folder" if exists(root) else "no such folder"
+            raise SourceError(f"{root}: {missing}", "name the folder that your runs are in")
         found = [run for path in _places(root) if (run := _run(path, read_files)) is not None]
     table = pd.DataFrame(
         {field.name: pd.Series([getattr(run, field.name) for run in found], dtype=object) for field in fields(Run)}

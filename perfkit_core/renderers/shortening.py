@@ -28,7 +28,7 @@ def cut(text: str, length: int) -> str:
     """
     if len(text) <= length:
         return text
-    name = text.lstrip(" ")
+    name = text.lstrip(" ·")
     indent = text[: len(text) - len(name)]
     return indent + _cut(name, max(length - len(indent), length // 2))
 

@@ -61,6 +61,20 @@ def test_single_captures_are_not_believed_without_being_told_of_the_machine(perf
     assert "several of each side, or --noise" in out
 
 
+def test_a_gate_with_too_few_steps_cannot_tell(perfkit, tmp_path: Path) -> None:
+    for name, ms in (("main", 20), ("change", 40)):
+        record(tmp_path / name, [ms])
+    code, out, err = perfkit("compare", tmp_path / "main", tmp_path / "change", "--fail-on", "step_time > 3%")
+    assert (code, err) == (0, "perfkit: gate cannot tell: step_time > 3%\n")
+    assert "Gate: cannot tell; exceeded, with too few steps to tell it from noise: step_time > 3%." in out
+
+
+def test_pooled_captures_are_not_called_by_the_first_alone(perfkit, runs: Path) -> None:
+    out = perfkit("compare", f"{runs / 'main-0'},{runs / 'main-1'}", runs / "main-0").out
+    assert "main-0 against main-0 and 1 more" in out
+    assert "itself" not in out
+
+
 @pytest.mark.parametrize("form", ["pattern", "commas", "baseline"])
 def test_captures_of_a_side_are_pooled(perfkit, runs: Path, form: str) -> None:
     """The assumption about processes is not needed: three of each side tell what they differ by."""

@@ -52,4 +52,5 @@ def test_a_short_list_stays_for_what_it_tells() -> None:
 
 def test_an_indent_stays_and_leaves_room() -> None:
     assert cut("    " + "x" * 100, 20) == "    " + "x" * 8 + "…" + "x" * 7
+    assert cut("· · " + "x" * 100, 20) == "· · " + "x" * 8 + "…" + "x" * 7
     assert cut(" " * 40 + "x" * 100, 20) == " " * 40 + "xxxxx…xxxx"

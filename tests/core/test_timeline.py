@@ -14,7 +14,7 @@ import perfkit_core
 from perfkit_core.renderers.timelines import payload
 from perfkit_core.report import timeline as timelines
 from perfkit_core.report.timeline_model import Row, Timeline
-from perfkit_core.trace import Trace
+from perfkit_core.trace import Trace, concat_traces
 
 
 def steps(count: int, inside: int = 2) -> Trace:
@@ -117,3 +117,16 @@ def test_the_table_of_very_many_rows_is_cut_and_says_so() -> None:
     assert found.timeline is not None
     assert (len(found.table), len(found.timeline.rows)) == (5000, 5001)
     assert "The table has the first 5000 of 5001 rows." in found.note
+
+
+def test_a_step_of_several_ranks_is_shown_from_its_first_beginning_to_its_last_end() -> None:
+    """Rank 1 begins 40 ns earlier and ends 60 later; its step 1 is of another time."""
+    one = trace([host("Step#0", "step", 100, 100, step=0), host("op", "operator", 110, 10)], rank=0)
+    events = [
+        host("Step#0", "step", 60, 200, step=0), host("early", "operator", 65, 10),
+        host("Step#1", "step", 400, 50, step=1),
+    ]  # fmt: skip
+    found, left_out = timelines.timeline(concat_traces([one, trace(events, rank=1)]))
+    assert [(part.name, part.end_ns - part.start_ns) for part in found.parts] == [("step 0", 200)]
+    assert "early" in found.names
+    assert left_out == 1

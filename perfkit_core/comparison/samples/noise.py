@@ -64,8 +64,8 @@ def noise_band(base: Samples, other: Samples, of: Statistic = np.median, between
 def _band(middle: Sequence[float], shares: Sequence[float]) -> float:
     """The half width of the interval of the difference of two levels that are known to such shares.
 
-    Equal runs differ by factors (one is slowed by a third, another twice as long), so the band is that of the logarithm,
-    told as a difference: of small shares the same, of large ones it does not grow with the slower side without end.
+    Equal runs differ by factors (one is slowed by a third, another twice as long), so the band is that of the
+    logarithm, told as a difference: it does not grow with the slower side without end.
     """
     if min(middle) <= 0:
         return float(np.hypot(*(level * share for level, share in zip(middle, shares, strict=True))))
