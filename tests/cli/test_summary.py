@@ -124,7 +124,7 @@ def test_a_filter_without_matches_says_so(perfkit, run: Path) -> None:
         (["--step", "0-99999999999"], "--step 5-8"),
         (["--filter", "("], "not a regular expression"),
         (["--format", "csv"], "choose one with --view"),
-        (["--limit", "-1"], "see 'perfkit summary --help'"),
+        (["--limit", "-1"], "--limit '-1' is no whole number from 0 on; as in --limit 5"),
         (["--nope"], "No such option"),
     ],
 )
