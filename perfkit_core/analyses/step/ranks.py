@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.analyses.merging_rows import stacked
+from perfkit_core.analyses.select import in_steps
 from perfkit_core.analyses.step import partition
 from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
@@ -28,8 +29,10 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """A row a rank and step: rank, step, dur_ns, dur_over_median_ns (less the median over the ranks), own_time_ns,
     own_time_over_median_ns, then the parts of the view partition (``{category}_ns``), which sum to dur_ns. Without rows
     where a single rank was recorded."""
-    several = len(trace.meta.ranks) > 1
-    return merge([reduce(trace, request if several else replace(request, steps=()))], request)
+    if len(trace.meta.ranks) < 2:
+        in_steps(trace, request)  # a step that is not there is told all the same
+        request = replace(request, steps=())
+    return merge([reduce(trace, request)], request)
 
 
 def reduce(trace: Trace, request: ViewRequest) -> pd.DataFrame:
