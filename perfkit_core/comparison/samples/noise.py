@@ -11,6 +11,7 @@ are taken to differ besides, by a standard deviation that depends on where the s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -68,8 +69,8 @@ def _band(middle: Sequence[float], shares: Sequence[float]) -> float:
     logarithm, told as a difference: it does not grow with the slower side without end.
     """
     if min(middle) <= 0:
-        return float(np.hypot(*(level * share for level, share in zip(middle, shares, strict=True))))
-    return float(2 * np.sqrt(middle[0] * middle[1]) * np.sinh(np.hypot(*shares) / 2))
+        return math.hypot(*(level * share for level, share in zip(middle, shares, strict=True)))
+    return 2 * math.sqrt(middle[0] * middle[1]) * math.sinh(math.hypot(*shares) / 2)
 
 
 def between_runs(traces: Sequence[Trace]) -> float:
