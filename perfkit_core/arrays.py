@@ -10,6 +10,8 @@ import pyarrow as pa
 
 from perfkit_core import schema
 
+MISSING: Final = -1
+"""What stands for a null where integers are read as an array, unless somebody asks for another number."""
 _BLOCK: Final = 1 << 16
 """Rows that columns of one repeated value hold in memory, however long they are."""
 
@@ -68,7 +70,7 @@ def to_int64(chunks: Iterable[pa.Array], count: int, missing: int) -> np.ndarray
     values: np.ndarray[Any, np.dtype[np.int64]] | None = None
     at = 0
     for chunk in chunks:
-        part = (chunk.fill_null(missing) if chunk.null_count else chunk).to_numpy()
+        part = _filled(chunk, missing)
         if len(part) == count and part.dtype == np.int64:
             values = part
             break
@@ -80,13 +82,27 @@ def to_int64(chunks: Iterable[pa.Array], count: int, missing: int) -> np.ndarray
     return values
 
 
+def _filled(chunk: pa.Array, missing: int) -> np.ndarray[Any, np.dtype[Any]]:
+    """Integers with ``missing`` for nulls. Where that is what stands there already, as in what a recording is read
+    into, they are not copied."""
+    found: np.ndarray[Any, np.dtype[Any]]
+    if not chunk.null_count:
+        found = chunk.to_numpy()
+        return found
+    held = np.frombuffer(chunk.buffers()[1], chunk.type.to_pandas_dtype())[chunk.offset : chunk.offset + len(chunk)]
+    if (chunk.is_valid().to_numpy(zero_copy_only=False) | (held == missing)).all():
+        return held
+    found = chunk.fill_null(missing).to_numpy()
+    return found
+
+
 def to_codes(chunks: Iterable[pa.Array], count: int) -> tuple[np.ndarray[Any, np.dtype[np.int32]], list[str]]:
     """Texts as codes of shape (count,), -1 for null, read only, and the distinct values that they index."""
     codes: np.ndarray[Any, np.dtype[np.int32]] | None = None
     number: dict[str, int] = {}
     at, last, spread = 0, None, np.empty(0, np.int32)
     for chunk in chunks:
-        part = chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
+        part = _filled(chunk.indices, -1).astype(np.int32, copy=False)
         if len(part) == count:
             part.setflags(write=False)
             return part, chunk.dictionary.to_pylist()

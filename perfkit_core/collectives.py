@@ -75,14 +75,15 @@ def describe(columns: pa.Table, rows: IntArray, found: Sequence[Collective | Non
     mask = np.zeros(columns.num_rows, np.bool_)
     mask[rows] = True
     args = picked(columns["args"], rows).to_pylist()
-    texts = [_joined(text, one) for text, one in zip(args, found, strict=True)]
+    texts = [with_description(text, one) for text, one in zip(args, found, strict=True)]
     columns = _replaced(columns, "args", mask, pa.array(texts, pa.string()))
     told = picked(columns["bytes"], rows)
     filled = pc.coalesce(told, pa.array(sizes, mask=sizes < 0))
     return _replaced(columns, "bytes", mask, filled)
 
 
-def _joined(text: str | None, one: Collective | None) -> str | None:
+def with_description(text: str | None, one: Collective | None) -> str | None:
+    """The ``args`` of an event with its description, as they are where it has none or they are no object."""
     if one is None or (text is not None and not text.startswith("{")):
         return text
     added = msgspec.json.encode({KEY: one}).decode()

@@ -32,7 +32,7 @@ def read_json(path: Path, partial: bool = False) -> Trace:
     reading = _Reading(path, partial)
     for _ in reading.portions():
         pass
-    columns = reading.recorder.recorded().columns
+    columns = reading.recorder.recorded(in_order=False).columns
     meta = reading.meta(processes(columns))
     recorded, quality = complete(Recorded(columns), meta)
     return assemble(recorded, meta, (*reading.findings(), *quality), None, operator_name)

@@ -13,7 +13,6 @@ from perfkit_core.recording.host import host
 from perfkit_core.sources.recorder import Recorder
 from perfkit_core.trace import Device, Trace, TraceMeta
 from perfkit_torch import kineto_events, trace_activities
-from perfkit_torch.collectives import with_collectives
 from perfkit_torch.dialect import TorchDialect
 from perfkit_torch.event_text import LiveBatch, record
 from perfkit_torch.operator_names import operator_name
@@ -51,7 +50,7 @@ def take(profiler: Any, place: Place) -> Taken:
 
     def finish() -> Trace:
         # popped and not named: what was recorded goes as soon as the Trace no longer needs it
-        return assemble(with_collectives(held.pop().recorded()), meta, rank=rank, operator_names=operator_name)
+        return assemble(held.pop().recorded(), meta, rank=rank, operator_names=operator_name)
 
     return Taken(finish, background=not getattr(profiler, "with_stack", False))
 

@@ -7,27 +7,20 @@ that of nccl-tests (doc/PERFORMANCE.md): the larger one of what a rank gives and
 
 from __future__ import annotations
 
-import functools
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from math import prod
 from typing import Any, Final
 
 import msgspec
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from perfkit_core.arrays import picked
-from perfkit_core.assemble import Recorded
-from perfkit_core.collectives import DEVICE, HOST, Collective, describe
+from perfkit_core.collectives import DEVICE, HOST, Collective
 from perfkit_core.schema import COMMUNICATION, KERNEL, OPERATOR
-from perfkit_core.trace import BoolArray, IntArray
 
 _MARKED: Final = re.compile(r"record_param_comms|^c10d::|^(?:gloo|mpi|ucc):|nccl|rccl|xccl|hccl", re.IGNORECASE)
 _LABEL: Final = re.compile(r"(nccl|gloo|mpi|ucc|xccl|hccl|c10d:):(\w+)")
 _OPERATOR: Final = "c10d:"
+_KINDS_OF_EVENTS: Final = frozenset({COMMUNICATION, KERNEL, OPERATOR})
 _ON_HOST: Final = frozenset({"gloo", "mpi"})
 _GIVES_A_PART: Final = frozenset({"all_gather", "gather"})
 """Collectives whose input, which is what a label tells, is not the whole message."""
@@ -47,50 +40,13 @@ _ELEMENT_BYTES: Final = {
 }  # fmt: skip
 
 
-def with_collectives(recorded: Recorded) -> Recorded:
-    """Describe the collectives (:mod:`perfkit_core.collectives`) and fill their ``bytes``; what was recorded stays."""
-    rows = _rows(recorded.columns)
-    if not len(rows):
-        return recorded
-    wanted = ["name", "args", "shapes", "dtypes"]
-    keys = zip(*(picked(recorded.columns[name], rows).to_pylist() for name in wanted), strict=True)
-    seen: dict[tuple[Any, ...], tuple[Collective | None, int]] = {}
-    found = []
-    for key in keys:  # of the communication only; each distinct one is decoded once
-        if key not in seen:
-            seen[key] = _described(*key)
-        found.append(seen[key])
-    sizes = np.array([size for _, size in found], np.int64)
-    return replace(recorded, columns=describe(recorded.columns, rows, [one for one, _ in found], sizes))
+def communicates(name: str, kind: str) -> bool:
+    """Whether this is the name of a call or kernel of a library of collectives."""
+    return kind in _KINDS_OF_EVENTS and _MARKED.search(name) is not None
 
 
-def _rows(columns: pa.Table) -> IntArray:
-    """Rows whose name is that of a call or kernel of a library of collectives, ascending."""
-    named = _among(columns["name"], _is_marked)
-    kinds = (COMMUNICATION, KERNEL, OPERATOR)
-    rows: IntArray = np.flatnonzero(named & _among(columns["kind"], lambda kind: kind in kinds)).astype(np.int64)
-    return rows
-
-
-@functools.lru_cache(maxsize=1 << 16)
-def _is_marked(name: str) -> bool:
-    return _MARKED.search(name) is not None
-
-
-def _among(column: pa.ChunkedArray, wanted: Callable[[str], bool]) -> BoolArray:
-    """True where a text is wanted; each distinct text is asked once."""
-    column = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    masks: list[BoolArray] = []
-    texts, known = None, np.empty(0, np.bool_)
-    for chunk in column.chunks:
-        if texts is None or not chunk.dictionary.equals(texts):  # the pieces of a file share one
-            texts = chunk.dictionary
-            known = np.array([*map(wanted, texts.to_pylist()), False], np.bool_)
-        masks.append(known[pc.fill_null(chunk.indices, -1).to_numpy(zero_copy_only=False)])
-    return np.concatenate([np.empty(0, np.bool_), *masks])
-
-
-def _described(name: str, args: str | None, shapes: str | None, dtypes: str | None) -> tuple[Collective | None, int]:
+def described(name: str, args: str | None, shapes: str | None, dtypes: str | None) -> tuple[Collective | None, int]:
+    """The collective (:mod:`perfkit_core.collectives`) and the bytes of its message, -1 where they are unknown."""
     fields, label = _decoded(args), _LABEL.match(name)
     told = fields.get("Collective name")
     kind = canonical(told if isinstance(told, str) else label[2] if label else "")

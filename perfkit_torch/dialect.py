@@ -9,10 +9,11 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from perfkit_core import schema
+from perfkit_core.collectives import Collective
 from perfkit_core.sources.chrome_event import ChromeEvent
 from perfkit_core.sources.dialect import Dialect, Label, integer
 from perfkit_core.sources.scan.rules import ScanRules
-from perfkit_torch import names
+from perfkit_torch import collectives, names
 
 # c10::DeviceType, by number: torch writes the number of the enum into memory events.
 _DEVICE_TYPES: Final = {0: "cpu", 1: "cuda", 2: "cpu", 5: "cpu", 6: "cuda", 7: "fpga", 8: "maia", 9: "xla", 12: "xpu",
@@ -58,6 +59,14 @@ class TorchDialect(Dialect):
             self.window = self.window or (event.ts, event.dur)
             return False
         return not (isinstance(event.name, str) and event.name.startswith(names.RECORDING_MARKS))
+
+    def communicates(self, name: str, kind: str) -> bool:
+        return collectives.communicates(name, kind)
+
+    def described(
+        self, name: str, args: str | None, shapes: str | None, dtypes: str | None
+    ) -> tuple[Collective | None, int]:
+        return collectives.described(name, args, shapes, dtypes)
 
     def device(self, label: Label, pid: Any, args: Mapping[str, Any]) -> str:
         if label.kind == schema.MEMORY:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from perfkit_core.assemble import Recorded, assemble
+from perfkit_core.assemble import assemble
 from perfkit_core.language import in_english
 from perfkit_core.sources.chrome import ChromeFile
 from perfkit_core.sources.decimals import to_ns
@@ -18,7 +18,6 @@ from perfkit_core.sources.findings import file_findings
 from perfkit_core.sources.recorder import Recorder
 from perfkit_core.storage.recorded import ROW_GROUP, RecordedWriter
 from perfkit_core.trace import Device, Finding, IntArray, Trace, TraceMeta
-from perfkit_torch.collectives import with_collectives
 from perfkit_torch.dialect import TorchDialect
 from perfkit_torch.operator_names import operator_name
 
@@ -33,6 +32,7 @@ _KNOWN: Final = frozenset(
     {"schemaVersion", "deviceProperties", "distributedInfo", "displayTimeUnit", "baseTimeNanoseconds", *_OPTIONS}
 )
 
+_FEW: Final = 1 << 12
 _EPOCH_FROM_NS: Final = 946_684_800 * 10**9
 """2000-01-01: no profile is older, so smaller times count from something else than 1970."""
 
@@ -51,8 +51,8 @@ def read(path: Path, partial: bool = False) -> Trace:
     reading = _Reading(path, partial)
     for _ in reading.portions():
         pass
-    recorded = with_collectives(reading.recorder.recorded(reading.base_ns))
-    reading.see(recorded.columns["start_ns"].to_numpy() - reading.base_ns)
+    recorded = reading.recorder.recorded(reading.base_ns)
+    reading.see(recorded.columns["start_ns"].to_numpy(), reading.base_ns)
     return assemble(recorded, reading.meta(), reading.findings(), reading.rank, operator_name)
 
 
@@ -61,7 +61,7 @@ def stream(path: Path, partial: bool, writer: RecordedWriter) -> None:
     reading = _Reading(path, partial, sparing=True)
 
     def write() -> None:
-        columns = with_collectives(Recorded(reading.recorder.taken())).columns
+        columns = reading.recorder.taken()
         reading.see(columns["start_ns"].to_numpy())
         for batch in columns.to_batches():
             writer.write(batch)
@@ -90,12 +90,17 @@ class _Reading:
             self.recorder.add(portion)
             yield
 
-    def see(self, start_ns: IntArray) -> None:
-        """Takes note of what times show, as they stand in the file."""
-        if len(start_ns):
-            self._first_ns.append(int(start_ns.min()))
-            below = start_ns % 1000
-            self._below_1us.update({int(below[0]), int(below[np.argmax(below != below[0])])})
+    def see(self, start_ns: IntArray, base_ns: int = 0) -> None:
+        """Takes note of what times show, as they stand in the file: without ``base_ns``."""
+        if not len(start_ns):
+            return
+        self._first_ns.append(int(start_ns.min()) - base_ns)
+        for some in (start_ns[:_FEW], start_ns):  # all of them only where the first ones are alike
+            below = (some - base_ns) % 1000
+            other = int(np.argmax(below != below[0]))
+            self._below_1us.update({int(below[0]), int(below[other])})
+            if other:
+                return
 
     @property
     def base_ns(self) -> int:

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from perfkit_core.arrays import joined
+from perfkit_core.assembly.text_order import reordered
 from perfkit_core.trace import IntArray
 
 _OFFSETS_END: Final = 2**31 - 1
@@ -54,8 +55,8 @@ def arranged(
 
 
 def _arranged(column: pa.ChunkedArray, of_type: pa.DataType, rows: pa.Array | None) -> pa.ChunkedArray:
-    if pa.types.is_string(column.type) and column.num_chunks > 1 and column.nbytes > _OFFSETS_END:
-        return column if rows is None else _long_texts(column, rows)
+    if pa.types.is_string(column.type) and column.type == of_type:
+        return column if rows is None else _texts_taken(column, rows)
     whole = joined(column)
     if rows is not None:
         whole = _taken(whole, rows)
@@ -66,6 +67,19 @@ def _taken(values: pa.Array, rows: pa.Array) -> pa.Array:
     if values.null_count == 0 and pa.types.is_integer(values.type):
         return pa.array(values.to_numpy()[rows.to_numpy()])
     return values.take(rows)
+
+
+def texts_taken(column: pa.ChunkedArray, order: IntArray) -> pa.ChunkedArray:
+    """Texts in the order of these rows, shape (rows,)."""
+    return _texts_taken(column, pa.array(order))
+
+
+def _texts_taken(column: pa.ChunkedArray, rows: pa.Array) -> pa.ChunkedArray:
+    if column.num_chunks > 1 and column.nbytes > _OFFSETS_END:
+        return _long_texts(column, rows)
+    if column.num_chunks == 1 and len(column) >= _SLICE // 16:
+        return pa.chunked_array([reordered(column.chunk(0), rows.to_numpy())], column.type)
+    return pa.chunked_array([joined(column).take(rows)], column.type)
 
 
 def _long_texts(column: pa.ChunkedArray, rows: pa.Array) -> pa.ChunkedArray:

@@ -70,6 +70,9 @@ def labelled(trace: Trace) -> Calls:
     """The calls that ``annotate`` labelled. The path of a model itself is the name of its class."""
     names = trace.codes("name")
     found = {code: label for code, name in enumerate(names.values) if (label := module_labels.decode(name))}
+    if not found:
+        nothing = np.broadcast_to(np.int64(-1), len(trace))
+        return Calls([], nothing, nothing)
     paths = list(dict.fromkeys(label.module for label in found.values()))
     position = {path: number for number, path in enumerate(paths)}
     spans, marks = np.full((2, len(names.values)), -1, np.int64)

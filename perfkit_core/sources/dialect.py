@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, NamedTuple
 
 from perfkit_core import schema
+from perfkit_core.collectives import Collective
 from perfkit_core.sources.chrome_event import ChromeEvent
 from perfkit_core.sources.decimals import to_ns
 from perfkit_core.sources.scan.rules import ScanRules
@@ -67,6 +68,16 @@ class Dialect:
         """Value of the device column for a device event or a memory event."""
         index = integer(args.get("device", pid))
         return f"{label.backend or schema.CPU}:{0 if index is None else index}" if label.backend else schema.CPU
+
+    def communicates(self, name: str, kind: str) -> bool:
+        """Whether events of this name and kind may be collectives: then :meth:`described` is asked about each."""
+        return False
+
+    def described(
+        self, name: str, args: str | None, shapes: str | None, dtypes: str | None
+    ) -> tuple[Collective | None, int]:
+        """What an event communicates, from its cells, and the bytes of its message: -1 where they are unknown."""
+        return None, -1
 
     def times(self, events: Sequence[ChromeEvent]) -> tuple[IntArray, IntArray]:
         """Start and duration of a batch in ns, each of shape (events,)."""

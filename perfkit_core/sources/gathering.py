@@ -1,29 +1,22 @@
-"""Rows of many stretches in few large blocks, column by column.
-
-Each column of a block is memory of its own, so that whoever puts columns in order can give back one after the other.
-Blocks grow with what is there already: a small recording takes little, a large one is in few pieces.
-"""
+"""Rows of many stretches behind one another, column by column."""
 
 from __future__ import annotations
 
-import mmap
-from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from perfkit_core.memory import SMALL_BYTES, column
 from perfkit_core.sources.portion import NULL
 from perfkit_core.sources.rows import Rows
 
-_FIRST: Final = 1 << 14
-_LARGEST: Final = 1 << 20
-"""Rows of a block."""
-_HUGE: Final = 4 << 20
-"""From so many bytes on, memory in large pages: to touch many small ones takes longer than to fill them."""
-
-_Columns = dict[str, npt.NDArray[Any]]
+_ROOM_BYTES: Final = 1 << 26
+"""What a column is given that is not small any more, and four times what it needs later."""
+_OFFSETS_END: Final = 2**31 - 1
+"""Most bytes of text that one Arrow string array holds."""
+_NO_TEXT: Final = -1
 
 
 class Gathering:
@@ -31,66 +24,94 @@ class Gathering:
 
     def __init__(self) -> None:
         self.count = 0
-        self._full: list[Rows] = []
-        self._open = _Block(0)
+        self._origin = _Column(np.int32, -1)
+        self._integers: dict[str, _Column] = {}
+        self._texts: dict[str, _Column] = {}
+        self._args, self._lengths = _Column(np.uint8, 0), _Column(np.int32, _NO_TEXT)
 
     def add(self, part: Rows) -> None:
         """Put the rows behind those that are here. They are copied."""
-        if not part.count:
-            return
-        if not self._open.fits(part):
-            self._close()
-            self._open = _Block(max(min(max(self.count, _FIRST), _LARGEST), part.count))
-        self._open.add(part)
+        at = self.count
+        self._origin.put(at, part.origin)
+        for name, values in part.integers.items():
+            self._integers.setdefault(name, _Column(np.int64, NULL)).put(at, values)
+        for name, codes in part.texts.items():
+            self._texts.setdefault(name, _Column(np.int32, -1)).put(at, codes)
+        if part.args is not None:
+            text, lengths = _text(part.args)
+            self._args.put(self._args.count, text)
+            self._lengths.put(at, lengths)
         self.count += part.count
 
-    def taken(self) -> list[Rows]:
-        """All rows, a block each; they are the taker's then."""
-        self._close()
-        full, self._full, self.count = self._full, [], 0
-        return full
-
-    def _close(self) -> None:
-        if self._open.count:
-            self._full.append(self._open.rows())
-        self._open = _Block(0)
-
-
-class _Block:
-    def __init__(self, room: int) -> None:
-        self.count = 0
-        self._room = room
-        self._integers: _Columns = {}
-        self._texts: _Columns = {}
-        self._args: list[pa.Array] = []
-
-    def fits(self, part: Rows) -> bool:
-        return self.count + part.count <= self._room
-
-    def add(self, part: Rows) -> None:
-        self._put(self._integers, part.integers, part.count, NULL)
-        self._put(self._texts, part.texts, part.count, -1)
-        self._args.append(pa.nulls(part.count, pa.string()) if part.args is None else part.args)
-        self.count += part.count
-
-    def _put(self, held: _Columns, new: Mapping[str, npt.NDArray[Any]], count: int, missing: int) -> None:
-        for name, values in new.items():
-            if name not in held:
-                held[name] = _memory(self._room, values.dtype)
-                held[name][: self.count] = missing
-        for name, column in held.items():
-            column[self.count : self.count + count] = new.get(name, missing)
-
-    def rows(self) -> Rows:
+    def taken(self) -> Rows:
+        """All rows; they are the taker's then."""
+        count = self.count
         integers, texts = (
-            {name: values[: self.count] for name, values in held.items()} for held in (self._integers, self._texts)
+            {name: cells.taken(count) for name, cells in held.items()} for held in (self._integers, self._texts)
         )
-        return Rows(self.count, integers, texts, pa.chunked_array(self._args, pa.string()))
+        for name in ("start_ns", "dur_ns"):
+            integers.setdefault(name, np.empty(0, np.int64))
+        args = _strings(self._args.taken(), self._lengths.taken(count)) if self._lengths.count else None
+        found = Rows(count, self._origin.taken(count), integers, texts, args)
+        self.__init__()  # type: ignore[misc]
+        return found
 
 
-def _memory(count: int, kind: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Room for a column, which is the system's again with the last who uses it: malloc keeps what it is given back."""
-    room = mmap.mmap(-1, count * kind.itemsize)
-    if len(room) >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
-        room.madvise(mmap.MADV_HUGEPAGE)
-    return np.frombuffer(room, kind)
+class _Column:
+    """Grows at its end; cells that are skipped are ``missing``."""
+
+    def __init__(self, kind: Any, missing: int) -> None:
+        self.count = 0
+        self._missing = missing
+        self._cells: npt.NDArray[Any] = np.empty(0, kind)
+
+    def put(self, at: int, values: npt.NDArray[Any]) -> None:
+        end = at + len(values)
+        if end > len(self._cells):
+            cells = _room(end, self._cells.dtype)
+            cells[: self.count] = self._cells[: self.count]
+            self._cells = cells
+        self._cells[self.count : at] = self._missing
+        self._cells[at:end] = values
+        self.count = end
+
+    def taken(self, count: int = 0) -> npt.NDArray[Any]:
+        """The cells, ``count`` at least."""
+        self.put(max(count, self.count), self._cells[:0])
+        return self._cells[: self.count]
+
+
+def _room(count: int, kind: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Room for ``count`` cells and more."""
+    size = count * kind.itemsize
+    return column((2 * size if size <= SMALL_BYTES else max(4 * size, _ROOM_BYTES)) // kind.itemsize, kind)
+
+
+def _text(args: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
+    """The bytes of strings, and the length of each, _NO_TEXT where it is null."""
+    filled = args.fill_null("") if args.null_count else args
+    _, ends, text = filled.buffers()
+    ends = np.frombuffer(ends, np.int32)[filled.offset : filled.offset + len(filled) + 1]
+    lengths = np.diff(ends)
+    if args.null_count:
+        lengths[args.is_null().to_numpy(zero_copy_only=False)] = _NO_TEXT
+    cells = np.frombuffer(text, np.uint8) if text is not None and text.size else np.empty(0, np.uint8)
+    return cells[ends[0] : ends[-1]], lengths
+
+
+def _strings(text: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int32]) -> pa.ChunkedArray:
+    """Texts that share the memory of ``text``, in as many pieces as Arrow needs."""
+    ends = np.cumsum(np.maximum(lengths, 0), dtype=np.int64)
+    pieces: list[pa.Array] = []
+    first = 0
+    while first < len(lengths) or not pieces:
+        begin = int(ends[first - 1]) if first else 0
+        last = max(int(np.searchsorted(ends, begin + _OFFSETS_END, side="right")), first + 1)
+        here = slice(first, last)
+        offsets = np.append(0, ends[here] - begin).astype(np.int32)
+        known = lengths[here] != _NO_TEXT
+        bits = None if known.all() else pa.py_buffer(np.packbits(known, bitorder="little"))
+        buffers = [bits, pa.py_buffer(offsets), pa.py_buffer(text[begin : begin + int(offsets[-1])])]
+        pieces.append(pa.Array.from_buffers(pa.string(), last - first, buffers))
+        first = last
+    return pa.chunked_array(pieces, pa.string())

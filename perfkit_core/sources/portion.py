@@ -22,7 +22,7 @@ NULL: Final = -(2**63)
 
 START, DURATION, FIRST_INTEGER = 0, 1, 2
 """Rows of ``numbers``; the last one is the offset."""
-PAIR, PROCESS, THREAD, PLACE, FIRST_TEXT = 0, 1, 2, 3, 4
+ORIGIN, FIRST_TEXT = 0, 1
 """Rows of ``codes``."""
 
 
@@ -36,6 +36,8 @@ class Words:
     texts: list[Any] = field(default_factory=list)
     pairs: list[tuple[str, str, Label]] = field(default_factory=list)
     places: list[str] = field(default_factory=list)
+    origins: list[tuple[int, int, int, int]] = field(default_factory=list)
+    """Pair, token of the process and of the thread, place."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,15 @@ import numpy as np
 import pyarrow as pa
 
 from perfkit_core.assemble import Recorded
-from perfkit_core.sources import rows
 from perfkit_core.sources.chrome_event import DECODER, ChromeEvent
+from perfkit_core.sources.described import Descriptions
 from perfkit_core.sources.dialect import Dialect, Label, integer
 from perfkit_core.sources.gathering import Gathering
+from perfkit_core.sources.origins import Origins
 from perfkit_core.sources.portion import Portion, Stretch, Words
 from perfkit_core.sources.reference_rows import RowLists
-from perfkit_core.sources.rows import Rows
+from perfkit_core.sources.row_table import RowTable
+from perfkit_core.sources.rows import TEXTS, Rows
 from perfkit_core.sources.scanned_rows import Meanings
 from perfkit_core.sources.turns import SCAN_FROM_BYTES, can_scan
 from perfkit_core.sources.vocabulary import Vocabulary
@@ -41,7 +43,9 @@ class Recorder:
         self.unknown: dict[str, int] = {}
         self._dialect = dialect
         self._labels: dict[tuple[str, str], Label] = {}
-        self._vocabularies = {column: Vocabulary() for column in rows.TEXTS}
+        self._origins = Origins()
+        self._vocabularies = {column: Vocabulary() for column in TEXTS}
+        self._descriptions = Descriptions(dialect, self._origins, self._vocabularies)
         self._meanings: dict[int, Meanings] = {}
         self._rows = Gathering()
         self._scanner: Scanner | None = None
@@ -55,7 +59,7 @@ class Recorder:
         if isinstance(events, Portion):
             self._add_scanned(events)
             return
-        self._rows.add(self._one_by_one(events, times)[0])
+        self._gather(self._one_by_one(events, times)[0])
 
     def add_text(self, text: bytes, times: tuple[IntArray, IntArray]) -> None:
         """Take the body of a JSON array of events, with their start and duration in ns, each of shape (events,).
@@ -89,9 +93,10 @@ class Recorder:
         whole = scanned.status == events.CLOSED and scanned.position == len(text)
         return portion if whole and sum(part.rows for part in portion.stretches) == count else None
 
-    def recorded(self, base_ns: int = 0) -> Recorded:
-        """The events so far, their starts shifted by ``base_ns``; they are the taker's then."""
-        return Recorded(rows.table(self._rows.taken(), self._vocabularies, base_ns))
+    def recorded(self, base_ns: int = 0, in_order: bool = True) -> Recorded:
+        """The events so far, their starts shifted by ``base_ns``; they are the taker's then. In the order of the event
+        table, where they were not recorded in an order that says more than their times."""
+        return Recorded(self._table(base_ns, in_order).table(compact=True))
 
     @property
     def held(self) -> int:
@@ -100,7 +105,10 @@ class Recorder:
 
     def taken(self) -> pa.Table:
         """The events so far as a table of columns; they are the taker's then."""
-        return rows.table(self._rows.taken(), self._vocabularies, compact=False)
+        return self._table(0, in_order=False).table(compact=False)
+
+    def _table(self, base_ns: int, in_order: bool) -> RowTable:
+        return RowTable(self._rows.taken(), self._origins, self._vocabularies, base_ns, in_order)
 
     def _add_scanned(self, portion: Portion, times: tuple[IntArray, IntArray] | None = None) -> None:
         first = 0
@@ -111,8 +119,12 @@ class Recorder:
                 part.integers |= {"start_ns": times[0][here], "dur_ns": times[1][here]}
             if events:
                 part = self._with_slow(part, stretch, events, times is not None)
-            self._rows.add(part)
+            self._gather(part)
             first += stretch.rows
+
+    def _gather(self, part: Rows) -> None:
+        self._descriptions.add(part)
+        self._rows.add(part)
 
     def _with_slow(self, part: Rows, stretch: Stretch, events: Sequence[ChromeEvent], timed: bool) -> Rows:
         """With the events that were set aside; some of them are no rows. ``timed``: their times are there already."""
@@ -129,7 +141,7 @@ class Recorder:
 
     def _meaning(self, words: Words) -> Meanings:
         if id(words) not in self._meanings:  # they hold the words, so no others get their id
-            self._meanings[id(words)] = Meanings(words, self._dialect, self._vocabularies)
+            self._meanings[id(words)] = Meanings(words, self._dialect, self._origins, self._vocabularies)
         return self._meanings[id(words)]
 
     def _one_by_one(
@@ -144,7 +156,7 @@ class Recorder:
             start_ns, dur_ns = self._dialect.times([events[i] for i in kept])
         else:
             start_ns, dur_ns = times[0][kept], times[1][kept]
-        return lists.rows(start_ns, dur_ns, self._vocabularies), kept
+        return lists.rows(start_ns, dur_ns, self._origins, self._vocabularies), kept
 
     def _wanted(self, event: ChromeEvent) -> bool:
         ph = event.ph if isinstance(event.ph, str) or event.ph is None else repr(event.ph)

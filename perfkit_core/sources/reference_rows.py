@@ -12,13 +12,13 @@ import pyarrow as pa
 from perfkit_core import schema
 from perfkit_core.sources.chrome_event import ChromeEvent
 from perfkit_core.sources.dialect import Dialect, Label, integer
+from perfkit_core.sources.origins import Origin, Origins
 from perfkit_core.sources.portion import ARGUMENT_INTEGERS, ARGUMENT_TEXTS, NULL
 from perfkit_core.sources.rows import Rows
 from perfkit_core.sources.vocabulary import Vocabulary
 from perfkit_core.trace import IntArray
 
-_INTEGERS: Final = ("pid", "tid", "step", "offset_ns", *ARGUMENT_INTEGERS)
-_TEXTS: Final = ("name", "kind", "category", "device", "phase", "layer", "copy_kind", *ARGUMENT_TEXTS)
+_INTEGERS: Final = ("offset_ns", *ARGUMENT_INTEGERS)
 
 
 class RowLists:
@@ -27,7 +27,8 @@ class RowLists:
     def __init__(self, dialect: Dialect, labels: dict[tuple[str, str], Label]) -> None:
         self._dialect, self._labels = dialect, labels
         self._integers: dict[str, list[int | None]] = {column: [] for column in _INTEGERS}
-        self._texts: dict[str, list[str | None]] = {column: [] for column in _TEXTS}
+        self._texts: dict[str, list[str | None]] = {column: [] for column in ARGUMENT_TEXTS}
+        self._origins: list[Origin] = []
         self._args: list[str | None] = []
 
     def take(self, event: ChromeEvent) -> None:
@@ -44,17 +45,16 @@ class RowLists:
         told = not on_host or label.kind == schema.MEMORY
         device = dialect.device(label, event.pid, args) if told else schema.CPU
         pid, tid = (integer(event.pid), dialect.thread(event.tid)) if on_host else (None, None)
+        self._origins.append(of_label(label, category, name, device, pid, tid))
         found = self._arguments(args, label)
-        found |= {"name": name, "kind": label.kind, "category": category or None, "device": device,
-                  "phase": label.phase, "layer": label.layer, "pid": pid, "tid": tid, "step": label.step}  # fmt: skip
         for column, integers in self._integers.items():
             integers.append(integer(found.get(column)))
         for column, texts in self._texts.items():
-            texts.append(name if column == "name" else as_text(found.get(column)))  # an empty name is one
+            texts.append(as_text(found.get(column)))
 
     def _arguments(self, args: Mapping[str, Any], label: Label) -> dict[str, Any]:
         """The arguments by column; what has no column stays JSON."""
-        found: dict[str, Any] = {"copy_kind": label.copy_kind}
+        found: dict[str, Any] = {}
         rest = {}
         for key, value in args.items():
             column = self._dialect.arguments.get(key)
@@ -67,7 +67,9 @@ class RowLists:
         self._args.append(msgspec.json.encode(rest).decode() if rest else None)
         return found
 
-    def rows(self, start_ns: IntArray, dur_ns: IntArray, vocabularies: Mapping[str, Vocabulary]) -> Rows:
+    def rows(
+        self, start_ns: IntArray, dur_ns: IntArray, origins: Origins, vocabularies: Mapping[str, Vocabulary]
+    ) -> Rows:
         """All events so far, with their times."""
         integers = {
             column: np.array([NULL if value is None else value for value in values], np.int64)
@@ -78,7 +80,16 @@ class RowLists:
             for column, values in self._texts.items() if any(value is not None for value in values)
         }  # fmt: skip
         args = pa.array(self._args, pa.string()) if any(value is not None for value in self._args) else None
-        return Rows(len(self._args), {"start_ns": start_ns, "dur_ns": dur_ns, **integers}, texts, args)
+        origin = np.fromiter(map(origins.number, self._origins), np.int32, len(self._origins))
+        return Rows(len(self._args), origin, {"start_ns": start_ns, "dur_ns": dur_ns, **integers}, texts, args)
+
+
+def of_label(label: Label, category: str, name: str, device: str, pid: int | None, tid: int | None) -> Origin:
+    """The origin of an event, as far as texts go: without empty ones, but for the name."""
+    return Origin(
+        name, as_text(label.kind), as_text(category), as_text(device), as_text(label.phase), as_text(label.layer),
+        as_text(label.copy_kind), pid, tid, integer(label.step),
+    )  # fmt: skip
 
 
 def as_text(value: Any) -> str | None:

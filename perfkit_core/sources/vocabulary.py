@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -26,31 +26,28 @@ class Vocabulary:
         """The numbers of texts, shape (texts,)."""
         return np.fromiter(map(self.number, texts), np.int32)
 
-    def columns(self, parts: Sequence[Codes | None], compact: bool) -> list[pa.DictionaryArray | None]:
-        """Numbers as dictionary arrays, which share a dictionary; of only those texts that occur where ``compact``."""
-        if not compact or all(codes is None for codes in parts):
-            return [None if codes is None else _encoded(codes, self._texts()) for codes in parts]
-        used = np.zeros(len(self._numbers) + 1, np.bool_)
-        for codes in parts:
-            if codes is not None:
-                used[codes] = True
-        used[-1] = False
-        if used[:-1].all():
-            return self.columns(parts, compact=False)
-        place = np.cumsum(used, dtype=np.int32) - 1
-        place[-1] = -1
-        held = [text for text, wanted in zip(self._numbers, used.tolist(), strict=False) if wanted]
-        texts = pa.array(held, pa.string())
-        return [None if codes is None else _encoded(place[codes], texts) for codes in parts]
-
-    def _texts(self) -> pa.Array:
-        """All of them."""
+    def texts(self) -> pa.Array:
+        """All of them, in the order of their numbers."""
         if len(self._held) != len(self._numbers):
             self._held = pa.array(self._numbers, pa.string())
         return self._held
 
+    def compact(self, codes: Codes, counted: npt.NDArray[np.bool_] | None = None) -> tuple[pa.Array, Codes]:
+        """Only the texts that occur, and the codes that index these. ``counted``: which of the codes count; those of
+        the others are good for nothing then. All of shape (codes,)."""
+        occurs = np.zeros(len(self._numbers) + 1, np.bool_)
+        occurs[codes if counted is None else codes[counted]] = True
+        occurs[-1] = False
+        if occurs[:-1].all():
+            return self.texts(), codes
+        place = np.cumsum(occurs, dtype=np.int32) - np.int32(1)
+        place[-1] = -1
+        held = [text for text, wanted in zip(self._numbers, occurs.tolist(), strict=False) if wanted]
+        return pa.array(held, pa.string()), place[codes]
 
-def _encoded(codes: Codes, texts: pa.Array) -> pa.DictionaryArray:
+
+def encoded(codes: Codes, texts: pa.Array) -> pa.DictionaryArray:
+    """A dictionary column of codes, negative ones null. Shares the memory of ``codes``."""
     known = codes >= 0
     indices = [None if known.all() else pa.py_buffer(np.packbits(known, bitorder="little")), pa.py_buffer(codes)]
     return pa.DictionaryArray.from_arrays(pa.Array.from_buffers(pa.int32(), len(codes), indices), texts)

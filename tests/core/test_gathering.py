@@ -1,4 +1,4 @@
-"""Rows that come in stretches are the same rows in blocks, whatever columns each stretch has."""
+"""Rows that come in stretches are the same rows behind one another, whatever columns each stretch has."""
 
 from __future__ import annotations
 
@@ -8,55 +8,92 @@ import pytest
 
 from perfkit_core.sources import gathering
 from perfkit_core.sources.gathering import Gathering
+from perfkit_core.sources.origins import Origin, Origins
 from perfkit_core.sources.portion import NULL
-from perfkit_core.sources.rows import TEXTS, Rows, table
+from perfkit_core.sources.row_table import RowTable
+from perfkit_core.sources.rows import TEXTS, Rows
 from perfkit_core.sources.vocabulary import Vocabulary
 
+SIZES = (3, 5, 0, 1, 20, 2, 2, 7)
 
-def stretch(first: int, count: int, args: bool) -> Rows:
-    """Every third one has a stream, every other one names."""
-    start = np.arange(first, first + count, dtype=np.int64)
-    integers = {"start_ns": start, "dur_ns": start * 2}
+
+def origin(name: str, tid: int | None) -> Origin:
+    return Origin(name, "operator", None, "cpu", None, None, None, 7, tid, None)
+
+
+def stretch(first: int, count: int, args: bool, known: Origins) -> Rows:
+    """Every third one has a stream, every other one shapes; every fourth event has no arguments. Times fall."""
+    number = np.arange(first, first + count, dtype=np.int64)
+    integers = {"start_ns": 1000 - number // 2, "dur_ns": number % 5}
     if first % 3 == 0:
-        integers["stream"] = start % 7
-    texts = {"name": (start % 2).astype(np.int32)} if first % 2 == 0 else {}
-    return Rows(count, integers, texts, pa.array([f"{i}" for i in start], pa.string()) if args else None)
+        integers["stream"] = number % 7
+    texts = {"shapes": (number % 2).astype(np.int32)} if first % 2 == 0 else {}
+    origins = [known.number(origin(f"op {i % 4}", None if i % 4 == 1 else i % 3)) for i in number.tolist()]
+    found = pa.array([None if i % 4 == 2 else "é" * (i % 6) for i in number.tolist()], pa.string()) if args else None
+    return Rows(count, np.array(origins, np.int32), integers, texts, found)
 
 
-@pytest.mark.parametrize(("least", "most"), [(1, 4), (4, 16), (1 << 14, 1 << 20)])
-def test_blocks_hold_what_stretches_held(least: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gathering, "_FIRST", least)
-    monkeypatch.setattr(gathering, "_LARGEST", most)
-    sizes = [3, 5, 0, 1, 20, 2, 2, 7]
-    firsts = np.cumsum([0, *sizes[:-1]]).tolist()
-    parts = [stretch(first, size, args=size != 5) for first, size in zip(firsts, sizes, strict=True)]
-    names = Vocabulary()
-    names.numbers(["even", "odd"])
-    words = {column: Vocabulary() for column in TEXTS} | {"name": names}
-    found = Gathering()
-    for part in parts:
-        found.add(part)
-    assert found.count == sum(sizes)
-    blocks = found.taken()
-    assert found.count == 0
-    assert found.taken() == []
-    whole, pieces = table(blocks, words), table([part for part in parts if part.count], words)
-    assert whole.to_pylist() == pieces.to_pylist()
-    assert [row["stream"] for row in whole.to_pylist()][:4] == [0, 1, 2, 3]
+def expected(first: int, count: int, args: bool) -> list[dict[str, object]]:
+    """The cells of :func:`stretch`, row by row."""
+    return [
+        {
+            "start_ns": 1000 - i // 2, "dur_ns": i % 5, "stream": i % 7 if first % 3 == 0 else None,
+            "shapes": ("even", "odd")[i % 2] if first % 2 == 0 else None, "name": f"op {i % 4}", "pid": 7,
+            "tid": None if i % 4 == 1 else i % 3, "step": None, "category": None, "kind": "operator",
+            "args": "é" * (i % 6) if args and i % 4 != 2 else None,
+        } for i in range(first, first + count)
+    ]  # fmt: skip
 
 
-def test_a_block_is_not_larger_than_what_came_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gathering, "_FIRST", 4)
-    found = Gathering()
-    for first in range(0, 64, 4):
-        found.add(stretch(first, 4, args=False))
-    assert [block.count for block in found.taken()] == [4, 4, 8, 16, 32]
+@pytest.fixture(params=[(1 << 20, 1 << 26, 2**31 - 1), (0, 64, 10)])
+def rooms(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it is, and with mapped memory, growth, and several arrays of texts for a few rows."""
+    for name, value in zip(("SMALL_BYTES", "_ROOM_BYTES", "_OFFSETS_END"), request.param, strict=True):
+        monkeypatch.setattr(gathering, name, value)
+
+
+@pytest.mark.usefixtures("rooms")
+@pytest.mark.parametrize("in_order", [False, True])
+@pytest.mark.parametrize("compact", [False, True])
+def test_stretches_become_one_table(in_order: bool, compact: bool) -> None:
+    known, words = Origins(), {column: Vocabulary() for column in TEXTS}
+    known.number(origin("in no event", None))
+    words["shapes"].numbers(["even", "odd", "in no event"])
+    found, wanted, first = Gathering(), [], 0
+    for size in SIZES:
+        found.add(stretch(first, size, size != 5, known))
+        wanted += expected(first, size, size != 5)
+        first += size
+    assert found.count == first
+    rows = found.taken()
+    assert (found.count, found.taken().count) == (0, 0)
+    table = RowTable(rows, known, words, 0, in_order).table(compact)
+    if in_order:
+        wanted.sort(key=lambda row: (row["start_ns"], -int(str(row["dur_ns"]))))
+    assert table.select(list(wanted[0])).to_pylist() == wanted
+    for column in ("name", "shapes"):
+        assert ("in no event" in table[column].chunk(0).dictionary.to_pylist()) != compact
+
+
+def test_the_origin_of_the_clock_is_added() -> None:
+    found, known, words = Gathering(), Origins(), {column: Vocabulary() for column in TEXTS}
+    words["shapes"].numbers(["even", "odd"])
+    found.add(stretch(0, 4, False, known))
+    table = RowTable(found.taken(), known, words, 5, True).table(False)
+    assert table["start_ns"].to_pylist() == [1004, 1004, 1005, 1005]
 
 
 def test_a_column_that_begins_late_holds_nothing_before() -> None:
-    found = Gathering()
-    found.add(Rows(2, {"start_ns": np.array([1, 2])}, {}, None))
-    found.add(Rows(1, {"start_ns": np.array([3]), "stream": np.array([9])}, {"name": np.array([0], np.int32)}, None))
-    (block,) = found.taken()
-    assert block.integers["stream"].tolist() == [NULL, NULL, 9]
-    assert block.texts["name"].tolist() == [-1, -1, 0]
+    found, origin = Gathering(), np.zeros(2, np.int32)
+    found.add(Rows(2, origin, {"start_ns": np.array([1, 2])}, {}, None))
+    late = {"start_ns": np.array([3]), "stream": np.array([9])}
+    found.add(Rows(1, origin[:1], late, {"shapes": np.array([0], np.int32)}, None))
+    rows = found.taken()
+    assert rows.integers["stream"].tolist() == [NULL, NULL, 9]
+    assert rows.texts["shapes"].tolist() == [-1, -1, 0]
+    assert rows.args is None
+
+
+def test_nothing() -> None:
+    table = RowTable(Gathering().taken(), Origins(), {column: Vocabulary() for column in TEXTS}, 0, True).table(True)
+    assert table.num_rows == 0

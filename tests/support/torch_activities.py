@@ -69,7 +69,7 @@ def plain_columns(results: Any, with_flops: bool = False) -> pa.Table:
     start_ns = np.array([activity.timestamp() for activity in activities], np.int64)
     dur_ns = np.array([0 if a.name() == MEMORY else a.duration() for a in activities], np.int64)
     recorder.add([_event(activity, flops) for activity in activities], (start_ns, dur_ns))
-    return recorder.recorded().columns
+    return recorder.recorded(in_order=False).columns
 
 
 def _event(activity: Any, flops: dict[int, int]) -> ChromeEvent:

@@ -18,12 +18,11 @@ import pytest
 
 from perfkit_core.analyses.communication import bandwidth, clocks, distributed, stragglers
 from perfkit_core.analyses.communication.align import aligned
-from perfkit_core.assemble import Recorded
-from perfkit_core.collectives import KEY, Collective
+from perfkit_core.collectives import KEY, Collective, with_description
 from perfkit_core.loading import load
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace import Trace
-from perfkit_torch.collectives import with_collectives
+from perfkit_torch import collectives
 
 EVERYTHING = ViewRequest()
 
@@ -176,16 +175,12 @@ def test_a_live_job_with_a_slow_rank(tmp_path: Path) -> None:
 def one_event(name: str, kind: str, args: dict[str, Any], shapes: Any = None, dtypes: Any = None) -> tuple[Any, Any]:
     """The description and the size that an event gets."""
     texts = [None if value is None else json.dumps(value) for value in (shapes, dtypes)]
-    columns = {
-        "name": pa.array([name]).dictionary_encode(), "kind": pa.array([kind]).dictionary_encode(),
-        "args": pa.array([json.dumps(args)]), "shapes": pa.array(texts[:1], pa.string()),
-        "dtypes": pa.array(texts[1:], pa.string()), "bytes": pa.array([None], pa.int64()),
-    }  # fmt: skip
-    found = with_collectives(Recorded(pa.table(columns))).columns
-    told = json.loads(found["args"][0].as_py())
+    assert collectives.communicates(name, kind)
+    found, size = collectives.described(name, json.dumps(args), *texts)
+    told = json.loads(with_description(json.dumps(args), found) or "")
     description = told.pop(KEY, None)
     assert told == args  # what was recorded stays
-    return description, found["bytes"][0].as_py()
+    return description, None if size < 0 else size
 
 
 PARAMETERS = {
@@ -229,4 +224,5 @@ def test_sizes_from_shapes(name: str, shapes: Any, dtypes: Any, size: int | None
 def test_what_runs_on_the_host_says_so() -> None:
     assert one_event("gloo:barrier", "communication", {})[0] == {"name": "barrier", "on": "host"}
     assert one_event("nccl:barrier", "communication", {})[0] is None
-    assert one_event("aten::add", "operator", {"x": 1}, [[2]], ["float"]) == (None, None)
+    assert not collectives.communicates("aten::add", "operator")
+    assert not collectives.communicates("nccl:barrier", "memory")

@@ -25,6 +25,8 @@ from perfkit_core.sources.scan.chunks import Chunk, Chunks
 from perfkit_core.sources.scan.scanner import Scanned, Scanner
 
 _MOST_THREADS: Final = 4
+_WAITING, _WAITING_SPARING = 3, 1
+"""Chunks beside those that are being scanned: a thread that finds none sleeps, and wakes late."""
 
 
 class ScanAhead:
@@ -38,11 +40,12 @@ class ScanAhead:
     def portions(self, window: Window) -> Iterator[Portion]:
         """Events from the beginning of the window on. At the end the window begins with what was not read."""
         chunks = Chunks(window)
+        most = self._threads + (_WAITING_SPARING if window.sparing else _WAITING)
         coming = iter(chunks)
         waiting: deque[tuple[Chunk, Future[Scanned]]] = deque()
         with ThreadPoolExecutor(self._threads, thread_name_prefix="perfkit-scan") as pool:
             while True:
-                for chunk in itertools.islice(coming, self._threads + 1 - len(waiting)):
+                for chunk in itertools.islice(coming, most - len(waiting)):
                     waiting.append((chunk, pool.submit(self._scan, chunk)))
                 if not waiting:
                     chunks.stop(b"", chunks.offset)

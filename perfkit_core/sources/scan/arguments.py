@@ -19,7 +19,18 @@ from perfkit_core.sources.scan.state import (
 )
 from perfkit_core.sources.scan.times import decimals
 from perfkit_core.sources.scan.tokens import past_space, value
-from perfkit_core.sources.scan.words import byte, compiled, hashed, int32, int64, put_byte, put_int32, put_int64
+from perfkit_core.sources.scan.words import (
+    byte,
+    compiled,
+    hashed,
+    inlined,
+    int32,
+    int64,
+    put_byte,
+    put_bytes,
+    put_int32,
+    put_int64,
+)
 
 _QUOTE, _COMMA, _COLON, _OPEN, _CLOSE, _MINUS, _ZERO, _NINE = 0x22, 0x2C, 0x3A, 0x7B, 0x7D, 0x2D, 0x30, 0x39
 
@@ -55,7 +66,7 @@ def arguments(buffer, at, memory, columns, on_device, kind):  # type: ignore[no-
         at = past_space(buffer, at + 1)
 
 
-@compiled
+@inlined
 def _argument(buffer, name, name_end, start, memory, columns, key_number, to, first, on_device):  # type: ignore[no-untyped-def]
     """(end, end of the row's text, odd) of the value at ``start``."""
     action, row, rest = int64(memory.actions, key_number), columns.rows, columns.rest
@@ -67,6 +78,7 @@ def _argument(buffer, name, name_end, start, memory, columns, key_number, to, fi
         if int32(columns.codes, cell) >= 0:
             action = np.int64(REST)
         else:
+            columns.used = 1
             end, code = _text(buffer, start, memory, rest, to)
             put_int32(columns.codes, cell, code)
             odd = code == 0
@@ -76,10 +88,12 @@ def _argument(buffer, name, name_end, start, memory, columns, key_number, to, fi
         if int64(columns.numbers, cell) != NULL:
             action = np.int64(REST)
         else:
+            columns.used = 1
             end, odd, found = _integer(buffer, start, rest, to)
             odd = odd or (checked and found < 0)
             put_int64(columns.numbers, cell, found)
     elif action == OFFSET:
+        columns.used = 1
         end, found, odd = _offset(buffer, start, rest, to)
         put_int64(columns.numbers, (columns.number_rows - 1) * columns.capacity + row, found)
     elif action != REST:
@@ -106,13 +120,12 @@ def _is_empty(buffer, start, end):  # type: ignore[no-untyped-def]
     return end == start + 2 and lead in (_QUOTE, _OPEN, 0x5B)
 
 
-@compiled
+@inlined
 def _rest(buffer, key, key_end, start, out, to, first):  # type: ignore[no-untyped-def]
     """Write the key and value as the next member of the row's object."""
     put_byte(out, to, _OPEN if first else _COMMA)
     to += 1
-    for i in range(key, key_end + 1):
-        put_byte(out, to + i - key, byte(buffer, i))
+    put_bytes(out, to, buffer, key, key_end + 1)
     to += key_end + 1 - key
     put_byte(out, to, _COLON)
     return value(buffer, start, out, to + 1)
@@ -128,7 +141,7 @@ def _text(buffer, start, memory, out, to):  # type: ignore[no-untyped-def]
     return (np.int64(NO_ROOM), code) if code == FULL else (end, code)
 
 
-@compiled
+@inlined
 def _integer(buffer, start, out, to):  # type: ignore[no-untyped-def]
     """(end, odd, value) of an integer or a string of digits; everything else is odd."""
     lead = byte(buffer, start)

@@ -15,7 +15,7 @@ from perfkit_core.sources.scan.words import PAD
 
 CHUNK_BYTES: Final = 3 << 20
 """Python does something for each chunk, in one thread at a time: small ones make the others wait."""
-SPARING_BYTES: Final = 3 << 18
+SPARING_BYTES: Final = 1 << 19
 """Where memory counts more than time."""
 _TAIL_BYTES: Final = (1 << 12, 1 << 16)
 _LONGEST: Final = 16

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from perfkit_core.sources.portion import FIRST_INTEGER, FIRST_TEXT, NULL, PAIR, PLACE, PROCESS, THREAD
+from perfkit_core.sources.portion import DURATION, FIRST_INTEGER, FIRST_TEXT, NULL, ORIGIN, START
 from perfkit_core.sources.scan.keys import BROKEN_TEXT, NO_ROOM, context_of, key
 from perfkit_core.sources.scan.members import FLOW, INSTANT, NO_PAIR, NO_PHASE, OTHER, SPAN, member, pair
+from perfkit_core.sources.scan.origins import origin
 from perfkit_core.sources.scan.places import place
 from perfkit_core.sources.scan.state import AUX, SLOW_PAIR
 from perfkit_core.sources.scan.tokens import past_space
-from perfkit_core.sources.scan.words import byte, compiled, int64, put_int32, put_int64
+from perfkit_core.sources.scan.words import byte, compiled, inlined, int64, put_int32, put_int64
 
 CLEAN, CLOSED, BROKEN, ROWS_FULL, GROW, NEW_PAIR = range(6)
 """Why a scan stopped: all consumed up to a comma; at the bracket that closes the list; at an event that the reference
@@ -46,7 +47,7 @@ def scan(buffer, at, end, memory, columns):  # type: ignore[no-untyped-def]
     return ROWS_FULL, at
 
 
-@compiled
+@inlined
 def _keep(start, end, kind, memory, columns):  # type: ignore[no-untyped-def]
     """Count the event's row among those in use; set the event aside where the reference has to read it."""
     if kind == OTHER:
@@ -54,6 +55,7 @@ def _keep(start, end, kind, memory, columns):  # type: ignore[no-untyped-def]
         put_int64(columns.slow, at, columns.rows)
         put_int64(columns.slow, at + 1, start)
         put_int64(columns.slow, at + 2, end)
+        put_int32(columns.codes, ORIGIN * columns.capacity + columns.rows, 0)
         columns.slow_rows += 1
     else:
         columns.text = memory.event.text
@@ -61,10 +63,11 @@ def _keep(start, end, kind, memory, columns):  # type: ignore[no-untyped-def]
             put_int64(columns.recoded, columns.recoded_rows, columns.rows)
             columns.recoded_rows += 1
     columns.rows += 1
+    columns.used = 0
     put_int32(columns.rest_ends, columns.rows, columns.text)
 
 
-@compiled
+@inlined
 def _clear(memory, columns):  # type: ignore[no-untyped-def]
     """Nothing is known yet of the event, and of the row behind those in use."""
     event = memory.event
@@ -73,10 +76,14 @@ def _clear(memory, columns):  # type: ignore[no-untyped-def]
     event.kind, event.text = NO_PHASE, columns.text
     event.odd = event.bare = event.coded = 0
     columns.odd_text = columns.empty = 0
-    for column in range(columns.number_rows):
-        put_int64(columns.numbers, column * columns.capacity + columns.rows, NULL if column >= FIRST_INTEGER else 0)
-    for column in range(FIRST_TEXT, columns.code_rows):
-        put_int32(columns.codes, column * columns.capacity + columns.rows, -1)
+    put_int64(columns.numbers, START * columns.capacity + columns.rows, 0)
+    put_int64(columns.numbers, DURATION * columns.capacity + columns.rows, 0)
+    if columns.used:  # by an event that was no row, or has to be read once more
+        for column in range(FIRST_INTEGER, columns.number_rows):
+            put_int64(columns.numbers, column * columns.capacity + columns.rows, NULL)
+        for column in range(FIRST_TEXT, columns.code_rows):
+            put_int32(columns.codes, column * columns.capacity + columns.rows, -1)
+        columns.used = 0
     for i in range(AUX):
         put_int64(memory.aux, i, 0)
 
@@ -105,7 +112,7 @@ def _event(buffer, at, memory, columns):  # type: ignore[no-untyped-def]
         at = past_space(buffer, at + 1)
 
 
-@compiled
+@inlined
 def _row(end, memory, columns):  # type: ignore[no-untyped-def]
     """(end, SPAN, FLOW or OTHER) of the event that was read; what is left of its row is filled in."""
     event = memory.event
@@ -123,8 +130,8 @@ def _row(end, memory, columns):  # type: ignore[no-untyped-def]
         slow = slow or odd
         if where < 0:
             return np.int64(NO_ROOM), OTHER
-    put_int32(columns.codes, PAIR * columns.capacity + columns.rows, event.pair)
-    put_int32(columns.codes, PROCESS * columns.capacity + columns.rows, event.process)
-    put_int32(columns.codes, THREAD * columns.capacity + columns.rows, event.thread)
-    put_int32(columns.codes, PLACE * columns.capacity + columns.rows, where)
-    return end, OTHER if slow else SPAN
+    number, odd = origin(memory, event.pair, event.process, event.thread, where)
+    if number < 0:
+        return np.int64(NO_ROOM), OTHER
+    put_int32(columns.codes, ORIGIN * columns.capacity + columns.rows, number)
+    return end, OTHER if slow or odd else SPAN

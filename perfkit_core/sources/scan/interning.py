@@ -10,13 +10,13 @@ import numpy.typing as npt
 
 from perfkit_core.sources.scan.words import (
     PAD,
-    byte,
     compiled,
     equal,
     hashed,
+    inlined,
     int32,
     int64,
-    put_byte,
+    put_bytes,
     put_int32,
     put_int64,
     put_uint64,
@@ -103,7 +103,7 @@ def intern(one, buffer, start, end, key):  # type: ignore[no-untyped-def]
     return _added(one, buffer, start, length, key, slot)
 
 
-@compiled
+@inlined
 def found(one, number, buffer, start):  # type: ignore[no-untyped-def]
     """End of slice ``number`` if it stands at ``start``, else -1; no slice holds a zero byte."""
     begin = int64(one.ends, number)
@@ -117,8 +117,7 @@ def _added(one, buffer, start, length, key, slot):  # type: ignore[no-untyped-de
     if number >= one.capacity or begin + length + PAD > one.arena:
         one.wanted = max(length, 1)
         return np.int64(FULL)
-    for i in range(length):
-        put_byte(one.bytes, begin + i, byte(buffer, start + i))
+    put_bytes(one.bytes, begin, buffer, start, start + length)
     put_uint64(one.hashes, number, key)
     put_int64(one.ends, number + 1, begin + length)
     put_int32(one.slots, slot, number)

@@ -7,14 +7,14 @@ import numpy as np
 from perfkit_core.sources.scan.interning import found, intern
 from perfkit_core.sources.scan.state import CONTEXTS
 from perfkit_core.sources.scan.tokens import past_space, string
-from perfkit_core.sources.scan.words import byte, compiled, int64, put_int64
+from perfkit_core.sources.scan.words import byte, inlined, int64, put_int64
 
 BROKEN_TEXT, NO_ROOM = -1, -2
 """Instead of a position: not JSON as the reference knows it; a dictionary is full."""
 _QUOTE, _COLON = 0x22, 0x3A
 
 
-@compiled
+@inlined
 def key(buffer, at, known, following, context, room):  # type: ignore[no-untyped-def]
     """(start of the value, end of the name, number, odd) of the member whose name begins at ``at``.
 
@@ -39,7 +39,7 @@ def key(buffer, at, known, following, context, room):  # type: ignore[no-untyped
     return past_space(buffer, start + 1), end, number, odd
 
 
-@compiled
+@inlined
 def context_of(number, kind):  # type: ignore[no-untyped-def]
     """Where the key is remembered that comes behind key ``number`` (-1: first) in events of this kind."""
     return (number + 1) * CONTEXTS + (kind & (CONTEXTS - 1))

@@ -6,7 +6,7 @@ import numpy as np
 
 from perfkit_core.sources.portion import DURATION, START
 from perfkit_core.sources.scan.arguments import arguments
-from perfkit_core.sources.scan.interning import FULL, intern
+from perfkit_core.sources.scan.interning import FULL, found, intern
 from perfkit_core.sources.scan.keys import BROKEN_TEXT, NO_ROOM
 from perfkit_core.sources.scan.names import before_duration
 from perfkit_core.sources.scan.state import (
@@ -24,8 +24,8 @@ from perfkit_core.sources.scan.state import (
     number_of,
 )
 from perfkit_core.sources.scan.times import microseconds
-from perfkit_core.sources.scan.tokens import string, value
-from perfkit_core.sources.scan.words import byte, compiled, hashed, int64, put_int64
+from perfkit_core.sources.scan.tokens import ends_value, string, value
+from perfkit_core.sources.scan.words import byte, hashed, inlined, int64, put_int64
 
 NO_PAIR = -3
 """Instead of a position: nobody has said yet what this category and name mean."""
@@ -34,7 +34,7 @@ NO_PHASE, SPAN, FLOW, OTHER, INSTANT = range(5)
 _QUOTE, _OPEN, _OPEN_LIST, _MINUS, _ZERO, _NINE = 0x22, 0x7B, 0x5B, 0x2D, 0x30, 0x39
 
 
-@compiled
+@inlined
 def member(buffer, start, number, memory, columns):  # type: ignore[no-untyped-def]
     """End of the value at ``start``, of the member with this number; negative: see ``keys`` and NO_PAIR."""
     event, lead = memory.event, byte(buffer, start)
@@ -56,7 +56,7 @@ def member(buffer, start, number, memory, columns):  # type: ignore[no-untyped-d
     return end
 
 
-@compiled
+@inlined
 def _time(buffer, start, number, event, columns):  # type: ignore[no-untyped-def]
     lead, end, found = byte(buffer, start), np.int64(-1), np.int64(0)
     if lead == _MINUS or _ZERO <= lead <= _NINE:
@@ -68,33 +68,46 @@ def _time(buffer, start, number, event, columns):  # type: ignore[no-untyped-def
     return end
 
 
-@compiled
+@inlined
 def _token(buffer, start, number, memory, columns):  # type: ignore[no-untyped-def]
-    event, lead = memory.event, byte(buffer, start)
-    end, _, odd = value(buffer, start, columns.rest, event.text)
-    if end < 0:
-        return end
-    event.odd = event.odd or odd or lead in (_OPEN, _OPEN_LIST)
-    token = intern(memory.tokens, buffer, start, end, hashed(buffer, start, end))
+    event, last = memory.event, memory.last_process if number == PID else memory.last_thread
+    end = found(memory.tokens, last, buffer, start)
+    if end < 0 or not ends_value(byte(buffer, end)):
+        end, _, odd = value(buffer, start, columns.rest, event.text)
+        if end < 0:
+            return end
+        last = intern(memory.tokens, buffer, start, end, hashed(buffer, start, end))
+        if last == FULL:
+            return np.int64(NO_ROOM)
+        if odd or byte(buffer, start) in (_OPEN, _OPEN_LIST):
+            event.odd, last = 1, np.int64(0)
     if number == PID:
-        event.process = token
+        event.process = memory.last_process = last
     else:
-        event.thread = token
-    return np.int64(NO_ROOM) if token == FULL else end
+        event.thread = memory.last_thread = last
+    return end
 
 
-@compiled
+@inlined
 def _category(buffer, start, memory):  # type: ignore[no-untyped-def]
     event = memory.event
-    close, key, odd = string(buffer, start + 1)
-    if close < 0:
-        return np.int64(BROKEN_TEXT)
-    event.odd = event.odd or odd or event.pair >= 0  # the arguments were read for another category
-    event.category = intern(memory.categories, buffer, start + 1, close, key)
-    return np.int64(NO_ROOM) if event.category == FULL else close + 1
+    event.odd = event.odd or event.pair >= 0  # the arguments were read for another category
+    close = found(memory.categories, memory.last_category, buffer, start + 1)
+    if memory.last_category == 0 or close < 0 or byte(buffer, close) != _QUOTE:
+        close, key, odd = string(buffer, start + 1)
+        if close < 0:
+            return np.int64(BROKEN_TEXT)
+        number = intern(memory.categories, buffer, start + 1, close, key)
+        if number == FULL:
+            return np.int64(NO_ROOM)
+        event.odd, memory.last_category = event.odd or odd, np.int64(0) if odd else number
+        event.category = number
+        return close + 1
+    event.category = memory.last_category
+    return close + 1
 
 
-@compiled
+@inlined
 def _name(buffer, start, memory):  # type: ignore[no-untyped-def]
     event = memory.event
     close, key, coded = string(buffer, start + 1)
@@ -112,7 +125,7 @@ def _name(buffer, start, memory):  # type: ignore[no-untyped-def]
     return np.int64(NO_ROOM) if event.name == FULL else close + 1
 
 
-@compiled
+@inlined
 def _arguments(buffer, start, memory, columns):  # type: ignore[no-untyped-def]
     event = memory.event
     event.pair = pair(memory)
@@ -124,7 +137,7 @@ def _arguments(buffer, start, memory, columns):  # type: ignore[no-untyped-def]
     return end
 
 
-@compiled
+@inlined
 def pair(memory):  # type: ignore[no-untyped-def]
     """Number of the event's category and name; NO_PAIR, or NO_ROOM when the dictionary is full."""
     number = number_of(memory.pairs, (memory.event.category << 32) | memory.event.name)
@@ -133,7 +146,7 @@ def pair(memory):  # type: ignore[no-untyped-def]
     return np.int64(NO_PAIR) if int64(memory.flags, number) == UNKNOWN_PAIR else number
 
 
-@compiled
+@inlined
 def _is_letter(buffer, start):  # type: ignore[no-untyped-def]
     """Whether a string of one plain character begins here."""
     letter = byte(buffer, start + 1)
@@ -141,7 +154,7 @@ def _is_letter(buffer, start):  # type: ignore[no-untyped-def]
     return plain and byte(buffer, start) == _QUOTE and byte(buffer, start + 2) == _QUOTE
 
 
-@compiled
+@inlined
 def _phase(letter):  # type: ignore[no-untyped-def]
     """What the ``ph`` of an event makes of it."""
     if letter == 0x58:  # X

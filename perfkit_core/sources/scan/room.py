@@ -42,6 +42,7 @@ class ScannerMemory:
         self.record = np.zeros(1, MEMORY)[0]
         self.interners = interners(self.record)
         self.pairs, self.places = Keys(self.record["pairs"]), Keys(self.record["places"], 0)
+        self.lanes, self.origins = Keys(self.record["lanes"]), Keys(self.record["origins"])
         self._aux = np.zeros(AUX, np.int64)
         self._per_key = np.zeros((4, 0), np.int64)
         self._following = np.zeros((2, 0), np.int64)
@@ -68,7 +69,7 @@ class ScannerMemory:
         for one in self.interners.values():
             if one.full:
                 one.grow()
-        for table in (self.pairs, self.places):
+        for table in (self.pairs, self.places, self.lanes, self.origins):
             if len(table) >= table.capacity:
                 table.grow()
         self._fit()
@@ -118,8 +119,8 @@ class ScannerColumns:
 
     def __init__(self) -> None:
         self.record = np.zeros(1, COLUMNS)[0]
-        self._numbers = np.empty((FIRST_INTEGER + len(INTEGERS) + 1, _ROWS), np.int64)
-        self._codes = np.empty((FIRST_TEXT + len(TEXTS), _ROWS), np.int32)
+        self._numbers = np.full((FIRST_INTEGER + len(INTEGERS) + 1, _ROWS), NULL, np.int64)
+        self._codes = np.full((FIRST_TEXT + len(TEXTS), _ROWS), -1, np.int32)
         self._rest, self._rest_ends = np.empty(0, np.uint8), np.zeros(_ROWS + 1, np.int32)
         self._slow, self._recoded = np.empty((_ROWS, 3), np.int64), np.empty(_ROWS, np.int64)
         self._point()
@@ -156,10 +157,14 @@ class ScannerColumns:
 
 
 def _copied(columns: npt.NDArray[Any], first_optional: int, missing: int) -> tuple[npt.NDArray[Any] | None, ...]:
-    """Each column on its own; None for an optional one that holds nothing."""
-    return tuple(
-        column.copy() if i < first_optional or (column != missing).any() else None for i, column in enumerate(columns)
-    )
+    """Each column on its own; None for an optional one that holds nothing. Those hold nothing then."""
+    found: list[npt.NDArray[Any] | None] = []
+    for number, column in enumerate(columns):
+        told = number < first_optional or bool((column != missing).any())
+        found.append(column.copy() if told else None)
+        if told and number >= first_optional:
+            column[:] = missing
+    return tuple(found)
 
 
 def _wider(rows: npt.NDArray[np.int64], count: int, fill: tuple[int, ...]) -> npt.NDArray[np.int64]:

@@ -13,6 +13,7 @@ from perfkit_core.schema import CPU
 from perfkit_core.sources.dialect import Dialect, Label
 from perfkit_core.sources.portion import Stretch, Words
 from perfkit_core.sources.scan import events
+from perfkit_core.sources.scan.origins import origin_parts
 from perfkit_core.sources.scan.places import place_parts
 from perfkit_core.sources.scan.room import ScannerColumns, ScannerMemory
 from perfkit_core.sources.scan.state import (
@@ -112,6 +113,9 @@ class Scanner:
         first = len(words.places)
         for number, key in enumerate(self._memory.places.values(first), first):
             words.places.append(self._device(key) if number else CPU)
+        fresh = self._memory.origins.values(len(words.origins))
+        lanes = self._memory.lanes.values() if fresh else []
+        words.origins += [origin_parts(key, lanes) for key in fresh]
 
     def _device(self, key: int) -> str:
         label, process, arguments = place_parts(key)

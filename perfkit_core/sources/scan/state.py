@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from perfkit_core.sources.scan.interning import FULL, INTERNER, Interner
-from perfkit_core.sources.scan.words import compiled, int32, int64, put_int32, put_int64
+from perfkit_core.sources.scan.words import inlined, int32, int64, put_int32, put_int64
 
 TOP_KEYS: Final = (b"ph", b"cat", b"name", b"pid", b"tid", b"ts", b"dur", b"args")
 """Members of an event that are read; others are passed over."""
@@ -30,14 +30,15 @@ AUX: Final = 3
 COLUMNS: Final = np.dtype(
     [(name, np.int64) for name in ("numbers", "codes", "rest", "rest_ends", "slow", "capacity", "number_rows",
                                    "code_rows", "rows", "text", "slow_rows", "recoded_rows", "recoded",
-                                   "serial", "odd_text", "empty")]
+                                   "serial", "odd_text", "empty", "used")]
 )  # fmt: skip
 """The rows of a stretch. Addresses: ``numbers[c, row]`` (int64), ``codes[c, row]`` (int32), the text of arguments that
 have no column, ``rest[rest_ends[row]:rest_ends[row + 1]]``, and ``slow[i]``: (row, start, end) of an event that the
 reference has to read, whose row is kept free; ``recoded[i]``, a row whose arguments have to be written again by the
 reference. ``rows``, ``text``, ``slow_rows`` and ``recoded_rows`` of them are in use; ``serial`` numbers the
 events; ``odd_text`` says whether the event in hand has such arguments,
-``empty`` how many of those that count only together."""
+``empty`` how many of those that count only together. Optional cells behind the rows in use hold nothing, but for those
+of the next one where ``used`` is set."""
 
 KEYS: Final = np.dtype([(name, np.int64) for name in ("slots", "keys", "mask", "capacity", "count")])
 """Distinct integers, numbered as they come; the first two are addresses."""
@@ -51,17 +52,20 @@ it; ``bare``: its name lacks the duration; ``coded``: Python has to decode the n
 
 MEMORY: Final = np.dtype(
     [(name, INTERNER) for name in ("tops", "arguments", "categories", "names", "tokens", "texts")]
-    + [("pairs", KEYS), ("places", KEYS), ("event", EVENT)]
+    + [(name, KEYS) for name in ("pairs", "places", "lanes", "origins")]
+    + [("event", EVENT)]
     + [(name, np.int64) for name in ("actions", "aux_of", "seen_tops", "seen_arguments", "next_tops",
                                      "next_arguments", "flags", "device_class", "aux",
-                                     "keys", "pairs_known", "glued", "stream", "empty_keys")]
+                                     "keys", "pairs_known", "glued", "stream", "empty_keys",
+                                     "last_category", "last_process", "last_thread")]
 )  # fmt: skip
 """Dictionaries of keys, words and values, and what is known about them. Addresses (int64 items): ``actions`` and
 ``aux_of`` of each argument; ``seen_…``, in which event a key was met last; ``next_…``, which key came behind a key last
 (CONTEXTS items a key); ``flags`` and ``device_class`` of each pair
 of category and name; ``aux``, scratch. ``keys`` and ``pairs_known`` are how many of them there is room for. ``glued``:
-names end with their duration. ``stream``: the integer column of streams. ``empty_keys``: how many keys are
-DROPPED_IF_EMPTY."""
+names end with their duration. ``lanes`` are processes, threads and places together, ``origins`` pairs and lanes.
+``stream``: the integer column of streams. ``empty_keys``: how many keys are
+DROPPED_IF_EMPTY. ``last_…``: what the event before had, which is what most have."""
 
 
 class Keys:
@@ -109,7 +113,7 @@ def interners(memory: Any) -> dict[str, Interner]:
     }  # fmt: skip
 
 
-@compiled
+@inlined
 def number_of(table, key):  # type: ignore[no-untyped-def]
     """Number of an integer, a new one where it is not known yet; FULL when there is no room for it."""
     slot = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)) & table.mask

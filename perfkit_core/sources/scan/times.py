@@ -6,26 +6,26 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.sources.scan.words import byte, compiled
+from perfkit_core.sources.scan.words import byte, inlined, leading_digits, load8, power_of_ten
 
 _POINT, _MINUS, _ZERO, _NINE = 0x2E, 0x2D, 0x30, 0x39
-_WHOLE_DIGITS: Final = 15
-"""Microseconds of more digits do not fit 64 bits of nanoseconds for certain."""
+_WHOLE_DIGITS: Final = 16
+_MOST: Final = 9 * 10**15
+"""More microseconds do not fit 64 bits of nanoseconds for certain."""
 
 
-@compiled
+@inlined
 def microseconds(buffer, at):  # type: ignore[no-untyped-def]
     """(end, nanoseconds) of a JSON number of microseconds without exponent; end -1: ask the reference."""
     negative = byte(buffer, at) == _MINUS
     at += negative
-    first, total = at, np.int64(0)
-    while _ZERO <= byte(buffer, at) <= _NINE:
-        if at - first >= _WHOLE_DIGITS and total > 9 * 10**14:
-            return -1, total
-        total = total * 10 + (byte(buffer, at) - _ZERO)
-        at += 1
+    first, total, count = at, np.int64(0), np.int64(8)
+    while count == 8 and at - first <= _WHOLE_DIGITS:
+        count, more = leading_digits(load8(buffer, at))
+        total = total * power_of_ten(count) + more
+        at += count
     digits = at - first
-    if digits == 0 or (digits > 1 and byte(buffer, first) == _ZERO) or digits > _WHOLE_DIGITS + 1:
+    if digits == 0 or (digits > 1 and byte(buffer, first) == _ZERO) or digits > _WHOLE_DIGITS or total > _MOST:
         return -1, total
     at, total = decimals(buffer, at, total)
     if at < 0 or byte(buffer, at) == 0x65 or byte(buffer, at) == 0x45:
@@ -33,7 +33,7 @@ def microseconds(buffer, at):  # type: ignore[no-untyped-def]
     return at, -total if negative else total
 
 
-@compiled
+@inlined
 def decimals(buffer, at, total):  # type: ignore[no-untyped-def]
     """(end, nanoseconds) of ``total`` microseconds and the decimals at ``at``, if there are any."""
     if byte(buffer, at) != _POINT:

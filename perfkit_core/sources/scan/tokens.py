@@ -18,9 +18,13 @@ from perfkit_core.sources.scan.words import (
     compiled,
     first_bytes,
     hashed,
+    inlined,
+    leading_digits,
     load8,
     mixed,
+    power_of_ten,
     put_byte,
+    put_bytes,
     special,
     trailing_zeros,
 )
@@ -33,18 +37,28 @@ _INTEGER_DIGITS: Final = 18
 _DEEPEST: Final = 60
 
 
-@compiled
+@inlined
 def past_space(buffer, at):  # type: ignore[no-untyped-def]
     """The next byte that is no white space."""
     while byte(buffer, at) <= 0x20:
         lead = byte(buffer, at)
-        if lead not in (0x20, 0x0A, 0x0D, 0x09):
+        if lead == 0x20:  # indentation, too
+            others = load8(buffer, at) ^ SPACES
+            at += 8 if others == 0 else trailing_zeros(others) >> 3
+        elif lead == 0x0A or lead == 0x0D or lead == 0x09:
+            at += 1
+        else:
             return at
-        at += 8 if load8(buffer, at) == SPACES else 1  # indentation
     return at
 
 
-@compiled
+@inlined
+def ends_value(lead):  # type: ignore[no-untyped-def]
+    """Whether a number or literal that came before ends in front of this byte."""
+    return lead in (_COMMA, _CLOSE, 0x20, 0x0A, 0x0D, 0x09)
+
+
+@inlined
 def string(buffer, at):  # type: ignore[no-untyped-def]
     """(closing quote, hash of the content, odd) of the string whose content begins at ``at``."""
     begin, state = at, SEED
@@ -66,16 +80,18 @@ def string(buffer, at):  # type: ignore[no-untyped-def]
     return at, hashed(buffer, begin, at), True
 
 
-@compiled
+@inlined
 def number(buffer, at, out, to):  # type: ignore[no-untyped-def]
     """(end, end in ``out``, odd, integral, value) of a number, written to ``out`` as the reference writes it
     (as it stands where it is odd)."""
     start, negative = at, byte(buffer, at) == _MINUS
     at += negative
     first, value = at, np.int64(0)
-    while _ZERO <= byte(buffer, at) <= _NINE:
-        value = value * 10 + (byte(buffer, at) - _ZERO) if at - first < _INTEGER_DIGITS else value
-        at += 1
+    count = np.int64(8)
+    while count == 8:
+        count, more = leading_digits(load8(buffer, at))
+        value = value * power_of_ten(count) + more
+        at += count
     digits = at - first
     if digits == 0 or (digits > 1 and byte(buffer, first) == _ZERO):
         return -1, to, True, False, value
@@ -97,12 +113,11 @@ def number(buffer, at, out, to):  # type: ignore[no-untyped-def]
     if byte(buffer, at) == 0x65 or byte(buffer, at) == 0x45:
         at = _past_exponent(buffer, at + 1)
         last, odd, integral = at, True, False
-    for i in range(start, last):
-        put_byte(out, to + i - start, byte(buffer, i))
+    put_bytes(out, to, buffer, start, last)
     return at, to + last - start, odd or (negative and zero), integral, -value if negative else value
 
 
-@compiled
+@inlined
 def _is_odd(decimals, first_significant, digits, whole_is_zero):  # type: ignore[no-untyped-def]
     """Whether a float64 may not be written again with these digits (trailing zeros left out)."""
     if decimals < 0 or first_significant == 0:  # only zeros behind the point
@@ -130,7 +145,7 @@ def _literal(buffer, at):  # type: ignore[no-untyped-def]
     return at + 5 if first_bytes(word, 5) == np.uint64(0x65736C6166) else -1
 
 
-@compiled
+@inlined
 def scalar(buffer, at, out, to):  # type: ignore[no-untyped-def]
     """(end, end in ``out``, odd) of a string, number or literal, written to ``out`` as the reference writes it."""
     lead = byte(buffer, at)
@@ -143,8 +158,7 @@ def scalar(buffer, at, out, to):  # type: ignore[no-untyped-def]
         end = end + 1 if end >= 0 else -1
     else:
         end = _literal(buffer, at)
-    for i in range(at, end):
-        put_byte(out, to + i - at, byte(buffer, i))
+    put_bytes(out, to, buffer, at, end)
     return end, to + max(end - at, 0), odd
 
 
@@ -205,8 +219,7 @@ def _member_name(buffer, at, out, to):  # type: ignore[no-untyped-def]
     colon = past_space(buffer, end + 1) if end >= 0 else -1
     if end < 0 or byte(buffer, colon) != _COLON:
         return -1, to, True
-    for i in range(at, end + 1):
-        put_byte(out, to + i - at, byte(buffer, i))
+    put_bytes(out, to, buffer, at, end + 1)
     to += end + 1 - at
     put_byte(out, to, _COLON)
     return past_space(buffer, colon + 1), to + 1, odd

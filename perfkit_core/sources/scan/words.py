@@ -21,9 +21,13 @@ from perfkit_core import compiling
 
 compiled = functools.partial(compiling.compiled, error_model="numpy", _nrt=False)
 """Compiled without reference counting: nothing is allocated, and the caller keeps alive what addresses point to."""
+inlined = functools.partial(compiled, forceinline=True)
+"""The same, for what is small or called from one place only: numba hands results of several values over in memory."""
 
 PAD: Final = 16
 
+_ZEROS: Final = np.uint64(0x3030303030303030)
+_ABOVE_NINE: Final = np.uint64(0x7676767676767676)
 _ONES: Final = np.uint64(0x0101010101010101)
 _HIGHS: Final = np.uint64(0x8080808080808080)
 SPACES: Final = np.uint64(0x2020202020202020)
@@ -32,6 +36,7 @@ _BACKSLASHES: Final = np.uint64(0x5C5C5C5C5C5C5C5C)
 SEED: Final = np.uint64(0x9E3779B97F4A7C15)
 _FACTOR: Final = np.uint64(0xFF51AFD7ED558CCD)
 _SHIFT: Final = np.uint64(32)
+_BYTE_PAIRS: Final = np.uint64(0x000000FF000000FF)
 _EIGHT: Final = np.uint64(8)
 _ONE: Final = np.uint64(1)
 
@@ -74,7 +79,7 @@ int64, put_int64 = _loader(64, types.int64), _storer(64, types.int64)
 uint64, put_uint64 = _loader(64, types.uint64), _storer(64, types.uint64)
 
 
-@compiled
+@inlined
 def load8(address, index):  # type: ignore[no-untyped-def]
     """The word that begins at byte ``index``, little endian, whatever the alignment."""
     return uint64(address + index, 0)
@@ -90,7 +95,7 @@ def trailing_zeros(typing: Any, word: Any) -> Any:
     return types.int64(types.uint64), generate
 
 
-@compiled
+@inlined
 def special(word):  # type: ignore[no-untyped-def]
     """Marks bytes that are no plain text: quote, backslash, control, not ASCII. The lowest mark is always right."""
     quotes, slashes = word ^ _QUOTES, word ^ _BACKSLASHES
@@ -98,14 +103,47 @@ def special(word):  # type: ignore[no-untyped-def]
     return found & _HIGHS
 
 
-@compiled
+@inlined
 def mixed(state, word):  # type: ignore[no-untyped-def]
     """A hash with one more word in it."""
     state = (state ^ word) * _FACTOR
     return state ^ (state >> _SHIFT)
 
 
-@compiled
+@inlined
+def leading_digits(word):  # type: ignore[no-untyped-def]
+    """(count, value) of the decimal digits that a word begins with: eight bytes of text at once."""
+    found = word ^ _ZEROS
+    beyond = ((found + _ABOVE_NINE) | found) & _HIGHS  # the lowest mark is always right
+    count = np.int64(8) if beyond == 0 else trailing_zeros(beyond) >> 3
+    if count == 0:
+        return count, np.int64(0)
+    found <<= np.uint64(8 * (8 - count))  # zeros in front
+    found = (found * np.uint64(10)) + (found >> _EIGHT)
+    high = (found & _BYTE_PAIRS) * np.uint64(0x000F424000000064)
+    low = ((found >> np.uint64(16)) & _BYTE_PAIRS) * np.uint64(0x0000271000000001)
+    return count, np.int64((high + low) >> _SHIFT)
+
+
+@inlined
+def power_of_ten(count):  # type: ignore[no-untyped-def]
+    """10 to a power from 0 to 8."""
+    found = np.int64(10) if count & 1 else np.int64(1)
+    found *= np.int64(100) if count & 2 else np.int64(1)
+    found *= np.int64(10_000) if count & 4 else np.int64(1)
+    return found * 100_000_000 if count & 8 else found
+
+
+@inlined
+def put_bytes(out, to, buffer, start, end):  # type: ignore[no-untyped-def]
+    """Copies a slice of a padded buffer. Behind it, up to seven bytes of ``out`` are overwritten."""
+    while start < end:
+        put_uint64(out + to, 0, load8(buffer, start))
+        to += 8
+        start += 8
+
+
+@inlined
 def first_bytes(word, count):  # type: ignore[no-untyped-def]
     """The first ``count`` (less than 8) bytes of a word, the rest 0."""
     return word & ((_ONE << (np.uint64(count) * _EIGHT)) - _ONE)
@@ -121,7 +159,7 @@ def hashed(buffer, start, end):  # type: ignore[no-untyped-def]
     return mixed(state, first_bytes(load8(buffer, at), end - at)) if at < end else state
 
 
-@compiled
+@inlined
 def equal(a, a_start, b, b_start, count):  # type: ignore[no-untyped-def]
     """Whether two slices of padded buffers hold the same bytes."""
     at = 0
