@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
 
 from perfkit_core.renderers.packing import packed
 
@@ -29,4 +30,8 @@ def table_style() -> str:
 
 
 def _of_itables(name: str) -> str:
-    return (files("itables") / "html" / name).read_text(encoding="utf-8")
+    """A file of the package, which is not imported for it: it brings along every kind of table that is installed."""
+    found = find_spec("itables")
+    assert found is not None  # perfkit requires it
+    assert found.origin is not None
+    return (Path(found.origin).parent / "html" / name).read_text(encoding="utf-8")
