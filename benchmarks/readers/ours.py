@@ -7,8 +7,8 @@ from pathlib import Path
 from benchmarks.readers.contract import Outcome, Reader
 
 _MODULES = (
-    "numba", "pyarrow.parquet", "perfkit_core.builtin", "perfkit_core.loading", "perfkit_core.storage.store",
-    "perfkit_paddle.source", "perfkit_torch.source",
+    "benchmarks.readers.numba_imports", "pyarrow.parquet", "perfkit_core.builtin", "perfkit_core.loading",
+    "perfkit_core.storage.store", "perfkit_paddle.source", "perfkit_torch.source",
 )  # fmt: skip
 
 
