@@ -28,14 +28,14 @@ def labelled(name: pa.DictionaryArray, types: IntArray) -> Columns:
     pairs, row = distinct(name.indices.to_numpy() * len(numbers) + type_code)
     spelled = name.dictionary.to_pylist()
     found = [_label(int(numbers[pair % len(numbers)]), spelled[pair // len(numbers)]) for pair in pairs]
-    steps = np.array([-1 if label.step is None else label.step for _, label in found], np.int64)[row]
+    steps = pa.array([label.step for _, label in found], pa.int64())
     return {
         "name": name,
         "kind": spread([label.kind for _, label in found], row),
         "category": spread([category for category, _ in found], row),
         "phase": spread([label.phase for _, label in found], row),
         "layer": spread([label.layer for _, label in found], row),
-        "step": pa.array(steps, mask=steps < 0),
+        "step": steps.take(pa.array(row)),
     }
 
 
@@ -63,15 +63,7 @@ def distinct(values: IntArray) -> tuple[IntArray, npt.NDArray[np.int32]]:
 
 def spread(values: Sequence[str | None], row: npt.NDArray[Any]) -> pa.DictionaryArray:
     """A text column from its distinct values and the number of the value of each row."""
-    number: dict[str | None, int] = {}
-    for value in values:
-        if value is not None:
-            number.setdefault(value, len(number))
-    code = np.array([number.get(value, -1) for value in values], np.int32)
-    codes = code[row] if len(code) else np.empty(0, np.int32)
-    return pa.DictionaryArray.from_arrays(
-        pa.array(codes, pa.int32(), mask=codes < 0), pa.array(list(number), pa.string())
-    )
+    return pa.array(values, pa.string()).dictionary_encode().take(pa.array(row))
 
 
 def constant(value: str, count: int) -> pa.DictionaryArray:

@@ -16,7 +16,8 @@ _RUNTIME_TYPE: Final = names.EVENT_TYPES.index("CudaRuntime")
 
 def _span(table: Table) -> labels.Columns:
     start = table["start_ns"]
-    return {"start_ns": pa.array(start), "dur_ns": pa.array(np.maximum(table["end_ns"] - start, 0))}
+    duration = table["end_ns"] - start
+    return {"start_ns": pa.array(start), "dur_ns": pa.array(np.maximum(duration, 0, out=duration))}
 
 
 def _thread(table: Table) -> labels.Columns:

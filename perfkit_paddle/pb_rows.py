@@ -110,7 +110,7 @@ class _Kept:
         ]
         table = pa.concat_tables([pa.table(part) for part in parts], promote_options="default").unify_dictionaries()
         return Rows(
-            Recorded(table.combine_chunks(), parent),
+            Recorded(table, parent),
             Doubtful(
                 self._incomplete,
                 sum(int((span["end_ns"] < span["start_ns"]).sum()) for span in (host, runtime, device)),

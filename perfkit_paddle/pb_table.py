@@ -33,18 +33,17 @@ class Table:
         return values
 
     def take(self, rows: npt.NDArray[Any]) -> Table:
-        """Some of the rows: numbers, or a mask."""
-        if rows.dtype == np.bool_ and rows.all():
-            return self
-        return Table(self.data, self.cells[:, rows], self.columns)
+        """Some of the rows: numbers, or a mask. They share the memory where they stand together."""
+        return Table(self.data, self.cells[:, _together(rows) or rows], self.columns)
 
     def known(self, column: str) -> npt.NDArray[np.bool_]:
         """True where the column was in the file."""
         return np.asarray(self[column] != MISSING)
 
     def integers(self, column: str) -> pa.Array:
-        """A column as nullable int64."""
-        return pa.array(self[column], mask=~self.known(column))
+        """A column as nullable int64; it shares the memory where every cell is known."""
+        known = self.known(column)
+        return pa.array(self[column], mask=None if known.all() else ~known)
 
     def floats(self, column: str) -> npt.NDArray[np.float32]:
         """A float column; NaN where absent."""
@@ -58,4 +57,12 @@ class Table:
         codes, first = intern(self.data, offset, length, known)
         values = [self.data[offset[row] : offset[row] + length[row]].tobytes() for row in first]
         texts = pa.array([value.decode("utf-8", "replace") for value in values], pa.string())
-        return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32(), mask=~known), texts)
+        return pa.DictionaryArray.from_arrays(pa.array(codes, mask=None if known.all() else ~known), texts)
+
+
+def _together(rows: npt.NDArray[Any]) -> slice | None:
+    """The rows of a mask as a slice; None where others stand between them, or for numbers."""
+    if rows.dtype != np.bool_ or not rows.any():
+        return None
+    first, last = int(rows.argmax()), len(rows) - int(rows[::-1].argmax())
+    return slice(first, last) if rows[first:last].all() else None

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from perfkit_core.compiling import compiled
+from perfkit_core.memory import column
 from perfkit_paddle.pb_schema import FIELDS, FLOAT, INTEGER, MESSAGE, MISSING, TEXT, layout
 from perfkit_paddle.pb_table import Table
 
@@ -39,7 +40,8 @@ def scan(content: bytes | memoryview, clip: bool = False) -> Scan:
     none = np.zeros(len(widths), np.int64)
     counts, _, _ = _walk(data, *schema, none, none, np.empty(0, np.int64), clip)
     bases = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts * widths)])
-    cells = np.full(int(bases[-1]), MISSING, np.int64)
+    cells = column(int(bases[-1]), np.int64)
+    cells[:] = MISSING
     filled, problem, at = _walk(data, *schema, bases, counts, cells, clip)
     tables = {}
     for number, (name, columns) in enumerate(zip(plan.tables, plan.columns, strict=True)):
