@@ -1,19 +1,76 @@
-"""Functions that numba compiles: kept on disk, so that one process compiles for all, and run without Python's lock."""
+"""Functions that numba compiles, where there is enough for them to do (docs/decisions/0011).
+
+A process begins without numba, which takes a third of a second to load. It takes to it for good as soon as Python has
+gone through as many cells of arrays as that time is worth. Both ways give the same results.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from types import FunctionType
+from typing import Any, Final
 
-from numba import njit
+import numpy as np
+
+ENOUGH_CELLS: Final = 2_000_000
+"""What a process goes through in Python before it loads numba: a cell takes 0.1 to 0.2 µs, that is as long."""
 
 
-def compiled(function: Any, **options: Any) -> Any:
-    """The function, compiled when it is first called. ``options`` are those of ``numba.njit``.
+class Interpreted:
+    """What this process has gone through without numba; ENOUGH_CELLS once that is loaded, whatever for."""
+
+    cells = 0
+
+
+def compiled(function: Any) -> Any:
+    """The function, compiled as soon as that is worth it: loops over arrays, whose work is in proportion to their
+    cells. Integers wrap around either way. What such a function calls is compiled, too."""
+    return _Function(function)
+
+
+def compiled_at_once(function: Any, **options: Any) -> Any:
+    """The function, compiled when it is first called, run without Python's lock. ``options`` are those of
+    ``numba.njit``.
 
     numba keeps what it compiled beside the module, else in the user's cache, or in ``NUMBA_CACHE_DIR``. Where none can
     be written (a system's Python, a container without a home) every process compiles again.
     """
+    from numba import njit
+
+    Interpreted.cells = ENOUGH_CELLS
     try:
         return njit(cache=True, nogil=True, **options)(function)
     except RuntimeError:  # numba has no error of its own for "no locator available"
         return njit(nogil=True, **options)(function)
+
+
+class _Function:
+    """A function in both ways."""
+
+    def __init__(self, function: Any) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+
+    def __call__(self, *arguments: Any) -> Any:
+        if Interpreted.cells < ENOUGH_CELLS:
+            Interpreted.cells += sum(one.size for one in arguments if isinstance(one, np.ndarray))
+            if Interpreted.cells < ENOUGH_CELLS:
+                with np.errstate(over="ignore"):
+                    return self._interpreted(*arguments)
+        return self._compiled(*arguments)
+
+    @functools.cached_property
+    def _interpreted(self) -> Any:
+        """As Python runs it: what it calls is not asked again which way to go."""
+        code, names = self._function.__code__, self._function.__globals__
+        called = {name: names[name] for name in code.co_names if isinstance(names.get(name), _Function)}
+        return FunctionType(code, names | {name: one._interpreted for name, one in called.items()})
+
+    @functools.cached_property
+    def _compiled(self) -> Any:
+        return compiled_at_once(self._function)
+
+    @property
+    def _numba_type_(self) -> Any:
+        """What numba asks of a name that compiled code calls."""
+        return self._compiled._numba_type_

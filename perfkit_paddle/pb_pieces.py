@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.compiling import compiled
+from perfkit_core.compiling import compiled_at_once
 from perfkit_core.errors import SourceError
 from perfkit_core.sources.bytestream import Window
 from perfkit_paddle.pb_wire import PROBLEMS, read_number
@@ -135,7 +135,7 @@ def _message(nodes: bytes) -> bytes:
     return bytes([_THREAD]) + length + bytes([count]) + nodes
 
 
-@compiled
+@compiled_at_once
 def _whole(data):  # type: ignore[no-untyped-def]
     """Where the last whole field of a message ends; 0 where none is whole, or what is there is no field."""
     done = 0

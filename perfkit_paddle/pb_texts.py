@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from perfkit_core.compiling import compiled
+from perfkit_core.compiling import compiled_at_once
 
 
-@compiled
+@compiled_at_once
 def intern(data, offset, length, known):  # type: ignore[no-untyped-def]
     """The number of the text of each row (0 where it is not known), and the first row with each of them.
 
@@ -41,7 +41,7 @@ def intern(data, offset, length, known):  # type: ignore[no-untyped-def]
     return codes, first[:count]
 
 
-@compiled
+@compiled_at_once
 def _hash(data, begin, length):  # type: ignore[no-untyped-def]
     """Eight bytes at a time; the multiplier is 2⁶⁴ ÷ the golden ratio. Unsigned, so that no index is negative."""
     value = length
@@ -56,7 +56,7 @@ def _hash(data, begin, length):  # type: ignore[no-untyped-def]
     return value
 
 
-@compiled
+@compiled_at_once
 def _equal(data, one, other, length):  # type: ignore[no-untyped-def]
     for k in range(length):  # noqa: SIM110 - no generators in numba
         if data[one + np.uint64(k)] != data[other + np.uint64(k)]:

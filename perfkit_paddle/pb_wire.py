@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.compiling import compiled
+from perfkit_core.compiling import compiled_at_once
 from perfkit_core.memory import column
 from perfkit_paddle.pb_schema import FIELDS, FLOAT, INTEGER, MESSAGE, MISSING, TEXT, layout
 from perfkit_paddle.pb_table import Table
@@ -50,7 +50,7 @@ def scan(content: bytes | memoryview, clip: bool = False) -> Scan:
     return Scan(tables, PROBLEMS[problem], int(at))
 
 
-@compiled
+@compiled_at_once
 def read_number(data, position, end):  # type: ignore[no-untyped-def]
     """A base-128 number and the position behind it; position -1 when it does not end before ``end`` or in 10 bytes."""
     value = np.uint64(0)
@@ -65,7 +65,7 @@ def read_number(data, position, end):  # type: ignore[no-untyped-def]
     return np.int64(0), -1
 
 
-@compiled
+@compiled_at_once
 def _fixed(data, position):  # type: ignore[no-untyped-def]
     """Four little-endian bytes. The caller has checked that they are there."""
     value = np.int64(0)
@@ -74,7 +74,7 @@ def _fixed(data, position):  # type: ignore[no-untyped-def]
     return value
 
 
-@compiled
+@compiled_at_once
 def _walk(data, actions, targets, table_of, holds_rows, bases, room, cells, clip):  # type: ignore[no-untyped-def]
     """Walk all messages without recursion; returns rows by table, problem, byte.
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from perfkit_core.compiling import ENOUGH_CELLS, Interpreted
+
 ROOT = Path(__file__).resolve().parent.parent
 TRACES = Path(os.environ.get("PERFKIT_TRACES", ROOT.parent / "shared" / "traces"))
 NO_TRACES = f"no real traces at {TRACES}: set PERFKIT_TRACES"
@@ -31,6 +33,12 @@ def _no_calibrations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(autouse=True)
+def _compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test begins as a process does, without compiled code; with PERFKIT_COMPILED=1 all of it is compiled."""
+    monkeypatch.setattr(Interpreted, "cells", ENOUGH_CELLS if os.environ.get("PERFKIT_COMPILED") else 0)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

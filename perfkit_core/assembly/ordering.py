@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 
 from perfkit_core.arrays import joined
-from perfkit_core.assembly.text_order import reordered
 from perfkit_core.trace import IntArray
 
 _OFFSETS_END: Final = 2**31 - 1
@@ -78,6 +77,8 @@ def _texts_taken(column: pa.ChunkedArray, rows: pa.Array) -> pa.ChunkedArray:
     if column.num_chunks > 1 and column.nbytes > _OFFSETS_END:
         return _long_texts(column, rows)
     if column.num_chunks == 1 and len(column) >= _SLICE // 16:
+        from perfkit_core.assembly.text_order import reordered  # loads numba
+
         return pa.chunked_array([reordered(column.chunk(0), rows.to_numpy())], column.type)
     return pa.chunked_array([joined(column).take(rows)], column.type)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from perfkit_core import memory
-from perfkit_core.compiling import compiled
+from perfkit_core.compiling import compiled_at_once
 from perfkit_core.trace import IntArray
 
 
@@ -26,7 +26,7 @@ def reordered(texts: pa.Array, order: IntArray) -> pa.Array:
     return pa.Array.from_buffers(texts.type, len(texts), [bits, pa.py_buffer(new_ends), pa.py_buffer(new_cells)])
 
 
-@compiled
+@compiled_at_once
 def _copy(text: Any, ends: Any, order: Any, new_text: Any, new_ends: Any) -> None:
     at = 0
     new_ends[0] = 0

@@ -19,7 +19,7 @@ from numba.extending import intrinsic
 
 from perfkit_core import compiling
 
-compiled = functools.partial(compiling.compiled, error_model="numpy", _nrt=False)
+compiled = functools.partial(compiling.compiled_at_once, error_model="numpy", _nrt=False)
 """Compiled without reference counting: nothing is allocated, and the caller keeps alive what addresses point to."""
 inlined = functools.partial(compiled, forceinline=True)
 """The same, for what is small or called from one place only: numba hands results of several values over in memory."""
