@@ -40,10 +40,11 @@ def _run(name: str, asked: Options, here: Machine) -> bool:
         return False
     if asked.quick:
         section = replace(section, checks=())  # targets are meant for the full sizes
-    else:
-        kept.keep(folder(), name, section, here)
     console.show(section)
-    return True
+    if asked.quick or kept.keep(folder(), name, section, here):
+        return True
+    console.progress(f"{name}: nothing was measured; figures that were kept stay")
+    return False
 
 
 def _parser() -> argparse.ArgumentParser:

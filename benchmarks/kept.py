@@ -17,14 +17,17 @@ class Kept(msgspec.Struct):
     machine: Machine
 
 
-def keep(folder: Path, name: str, section: Section, machine: Machine) -> Path:
-    """Write a section beside those of other benchmarks, instead of its own earlier one."""
+def keep(folder: Path, name: str, section: Section, machine: Machine) -> bool:
+    """Write a section beside those of other benchmarks, instead of its own earlier one. False, and nothing is done,
+    where no target of it could be measured."""
+    if section.checks and all(check.holds is None for check in section.checks):
+        return False
     file = folder / "results.json"
     found = {**_read(file), name: Kept(section, machine)}
     temporary = file.with_suffix(".tmp")
     temporary.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=1))
     temporary.replace(file)
-    return file
+    return True
 
 
 def all_of(folder: Path, names: list[str]) -> list[tuple[Section, Machine]]:

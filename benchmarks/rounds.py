@@ -4,6 +4,7 @@ all of them alike."""
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -67,10 +68,14 @@ def take_turns(contenders: Sequence[Contender], rounds: int, say: Callable[[str]
 
 
 def run(arguments: Sequence[str]) -> Any:
-    """What a Python process prints as JSON on its last line; text that says why where it fails."""
+    """What a Python process prints as JSON on its last line; text that says why where it fails. It keeps byte code, as
+    an installed package has it."""
     command = [sys.executable, *arguments]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LONGEST_S, check=False)
+        done = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, timeout=LONGEST_S, check=False, env=environment
+        )
     except subprocess.TimeoutExpired:
         return f"ended after {LONGEST_S} s"
     if done.returncode:

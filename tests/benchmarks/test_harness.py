@@ -87,6 +87,18 @@ def test_a_command_is_measured_as_a_process() -> None:
         command.timed(["summary", "no-such-file"])
 
 
+def test_figures_stay_where_nothing_could_be_measured_anew(bench_dir: Path) -> None:
+    measured, failed = (Section("First", "", (), (at_most("one", 1, found, "s"),)) for found in (0.5, None))
+    assert kept.keep(bench_dir, "first", measured, machine())
+    assert not kept.keep(bench_dir, "first", failed, machine())
+    assert [section.checks[0].measured for section, _ in kept.all_of(bench_dir, ["first"])] == ["0.50 s"]
+
+
+def test_processes_keep_byte_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    assert run(["-c", "import sys; print(int(sys.dont_write_bytecode))"]) == 0
+
+
 def test_kept_figures_make_the_page(bench_dir: Path) -> None:
     table = Table("title", ("", "s"), (("a|b", "1.0"),))
     old = Section("First", "about", (), (at_most("earlier", 1, 2.0, "s"),), {"a": 1})
