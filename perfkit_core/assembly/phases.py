@@ -4,7 +4,7 @@ Recorded phases win: a dataloader, forward, backward or optimizer span (or an op
 its phase to everything below it; of nested ones the outermost counts, but what an optimizer's closure computes is not
 the optimizer's. Where no forward span was recorded (labels of single layers are none), operators
 outside every phase are forward when the trace proves it: a sequence number ties an operator of the same run of
-operators, at or after them, to a backward node. Device work has the phase of its launch.
+operators, at or after them in the step, to a backward node. Device work has the phase of its launch.
 """
 
 from __future__ import annotations
@@ -64,19 +64,25 @@ def _forward_roots(trace: Trace, phase: PhaseArray) -> IntArray:
 
 
 def _proven(trace: Trace, inside: BoolArray) -> IntArray:
-    """Rows of the events outside every phase whose sequence number occurs in the backward pass."""
+    """Rows of the events outside every phase that made a node of the backward pass: of those of a thread with its
+    number the last one. What computes no gradient before it has the number of the node that comes next."""
     sequence = trace.ints("sequence")
     numbered = np.flatnonzero(sequence >= 0)
     number, within = sequence[numbered], inside[numbered]
-    return numbered[~within & np.isin(number, number[within])]
+    shared = ~within & np.isin(number, number[within])
+    rows = numbered[shared][::-1]
+    _, first = grouped.distinct([thread_numbers(trace, rows), number[shared][::-1]], len(rows))
+    return rows[first]
 
 
 def _up_to_last_proof(trace: Trace, rows: IntArray, inside: BoolArray, proves: BoolArray) -> IntArray:
-    """Of each run of top-level operators between two marked events of a thread: those up to the last proof."""
+    """Of each run of top-level operators between two marked events of a thread, and within a step: those up to the last
+    proof."""
     thread = thread_numbers(trace, rows)
     by_thread = grouped.stable_order(thread, int(thread.max(initial=-1)) + 1)
     order, thread = rows[by_thread], thread[by_thread]
-    edge = inside[order] | np.append(True, thread[1:] != thread[:-1])
+    step = trace.ints("step")[order]
+    edge = inside[order] | np.append(True, (thread[1:] != thread[:-1]) | (step[1:] != step[:-1]))
     run = np.cumsum(edge)
     last = np.full(len(order) + 1, -1, np.int64)
     at = np.flatnonzero(proves[order])

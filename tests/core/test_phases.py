@@ -100,6 +100,27 @@ def test_forward_is_what_sequence_numbers_tie_to_the_backward_pass() -> None:
     assert "forward-inferred" in codes(found)
 
 
+def test_what_follows_the_optimizer_in_its_step_is_not_the_forward_pass_of_the_next_one() -> None:
+    """Its operators have the number of the node that the next step makes first, and so may have what comes before that
+    node. Without steps nothing tells it from the input preparation of the next one."""
+    rows = [
+        host("mm", "operator", 10, 10, sequence=1),
+        host("MmBackward", "operator", 30, 10, tid=2, sequence=1, phase="backward"),
+        host("Optimizer.step", "optimizer", 50, 10, phase="optimizer"),
+        host("metric", "operator", 70, 10, sequence=2),
+        host("item", "operator", 82, 5, sequence=2),
+        host("scale", "operator", 101, 5, sequence=2),
+        host("mm again", "operator", 110, 10, sequence=2),
+        host("MmBackward again", "operator", 130, 10, tid=2, sequence=2, phase="backward"),
+        host("print", "operator", 150, 5, sequence=3),
+    ]
+    steps = [host(f"Step#{n}", "step", 100 * n, 100, step=n) for n in range(2)]
+    phase = column(trace([*steps, *rows]), "phase")
+    assert [phase[name] for name in ("metric", "item", "print")] == ["other"] * 3
+    assert [phase[name] for name in ("mm", "scale", "mm again")] == ["forward"] * 3
+    assert column(trace(rows), "phase")["metric"] == "forward"
+
+
 def test_a_proof_does_not_reach_into_another_thread() -> None:
     rows = [
         host("neighbour", "operator", 0, 5, tid=1),

@@ -138,3 +138,26 @@ def test_native_utilisation_is_of_what_was_launched() -> None:
     assert (ours["kernels"], ours["busy_ns"], ours["span_ns"]) == (7, 240 + 30 + 30 + 10, 1500)
     assert (theirs["kernels"], theirs["busy_ns"], theirs["span_ns"]) == (5, 240 + 30, 1520)
     assert theirs["utilisation_ratio"] == pytest.approx(270 / 1520)
+
+
+def test_a_backward_pass_on_its_own_thread_ends_where_another_phase_goes_on() -> None:
+    """Two iterations without steps: 20 + 5 + 20 of forward, each backward pass from its first to its last node. What
+    the loader does ahead cuts nothing; the gap of 10 in a pass belongs to it."""
+    rows = []
+    for at, number in ((0, 1), (1000, 3)):
+        rows += [
+            host("mm", "operator", at + 10, 20, sequence=number),
+            host("relu", "operator", at + 35, 20, sequence=number + 1),
+            host("ReluBackward", "operator", at + 100, 40, tid=2, sequence=number + 1, phase="backward"),
+            host("load", "dataloader", at + 142, 300, tid=3, phase="dataloader"),
+            host("MmBackward", "operator", at + 150, 30, tid=2, sequence=number, phase="backward"),
+            host("Optimizer.step", "optimizer", at + 500, 50, phase="optimizer"),
+        ]
+    assert phases(trace(rows), "calls total_cpu_ns") == {
+        "dataloader": (2, 600),
+        "forward": (2, 2 * 45),
+        "backward": (2, 2 * 80),
+        "optimizer": (2, 100),
+    }
+    both = concat_traces([trace(rows, rank=0), trace(rows, rank=1)])
+    assert phases(both, "calls total_cpu_ns")["backward"] == (4, 4 * 80)

@@ -2,8 +2,9 @@
 
 A recorded span (Paddle's Forward, torch's ``Optimizer.step#…``, a module) is a segment by itself. Where a phase is only
 known from its operators (torch's backward nodes, inferred forward), consecutive ones on a thread within a step are one
-segment, from the first start to the last end: what passes between two of them belongs to the phase. A segment ends with
-its step at the latest.
+segment, from the first start to the last end: what passes between two of them belongs to the phase, unless another
+thread of the process goes on with another phase meanwhile (the optimizer, between two backward passes). A segment ends
+with its step at the latest.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from perfkit_core.analyses.once import once
 from perfkit_core.analyses.step.step_rows import position, step_rows
 from perfkit_core.analyses.threads import threads
 from perfkit_core.compiling import compiled
-from perfkit_core.schema import NESTED_KINDS, NO_ROW, OTHER, PHASES
+from perfkit_core.schema import DATALOADER, NESTED_KINDS, NO_ROW, OTHER, PHASES
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 
@@ -60,6 +61,7 @@ def segments(trace: Trace, chosen: BoolArray, within_step: bool = True) -> Segme
     first[1:] = spans[1:] | spans[:-1]
     for values in (threads(trace).code, trace.ints("step"), phase):
         first[1:] |= np.diff(values[rows]) != 0
+    first |= _others_turn(trace, rows, phase[rows])
     at = np.flatnonzero(first)
     if not len(at):
         nothing = np.empty(0, np.int64)
@@ -74,6 +76,23 @@ def segments(trace: Trace, chosen: BoolArray, within_step: bool = True) -> Segme
         rows,
         np.cumsum(first) - 1,
     )
+
+
+def _others_turn(trace: Trace, rows: IntArray, phase: npt.NDArray[np.int8]) -> BoolArray:
+    """True where another phase begins in the time between an event and the one before it, shape (rows,). Loaders, which
+    work ahead on threads of their own, do not count."""
+    rank = np.unique(trace.ints("rank")[rows], return_inverse=True)[1]
+    start, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
+    since = start - start.min(initial=0)
+    width = int((end - start.min(initial=0)).max(initial=0)) + 1
+    until = rank * width + since
+    gap = until - np.append(0, np.maximum(start[1:] - end[:-1], 0))
+    found = np.zeros(len(rows), np.bool_)
+    for number in np.unique(phase):
+        begun = np.sort(until[phase == number])
+        if number != PHASES.index(DATALOADER):
+            found |= (phase != number) & (np.searchsorted(begun, gap) < np.searchsorted(begun, until))
+    return found
 
 
 def _within_step(trace: Trace, end_ns: IntArray, first: IntArray) -> IntArray:
