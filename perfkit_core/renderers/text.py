@@ -66,7 +66,7 @@ def _section(section: Section, width: int | None) -> Iterator[str]:
 
 def _too_wide(left: list[Column]) -> str:
     names = say(", ").join(visible(column.label) for column in left)
-    return say("Too wide for this terminal: {columns} (--columns chooses)", columns=names) if left else ""
+    return say("Too wide for this terminal: {columns} (--format markdown shows all)", columns=names) if left else ""
 
 
 def _table(shown: list[Column], width: int | None) -> Iterator[str]:

@@ -30,7 +30,7 @@ class Verdict(Enum):
 class Fit(Enum):
     """Where the measured saving lies beside the predicted interval."""
 
-    AS_PREDICTED = "as predicted"
+    AS_PREDICTED = "within the predicted interval"
     LESS = "less than predicted"
     MORE = "more than predicted"
 

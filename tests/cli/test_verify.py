@@ -79,7 +79,7 @@ def test_a_prediction_is_kept_beside_what_was_measured(perfkit: Perfkit, tmp_pat
         "--rounds", 3, "--advice", f"{advice}:a:1", "--ledger", ledger,
     )  # fmt: skip
     assert found.code == 0
-    assert "As predicted: 20.0% was predicted (between 10.0% and 30.0%)" in found.out
+    assert "Within the predicted interval: 20.0% was predicted (between 10.0% and 30.0%)" in found.out
     assert "off by -20%" in found.out
     (kept,) = read(ledger)
     assert kept.framework == "fw"

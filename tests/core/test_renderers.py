@@ -75,7 +75,7 @@ def test_text_keeps_numbers_before_long_text_beside_the_name() -> None:
     (head,) = (line for line in shown.splitlines() if line.startswith("Name"))
     assert head.split("   ")[0].strip() == "Name"
     assert head.split()[1:] == ["Device", "Total", "CPU", "(ns)", "Calls"]
-    assert "Too wide for this terminal: File (--columns chooses)" in shown
+    assert "Too wide for this terminal: File (--format markdown shows all)" in shown
     assert "/a/long/path/" in text.render(one(table), 120)
     numbered = re.sub(r"\x1b\[\dm", "", text.render(one(pd.concat([table[["calls"]], table], axis=1).iloc[:, :5]), 60))
     assert "Calls   Name" in numbered, "the first long text is the name, wherever it stands"
