@@ -17,15 +17,16 @@ ENOUGH_CELLS: Final = 2_000_000
 
 
 class Interpreted:
-    """What this process has gone through without numba; ENOUGH_CELLS once that is loaded, whatever for."""
+    """What this process has gone through without numba; ENOUGH_CELLS once we have loaded it, whatever for."""
 
     cells = 0
 
 
-def compiled(function: Any) -> Any:
-    """The function, compiled as soon as that is worth it: loops over arrays, whose work is in proportion to their
-    cells. Integers wrap around either way. What such a function calls is compiled, too."""
-    return _Function(function)
+def compiled(function: Any = None, *, steps: int = 1) -> Any:
+    """The function, compiled as soon as that is worth it: a function of a module, of positional arguments, that loops
+    over arrays, its work in proportion to their cells. Integers wrap around either way. It may call others of its kind,
+    but not itself. ``steps``: for how many cells one counts where the loop searches or hashes for each."""
+    return functools.partial(_Function, steps=steps) if function is None else _Function(function, steps)
 
 
 def compiled_at_once(function: Any, **options: Any) -> Any:
@@ -47,13 +48,13 @@ def compiled_at_once(function: Any, **options: Any) -> Any:
 class _Function:
     """A function in both ways."""
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: Any, steps: int) -> None:
         functools.update_wrapper(self, function)
-        self._function = function
+        self._function, self._steps = function, steps
 
     def __call__(self, *arguments: Any) -> Any:
         if Interpreted.cells < ENOUGH_CELLS:
-            Interpreted.cells += sum(one.size for one in arguments if isinstance(one, np.ndarray))
+            Interpreted.cells += self._steps * sum(one.size for one in arguments if isinstance(one, np.ndarray))
             if Interpreted.cells < ENOUGH_CELLS:
                 with np.errstate(over="ignore"):
                     return self._interpreted(*arguments)
@@ -64,11 +65,15 @@ class _Function:
         """As Python runs it: what it calls is not asked again which way to go."""
         code, names = self._function.__code__, self._function.__globals__
         called = {name: names[name] for name in code.co_names if isinstance(names.get(name), _Function)}
-        return FunctionType(code, names | {name: one._interpreted for name, one in called.items()})
+        own = names | {name: one._interpreted for name, one in called.items()}
+        return FunctionType(code, own, argdefs=self._function.__defaults__)
 
     @functools.cached_property
     def _compiled(self) -> Any:
         return compiled_at_once(self._function)
+
+    def __reduce__(self) -> str:
+        return str(self._function.__qualname__)
 
     @property
     def _numba_type_(self) -> Any:

@@ -41,12 +41,15 @@ class _LargePages:
     @classmethod
     def ask(cls, room: mmap.mmap, first: int) -> None:
         """``first``: where the first whole large page begins."""
-        room.madvise(mmap.MADV_HUGEPAGE)
-        begin = time.perf_counter()
-        room[first] = 0
-        if time.perf_counter() - begin >= _AT_HAND_S:
+        try:
+            room.madvise(mmap.MADV_HUGEPAGE)
+            begin = time.perf_counter()
+            room[first] = 0
+            if time.perf_counter() - begin >= _AT_HAND_S:
+                cls.at_hand = False
+                room.madvise(mmap.MADV_NOHUGEPAGE)
+        except OSError:  # Python knows the request, the kernel does not
             cls.at_hand = False
-            room.madvise(mmap.MADV_NOHUGEPAGE)
 
 
 def _private() -> dict[str, int]:

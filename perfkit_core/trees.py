@@ -64,7 +64,7 @@ def _by_depth(above: IntArray, key: IntArray) -> tuple[IntArray, Tree]:
     return number, Tree(number[above[order]], key[order], number[:-1])
 
 
-@compiled
+@compiled(steps=5)
 def _found(parent, key, member, node):  # type: ignore[no-untyped-def]
     """Sets ``node`` of each event to the first number that its path got, of others to that of the member above them.
     Returns the node above each node, and its key. The paths are looked up in a table with open addressing."""

@@ -42,7 +42,7 @@ def extract(profiler: Any, place: Place) -> Trace:
 
 def take(profiler: Any, place: Place) -> Taken:
     """The profiler's last cycle. Its events are read at once, which needs Python's lock as the training does; what
-    follows does not need it. A profiler of Python stacks would record our thread in its next cycle."""
+    follows hardly needs it. A profiler of Python stacks would record our thread in its next cycle."""
     held = [read(_batches(_kineto_results(profiler), bool(getattr(profiler, "with_flops", False))))]
     rank = place.rank
     names = {f"{'-' if rank is None else rank}:{key}": name for key, name in _thread_names().items()}

@@ -39,7 +39,8 @@ def by_time(start_ns: IntArray, dur_ns: IntArray) -> IntArray | None:
 def arranged(
     columns: dict[str, pa.ChunkedArray], types: Mapping[str, pa.DataType], order: IntArray | None
 ) -> dict[str, pa.ChunkedArray]:
-    """Each column in another type and order, in one piece; several at once, as Arrow works outside of Python's lock.
+    """Each column in another type and order, in one piece, but for texts that stay in their order; several at once, as
+    Arrow works outside of Python's lock.
 
     ``columns`` are taken out as they are done, so that their memory serves the next ones."""
     rows = None if order is None else pa.array(order)

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.compiling import compiled
+from perfkit_core.compiling import ENOUGH_CELLS, compiled
 from perfkit_core.layers import module_labels
 from perfkit_core.trace import IntArray, Trace
 
@@ -53,7 +53,7 @@ def _listed(values: list[str]) -> tuple[IntArray, IntArray, IntArray]:
     return flat, start, wanted
 
 
-@compiled
+@compiled(steps=ENOUGH_CELLS)  # a mark that never comes is waited for at every node
 def _walk(fresh, first, mark, name, listed, start, wanted, known):  # type: ignore[no-untyped-def]
     """One pass over the nodes. Open calls: path, what they still list and how much that is, and when their backward
     last went on; those before ``low`` list nothing more."""

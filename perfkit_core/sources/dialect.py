@@ -66,7 +66,7 @@ class Dialect:
 
     def device(self, label: Label, pid: Any, args: Mapping[str, Any]) -> str:
         """Value of the device column for a device event or a memory event."""
-        index = integer(args.get("device", pid))
+        index = integer(pid if args.get("device") is None else args["device"])
         return f"{label.backend or schema.CPU}:{0 if index is None else index}" if label.backend else schema.CPU
 
     def communicates(self, name: str, kind: str) -> bool:

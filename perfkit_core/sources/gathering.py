@@ -84,7 +84,11 @@ class _Column:
 def _room(count: int, kind: np.dtype[Any]) -> npt.NDArray[Any]:
     """Room for ``count`` cells and more."""
     size = count * kind.itemsize
-    return column((2 * size if size <= SMALL_BYTES else max(4 * size, _ROOM_BYTES)) // kind.itemsize, kind)
+    wanted = 2 * size if size <= SMALL_BYTES else max(4 * size, _ROOM_BYTES)
+    try:
+        return column(wanted // kind.itemsize, kind)
+    except OSError:  # more at once than the system promises anybody
+        return column(count + count // 8, kind)
 
 
 def _text(args: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:

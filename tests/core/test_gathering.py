@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from perfkit_core import memory
 from perfkit_core.sources import gathering
 from perfkit_core.sources.gathering import Gathering
 from perfkit_core.sources.origins import Origin, Origins
@@ -50,6 +51,7 @@ def rooms(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     """As it is, and with mapped memory, growth, and several arrays of texts for a few rows."""
     for name, value in zip(("SMALL_BYTES", "_ROOM_BYTES", "_OFFSETS_END"), request.param, strict=True):
         monkeypatch.setattr(gathering, name, value)
+    monkeypatch.setattr(memory, "SMALL_BYTES", request.param[0])
 
 
 @pytest.mark.usefixtures("rooms")

@@ -33,6 +33,20 @@ def test_large_pages_that_were_slow_are_not_asked_for_again(
     assert memory._LargePages.at_hand == asks_again
 
 
+class _Refusing(mmap.mmap):
+    """As of a kernel without large pages."""
+
+    def madvise(self, *_: int) -> None:
+        raise OSError(22, "Invalid argument")
+
+
+def test_a_kernel_without_large_pages_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory._LargePages, "at_hand", True)
+    monkeypatch.setattr(mmap, "mmap", _Refusing)
+    assert memory.column(8 << 20, np.uint8).sum() == 0
+    assert not memory._LargePages.at_hand
+
+
 def test_texts_in_another_order() -> None:
     known = ["", "é" * 40, None, "a", None, "last"] * 7
     order = np.random.default_rng(1).permutation(len(known))

@@ -135,6 +135,16 @@ def test_an_event_with_repeated_keys(tmp_path: Path) -> None:
     assert trace.events["args"].to_pylist() == ['{"a":3,"b":2}'] * 5
 
 
+def test_an_argument_that_is_null_tells_no_device(tmp_path: Path) -> None:
+    kernels = [
+        event("kernel", i, cat="kernel", pid=i, tid=7, args=args)
+        for i, args in enumerate(({"device": None}, {}, {"device": 5}))
+    ]
+    path = write(tmp_path / "t.json", kernels)
+    assert not both(path)
+    assert source.read(path).events["device"].to_pylist() == ["cuda:0", "cuda:1", "cuda:5"]
+
+
 def test_more_names_and_keys_than_there_is_room_for_at_first(tmp_path: Path) -> None:
     events = [event(f"name {i} {'x' * (i % 700)}", i, args={f"key {i}": i, "Input Dims": [i]}) for i in range(5000)]
     path = write(tmp_path / "t.json", events)

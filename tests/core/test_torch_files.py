@@ -164,3 +164,12 @@ def counted(trace: Trace) -> Counter[tuple[str, int]]:
 def test_a_file_of_another_framework_is_refused(traces: Path) -> None:
     with pytest.raises(SourceError, match="not a profile"):
         load(traces / "other" / "jax-mi300x-gemm.xplane.pb")
+
+
+def test_a_time_that_is_finer_than_the_first_thousands_of_them(tmp_path: Path) -> None:
+    """Times in whole microseconds are told, and none may be overlooked that is not."""
+    whole = [{"ph": "X", "cat": "cpu_op", "name": "op", "pid": 1, "tid": 1, "ts": at, "dur": 1} for at in range(9000)]
+    for last, wanted in ((9000, True), (9000.25, False)):
+        path = tmp_path / f"{last}.json"
+        path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": [*whole, {**whole[0], "ts": last}]}))
+        assert ("rounded-clock" in {finding.code for finding in load(path).quality}) is wanted

@@ -39,6 +39,32 @@ def collective_kernels(path: Path) -> list[dict[str, Any]]:
     return sorted(found, key=lambda event: event["ts"])
 
 
+def test_each_of_many_collectives_is_described_by_itself_and_what_was_recorded_stays(tmp_path: Path) -> None:
+    """More than are remembered at a time; every third event tells its bytes itself."""
+    told = [
+        {"Collective name": "allreduce", "In msg nelems": i, "Out msg nelems": i, "dtype": "Float"}
+        | ({"bytes": 7} if i % 3 == 0 else {})
+        for i in [*range(1, 700), *range(1, 700)]
+    ]
+    kernels = [
+        {
+            "ph": "X",
+            "cat": "kernel",
+            "name": "ncclKernel_AllReduce",
+            "pid": 0,
+            "tid": 7,
+            "ts": at,
+            "dur": 1,
+            "args": one,
+        }
+        for at, one in enumerate(told)
+    ]
+    (tmp_path / "t.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": kernels}))
+    events = load(tmp_path / "t.json").events
+    assert events["bytes"].to_pylist() == [one.get("bytes", 4 * one["In msg nelems"]) for one in told]
+    assert all(json.loads(text)[KEY] for text in events["args"].to_pylist())
+
+
 @pytest.fixture(scope="module")
 def dlrm(traces: Path) -> tuple[Trace, list[list[dict[str, Any]]]]:
     """Eight ranks of a job on one machine; whole microseconds."""

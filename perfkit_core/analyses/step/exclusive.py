@@ -38,7 +38,7 @@ def covered_ns(layer: Intervals, starts: IntArray, ends: IntArray) -> IntArray:
     return found
 
 
-@compiled
+@compiled(steps=5)
 def _cover(first, last, passed, starts, ends, found):  # type: ignore[no-untyped-def]
     """``passed``: what the set covers before each of its intervals."""
     for i in range(len(starts)):

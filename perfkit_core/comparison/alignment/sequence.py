@@ -25,7 +25,7 @@ def aligned(likeness: npt.NDArray[np.float64], least: float = LEAST_LIKENESS) ->
     return list(zip(rows[::-1].tolist(), columns[::-1].tolist(), strict=True))
 
 
-@compiled
+@compiled(steps=5)
 def _best(gain):  # type: ignore[no-untyped-def]
     """Sum of the best pairs among the first i and j items."""
     n, m = gain.shape

@@ -99,7 +99,7 @@ def _first_come(rows, starts, ends, first, last, owner):  # type: ignore[no-unty
     return found, first, last, owner
 
 
-@compiled
+@compiled(steps=5)
 def _parts(starts, ends, first, last):  # type: ignore[no-untyped-def]
     """How many parts each window has."""
     counts = np.zeros(len(starts), np.int64)
@@ -118,7 +118,7 @@ def _parts(starts, ends, first, last):  # type: ignore[no-untyped-def]
     return counts
 
 
-@compiled
+@compiled(steps=5)
 def _cut(starts, ends, first, last, piece, begin, finish, window):  # type: ignore[no-untyped-def]
     found = 0
     for w in range(len(starts)):
