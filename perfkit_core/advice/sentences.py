@@ -30,12 +30,15 @@ def title(number: int, advice: Advice, asked: str | None = None) -> str:
 
 
 def saves(prediction: Prediction) -> str:
-    """``saves 12% of the time``, or what it costs; "" where no number is known."""
+    """``saves 12% of the time``, or what it costs; ``may save`` where by its interval it may cost as well; "" where no
+    number is known."""
     if prediction.saving_ns is None:
         return ""
     share = prediction.saving_ns / max(prediction.base_ns, 1)
     if share == 0:
         return say("saves nothing")
+    if share > 0 and (prediction.saving_p10_ns or 0) < 0:
+        return say("may save {share} of the time", share=percent(share))
     if share > 0:
         return say("saves {share} of the time", share=percent(share))
     return say("costs {share} more time", share=percent(-share))

@@ -60,7 +60,7 @@ def export(
     if output is None and sys.stdout.isatty():
         raise UsageError("a terminal is no place for this", "name a file with -o, as in -o trace.json.gz")
     if output is None and to is None:
-        raise UsageError("which format?", "choose one with --to, or name a file with -o, as in -o trace.json.gz")
+        raise UsageError("a format is missing", "choose one with --to, or name a file with -o, as in -o trace.json.gz")
     chosen, asked, wanted = exporting.choose(to, output), ExportOptions(weight), options.steps(steps)
     exporting.check(chosen, asked)
     if stream:

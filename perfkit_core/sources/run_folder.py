@@ -106,9 +106,7 @@ def _latest(metas: dict[Path, TraceMeta]) -> tuple[list[Path], list[Finding]]:
     ordered = sorted((file for files in chosen for file in files), key=lambda f: (metas[f].ranks, f.name))
     if not older:
         return ordered, []
-    text = in_english(
-        "{count} older recordings lie in the same folder and are left out: use one folder a run", count=older
-    )
+    text = in_english("older recordings in the same folder are left out ({count}): use one folder a run", count=older)
     return ordered, [Finding("older-recordings", text)]
 
 

@@ -13,9 +13,9 @@ from events import device, host, trace
 
 from perfkit_core.advice.advise import advise, what_if
 from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Advices, Candidate, NotEvaluableError
+from perfkit_core.advice.model import Advices, Candidate, NotEvaluableError, Prediction
 from perfkit_core.advice.naming import one_of
-from perfkit_core.advice.sentences import how_sure
+from perfkit_core.advice.sentences import how_sure, saves
 from perfkit_core.errors import UsageError
 from perfkit_core.loading import load
 from perfkit_core.plugins.contracts import Remedy, Rule
@@ -156,6 +156,21 @@ def test_what_saves_less_than_the_noise_of_the_run_says_so() -> None:
     large, small = (how_sure(one, found) for one in found.advice)
     assert "by chance" not in large
     assert "less than these steps differ by chance" in small
+
+
+@pytest.mark.parametrize(
+    ("saving", "least", "said"),
+    [
+        (15, 5, "saves 15% of the time"),
+        (15, None, "saves 15% of the time"),
+        (15, -5, "may save 15% of the time"),
+        (-15, -30, "costs 15% more time"),
+        (0, -5, "saves nothing"),
+        (None, None, ""),
+    ],
+)
+def test_a_saving_that_may_be_a_loss_is_not_promised(saving: int | None, least: int | None, said: str) -> None:
+    assert saves(Prediction("replay", 100, saving_ns=saving, saving_p10_ns=least)) == said
 
 
 def test_a_finding_without_a_number_is_a_note_at_the_end() -> None:

@@ -57,7 +57,9 @@ def test_a_second_run_into_the_same_folder_replaces_the_first_and_says_so(tmp_pa
         record(tmp_path, "run new", 5000, rank=rank, recording=recording)
     found = load(tmp_path)
     assert labels(found) == ["run new"] * 4
-    assert "2 older recordings" in next(f.message for f in found.quality if f.code == "older-recordings")
+    assert "older recordings in the same folder are left out (2)" in next(
+        f.message for f in found.quality if f.code == "older-recordings"
+    )
 
 
 def test_processes_without_a_rank_at_one_time_are_kept_together(tmp_path: Path) -> None:
