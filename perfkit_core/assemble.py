@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from msgspec import structs
 
-from perfkit_core import schema
+from perfkit_core import at_once, schema
 from perfkit_core.arrays import constant, texts, to_int64
 from perfkit_core.assembly import links, ordering, phases, steps, threads
 from perfkit_core.assembly.draft import EXTERNAL, RECORDED_TYPES, DraftColumns
@@ -55,17 +55,30 @@ def assemble(
     """The finished Trace. Findings about missing steps, launches and phases are added to ``quality``."""
     draft, external, parent = _in_order(recorded, meta, rank)
     draft = _cut_off(draft)
-    parent, self_ns = threads.nested(draft, parent)
-    draft = draft.with_columns(parent=pa.array(parent)).with_ints(self_ns=self_ns)
-    launched_by, launch_findings = links.launches(draft, external)
-    draft = draft.with_columns(launched_by=pa.array(launched_by))
-    step, step_findings = steps.assign(draft)
-    draft = draft.with_ints(step=step)
+    draft, findings = _worked_out(draft, external, parent, operator_names)
     phase, phase_findings = phases.assign(draft)
-    module = modules.assign(draft)
-    draft = draft.with_columns(phase=phase, module=module, op_name=_op_names(draft, operator_names))
+    draft = draft.with_columns(phase=phase, module=modules.assign(draft))
     meta = structs.replace(meta, window_ns=meta.window_ns or _extent(draft))
-    return Trace(draft.events, meta, quality + launch_findings + step_findings + phase_findings)
+    return Trace(draft.events, meta, quality + findings + phase_findings)
+
+
+def _worked_out(
+    draft: Trace, external: IntArray, recorded_parent: IntArray | None, operator_names: OperatorNames | None
+) -> tuple[Trace, tuple[Finding, ...]]:
+    """With what the events say of each other: the tree, beside it launches and steps, and the names of operators."""
+
+    def tree() -> tuple[IntArray, IntArray]:
+        return threads.nested(draft, recorded_parent)
+
+    def linked() -> tuple[Trace, tuple[Finding, ...]]:
+        launched_by, launch_findings = links.launches(draft, external)
+        found = draft.with_columns(launched_by=pa.array(launched_by))
+        step, step_findings = steps.assign(found)
+        found = found.with_ints(step=step)
+        return found.with_columns(op_name=_op_names(found, operator_names)), launch_findings + step_findings
+
+    (parent, self_ns), (found, findings) = at_once.both(tree, linked, len(draft))
+    return found.with_columns(parent=pa.array(parent)).with_ints(self_ns=self_ns), findings
 
 
 def _extent(trace: Trace) -> tuple[int, int] | None:

@@ -160,7 +160,8 @@ class Trace:
 
     def _known_without(self, changed: Collection[str]) -> dict[Any, Any]:
         """What is remembered about single columns, but those."""
-        about = {key: found for key, found in self._cache.items() if isinstance(key, tuple) and key[0] in _OF_COLUMN}
+        cached = dict(self._cache)  # another thread may be adding to it
+        about = {key: found for key, found in cached.items() if isinstance(key, tuple) and key[0] in _OF_COLUMN}
         return {key: found for key, found in about.items() if key[1] not in changed}
 
     def _cached(self, key: Any, make: Callable[[], Any]) -> Any:

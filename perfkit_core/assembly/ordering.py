@@ -4,14 +4,13 @@ recorded. So parents come before their children, and tree algorithms are one pas
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from perfkit_core import at_once
 from perfkit_core.arrays import joined
 from perfkit_core.trace import IntArray
 
@@ -48,10 +47,9 @@ def arranged(
     def one(name: str) -> pa.ChunkedArray:
         return _arranged(columns.pop(name), types[name], rows)
 
-    if len(types) < 2 or len(next(iter(columns.values()))) < _SLICE // 16:
+    if len(types) < 2 or len(next(iter(columns.values()))) < at_once.WORTH_ROWS:
         return {name: one(name) for name in types}
-    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
-        return dict(zip(types, pool.map(one, types), strict=True))
+    return dict(zip(types, at_once.in_order(one, types), strict=True))
 
 
 def _arranged(column: pa.ChunkedArray, of_type: pa.DataType, rows: pa.Array | None) -> pa.ChunkedArray:
@@ -77,7 +75,7 @@ def texts_taken(column: pa.ChunkedArray, order: IntArray) -> pa.ChunkedArray:
 def _texts_taken(column: pa.ChunkedArray, rows: pa.Array) -> pa.ChunkedArray:
     if column.num_chunks > 1 and column.nbytes > _OFFSETS_END:
         return _long_texts(column, rows)
-    if column.num_chunks == 1 and len(column) >= _SLICE // 16:
+    if column.num_chunks == 1 and len(column) >= at_once.WORTH_ROWS:
         from perfkit_core.assembly.text_order import reordered  # loads numba
 
         return pa.chunked_array([reordered(column.chunk(0), rows.to_numpy())], column.type)

@@ -17,6 +17,9 @@ from perfkit_core.sources.portion import NULL
 from perfkit_core.sources.vocabulary import Vocabulary, encoded
 from perfkit_core.trace import IntArray
 
+_BLOCK: Final = 1 << 15
+"""Rows whose numbers numpy makes larger at once: of all of them that is memory which nobody has touched yet."""
+
 
 class Origin(NamedTuple):
     """The cells of an event that others have, too."""
@@ -70,7 +73,8 @@ class Origins:
     def used(self, origin: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         """Which of them occur among some events, shape (origins,)."""
         found = np.zeros(len(self._list), np.bool_)
-        found[origin] = True
+        for begin in range(0, len(origin), _BLOCK):
+            found[origin[begin : begin + _BLOCK]] = True
         return found
 
     def texts(
@@ -92,7 +96,11 @@ class Origins:
 
 def spread(table: npt.NDArray[Any], numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """The cells of a table at these numbers, shape (numbers,)."""
-    return np.take(table, numbers, out=memory.column(len(numbers), table.dtype), mode="clip")
+    found = memory.column(len(numbers), table.dtype)
+    for begin in range(0, len(numbers), _BLOCK):
+        here = slice(begin, begin + _BLOCK)
+        np.take(table, numbers[here], out=found[here], mode="clip")
+    return found
 
 
 class Numbers:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
 
@@ -13,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from perfkit_core import memory
+from perfkit_core import at_once, memory
 from perfkit_core.arrays import MISSING, constant
 from perfkit_core.assembly.ordering import by_time, texts_taken
 from perfkit_core.sources import origins, rows
@@ -26,8 +24,6 @@ from perfkit_core.trace import IntArray
 _COLUMNS: Final = (
     "start_ns", "dur_ns", *origins.INTEGERS, *rows.INTEGERS[2:], *origins.TEXTS, *rows.TEXTS, "args",
 )  # fmt: skip
-_IN_THREADS: Final = 1 << 16
-"""From so many rows on."""
 
 _Make = Callable[[], pa.Array | pa.ChunkedArray | None]
 
@@ -53,11 +49,11 @@ class RowTable:
 
     def _made(self, makers: Mapping[str, _Make]) -> dict[str, pa.Array | pa.ChunkedArray]:
         """Several at once: numpy and Arrow work outside of Python's lock, and new memory takes longer than its use."""
-        if self._rows.count < _IN_THREADS:
+        if self._rows.count < at_once.WORTH_ROWS:
             found = {name: make() for name, make in makers.items()}
         else:
-            with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
-                found = dict(zip(makers, pool.map(lambda make: make(), makers.values()), strict=True))
+            made = at_once.in_order(lambda make: make(), makers.values())
+            found = dict(zip(makers, made, strict=True))
         return {name: self._nothing(name) if column is None else column for name, column in found.items()}
 
     def _nothing(self, name: str) -> pa.ChunkedArray:
@@ -72,8 +68,7 @@ class RowTable:
 
     def _shared(self, compact: bool) -> dict[str, _Make]:
         """What the origins say."""
-        origin = self._rows.origin.astype(np.intp)  # once for all of them
-        origin = origin if self._order is None else origin[self._order]
+        origin = self._ordered(self._rows.origin)
         used = self._known.used(origin) if compact else None
         integers: dict[str, _Make] = {name: partial(self._integers_shared, name, origin) for name in origins.INTEGERS}
         return integers | {name: partial(self._known.texts, name, origin, used) for name in origins.TEXTS}

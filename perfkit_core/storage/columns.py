@@ -6,9 +6,7 @@ removed meanwhile is refused.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from perfkit_core import schema
+from perfkit_core import at_once, schema
 from perfkit_core.arrays import constant, joined
 from perfkit_core.columns import Columns
 from perfkit_core.errors import SourceError
@@ -53,7 +51,8 @@ class StoredColumns(Columns):
 
     def chunks(self, name: str) -> Iterator[pa.Array]:
         of_type = schema.SCHEMA.field(name).type
-        for table in _ahead(lambda group: self._read([group], [name]), self.found.num_row_groups):
+        groups = range(self.found.num_row_groups)
+        for table in at_once.in_order(lambda group: self._read([group], [name]), groups, _AHEAD, _AHEAD):
             yield from table.column(0).cast(of_type).chunks
 
     def pick(self, name: str, rows: np.ndarray[Any, np.dtype[Any]]) -> pa.Array:
@@ -114,18 +113,3 @@ def _stamp(path: Path) -> tuple[int, int]:
         return 0, 0
     found = path.stat()
     return found.st_size, found.st_mtime_ns
-
-
-def _ahead(make: Callable[[int], pa.Table], count: int) -> Iterator[pa.Table]:
-    """``make(0)``, ``make(1)``, … in order, the next ones at work in threads."""
-    if count == 1:
-        yield make(0)
-        return
-    with ThreadPoolExecutor(_AHEAD) as pool:
-        waiting: deque[Future[pa.Table]] = deque()
-        for number in range(count):
-            waiting.append(pool.submit(make, number))
-            if len(waiting) > _AHEAD:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()

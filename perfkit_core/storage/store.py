@@ -20,6 +20,7 @@ from perfkit_core import schema
 from perfkit_core.assemble import OperatorNames
 from perfkit_core.errors import SourceError
 from perfkit_core.paths import arrow_input
+from perfkit_core.storage import row_groups
 from perfkit_core.storage.columns import stored_columns
 from perfkit_core.storage.encoding import encoding
 from perfkit_core.storage.footer import KEY, Stored, is_ours, read_metadata
@@ -51,18 +52,17 @@ def write_trace(trace: Trace, path: Path) -> Path:
 
     What a store does not take stays on this machine; the error says where.
     """
-    with replacing(path, keep=True) as file:
+    with replacing(path, keep=True) as temporary, temporary.open("wb") as file:
         write_table(trace, file)
     return path
 
 
-def write_table(trace: Trace, file: Path | BinaryIO) -> None:
-    """Write a trace, with its metadata, to a path or a file that is open, as it comes. Raises OSError."""
+def write_table(trace: Trace, file: BinaryIO) -> None:
+    """Write a trace, with its metadata, to a file that is open, as it comes. Raises OSError."""
     table = trace.events.unify_dictionaries()
     empty = tuple(name for name in table.column_names if table[name].null_count == len(table))
     stored = Stored(schema_version=schema.SCHEMA_VERSION, meta=trace.meta, quality=trace.quality, empty=empty)
-    options = encoding(table.schema)
-    pq.write_table(table.replace_schema_metadata({KEY: stored.json()}), file, row_group_size=_ROW_GROUP, **options)
+    row_groups.write(table.replace_schema_metadata({KEY: stored.json()}), file, _ROW_GROUP, encoding(table.schema))
 
 
 def write_cycle(trace: Trace, run_dir: Path) -> Path:

@@ -31,6 +31,10 @@ ENDS = {
     "by an exception": ("with Profile(writer): 1 / 0", 1),
     "by sys.exit": ("with Profile(writer): sys.exit(7)", 7),
     "in atexit": ("import atexit; atexit.register(writer, None)", 0),
+    "in atexit, in several row groups": (
+        "from perfkit_core.storage import store; store._ROW_GROUP = 3; import atexit; atexit.register(writer, None)",
+        0,
+    ),
     "while another thread records": ("threading.Thread(target=lambda: (time.sleep(0.2), writer(None))).start()", 0),
     "after a wait": ("writer(None); assert writer.flush(); os._exit(3)", 3),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 import pyarrow as pa
@@ -53,8 +53,8 @@ def test_a_failure_while_writing_leaves_no_file_and_keeps_the_old_one(
     if existing:
         store.write_trace(small_trace("old"), path)
 
-    def half(table: Any, where: Path, **options: Any) -> None:
-        Path(where).write_bytes(b"PAR1 half a file")
+    def half(table: Any, file: BinaryIO, **options: Any) -> None:
+        file.write(b"PAR1 half a file")
         raise OSError("disk full")
 
     monkeypatch.setattr(pq, "write_table", half)
@@ -70,9 +70,9 @@ def test_while_writing_the_name_does_not_exist(tmp_path: Path, monkeypatch: pyte
     path, seen = tmp_path / f"t{store.SUFFIX}", []
     write = pq.write_table
 
-    def watched(table: Any, where: Path, **options: Any) -> None:
-        write(table, where, **options)
-        seen.append((path.exists(), list(tmp_path.glob(f"*{store.SUFFIX}")), Path(where).parent == tmp_path))
+    def watched(table: Any, file: BinaryIO, **options: Any) -> None:
+        write(table, file, **options)
+        seen.append((path.exists(), list(tmp_path.glob(f"*{store.SUFFIX}")), Path(file.name).parent == tmp_path))
 
     monkeypatch.setattr(pq, "write_table", watched)
     store.write_trace(small_trace(), path)

@@ -8,14 +8,14 @@ end is where the reference takes over; what was scanned behind it is forgotten.
 from __future__ import annotations
 
 import itertools
-import os
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from queue import Empty, SimpleQueue
-from typing import Any, Final
+from typing import Any
 
+from perfkit_core import at_once
 from perfkit_core.sources.bytestream import Window
 from perfkit_core.sources.chrome_event import DECODER, UNDECODABLE, ChromeEvent
 from perfkit_core.sources.dialect import Dialect
@@ -24,7 +24,6 @@ from perfkit_core.sources.scan import events
 from perfkit_core.sources.scan.chunks import Chunk, Chunks
 from perfkit_core.sources.scan.scanner import Scanned, Scanner
 
-_MOST_THREADS: Final = 4
 _WAITING, _WAITING_SPARING = 3, 1
 """Chunks beside those that are being scanned: a thread that finds none sleeps, and wakes late."""
 
@@ -34,7 +33,7 @@ class ScanAhead:
 
     def __init__(self, dialect: Dialect, threads: int | None = None) -> None:
         self._dialect = dialect
-        self._threads = threads or min(os.cpu_count() or 1, _MOST_THREADS)
+        self._threads = threads or at_once.threads()
         self._idle: SimpleQueue[Scanner] = SimpleQueue()
 
     def portions(self, window: Window) -> Iterator[Portion]:

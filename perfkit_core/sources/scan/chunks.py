@@ -13,7 +13,7 @@ import numpy.typing as npt
 from perfkit_core.sources.bytestream import Window
 from perfkit_core.sources.scan.words import PAD
 
-CHUNK_BYTES: Final = 3 << 20
+CHUNK_BYTES: Final = 6 << 20
 """Python does something for each chunk, in one thread at a time: small ones make the others wait."""
 SPARING_BYTES: Final = 1 << 19
 """Where memory counts more than time."""

@@ -31,8 +31,11 @@ from perfkit_core.sources.scan.state import (
     interners,
 )
 
-_ROWS: Final = 1 << 13
-"""Rows that are scanned before they are handed out."""
+_FEWEST_ROWS: Final = 1 << 13
+_MOST_ROWS: Final = 1 << 15
+"""Rows that are scanned before they are handed out: Python does something for each portion, caches hold so many."""
+_ROW_BYTES: Final = 192
+"""Events are seldom shorter: so many rows there are in a buffer."""
 
 
 class ScannerMemory:
@@ -119,11 +122,7 @@ class ScannerColumns:
 
     def __init__(self) -> None:
         self.record = np.zeros(1, COLUMNS)[0]
-        self._numbers = np.full((FIRST_INTEGER + len(INTEGERS) + 1, _ROWS), NULL, np.int64)
-        self._codes = np.full((FIRST_TEXT + len(TEXTS), _ROWS), -1, np.int32)
-        self._rest, self._rest_ends = np.empty(0, np.uint8), np.zeros(_ROWS + 1, np.int32)
-        self._slow, self._recoded = np.empty((_ROWS, 3), np.int64), np.empty(_ROWS, np.int64)
-        self._point()
+        self._make(0, 0)
 
     @property
     def rows(self) -> int:
@@ -131,10 +130,9 @@ class ScannerColumns:
         return int(self.record["rows"])
 
     def make_room(self, text_bytes: int) -> None:
-        """Arguments of a buffer of this size fit."""
+        """A buffer of this size fits: its arguments always, its rows as a rule. None may be in use."""
         if len(self._rest) < text_bytes:
-            self._rest = np.empty(text_bytes, np.uint8)
-            self._point()
+            self._make(text_bytes, min(max(text_bytes // _ROW_BYTES, _FEWEST_ROWS), _MOST_ROWS))
 
     def taken(self, words: Words, buffer: npt.NDArray[np.uint8]) -> Stretch:
         """A copy of what is in use, which is free then."""
@@ -149,10 +147,14 @@ class ScannerColumns:
             self._rest_ends[: rows + 1].copy(), aside, dict.fromkeys(self._recoded[:recoded].tolist(), ""),
         )  # fmt: skip
 
-    def _point(self) -> None:
+    def _make(self, text_bytes: int, rows: int) -> None:
+        self._numbers = np.full((FIRST_INTEGER + len(INTEGERS) + 1, rows), NULL, np.int64)
+        self._codes = np.full((FIRST_TEXT + len(TEXTS), rows), -1, np.int32)
+        self._rest, self._rest_ends = np.empty(text_bytes, np.uint8), np.zeros(rows + 1, np.int32)
+        self._slow, self._recoded = np.empty((rows, 3), np.int64), np.empty(rows, np.int64)
         for name in ("numbers", "codes", "rest", "rest_ends", "slow", "recoded"):
             self.record[name] = getattr(self, f"_{name}").ctypes.data
-        self.record["capacity"] = _ROWS
+        self.record["capacity"] = rows
         self.record["number_rows"], self.record["code_rows"] = len(self._numbers), len(self._codes)
 
 

@@ -1,0 +1,77 @@
+"""Several things at once: results in order, errors in their turn, nothing begun that nobody wants."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from perfkit_core import at_once
+
+
+def test_results_come_in_the_order_of_the_items_whoever_is_done_first() -> None:
+    second_done = threading.Event()
+
+    def make(item: int) -> int:
+        if item == 0:
+            assert second_done.wait(60)  # only another thread can end this
+        if item == 1:
+            second_done.set()
+        return item * item
+
+    assert list(at_once.in_order(make, range(5), count=2)) == [0, 1, 4, 9, 16]
+
+
+def test_no_more_are_begun_than_may_wait() -> None:
+    begun: list[int] = []
+    results = at_once.in_order(lambda item: begun.append(item) or item, range(100), count=2, ahead=3)
+    assert next(results) == 0
+    assert len(begun) <= 4
+    results.close()
+    assert len(begun) <= 4
+
+
+def test_an_error_comes_in_its_turn_and_ends_the_others() -> None:
+    def make(item: int) -> int:
+        if item == 3:
+            raise ValueError("item 3")
+        return item
+
+    results = at_once.in_order(make, range(1000), count=1, ahead=2)
+    assert [next(results), next(results), next(results)] == [0, 1, 2]
+    with pytest.raises(ValueError, match="item 3"):
+        next(results)
+    assert not [thread.name for thread in threading.enumerate() if "at-once" in thread.name]
+
+
+def test_one_item_needs_no_thread() -> None:
+    assert list(at_once.in_order(lambda _: threading.current_thread(), [0])) == [threading.current_thread()]
+
+
+@pytest.mark.parametrize(("rows", "threads"), [(at_once.WORTH_ROWS - 1, 1), (at_once.WORTH_ROWS, 2)])
+def test_two_run_beside_each_other_where_there_is_enough_to_do(rows: int, threads: int) -> None:
+    found = at_once.both(threading.get_ident, threading.get_ident, rows)
+    assert len(set(found)) == threads
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_what_one_of_two_raises_is_raised(failing: int) -> None:
+    def fail() -> None:
+        raise ValueError("failed")
+
+    jobs = [lambda: None, lambda: None]
+    jobs[failing] = fail
+    with pytest.raises(ValueError, match="failed"):
+        at_once.both(jobs[0], jobs[1], at_once.WORTH_ROWS)
+
+
+def test_as_the_interpreter_ends_they_are_made_one_by_one() -> None:
+    script = """
+import atexit
+from perfkit_core import at_once
+atexit.register(lambda: print(list(at_once.in_order(lambda item: item + 1, range(3))), at_once.both(int, str, 1 << 20)))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True)
+    assert (done.stdout.strip(), done.stderr) == ("[1, 2, 3] (0, '')", "")
