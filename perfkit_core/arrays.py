@@ -8,12 +8,12 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from perfkit_core import schema
+from perfkit_core import memory, schema
 
 MISSING: Final = -1
 """What stands for a null where integers are read as an array, unless somebody asks for another number."""
-_BLOCK: Final = 1 << 16
-"""Rows that columns of one repeated value hold in memory, however long they are."""
+BLOCK: Final = 1 << 16
+"""Rows that columns of one repeated value hold in memory, however long they are, and that are looked up at once."""
 
 
 def joined(column: pa.ChunkedArray) -> pa.Array:
@@ -38,7 +38,7 @@ def picked(column: pa.ChunkedArray, rows: np.ndarray[Any, np.dtype[np.int64]]) -
 
 def constant(value: int | None, of_type: pa.DataType, count: int) -> pa.ChunkedArray:
     """``count`` times the same value (None: null), which takes no more memory than a few thousand of it."""
-    size = min(count, _BLOCK)
+    size = min(count, BLOCK)
     block = pa.nulls(size, of_type) if value is None else pa.repeat(pa.scalar(value, of_type), size)
     whole, rest = divmod(count, size) if size else (0, 0)
     return pa.chunked_array([block] * whole + ([block.slice(0, rest)] if rest else []), of_type)
@@ -63,6 +63,18 @@ def texts(codes: np.ndarray[Any, np.dtype[np.int32]], values: Sequence[str]) -> 
     if indices.null_count == len(codes):
         return constant(None, of_type, len(codes))
     return pa.chunked_array([pa.DictionaryArray.from_arrays(indices.chunk(0), pa.array(values, pa.string()))], of_type)
+
+
+def spread(table: np.ndarray[Any, Any], numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The cells of ``table`` at these numbers (negative ones: from its end), shape (numbers,). Block by block: numpy
+    makes 64 bits of each number first, of all of them in memory that nobody has touched yet."""
+    if len(numbers) <= BLOCK or table.dtype.hasobject:
+        return table.take(numbers)
+    found = memory.column(len(numbers), table.dtype)
+    for begin in range(0, len(numbers), BLOCK):
+        here = slice(begin, begin + BLOCK)
+        np.take(table, numbers[here], out=found[here], mode="wrap")
+    return found
 
 
 def to_int64(chunks: Iterable[pa.Array], count: int, missing: int) -> np.ndarray[Any, np.dtype[np.int64]]:

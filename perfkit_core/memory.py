@@ -1,14 +1,13 @@
 """Memory for large columns, apart from malloc's: it is the system's again with the last array that uses it.
 
-What a large recording pays most for is to touch memory for the first time. Large pages make that five times faster
-where the system has them at hand, and five times slower where it has to find or ask for them (a virtual machine that
-gives free memory back to its host); the first page tells which.
+What a large recording pays most for is to touch memory for the first time. numpy asks for large pages where an array
+has four megabytes: on virtual machines that give free memory back to their host these are what was given back, and take
+up to five times as long (docs/decisions/0010). Memory from here comes in pages of the usual size.
 """
 
 from __future__ import annotations
 
 import mmap
-import time
 from typing import Any, Final
 
 import numpy as np
@@ -16,9 +15,6 @@ import numpy.typing as npt
 
 SMALL_BYTES: Final = 1 << 20
 """Up to here malloc is as good."""
-_LARGE_PAGE: Final = 1 << 21
-_AT_HAND_S: Final = 0.001
-"""A large page of zeros takes 0.2 ms, as many small ones 1.2 ms."""
 
 
 def column(count: int, kind: Any) -> npt.NDArray[Any]:
@@ -26,32 +22,16 @@ def column(count: int, kind: Any) -> npt.NDArray[Any]:
     size = count * np.dtype(kind).itemsize
     if size <= SMALL_BYTES:
         return np.empty(count, kind)
-    room = mmap.mmap(-1, size, **_private())
-    cells = np.frombuffer(room, kind, count)
-    if size > 2 * _LARGE_PAGE and _LargePages.at_hand:
-        _LargePages.ask(room, -cells.ctypes.data % _LARGE_PAGE)
+    return np.frombuffer(mmap.mmap(-1, size, **_private()), kind, count)
+
+
+def filled(count: int, value: int, kind: Any = np.int64) -> npt.NDArray[Any]:
+    """An array of shape (count,) of one value."""
+    cells = column(count, kind)
+    cells.fill(value)
     return cells
 
 
-class _LargePages:
-    """What this process has seen of them; once they were slow, no more are asked for."""
-
-    at_hand = hasattr(mmap, "MADV_HUGEPAGE")
-
-    @classmethod
-    def ask(cls, room: mmap.mmap, first: int) -> None:
-        """``first``: where the first whole large page begins."""
-        try:
-            room.madvise(mmap.MADV_HUGEPAGE)
-            begin = time.perf_counter()
-            room[first] = 0
-            if time.perf_counter() - begin >= _AT_HAND_S:
-                cls.at_hand = False
-                room.madvise(mmap.MADV_NOHUGEPAGE)
-        except OSError:  # Python knows the request, the kernel does not
-            cls.at_hand = False
-
-
 def _private() -> dict[str, int]:
-    """Memory that is shared with other processes, as Python asks for otherwise, comes in small pages only."""
+    """Other processes do not see it: what Python asks for otherwise lies in a file system of the kernel."""
     return {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}

@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from perfkit_core import schema
-from perfkit_core.arrays import constant, nullable, to_codes, to_int64
+from perfkit_core.arrays import constant, nullable, spread, to_codes, to_int64
 from perfkit_core.columns import ChangedColumns, Columns, JoinedColumns, TableColumns
 from perfkit_core.rank_findings import united
 from perfkit_core.trace_meta import Device, Finding, TraceMeta
@@ -39,7 +39,7 @@ class Codes:
     def lookup(self, per_value: npt.NDArray[Any], missing: Any) -> npt.NDArray[Any]:
         """Spread one item a distinct value over the rows; ``missing`` where the row is null."""
         table = np.append(np.asarray(per_value), np.asarray([missing], dtype=np.asarray(per_value).dtype))
-        return table.take(self.codes)
+        return spread(table, self.codes)
 
 
 _OF_COLUMN: Final = ("known", "ints", "codes", "rows")

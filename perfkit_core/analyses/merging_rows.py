@@ -126,9 +126,13 @@ def _types(tables: Sequence[pd.DataFrame]) -> dict[Any, Any]:
 
 
 def _typed(table: pd.DataFrame, types: Mapping[Any, Any]) -> pd.DataFrame:
-    """The table in these types; itself where it has them, as nearly all have."""
-    other = {name: types[name] for name, kind in table.dtypes.items() if types[name] != kind}
-    return table.astype(other) if other else table
+    """The table in these types; itself where it has them. ``DataFrame.astype`` would copy all other columns, too."""
+    other = [name for name, kind in table.dtypes.items() if types[name] != kind]
+    if other:
+        table = table.copy(deep=False)
+        for name in other:
+            table[name] = table[name].astype(types[name])
+    return table
 
 
 def _common(one: Any, other: Any) -> Any:

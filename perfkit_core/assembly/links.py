@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from perfkit_core import memory
 from perfkit_core.language import in_english
 from perfkit_core.schema import DEVICE_WORK, NO_ROW, OPERATOR_KINDS, RUNTIME, SYNC
 from perfkit_core.trace import Finding, IntArray, Trace
@@ -25,7 +26,7 @@ def launches(trace: Trace, external: IntArray) -> tuple[IntArray, tuple[Finding,
     ``external`` is the id that an operator shares with what it launched, shape (rows,), negative where unknown.
     """
     device = np.flatnonzero(~trace.host & (trace.ints("correlation") >= 0) | trace.rows("kind", *DEVICE_WORK))
-    launched_by = np.full(len(trace), NO_ROW, np.int64)
+    launched_by = memory.filled(len(trace), NO_ROW)
     calls = np.flatnonzero(trace.host & trace.rows("kind", RUNTIME, SYNC))
     launched_by[device] = _match(trace.ints("correlation")[device], trace.ints("correlation")[calls], calls)
     open_rows = device[launched_by[device] == NO_ROW]
@@ -38,12 +39,12 @@ def _match(wanted: IntArray, keys: IntArray, rows: IntArray) -> IntArray:
     """For each wanted key the first of ``rows`` whose key is equal, -1: none. Negative keys are unknown."""
     known = keys >= 0
     keys, rows = keys[known], rows[known]
-    found = np.full(len(wanted), NO_ROW, np.int64)
+    found = memory.filled(len(wanted), NO_ROW)
     if not len(keys) or not len(wanted):
         return found
     low, span = int(keys.min()), int(keys.max()) - int(keys.min()) + 1
     if span <= _DENSE * len(keys):
-        first = np.full(span, NO_ROW, np.int64)
+        first = memory.filled(span, NO_ROW)
         first[keys[::-1] - low] = rows[::-1]
         hit = (wanted >= low) & (wanted < low + span)
         found[hit] = first[wanted[hit] - low]

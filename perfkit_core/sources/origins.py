@@ -12,13 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from perfkit_core import memory
+from perfkit_core.arrays import BLOCK, spread
 from perfkit_core.sources.portion import NULL
 from perfkit_core.sources.vocabulary import Vocabulary, encoded
 from perfkit_core.trace import IntArray
-
-_BLOCK: Final = 1 << 15
-"""Rows whose numbers numpy makes larger at once: of all of them that is memory which nobody has touched yet."""
 
 
 class Origin(NamedTuple):
@@ -73,8 +70,8 @@ class Origins:
     def used(self, origin: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         """Which of them occur among some events, shape (origins,)."""
         found = np.zeros(len(self._list), np.bool_)
-        for begin in range(0, len(origin), _BLOCK):
-            found[origin[begin : begin + _BLOCK]] = True
+        for begin in range(0, len(origin), BLOCK):
+            found[origin[begin : begin + BLOCK]] = True
         return found
 
     def texts(
@@ -92,15 +89,6 @@ class Origins:
         """A column of INTEGERS for events of these origins, NULL where unknown; None where it holds nothing."""
         values = self._integers[column].array()
         return spread(values, origin) if (values != NULL).any() else None
-
-
-def spread(table: npt.NDArray[Any], numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The cells of a table at these numbers, shape (numbers,)."""
-    found = memory.column(len(numbers), table.dtype)
-    for begin in range(0, len(numbers), _BLOCK):
-        here = slice(begin, begin + _BLOCK)
-        np.take(table, numbers[here], out=found[here], mode="clip")
-    return found
 
 
 class Numbers:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import mmap
-
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from perfkit_core import memory
-from perfkit_core.arrays import to_codes, to_int64
+from perfkit_core.arrays import BLOCK, spread, to_codes, to_int64
 from perfkit_core.assembly.ordering import texts_taken
 from perfkit_core.assembly.text_order import reordered
 
@@ -22,29 +20,20 @@ def test_columns_are_as_long_as_asked_for(count: int) -> None:
     assert cells[-1:].tolist() == [count - 1] * bool(count)
 
 
-@pytest.mark.skipif(not hasattr(mmap, "MADV_HUGEPAGE"), reason="this system has no large pages to ask for")
-@pytest.mark.parametrize(("limit_s", "asks_again"), [(1e9, True), (0.0, False)])
-def test_large_pages_that_were_slow_are_not_asked_for_again(
-    limit_s: float, asks_again: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(memory, "_AT_HAND_S", limit_s)
-    monkeypatch.setattr(memory._LargePages, "at_hand", True)
-    memory.column(8 << 20, np.uint8)[:] = 1
-    assert memory._LargePages.at_hand == asks_again
+@pytest.mark.parametrize("count", [0, 5, 3 * memory.SMALL_BYTES])
+def test_a_filled_column_holds_its_value_throughout(count: int) -> None:
+    assert (memory.filled(count, -1) == np.full(count, -1)).all()
+    assert memory.filled(count, 7, np.int32).dtype == np.int32
 
 
-class _Refusing(mmap.mmap):
-    """As of a kernel without large pages."""
-
-    def madvise(self, *_: int) -> None:
-        raise OSError(22, "Invalid argument")
-
-
-def test_a_kernel_without_large_pages_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory._LargePages, "at_hand", True)
-    monkeypatch.setattr(mmap, "mmap", _Refusing)
-    assert memory.column(8 << 20, np.uint8).sum() == 0
-    assert not memory._LargePages.at_hand
+@pytest.mark.parametrize("count", [0, 1, BLOCK, BLOCK + 1, 3 * BLOCK - 1])
+@pytest.mark.parametrize("kind", [np.bool_, np.int8, np.int64, object])
+def test_cells_of_a_table_are_spread_over_as_many_rows_as_there_are(count: int, kind: type) -> None:
+    table = np.arange(5).astype(kind)
+    numbers = np.random.default_rng(3).integers(-5, 5, count).astype(np.int32)
+    found = spread(table, numbers)
+    assert found.dtype == table.dtype
+    assert found.tolist() == table[numbers].tolist()
 
 
 def test_texts_in_another_order() -> None:

@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from perfkit_core import memory
 from perfkit_core.sources.bytestream import Window
 from perfkit_core.sources.scan.words import PAD
 
@@ -100,7 +101,7 @@ class Chunks:
             buffer = self._free.pop()
             if len(buffer) >= size:
                 return buffer
-        return np.empty(max(size, self._size + PAD), np.uint8)
+        return memory.column(max(size, self._size + PAD), np.uint8)
 
     def _cut(self, buffer: npt.NDArray[np.uint8], held: int) -> int:
         """Where the last event begins, as far as it shows; 0 where it does not."""

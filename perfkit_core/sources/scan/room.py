@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from perfkit_core import memory
 from perfkit_core.sources.dialect import Dialect
 from perfkit_core.sources.portion import ARGUMENT_INTEGERS as INTEGERS
 from perfkit_core.sources.portion import ARGUMENT_TEXTS as TEXTS
@@ -150,7 +151,7 @@ class ScannerColumns:
     def _make(self, text_bytes: int, rows: int) -> None:
         self._numbers = np.full((FIRST_INTEGER + len(INTEGERS) + 1, rows), NULL, np.int64)
         self._codes = np.full((FIRST_TEXT + len(TEXTS), rows), -1, np.int32)
-        self._rest, self._rest_ends = np.empty(text_bytes, np.uint8), np.zeros(rows + 1, np.int32)
+        self._rest, self._rest_ends = memory.column(text_bytes, np.uint8), np.zeros(rows + 1, np.int32)
         self._slow, self._recoded = np.empty((rows, 3), np.int64), np.empty(rows, np.int64)
         for name in ("numbers", "codes", "rest", "rest_ends", "slow", "recoded"):
             self.record[name] = getattr(self, f"_{name}").ctypes.data
