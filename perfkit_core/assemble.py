@@ -131,8 +131,9 @@ def _op_names(trace: Trace, operator_names: OperatorNames | None) -> pa.ChunkedA
     if operator_names is None:
         return constant(None, of_type, len(trace))
     names, kinds = trace.codes("name"), trace.rows("kind", *schema.OPERATOR_KINDS)
-    used = np.unique(names.codes[kinds])
-    canonical = {int(code): operator_names(names.values[code]) for code in used}
+    used = np.zeros(len(names.values) + 1, np.bool_)
+    used[names.codes[kinds]] = True  # names of operators; the last cell is for nulls
+    canonical = {int(code): operator_names(names.values[code]) for code in np.flatnonzero(used[:-1])}
     values = list(dict.fromkeys(name for name in canonical.values() if name is not None))
     number = np.full(len(names.values), -1, np.int32)
     for code, name in canonical.items():

@@ -39,11 +39,12 @@ def without_closures(trace: Trace, phase: PhaseArray) -> PhaseArray:
 
 def _outermost(trace: Trace, phase: PhaseArray, wanted: int) -> IntArray:
     """Rows that mark ``wanted`` and lie in no other marked event."""
-    found = trace.host & (phase == wanted)
-    if not found.any():
-        return np.flatnonzero(found)
+    found = np.flatnonzero(trace.host & (phase == wanted))
+    if not len(found):
+        return found
     outermost = nesting.outermost(trace.ints("parent"), phase >= 0)
-    return np.flatnonzero(found & (outermost == np.arange(len(trace))))
+    rows: IntArray = found[outermost[found] == found]
+    return rows
 
 
 def _last_backward(trace: Trace, spans: IntArray, backward: IntArray) -> IntArray:

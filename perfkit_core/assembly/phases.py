@@ -55,8 +55,9 @@ def _forward_roots(trace: Trace, phase: PhaseArray) -> IntArray:
     parent = trace.ints("parent")
     operator = trace.host & trace.rows("kind", *OPERATOR_KINDS)
     inside = nesting.first_on_path(parent, phase) >= 0
-    root = nesting.outermost(parent, operator | (phase >= 0))
-    top = np.flatnonzero(root == np.arange(len(trace)))
+    wanted = operator | (phase >= 0)
+    root, top = nesting.outermost(parent, wanted), np.flatnonzero(wanted)
+    top = top[root[top] == top]
     proof = _proven(trace, inside)
     proves = np.zeros(len(trace), np.bool_)
     proves[root[proof[operator[proof]]]] = True

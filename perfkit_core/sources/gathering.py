@@ -104,18 +104,26 @@ def _text(args: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]
 
 
 def _strings(text: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int32]) -> pa.ChunkedArray:
-    """Texts that share the memory of ``text``, in as many pieces as Arrow needs."""
-    ends = np.cumsum(np.maximum(lengths, 0), dtype=np.int64)
+    """Texts that share the memory of ``text``, in as many pieces as Arrow needs. ``lengths`` serve as scratch."""
+    known = lengths != _NO_TEXT
+    np.maximum(lengths, 0, out=lengths)
     pieces: list[pa.Array] = []
-    first = 0
+    first, begin = 0, 0
     while first < len(lengths) or not pieces:
-        begin = int(ends[first - 1]) if first else 0
-        last = max(int(np.searchsorted(ends, begin + _OFFSETS_END, side="right")), first + 1)
-        here = slice(first, last)
-        offsets = np.append(0, ends[here] - begin).astype(np.int32)
-        known = lengths[here] != _NO_TEXT
-        bits = None if known.all() else pa.py_buffer(np.packbits(known, bitorder="little"))
-        buffers = [bits, pa.py_buffer(offsets), pa.py_buffer(text[begin : begin + int(offsets[-1])])]
+        last = _most(lengths, first) if len(text) - begin > _OFFSETS_END else len(lengths)
+        offsets = column(last - first + 1, np.int32)
+        offsets[0] = 0
+        np.cumsum(lengths[first:last], out=offsets[1:])
+        here = known[first:last]
+        bits = None if here.all() else pa.py_buffer(np.packbits(here, bitorder="little"))
+        end = begin + int(offsets[-1])
+        buffers = [bits, pa.py_buffer(offsets), pa.py_buffer(text[begin:end])]
         pieces.append(pa.Array.from_buffers(pa.string(), last - first, buffers))
-        first = last
+        first, begin = last, end
     return pa.chunked_array(pieces, pa.string())
+
+
+def _most(lengths: npt.NDArray[np.int32], first: int) -> int:
+    """Behind the last row that one array of texts from ``first`` on has room for, one row at least."""
+    ends = np.cumsum(lengths[first:], dtype=np.int64)
+    return first + max(int(np.searchsorted(ends, _OFFSETS_END, side="right")), 1)

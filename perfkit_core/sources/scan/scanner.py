@@ -126,12 +126,16 @@ class Scanner:
 
 def _recoded(stretch: Stretch) -> Stretch:
     """With the arguments that the reference writes in other words. Raises what msgspec raises."""
+    if not stretch.recoded:
+        return stretch
     ends, rest = stretch.rest_ends, stretch.rest
-    texts = {
-        row: msgspec.json.encode(msgspec.json.decode(rest[ends[row] : ends[row + 1]].tobytes())).decode()
-        for row in stretch.recoded
-    }
-    return replace(stretch, recoded=texts) if texts else stretch
+    texts: dict[int, str] = {}
+    for row in stretch.recoded:
+        text = rest[ends[row] : ends[row + 1]].tobytes()
+        again = msgspec.json.encode(msgspec.json.decode(text))
+        if again != text:  # most numbers with decimals stand there as the reference would write them
+            texts[row] = again.decode()
+    return replace(stretch, recoded=texts)
 
 
 def _string(raw: bytes) -> str:
