@@ -6,11 +6,10 @@ import os
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 _Item = TypeVar("_Item")
 _Made = TypeVar("_Made")
-
 _Other = TypeVar("_Other")
 
 WORTH_ROWS: Final = 1 << 16
@@ -27,41 +26,59 @@ def threads() -> int:
 def in_order(
     make: Callable[[_Item], _Made], items: Collection[_Item], count: int | None = None, ahead: int | None = None
 ) -> Iterator[_Made]:
-    """``make`` of each item, in the order of the items, by ``count`` threads (:func:`threads`).
+    """``make`` of each item, in the order of the items, by ``count`` threads (:func:`threads`), of which this is one.
 
-    No more than ``ahead`` wait to be taken, beside the one that is (None: all are begun at once). What ``make`` raises
-    is raised in its turn. As the interpreter ends, when no thread can be started any more, they are made one by one.
+    No more than ``ahead`` wait to be taken, beside the one that is (None: all are begun as soon as can be). What
+    ``make`` raises is raised in its turn. As the interpreter ends no other thread can be started: this one makes all.
     """
-    if len(items) < 2:
+    count = count or threads()
+    if min(count, len(items)) < 2:
         yield from map(make, items)
         return
-    waiting: deque[Future[_Made]] = deque()
-    pool = ThreadPoolExecutor(count or threads(), thread_name_prefix="perfkit-at-once")
+    waiting: deque[_Task[_Item, _Made]] = deque()
+    pool = ThreadPoolExecutor(count - 1, thread_name_prefix="perfkit-at-once")
     try:
         for item in items:
-            waiting.append(_begun(pool, make, item))
+            waiting.append((item, _handed(pool, make, item)))
             if ahead is not None and len(waiting) > ahead:
-                yield waiting.popleft().result()
+                yield _first(waiting, make)
         while waiting:
-            yield waiting.popleft().result()
+            yield _first(waiting, make)
     finally:
         pool.shutdown(cancel_futures=True)  # what was not begun is not wanted any more
 
 
 def both(one: Callable[[], _Made], other: Callable[[], _Other], rows: int) -> tuple[_Made, _Other]:
     """What two functions return, which go through so many rows; one after the other where a thread is not worth it."""
-    if rows < WORTH_ROWS:
-        return one(), other()
-    with ThreadPoolExecutor(1, thread_name_prefix="perfkit-at-once") as pool:
-        found = _begun(pool, lambda _: one(), None)
-        beside = other()
-        return found.result(), beside
+    jobs: tuple[Callable[[], Any], ...] = (one, other)
+    found, beside = in_order(lambda job: job(), jobs, threads() if rows >= WORTH_ROWS else 1)
+    return found, beside
 
 
-def _begun(pool: ThreadPoolExecutor, make: Callable[[_Item], _Made], item: _Item) -> Future[_Made]:
+_Task = tuple[_Item, Future[_Made]]
+
+
+def _handed(pool: ThreadPoolExecutor, make: Callable[[_Item], _Made], item: _Item) -> Future[_Made]:
     try:
         return pool.submit(make, item)
     except RuntimeError:  # the interpreter is ending
-        done: Future[_Made] = Future()
+        return Future()
+
+
+def _first(waiting: deque[_Task[_Item, _Made]], make: Callable[[_Item], _Made]) -> _Made:
+    """The first result. Until it is there this thread makes what no other has begun."""
+    for place, (item, future) in enumerate(waiting):
+        if waiting[0][1].done():
+            break
+        if future.cancel():  # not begun
+            waiting[place] = item, _made(make, item)
+    return waiting.popleft()[1].result()
+
+
+def _made(make: Callable[[_Item], _Made], item: _Item) -> Future[_Made]:
+    done: Future[_Made] = Future()
+    try:
         done.set_result(make(item))
-        return done
+    except Exception as error:
+        done.set_exception(error)
+    return done

@@ -52,7 +52,7 @@ class StoredColumns(Columns):
     def chunks(self, name: str) -> Iterator[pa.Array]:
         of_type = schema.SCHEMA.field(name).type
         groups = range(self.found.num_row_groups)
-        for table in at_once.in_order(lambda group: self._read([group], [name]), groups, _AHEAD, _AHEAD):
+        for table in at_once.in_order(lambda group: self._read([group], [name]), groups, _AHEAD + 1, _AHEAD):
             yield from table.column(0).cast(of_type).chunks
 
     def pick(self, name: str, rows: np.ndarray[Any, np.dtype[Any]]) -> pa.Array:

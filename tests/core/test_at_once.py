@@ -39,21 +39,41 @@ def test_an_error_comes_in_its_turn_and_ends_the_others() -> None:
             raise ValueError("item 3")
         return item
 
-    results = at_once.in_order(make, range(1000), count=1, ahead=2)
+    results = at_once.in_order(make, range(1000), count=2, ahead=2)
     assert [next(results), next(results), next(results)] == [0, 1, 2]
     with pytest.raises(ValueError, match="item 3"):
         next(results)
     assert not [thread.name for thread in threading.enumerate() if "at-once" in thread.name]
 
 
-def test_one_item_needs_no_thread() -> None:
-    assert list(at_once.in_order(lambda _: threading.current_thread(), [0])) == [threading.current_thread()]
+@pytest.mark.parametrize(("items", "count"), [(1, 4), (3, 1)])
+def test_one_item_or_one_core_needs_no_other_thread(items: int, count: int) -> None:
+    here = threading.get_ident()
+    assert set(at_once.in_order(lambda _: threading.get_ident(), range(items), count)) == {here}
 
 
-@pytest.mark.parametrize(("rows", "threads"), [(at_once.WORTH_ROWS - 1, 1), (at_once.WORTH_ROWS, 2)])
-def test_two_run_beside_each_other_where_there_is_enough_to_do(rows: int, threads: int) -> None:
-    found = at_once.both(threading.get_ident, threading.get_ident, rows)
-    assert len(set(found)) == threads
+def test_this_thread_makes_what_no_other_has_begun() -> None:
+    here, begun, made = threading.get_ident(), threading.Event(), threading.Semaphore(0)
+
+    def make(item: int) -> int:
+        if threading.get_ident() == here:
+            assert begun.wait(60)
+            made.release()
+        else:
+            begun.set()
+            assert all(made.acquire(timeout=60) for _ in range(5))  # busy until this thread has made all others
+        return threading.get_ident()
+
+    makers = list(at_once.in_order(make, range(6), count=2))
+    assert sorted(maker == here for maker in makers) == [False] + [True] * 5
+
+
+def test_two_run_beside_each_other_where_there_is_enough_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(at_once, "threads", lambda: 2)
+    met = threading.Barrier(2)
+    at_once.both(lambda: met.wait(60), lambda: met.wait(60), at_once.WORTH_ROWS)
+    found = at_once.both(threading.get_ident, threading.get_ident, at_once.WORTH_ROWS - 1)
+    assert found == (threading.get_ident(),) * 2
 
 
 @pytest.mark.parametrize("failing", [0, 1])
