@@ -66,14 +66,16 @@ def texts(codes: np.ndarray[Any, np.dtype[np.int32]], values: Sequence[str]) -> 
 
 
 def spread(table: np.ndarray[Any, Any], numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The cells of ``table`` at these numbers (negative ones: from its end), shape (numbers,). Block by block: numpy
-    makes 64 bits of each number first, of all of them in memory that nobody has touched yet."""
+    """The cells of ``table`` at these numbers (negative ones: from its end), shape (numbers,); else IndexError.
+
+    Block by block: numpy makes 64 bits of each number first, of all of them in memory that nobody has touched yet.
+    """
     if len(numbers) <= BLOCK or table.dtype.hasobject:
         return table.take(numbers)
     found = memory.column(len(numbers), table.dtype)
     for begin in range(0, len(numbers), BLOCK):
         here = slice(begin, begin + BLOCK)
-        np.take(table, numbers[here], out=found[here], mode="wrap")
+        np.take(table, numbers[here], out=found[here])
     return found
 
 
@@ -112,7 +114,7 @@ def to_codes(chunks: Iterable[pa.Array], count: int) -> tuple[np.ndarray[Any, np
     """Texts as codes of shape (count,), -1 for null, read only, and the distinct values that they index."""
     codes: np.ndarray[Any, np.dtype[np.int32]] | None = None
     number: dict[str, int] = {}
-    at, last, spread = 0, None, np.empty(0, np.int32)
+    at, last, common = 0, None, np.empty(0, np.int32)
     for chunk in chunks:
         part = _filled(chunk.indices, -1).astype(np.int32, copy=False)
         if len(part) == count:
@@ -121,9 +123,9 @@ def to_codes(chunks: Iterable[pa.Array], count: int) -> tuple[np.ndarray[Any, np
         if last is None or not chunk.dictionary.equals(last):
             last = chunk.dictionary
             numbers = [number.setdefault(value, len(number)) for value in last.to_pylist()]
-            spread = np.array([*numbers, -1], np.int32)
+            common = np.array([*numbers, -1], np.int32)
         codes = np.empty(count, np.int32) if codes is None else codes
-        codes[at : at + len(part)] = spread[part]
+        codes[at : at + len(part)] = common[part]
         at += len(part)
     codes = np.empty(0, np.int32) if codes is None else codes
     codes.setflags(write=False)

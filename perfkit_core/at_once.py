@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
@@ -31,9 +32,10 @@ def in_order(
     No more than ``ahead`` wait to be taken, beside the one that is (None: all are begun as soon as can be). What
     ``make`` raises is raised in its turn. As the interpreter ends no other thread can be started: this one makes all.
     """
-    count = count or threads()
-    if min(count, len(items)) < 2:
-        yield from map(make, items)
+    count = min(count or threads(), len(items))
+    if count < 2:
+        for item in items:
+            yield make(item)
         return
     waiting: deque[_Task[_Item, _Made]] = deque()
     pool = ThreadPoolExecutor(count - 1, thread_name_prefix="perfkit-at-once")
@@ -59,10 +61,24 @@ _Task = tuple[_Item, Future[_Made]]
 
 
 def _handed(pool: ThreadPoolExecutor, make: Callable[[_Item], _Made], item: _Item) -> Future[_Made]:
+    """Whoever claims the result first makes it, and nobody else: the pool keeps what it could start no thread for."""
+    future: Future[_Made] = Future()
+    with contextlib.suppress(RuntimeError):  # no thread can be started (any more)
+        pool.submit(_claimed, future, make, item)
+    return future
+
+
+def _claimed(future: Future[_Made], make: Callable[[_Item], _Made], item: _Item) -> bool:
+    """Makes what nobody has claimed; False where somebody has."""
+    if not future.set_running_or_notify_cancel():
+        return False
     try:
-        return pool.submit(make, item)
-    except RuntimeError:  # the interpreter is ending
-        return Future()
+        future.set_result(make(item))
+    except BaseException as error:
+        future.set_exception(error)
+        if not isinstance(error, Exception):
+            raise
+    return True
 
 
 def _first(waiting: deque[_Task[_Item, _Made]], make: Callable[[_Item], _Made]) -> _Made:
@@ -71,14 +87,10 @@ def _first(waiting: deque[_Task[_Item, _Made]], make: Callable[[_Item], _Made]) 
         if waiting[0][1].done():
             break
         if future.cancel():  # not begun
-            waiting[place] = item, _made(make, item)
-    return waiting.popleft()[1].result()
-
-
-def _made(make: Callable[[_Item], _Made], item: _Item) -> Future[_Made]:
-    done: Future[_Made] = Future()
+            waiting[place] = item, Future()
+            _claimed(waiting[place][1], make, item)
+    future = waiting.popleft()[1]
     try:
-        done.set_result(make(item))
-    except Exception as error:
-        done.set_exception(error)
-    return done
+        return future.result()
+    finally:
+        del future  # an error would keep what it was made of alive

@@ -54,7 +54,8 @@ class _Function:
 
     def __call__(self, *arguments: Any) -> Any:
         if Interpreted.cells < ENOUGH_CELLS:
-            Interpreted.cells += self._steps * sum(one.size for one in arguments if isinstance(one, np.ndarray))
+            more = self._steps * sum(one.size for one in arguments if isinstance(one, np.ndarray))
+            Interpreted.cells = max(Interpreted.cells + more, Interpreted.cells)  # numba may be here since, by a thread
             if Interpreted.cells < ENOUGH_CELLS:
                 with np.errstate(over="ignore"):
                     return self._interpreted(*arguments)

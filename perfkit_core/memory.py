@@ -2,7 +2,8 @@
 
 What a large recording pays most for is to touch memory for the first time. numpy asks for large pages where an array
 has four megabytes: on virtual machines that give free memory back to their host these are what was given back, and take
-up to five times as long (docs/decisions/0010). Memory from here comes in pages of the usual size.
+up to five times as long (docs/decisions/0010). Memory from here comes in pages of the usual size, unless the system
+gives large ones to everybody.
 """
 
 from __future__ import annotations
@@ -18,11 +19,17 @@ SMALL_BYTES: Final = 1 << 20
 
 
 def column(count: int, kind: Any) -> npt.NDArray[Any]:
-    """An array of shape (count,), of whatever was there. Cells that nobody touches take no memory."""
+    """An array of shape (count,), of whatever was there. Cells that nobody touches take no memory.
+
+    Raises MemoryError where the system has none.
+    """
     size = count * np.dtype(kind).itemsize
     if size <= SMALL_BYTES:
         return np.empty(count, kind)
-    return np.frombuffer(mmap.mmap(-1, size, **_private()), kind, count)
+    try:
+        return np.frombuffer(mmap.mmap(-1, size, **_private()), kind, count)
+    except OSError as error:
+        raise MemoryError(f"no memory for {size} bytes ({error})") from None
 
 
 def filled(count: int, value: int, kind: Any = np.int64) -> npt.NDArray[Any]:

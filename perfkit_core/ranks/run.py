@@ -14,6 +14,7 @@ from typing import Final
 from perfkit_core.errors import PerfkitError, SourceError, UsageError
 from perfkit_core.language import in_english
 from perfkit_core.paths import as_path, is_remote
+from perfkit_core.ranks import heap
 from perfkit_core.ranks.job import Failed, Job, Partial, RankFiles
 from perfkit_core.ranks.plan import Plan
 from perfkit_core.ranks.reduce import reduce_rank
@@ -73,10 +74,11 @@ def tasks(ranks: Sequence[RankFiles]) -> list[list[RankFiles]]:
 def reduce_ranks(ranks: Sequence[RankFiles], job: Job) -> list[Answer]:
     """:func:`reduce_rank` for some, up to one whose failure ends it all."""
     answers: list[Answer] = []
-    for files in ranks:
-        answers.append(reduce_rank(files, job))
-        if _ends_it(answers[-1], job):
-            break
+    with heap.kept():
+        for files in ranks:
+            answers.append(reduce_rank(files, job))
+            if _ends_it(answers[-1], job):
+                break
     return answers
 
 

@@ -87,7 +87,7 @@ def _room(count: int, kind: np.dtype[Any]) -> npt.NDArray[Any]:
     wanted = 2 * size if size <= SMALL_BYTES else max(4 * size, _ROOM_BYTES)
     try:
         return column(wanted // kind.itemsize, kind)
-    except OSError:  # more at once than the system promises anybody
+    except MemoryError:  # more at once than the system promises anybody
         return column(count + count // 8, kind)
 
 

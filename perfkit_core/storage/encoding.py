@@ -30,6 +30,7 @@ def encoding(columns: pa.Schema) -> dict[str, Any]:
         "column_encoding": {name: "DELTA_BINARY_PACKED" for name in integers if name not in _FEW_VALUES},
         "write_statistics": integers,
         "write_batch_size": _VALUES_AT_ONCE,
+        "write_page_index": False,  # row groups that are written apart could not be put together (row_groups.py)
         **_pages(),
     }
 

@@ -15,10 +15,10 @@ _GROUP: Final = (4,)
 """Where a footer holds its row groups: field 4 of FileMetaData. Elements of a list add nothing to a path."""
 _CHUNK: Final = (*_GROUP, 1)
 _ORDINAL: Final = (*_GROUP, 7)
-_OFFSETS: Final = frozenset(
-    {(*_GROUP, 5), (*_CHUNK, 2), (*_CHUNK, 3, 9), (*_CHUNK, 3, 10), (*_CHUNK, 3, 11), (*_CHUNK, 3, 14)}
-)
-"""Positions in the file: of a row group; of a column chunk, its data, index and dictionary page, its bloom filter."""
+_OFFSETS: Final = frozenset({(*_GROUP, 5), (*_CHUNK, 2), (*_CHUNK, 3, 9), (*_CHUNK, 3, 10), (*_CHUNK, 3, 11)})
+"""Positions in the file: of a row group; of a column chunk, its data, index and dictionary page."""
+_ELSEWHERE: Final = frozenset({(*_CHUNK, 3, 14), (*_CHUNK, 4), (*_CHUNK, 6)})
+"""Positions of bloom filters and page indexes, which stand behind all row groups, and hold positions themselves."""
 _STOP, _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = 0, 1, 2, 3, 7, 8, 9, 10, 11, 12
 _INTEGERS: Final = frozenset({4, 5, 6})
 
@@ -26,13 +26,15 @@ _INTEGERS: Final = frozenset({4, 5, 6})
 def relocated(footer: bytes, by: int, ordinal: int) -> bytes:
     """The footer (FileMetaData) of a file of one row group that stands ``by`` bytes further on, as number ``ordinal``.
 
-    Positions of 0 mean that there is none. Files with a page index hold positions outside of the footer: not for them.
-    Raises ValueError where the bytes are no footer.
+    Positions of 0 mean that there is none. Raises ValueError where the bytes are no footer, and for a file with a page
+    index or a bloom filter.
     """
     pieces: list[bytes] = []
     copied = 0
     try:
         for path, begin, end, value in _Reader(footer).integers():
+            if path in _ELSEWHERE:
+                raise ValueError("a Parquet file with a page index or a bloom filter")
             if path in _OFFSETS and value:
                 pieces += footer[copied:begin], _zigzag(value + by)
                 copied = end

@@ -2,6 +2,8 @@
 
 Each row group is encoded as a file of its own, in memory; its pages go behind those of the groups before, and its
 footer, moved there, into the one footer of all. The file is, byte for byte, the one that Arrow writes alone.
+
+Arrow before 18 repeats parts of the footer between the pages, where nobody moves them: it writes alone.
 """
 
 from __future__ import annotations
@@ -16,11 +18,13 @@ from perfkit_core import at_once
 from perfkit_core.storage.relocation import relocated
 
 _MAGIC: Final = b"PAR1"
+_APART: Final = int(pa.__version__.partition(".")[0]) >= 18
+"""Whether a footer is all that tells where pages stand."""
 
 
 def write(table: pa.Table, file: BinaryIO, rows: int, options: Mapping[str, Any]) -> None:
     """Write a table in groups of so many rows, with the options of ``pyarrow.parquet.write_table``. Raises OSError."""
-    if len(table) <= rows:
+    if len(table) <= rows or not _APART:
         pq.write_table(table, file, row_group_size=rows, **options)
         return
     footer: pq.FileMetaData | None = None
@@ -42,7 +46,7 @@ def write(table: pa.Table, file: BinaryIO, rows: int, options: Mapping[str, Any]
 
 
 def _encoded(table: pa.Table, rows: int, options: Mapping[str, Any]) -> Iterator[pa.Buffer]:
-    """Each row group as a file. No more are held than threads are at work, and one."""
+    """Each row group as a file. No more are held than threads are at work, and two."""
 
     def encode(begin: int) -> pa.Buffer:
         out = pa.BufferOutputStream()

@@ -24,13 +24,58 @@ def test_results_come_in_the_order_of_the_items_whoever_is_done_first() -> None:
     assert list(at_once.in_order(make, range(5), count=2)) == [0, 1, 4, 9, 16]
 
 
-def test_no_more_are_begun_than_may_wait() -> None:
+def test_as_many_as_may_wait_are_begun_ahead_and_no_more() -> None:
     begun: list[int] = []
-    results = at_once.in_order(lambda item: begun.append(item) or item, range(100), count=2, ahead=3)
-    assert next(results) == 0
-    assert len(begun) <= 4
+    all_begun, go_on = threading.Event(), threading.Event()
+
+    def make(item: int) -> int:
+        begun.append(item)
+        if len(begun) == 3:
+            all_begun.set()
+        assert item == 0 or go_on.wait(60)
+        return item
+
+    results = at_once.in_order(make, range(100), count=3, ahead=2)
+    first = threading.Thread(target=results.__next__)
+    first.start()
+    assert all_begun.wait(60)  # two beside the first one
+    go_on.set()
+    first.join(60)
+    assert sorted(begun) == [0, 1, 2]
     results.close()
-    assert len(begun) <= 4
+    assert sorted(begun) == [0, 1, 2]
+
+
+def test_what_was_not_begun_when_nobody_wants_more_never_is() -> None:
+    begun: list[int] = []
+    go_on = threading.Event()
+
+    def make(item: int) -> int:
+        begun.append(item)
+        assert item == 0 or go_on.wait(60)
+        return item
+
+    results = at_once.in_order(make, range(50), count=2)
+    assert next(results) == 0  # the other thread is at 1 or has not begun
+    threading.Timer(0.05, go_on.set).start()
+    results.close()
+    assert len(begun) <= 2
+
+
+def test_each_is_made_once_also_where_threads_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pool keeps what it could start no thread for, and gives it to the thread that it has."""
+    start, started = threading.Thread.start, []
+
+    def refusing(thread: threading.Thread) -> None:
+        if started:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refusing)
+    left = {name: name.upper() for name in "abcdefgh"}
+    assert list(at_once.in_order(left.pop, list(left), count=4)) == list("ABCDEFGH")
+    assert len(started) == 1
 
 
 def test_an_error_comes_in_its_turn_and_ends_the_others() -> None:
@@ -77,7 +122,9 @@ def test_two_run_beside_each_other_where_there_is_enough_to_do(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("failing", [0, 1])
-def test_what_one_of_two_raises_is_raised(failing: int) -> None:
+def test_what_one_of_two_raises_is_raised(failing: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(at_once, "threads", lambda: 2)
+
     def fail() -> None:
         raise ValueError("failed")
 
@@ -91,6 +138,7 @@ def test_as_the_interpreter_ends_they_are_made_one_by_one() -> None:
     script = """
 import atexit
 from perfkit_core import at_once
+at_once.threads = lambda: 2
 atexit.register(lambda: print(list(at_once.in_order(lambda item: item + 1, range(3))), at_once.both(int, str, 1 << 20)))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True)

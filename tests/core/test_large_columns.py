@@ -36,6 +36,20 @@ def test_cells_of_a_table_are_spread_over_as_many_rows_as_there_are(count: int, 
     assert found.tolist() == table[numbers].tolist()
 
 
+@pytest.mark.parametrize("count", [BLOCK, BLOCK + 1])
+@pytest.mark.parametrize("number", [5, -6])
+def test_numbers_that_a_table_lacks_are_refused_however_many_there_are(count: int, number: int) -> None:
+    numbers = np.zeros(count, np.int32)
+    numbers[-1] = number
+    with pytest.raises(IndexError):
+        spread(np.arange(5), numbers)
+
+
+def test_too_much_memory_is_no_error_of_a_file() -> None:
+    with pytest.raises(MemoryError, match="no memory for"):
+        memory.column(1 << 60, np.uint8)
+
+
 def test_texts_in_another_order() -> None:
     known = ["", "é" * 40, None, "a", None, "last"] * 7
     order = np.random.default_rng(1).permutation(len(known))

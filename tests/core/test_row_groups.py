@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import threading
 from typing import Any
 
 import numpy as np
@@ -32,11 +33,21 @@ def by_arrow(table: pa.Table, rows: int, options: dict[str, Any]) -> bytes:
     return out.getvalue()
 
 
-@pytest.mark.parametrize("rows", [1, 2, 100, 999, 1 << 20])
-def test_a_recording_is_written_as_arrow_writes_it(rows: int) -> None:
+@pytest.mark.parametrize(("rows", "groups"), [(1, 20), (2, 20), (100, 7), (342, 3), (684, 2), (685, 1)])
+def test_a_recording_is_written_as_arrow_writes_it(rows: int, groups: int) -> None:
     table = load(OWN).events.unify_dictionaries().slice(0, 20 * rows).replace_schema_metadata(MARK)
     options = encoding(table.schema)
-    assert by_us(table, rows, options) == by_arrow(table, rows, options)
+    found = by_us(table, rows, options)
+    assert found == by_arrow(table, rows, options)
+    assert pq.read_metadata(io.BytesIO(found)).num_row_groups == groups
+    assert pq.read_table(io.BytesIO(found)).equals(table)
+
+
+def test_a_table_in_pieces_is_written_as_arrow_writes_it() -> None:
+    table = load(OWN).events.slice(0, 300)
+    pieces = pa.concat_tables([table.slice(0, 7), table.slice(7, 200), table.slice(207)]).unify_dictionaries()
+    options = encoding(table.schema)
+    assert by_us(pieces, 90, options) == by_arrow(pieces, 90, options)
 
 
 OPTIONS: list[dict[str, Any]] = [
@@ -90,6 +101,52 @@ def test_what_fails_in_a_thread_is_raised(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(pq, "write_table", failing)
     with pytest.raises(OSError, match="disk full"):
         by_us(pa.table({"a": range(1000)}), 100, {})
+
+
+def test_a_file_that_takes_no_more_is_told_and_nobody_works_on() -> None:
+    class Full(io.BytesIO):
+        def write(self, data: Any) -> int:
+            if self.tell() > 3000:
+                raise OSError(28, "No space left on device")
+            return super().write(data)
+
+    with pytest.raises(OSError, match="No space left"):
+        row_groups.write(pa.table({"a": np.random.default_rng(1).integers(0, 2**62, 5000)}), Full(), 100, {})
+    assert not [thread.name for thread in threading.enumerate() if "at-once" in thread.name]
+
+
+def integer(value: int) -> bytes:
+    """As the compact protocol writes it."""
+    rest, found = 2 * value, b""
+    while rest > 127:
+        found, rest = found + bytes([rest % 128 + 128]), rest // 128
+    return found + bytes([rest])
+
+
+def struct(fields: dict[int, tuple[int, bytes]]) -> bytes:
+    """Of type and bytes of each field."""
+    return b"".join(bytes([kind]) + integer(number) + value for number, (kind, value) in fields.items()) + b"\0"
+
+
+def footer(at: int, ordinal: int, index_at: int | None = None) -> bytes:
+    """One row group of two columns, with every position that a footer may tell."""
+    pages = {9: (6, integer(at + 10)), 10: (6, integer(at + 20)), 11: (6, integer(at)), 12: (12, struct({}))}
+    index = {} if index_at is None else {4: (6, integer(index_at))}
+    chunk = struct({1: (8, b"\x02me"), 2: (6, integer(at + 30)), 3: (12, struct(pages)), **index})
+    none = struct({2: (6, integer(0)), 3: (12, struct({9: (6, integer(at + 50)), 13: (9, b"\x21\1\2")}))})
+    group = {1: (9, b"\x2c" + chunk + none), 2: (6, integer(777)), 5: (6, integer(at)), 7: (4, integer(ordinal))}
+    return struct({1: (5, integer(2)), 3: (6, integer(4)), 4: (9, b"\x1c" + struct(group)), 9: (1, b"")})
+
+
+@pytest.mark.parametrize("by", [0, 1, 60, 1 << 20, 1 << 40])
+def test_every_position_moves_and_the_ordinal_counts(by: int) -> None:
+    """Footers of newer Arrows lack some of them."""
+    assert relocated(footer(4, 0), by, 5) == footer(4 + by, 5)
+
+
+def test_positions_that_stand_elsewhere_are_refused() -> None:
+    with pytest.raises(ValueError, match="page index"):
+        relocated(footer(4, 0, 99), 7, 1)
 
 
 def test_a_footer_that_is_cut_or_none_is_refused() -> None:
