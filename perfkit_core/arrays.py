@@ -66,16 +66,17 @@ def texts(codes: np.ndarray[Any, np.dtype[np.int32]], values: Sequence[str]) -> 
 
 
 def spread(table: np.ndarray[Any, Any], numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The cells of ``table`` at these numbers (negative ones: from its end), shape (numbers,); else IndexError.
+    """The cells of ``table`` at these numbers (negative ones: from its end), shape (numbers,). There may be no others.
 
-    Block by block: numpy makes 64 bits of each number first, of all of them in memory that nobody has touched yet.
+    Block by block: numpy makes 64 bits of each number first, of all of them in memory that nobody has touched yet. To
+    refuse numbers it would write each block twice.
     """
     if len(numbers) <= BLOCK or table.dtype.hasobject:
         return table.take(numbers)
     found = memory.column(len(numbers), table.dtype)
     for begin in range(0, len(numbers), BLOCK):
         here = slice(begin, begin + BLOCK)
-        np.take(table, numbers[here], out=found[here])
+        np.take(table, numbers[here], out=found[here], mode="wrap")
     return found
 
 

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from perfkit_core import memory
 from perfkit_core.compiling import compiled
 from perfkit_core.trace import BoolArray, IntArray
 
@@ -68,7 +67,7 @@ def first_on_path(parent: IntArray, own: npt.NDArray[N]) -> npt.NDArray[N]:
 
 def nearest_on_path(parent: IntArray, wanted: np.ndarray) -> IntArray:
     """Row of the nearest ancestor-or-self for which ``wanted`` is true, -1 where there is none. Needs parent < row."""
-    found = memory.column(len(parent), np.int64)
+    found = np.empty(len(parent), np.int64)
     _nearest_on_path(parent, wanted, found)
     return found
 
@@ -76,7 +75,7 @@ def nearest_on_path(parent: IntArray, wanted: np.ndarray) -> IntArray:
 def nearest_above(parent: IntArray, wanted: np.ndarray) -> IntArray:
     """Row of the nearest ancestor, without itself, for which ``wanted`` is true, -1 where there is none. Needs
     parent < row."""
-    found = memory.column(len(parent), np.int64)
+    found = np.empty(len(parent), np.int64)
     _nearest_above(parent, wanted, found)
     return found
 
@@ -84,7 +83,7 @@ def nearest_above(parent: IntArray, wanted: np.ndarray) -> IntArray:
 def outermost(parent: IntArray, wanted: np.ndarray) -> IntArray:
     """Row of the ancestor-or-self nearest to the root for which ``wanted`` is true, -1 where there is none. Needs
     parent < row."""
-    found = memory.column(len(parent), np.int64)
+    found = np.empty(len(parent), np.int64)
     _outermost(parent, wanted, found)
     return found
 
@@ -157,7 +156,7 @@ def _self_times(order, parent, start, end):  # type: ignore[no-untyped-def]
     return own
 
 
-# Below, the caller gives the memory for the result: memory.column's is quicker to touch than numba's.
+# Below, the caller gives the memory for the result: numpy's is what was used before, where there is some.
 
 
 @compiled

@@ -37,7 +37,10 @@ class Codes:
         return self.lookup(np.array([value in wanted for value in self.values], dtype=np.bool_), False)
 
     def lookup(self, per_value: npt.NDArray[Any], missing: Any) -> npt.NDArray[Any]:
-        """Spread one item a distinct value over the rows; ``missing`` where the row is null."""
+        """Spread one item a distinct value over the rows; ``missing`` where the row is null. Raises ValueError where
+        the items are not as many as the values."""
+        if len(per_value) != len(self.values):
+            raise ValueError(f"{len(per_value)} items for {len(self.values)} values")
         table = np.append(np.asarray(per_value), np.asarray([missing], dtype=np.asarray(per_value).dtype))
         return spread(table, self.codes)
 

@@ -10,6 +10,7 @@ from perfkit_core import memory
 from perfkit_core.arrays import BLOCK, spread, to_codes, to_int64
 from perfkit_core.assembly.ordering import texts_taken
 from perfkit_core.assembly.text_order import reordered
+from perfkit_core.trace import Codes
 
 
 @pytest.mark.parametrize("count", [0, 5, memory.SMALL_BYTES // 4 + 1, 3 * memory.SMALL_BYTES])
@@ -36,13 +37,12 @@ def test_cells_of_a_table_are_spread_over_as_many_rows_as_there_are(count: int, 
     assert found.tolist() == table[numbers].tolist()
 
 
-@pytest.mark.parametrize("count", [BLOCK, BLOCK + 1])
-@pytest.mark.parametrize("number", [5, -6])
-def test_numbers_that_a_table_lacks_are_refused_however_many_there_are(count: int, number: int) -> None:
-    numbers = np.zeros(count, np.int32)
-    numbers[-1] = number
-    with pytest.raises(IndexError):
-        spread(np.arange(5), numbers)
+@pytest.mark.parametrize("count", [1, 3 * BLOCK])
+@pytest.mark.parametrize("items", [[], [1], [1, 2, 3]])
+def test_items_that_are_not_as_many_as_the_values_are_refused(count: int, items: list[int]) -> None:
+    codes = Codes(np.zeros(count, np.int32), ["a", "b"])
+    with pytest.raises(ValueError, match="items for 2 values"):
+        codes.lookup(np.array(items, np.int64), -1)
 
 
 def test_too_much_memory_is_no_error_of_a_file() -> None:
