@@ -156,7 +156,7 @@ def _self_times(order, parent, start, end):  # type: ignore[no-untyped-def]
     return own
 
 
-# Below, the caller gives the memory for the result: numpy's is what was used before, where there is some.
+# Below, the caller gives the memory for the result, and so decides where it comes from.
 
 
 @compiled
