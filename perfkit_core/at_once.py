@@ -68,17 +68,16 @@ def _handed(pool: ThreadPoolExecutor, make: Callable[[_Item], _Made], item: _Ite
     return future
 
 
-def _claimed(future: Future[_Made], make: Callable[[_Item], _Made], item: _Item) -> bool:
-    """Makes what nobody has claimed; False where somebody has."""
+def _claimed(future: Future[_Made], make: Callable[[_Item], _Made], item: _Item) -> None:
+    """Makes what nobody else has claimed."""
     if not future.set_running_or_notify_cancel():
-        return False
+        return
     try:
         future.set_result(make(item))
     except BaseException as error:
         future.set_exception(error)
         if not isinstance(error, Exception):
             raise
-    return True
 
 
 def _first(waiting: deque[_Task[_Item, _Made]], make: Callable[[_Item], _Made]) -> _Made:
