@@ -80,6 +80,15 @@ def spread(table: np.ndarray[Any, Any], numbers: np.ndarray[Any, Any]) -> np.nda
     return found
 
 
+def valid(values: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """True where the value is not null, shape (len(values),)."""
+    bits = values.buffers()[0]
+    if bits is None:
+        return np.full(len(values), values.null_count == 0)
+    end = values.offset + len(values)
+    return np.unpackbits(np.frombuffer(bits, np.uint8), count=end, bitorder="little")[values.offset :].view(np.bool_)
+
+
 def to_int64(chunks: Iterable[pa.Array], count: int, missing: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Integers as one array of shape (count,), read only; nulls are ``missing``."""
     values: np.ndarray[Any, np.dtype[np.int64]] | None = None
@@ -105,7 +114,7 @@ def _filled(chunk: pa.Array, missing: int) -> np.ndarray[Any, np.dtype[Any]]:
         found = chunk.to_numpy()
         return found
     held = np.frombuffer(chunk.buffers()[1], chunk.type.to_pandas_dtype())[chunk.offset : chunk.offset + len(chunk)]
-    if (chunk.is_valid().to_numpy(zero_copy_only=False) | (held == missing)).all():
+    if (valid(chunk) | (held == missing)).all():
         return held
     found = chunk.fill_null(missing).to_numpy()
     return found

@@ -68,17 +68,18 @@ def _taken(values: pa.Array, rows: pa.Array) -> pa.Array:
 
 
 def texts_taken(column: pa.ChunkedArray, order: IntArray) -> pa.ChunkedArray:
-    """Texts in the order of these rows, shape (rows,)."""
+    """The texts of these rows, shape (rows,), none of them twice."""
     return _texts_taken(column, pa.array(order))
 
 
 def _texts_taken(column: pa.ChunkedArray, rows: pa.Array) -> pa.ChunkedArray:
     if column.num_chunks > 1 and column.nbytes > _OFFSETS_END:
         return _long_texts(column, rows)
-    if column.num_chunks == 1 and len(column) >= at_once.WORTH_ROWS:
+    if column.num_chunks and len(column) >= at_once.WORTH_ROWS:
         from perfkit_core.assembly.text_order import reordered  # loads numba
 
-        return pa.chunked_array([reordered(column.chunk(0), rows.to_numpy())], column.type)
+        rest = joined(pa.chunked_array(column.chunks[1:], column.type))
+        return pa.chunked_array([reordered(column.chunk(0), rows.to_numpy(), rest)], column.type)
     return pa.chunked_array([joined(column).take(rows)], column.type)
 
 

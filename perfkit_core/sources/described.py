@@ -8,7 +8,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from perfkit_core.collectives import with_description
 from perfkit_core.sources.dialect import Dialect
@@ -36,13 +35,10 @@ class Descriptions:
         at = np.flatnonzero(self._wanted.array()[part.origin])
         if not len(at):
             return
-        args = pa.nulls(part.count, pa.string()) if part.args is None else part.args
         texts = (self._texts(part, column, at) for column in _TEXTS)
         names = (self._origins.name(number) for number in part.origin[at].tolist())
-        found = [self._of(*key) for key in zip(names, args.take(pa.array(at)).to_pylist(), *texts, strict=True)]
-        mask = np.zeros(part.count, np.bool_)
-        mask[at] = True
-        part.args = pc.replace_with_mask(args, pa.array(mask), pa.array([text for text, _ in found], pa.string()))
+        found = [self._of(*key) for key in zip(names, part.arguments(at), *texts, strict=True)]
+        part.replace(at, [text for text, _ in found])
         self._measure(part, at, np.array([size for _, size in found], np.int64))
 
     def _texts(self, part: Rows, column: str, at: npt.NDArray[np.int64]) -> list[str | None]:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from perfkit_core.arrays import valid
 from perfkit_core.memory import SMALL_BYTES, column
 from perfkit_core.sources.portion import NULL
 from perfkit_core.sources.rows import Rows
@@ -28,6 +29,7 @@ class Gathering:
         self._integers: dict[str, _Column] = {}
         self._texts: dict[str, _Column] = {}
         self._args, self._lengths = _Column(np.uint8, 0), _Column(np.int32, _NO_TEXT)
+        self._replaced: dict[int, str | None] = {}
 
     def add(self, part: Rows) -> None:
         """Put the rows behind those that are here. They are copied."""
@@ -41,6 +43,7 @@ class Gathering:
             text, lengths = _text(part.args)
             self._args.put(self._args.count, text)
             self._lengths.put(at, lengths)
+        self._replaced.update({at + row: text for row, text in part.replaced.items()})
         self.count += part.count
 
     def taken(self) -> Rows:
@@ -51,8 +54,9 @@ class Gathering:
         )
         for name in ("start_ns", "dur_ns"):
             integers.setdefault(name, np.empty(0, np.int64))
-        args = _strings(self._args.taken(), self._lengths.taken(count)) if self._lengths.count else None
-        found = Rows(count, self._origin.taken(count), integers, texts, args)
+        told = self._lengths.count or self._replaced
+        args = _strings(self._args.taken(), self._lengths.taken(count)) if told else None
+        found = Rows(count, self._origin.taken(count), integers, texts, args, self._replaced)
         self.__init__()  # type: ignore[misc]
         return found
 
@@ -93,14 +97,19 @@ def _room(count: int, kind: np.dtype[Any]) -> npt.NDArray[Any]:
 
 def _text(args: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
     """The bytes of strings, and the length of each, _NO_TEXT where it is null."""
-    filled = args.fill_null("") if args.null_count else args
-    _, ends, text = filled.buffers()
-    ends = np.frombuffer(ends, np.int32)[filled.offset : filled.offset + len(filled) + 1]
-    lengths = np.diff(ends)
-    if args.null_count:
-        lengths[args.is_null().to_numpy(zero_copy_only=False)] = _NO_TEXT
+    there = valid(args)
+    text, lengths = _cells(args)
+    if lengths[~there].any():  # Arrow lets nulls have text
+        text, lengths = _cells(args.fill_null(""))
+    lengths[~there] = _NO_TEXT
+    return text, lengths
+
+
+def _cells(args: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
+    _, ends, text = args.buffers()
+    ends = np.frombuffer(ends, np.int32)[args.offset : args.offset + len(args) + 1]
     cells = np.frombuffer(text, np.uint8) if text is not None and text.size else np.empty(0, np.uint8)
-    return cells[ends[0] : ends[-1]], lengths
+    return cells[ends[0] : ends[-1]], np.diff(ends)
 
 
 def _strings(text: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int32]) -> pa.ChunkedArray:

@@ -117,27 +117,22 @@ class Recorder:
             if times is not None:
                 here = slice(first, first + stretch.rows)
                 part.integers |= {"start_ns": times[0][here], "dur_ns": times[1][here]}
-            if events:
-                part = self._with_slow(part, stretch, events, times is not None)
-            self._gather(part)
+            for rows in self._with_slow(part, stretch, events, times is not None) if events else [part]:
+                self._gather(rows)
             first += stretch.rows
 
     def _gather(self, part: Rows) -> None:
         self._descriptions.add(part)
         self._rows.add(part)
 
-    def _with_slow(self, part: Rows, stretch: Stretch, events: Sequence[ChromeEvent], timed: bool) -> Rows:
+    def _with_slow(self, part: Rows, stretch: Stretch, events: Sequence[ChromeEvent], timed: bool) -> list[Rows]:
         """With the events that were set aside; some of them are no rows. ``timed``: their times are there already."""
         at = np.array([row for row, _, _ in stretch.slow], np.int64)
         times = (part.integers["start_ns"][at], part.integers["dur_ns"][at]) if timed else None
         found, kept = self._one_by_one(events, times)
         if len(kept):
             part.put(at[kept], found)
-        if len(kept) == len(at):
-            return part
-        left = np.ones(part.count, np.bool_)
-        left[np.delete(at, kept)] = False
-        return part.only(left)
+        return part.without(np.delete(at, kept))
 
     def _meaning(self, words: Words) -> Meanings:
         if id(words) not in self._meanings:  # they hold the words, so no others get their id

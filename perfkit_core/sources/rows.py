@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,20 +18,25 @@ INTEGERS: Final = ("start_ns", "dur_ns", "offset_ns", *ARGUMENT_INTEGERS)
 TEXTS: Final = ARGUMENT_TEXTS
 """Columns of recorded events, beside ``args`` and those of their origin."""
 
+_SELDOM: Final = 32
+"""What only each so many-th row needs is done for these rows, without a copy of all."""
+
 
 @dataclass(slots=True)
 class Rows:
     """Events, in the order of the source. ``origin`` are numbers of origins, ``integers`` and ``texts`` (numbers of a
     vocabulary) by column, each of shape (count,); a column that is missing holds nothing. ``args`` are strings, None
-    where no event has any; in pieces only where there are more than one array holds."""
+    where no event has any; in pieces only where there are more than one array holds. ``replaced`` are those of single
+    rows, instead of what ``args`` holds there."""
 
     count: int
     origin: Codes
     integers: dict[str, IntArray]
     texts: dict[str, Codes]
     args: pa.Array | pa.ChunkedArray | None
+    replaced: dict[int, str | None] = field(default_factory=dict)
 
-    def put(self, at: npt.NDArray[np.int64], other: Rows) -> None:
+    def put(self, at: IntArray, other: Rows) -> None:
         """Place the rows of ``other`` at the positions ``at``, shape (other.count,)."""
         self.origin[at] = other.origin
         for name in INTEGERS:
@@ -42,19 +47,47 @@ class Rows:
             if name in self.texts or name in other.texts:
                 codes = self.texts.setdefault(name, np.full(self.count, -1, np.int32))
                 codes[at] = other.texts.get(name, -1)
-        mask = np.zeros(self.count, np.bool_)
-        mask[at] = True
-        order = np.argsort(at)
-        found = pa.nulls(other.count, pa.string()) if other.args is None else other.args.take(pa.array(order))
-        held = pa.nulls(self.count, pa.string()) if self.args is None else self.args
-        self.args = pc.replace_with_mask(held, pa.array(mask), found)
+        self.replace(at, other.arguments(np.arange(other.count)))
 
-    def only(self, kept: npt.NDArray[np.bool_]) -> Rows:
-        """The rows for which ``kept`` is true."""
-        return Rows(
-            int(kept.sum()),
-            self.origin[kept],
-            {name: values[kept] for name, values in self.integers.items()},
-            {name: codes[kept] for name, codes in self.texts.items()},
-            None if self.args is None else self.args.filter(pa.array(kept)),
-        )
+    def arguments(self, at: IntArray) -> list[str | None]:
+        """The arguments of some rows, as JSON text."""
+        found: list[str | None] = [None] * len(at) if self.args is None else self.args.take(pa.array(at)).to_pylist()
+        return [self.replaced.get(row, text) for row, text in zip(at.tolist(), found, strict=True)]
+
+    def replace(self, at: IntArray, args: list[str | None]) -> None:
+        """Give other arguments to some rows."""
+        self.replaced.update(zip(at.tolist(), args, strict=True))
+        if len(self.replaced) * _SELDOM > self.count:
+            self._settle()
+
+    def without(self, rows: IntArray) -> list[Rows]:
+        """All but these rows, which ascend: what lies between them, in the same memory, or one copy where they are
+        many."""
+        first, end = np.append(0, rows + 1), np.append(rows, self.count)
+        between = np.flatnonzero(end > first)
+        if len(between) * _SELDOM > self.count:
+            self._settle()
+            kept = np.ones(self.count, np.bool_)
+            kept[rows] = False
+            return [self._picked(kept, pa.array(kept))]
+        return [self._between(int(first[i]), int(end[i])) for i in between]
+
+    def _settle(self) -> None:
+        """Put what is replaced into ``args``."""
+        mask = np.zeros(self.count, np.bool_)
+        mask[list(self.replaced)] = True
+        found = pa.array([self.replaced[row] for row in sorted(self.replaced)], pa.string())
+        held = pa.nulls(self.count, pa.string()) if self.args is None else self.args
+        self.args, self.replaced = pc.replace_with_mask(held, pa.array(mask), found), {}
+
+    def _between(self, first: int, end: int) -> Rows:
+        found = self._picked(slice(first, end), None)
+        found.args = None if self.args is None else self.args.slice(first, end - first)
+        found.replaced = {row - first: text for row, text in self.replaced.items() if first <= row < end}
+        return found
+
+    def _picked(self, rows: slice | npt.NDArray[np.bool_], filtered: pa.Array | None) -> Rows:
+        picked: Any = {name: values[rows] for name, values in self.integers.items()}
+        texts = {name: codes[rows] for name, codes in self.texts.items()}
+        args = None if self.args is None or filtered is None else self.args.filter(filtered)
+        return Rows(len(self.origin[rows]), self.origin[rows], picked, texts, args)

@@ -50,7 +50,10 @@ class Meanings:
         for column, found in zip(ARGUMENT_TEXTS, codes[FIRST_TEXT:], strict=True):
             if found is not None:
                 texts[column] = self._text_codes(column, found)
-        return Rows(stretch.rows, known[_known(codes[ORIGIN])], integers, texts, _args(stretch))
+        part = Rows(stretch.rows, known[_known(codes[ORIGIN])], integers, texts, _args(stretch))
+        if stretch.recoded:
+            part.replace(np.array(list(stretch.recoded), np.int64), list(stretch.recoded.values()))
+        return part
 
     def _follow(self) -> None:
         """Take up what the scanner has met since."""
@@ -85,9 +88,4 @@ def _args(stretch: Stretch) -> pa.Array | None:
     known = stretch.rest_ends[1:] > stretch.rest_ends[:-1]
     bitmap = pa.py_buffer(np.packbits(known, bitorder="little"))
     buffers = [bitmap, pa.py_buffer(stretch.rest_ends), pa.py_buffer(stretch.rest)]
-    args = pa.Array.from_buffers(pa.string(), stretch.rows, buffers)
-    if not stretch.recoded:
-        return args
-    mask = np.zeros(stretch.rows, np.bool_)
-    mask[list(stretch.recoded)] = True
-    return pa.compute.replace_with_mask(args, pa.array(mask), pa.array(list(stretch.recoded.values()), pa.string()))
+    return pa.Array.from_buffers(pa.string(), stretch.rows, buffers)

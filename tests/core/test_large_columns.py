@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from perfkit_core import memory
-from perfkit_core.arrays import BLOCK, spread, to_codes, to_int64
+from perfkit_core.arrays import BLOCK, spread, to_codes, to_int64, valid
 from perfkit_core.assembly.ordering import texts_taken
 from perfkit_core.assembly.text_order import reordered
 from perfkit_core.trace import Codes
@@ -58,6 +58,21 @@ def test_texts_in_another_order() -> None:
     part, few = texts.slice(5, 9), np.arange(9)[::-1].copy()
     assert reordered(part, few).to_pylist() == known[5:14][::-1]
     assert reordered(pa.array([None, None], pa.string()), np.array([1, 0])).to_pylist() == [None, None]
+
+
+def test_texts_of_two_arrays_in_another_order() -> None:
+    texts, more = pa.array(["a", None, "é" * 9, "d"], pa.string()), pa.array([None, "", "more", "é"]).slice(1, 3)
+    found = reordered(texts, np.array([6, 3, 1, 4, 5]), more)
+    assert found.to_pylist() == ["é", "d", None, "", "more"]
+    assert found.nbytes < 50  # no room for those that are not asked for
+    assert reordered(texts, np.array([4, 0]), pa.array(["b"])).to_pylist() == ["b", "a"]
+    assert reordered(pa.array([], pa.string()), np.array([1, 0]), pa.array(["a", None])).to_pylist() == [None, "a"]
+
+
+@pytest.mark.parametrize("values", [[], [1, 2], [None, 2, None, 4], [None] * 20, [*range(20), None]])
+def test_which_values_are_known(values: list[int | None]) -> None:
+    for column in (pa.array(values, pa.int64()), pa.array(values, pa.int64()).slice(1), pa.nulls(len(values))):
+        assert valid(column).tolist() == column.is_valid().to_pylist()
 
 
 def test_long_columns_of_texts_take_the_compiled_way_to_the_same() -> None:
