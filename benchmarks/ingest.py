@@ -20,7 +20,6 @@ from benchmarks.results import Check, Section, Table, at_least, at_most, number
 from benchmarks.rounds import Result, reasons, run, take_turns
 
 STORED, MEMORY, FLOOR = "perfkit, stored run", "perfkit, in memory", "simdjson, DOM only"
-SLOW_ROUNDS = 1
 _MB = 1e6
 _COLUMNS = (
     "", "s", "again, s", "CPU s", "MB/s", "peak ÷ file", "result ÷ file", "rows", "× stored run", "× in CPU time",
@@ -29,14 +28,14 @@ _COLUMNS = (
 
 
 def measure(file: Path, readers: Sequence[Reader], rounds: int, say: Callable[[str], None]) -> list[Result]:
-    """All readers on one file, in turns; the slow ones take part in the first round only."""
+    """All readers on one file, in turns."""
     contenders, too_large = [], []
     for one in readers:
         if one.most_mb and file.stat().st_size > one.most_mb * _MB:
             too_large.append(Result(one.name, {}, f"not run: above {one.most_mb} MB its memory does not suffice"))
             continue
         arguments = ["-m", "benchmarks.measure", one.name, str(file)]
-        contenders.append((one.name, arguments, SLOW_ROUNDS if one.slow else rounds))
+        contenders.append((one.name, arguments, rounds))
     run(["-m", "benchmarks.measure", MEMORY, str(file)])  # compiles, and brings the file into the page cache
     return [*take_turns(contenders, rounds, say), *too_large]
 
@@ -63,7 +62,8 @@ def checks(file: Path, results: Sequence[Result]) -> tuple[Check, ...]:
     memory = by_name[MEMORY].median("result_bytes") if MEMORY in by_name else None
     return (
         faster("HolisticTraceAnalysis", "HolisticTraceAnalysis", 60),
-        faster("duckdb", "duckdb, one event a line", 4),
+        faster("duckdb to Parquet, the same arguments as columns", "duckdb, one event a line → Parquet", 4),
+        faster("duckdb to memory, arguments as text", "duckdb, one event a line", 4),
         faster("orjson", "orjson → Arrow", 12),
         faster("simdjson's DOM", FLOOR, 1),
         at_most("table in memory ÷ file", 0.6, memory / file.stat().st_size if memory else None, ""),

@@ -1,10 +1,11 @@
 """A recorded Paddle training: our handler and Paddle's own ways, ``python -m benchmarks.live_paddle [--events N]``.
 
-Each measurement is a fresh process that trains a small model on the CPU with memory recorded. The clock runs from the
-profiler's callback to the result: a stored run, the printed tables of ``summary()``, the written JSON (which nothing
-has read yet). "Held" is how long the training waits. Memory is what comes on top of the finished profiler. All take
-turns; medians count. The parts are CPU time, one after the other: Paddle's own ``save`` (into memory), the scan of the
-protobuf, its columns, the assembly of the event table, the Parquet file.
+Each measurement is a fresh process that trains a small model on the CPU, recorded as Paddle's profiler does it without
+options, and once more with ``profile_memory=True``. The clock runs from the profiler's callback to the result: a stored
+run, the printed tables of ``summary()``, the written JSON (which nothing has read yet). "Held" is how long the training
+waits. Memory is what comes on top of the finished profiler. All take turns; medians count. The parts are CPU time, one
+after the other: Paddle's own ``save`` (into memory), the scan of the protobuf, its columns, the assembly of the event
+table, the Parquet file.
 """
 
 from __future__ import annotations
@@ -29,24 +30,30 @@ MOST_US_AN_EVENT: Final = 2.5
 _COLUMNS = ("", "events", "s", "CPU s", "CPU µs an event", "held, s", "memory, GB", "result, MB", "× perfkit, CPU")
 
 
-def measure(events: int, rounds: int, say: Callable[[str], None]) -> list[Result]:
-    """All ways in turns; ``summary()``, which takes a minute, in the first round only."""
+def measure(events: int, memory: bool, rounds: int, say: Callable[[str], None]) -> dict[str, Result]:
+    """All ways in turns; ``summary()``, which takes half a minute, in the first round only."""
+    options = ["memory"] if memory else []
     contenders = [
-        (way, ["-m", "benchmarks.live_paddle_run", way, str(events)], 1 if way == "summary" else rounds)
+        (way, ["-m", "benchmarks.live_paddle_run", way, str(events), *options], 1 if way == "summary" else rounds)
         for way in (*WAYS, PARTS)
     ]
-    return take_turns(contenders, rounds, say)
+    return {result.name: result for result in take_turns(contenders, rounds, say)}
 
 
 def section(events: int, rounds: int, say: Callable[[str], None]) -> Section:
     """The benchmark as a section of the page."""
-    results = {result.name: result for result in measure(events, rounds, say)}
-    numbers = {result.name: result.samples or result.reason for result in results.values()}
-    parts = results.pop(PARTS)
-    rows = tuple(_row(result, results[OURS]) for result in results.values())
-    table = Table(f"About {events:,} events, with memory", _COLUMNS, rows)
+    tables: list[Table] = []
+    checks: tuple[Check, ...] = ()
+    numbers = {}
+    for memory, told in ((False, ""), (True, ", with memory")):
+        results = measure(events, memory, rounds, say)
+        numbers[f"{events}{told}"] = {result.name: result.samples or result.reason for result in results.values()}
+        parts = results.pop(PARTS)
+        rows = tuple(_row(result, results[OURS]) for result in results.values())
+        tables += [Table(f"About {events:,} events{told}", _COLUMNS, rows), _parts(parts, told)]
+        checks += _checks(results, told)
     about = (__doc__ or "").split("\n\n", 1)[1]
-    return Section("Live Paddle", about, (table, _parts(parts)), _checks(results), numbers)
+    return Section("Live Paddle", about, tuple(tables), checks, numbers)
 
 
 def _row(result: Result, ours: Result) -> tuple[str, ...]:
@@ -67,8 +74,8 @@ def _row(result: Result, ours: Result) -> tuple[str, ...]:
     )
 
 
-def _parts(result: Result) -> Table:
-    title = "Where our time goes, CPU µs an event"
+def _parts(result: Result, told: str) -> Table:
+    title = f"Where our time goes{told}, CPU µs an event"
     if not result.samples:
         return Table(title, ("",), ((result.reason,),))
     values = {key: result.median(key) or 0.0 for key in next(iter(result.samples.values()))}
@@ -78,14 +85,14 @@ def _parts(result: Result) -> Table:
     return Table(title, tuple(each), (tuple(map(number, each.values())),))
 
 
-def _checks(results: dict[str, Result]) -> tuple[Check, ...]:
+def _checks(results: dict[str, Result], told: str) -> tuple[Check, ...]:
     ours, table = results[OURS], results["summary"]
     cpu, events = ours.median("cpu_seconds"), ours.median("events")
     each = None if cpu is None or not events else cpu / events * 1e6
     ratio = table.ratio(ours, "cpu_seconds")
     return (
-        at_most("callback → stored run: CPU time of an event", MOST_US_AN_EVENT, each, "µs"),
-        at_least("callback → stored run: less CPU time than summary()", FASTER_THAN_SUMMARY, ratio),
+        at_most(f"Paddle{told}, callback → stored run: CPU time of an event", MOST_US_AN_EVENT, each, "µs"),
+        at_least(f"Paddle{told}, callback → stored run: less CPU time than summary()", FASTER_THAN_SUMMARY, ratio),
     )
 
 

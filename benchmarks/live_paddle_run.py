@@ -1,9 +1,10 @@
-"""One way to get a recorded Paddle training out of its profiler: ``python -m benchmarks.live_paddle_run WAY EVENTS``.
+"""A recorded Paddle training out of its profiler: ``python -m benchmarks.live_paddle_run WAY EVENTS [memory]``.
 
-Trains a small model on the CPU, with memory recorded, until about EVENTS events are recorded; then does what a user's
-``on_trace_ready`` does, and prints one line of JSON: ``seconds`` until the result is there, ``held_seconds`` until the
-training may go on, ``cpu_seconds``, and ``peak_bytes``, the most memory on top of that before the callback. The way
-``parts`` prints the CPU seconds of each part of our own way instead.
+Trains a small model on the CPU, as Paddle's profiler records it without options or with ``profile_memory``, until
+about EVENTS events are recorded; then does what a user's ``on_trace_ready`` does, and prints one line of JSON:
+``seconds`` until the result is there, ``held_seconds`` until the training may go on, ``cpu_seconds``, and
+``peak_bytes``, the most memory on top of that before the callback. The way ``parts`` prints the CPU seconds of each
+part of our own way instead.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from benchmarks import process
 Way = Callable[[Any, Path], Callable[[], object]]
 """What a callback does with the profiler and a folder; what it returns waits until the result is there."""
 
-_EVENTS_A_STEP: Final = 410
+_EVENTS_A_STEP: Final = {False: 312, True: 410}
+"""Without and with memory."""
 
 
 def perfkit(profiler: Any, folder: Path) -> Callable[[], object]:
@@ -54,8 +56,8 @@ def export_chrome_tracing(profiler: Any, folder: Path) -> Callable[[], object]:
 BY_NAME: Final[dict[str, Way]] = {way.__name__: way for way in (perfkit, summary, export_chrome_tracing)}
 
 
-def profiled(steps: int) -> Any:
-    """A stopped profiler that has recorded so many steps (about 410 events each), memory among them."""
+def profiled(steps: int, memory: bool) -> Any:
+    """A stopped profiler that has recorded so many steps, on demand with memory events among them."""
     import paddle
     from paddle import nn
 
@@ -65,7 +67,7 @@ def profiled(steps: int) -> Any:
     batch = paddle.rand([8, 16])
     profiler = paddle.profiler.Profiler(
         targets=[paddle.profiler.ProfilerTarget.CPU],
-        profile_memory=True,
+        profile_memory=memory,
         on_trace_ready=lambda _: None,  # its own one writes a JSON file into the working directory
     )
     profiler.start()
@@ -80,13 +82,13 @@ def profiled(steps: int) -> Any:
     return profiler
 
 
-def measure(way: Way, events: int) -> dict[str, float]:
+def measure(way: Way, events: int, memory: bool) -> dict[str, float]:
     """The numbers of the module's docstring. A small recording goes first: what is compiled or imported late is there
     by then, as it is from the second cycle on."""
     with tempfile.TemporaryDirectory() as folder:
-        way(profiled(2), Path(folder))()
+        way(profiled(2, memory), Path(folder))()
     with tempfile.TemporaryDirectory() as folder:
-        profiler = profiled(max(events // _EVENTS_A_STEP, 1))
+        profiler = _recorded(events, memory)
         process.reset_peak()
         base, cpu, start = process.resident_bytes(), process.cpu_seconds(), time.perf_counter()
         wait = way(profiler, Path(folder))
@@ -105,10 +107,14 @@ def measure(way: Way, events: int) -> dict[str, float]:
     }
 
 
-def parts(events: int) -> dict[str, float]:
+def parts(events: int, memory: bool) -> dict[str, float]:
     """CPU seconds of the parts of our way, one after the other; the first, small recording is not counted."""
-    _parts(profiled(2))
-    return _parts(profiled(max(events // _EVENTS_A_STEP, 1)))
+    _parts(profiled(2, memory))
+    return _parts(_recorded(events, memory))
+
+
+def _recorded(events: int, memory: bool) -> Any:
+    return profiled(max(events // _EVENTS_A_STEP[memory], 1), memory)
 
 
 def _parts(profiler: Any) -> dict[str, float]:
@@ -147,5 +153,6 @@ def _count(profiler: Any) -> int:
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     os.environ["GLOG_minloglevel"] = "1"  # noqa: SIM112 - as Paddle spells it
-    wanted, size = sys.argv[1], int(sys.argv[2])
-    print(json.dumps(parts(size) if wanted == "parts" else measure(BY_NAME[wanted], size)))
+    wanted, size, with_memory = sys.argv[1], int(sys.argv[2]), sys.argv[3:] == ["memory"]
+    found = parts(size, with_memory) if wanted == "parts" else measure(BY_NAME[wanted], size, with_memory)
+    print(json.dumps(found))

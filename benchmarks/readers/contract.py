@@ -25,8 +25,8 @@ class Reader:
     """One way of reading a trace file.
 
     ``read(file, folder)`` reads ``file`` and may write into the empty ``folder``. ``modules`` are imported before the
-    clock starts. ``does`` says in one line what the time buys. ``slow`` ones take part in fewer rounds. Files over
-    ``most_mb`` are not given to it, because its memory would not suffice.
+    clock starts. ``does`` says in one line what the time buys. ``slow`` ones are not read a second time in the same
+    process. Files over ``most_mb`` are not given to it, because its memory would not suffice.
     """
 
     name: str

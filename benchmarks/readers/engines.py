@@ -12,6 +12,9 @@ from typing import Any
 from benchmarks.readers.contract import COLUMNS, Outcome, Reader
 
 _STRUCT = "name VARCHAR, cat VARCHAR, ph VARCHAR, ts DOUBLE, dur DOUBLE, pid VARCHAR, tid VARCHAR, args JSON"
+_INTEGERS = ("External id", "correlation", "stream", "device", "Sequence number", "Fwd thread id", "bytes")
+_TEXTS = ("Input Dims", "Input type")
+"""Arguments that an event table has columns for."""
 
 
 def lines(file: Path, folder: Path) -> Path:
@@ -29,11 +32,28 @@ def lines(file: Path, folder: Path) -> Path:
 def _duckdb(file: Path, folder: Path) -> Outcome:
     import duckdb
 
-    columns = ", ".join(f"{name}: '{kind}'" for name, kind in (part.split() for part in _STRUCT.split(", ")))
-    query = f"SELECT * FROM read_json('{lines(file, folder)}', format='newline_delimited', columns={{{columns}}})"
-    table: Any = duckdb.sql(query)
+    table: Any = duckdb.sql(f"SELECT * FROM {_ndjson(file, folder)}")
     table = table.to_arrow_table()
     return Outcome(table.num_rows, table.nbytes, table)
+
+
+def _duckdb_stored(file: Path, folder: Path) -> Outcome:
+    import duckdb
+    from pyarrow import parquet
+
+    keys = ", ".join(f"""'$."{key}"'""" for key in (*_INTEGERS, *_TEXTS))
+    cells = [f'found[{n}]::BIGINT AS "{key}"' for n, key in enumerate(_INTEGERS, 1)]
+    cells += [f'found[{n}] AS "{key}"' for n, key in enumerate(_TEXTS, len(_INTEGERS) + 1)]
+    # all keys in one call: a fifth faster than a call for each
+    found = f"SELECT *, json_extract_string(args, [{keys}]) AS found FROM {_ndjson(file, folder)}"
+    query, out = f"SELECT * EXCLUDE found, {', '.join(cells)} FROM ({found})", folder / "events.parquet"
+    duckdb.sql(f"COPY ({query}) TO '{out}' (FORMAT parquet, COMPRESSION zstd)")
+    return Outcome(parquet.read_metadata(out).num_rows, out.stat().st_size)
+
+
+def _ndjson(file: Path, folder: Path) -> str:
+    columns = ", ".join(f"{name}: '{kind}'" for name, kind in (part.split() for part in _STRUCT.split(", ")))
+    return f"read_json('{lines(file, folder)}', format='newline_delimited', columns={{{columns}}})"
 
 
 def _duckdb_direct(file: Path, folder: Path) -> Outcome:
@@ -73,6 +93,13 @@ READERS = (
         "rewritten one event a line by msgspec, read_json with types; args as JSON text, times float64",
         ("msgspec", "duckdb", "pyarrow"),
         _duckdb,
+    ),
+    Reader(
+        "duckdb, one event a line → Parquet",
+        "peer",
+        "the same, nine arguments as columns beside the text (17 in all), written to Parquet with zstd",
+        ("msgspec", "duckdb", "pyarrow.parquet"),
+        _duckdb_stored,
     ),
     Reader(
         "duckdb, the file as it is",

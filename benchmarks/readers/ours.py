@@ -7,9 +7,12 @@ from pathlib import Path
 from benchmarks.readers.contract import Outcome, Reader
 
 _MODULES = (
-    "benchmarks.readers.numba_imports", "pyarrow.parquet", "perfkit_core.builtin", "perfkit_core.loading",
-    "perfkit_core.storage.store", "perfkit_paddle.source", "perfkit_torch.source",
+    "benchmarks.readers.numba_imports", "pyarrow.pandas_compat", "pyarrow.parquet", "perfkit_core.assembly.text_order",
+    "perfkit_core.builtin", "perfkit_core.loading", "perfkit_core.sources.scan.ahead", "perfkit_core.storage.store",
+    "perfkit_paddle.plugin", "perfkit_paddle.source", "perfkit_torch.peek", "perfkit_torch.plugin",
+    "perfkit_torch.source",
 )  # fmt: skip
+"""All that is imported on the way, some of it as late as it is needed."""
 
 
 def _trace(file: Path, folder: Path) -> Outcome:
