@@ -17,9 +17,10 @@ BLOCK: Final = 1 << 16
 
 
 def joined(column: pa.ChunkedArray) -> pa.Array:
-    """A column in one piece, with one dictionary."""
-    if column.num_chunks == 1:
-        return column.chunk(0)
+    """A column in one piece, with one dictionary; not copied where all but one piece are empty."""
+    filled = [chunk for chunk in column.chunks if len(chunk)] or column.chunks[:1]
+    if len(filled) == 1:
+        return filled[0]
     return pa.concat_arrays(column.unify_dictionaries().chunks or [pa.array([], column.type)])
 
 

@@ -9,8 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from perfkit_core import arrays
 from perfkit_core.schema import MEMORY, OTHER
 from perfkit_core.sources.dialect import Label
+from perfkit_core.sources.vocabulary import encoded
 from perfkit_paddle import names
 
 IntArray = npt.NDArray[np.int64]
@@ -62,8 +64,10 @@ def distinct(values: IntArray) -> tuple[IntArray, npt.NDArray[np.int32]]:
 
 
 def spread(values: Sequence[str | None], row: npt.NDArray[Any]) -> pa.DictionaryArray:
-    """A text column from its distinct values and the number of the value of each row."""
-    return pa.array(values, pa.string()).dictionary_encode().take(pa.array(row))
+    """A text column from its values, some of them alike, and the number of the value of each row."""
+    number = {value: n for n, value in enumerate(dict.fromkeys(value for value in values if value is not None))}
+    codes = np.array([-1 if value is None else number[value] for value in values], np.int32)
+    return encoded(arrays.spread(codes, row), pa.array(number, pa.string()))
 
 
 def constant(value: str, count: int) -> pa.DictionaryArray:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from perfkit_core.arrays import constant
 from perfkit_core.assemble import Recorded
 from perfkit_core.schema import NO_ROW, OTHER
 from perfkit_paddle import labels, names, pb_args, pb_columns
@@ -108,15 +109,26 @@ class _Kept:
             pb_columns.device(device),
             pb_columns.memory(memory),
         ]
-        table = pa.concat_tables([pa.table(part) for part in parts], promote_options="default").unify_dictionaries()
         return Rows(
-            Recorded(table, parent),
+            Recorded(_together(parts), parent),
             Doubtful(
                 self._incomplete,
                 sum(int((span["end_ns"] < span["start_ns"]).sum()) for span in (host, runtime, device)),
                 _unknown([host["type"], device["type"]]),
             ),
         )
+
+
+def _together(parts: list[labels.Columns]) -> pa.Table:
+    """The parts behind one another. What a part lacks is null there; Arrow would fill memory with that."""
+    parts = [part for part in parts if len(part["start_ns"])] or parts[:1]
+    types = {name: column.type for part in parts for name, column in part.items()}
+    columns = {}
+    for name, kind in types.items():
+        pieces = [part.get(name, constant(None, kind, len(part["start_ns"]))) for part in parts]
+        chunks = [chunk for piece in pieces for chunk in (getattr(piece, "chunks", None) or [piece])]
+        columns[name] = pa.chunked_array(chunks, kind)
+    return pa.table(columns).unify_dictionaries()
 
 
 def _numbers(thread: int, node: IntArray) -> IntArray:
