@@ -12,8 +12,12 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from perfkit_core import memory
 from perfkit_core.compiling import compiled
 from perfkit_core.trace import BoolArray, IntArray
+
+_THREADS = 64
+"""Room for the threads of a recording, and how many times more is given where it does not suffice. A power of two."""
 
 N = TypeVar("N", bound="np.integer[Any]")
 
@@ -32,15 +36,26 @@ def self_times(parent: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArr
     return _self_times(order, parent, start_ns, end_ns)
 
 
-def nest_in_order(rows: IntArray, thread: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
-    """As :func:`nest`, of some ``rows`` of a table that is sorted by start, the longest first: row of the parent among
-    them of each (-1: none, and for all other rows), shape (n,). ``thread`` of each of ``rows`` counts from 0. O(n)."""
-    return _nest_in_order(rows, thread, int(thread.max(initial=-1)) + 1, start_ns, end_ns)
+def nest_in_order(
+    inside: BoolArray, process: IntArray, thread: IntArray, start_ns: IntArray, end_ns: IntArray
+) -> IntArray:
+    """As :func:`nest`, of the rows ``inside`` of a table that is sorted by start, the longest first: row of the parent
+    among them of each (-1: none, and for all other rows), shape (n,). A ``thread`` is one of its ``process``; both are
+    any integers. O(n)."""
+    parent, room = memory.filled(len(inside), -1), _THREADS
+    while not _nest_in_order(inside, process, thread, start_ns, end_ns, parent, np.full((3, room), -1, np.int64)):
+        room *= _THREADS
+    return parent
 
 
-def self_times_in_order(rows: IntArray, parent: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
-    """As :func:`self_times`, of some ``rows`` of a table that is sorted by start, the longest first, shape (n,)."""
-    return _self_times(rows, parent, start_ns, end_ns)
+def self_times_in_order(
+    inside: BoolArray, wanted: BoolArray, parent: IntArray, start_ns: IntArray, end_ns: IntArray
+) -> IntArray:
+    """As :func:`self_times`, of the rows ``wanted`` of a table that is sorted by start, the longest first, whose
+    children are ``inside``; -1 for all other rows; shape (n,)."""
+    own, covered = memory.column(len(parent), np.int64), np.empty(len(parent), np.int64)
+    _self_times_in_order(inside, wanted, parent, start_ns, end_ns, own, covered)
+    return own
 
 
 def sum_up(parent: IntArray, values: npt.NDArray[Any]) -> IntArray:
@@ -128,17 +143,28 @@ def _enclosing(row, thread, start, end):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _nest_in_order(rows, thread, threads, start, end):  # type: ignore[no-untyped-def]
-    parent = np.full(len(start), -1, np.int64)
-    top = np.full(threads, -1, np.int64)
-    for k in range(len(rows)):
-        i, t = rows[k], thread[k]
-        p = top[t]
+def _nest_in_order(inside, process, thread, start, end, parent, table):  # type: ignore[no-untyped-def]
+    """False where ``table`` has too little room for the threads: it is half full at most. It holds process, thread and
+    the last event of each, -1 where there is none."""
+    last, free = table.shape[1] - 1, table.shape[1] // 2
+    for i in range(len(inside)):
+        if not inside[i]:
+            continue
+        number = thread[i] ^ (thread[i] >> 12) ^ (thread[i] >> 24)  # those of pthreads end in zeros
+        slot = (number ^ process[i] ^ (process[i] >> 8)) & last
+        while table[2, slot] >= 0 and (table[0, slot] != process[i] or table[1, slot] != thread[i]):
+            slot = (slot + 1) & last
+        p = table[2, slot]
+        if p < 0:
+            if free == 0:
+                return False
+            free -= 1
+            table[0, slot], table[1, slot] = process[i], thread[i]
         while p >= 0 and (start[i] >= end[p] or end[i] > end[p]):
             p = parent[p]  # below an open event on the stack lies its parent
         parent[i] = p
-        top[t] = i
-    return parent
+        table[2, slot] = i
+    return True
 
 
 @compiled
@@ -154,6 +180,20 @@ def _self_times(order, parent, start, end):  # type: ignore[no-untyped-def]
                 own[p] -= finish - begin
                 covered[p] = finish
     return own
+
+
+@compiled
+def _self_times_in_order(inside, wanted, parent, start, end, own, covered):  # type: ignore[no-untyped-def]
+    for i in range(len(parent)):
+        covered[i] = start[i]
+        own[i] = end[i] - start[i] if wanted[i] else -1
+        p = parent[i]
+        if inside[i] and p >= 0 and wanted[p]:
+            begin = max(start[i], covered[p])
+            finish = min(end[i], end[p])
+            if finish > begin:
+                own[p] -= finish - begin
+                covered[p] = finish
 
 
 # Below, the caller gives the memory for the result, and so decides where it comes from.

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfkit_core import nesting
+from perfkit_core.arrays import picked, to_int64
 from perfkit_core.schema import BACKWARD, OPTIMIZER, PHASES
 from perfkit_core.trace import IntArray, Trace
 
@@ -51,7 +52,7 @@ def _last_backward(trace: Trace, spans: IntArray, backward: IntArray) -> IntArra
     """For each span the end of the last backward event of its process that starts in it, -1 without one."""
     last = np.full(len(spans), -1, np.int64)
     start, end = trace.ints("start_ns"), trace.end_ns
-    of_spans, of_backward = (np.stack([trace.ints("rank")[at], trace.ints("pid")[at]]) for at in (spans, backward))
+    of_spans, of_backward = (np.stack([_ranks(trace, at), trace.ints("pid")[at]]) for at in (spans, backward))
     for key in np.unique(of_spans, axis=1).T:
         mine = np.flatnonzero((of_spans == key[:, None]).all(axis=0))
         inner = backward[(of_backward == key[:, None]).all(axis=0)]
@@ -59,3 +60,8 @@ def _last_backward(trace: Trace, spans: IntArray, backward: IntArray) -> IntArra
         inside = (at >= 0) & (start[inner] < end[spans[mine]][at])
         np.maximum.at(last, mine[at[inside]], end[inner[inside]])
     return last
+
+
+def _ranks(trace: Trace, rows: IntArray) -> IntArray:
+    """Of some rows, which ascend: as a rule all have the same, and nobody else needs it as an array."""
+    return to_int64([picked(trace.column("rank"), rows)], len(rows), -1)

@@ -5,13 +5,14 @@ recorded. So parents come before their children, and tree algorithms are one pas
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from perfkit_core import at_once
-from perfkit_core.arrays import joined
+from perfkit_core.arrays import BLOCK, joined
 from perfkit_core.trace import IntArray
 
 _OFFSETS_END: Final = 2**31 - 1
@@ -26,13 +27,20 @@ def by_time(start_ns: IntArray, dur_ns: IntArray) -> IntArray | None:
     if not falls.any() and not (ties & (dur_ns[1:] > dur_ns[:-1])).any():
         return None
     order = np.argsort(start_ns, kind="stable")  # of runs that ascend already, as recordings are, a merge
-    ordered = start_ns[order]
-    ties = ordered[1:] == ordered[:-1]
-    if ties.any():
-        at = np.flatnonzero(np.append(ties, False) | np.append(False, ties))
+    at = _tied(start_ns, order)
+    if len(at):
         tied = order[at]
-        order[at] = tied[np.lexsort((-dur_ns[tied], ordered[at]))]
+        order[at] = tied[np.lexsort((-dur_ns[tied], start_ns[tied]))]
     return order
+
+
+def _tied(start_ns: IntArray, order: IntArray) -> IntArray:
+    """Where in the order others start together. Block by block: what is in a cache takes no memory of its own."""
+    ties = np.zeros(len(order) + 1, np.bool_)
+    for begin in range(0, len(order), BLOCK):
+        ordered = start_ns[order[begin : begin + BLOCK + 1]]
+        np.equal(ordered[1:], ordered[:-1], out=ties[begin + 1 : begin + len(ordered)])
+    return np.flatnonzero(ties[1:] | ties[:-1])
 
 
 def arranged(
@@ -54,7 +62,7 @@ def arranged(
 
 def _arranged(column: pa.ChunkedArray, of_type: pa.DataType, rows: pa.Array | None) -> pa.ChunkedArray:
     if pa.types.is_string(column.type) and column.type == of_type:
-        return column if rows is None else _texts_taken(column, rows)
+        return column if rows is None else texts_taken(column, rows.to_numpy())
     whole = joined(column)
     if rows is not None:
         whole = _taken(whole, rows)
@@ -67,19 +75,26 @@ def _taken(values: pa.Array, rows: pa.Array) -> pa.Array:
     return values.take(rows)
 
 
-def texts_taken(column: pa.ChunkedArray, order: IntArray) -> pa.ChunkedArray:
-    """The texts of these rows, shape (rows,), none of them twice."""
+def texts_taken(
+    column: pa.ChunkedArray, order: IntArray | None, instead: Mapping[int, str | None] = MappingProxyType({})
+) -> pa.ChunkedArray:
+    """The texts of these rows, shape (rows,), none of them twice (None: of all); ``instead`` are others for single rows
+    of the column."""
+    order = np.arange(len(column)) if order is None else order
+    if column.num_chunks == 1 and len(column) >= at_once.WORTH_ROWS:
+        from perfkit_core.assembly.text_order import reordered  # loads numba
+
+        return pa.chunked_array([reordered(column.chunk(0), order, instead)], column.type)
+    if instead:
+        source, others = np.arange(len(column)), pa.array(instead.values(), column.type)
+        source[list(instead)] = np.arange(len(column), len(column) + len(others))
+        order, column = source[order], pa.chunked_array([*column.chunks, others])
     return _texts_taken(column, pa.array(order))
 
 
 def _texts_taken(column: pa.ChunkedArray, rows: pa.Array) -> pa.ChunkedArray:
     if column.num_chunks > 1 and column.nbytes > _OFFSETS_END:
         return _long_texts(column, rows)
-    if column.num_chunks and len(column) >= at_once.WORTH_ROWS:
-        from perfkit_core.assembly.text_order import reordered  # loads numba
-
-        rest = joined(pa.chunked_array(column.chunks[1:], column.type))
-        return pa.chunked_array([reordered(column.chunk(0), rows.to_numpy(), rest)], column.type)
     return pa.chunked_array([joined(column).take(rows)], column.type)
 
 

@@ -55,13 +55,11 @@ def _forward_roots(trace: Trace, phase: PhaseArray) -> IntArray:
     parent = trace.ints("parent")
     operator = trace.host & trace.rows("kind", *OPERATOR_KINDS)
     inside = nesting.first_on_path(parent, phase) >= 0
-    wanted = operator | (phase >= 0)
-    root, top = nesting.outermost(parent, wanted), np.flatnonzero(wanted)
-    top = top[root[top] == top]
+    root = nesting.outermost(parent, operator | (phase >= 0))
     proof = _proven(trace, inside)
     proves = np.zeros(len(trace), np.bool_)
     proves[root[proof[operator[proof]]]] = True
-    return _up_to_last_proof(trace, top, inside, proves)
+    return _up_to_last_proof(trace, np.flatnonzero(nesting.is_own(root)), inside, proves)
 
 
 def _proven(trace: Trace, inside: BoolArray) -> IntArray:

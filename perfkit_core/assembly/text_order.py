@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,24 +10,31 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from perfkit_core import memory
+from perfkit_core.addresses import WORD, byte, compiled, inlined, put_byte, put_bytes
 from perfkit_core.arrays import valid
-from perfkit_core.compiling import compiled_at_once
 from perfkit_core.trace import IntArray
 
 
-def reordered(texts: pa.Array, order: IntArray, more: pa.Array | None = None) -> pa.Array:
-    """The strings of these rows, none of them twice, shape (len(order),). Rows behind those of ``texts`` are ``more``,
-    which is copied once more and so should be little."""
-    more = pa.array([], texts.type) if more is None else more
+def reordered(texts: pa.Array, order: IntArray, instead: Mapping[int, str | None] | None = None) -> pa.Array:
+    """The strings in the order of these rows, none of them twice, shape (len(order),); ``instead`` are others for
+    single rows of ``texts``."""
+    rows = np.array(sorted(instead or ()), np.int64)
+    others = pa.array([instead[row] for row in rows.tolist()] if instead else [], texts.type)
+    replaced = np.zeros(len(texts) if instead else 0, np.bool_)
+    replaced[rows] = True
     ends, cells = _parts(texts)
-    other_ends, other_cells = _parts(more)
+    other_ends, other_cells = _parts(others)
     size = int(ends[-1] - ends[0]) + int(other_ends[-1] - other_ends[0])
-    new_ends, new_cells = memory.column(len(order) + 1, np.int32), memory.column(size, np.uint8)
-    _copy(cells, ends, other_cells, other_ends, order, new_cells, new_ends)
+    new_ends, new_cells = memory.column(len(order) + 1, np.int32), memory.column(size + WORD, np.uint8)
+    _copy(
+        _address(cells), len(cells), ends, replaced, rows, _address(other_cells), len(other_cells), other_ends, order,
+        _address(new_cells), new_ends,
+    )  # fmt: skip
     bits = None
-    if texts.null_count or more.null_count:
-        there = np.concatenate([valid(texts), valid(more)])
-        bits = pa.py_buffer(np.packbits(there[order], bitorder="little"))
+    if texts.null_count or others.null_count:
+        known = valid(texts)
+        known[rows] = valid(others)
+        bits = pa.py_buffer(np.packbits(known[order], bitorder="little"))
     return pa.Array.from_buffers(
         texts.type, len(order), [bits, pa.py_buffer(new_ends), pa.py_buffer(new_cells[: new_ends[-1]])]
     )
@@ -39,20 +47,33 @@ def _parts(texts: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8
     return ends, np.frombuffer(text, np.uint8) if text is not None and text.size else np.empty(0, np.uint8)
 
 
-@compiled_at_once
-def _copy(text: Any, ends: Any, other_text: Any, other_ends: Any, order: Any, new_text: Any, new_ends: Any) -> None:
+def _address(cells: npt.NDArray[np.uint8]) -> int:
+    return int(cells.ctypes.data)
+
+
+@compiled
+def _copy(
+    text: Any, size: Any, ends: Any, replaced: Any, rows: Any, other_text: Any, other_size: Any, other_ends: Any,
+    order: Any, new_text: Any, new_ends: Any,
+) -> None:  # fmt: skip
     at = 0
-    here = len(ends) - 1
     new_ends[0] = 0
     for row in range(len(order)):
         wanted = order[row]
-        if wanted < here:
-            first, last = ends[wanted], ends[wanted + 1]
-            for i in range(first, last):
-                new_text[at + i - first] = text[i]
+        if len(replaced) and replaced[wanted]:
+            other = np.searchsorted(rows, wanted)
+            at = _put(new_text, at, other_text, other_size, other_ends[other], other_ends[other + 1])
         else:
-            first, last = other_ends[wanted - here], other_ends[wanted - here + 1]
-            for i in range(first, last):
-                new_text[at + i - first] = other_text[i]
-        at += last - first
+            at = _put(new_text, at, text, size, ends[wanted], ends[wanted + 1])
         new_ends[row + 1] = at
+
+
+@inlined
+def _put(out: Any, to: Any, text: Any, size: Any, first: Any, last: Any) -> Any:
+    """Copies one string, and what is behind it as far as a word goes: the next string will stand there."""
+    if last + WORD <= size:
+        put_bytes(out, to, text, first, last)
+    else:
+        for i in range(last - first):
+            put_byte(out, to + i, byte(text, first + i))
+    return to + last - first

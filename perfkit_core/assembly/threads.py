@@ -20,12 +20,11 @@ def nested(trace: Trace, recorded_parent: IntArray | None) -> tuple[IntArray, In
     occupies = trace.host & trace.rows("kind", *NESTED_KINDS) & threaded
     inside = occupies | (trace.rows("kind", schema.MEMORY) & threaded)
     start, end = trace.ints("start_ns"), trace.end_ns
-    rows = np.flatnonzero(inside)
     if recorded_parent is None:
-        parent = nesting.nest_in_order(rows, thread_numbers(trace, rows), start, end)
+        parent = nesting.nest_in_order(inside, trace.ints("pid"), trace.ints("tid"), start, end)
     else:
         parent = _nearest_inside(recorded_parent, inside)
-    return parent, np.where(occupies, nesting.self_times_in_order(rows, parent, start, end), -1)
+    return parent, nesting.self_times_in_order(inside, occupies, parent, start, end)
 
 
 def thread_numbers(trace: Trace, rows: IntArray) -> IntArray:

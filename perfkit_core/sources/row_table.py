@@ -91,15 +91,9 @@ class RowTable:
 
     def _args(self) -> pa.Array | pa.ChunkedArray | None:
         args, self._rows.args = self._rows.args, None
-        if args is None:
-            return None
-        order, replaced = self._order, self._rows.replaced
-        if replaced:
-            source = np.arange(len(args))
-            source[list(replaced)] = np.arange(len(args), len(args) + len(replaced))
-            order = source if order is None else source[order]
-            args = pa.chunked_array([*args.chunks, pa.array(replaced.values(), args.type)])
-        return args if order is None else texts_taken(args, order)
+        if args is None or (self._order is None and not self._rows.replaced):
+            return args
+        return texts_taken(args, self._order, self._rows.replaced)
 
     def _ordered(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """In place: memory that was touched before costs nothing."""

@@ -60,13 +60,22 @@ def test_texts_in_another_order() -> None:
     assert reordered(pa.array([None, None], pa.string()), np.array([1, 0])).to_pylist() == [None, None]
 
 
-def test_texts_of_two_arrays_in_another_order() -> None:
-    texts, more = pa.array(["a", None, "é" * 9, "d"], pa.string()), pa.array([None, "", "more", "é"]).slice(1, 3)
-    found = reordered(texts, np.array([6, 3, 1, 4, 5]), more)
-    assert found.to_pylist() == ["é", "d", None, "", "more"]
-    assert found.nbytes < 50  # no room for those that are not asked for
-    assert reordered(texts, np.array([4, 0]), pa.array(["b"])).to_pylist() == ["b", "a"]
-    assert reordered(pa.array([], pa.string()), np.array([1, 0]), pa.array(["a", None])).to_pylist() == [None, "a"]
+def test_others_stand_for_single_texts_in_another_order() -> None:
+    texts = pa.array(["gone", None, "é" * 9, "d"], pa.string())
+    assert reordered(texts, np.array([3, 1, 0]), {1: "more", 0: None, 2: "?"}).to_pylist() == ["d", "more", None]
+    assert reordered(texts.slice(1), np.array([2, 1, 0]), {0: "more"}).to_pylist() == ["d", "é" * 9, "more"]
+    assert reordered(texts.slice(2), np.array([1, 0]), {0: ""}).nbytes < 20  # no room for what is not asked for
+
+
+@pytest.mark.parametrize("count", [20, 70_000])
+def test_others_stand_for_single_texts_of_a_column(count: int) -> None:
+    known = [None if row % 7 == 0 else str(row) for row in range(count)]
+    instead = {row: None if row % 2 else f"other {row}" for row in range(0, count, 5)}
+    order, whole = np.random.default_rng(4).permutation(count), pa.array(known, pa.string())
+    wanted = [instead.get(row, known[row]) for row in range(count)]
+    for column in (pa.chunked_array([whole]), pa.chunked_array([whole.slice(0, 9), whole.slice(9)])):
+        assert texts_taken(column, order, instead).to_pylist() == [wanted[row] for row in order.tolist()]
+        assert texts_taken(column, None, instead).to_pylist() == wanted
 
 
 @pytest.mark.parametrize("values", [[], [1, 2], [None, 2, None, 4], [None] * 20, [*range(20), None]])

@@ -115,13 +115,28 @@ def test_the_sums_and_lookups_along_paths_are_those_of_walking_the_tree(tree: tu
 def test_some_rows_of_a_sorted_table_nest_as_if_they_were_alone(events: Events, left_out: set[int]) -> None:
     """Parents are rows of the table, and events that are left out have none and are none."""
     thread, start, end = columns(sorted(events, key=lambda event: (event[1], -event[2])))
-    rows = np.array([row for row in range(len(events)) if row not in left_out], np.int64)
-    parent = nesting.nest_in_order(rows, thread[rows], start, end)
+    inside = np.array([row not in left_out for row in range(len(events))], np.bool_)
+    rows = np.flatnonzero(inside)
+    parent = nesting.nest_in_order(inside, thread % 2, thread // 2, start, end)
     alone = nesting.nest(thread[rows], start[rows], end[rows])
     assert parent[rows].tolist() == [int(rows[row]) if row >= 0 else -1 for row in alone]
     assert all(parent[row] == -1 for row in left_out if row < len(events))
-    own = nesting.self_times_in_order(rows, parent, start, end)
+    own = nesting.self_times_in_order(inside, inside, parent, start, end)
     assert own[rows].tolist() == nesting.self_times(alone, start[rows], end[rows]).tolist()
+    wanted = inside & (start % 3 > 0)
+    some = nesting.self_times_in_order(inside, wanted, parent, start, end)
+    assert some.tolist() == np.where(wanted, own, -1).tolist()
+
+
+def test_threads_are_told_apart_however_many_there_are() -> None:
+    """By process and thread; numbers that differ in high bits only, as those of pthreads do; negative ones, too."""
+    keys = [(process, thread << shift) for process in (-1, 7, 7 << 20) for thread in range(-9, 90) for shift in (0, 33)]
+    distinct = list(dict.fromkeys(keys))
+    process, thread = np.array(distinct * 3, np.int64).T
+    start = np.repeat(np.arange(3, dtype=np.int64), len(distinct))
+    parent = nesting.nest_in_order(np.ones(len(start), np.bool_), process, thread, start, 10 - start)
+    above = np.arange(len(start)) - len(distinct)
+    assert parent.tolist() == np.maximum(above, -1).tolist()
 
 
 def test_a_hundred_thousand_nested_events_need_no_recursion() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from perfkit_core.addresses import byte, compiled, inlined, int32, int64, put_byte, put_bytes, put_int32, put_int64
 from perfkit_core.sources.portion import FIRST_INTEGER, FIRST_TEXT, NULL
 from perfkit_core.sources.scan import tokens
 from perfkit_core.sources.scan.interning import FULL, intern
@@ -19,18 +20,7 @@ from perfkit_core.sources.scan.state import (
 )
 from perfkit_core.sources.scan.times import decimals
 from perfkit_core.sources.scan.tokens import past_space, value
-from perfkit_core.sources.scan.words import (
-    byte,
-    compiled,
-    hashed,
-    inlined,
-    int32,
-    int64,
-    put_byte,
-    put_bytes,
-    put_int32,
-    put_int64,
-)
+from perfkit_core.sources.scan.words import hashed
 
 _QUOTE, _COMMA, _COLON, _OPEN, _CLOSE, _MINUS, _ZERO, _NINE = 0x22, 0x2C, 0x3A, 0x7B, 0x7D, 0x2D, 0x30, 0x39
 

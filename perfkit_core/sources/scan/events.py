@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from perfkit_core.addresses import byte, compiled, inlined, int64, put_int32, put_int64
 from perfkit_core.sources.portion import DURATION, FIRST_INTEGER, FIRST_TEXT, NULL, ORIGIN, START
 from perfkit_core.sources.scan.keys import BROKEN_TEXT, NO_ROOM, context_of, key
 from perfkit_core.sources.scan.members import FLOW, INSTANT, NO_PAIR, NO_PHASE, OTHER, SPAN, member, pair
@@ -11,7 +12,6 @@ from perfkit_core.sources.scan.origins import origin
 from perfkit_core.sources.scan.places import place
 from perfkit_core.sources.scan.state import AUX, SLOW_PAIR
 from perfkit_core.sources.scan.tokens import past_space
-from perfkit_core.sources.scan.words import byte, compiled, inlined, int64, put_int32, put_int64
 
 CLEAN, CLOSED, BROKEN, ROWS_FULL, GROW, NEW_PAIR = range(6)
 """Why a scan stopped: all consumed up to a comma; at the bracket that closes the list; at an event that the reference

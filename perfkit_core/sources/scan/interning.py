@@ -8,20 +8,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from perfkit_core.sources.scan.words import (
-    PAD,
-    compiled,
-    equal,
-    hashed,
-    inlined,
-    int32,
-    int64,
-    put_bytes,
-    put_int32,
-    put_int64,
-    put_uint64,
-    uint64,
-)
+from perfkit_core.addresses import compiled, inlined, int32, int64, put_bytes, put_int32, put_int64, put_uint64, uint64
+from perfkit_core.sources.scan.words import PAD, equal, hashed
 
 FULL: Final = -1
 """What :func:`intern` returns when there is no room for a new slice."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from perfkit_core.addresses import byte, inlined, int64, put_int64
 from perfkit_core.sources.scan.interning import found, intern
 from perfkit_core.sources.scan.state import CONTEXTS
 from perfkit_core.sources.scan.tokens import past_space, string
-from perfkit_core.sources.scan.words import byte, inlined, int64, put_int64
 
 BROKEN_TEXT, NO_ROOM = -1, -2
 """Instead of a position: not JSON as the reference knows it; a dictionary is full."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from perfkit_core.addresses import byte, inlined, int64, put_int64
 from perfkit_core.sources.portion import DURATION, START
 from perfkit_core.sources.scan.arguments import arguments
 from perfkit_core.sources.scan.interning import FULL, found, intern
@@ -25,7 +26,7 @@ from perfkit_core.sources.scan.state import (
 )
 from perfkit_core.sources.scan.times import microseconds
 from perfkit_core.sources.scan.tokens import ends_value, string, value
-from perfkit_core.sources.scan.words import byte, hashed, inlined, int64, put_int64
+from perfkit_core.sources.scan.words import hashed
 
 NO_PAIR = -3
 """Instead of a position: nobody has said yet what this category and name mean."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfkit_core.sources.scan.words import byte, compiled
+from perfkit_core.addresses import byte, compiled
 
 
 @compiled

@@ -6,8 +6,8 @@ from typing import Final
 
 import numpy as np
 
+from perfkit_core.addresses import inlined
 from perfkit_core.sources.scan.state import number_of
-from perfkit_core.sources.scan.words import inlined
 
 _BITS: Final = 20
 _MASK: Final = (1 << _BITS) - 1

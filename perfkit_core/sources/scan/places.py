@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from perfkit_core.addresses import compiled, int64
 from perfkit_core.sources.scan.state import AUX, number_of
-from perfkit_core.sources.scan.words import compiled, int64
 
 _CLASS_BITS, _PID_BITS, _AUX_BITS = 10, 14, 12
 

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from perfkit_core.addresses import inlined, int32, int64, put_int32, put_int64
 from perfkit_core.sources.scan.interning import FULL, INTERNER, Interner
-from perfkit_core.sources.scan.words import inlined, int32, int64, put_int32, put_int64
 
 TOP_KEYS: Final = (b"ph", b"cat", b"name", b"pid", b"tid", b"ts", b"dur", b"args")
 """Members of an event that are read; others are passed over."""

@@ -6,7 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.sources.scan.words import byte, inlined, leading_digits, load8, power_of_ten
+from perfkit_core.addresses import byte, inlined, load8
+from perfkit_core.sources.scan.words import leading_digits, power_of_ten
 
 _POINT, _MINUS, _ZERO, _NINE = 0x2E, 0x2D, 0x30, 0x39
 _WHOLE_DIGITS: Final = 16

@@ -11,20 +11,15 @@ from typing import Final
 
 import numpy as np
 
+from perfkit_core.addresses import byte, compiled, inlined, load8, put_byte, put_bytes
 from perfkit_core.sources.scan.words import (
     SEED,
     SPACES,
-    byte,
-    compiled,
     first_bytes,
     hashed,
-    inlined,
     leading_digits,
-    load8,
     mixed,
     power_of_ten,
-    put_byte,
-    put_bytes,
     special,
     trailing_zeros,
 )

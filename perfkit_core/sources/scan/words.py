@@ -1,4 +1,4 @@
-"""Memory by its address, eight bytes at a time: loads, the first special byte of a word, hashes and comparisons.
+"""Words of eight bytes: the first special byte of one, its digits, hashes and comparisons.
 
 Compiled code of the scanner takes addresses and records instead of arrays: an array is handed on by value, with its
 shape and strides, and 40 of them cost more than the scan. Every buffer that is scanned ends with :data:`PAD` zero
@@ -8,21 +8,14 @@ pad.
 
 from __future__ import annotations
 
-import functools
 from typing import Any, Final
 
 import numpy as np
-from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from perfkit_core import compiling
-
-compiled = functools.partial(compiling.compiled_at_once, error_model="numpy", _nrt=False)
-"""Compiled without reference counting: nothing is allocated, and the caller keeps alive what addresses point to."""
-inlined = functools.partial(compiled, forceinline=True)
-"""The same, for what is small or called from one place only: numba hands results of several values over in memory."""
+from perfkit_core.addresses import compiled, inlined, load8
 
 PAD: Final = 16
 
@@ -39,50 +32,6 @@ _SHIFT: Final = np.uint64(32)
 _BYTE_PAIRS: Final = np.uint64(0x000000FF000000FF)
 _EIGHT: Final = np.uint64(8)
 _ONE: Final = np.uint64(1)
-
-
-def _loader(bits: int, result: Any) -> Any:
-    @intrinsic  # type: ignore[untyped-decorator]
-    def load(typing: Any, address: Any, index: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            loaded = builder.load(_pointer(builder, args, bits))
-            loaded.align = 1
-            return loaded
-
-        return result(types.int64, types.int64), generate
-
-    return load
-
-
-def _storer(bits: int, kind: Any) -> Any:
-    @intrinsic  # type: ignore[untyped-decorator]
-    def store(typing: Any, address: Any, index: Any, value: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            stored = builder.store(args[2], _pointer(builder, args, bits))
-            stored.align = 1
-            return context.get_dummy_value()
-
-        return types.void(types.int64, types.int64, kind), generate
-
-    return store
-
-
-def _pointer(builder: Any, args: Any, bits: int) -> Any:
-    base = builder.inttoptr(args[0], ir.IntType(bits).as_pointer())
-    return builder.gep(base, [args[1]])
-
-
-byte, put_byte = _loader(8, types.uint8), _storer(8, types.uint8)
-"""``byte(address, index)`` and ``put_byte(address, index, value)``; so are the others, the index counts items."""
-int32, put_int32 = _loader(32, types.int32), _storer(32, types.int32)
-int64, put_int64 = _loader(64, types.int64), _storer(64, types.int64)
-uint64, put_uint64 = _loader(64, types.uint64), _storer(64, types.uint64)
-
-
-@inlined
-def load8(address, index):  # type: ignore[no-untyped-def]
-    """The word that begins at byte ``index``, little endian, whatever the alignment."""
-    return uint64(address + index, 0)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -132,15 +81,6 @@ def power_of_ten(count):  # type: ignore[no-untyped-def]
     found *= np.int64(100) if count & 2 else np.int64(1)
     found *= np.int64(10_000) if count & 4 else np.int64(1)
     return found * 100_000_000 if count & 8 else found
-
-
-@inlined
-def put_bytes(out, to, buffer, start, end):  # type: ignore[no-untyped-def]
-    """Copies a slice of a padded buffer. Behind it, up to seven bytes of ``out`` are overwritten."""
-    while start < end:
-        put_uint64(out + to, 0, load8(buffer, start))
-        to += 8
-        start += 8
 
 
 @inlined
