@@ -31,11 +31,10 @@ _COLUMNS = ("", "events", "s", "CPU s", "CPU µs an event", "held, s", "memory, 
 
 
 def measure(events: int, memory: bool, rounds: int, say: Callable[[str], None]) -> dict[str, Result]:
-    """All ways in turns; ``summary()``, which takes half a minute, in the first round only."""
+    """All ways in turns."""
     options = ["memory"] if memory else []
     contenders = [
-        (way, ["-m", "benchmarks.live_paddle_run", way, str(events), *options], 1 if way == "summary" else rounds)
-        for way in (*WAYS, PARTS)
+        (way, ["-m", "benchmarks.live_paddle_run", way, str(events), *options], rounds) for way in (*WAYS, PARTS)
     ]
     return {result.name: result for result in take_turns(contenders, rounds, say)}
 

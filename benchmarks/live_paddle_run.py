@@ -57,7 +57,7 @@ BY_NAME: Final[dict[str, Way]] = {way.__name__: way for way in (perfkit, summary
 
 
 def profiled(steps: int, memory: bool) -> Any:
-    """A stopped profiler that has recorded so many steps, on demand with memory events among them."""
+    """A stopped profiler that has recorded so many steps, with ``memory`` memory events among them."""
     import paddle
     from paddle import nn
 

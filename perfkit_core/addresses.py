@@ -16,9 +16,9 @@ from perfkit_core import compiling
 
 WORD: Final = 8
 
-compiled = functools.partial(compiling.compiled_at_once, error_model="numpy", _nrt=False)
+by_address = functools.partial(compiling.compiled_at_once, error_model="numpy", _nrt=False)
 """Compiled without reference counting: nothing is allocated, and the caller keeps alive what addresses point to."""
-inlined = functools.partial(compiled, forceinline=True)
+inlined = functools.partial(by_address, forceinline=True)
 """The same, for what is small or called from one place only: numba hands results of several values over in memory."""
 
 

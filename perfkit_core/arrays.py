@@ -12,6 +12,8 @@ from perfkit_core import memory, schema
 
 MISSING: Final = -1
 """What stands for a null where integers are read as an array, unless somebody asks for another number."""
+OFFSETS_END: Final = 2**31 - 1
+"""Most bytes of text that one Arrow string array holds."""
 BLOCK: Final = 1 << 16
 """Rows that columns of one repeated value hold in memory, however long they are, and that are looked up at once."""
 
@@ -86,8 +88,9 @@ def valid(values: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
     bits = values.buffers()[0]
     if bits is None:
         return np.full(len(values), values.null_count == 0)
-    end = values.offset + len(values)
-    return np.unpackbits(np.frombuffer(bits, np.uint8), count=end, bitorder="little")[values.offset :].view(np.bool_)
+    first, skipped = divmod(values.offset, 8)
+    held = np.frombuffer(bits, np.uint8)[first:]
+    return np.unpackbits(held, count=skipped + len(values), bitorder="little")[skipped:].view(np.bool_)
 
 
 def to_int64(chunks: Iterable[pa.Array], count: int, missing: int) -> np.ndarray[Any, np.dtype[np.int64]]:

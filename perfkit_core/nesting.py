@@ -7,7 +7,7 @@ union of the direct children, so overlapping children never make it negative.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +16,9 @@ from perfkit_core import memory
 from perfkit_core.compiling import compiled
 from perfkit_core.trace import BoolArray, IntArray
 
-_THREADS = 64
-"""Room for the threads of a recording, and how many times more is given where it does not suffice. A power of two."""
+_ROOM: Final = 64
+"""For twice as many threads as a recording has, as a rule; where it has more, so many times more. A power of two."""
+_FACTOR: Final = 0x1E3779B97F4A7C15
 
 N = TypeVar("N", bound="np.integer[Any]")
 
@@ -41,20 +42,18 @@ def nest_in_order(
 ) -> IntArray:
     """As :func:`nest`, of the rows ``inside`` of a table that is sorted by start, the longest first: row of the parent
     among them of each (-1: none, and for all other rows), shape (n,). A ``thread`` is one of its ``process``; both are
-    any integers. O(n)."""
-    parent, room = memory.filled(len(inside), -1), _THREADS
+    any integers. O(n) as a rule: threads are looked up by hash."""
+    parent, room = memory.filled(len(inside), -1), _ROOM
     while not _nest_in_order(inside, process, thread, start_ns, end_ns, parent, np.full((3, room), -1, np.int64)):
-        room *= _THREADS
+        room = min(_ROOM * room, 2 << len(inside).bit_length())  # there are no more threads than rows
     return parent
 
 
-def self_times_in_order(
-    inside: BoolArray, wanted: BoolArray, parent: IntArray, start_ns: IntArray, end_ns: IntArray
-) -> IntArray:
-    """As :func:`self_times`, of the rows ``wanted`` of a table that is sorted by start, the longest first, whose
-    children are ``inside``; -1 for all other rows; shape (n,)."""
-    own, covered = memory.column(len(parent), np.int64), np.empty(len(parent), np.int64)
-    _self_times_in_order(inside, wanted, parent, start_ns, end_ns, own, covered)
+def self_times_in_order(wanted: BoolArray, parent: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
+    """As :func:`self_times`, of the rows ``wanted`` of a table that is sorted by start, the longest first; -1 for all
+    other rows, which may be children, too; shape (n,)."""
+    own, covered = memory.column(len(parent), np.int64), memory.column(len(parent), np.int64)
+    _self_times_in_order(wanted, parent, start_ns, end_ns, own, covered)
     return own
 
 
@@ -150,8 +149,8 @@ def _nest_in_order(inside, process, thread, start, end, parent, table):  # type:
     for i in range(len(inside)):
         if not inside[i]:
             continue
-        number = thread[i] ^ (thread[i] >> 12) ^ (thread[i] >> 24)  # those of pthreads end in zeros
-        slot = (number ^ process[i] ^ (process[i] >> 8)) & last
+        mixed = (thread[i] * _FACTOR ^ process[i]) * _FACTOR
+        slot = (mixed ^ (mixed >> 32)) & last
         while table[2, slot] >= 0 and (table[0, slot] != process[i] or table[1, slot] != thread[i]):
             slot = (slot + 1) & last
         p = table[2, slot]
@@ -183,12 +182,12 @@ def _self_times(order, parent, start, end):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _self_times_in_order(inside, wanted, parent, start, end, own, covered):  # type: ignore[no-untyped-def]
+def _self_times_in_order(wanted, parent, start, end, own, covered):  # type: ignore[no-untyped-def]
     for i in range(len(parent)):
         covered[i] = start[i]
         own[i] = end[i] - start[i] if wanted[i] else -1
         p = parent[i]
-        if inside[i] and p >= 0 and wanted[p]:
+        if p >= 0 and wanted[p]:
             begin = max(start[i], covered[p])
             finish = min(end[i], end[p])
             if finish > begin:

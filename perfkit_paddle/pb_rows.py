@@ -110,7 +110,7 @@ class _Kept:
             pb_columns.memory(memory),
         ]
         return Rows(
-            Recorded(_together(parts), parent),
+            Recorded(_behind_one_another(parts), parent),
             Doubtful(
                 self._incomplete,
                 sum(int((span["end_ns"] < span["start_ns"]).sum()) for span in (host, runtime, device)),
@@ -119,16 +119,20 @@ class _Kept:
         )
 
 
-def _together(parts: list[labels.Columns]) -> pa.Table:
-    """The parts behind one another. What a part lacks is null there; Arrow would fill memory with that."""
-    parts = [part for part in parts if len(part["start_ns"])] or parts[:1]
+def _behind_one_another(parts: list[labels.Columns]) -> pa.Table:
+    """All parts as one table, with the columns of each. What a part lacks is null there; Arrow would fill memory with
+    that."""
     types = {name: column.type for part in parts for name, column in part.items()}
-    columns = {}
-    for name, kind in types.items():
-        pieces = [part.get(name, constant(None, kind, len(part["start_ns"]))) for part in parts]
-        chunks = [chunk for piece in pieces for chunk in (getattr(piece, "chunks", None) or [piece])]
-        columns[name] = pa.chunked_array(chunks, kind)
+    filled = [part for part in parts if len(part["start_ns"])]
+    columns = {
+        name: pa.chunked_array([chunk for part in filled for chunk in _chunks(part, name, kind)], kind)
+        for name, kind in types.items()
+    }
     return pa.table(columns).unify_dictionaries()
+
+
+def _chunks(part: labels.Columns, name: str, kind: pa.DataType) -> list[pa.Array]:
+    return [part[name]] if name in part else constant(None, kind, len(part["start_ns"])).chunks
 
 
 def _numbers(thread: int, node: IntArray) -> IntArray:

@@ -14,7 +14,7 @@ from benchmarks.readers.contract import COLUMNS, Outcome, Reader
 _STRUCT = "name VARCHAR, cat VARCHAR, ph VARCHAR, ts DOUBLE, dur DOUBLE, pid VARCHAR, tid VARCHAR, args JSON"
 _INTEGERS = ("External id", "correlation", "stream", "device", "Sequence number", "Fwd thread id", "bytes")
 _TEXTS = ("Input Dims", "Input type")
-"""Arguments that an event table has columns for."""
+"""Arguments that are columns then: those that an analysis of launches, steps and shapes begins with."""
 
 
 def lines(file: Path, folder: Path) -> Path:

@@ -63,5 +63,5 @@ def _last_backward(trace: Trace, spans: IntArray, backward: IntArray) -> IntArra
 
 
 def _ranks(trace: Trace, rows: IntArray) -> IntArray:
-    """Of some rows, which ascend: as a rule all have the same, and nobody else needs it as an array."""
+    """Of some rows, which ascend. As a rule all have the same: nothing in the assembly needs it of every row."""
     return to_int64([picked(trace.column("rank"), rows)], len(rows), -1)

@@ -30,17 +30,16 @@ def launches(trace: Trace, external: IntArray) -> tuple[IntArray, tuple[Finding,
     calls = np.flatnonzero(trace.host & trace.rows("kind", RUNTIME, SYNC))
     launched_by[device] = _match(trace.ints("correlation")[device], trace.ints("correlation")[calls], calls)
     open_rows = device[launched_by[device] == NO_ROW]
-    if not len(open_rows):
-        return launched_by, _findings(trace, launched_by)
-    operators = np.flatnonzero(trace.host & trace.rows("kind", *OPERATOR_KINDS))
-    launched_by[open_rows] = _match(external[open_rows], external[operators], operators)
+    if len(open_rows):
+        operators = np.flatnonzero(trace.host & trace.rows("kind", *OPERATOR_KINDS))
+        launched_by[open_rows] = _match(external[open_rows], external[operators], operators)
     return launched_by, _findings(trace, launched_by)
 
 
 def _match(wanted: IntArray, keys: IntArray, rows: IntArray) -> IntArray:
     """For each wanted key the first of ``rows`` whose key is equal, -1: none. Negative keys are unknown."""
     known = keys >= 0
-    if not known.all():
+    if not known.all():  # else it would be a copy of all
         keys, rows = keys[known], rows[known]
     found = memory.filled(len(wanted), NO_ROW)
     if not len(keys) or not len(wanted):

@@ -12,11 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from perfkit_core import at_once
-from perfkit_core.arrays import BLOCK, joined
+from perfkit_core.arrays import BLOCK, OFFSETS_END, joined
 from perfkit_core.trace import IntArray
 
-_OFFSETS_END: Final = 2**31 - 1
-"""Most bytes of text that one Arrow string array holds."""
 _SLICE: Final = 1 << 20
 
 
@@ -81,19 +79,21 @@ def texts_taken(
     """The texts of these rows, shape (rows,), none of them twice (None: of all); ``instead`` are others for single rows
     of the column."""
     order = np.arange(len(column)) if order is None else order
-    if column.num_chunks == 1 and len(column) >= at_once.WORTH_ROWS:
+    others = pa.chunked_array([list(instead.values())], column.type)
+    small = column.num_chunks == 1 and column.nbytes + others.nbytes <= OFFSETS_END
+    if small and len(column) >= at_once.WORTH_ROWS:
         from perfkit_core.assembly.text_order import reordered  # loads numba
 
         return pa.chunked_array([reordered(column.chunk(0), order, instead)], column.type)
     if instead:
-        source, others = np.arange(len(column)), pa.array(instead.values(), column.type)
+        source = np.arange(len(column))
         source[list(instead)] = np.arange(len(column), len(column) + len(others))
-        order, column = source[order], pa.chunked_array([*column.chunks, others])
+        order, column = source[order], pa.chunked_array([*column.chunks, *others.chunks], column.type)
     return _texts_taken(column, pa.array(order))
 
 
 def _texts_taken(column: pa.ChunkedArray, rows: pa.Array) -> pa.ChunkedArray:
-    if column.num_chunks > 1 and column.nbytes > _OFFSETS_END:
+    if column.num_chunks > 1 and column.nbytes > OFFSETS_END:
         return _long_texts(column, rows)
     return pa.chunked_array([joined(column).take(rows)], column.type)
 

@@ -76,12 +76,14 @@ def empty_last_step(trace: Trace) -> IntArray:
 
 def _worked_in(trace: Trace, rows: IntArray) -> BoolArray:
     """True for those of the steps ``rows`` in whose time something was computed on the host, shape (rows,)."""
+    if not len(rows):
+        return np.zeros(0, np.bool_)
     work = trace.host & trace.rows("kind", *OPERATOR_KINDS, RUNTIME, SYNC, FORWARD, BACKWARD, OPTIMIZER)
-    start = trace.ints("start_ns")
-    first, last = np.searchsorted(start, start[rows]), np.searchsorted(start, trace.end_ns[rows])
+    start = trace.ints("start_ns")[work]
+    first, last = np.searchsorted(start, trace.ints("start_ns")[rows]), np.searchsorted(start, trace.end_ns[rows])
     endless = trace.ints("dur_ns")[rows] <= 0  # cut off before anybody knew its duration
-    ranges = zip(first.tolist(), np.where(endless, len(start), last).tolist(), strict=True)
-    return np.array([work[begin:end].any() for begin, end in ranges], np.bool_)
+    worked: BoolArray = first < np.where(endless, len(start), last)
+    return worked
 
 
 def _partial(trace: Trace) -> tuple[Finding, ...]:

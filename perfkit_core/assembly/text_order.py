@@ -10,14 +10,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from perfkit_core import memory
-from perfkit_core.addresses import WORD, byte, compiled, inlined, put_byte, put_bytes
-from perfkit_core.arrays import valid
+from perfkit_core.addresses import WORD, by_address, byte, inlined, put_byte, put_bytes
+from perfkit_core.arrays import OFFSETS_END, valid
 from perfkit_core.trace import IntArray
 
 
 def reordered(texts: pa.Array, order: IntArray, instead: Mapping[int, str | None] | None = None) -> pa.Array:
-    """The strings in the order of these rows, none of them twice, shape (len(order),); ``instead`` are others for
-    single rows of ``texts``."""
+    """The strings in the order of these rows, shape (len(order),); ``instead`` are others for single rows of ``texts``.
+
+    No row may occur twice: there is memory for each text once. Raises ValueError for more than a string array holds.
+    """
     rows = np.array(sorted(instead or ()), np.int64)
     others = pa.array([instead[row] for row in rows.tolist()] if instead else [], texts.type)
     replaced = np.zeros(len(texts) if instead else 0, np.bool_)
@@ -25,6 +27,8 @@ def reordered(texts: pa.Array, order: IntArray, instead: Mapping[int, str | None
     ends, cells = _parts(texts)
     other_ends, other_cells = _parts(others)
     size = int(ends[-1] - ends[0]) + int(other_ends[-1] - other_ends[0])
+    if size > OFFSETS_END:
+        raise ValueError(f"{size} bytes of text, of which one array holds {OFFSETS_END}")
     new_ends, new_cells = memory.column(len(order) + 1, np.int32), memory.column(size + WORD, np.uint8)
     _copy(
         _address(cells), len(cells), ends, replaced, rows, _address(other_cells), len(other_cells), other_ends, order,
@@ -51,7 +55,7 @@ def _address(cells: npt.NDArray[np.uint8]) -> int:
     return int(cells.ctypes.data)
 
 
-@compiled
+@by_address
 def _copy(
     text: Any, size: Any, ends: Any, replaced: Any, rows: Any, other_text: Any, other_size: Any, other_ends: Any,
     order: Any, new_text: Any, new_ends: Any,
@@ -70,7 +74,8 @@ def _copy(
 
 @inlined
 def _put(out: Any, to: Any, text: Any, size: Any, first: Any, last: Any) -> Any:
-    """Copies one string, and what is behind it as far as a word goes: the next string will stand there."""
+    """Copies one string, and what is behind it as far as a word goes: the next string will stand there, or the spare
+    word at the end."""
     if last + WORD <= size:
         put_bytes(out, to, text, first, last)
     else:

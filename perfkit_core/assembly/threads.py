@@ -24,7 +24,7 @@ def nested(trace: Trace, recorded_parent: IntArray | None) -> tuple[IntArray, In
         parent = nesting.nest_in_order(inside, trace.ints("pid"), trace.ints("tid"), start, end)
     else:
         parent = _nearest_inside(recorded_parent, inside)
-    return parent, nesting.self_times_in_order(inside, occupies, parent, start, end)
+    return parent, nesting.self_times_in_order(occupies, parent, start, end)
 
 
 def thread_numbers(trace: Trace, rows: IntArray) -> IntArray:

@@ -8,15 +8,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from perfkit_core.arrays import valid
+from perfkit_core.arrays import OFFSETS_END, valid
 from perfkit_core.memory import SMALL_BYTES, column
 from perfkit_core.sources.portion import NULL
 from perfkit_core.sources.rows import Rows
 
 _ROOM_BYTES: Final = 1 << 26
 """What a column is given that is not small any more, and four times what it needs later."""
-_OFFSETS_END: Final = 2**31 - 1
-"""Most bytes of text that one Arrow string array holds."""
 _NO_TEXT: Final = -1
 
 
@@ -43,7 +41,8 @@ class Gathering:
             text, lengths = _text(part.args)
             self._args.put(self._args.count, text)
             self._lengths.put(at, lengths)
-        self._replaced.update({at + row: text for row, text in part.replaced.items()})
+        for row, other in part.replaced.items():
+            self._replaced[at + row] = other
         self.count += part.count
 
     def taken(self) -> Rows:
@@ -119,7 +118,7 @@ def _strings(text: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int32]) -> pa.
     pieces: list[pa.Array] = []
     first, begin = 0, 0
     while first < len(lengths) or not pieces:
-        last = _most(lengths, first) if len(text) - begin > _OFFSETS_END else len(lengths)
+        last = _most(lengths, first) if len(text) - begin > OFFSETS_END else len(lengths)
         offsets = column(last - first + 1, np.int32)
         offsets[0] = 0
         np.cumsum(lengths[first:last], out=offsets[1:])
@@ -135,4 +134,4 @@ def _strings(text: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int32]) -> pa.
 def _most(lengths: npt.NDArray[np.int32], first: int) -> int:
     """Behind the last row that one array of texts from ``first`` on has room for, one row at least."""
     ends = np.cumsum(lengths[first:], dtype=np.int64)
-    return first + max(int(np.searchsorted(ends, _OFFSETS_END, side="right")), 1)
+    return first + max(int(np.searchsorted(ends, OFFSETS_END, side="right")), 1)

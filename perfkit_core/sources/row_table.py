@@ -90,10 +90,13 @@ class RowTable:
         return encoded(self._ordered(codes), texts)
 
     def _args(self) -> pa.Array | pa.ChunkedArray | None:
-        args, self._rows.args = self._rows.args, None
-        if args is None or (self._order is None and not self._rows.replaced):
+        args, replaced = self._rows.args, self._rows.replaced
+        self._rows.args, self._rows.replaced = None, {}
+        if args is None and replaced:
+            args = constant(None, pa.string(), self._rows.count)
+        if args is None or (self._order is None and not replaced):
             return args
-        return texts_taken(args, self._order, self._rows.replaced)
+        return texts_taken(args, self._order, replaced)
 
     def _ordered(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """In place: memory that was touched before costs nothing."""

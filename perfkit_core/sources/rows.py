@@ -19,7 +19,9 @@ TEXTS: Final = ARGUMENT_TEXTS
 """Columns of recorded events, beside ``args`` and those of their origin."""
 
 _SELDOM: Final = 32
-"""What only each so many-th row needs is done for these rows, without a copy of all."""
+"""Where only each so many-th row has other arguments, these are kept aside: a copy of all is dearer."""
+_MOST_PARTS: Final = 16
+"""More parts of a stretch are dearer than a copy of it."""
 
 
 @dataclass(slots=True)
@@ -63,9 +65,11 @@ class Rows:
     def without(self, rows: IntArray) -> list[Rows]:
         """All but these rows, which ascend: what lies between them, in the same memory, or one copy where they are
         many."""
+        if not len(rows):
+            return [self]
         first, end = np.append(0, rows + 1), np.append(rows, self.count)
         between = np.flatnonzero(end > first)
-        if len(between) * _SELDOM > self.count:
+        if len(between) > _MOST_PARTS:
             self._settle()
             kept = np.ones(self.count, np.bool_)
             kept[rows] = False
@@ -74,6 +78,8 @@ class Rows:
 
     def _settle(self) -> None:
         """Put what is replaced into ``args``."""
+        if not self.replaced:
+            return
         mask = np.zeros(self.count, np.bool_)
         mask[list(self.replaced)] = True
         found = pa.array([self.replaced[row] for row in sorted(self.replaced)], pa.string())

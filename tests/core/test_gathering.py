@@ -49,7 +49,7 @@ def expected(first: int, count: int, args: bool) -> list[dict[str, object]]:
 @pytest.fixture(params=[(1 << 20, 1 << 26, 2**31 - 1), (0, 64, 10)])
 def rooms(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """As it is, and with mapped memory, growth, and several arrays of texts for a few rows."""
-    for name, value in zip(("SMALL_BYTES", "_ROOM_BYTES", "_OFFSETS_END"), request.param, strict=True):
+    for name, value in zip(("SMALL_BYTES", "_ROOM_BYTES", "OFFSETS_END"), request.param, strict=True):
         monkeypatch.setattr(gathering, name, value)
     monkeypatch.setattr(memory, "SMALL_BYTES", request.param[0])
 

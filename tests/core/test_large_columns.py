@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 from perfkit_core import memory
-from perfkit_core.arrays import BLOCK, spread, to_codes, to_int64, valid
+from perfkit_core.arrays import BLOCK, joined, spread, to_codes, to_int64, valid
+from perfkit_core.assembly import ordering, text_order
 from perfkit_core.assembly.ordering import texts_taken
 from perfkit_core.assembly.text_order import reordered
 from perfkit_core.trace import Codes
@@ -78,9 +79,38 @@ def test_others_stand_for_single_texts_of_a_column(count: int) -> None:
         assert texts_taken(column, None, instead).to_pylist() == wanted
 
 
+def test_texts_that_no_single_array_holds_come_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where only those that stand for others are too many."""
+    monkeypatch.setattr(ordering, "OFFSETS_END", 600_000)
+    monkeypatch.setattr(ordering, "_SLICE", 1000)
+    column, order = pa.chunked_array([["abc"] * 70_000]), np.arange(70_000)[::-1].copy()
+    assert texts_taken(column, order).num_chunks == 1
+    found = texts_taken(column, order, dict.fromkeys(range(100), "x" * 1500))
+    assert found.to_pylist() == ["abc"] * 69_900 + ["x" * 1500] * 100
+    assert found.num_chunks == 70
+
+
+def test_more_text_than_an_array_holds_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_order, "OFFSETS_END", 5)
+    assert reordered(pa.array(["abc", "de"]), np.array([1, 0])).to_pylist() == ["de", "abc"]
+    with pytest.raises(ValueError, match="6 bytes of text, of which one array holds 5"):
+        reordered(pa.array(["abc", "def"]), np.array([1, 0]))
+
+
+def test_columns_are_joined_without_a_copy_where_one_piece_holds_all() -> None:
+    full = pa.array(["a", None, "b"]).dictionary_encode()
+    other = pa.array(["c", "b"]).dictionary_encode()
+    column = pa.chunked_array([other.slice(0, 0), full, full.slice(0, 0)])
+    assert joined(column).indices.buffers()[1].address == full.indices.buffers()[1].address
+    assert joined(pa.chunked_array([other, full.slice(0, 0), full])).to_pylist() == ["c", "b", "a", None, "b"]
+    assert joined(pa.chunked_array([], full.type)).to_pylist() == []
+    assert joined(pa.chunked_array([full.slice(0, 0)] * 2)).to_pylist() == []
+
+
 @pytest.mark.parametrize("values", [[], [1, 2], [None, 2, None, 4], [None] * 20, [*range(20), None]])
 def test_which_values_are_known(values: list[int | None]) -> None:
-    for column in (pa.array(values, pa.int64()), pa.array(values, pa.int64()).slice(1), pa.nulls(len(values))):
+    whole = pa.array(values, pa.int64())
+    for column in (whole, *(whole.slice(first, 9) for first in range(12)), pa.nulls(len(values))):
         assert valid(column).tolist() == column.is_valid().to_pylist()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -121,16 +122,19 @@ def test_some_rows_of_a_sorted_table_nest_as_if_they_were_alone(events: Events, 
     alone = nesting.nest(thread[rows], start[rows], end[rows])
     assert parent[rows].tolist() == [int(rows[row]) if row >= 0 else -1 for row in alone]
     assert all(parent[row] == -1 for row in left_out if row < len(events))
-    own = nesting.self_times_in_order(inside, inside, parent, start, end)
+    own = nesting.self_times_in_order(inside, parent, start, end)
     assert own[rows].tolist() == nesting.self_times(alone, start[rows], end[rows]).tolist()
     wanted = inside & (start % 3 > 0)
-    some = nesting.self_times_in_order(inside, wanted, parent, start, end)
+    some = nesting.self_times_in_order(wanted, parent, start, end)
     assert some.tolist() == np.where(wanted, own, -1).tolist()
 
 
-def test_threads_are_told_apart_however_many_there_are() -> None:
+@pytest.mark.parametrize("threads", [5, 33, 3000])
+def test_threads_are_told_apart_however_many_there_are(threads: int) -> None:
     """By process and thread; numbers that differ in high bits only, as those of pthreads do; negative ones, too."""
-    keys = [(process, thread << shift) for process in (-1, 7, 7 << 20) for thread in range(-9, 90) for shift in (0, 33)]
+    keys = [
+        (process, number << shift) for process in (-1, 7, 7 << 20) for number in range(-3, threads) for shift in (0, 44)
+    ]
     distinct = list(dict.fromkeys(keys))
     process, thread = np.array(distinct * 3, np.int64).T
     start = np.repeat(np.arange(3, dtype=np.int64), len(distinct))

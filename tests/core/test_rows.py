@@ -72,13 +72,34 @@ def test_rows_that_are_left_out_are_missing(left_out: int, replaced: int) -> Non
     left = set(range(COUNT)) - set(out.tolist())
     assert [cell for part in parts for cell in cells(part)] == [whole[row] for row in sorted(left)]
     assert all(part.count for part in parts)
-    assert (len(parts) == 1) == (left_out == 400)
+    shared = [np.shares_memory(part.origin, found.origin) for part in parts]
+    assert (len(parts) == 1, all(shared), any(shared)) == (left_out > 3, left_out == 3, left_out == 3)
 
 
 def test_all_may_be_left_out_or_none() -> None:
     found = rows()
-    assert [cells(part) for part in found.without(np.empty(0, np.int64))] == [cells(found)]
+    assert found.without(np.empty(0, np.int64)) == [found]
+    bare = rows(20, args=False)
+    assert [part.args for part in bare.without(np.arange(0, 20, 2))] == [None] * 10
+    assert [part.args for part in rows(args=False).without(np.arange(0, COUNT, 2))] == [None]
     assert sum(part.count for part in found.without(np.arange(COUNT))) == 0
+
+
+def test_parts_of_a_stretch_take_other_arguments_each() -> None:
+    found = rows()
+    for part in found.without(np.array([200, 500])):
+        wanted = part.arguments(np.arange(part.count))
+        for count in (2, part.count // 2):  # a few, then so many that they are put in their place
+            wanted[:count] = [f"{count} of {part.count}"] * count
+            part.replace(np.arange(count), wanted[:count])
+            assert part.arguments(np.arange(part.count)) == wanted
+    assert found.arguments(np.array([1, 2, 201])) == ["é1", "é2", None]
+
+
+def test_rows_without_arguments_are_put_among_others_without() -> None:
+    found = rows(args=False)
+    found.put(np.array([3]), rows(1, args=False))
+    assert set(found.arguments(np.arange(COUNT))) == {None}
 
 
 def test_rows_that_are_put_bring_their_arguments() -> None:
@@ -107,7 +128,7 @@ def test_other_arguments_come_into_the_table(count: int, in_order: bool, args: b
         wanted += list(zip(part.integers["start_ns"].tolist(), part.arguments(np.arange(count)), strict=True))
         found.add(part)
     table = RowTable(found.taken(), known, words, 0, in_order).table(compact=False)
-    if in_order:  # of two that start together the one that lasts longer, else as they came
+    if in_order:
         wanted.sort(key=lambda row: row[0])
     assert list(zip(table["start_ns"].to_pylist(), table["args"].to_pylist(), strict=True)) == wanted
     table.validate(full=True)

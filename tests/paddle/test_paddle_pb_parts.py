@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfkit_core.schema import DEVICE_WORK, MEMORY
 from perfkit_core.sources.bytestream import head
 from perfkit_paddle import pb_live, pb_rows
-from perfkit_paddle.pb_schema import MISSING
-from perfkit_paddle.pb_source import trace_of
+from perfkit_paddle.pb_schema import MISSING, OWNER
+from perfkit_paddle.pb_source import NOT_LIVE, Live, finish, trace_of
 from perfkit_paddle.pb_table import Table
 from perfkit_paddle.pb_wire import scan
 
@@ -118,3 +119,37 @@ def test_what_is_saved_is_read_with_and_without_memory_files(content: bytes, mon
     assert bytes(pb_live.saved(Result(content))) == content
     if before is not None:
         assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+
+
+PARTS = ("host", "runtime", "device", "memory")
+
+
+def _of_the_root(table: Table) -> Table:
+    """The same events, hung on the first node of the tree."""
+    cells = table.cells.copy()
+    cells[table.columns.index(OWNER)] = 0
+    return Table(table.data, cells, table.columns)
+
+
+@pytest.mark.parametrize("live", [NOT_LIVE, Live(no_steps=frozenset({0}))])
+@pytest.mark.parametrize("left", [(), *((part,) for part in PARTS), ("device", "memory"), PARTS])
+def test_a_recording_may_have_some_parts_only(paddle_traces: Path, left: tuple[str, ...], live: Live) -> None:
+    """Those of a tree that is nothing but its root; of the others no event is missing."""
+    tables = scan((paddle_traces / "gpu-synthetic" / "gpu1.pb").read_bytes()).tables
+    tables["memory"] = scan((paddle_traces / "versions" / "probe_3.3.1.pb").read_bytes()).tables["memory"]
+    for name in PARTS:
+        none = np.zeros(len(tables[name]), np.bool_)
+        none[: name == "host"] = True  # the root
+        tables[name] = tables[name] if name in left else tables[name].take(none)
+    if "host" not in left:
+        tables |= {name: _of_the_root(tables[name]) for name in ("runtime", "memory")}
+    found = pb_rows.rows(tables)
+    events = found.recorded.columns.num_rows
+    trace = finish(tables, found, "here", live=live)
+    counts = {"host": 678, "runtime": 224, "device": 220, "memory": 56}
+    assert len(trace) == events == sum(counts[name] for name in left)
+    assert int(trace.rows("kind", *DEVICE_WORK).sum()) == 220 * ("device" in left)
+    assert int(trace.rows("kind", MEMORY).sum()) == 56 * ("memory" in left)
+    for name, part in (("stream", "device"), ("address", "memory"), ("correlation", "device")):
+        assert int((~trace.events[name].is_null().to_numpy()).sum()) >= counts[part] * (part in left)
+    trace.events.validate(full=True)

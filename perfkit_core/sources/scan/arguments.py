@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from perfkit_core.addresses import byte, compiled, inlined, int32, int64, put_byte, put_bytes, put_int32, put_int64
+from perfkit_core.addresses import by_address, byte, inlined, int32, int64, put_byte, put_bytes, put_int32, put_int64
 from perfkit_core.sources.portion import FIRST_INTEGER, FIRST_TEXT, NULL
 from perfkit_core.sources.scan import tokens
 from perfkit_core.sources.scan.interning import FULL, intern
@@ -25,7 +25,7 @@ from perfkit_core.sources.scan.words import hashed
 _QUOTE, _COMMA, _COLON, _OPEN, _CLOSE, _MINUS, _ZERO, _NINE = 0x22, 0x2C, 0x3A, 0x7B, 0x7D, 0x2D, 0x30, 0x39
 
 
-@compiled
+@by_address
 def arguments(buffer, at, memory, columns, on_device, kind):  # type: ignore[no-untyped-def]
     """(end, end of the row's text, odd) of the object at ``at``; the row is the one behind those in use.
     Events of one ``kind`` have like arguments."""
@@ -103,7 +103,7 @@ def _argument(buffer, name, name_end, start, memory, columns, key_number, to, fi
     return end, to, odd
 
 
-@compiled
+@by_address
 def _is_empty(buffer, start, end):  # type: ignore[no-untyped-def]
     """Whether this is ``""``, ``[]`` or ``{}``."""
     lead = byte(buffer, start)
@@ -121,7 +121,7 @@ def _rest(buffer, key, key_end, start, out, to, first):  # type: ignore[no-untyp
     return value(buffer, start, out, to + 1)
 
 
-@compiled
+@by_address
 def _text(buffer, start, memory, out, to):  # type: ignore[no-untyped-def]
     """(end, code) of a value that is a text as a whole: its distinct ones are decoded by the reference."""
     end, _, _ = value(buffer, start, out, to)
@@ -151,7 +151,7 @@ def _integer(buffer, start, out, to):  # type: ignore[no-untyped-def]
     return end, at == first or at != end - 1, -found if negative else found
 
 
-@compiled
+@by_address
 def _offset(buffer, start, out, to):  # type: ignore[no-untyped-def]
     """(end, ns, odd) of a text like ``"1064.277 us"``; NULL for what is none."""
     end, _, odd = value(buffer, start, out, to)

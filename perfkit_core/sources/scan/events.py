@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from perfkit_core.addresses import byte, compiled, inlined, int64, put_int32, put_int64
+from perfkit_core.addresses import by_address, byte, inlined, int64, put_int32, put_int64
 from perfkit_core.sources.portion import DURATION, FIRST_INTEGER, FIRST_TEXT, NULL, ORIGIN, START
 from perfkit_core.sources.scan.keys import BROKEN_TEXT, NO_ROOM, context_of, key
 from perfkit_core.sources.scan.members import FLOW, INSTANT, NO_PAIR, NO_PHASE, OTHER, SPAN, member, pair
@@ -20,7 +20,7 @@ has to look at; no row left; a dictionary is full; a pair of category and name t
 _COMMA, _OPEN, _CLOSE, _CLOSE_LIST = 0x2C, 0x7B, 0x7D, 0x5D
 
 
-@compiled
+@by_address
 def scan(buffer, at, end, memory, columns):  # type: ignore[no-untyped-def]
     """(status, position) after as many events as possible, from ``at``, the ``{`` of an event.
 
@@ -88,7 +88,7 @@ def _clear(memory, columns):  # type: ignore[no-untyped-def]
         put_int64(memory.aux, i, 0)
 
 
-@compiled
+@by_address
 def _event(buffer, at, memory, columns):  # type: ignore[no-untyped-def]
     """(end, SPAN, FLOW or OTHER) of the event at ``at``. A negative end: see ``scan``."""
     _clear(memory, columns)

@@ -8,7 +8,17 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from perfkit_core.addresses import compiled, inlined, int32, int64, put_bytes, put_int32, put_int64, put_uint64, uint64
+from perfkit_core.addresses import (
+    by_address,
+    inlined,
+    int32,
+    int64,
+    put_bytes,
+    put_int32,
+    put_int64,
+    put_uint64,
+    uint64,
+)
 from perfkit_core.sources.scan.words import PAD, equal, hashed
 
 FULL: Final = -1
@@ -75,7 +85,7 @@ class Interner:
             self.record[name] = value
 
 
-@compiled
+@by_address
 def intern(one, buffer, start, end, key):  # type: ignore[no-untyped-def]
     """Number of the slice from ``start`` to ``end`` with hash ``key``; FULL when it is new and there is no room."""
     length = end - start
@@ -99,7 +109,7 @@ def found(one, number, buffer, start):  # type: ignore[no-untyped-def]
     return start + length if equal(one.bytes, begin, buffer, start, length) else np.int64(-1)
 
 
-@compiled
+@by_address
 def _added(one, buffer, start, length, key, slot):  # type: ignore[no-untyped-def]
     number, begin = one.count, int64(one.ends, one.count)
     if number >= one.capacity or begin + length + PAD > one.arena:
@@ -113,7 +123,7 @@ def _added(one, buffer, start, length, key, slot):  # type: ignore[no-untyped-de
     return number
 
 
-@compiled
+@by_address
 def _fill(one):  # type: ignore[no-untyped-def]
     for number in range(one.count):
         slot = np.int64(uint64(one.hashes, number) >> np.uint64(32)) & one.mask

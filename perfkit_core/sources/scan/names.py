@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from perfkit_core.addresses import byte, compiled
+from perfkit_core.addresses import by_address, byte
 
 
-@compiled
+@by_address
 def before_duration(buffer, start, end):  # type: ignore[no-untyped-def]
     """Where the name without its duration ends; -1 when it has none. Recognises ``[1 ns]``, ``[1.5 us]``, ms and s."""
     at = end - 1
@@ -28,7 +28,7 @@ def before_duration(buffer, start, end):  # type: ignore[no-untyped-def]
     return at - 1 if at > start and byte(buffer, at - 1) == 0x5B else -1
 
 
-@compiled
+@by_address
 def _digits_before(buffer, start, end):  # type: ignore[no-untyped-def]
     at = end
     while at > start and 0x30 <= byte(buffer, at - 1) <= 0x39:

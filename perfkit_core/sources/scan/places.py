@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from perfkit_core.addresses import compiled, int64
+from perfkit_core.addresses import by_address, int64
 from perfkit_core.sources.scan.state import AUX, number_of
 
 _CLASS_BITS, _PID_BITS, _AUX_BITS = 10, 14, 12
 
 
-@compiled
+@by_address
 def place(memory, label, process):  # type: ignore[no-untyped-def]
     """(number, odd) of what tells the device: the label, the process and the arguments. FULL: no room."""
     key, shift = label | (process << _CLASS_BITS), _CLASS_BITS + _PID_BITS

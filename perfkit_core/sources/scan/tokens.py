@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.addresses import byte, compiled, inlined, load8, put_byte, put_bytes
+from perfkit_core.addresses import by_address, byte, inlined, load8, put_byte, put_bytes
 from perfkit_core.sources.scan.words import (
     SEED,
     SPACES,
@@ -122,7 +122,7 @@ def _is_odd(decimals, first_significant, digits, whole_is_zero):  # type: ignore
     return digits + decimals > _SIGNIFICANT
 
 
-@compiled
+@by_address
 def _past_exponent(buffer, at):  # type: ignore[no-untyped-def]
     at += byte(buffer, at) == 0x2B or byte(buffer, at) == _MINUS
     first = at
@@ -131,7 +131,7 @@ def _past_exponent(buffer, at):  # type: ignore[no-untyped-def]
     return at if at > first else -1
 
 
-@compiled
+@by_address
 def _literal(buffer, at):  # type: ignore[no-untyped-def]
     """End of true, false or null."""
     word = load8(buffer, at)
@@ -157,7 +157,7 @@ def scalar(buffer, at, out, to):  # type: ignore[no-untyped-def]
     return end, to + max(end - at, 0), odd
 
 
-@compiled
+@by_address
 def value(buffer, at, out, to):  # type: ignore[no-untyped-def]
     """(end, end in ``out``, odd) of any value, written to ``out`` without white space."""
     depth, objects, odd = 0, np.uint64(0), False
@@ -205,7 +205,7 @@ def value(buffer, at, out, to):  # type: ignore[no-untyped-def]
             return at, to, odd
 
 
-@compiled
+@by_address
 def _member_name(buffer, at, out, to):  # type: ignore[no-untyped-def]
     """(start of the value, end in ``out``, odd) behind the name of a member."""
     if byte(buffer, at) != _QUOTE:

@@ -15,7 +15,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from perfkit_core.addresses import compiled, inlined, load8
+from perfkit_core.addresses import by_address, inlined, load8
 
 PAD: Final = 16
 
@@ -89,7 +89,7 @@ def first_bytes(word, count):  # type: ignore[no-untyped-def]
     return word & ((_ONE << (np.uint64(count) * _EIGHT)) - _ONE)
 
 
-@compiled
+@by_address
 def hashed(buffer, start, end):  # type: ignore[no-untyped-def]
     """Hash of a slice: equal to what is mixed while a string is scanned."""
     state, at = SEED, start
