@@ -93,7 +93,7 @@ def dask_cluster() -> Iterator[Executor]:
     with (
         tempfile.TemporaryDirectory() as scratch,
         LocalCluster(
-            n_workers=WORKERS, threads_per_worker=1, dashboard_address=None, local_directory=scratch
+            n_workers=WORKERS, threads_per_worker=1, dashboard_address=":0", local_directory=scratch
         ) as cluster,
         executor(scheduler=cluster.scheduler_address) as client,
     ):

@@ -73,7 +73,7 @@ class Rows:
             self._settle()
             kept = np.ones(self.count, np.bool_)
             kept[rows] = False
-            return [self._picked(kept, pa.array(kept))]
+            return [self._picked(kept, None if self.args is None else self.args.filter(pa.array(kept)), {})]
         return [self._between(int(first[i]), int(end[i])) for i in between]
 
     def _settle(self) -> None:
@@ -87,13 +87,12 @@ class Rows:
         self.args, self.replaced = pc.replace_with_mask(held, pa.array(mask), found), {}
 
     def _between(self, first: int, end: int) -> Rows:
-        found = self._picked(slice(first, end), None)
-        found.args = None if self.args is None else self.args.slice(first, end - first)
-        found.replaced = {row - first: text for row, text in self.replaced.items() if first <= row < end}
-        return found
+        args = None if self.args is None else self.args.slice(first, end - first)
+        replaced = {row - first: text for row, text in self.replaced.items() if first <= row < end}
+        return self._picked(slice(first, end), args, replaced)
 
-    def _picked(self, rows: slice | npt.NDArray[np.bool_], filtered: pa.Array | None) -> Rows:
-        picked: Any = {name: values[rows] for name, values in self.integers.items()}
+    def _picked(self, rows: slice | npt.NDArray[np.bool_], args: pa.Array | None, replaced: dict[int, Any]) -> Rows:
+        origin = self.origin[rows]
+        integers = {name: values[rows] for name, values in self.integers.items()}
         texts = {name: codes[rows] for name, codes in self.texts.items()}
-        args = None if self.args is None or filtered is None else self.args.filter(filtered)
-        return Rows(len(self.origin[rows]), self.origin[rows], picked, texts, args)
+        return Rows(len(origin), origin, integers, texts, args, replaced)

@@ -239,7 +239,7 @@ def test_on_a_cluster_of_dask(many: Path, serial: Computed, tmp_path: Path) -> N
     distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install 'perfkit[scale]'")
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=None, local_directory=str(tmp_path)
+            n_workers=2, threads_per_worker=1, dashboard_address=":0", local_directory=str(tmp_path)
         ) as cluster,
         executor(scheduler=cluster.scheduler_address) as pool,
     ):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from events import host, trace
+from page_moments import hold, release
 from playwright.sync_api import expect
 from small_trace import HOSTILE
 
@@ -84,10 +85,12 @@ def test_the_fix_and_the_command_have_a_button_each(page: Any, advised: tuple[Pa
     card = page.locator("main > section", has=page.locator("h2", has_text=re.compile(r"^1\. ")))
     buttons = card.get_by_role("button", name="Copy")
     assert buttons.count() == 2
+    hold(page)
     for index, said in enumerate((one["remedy"]["code"], f"--advice advice.json:{one['id']} --ledger ledger.jsonl")):
         buttons.nth(index).click()
         expect(card.get_by_role("button", name="Copied")).to_be_visible()
         assert said.strip() in page.evaluate("navigator.clipboard.readText()")
+        release(page)
         expect(buttons.nth(index)).to_have_text("Copy")
 
 

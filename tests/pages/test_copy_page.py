@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from page_moments import hold, release
 from playwright.sync_api import expect
 
 from perfkit_core.renderers.html import render
@@ -22,7 +23,9 @@ def test_copying_a_fix(opened: Callable[[Path], Any], tmp_path: Path) -> None:
     page = opened(file)
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     button = page.get_by_role("button", name="Copy")
+    hold(page)
     button.click()
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
     assert page.evaluate("navigator.clipboard.readText()") == CODE
+    release(page)
     expect(button).to_have_text("Copy")

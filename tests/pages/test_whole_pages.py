@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from page_moments import hold
 from playwright.sync_api import expect
 
 from perfkit_core.cli.main import main
@@ -116,6 +117,7 @@ def test_copying_a_fix(page: Any) -> None:
     button = seen(page, "button.copy")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     code = button.evaluate("(one) => one.parentElement.querySelector('code').textContent")
+    hold(page)
     button.click()
     expect(button).to_have_text("Copied")
     assert page.evaluate("navigator.clipboard.readText()") == code
