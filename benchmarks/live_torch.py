@@ -70,8 +70,10 @@ def _checks(results: dict[str, Result]) -> tuple[Check, ...]:
     gigabytes = None if peak is None or events is None else peak / 1e9 / max(events / 1e6, 1e-9)
     aside = "" if cpu is None else f" ({number(cpu)}× in CPU time)"
     return (
-        at_least("callback → stored run: faster than key_averages()", FASTER_THAN_KEY_AVERAGES, wall, aside=aside),
-        at_most("memory on top of the profiler, of a million events", MOST_GB_A_MILLION, gigabytes, "GB"),
+        at_least(
+            "torch, callback → stored run: faster than key_averages()", FASTER_THAN_KEY_AVERAGES, wall, aside=aside
+        ),
+        at_most("torch, memory on top of the profiler, of a million events", MOST_GB_A_MILLION, gigabytes, "GB"),
     )
 
 

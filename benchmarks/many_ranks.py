@@ -118,7 +118,7 @@ def threads() -> Iterator[Executor]:
 EXECUTORS: dict[str, Callable[[], object]] = {
     "this process": serial,
     "2 threads": threads,
-    "2 processes (--workers 2)": lambda: executor(WORKERS),
+    "2 processes, started before": lambda: executor(WORKERS),
     "2 Dask workers": dask_cluster,
 }
 

@@ -97,6 +97,12 @@ def is_file(path: Path) -> bool:
     return not str(path).endswith("/") if _on_web(path) else path.is_file()
 
 
+def absolute(place: PathLike) -> PathLike:
+    """The same place for a process that runs in another folder."""
+    path = as_path(place)
+    return place if is_remote(path) else path.absolute()
+
+
 def identity(path: Path) -> str:
     """The same text for the same place, however it is written."""
     return str(path) if is_remote(path) else str(path.resolve())

@@ -10,6 +10,7 @@ from pathlib import Path
 from perfkit_core.cli.options import share
 from perfkit_core.cli.progress import working
 from perfkit_core.errors import UsageError
+from perfkit_core.paths import absolute
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.ranks import files
 from perfkit_core.ranks.executors import Serial, executor
@@ -27,18 +28,15 @@ def profile(
     larger are read as one trace, unless they shall be read apart. Raises SourceError and UsageError."""
     if scheduler is not None and workers > 1:
         raise UsageError("--workers and --scheduler exclude each other", "a cluster has workers of its own")
+    places = sources if scheduler is None else [absolute(source) for source in sources]  # its workers are elsewhere
     with working(f"reading {', '.join(map(str, sources[:3]))}") as say:
         alone = workers == 1 and scheduler is None
-        yield opened(sources, keep, partial(executor, workers, scheduler), say, together_bytes if alone else 0)
+        yield opened(places, keep, partial(executor, workers, scheduler), say, together_bytes if alone else 0)
 
 
 def held_views(found: Profile, usual: Sequence[str]) -> Sequence[str]:
-    """The views to show when none are asked for: of partials all that they hold, if these are not the
-    usual ones and more."""
-    if not isinstance(found, Reduced):
-        return usual
-    held = found.stored.job.views
-    return usual if set(usual) <= set(held) else held
+    """The views to show when none are asked for: of partials all that they hold."""
+    return found.stored.job.views if isinstance(found, Reduced) else usual
 
 
 def named(found: Profile, sources: Sequence[Path]) -> Sequence[Path]:

@@ -12,7 +12,7 @@ from perfkit_core.cli.output import renderer, told, write
 from perfkit_core.errors import UsageError
 
 _PAGE: Final = ("", ".html", ".htm")
-_TOGETHER_BYTES: Final = 256 << 20
+_TOGETHER_BYTES: Final = 64 << 20
 """Ranks that are not larger are read at once: a page on one trace has a timeline and advice as well."""
 
 
@@ -29,7 +29,8 @@ def report(
     """Write one self-contained HTML page that works offline.
 
     A SOURCE is a run folder, a trace file or a folder of them; several files (one a rank, or more) are read as one
-    profile. Ranks of more than 256 MB are read one by one: without timeline and advice; partials (--shard) are merged.
+    profile. Ranks of more than 64 MB in all are read one by one, and so they are with --workers, --scheduler and
+    --shard: the page has no timeline, memory over time and advice then. Partials (--shard) are merged.
     """
     from perfkit_core.cli import ranks
     from perfkit_core.report.page import REQUEST, page_views, run_report

@@ -64,7 +64,7 @@ def read_all(sources: Sequence[PathLike], partial: bool) -> Stored:
     stored = [_read(as_path(source)) for source in sources]
     first = stored[0]
     for one, source in zip(stored, sources, strict=True):
-        if one.job != first.job or one.share[1] != first.share[1]:
+        if _counted(one.job) != _counted(first.job) or one.share[1] != first.share[1]:
             raise SourceError(
                 f"{source} and {sources[0]} were made by different commands", "merge the shares of one command"
             )
@@ -89,6 +89,11 @@ def asked(stored: Stored, job: Job) -> Job:
             "the partials were counted for other options", "leave --by, --step, --filter, … as they were, or out"
         )
     return msgspec.structs.replace(stored.job, views=job.views, request=made)
+
+
+def _counted(job: Job) -> Job:
+    """The job, whether it left damaged files out or had none: a share that had is one of the others."""
+    return msgspec.structs.replace(job, partial=False)
 
 
 def _missing(shares: Sequence[tuple[int, int]], partial: bool) -> tuple[Finding, ...]:

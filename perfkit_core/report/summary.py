@@ -13,7 +13,7 @@ import pandas as pd
 
 from perfkit_core.errors import UsageError
 from perfkit_core.language import retold, say
-from perfkit_core.paths import PathLike
+from perfkit_core.paths import PathLike, absolute
 from perfkit_core.plugins.contracts import View, ViewRequest, split_grouping
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.computed import Computed
@@ -82,6 +82,8 @@ def summarize(
 
 def _opened(sources: PathLike | Sequence[PathLike], workers: int, scheduler: str | None) -> Profile:
     named = [sources] if isinstance(sources, (str, os.PathLike)) else list(sources)
+    if scheduler is not None:  # its workers are elsewhere
+        named = [absolute(source) for source in named]
     return opened(named, running=partial(executor, workers, scheduler))
 
 

@@ -10,10 +10,11 @@ import chrome
 import pytest
 from events import host, trace
 
-from perfkit_core.errors import SourceError
+from perfkit_core.errors import SourceError, UsageError
 from perfkit_core.loading import load
 from perfkit_core.ranks import cluster, files
 from perfkit_core.ranks.job import Facts
+from perfkit_core.report.summary import summarize
 from perfkit_core.storage.store import write_cycle
 from perfkit_core.trace import Finding
 
@@ -61,6 +62,36 @@ def test_shares_merge_to_what_one_command_shows(perfkit, folder: Path) -> None:
     found = shares(perfkit, folder, *asked)
     for shown in ((), ("--sort", "calls", "--limit", "1"), ("--format", "json")):
         assert perfkit("summary", *found, *shown) == perfkit("summary", folder, *asked, *shown)
+
+
+def test_shares_show_all_that_they_hold(perfkit, folder: Path) -> None:
+    """Also where the usual views are among it."""
+    asked = ("--view", "steps,partition,model,operators,ranks")
+    assert perfkit("summary", *shares(perfkit, folder, *asked)) == perfkit("summary", folder, *asked)
+
+
+def test_a_share_that_was_made_again_with_partial_is_one_of_the_others(perfkit, folder: Path) -> None:
+    found = shares(perfkit, folder)
+    wanted = perfkit("summary", *found)
+    assert perfkit("summary", folder, "--shard", "2/2", "--partial", "-o", found[1]).code == 0
+    assert perfkit("summary", *found) == perfkit("summary", *found[::-1]) == wanted
+
+
+def test_workers_of_a_cluster_get_whole_paths(perfkit, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They run in other folders; what is in a store is the same from anywhere."""
+    named: list[object] = []
+
+    def opened(sources: list[object], *_: object, **__: object) -> object:
+        named.extend(sources)
+        raise UsageError("no cluster here")
+
+    for module in ("perfkit_core.cli.ranks", "perfkit_core.report.summary"):
+        monkeypatch.setattr(f"{module}.opened", opened)
+    monkeypatch.chdir(folder.parent)
+    assert perfkit("summary", folder.name, "memory://run", "--scheduler", "tcp://x:1").code == 2
+    with pytest.raises(UsageError, match="no cluster here"):
+        summarize(folder.name, "operators", scheduler="tcp://x:1")
+    assert [str(place) for place in named] == [str(folder), "memory://run", str(folder)]
 
 
 def test_averages_over_steps_are_merged_from_shares(perfkit, folder: Path) -> None:
