@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from events import device, host, trace
 from playwright.sync_api import expect
-from timeline_page import NAMES, details, point, seen, small
+from timeline_page import NAMES, details, point, scrolled, seen, small
 
 from perfkit_core.renderers.html import render
 from perfkit_core.report import timeline
@@ -91,6 +91,7 @@ def test_a_picture_of_very_many_rows_is_drawn_as_far_as_it_is_seen(show: Show) -
     assert page.locator(".timeline canvas").evaluate("(one) => one.height") < 1000
     assert chosen(page, "ArrowUp") == "kernel"
     assert details(page)[2] == "cuda:0 · stream 2999, 29.99 µs after the beginning"
+    scrolled(page)
     assert point(page, "kernel")[1] < 0, "the first one was scrolled out of view"
     assert 0 < page.evaluate("document.querySelector('.timeline').timeline.drawn") < 40
 
@@ -101,6 +102,7 @@ def test_finding_scrolls_to_the_row(show: Show) -> None:
     page.locator(".timeline").get_by_label("Find").fill("kernel 199")
     page.locator(".timeline").get_by_label("Find").press("Enter")
     assert details(page)[0] == "kernel 199"
+    scrolled(page)
     x, y = point(page, "kernel 199")
     page.keyboard.press("Escape")
     page.mouse.click(x, y)

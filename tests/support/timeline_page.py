@@ -43,6 +43,15 @@ def point(page: Any, name: str) -> tuple[float, float]:
     return found[0], found[1]
 
 
+def scrolled(page: Any) -> None:
+    """Waits until the timeline has drawn what was scrolled into view, which it does with the browser's next picture."""
+    for _ in range(100):
+        page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        if page.evaluate("document.querySelector('.timeline').timeline.view.top > 0"):
+            return
+    raise AssertionError("the timeline was not scrolled")
+
+
 def details(page: Any) -> list[str]:
     """What is told of the chosen box."""
     return str(page.locator(".timeline .details").text_content()).split("\n")
