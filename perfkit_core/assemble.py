@@ -65,20 +65,19 @@ def assemble(
 def _worked_out(
     draft: Trace, external: IntArray, recorded_parent: IntArray | None, operator_names: OperatorNames | None
 ) -> tuple[Trace, tuple[Finding, ...]]:
-    """With what the events say of each other: the tree, beside it launches and steps, and the names of operators."""
+    """With what the events say of each other: the tree, and the names of operators; beside it launches and steps."""
 
-    def tree() -> tuple[IntArray, IntArray]:
-        return threads.nested(draft, recorded_parent)
+    def named_tree() -> tuple[IntArray, IntArray, pa.ChunkedArray]:
+        return *threads.nested(draft, recorded_parent), _op_names(draft, operator_names)
 
     def linked() -> tuple[Trace, tuple[Finding, ...]]:
         launched_by, launch_findings = links.launches(draft, external)
         found = draft.with_columns(launched_by=pa.array(launched_by))
         step, step_findings = steps.assign(found)
-        found = found.with_ints(step=step)
-        return found.with_columns(op_name=_op_names(found, operator_names)), launch_findings + step_findings
+        return found.with_ints(step=step), launch_findings + step_findings
 
-    (parent, self_ns), (found, findings) = at_once.both(tree, linked, len(draft))
-    return found.with_columns(parent=pa.array(parent)).with_ints(self_ns=self_ns), findings
+    (parent, self_ns, op_name), (found, findings) = at_once.both(named_tree, linked, len(draft))
+    return found.with_columns(parent=pa.array(parent), op_name=op_name).with_ints(self_ns=self_ns), findings
 
 
 def _extent(trace: Trace) -> tuple[int, int] | None:

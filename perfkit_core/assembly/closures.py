@@ -43,8 +43,7 @@ def _outermost(trace: Trace, phase: PhaseArray, wanted: int) -> IntArray:
     found = np.flatnonzero(trace.host & (phase == wanted))
     if not len(found):
         return found
-    outermost = nesting.outermost(trace.ints("parent"), phase >= 0)
-    rows: IntArray = found[outermost[found] == found]
+    rows: IntArray = found[~nesting.lies_in(trace.ints("parent"), phase >= 0)[found]]
     return rows
 
 

@@ -55,11 +55,12 @@ def _forward_roots(trace: Trace, phase: PhaseArray) -> IntArray:
     parent = trace.ints("parent")
     operator = trace.host & trace.rows("kind", *OPERATOR_KINDS)
     inside = nesting.first_on_path(parent, phase) >= 0
-    root = nesting.outermost(parent, operator | (phase >= 0))
-    proof = _proven(trace, inside)
-    proves = np.zeros(len(trace), np.bool_)
-    proves[root[proof[operator[proof]]]] = True
-    return _up_to_last_proof(trace, np.flatnonzero(nesting.is_own(root)), inside, proves)
+    counts = operator | (phase >= 0)
+    top = np.flatnonzero(counts & ~nesting.lies_in(parent, counts))
+    proof = np.zeros(len(trace), np.bool_)
+    proof[_proven(trace, inside)] = True
+    proof &= operator
+    return _up_to_last_proof(trace, top, inside, proof | nesting.holds(parent, proof))
 
 
 def _proven(trace: Trace, inside: BoolArray) -> IntArray:

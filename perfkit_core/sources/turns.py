@@ -43,9 +43,9 @@ class Turns:
     def scan_next(self) -> bool:
         """Whether the scanner shall go on from here."""
         if self._ahead is None:
-            while len(self._window.data) < self._enough and self._window.more():
+            while (missing := self._enough - len(self._window.data)) > 0 and self._window.more(missing):
                 pass
-            worth = len(self._window.data) >= self._enough
+            worth = missing <= 0
             if not worth:
                 _Process.small_bytes += len(self._window.data)
             return worth

@@ -14,7 +14,7 @@ from perfkit_core.sources import event_list, turns
 from perfkit_core.sources.scan import chunks
 from perfkit_core.trace import Trace
 
-NEVER = 1 << 60
+NEVER = 1 << 28
 OTHER_FAULT = "a time stamp is not a number"
 
 
