@@ -2,7 +2,7 @@
 "use strict";
 page.charts.controls = (() => {
   const MOST_OPEN = 200; // names to open in a list; all open by a click
-  const { children, rows } = page.charts, { cut } = page.charts.tools();
+  const { children, rows, rowOf } = page.charts, { cut } = page.charts.tools();
 
   const choice = (label, names, chosen) => {
     const select = document.createElement("select");
@@ -42,8 +42,7 @@ page.charts.controls = (() => {
   };
 
   const tree = (place, line, figure, state, redraw) => {
-    const open = (row) => { // a click during plotly's animation may be at a row that it does not know
-      if (!(row >= -1 && row < figure.labels.length)) return;
+    const open = (row) => {
       state.open = row;
       redraw();
     };
@@ -73,7 +72,8 @@ page.charts.controls = (() => {
       redraw();
     });
     for (const kind of ["sunburst", "icicle"]) place.on(`plotly_${kind}click`, ({ nextLevel }) => {
-      state.open = /^\d+$/.test(nextLevel) ? Number(nextLevel) : -1; // what is around several roots has a name of plotly's
+      if (nextLevel === undefined) return; // nothing is below
+      state.open = rowOf(nextLevel);
       state.told(state);
     });
   };

@@ -17,16 +17,20 @@
     });
   };
 
+  // Names of boxes to plotly. What is around several roots has one of its own: figures, by chance digits alone.
+  const box = (row) => (row < 0 ? "" : `row ${row}`);
+  const rowOf = (id) => (id.startsWith("row ") ? Number(id.slice(4)) : -1);
+
   const nested = (figure, state, tools) => {
     const weight = figure.weights[state.weight], { colour, layout, escaped, cut } = tools;
     const traces = [{
       type: figure.kind === "icicle" ? "icicle" : "sunburst",
       branchvalues: "total", sort: false, tiling: { orientation: "v" },
-      ids: figure.labels.map((_, row) => String(row)),
+      ids: figure.labels.map((_, row) => box(row)),
       labels: figure.labels.map((name) => escaped(cut(name, 80))),
       hovertext: figure.labels.map((name) => whole(name, tools)),
-      parents: figure.parents.map((above) => (above < 0 ? "" : String(above))),
-      level: state.open < 0 ? "" : String(state.open),
+      parents: figure.parents.map(box),
+      level: box(state.open),
       values: weight.sizes, customdata: weight.values,
       marker: { colors: colours(figure, state, tools), line: { width: 1, color: colour("--card") } },
       textfont: { color: colour("--ink") }, insidetextfont: { color: colour("--ink") }, pathbar: { textfont: { color: colour("--ink") } },
@@ -58,6 +62,6 @@
     })];
   };
 
-  Object.assign(page.charts, { children, rows: shown });
+  Object.assign(page.charts, { children, rows: shown, rowOf });
   Object.assign(page.shapes, { icicle: nested, sunburst: nested, bars });
 })();
