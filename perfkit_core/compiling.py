@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from perfkit_core import compile_events
+
 ENOUGH_CELLS: Final = 2_000_000
 """What a process goes through in Python before it loads numba: a cell takes 0.1 to 0.2 µs, that is as long."""
 
@@ -39,6 +41,7 @@ def compiled_at_once(function: Any, **options: Any) -> Any:
     from numba import njit
 
     Interpreted.cells = ENOUGH_CELLS
+    compile_events.listen()
     try:
         return njit(cache=True, nogil=True, **options)(function)
     except RuntimeError:  # numba has no error of its own for "no locator available"

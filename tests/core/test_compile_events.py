@@ -1,0 +1,40 @@
+"""Who shows progress is told that something is compiled, and a terminal shows it."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from rich.status import Status
+
+from perfkit_core.cli.progress import COMPILING, working
+from perfkit_core.compile_events import watched
+from perfkit_core.compiling import compiled_at_once
+
+
+def _new_function() -> object:
+    """One that is in no cache: its file is none."""
+    names: dict[str, object] = {}
+    exec("def twice(value):\n    return 2 * value\n", names)
+    return compiled_at_once(names["twice"])
+
+
+def test_compiling_is_told_once_a_function() -> None:
+    twice, told = _new_function(), []
+    with watched(told.append):
+        assert [twice(2), twice(3)] == [4, 6]  # type: ignore[operator]
+        assert told == [True, False]
+        assert twice(2.5) == 5.0  # type: ignore[operator]
+        assert told == [True, False] * 2
+    assert twice(2j) == 4j  # type: ignore[operator]
+    assert told == [True, False] * 2
+
+
+def test_a_terminal_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    twice, shown = _new_function(), []
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr(Status, "update", lambda self, text: shown.append(text))
+    with working("reading [b]x") as say:
+        assert twice(2) == 4  # type: ignore[operator]
+        say("rank 2")
+    assert shown == [f"reading \\[b]x{COMPILING}", "reading \\[b]x", "rank 2"]
