@@ -29,7 +29,8 @@ def load(sources: PathLike | Sequence[PathLike], *, partial: bool = False, plugi
     traces = [load_one(path, partial, plugins) for path in paths]
     if len(paths) > 1:
         traces = [named(trace, path) for trace, path in zip(traces, paths, strict=True)]
-    return one_job(traces).with_findings(*findings)
+    whole = one_job(traces).with_findings(*findings)
+    return whole if len(given) > 1 or len(paths) == 1 else named(whole, as_path(given[0]))
 
 
 def files_of(
@@ -66,7 +67,7 @@ def load_one(path: Path, partial: bool = False, plugins: Plugins | None = None) 
 
 
 def named(trace: Trace, path: Path) -> Trace:
-    """The trace under the name of its file. What is read from the web keeps its address, not the signature in it."""
+    """Under the name of its file or folder. What is read from the web keeps its address, not the signature in it."""
     return trace.with_meta(source=without_secrets(path))
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import chrome
 import pytest
 
+from perfkit_core.comparison import comparison_report
 from perfkit_core.errors import SourceError
 from perfkit_core.loading import load
 from perfkit_core.ranks.profile import opened
@@ -95,3 +96,10 @@ def test_a_folder_of_run_folders_names_them(tmp_path: Path) -> None:
 def test_a_folder_of_nothing_tells_what_is_read(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"without recordings \(\*\.perfkit\.parquet\) and trace files \(\.json, "):
         load(tmp_path)
+
+
+def test_what_is_read_of_a_folder_has_its_name(tmp_path: Path) -> None:
+    files = [profile(tmp_path / f"rank{rank}.json", rank) for rank in range(2)]
+    assert load(tmp_path).meta.source == str(tmp_path)
+    assert load(files).meta.source == str(files[0])
+    assert comparison_report(load(tmp_path), load(tmp_path)).title == f"{tmp_path.name} against itself"
