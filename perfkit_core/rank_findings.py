@@ -12,12 +12,18 @@ from perfkit_core.trace_meta import Finding
 
 _MOST_WAYS: Final = 3
 """In which the ranks may tell the same kind of thing one by one."""
+_ABSENCES: Final = frozenset({"no-steps", "no-phases", "no-device-events"})
+"""Codes of what a cycle lacks, which is no fault where another one of its rank has it."""
+
+_Parts = Sequence[tuple[tuple[int, ...], Sequence[Finding]]]
 
 
-def united(found: Sequence[tuple[tuple[int, ...], Sequence[Finding]]]) -> tuple[Finding, ...]:
-    """The findings of several parts, each part with its ranks; equal ones once. Where every part is of one rank, and
+def united(parts: _Parts) -> tuple[Finding, ...]:
+    """The findings of several parts, each part with its ranks; equal ones once. What cycles of one rank lack is told
+    where all of them lack it. Where every part is of one rank, and
     not all of the same, a message ends with the ranks that it is about: ``… (ranks 0–3, 5)``. Of a kind that ranks tell
     in many ways, the first one's stands for all: ``… (rank 0; alike in 3 more of 8 ranks)``."""
+    found = _without_what_others_have(parts)
     of: dict[Finding, set[int]] = {}
     for number, (_, findings) in enumerate(found):
         for finding in findings:
@@ -32,6 +38,16 @@ def united(found: Sequence[tuple[tuple[int, ...], Sequence[Finding]]]) -> tuple[
         for code in dict.fromkeys(one.code for one in of)
     )  # fmt: skip
     return tuple(one for some in told for one in some)
+
+
+def _without_what_others_have(parts: _Parts) -> _Parts:
+    lacking: dict[tuple[int, ...], set[str]] = {}
+    for ranks, findings in parts:
+        lacking[ranks] = lacking.get(ranks, set(_ABSENCES)) & {one.code for one in findings}
+    return [
+        (ranks, [one for one in findings if one.code not in _ABSENCES or one.code in lacking[ranks]])
+        for ranks, findings in parts
+    ]
 
 
 def _first(code: str, of: Mapping[Finding, set[int]], rank: Sequence[int]) -> list[Finding]:

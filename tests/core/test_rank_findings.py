@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import chrome
 import pytest
 
 from perfkit_core.loading import load
 from perfkit_core.rank_findings import spelled, united
-from perfkit_core.trace import Finding
+from perfkit_core.trace import Finding, concat_traces
 
 ROUND, LOST, MORE = Finding("round", "rounded"), Finding("lost", "3 lost"), Finding("lost", "4 lost")
 
@@ -38,6 +39,30 @@ def test_what_many_ranks_tell_each_in_its_way_is_told_by_the_first() -> None:
 def test_cycles_of_one_rank_and_parts_of_unknown_rank_say_nothing() -> None:
     assert united([((0,), [ROUND]), ((0,), [ROUND, LOST])]) == (ROUND, LOST)
     assert united([((), [ROUND]), ((1,), [ROUND])]) == (ROUND,)
+
+
+@pytest.mark.parametrize("ranks", [(), (0,)])
+def test_what_a_cycle_lacks_is_told_where_all_of_its_rank_lack_it(ranks: tuple[int, ...]) -> None:
+    none = Finding("no-steps", "no training steps")
+    assert united([(ranks, [ROUND]), (ranks, [none, LOST])]) == (ROUND, LOST)
+    assert united([(ranks, [none]), (ranks, [none, LOST])]) == (none, LOST)
+    (said,) = united([((1,), [none]), ((2,), []), ((2,), [none])])
+    assert said.message == "no training steps (rank 1)"
+
+
+def test_a_last_cycle_of_an_opened_step_alone_takes_no_steps_away(tmp_path: Path) -> None:
+    step, opened = (
+        chrome.event("ProfilerStep#0", 0, 10, cat="user_annotation"),
+        chrome.event("ProfilerStep#1", 100, 10, cat="user_annotation"),
+    )
+    work = [step, chrome.event("aten::mm", 1, 5)]
+    first, last = (
+        load(chrome.write(tmp_path / f"{number}.json", events)) for number, events in enumerate([work, [opened]])
+    )
+    assert {"empty-last-step", "no-steps"} <= {one.code for one in last.quality}
+    codes = {one.code for one in concat_traces([first, last]).quality}
+    assert "empty-last-step" in codes
+    assert "no-steps" not in codes
 
 
 def test_findings_of_recorded_ranks(traces: Path) -> None:
