@@ -8,6 +8,8 @@ PerfkitError
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class PerfkitError(Exception):
     """Base class. ``message`` says what and where, ``hint`` what to try; the command line prints both in one line."""
@@ -32,3 +34,13 @@ class UsageError(PerfkitError):
 
 class CaptureError(PerfkitError):
     """A recording that cannot be made: framework missing, script missing, folder not writable."""
+
+
+def spelled_like(name: str, known: Iterable[str], label: str = "known") -> str:
+    """The hint for a name that is none of the known ones: which it may have meant, and all of them."""
+    from difflib import get_close_matches
+
+    names = list(known)
+    near = get_close_matches(name, names)
+    meant = f"did you mean {' or '.join(near)}? " if near else ""
+    return f"{meant}{label}: {', '.join(names)}"

@@ -11,7 +11,7 @@ from typing import BinaryIO, Final, cast
 
 from isal import igzip
 
-from perfkit_core.errors import UsageError
+from perfkit_core.errors import UsageError, spelled_like
 from perfkit_core.exporters.restrict import only_steps
 from perfkit_core.paths import as_path
 from perfkit_core.plugins.contracts import Exporter, ExportOptions
@@ -57,7 +57,7 @@ def choose(name: str | None, path: Path | None = None) -> Exporter:
     known = get_plugins().exporters()
     if name is not None:
         if name not in known:
-            raise UsageError(f"there is no export format {name!r}", f"known: {', '.join(known)}")
+            raise UsageError(f"there is no export format {name!r}", spelled_like(name, known))
         return known[name]
     text = path.name.lower() if path else ""
     fits = [(len(end), one) for one in known.values() for end in one.suffixes if text.endswith((end, end + _GZIP))]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate
-from perfkit_core.errors import UsageError
+from perfkit_core.errors import UsageError, spelled_like
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.plugins.manager import Plugins
 
@@ -23,7 +23,7 @@ def chosen(plugins: Plugins, rules: Iterable[str]) -> list[Rule]:
     wanted = list(dict.fromkeys(rules)) or list(known)
     for name in wanted:
         if name not in known:
-            raise UsageError(f"there is no rule {name!r}", f"known: {', '.join(known)}")
+            raise UsageError(f"there is no rule {name!r}", spelled_like(name, known))
     return [known[name] for name in wanted]
 
 

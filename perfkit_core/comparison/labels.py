@@ -8,7 +8,7 @@ from typing import Final
 
 LONGEST: Final = 40
 """Characters: labels become headings of columns."""
-_SUFFIXES: Final = (".gz", ".json", ".pb", ".trace", ".pt", ".parquet")
+_SUFFIXES: Final = (".gz", ".json", ".pb", ".trace", ".pt", ".parquet", ".perfkit")
 """Endings that tell the format, the outermost first."""
 
 
@@ -18,15 +18,18 @@ def distinguishing(paths: Sequence[PurePath]) -> list[str]:
     parts = _differing([list(path.parts) for path in paths])
     for length in range(1, max(map(len, parts), default=0) + 1):
         for chosen in ([one[-length:] for one in parts], [one[:length] for one in parts]):
-            labels = [_short("/".join(one)) for one in _without_suffixes(chosen)]
-            if len(set(labels)) == len(labels):
-                return labels
+            whole = ["/".join(one) for one in _without_suffixes(chosen)]
+            words = _differing([label.split("-") for label in whole], (-1,))
+            for labels in (whole, ["-".join(one) for one in words]):
+                short = [_short(label) for label in labels]
+                if len(set(short)) == len(short):
+                    return short
     return [f"{_short(_bare(path.name) or str(path))} ({at})" for at, path in enumerate(paths, 1)]
 
 
-def _differing(parts: list[list[str]]) -> list[list[str]]:
-    """Without the folders at both ends that all of them have."""
-    for end in (0, -1):
+def _differing(parts: list[list[str]], ends: tuple[int, ...] = (0, -1)) -> list[list[str]]:
+    """Without the folders, or words, at both ends that all of them have."""
+    for end in ends:
         while len({one[end] for one in parts}) == 1 and all(len(one) > 1 for one in parts):
             for one in parts:
                 del one[end]

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core import patterns
-from perfkit_core.errors import UsageError
+from perfkit_core.errors import UsageError, spelled_like
 from perfkit_core.plugins.contracts import View
 from perfkit_core.report import key_columns, tree_rows
 from perfkit_core.trace import BoolArray
@@ -66,7 +66,8 @@ def check(tables: Mapping[str, pd.DataFrame], display: Display) -> None:
     wanted = ([display.sort] if display.sort else []) + list(display.columns) + list(display.minimums)
     for column in wanted:
         if not key_columns.called(column, known):
-            raise UsageError(f"there is no column {column!r} in {', '.join(tables)}", f"columns: {', '.join(known)}")
+            shown = ", ".join(tables)
+            raise UsageError(f"there is no column {column!r} in {shown}", spelled_like(column, known, "columns"))
     if any(value is not None for value in (display.start, display.trim, display.depth)) and DEPTH not in known:
         raise UsageError(f"{', '.join(tables)} is no tree", "start, trim and depth are for views with a column depth")
 

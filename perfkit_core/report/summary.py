@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from perfkit_core.errors import UsageError
+from perfkit_core.errors import UsageError, spelled_like
 from perfkit_core.language import retold, say
 from perfkit_core.paths import PathLike, absolute
 from perfkit_core.plugins.contracts import View, ViewRequest, split_grouping
@@ -97,7 +97,7 @@ def choose_views(names: Iterable[str], single: bool = False) -> list[View]:
     wanted = dict.fromkeys(part for name in names for part in groups.get(name, [name]))
     for name in wanted:
         if name not in known:
-            raise UsageError(f"there is no view {name!r}", f"known: {', '.join((*known, *groups))}")
+            raise UsageError(f"there is no view {name!r}", spelled_like(name, (*known, *groups)))
     return [known[name] for name in wanted]
 
 

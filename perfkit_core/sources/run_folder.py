@@ -36,7 +36,7 @@ def sniff(path: Path, start: bytes) -> int:
 def read(path: Path, partial: bool = False) -> Trace:
     """The run as one Trace: every cycle of every rank. Raises SourceError."""
     if not is_folder(path):
-        return read_stored(path)
+        return _with_source(read_stored(path), path)
     files, findings = cycles(path)
     trace = concat_traces([_with_source(read_stored(file), path) for file in files])
     return trace.with_findings(*findings)

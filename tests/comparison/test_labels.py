@@ -31,6 +31,11 @@ def test_long_labels_keep_their_ends() -> None:
     assert [one.rsplit(".", 1)[1] for one in found] == ["first", "second"]
 
 
+def test_long_labels_lose_the_words_that_all_end_with() -> None:
+    names = [f"rank00000-cycle{number:05d}-a-machine-12-8ca654218e6c.perfkit.parquet" for number in range(2)]
+    assert distinguishing([Path("run") / name for name in names]) == ["rank00000-cycle00000", "rank00000-cycle00001"]
+
+
 def row(
     operator: str, family: str = "matmul", phase: str = "forward", category: str = "device_compute"
 ) -> dict[str, str]:
