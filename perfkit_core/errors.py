@@ -41,6 +41,6 @@ def spelled_like(name: str, known: Iterable[str], label: str = "known") -> str:
     from difflib import get_close_matches
 
     names = list(known)
-    near = get_close_matches(name, names)
+    near = get_close_matches(name, names, cutoff=0.75)
     meant = f"did you mean {' or '.join(near)}? " if near else ""
     return f"{meant}{label}: {', '.join(names)}"

@@ -113,6 +113,7 @@ def test_a_filter_without_matches_says_so(perfkit, run: Path) -> None:
     ("arguments", "said"),
     [
         (["--view", "nope"], "known: steps, partition"),
+        (["--view", "operator"], "did you mean operators or operator_tree? known: steps, partition"),
         (["--format", "nope"], "known: text, markdown, json, csv"),
         (["--format", "html"], "perfkit report writes HTML"),
         (["--sort", "nope"], "columns: category, steps, total_ns"),
