@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @options.sources
 @click.option("--to", metavar="FORMAT", help="chrome, folded, speedscope, pprof, csv or parquet; 'perfkit plugins' "
               "lists them all.  [default: as FILE is named]")  # fmt: skip
-@click.option("-o", "--output", type=options.LOCATION, metavar="FILE",
+@click.option("-o", "--output", type=options.writable, metavar="FILE",
               help="The file to write, its folder too; compressed if its name ends in .gz. Left out, it goes to a "
               "pipe.")  # fmt: skip
 @click.option("--weight", metavar="WEIGHT", help="What folded stacks weigh: cpu (self time on the host), device (time "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
@@ -22,6 +23,20 @@ LARGEST_RANGE: Final = 1_000_000
 LOCATION: Final = as_path
 """Type of an option: a path, or the address of a store. click's own type would take one for a path of this machine."""
 
+
+def writable(text: str) -> Path:
+    """Type of an option: where a file can be written. Raises UsageError."""
+    from perfkit_core.storage import replacing
+
+    path = as_path(text)
+    try:
+        replacing.check(path)
+    except OSError as error:
+        reason = f"{path}: cannot be written ({error.strerror or error})"
+        raise UsageError(reason, "choose another place with -o") from None
+    return path
+
+
 sources = click.argument("sources", metavar="SOURCE...", nargs=-1, required=True, type=LOCATION)
 partial = click.option("--partial", is_flag=True, help="Keep what can be read of a damaged file.")
 workers = click.option("--workers", type=Whole(1), default=1, metavar="N",
@@ -29,7 +44,7 @@ workers = click.option("--workers", type=Whole(1), default=1, metavar="N",
 scheduler = click.option("--scheduler", metavar="ADDRESS", help="Read the ranks on the Dask cluster of this scheduler.")
 shard = click.option("--shard", metavar="I/N", help="Only the I-th of N shares of the ranks, into partials (-o "
                      "NAME.perfkit.partial); the same command merges the partials of all shares.")  # fmt: skip
-output = click.option("-o", "--output", type=LOCATION, metavar="FILE",
+output = click.option("-o", "--output", type=writable, metavar="FILE",
                       help="Write to FILE instead of the terminal. A folder that is not there is made.")  # fmt: skip
 
 

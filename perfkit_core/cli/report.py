@@ -18,7 +18,7 @@ _TOGETHER_BYTES: Final = 64 << 20
 
 @click.command(epilog="Example: perfkit report runs/baseline -o baseline.html")
 @options.sources
-@click.option("-o", "--output", type=options.LOCATION, default=Path("report.html"), show_default=True,
+@click.option("-o", "--output", type=options.writable, default=Path("report.html"), show_default=True,
               metavar="FILE", help="The page to write, its folder too.")  # fmt: skip
 @options.language
 @options.partial

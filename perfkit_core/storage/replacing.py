@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import os
 import shutil
@@ -42,6 +43,18 @@ def replacing(path: Path, keep: bool = False) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def check(path: Path) -> None:
+    """Raises OSError where :func:`replacing` could not write, which what takes an hour shall not learn at its end.
+    Stores are not asked."""
+    if is_remote(path) or path.is_char_device() or path.is_fifo():
+        return
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    folder = next(one for one in path.absolute().parents if one.exists())
+    with tempfile.TemporaryFile(dir=folder):
+        pass
 
 
 def _kept(file: Path, error: OSError) -> OSError:

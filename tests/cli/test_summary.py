@@ -222,3 +222,22 @@ def test_summarize_from_python(run: Path) -> None:
         perfkit_core.summarize(run, "nope")
     with pytest.raises(UsageError, match="columns"):
         perfkit_core.summarize(run, "operators", sort="nope")
+
+
+@pytest.mark.parametrize("command", ["summary", "report", "advise", "export"])
+@pytest.mark.parametrize(
+    ("place", "why"), [("", "Is a directory"), ("file/x.html", "Not a directory"), ("file/a/x.html", "Not a directory")]
+)
+def test_where_nothing_can_be_written_is_told_before_anything_is_read(
+    perfkit, tmp_path: Path, command: str, place: str, why: str
+) -> None:
+    (tmp_path / "file").touch()
+    to = tmp_path / place
+    code, _, err = perfkit(command, "nowhere.json", "-o", to)
+    assert code == 2
+    assert err == f"perfkit: error: {to}: cannot be written ({why}); choose another place with -o\n"
+
+
+def test_looking_for_a_place_leaves_nothing(perfkit, tmp_path: Path) -> None:
+    assert "no such file" in perfkit("summary", "nowhere.json", "-o", tmp_path / "new" / "x.txt").err
+    assert list(tmp_path.iterdir()) == []
