@@ -110,8 +110,8 @@ def _(edit: Batch) -> str:
 def _(edit: Shorten) -> str:
     return say(
         "in {count} gaps, {total} together, host threads take {time}",
-        count=f"{len(edit.gaps[0]):,}",
-        total=words.value("_ns", intervals.length(edit.gaps)),
+        count=f"{sum(len(gaps[0]) for gaps in edit.gaps.values()):,}",
+        total=words.value("_ns", sum(map(intervals.length, edit.gaps.values()))),
         time=_their_time(edit.factor),
     )
 

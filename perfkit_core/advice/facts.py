@@ -15,7 +15,7 @@ from perfkit_core.intervals import Intervals
 from perfkit_core.language import say
 from perfkit_core.replay.build import Replay, build
 from perfkit_core.replay.steps import Steps, steps
-from perfkit_core.trace import IntArray, Trace
+from perfkit_core.trace import BoolArray, IntArray, Trace
 
 
 @dataclass(frozen=True)
@@ -57,16 +57,36 @@ class Facts:
         return dur_ns / max(len(self.steps), 1)
 
     @cached_property
+    def rank(self) -> int:
+        """The rank that times of day are told of: unions of one rank are never united with those of another. The first
+        one with steps; -1 where the recording names none."""
+        ranks = self.steps.rank if len(self.steps) else self.trace.ints("rank")
+        return int(ranks.min()) if len(ranks) else -1
+
+    @cached_property
+    def ranks(self) -> tuple[int, ...]:
+        """All that have steps."""
+        return tuple(np.unique(self.steps.rank).tolist())
+
+    @cached_property
+    def mine(self) -> BoolArray:
+        """True for the steps of :attr:`rank`, shape (all steps,)."""
+        return np.asarray(self.steps.rank == self.rank)
+
+    def of_rank(self, rows: IntArray) -> IntArray:
+        """Those of the rows that are of :attr:`rank`."""
+        mine: IntArray = rows[self.trace.ints("rank")[rows] == self.rank]
+        return mine
+
+    @cached_property
     def activity(self) -> Activity:
-        """What the first rank does at which time (unions)."""
-        ranks = np.unique(self.trace.ints("rank"))
-        return activities(self.trace).of(int(ranks[0]) if len(ranks) else -1)
+        """What :attr:`rank` does at which time (unions)."""
+        return activities(self.trace).of(self.rank)
 
     def within_steps(self, what: Intervals) -> IntArray:
-        """How much of each step (of the first rank) a set of intervals covers, shape (steps,)."""
-        chosen = self.steps.rank == self.steps.rank[:1]
-        start = self.replay.graph.start_ns
-        return covered_ns(what, start[self.steps.first[chosen]], start[self.steps.after[chosen]])
+        """How much of each step of :attr:`rank` a set of its intervals covers, shape (its steps,)."""
+        begin, end = (self.replay.recorded_ns(nodes[self.mine]) for nodes in (self.steps.first, self.steps.after))
+        return covered_ns(what, begin, end)
 
     def need_steps(self) -> None:
         """Raises NotEvaluableError where no steps were recorded."""

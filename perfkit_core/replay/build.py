@@ -25,16 +25,27 @@ from perfkit_core.trace import BoolArray, IntArray, Trace
 @dataclass(frozen=True, slots=True)
 class Replay:
     """A trace as a graph. ``first`` and ``after`` are the nodes that begin with each host event and with its end,
-    ``work`` the node of each piece of device work, shape (rows,), -1 where there is none. ``tied`` and ``apart`` count
-    the collectives of several ranks, see :class:`perfkit_core.replay.ranks.Meetings`."""
+    ``work`` the node of each piece of device work, shape (rows,), -1 where there is none. The others are of
+    :class:`perfkit_core.replay.ranks.Meetings`: several ranks have clocks of their own in the trace, and one in the
+    graph."""
 
     trace: Trace
     graph: Graph
     first: IntArray
     after: IntArray
     work: IntArray
-    tied: int = 0
-    apart: int = 0
+    tied: int
+    apart: int
+    rank: IntArray
+    ahead_ns: IntArray
+
+    def recorded_ns(self, nodes: IntArray) -> IntArray:
+        """When nodes were recorded to start, on the clock of the trace, shape (len(nodes),)."""
+        return self.graph.start_ns[nodes] + self.ahead_ns[self.graph.lane[nodes]]
+
+    def hosts(self, rank: int) -> IntArray:
+        """The nodes of the host threads of a rank."""
+        return np.flatnonzero(self.graph.on_host & (self.rank[self.graph.lane] == rank))
 
 
 def build(trace: Trace) -> Replay:
@@ -65,7 +76,7 @@ def build(trace: Trace) -> Replay:
     )
     graph = joined(trace, graph, leads, segments.after)
     met = meet(trace, graph, work, leads, segments.first, segments.after, of_row)
-    return Replay(trace, met.graph, segments.first, segments.after, of_row, met.tied, met.apart)
+    return Replay(trace, met.graph, segments.first, segments.after, of_row, met.tied, met.apart, met.rank, met.ahead_ns)
 
 
 def leaders(trace: Trace, segments: Segments, rank: IntArray) -> BoolArray:

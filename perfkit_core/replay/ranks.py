@@ -27,11 +27,14 @@ from perfkit_core.trace import BoolArray, IntArray, Trace
 @dataclass(frozen=True, slots=True)
 class Meetings:
     """The graph on one clock, with ranks that meet. ``tied`` counts the collectives (one on each rank) that wait for
-    other ranks, ``apart`` those that are replayed as recorded; both 0 for a recording of one rank."""
+    other ranks, ``apart`` those that are replayed as recorded; both 0 for a recording of one rank. ``rank`` of each
+    thread and stream, and by how much its clock is ahead of that of the graph, each of shape (lanes,)."""
 
     graph: Graph
     tied: int
     apart: int
+    rank: IntArray
+    ahead_ns: IntArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +59,13 @@ def meet(
 ) -> Meetings:
     """The graph of a trace with its ranks tied together. ``leads``: the threads that run the steps, shape (threads,);
     ``first``, ``after``, and ``nodes`` (of work): those of events, see ``build.Replay``."""
+    rank = _ranks(trace, graph)
     if len(ranks(trace)) < 2:
-        return Meetings(graph, 0, 0)
+        return Meetings(graph, 0, 0, rank, np.zeros(len(rank), np.int64))
     found = matched(instances(trace), trace.meta.world_size)
     offsets = clock_offsets(found)["offset_ns"]
-    graph = _on_one_clock(trace, graph, offsets)
+    ahead_ns = _of_lanes(rank, offsets)
+    graph = replace(graph, start_ns=graph.start_ns - ahead_ns[graph.lane])
     node = _nodes(graph, found["row"].to_numpy(np.int64), first, after, nodes)
     usable = (found["match"] != UNMATCHED) & found["collective"].isin(SYNCHRONOUS)
     usable &= found["rank"].map(offsets).notna()
@@ -70,18 +75,22 @@ def meet(
     for those in _attempts(graph, members):
         tied = _tied(graph, those)
         if _can_be_played(tied):
-            return Meetings(tied, len(those), len(found) - len(those))
-    return Meetings(graph, 0, len(found))
+            return Meetings(tied, len(those), len(found) - len(those), rank, ahead_ns)
+    return Meetings(graph, 0, len(found), rank, ahead_ns)
 
 
-def _on_one_clock(trace: Trace, graph: Graph, offsets: pd.Series[int]) -> Graph:
-    """With the starts of each rank less the offset of its clock, where that is known."""
+def _ranks(trace: Trace, graph: Graph) -> IntArray:
+    """The rank of each thread and stream, shape (lanes,)."""
     owned = np.flatnonzero(graph.row >= 0)
     rank = np.full(int(graph.lane.max(initial=-1)) + 1, -1, np.int64)
     rank[graph.lane[owned]] = trace.ints("rank")[graph.row[owned]]
+    return rank
+
+
+def _of_lanes(rank: IntArray, offsets: pd.Series[int]) -> IntArray:
+    """The offset of the clock of each lane's rank, 0 where it is not known."""
     known, code = np.unique(rank, return_inverse=True)
-    shift = offsets.reindex(known).fillna(0).to_numpy(np.int64)[code]
-    return replace(graph, start_ns=graph.start_ns - shift[graph.lane])
+    return np.asarray(offsets.reindex(known).fillna(0), np.int64)[code]
 
 
 def _nodes(graph: Graph, rows: IntArray, first: IntArray, after: IntArray, work: IntArray) -> IntArray:

@@ -68,7 +68,7 @@ class Steps:
 
     def _at(self, replay: Replay, rows: IntArray) -> IntArray:
         """In which of the steps of its rank each row was recorded to start (-1: none)."""
-        begin, end = replay.graph.start_ns[self.first], replay.graph.start_ns[self.after]
+        begin, end = replay.recorded_ns(self.first), replay.recorded_ns(self.after)
         start, rank = replay.trace.ints("start_ns")[rows], replay.trace.ints("rank")[rows]
         found = np.full(len(rows), -1, np.int64)
         for one in np.unique(rank):
@@ -99,4 +99,6 @@ def _whole(replay: Replay) -> Steps:
     inside = nodes[graph.start_ns[nodes].argsort(kind="stable")]
     first, after = inside[:1], inside[-1:]
     none = np.full(1, -1, np.int64)
-    return Steps(none, none, first, after, replay.graph.start_ns[after] - replay.graph.start_ns[first])
+    return Steps(
+        none, replay.rank[graph.lane[first]], first, after, replay.graph.start_ns[after] - replay.graph.start_ns[first]
+    )

@@ -103,7 +103,7 @@ def test_assumptions_by_their_rule() -> None:
         (Batch(ROWS, 3_000), "become 1 launch of 3 µs, with at most 1 µs between their work"),
         (Batch(ROWS, 3_000, group=np.array([1, 1, 2])),
          "become 2 launches of 3 µs each, with at most 1 µs between their work"),
-        (Shorten((np.array([0, 10_000]), np.array([2_000, 11_000])), 0.5),
+        (Shorten({0: (np.array([0, 10_000]), np.array([2_000, 11_000]))}, 0.5),
          "in 2 gaps, 3 µs together, host threads take 0.5 × their time"),
         (Move(ROWS, True, 2_000, copies_gone=ROWS),
          "run on the host: each takes 2 µs there; 3 calls of copies and waits do not take place"),
@@ -126,7 +126,7 @@ def test_events_of_an_edit_by_their_names() -> None:
     assert edit_words.events(Remove(np.arange(6)), found) == "3 × a, 1 × b and 2 of other names"
     assert edit_words.events(InCases(Remove(np.array([3])), (Case.SHORT,)), found) == "1 × c"
     nothing = (np.empty(0, np.int64), np.empty(0, np.int64))
-    assert edit_words.said(Shorten(nothing, 0), found).startswith("in 0 gaps")
+    assert edit_words.said(Shorten({0: nothing}, 0), found).startswith("in 0 gaps")
 
 
 def test_every_advice_of_recordings_is_explained_in_words(traces: Path) -> None:

@@ -13,17 +13,15 @@ from perfkit_core.trace import BoolArray, IntArray, Trace
 
 
 def covered_ns(facts: Facts, rows: IntArray) -> float:
-    """Time of a step in which any of the events takes place (union; the first rank's), median over the steps."""
+    """Time of a step in which any of the events takes place (union; ``facts.rank``'s), median over the steps."""
     if not len(facts.steps) or not len(rows):
         return 0.0
-    ranks = facts.trace.ints("rank")
-    mine = np.sort(rows[ranks[rows] == ranks.min()])
-    found = intervals.union_of(mine, facts.trace.ints("start_ns"), facts.trace.end_ns)
+    found = intervals.union_of(np.sort(facts.of_rank(rows)), facts.trace.ints("start_ns"), facts.trace.end_ns)
     return float(np.median(facts.within_steps(found)))
 
 
 def busy_ns(facts: Facts) -> float:
-    """Time of a step in which any device works (union; the first rank's), median over the steps."""
+    """Time of a step in which any device works (union; ``facts.rank``'s), median over the steps."""
     return covered_ns(facts, np.flatnonzero(~facts.trace.host & facts.trace.rows("kind", *DEVICE_WORK)))
 
 

@@ -54,15 +54,16 @@ def epoch_gap(facts: Facts) -> list[Candidate]:
 
 
 def _waits(facts: Facts, rows: IntArray) -> IntArray:
-    """Of each step the time in the loader, and between two of its calls what is not in other events, shape (steps,)."""
-    trace = facts.trace
+    """Of each step of ``facts.rank`` the time in the loader, and between two of its calls what is not in other events,
+    shape (steps,)."""
+    trace, rows = facts.trace, facts.of_rank(rows)
     start, end = trace.ints("start_ns"), trace.end_ns
     loading = trace.rows("kind", DATALOADER)
     others = trace.host & trace.rows("kind", *(NESTED_KINDS - {STEP, PYTHON})) & ~loading
     others &= ~nesting.lies_in(trace.ints("parent"), loading)
     same = trace.ints("step")[rows[1:]] == trace.ints("step")[rows[:-1]]
     between = intervals.union(end[rows[:-1]][same], start[rows[1:]][same])
-    idle = intervals.subtract(between, intervals.union_of(np.flatnonzero(others), start, end))
+    idle = intervals.subtract(between, intervals.union_of(facts.of_rank(np.flatnonzero(others)), start, end))
     return facts.within_steps(intervals.union(np.append(start[rows], idle[0]), np.append(end[rows], idle[1])))
 
 
@@ -80,14 +81,14 @@ def _again_ns(facts: Facts, rows: IntArray) -> Quantity:
 
 
 def _persistent(facts: Facts, rows: IntArray, found: _Epochs) -> Candidate:
-    total, starts, count = int(found.longer_ns.sum()), len(found.at), len(facts.steps)
-    mean, again = float(facts.steps.recorded_ns.mean()), _again_ns(facts, rows)
+    total, starts, count = int(found.longer_ns.sum()), len(found.at), int(facts.mine.sum())
+    mean, again = float(facts.steps.recorded_ns[facts.mine].mean()), _again_ns(facts, rows)
     low, mid, high = (
         facts.step_ns * (1 - (total - starts * first) / count / mean) for first in (again.low, again.mid, again.high)
     )
     source = in_english("recorded; in longer epochs the saving is less")
     epoch = Assumption("steps_per_epoch", f"{count / starts:.0f}", source)
-    at = np.isin(facts.trace.ints("step")[rows], facts.steps.number[found.at])
+    at = np.isin(facts.trace.ints("step")[rows], facts.steps.number[facts.mine][found.at])
     return Candidate(
         say(
             "{starts} of {count} steps, the first of {verb}, {verb2} {longer} ms longer for {verb3} batch than the "

@@ -25,6 +25,8 @@ LEFT_BETWEEN: Final = Quantity(
     0.0, 0.4, 0.9, in_english("prior: from code that is compiled whole to Python that runs nearly as before")
 )
 """What is left of short ones, which recording makes longer than they are."""
+Gaps = dict[int, Intervals]
+"""Of each rank; what is said of them is said of ``facts.rank``, and all ranks lose them."""
 _NOTHING: Final = in_english("on no thread an operator, a call of the device's runtime or the data loader is recorded")
 
 
@@ -35,32 +37,35 @@ def host_gaps(facts: Facts) -> list[Candidate]:
         raise NotEvaluableError(say("only one step was recorded: nothing tells what recurs in every step"))
     limits = facts.thresholds
     long = round(max(limits.host_gap_one * facts.step_ns, limits.host_gap_ns))
-    gaps = idle(facts)
-    few, many = of_length(gaps, long, None), of_length(gaps, limits.host_gap_least_ns, long)
+    gaps = {rank: idle(facts, rank) for rank in facts.ranks}
+    few = {rank: of_length(own, long, None) for rank, own in gaps.items()}
+    many = {rank: of_length(own, limits.host_gap_least_ns, long) for rank, own in gaps.items()}
     return [
         *([_without(facts, few, total)] if (total := _worth(facts, few)) else []),
         *([_between(facts, many, total)] if (total := _worth_many(facts, many)) else []),
     ]
 
 
-def _worth_many(facts: Facts, gaps: Intervals) -> float:
+def _worth_many(facts: Facts, all_gaps: Gaps) -> float:
     """As :func:`_worth`, and 0 where they are few."""
-    return _worth(facts, gaps) if _each(facts, gaps) >= facts.thresholds.host_gaps else 0.0
+    return _worth(facts, all_gaps) if _each(facts, all_gaps[facts.rank]) >= facts.thresholds.host_gaps else 0.0
 
 
-def _worth(facts: Facts, gaps: Intervals) -> float:
+def _worth(facts: Facts, all_gaps: Gaps) -> float:
     """Median over the steps of the time in the gaps, 0 where it is too small a share of the step."""
+    gaps = all_gaps[facts.rank]
     total = float(np.median(facts.within_steps(gaps))) if len(gaps[0]) else 0.0
     return total if total > facts.thresholds.host_gap_share * facts.step_ns else 0.0
 
 
 def _each(facts: Facts, gaps: Intervals) -> float:
-    """Gaps in a step of the first rank, on average."""
-    return len(gaps[0]) / int((facts.steps.rank == facts.steps.rank[0]).sum())
+    """Gaps in a step of ``facts.rank``, on average."""
+    return len(gaps[0]) / int(facts.mine.sum())
 
 
-def _without(facts: Facts, gaps: Intervals, total: float) -> Candidate:
+def _without(facts: Facts, all_gaps: Gaps, total: float) -> Candidate:
     """Long ones: something else is done there."""
+    gaps = all_gaps[facts.rank]
     rows, frames = who(facts, gaps)
     longest = int((gaps[1] - gaps[0]).max())
     beside = around(facts, gaps)
@@ -74,7 +79,7 @@ def _without(facts: Facts, gaps: Intervals, total: float) -> Candidate:
         ),
         evidence=_evidence(facts, gaps, total) | {"python": frames, "longest": beside},
         rows=rows,
-        edits=(Shorten(gaps, LEFT),),
+        edits=(Shorten(all_gaps, LEFT),),
         ceiling_ns=_at_most(facts, gaps),
         preconditions=(say(_NOTHING),),
         vetoes=(say("shorter gaps, as Python between operators takes, are counted apart"),),
@@ -83,8 +88,9 @@ def _without(facts: Facts, gaps: Intervals, total: float) -> Candidate:
     )
 
 
-def _between(facts: Facts, gaps: Intervals, total: float) -> Candidate:
+def _between(facts: Facts, all_gaps: Gaps, total: float) -> Candidate:
     """Short ones: what Python does between operators."""
+    gaps = all_gaps[facts.rank]
     rows, frames = who(facts, gaps)
     length = gaps[1] - gaps[0]
     each = _each(facts, gaps)
@@ -99,7 +105,7 @@ def _between(facts: Facts, gaps: Intervals, total: float) -> Candidate:
         ),
         evidence=_evidence(facts, gaps, total) | {"gaps_per_step": each, "python": frames},
         rows=rows,
-        edits=(Shorten(gaps, LEFT_BETWEEN),),
+        edits=(Shorten(all_gaps, LEFT_BETWEEN),),
         ceiling_ns=_at_most(facts, gaps),
         preconditions=(say(_NOTHING),),
         vetoes=(say("gaps as short as calling an operator takes do not count"),),
@@ -119,7 +125,7 @@ def _evidence(facts: Facts, gaps: Intervals, total: float) -> dict[str, Any]:
 
 def _at_most(facts: Facts, gaps: Intervals) -> int:
     """What the typical step gets shorter by when all its gaps go."""
-    recorded = facts.steps.recorded_ns[facts.steps.rank == facts.steps.rank[0]]
+    recorded = facts.steps.recorded_ns[facts.mine]
     return int(np.median(recorded)) - int(np.median(recorded - facts.within_steps(gaps)))
 
 

@@ -30,10 +30,10 @@ _WORK: Final = (OPERATOR, OPERATOR_DETAIL, RUNTIME, SYNC, COMMUNICATION, DATALOA
 _FRAMES: Final = 3
 
 
-def idle(facts: Facts) -> Intervals:
-    """Time of the steps of the first rank in which nothing but Python, labels and phases is recorded on any thread."""
+def idle(facts: Facts, rank: int) -> Intervals:
+    """Time of the steps of a rank in which nothing but Python, labels and phases is recorded on any of its threads."""
     trace = facts.trace
-    here = trace.host & (trace.ints("rank") == facts.steps.rank[0])
+    here = trace.host & (trace.ints("rank") == rank)
     start, end = trace.ints("start_ns"), trace.end_ns
     work = intervals.union_of(np.flatnonzero(here & trace.rows("kind", *_WORK)), start, end)
     steps = np.flatnonzero(here & trace.rows("kind", STEP) & (facts.replay.first >= 0))
@@ -48,15 +48,17 @@ def of_length(gaps: Intervals, least_ns: int, most_ns: int | None) -> Intervals:
 
 
 def who(facts: Facts, gaps: Intervals) -> tuple[IntArray, list[str]]:
-    """The innermost events in whose time the gaps are, and the Python functions among them that have most of it."""
+    """The innermost events in whose time the gaps of ``facts.rank`` are, and the Python functions among them that have
+    most of it."""
     trace, graph = facts.trace, facts.replay.graph
-    lanes = graph.lane[facts.steps.first[facts.steps.rank == facts.steps.rank[0]]]
-    within = np.where(np.isin(graph.lane, lanes), covered_ns(gaps, graph.start_ns, graph.start_ns + graph.dur_ns), 0)
-    nodes = np.flatnonzero((within > 0) & (graph.row >= 0))
-    rows = graph.row[nodes]
+    lanes = graph.lane[facts.steps.first[facts.mine]]
+    nodes = np.flatnonzero(np.isin(graph.lane, lanes) & (graph.row >= 0))
+    start = facts.replay.recorded_ns(nodes)
+    within = covered_ns(gaps, start, start + graph.dur_ns[nodes])
+    rows, within = graph.row[nodes[within > 0]], within[within > 0]
     names = trace.codes("name")
     python = trace.rows("kind", PYTHON)[rows]
-    spent = np.bincount(names.codes[rows[python]], within[nodes[python]], minlength=len(names.values))
+    spent = np.bincount(names.codes[rows[python]], within[python], minlength=len(names.values))
     most = [code for code in np.argsort(-spent, kind="stable")[:_FRAMES] if spent[code] > 0]
     return np.unique(rows), [names.values[code] for code in most]
 
@@ -64,8 +66,7 @@ def who(facts: Facts, gaps: Intervals) -> tuple[IntArray, list[str]]:
 def around(facts: Facts, gaps: Intervals) -> str:
     """Between which operators the longest gap is."""
     trace = facts.trace
-    rows = calls.outermost(trace)
-    rows = rows[trace.ints("rank")[rows] == facts.steps.rank[0]]
+    rows = facts.of_rank(calls.outermost(trace))
     longest = int((gaps[1] - gaps[0]).argmax())
     before = rows[trace.end_ns[rows] <= gaps[0][longest]]
     behind = rows[trace.ints("start_ns")[rows] >= gaps[1][longest]]

@@ -11,6 +11,7 @@ from perfkit_core import intervals, nesting
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate
 from perfkit_core.advice.rules import calls
+from perfkit_core.advice.rules.device_time import busy_ns
 from perfkit_core.advice.rules.phrases import counted, millis, part_of_step, verb
 from perfkit_core.intervals import Intervals
 from perfkit_core.language import in_english, say
@@ -18,7 +19,7 @@ from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.batching import Batch
 from perfkit_core.replay.edits.gaps import Shorten
 from perfkit_core.replay.quantity import Quantity
-from perfkit_core.schema import COMMUNICATION, DATALOADER, DEVICE_WORK, KERNEL, MEMCPY, OPERATOR, RUNTIME, SYNC
+from perfkit_core.schema import COMMUNICATION, DATALOADER, KERNEL, MEMCPY, OPERATOR, RUNTIME, SYNC
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 A_KERNEL_NS: Final = Quantity(
@@ -51,28 +52,22 @@ def launch_bound(facts: Facts) -> list[Candidate]:
     found = _launches(facts, kernels)
     if short >= facts.thresholds.launch_kernel_ns or found.kernels < 1:
         return []
-    between = _between(facts, found)
-    host, device = _host_ns(facts, between), _device_ns(facts)
+    between = {rank: _between(facts, found, rank) for rank in facts.ranks}
+    host, device = _host_ns(facts, between[facts.rank]), round(busy_ns(facts))
     idle = device < facts.thresholds.launch_device_share * facts.step_ns
     return [_batched(facts, found, between, host, device, short)] if host > device and idle else []
 
 
 def _host_ns(facts: Facts, between: Intervals) -> int:
-    """Median over the steps of the time in which a thread calls operators or the runtime, without what it waits for,
-    and in which Python passes between the launches."""
+    """Median over the steps of ``facts.rank`` of the time in which a thread calls operators or the runtime, without
+    what it waits for, and in which Python passes between the launches."""
     trace, graph = facts.trace, facts.replay.graph
     working = trace.rows("kind", OPERATOR, RUNTIME) & ~trace.rows("phase", DATALOADER)
-    nodes = np.flatnonzero(graph.on_host & (graph.row >= 0) & working[graph.row])
-    start, end = graph.start_ns[nodes], graph.start_ns[nodes] + graph.dur_ns[nodes]
-    busy = intervals.union(np.append(start, between[0]), np.append(end, between[1]))
+    nodes = facts.replay.hosts(facts.rank)
+    nodes = nodes[(graph.row[nodes] >= 0) & working[graph.row[nodes]]]
+    start = facts.replay.recorded_ns(nodes)
+    busy = intervals.union(np.append(start, between[0]), np.append(start + graph.dur_ns[nodes], between[1]))
     return int(np.median(facts.within_steps(busy)))
-
-
-def _device_ns(facts: Facts) -> int:
-    """Median over the steps of the time in which the device is busy with what they launched or left to it."""
-    trace = facts.trace
-    rows = np.flatnonzero(trace.rows("kind", *DEVICE_WORK))
-    return int(np.median(facts.within_steps(intervals.union_of(rows, trace.ints("start_ns"), trace.end_ns))))
 
 
 def _launches(facts: Facts, kernels: IntArray) -> _Launches:
@@ -99,7 +94,9 @@ def _waits(trace: Trace, roots: IntArray) -> BoolArray:
     return found
 
 
-def _batched(facts: Facts, found: _Launches, between: Intervals, host: int, device: int, short: float) -> Candidate:
+def _batched(
+    facts: Facts, found: _Launches, between: dict[int, Intervals], host: int, device: int, short: float
+) -> Candidate:
     cost = _cost(facts, found)
     return Candidate(
         say(
@@ -139,15 +136,18 @@ def _cost(facts: Facts, found: _Launches) -> Quantity:
     return Quantity(low, mid, high, A_KERNEL_NS.source)
 
 
-def _between(facts: Facts, found: _Launches) -> Intervals:
-    """Time of the steps between the first and the last of the calls in which no thread does recorded work."""
+def _between(facts: Facts, found: _Launches, rank: int) -> Intervals:
+    """Time of the steps of a rank between the first and the last of the calls in which none of its threads does
+    recorded work."""
     trace = facts.trace
     start, end = trace.ints("start_ns"), trace.end_ns
+    here = trace.ints("rank") == rank
     order = np.lexsort((start[found.rows], found.group))
+    order = order[here[found.rows[order]]]
     rows, group = found.rows[order], found.group[order]
     at = np.flatnonzero(np.diff(group, prepend=-1))
-    hull = intervals.union(start[rows[at]], np.maximum.reduceat(end[rows], at))
-    work = np.flatnonzero(trace.host & trace.rows("kind", OPERATOR, RUNTIME, SYNC, COMMUNICATION, DATALOADER))
+    hull = intervals.union(start[rows[at]], np.maximum.reduceat(end[rows], at) if len(at) else end[rows])
+    work = np.flatnonzero(here & trace.host & trace.rows("kind", OPERATOR, RUNTIME, SYNC, COMMUNICATION, DATALOADER))
     return intervals.subtract(hull, intervals.union_of(work, start, end))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -78,10 +79,18 @@ def _waits(facts: Facts, calls: IntArray) -> bool:
 
 def _overlap(trace: Trace, calls: IntArray) -> float:
     """Share of the calls in which a device does what others gave it."""
-    work = _work_of_others(trace, calls)
-    busy = intervals.union_of(work, trace.ints("start_ns"), trace.end_ns)
-    covered = covered_ns(busy, trace.ints("start_ns")[calls], trace.end_ns[calls])
-    return float(covered.sum() / max(trace.ints("dur_ns")[calls].sum(), 1))
+    covered = 0
+    for own, work in _by_rank(trace, calls, _work_of_others(trace, calls)):
+        busy = intervals.union_of(work, trace.ints("start_ns"), trace.end_ns)
+        covered += int(covered_ns(busy, trace.ints("start_ns")[own], trace.end_ns[own]).sum())
+    return covered / max(int(trace.ints("dur_ns")[calls].sum()), 1)
+
+
+def _by_rank(trace: Trace, *rows: IntArray) -> Iterator[tuple[IntArray, ...]]:
+    """The rows of each rank: every one has a clock of its own."""
+    ranks = [trace.ints("rank")[some] for some in rows]
+    for one in np.unique(ranks[0]):
+        yield tuple(some[of == one] for some, of in zip(rows, ranks, strict=True))
 
 
 def _work_of_others(trace: Trace, calls: IntArray) -> IntArray:
@@ -153,11 +162,10 @@ def _most_work(trace: Trace, calls: IntArray) -> str:
     """Name of the device work of others that covers most of the calls."""
     names = trace.codes("name")
     start, end = trace.ints("start_ns"), trace.end_ns
-    during = intervals.union_of(calls, start, end)
-    work = _work_of_others(trace, calls)
-    covered = covered_ns(during, start[work], end[work])
     total = np.zeros(len(names.values), np.int64)
-    np.add.at(total, names.codes[work], covered)
+    for own, work in _by_rank(trace, calls, _work_of_others(trace, calls)):
+        covered = covered_ns(intervals.union_of(own, start, end), start[work], end[work])
+        np.add.at(total, names.codes[work], covered)
     return names.values[int(total.argmax())]
 
 

@@ -48,9 +48,9 @@ class Overlap:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Load:
-    """Batches come from ``workers`` processes. ``rows`` are the events in which the training gets its batches, in the
-    order of time; making a batch takes ``batch_ns`` (None: as long as it was recorded to take in the training's own
-    process), getting it ``handover_ns``.
+    """Batches come from ``workers`` processes of each rank. ``rows`` are the events in which the training gets its
+    batches, those of a rank in the order of time; making a batch takes ``batch_ns`` (None: as long as it was recorded
+    to take in the training's own process), getting it ``handover_ns``.
 
     The workers together deliver a batch every ``batch_ns`` ÷ ``workers``, and work at most ``ahead`` batches for each
     worker in advance. The first batch is there: the steps are those of a loader that has been running.
@@ -63,23 +63,27 @@ class Load:
     ahead: int = 2
 
     def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:
-        inside = nodes_of(replay, graph, self.rows, True) & graph.on_host
+        ranks = replay.trace.ints("rank")
+        rows = self.rows[np.argsort(ranks[self.rows], kind="stable")]
+        rank = ranks[rows]
+        inside = nodes_of(replay, graph, rows, True) & graph.on_host
         workers = value(self.workers, case)
-        made = inclusive_ns(replay, graph, self.rows, inside)
+        made = inclusive_ns(replay, graph, rows, inside)
         if self.batch_ns is not None:
-            made = np.full(len(self.rows), value(self.batch_ns, case))
+            made = np.full(len(rows), value(self.batch_ns, case))
         dur = np.where(inside, 0, graph.dur_ns)
-        first, after = replay.first[self.rows], replay.after[self.rows]
+        first, after = replay.first[rows], replay.after[rows]
         dur[first] += round(value(self.handover_ns, case))
-        new = np.arange(len(graph), len(graph) + len(self.rows))
-        every = np.rint(made / workers).astype(np.int64)
-        every[:1] = 0
+        new = np.arange(len(graph), len(graph) + len(rows))
+        begins = np.append(True, rank[1:] != rank[:-1])[: len(rows)]
+        every = np.where(begins, 0, np.rint(made / workers).astype(np.int64))
         free = max(round(self.ahead * workers), 1)
+        follows, fills = np.flatnonzero(~begins), free + np.flatnonzero(rank[free:] == rank[:-free])
         links = [
-            edges(CHAIN, first[:1], new[:1], from_start=True),
-            edges(CHAIN, new[:-1], new[1:]),
+            edges(CHAIN, first[begins], new[begins], from_start=True),
+            edges(CHAIN, new[follows - 1], new[follows]),
             edges(HANDOFF, new, after),
-            edges(HANDOFF, after[:-free], new[free:], from_start=True),
+            edges(HANDOFF, after[fills - free], new[fills], from_start=True),
         ]
         return Graph(
             np.append(dur, every),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,18 +16,18 @@ from perfkit_core.replay.quantity import Case, Number, value
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shorten:
-    """What host threads do within ``gaps`` (disjoint, on the trace's clock) takes ``factor`` times as long. Other
-    threads that work there at the time belong into no gap."""
+    """What the host threads of each rank do within its ``gaps`` (disjoint, on its clock in the trace) takes ``factor``
+    times as long. Other threads of the rank that work there at the time belong into no gap."""
 
-    gaps: Intervals
+    gaps: Mapping[int, Intervals]
     factor: Number
 
     def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:
-        recorded = replay.graph
-        start = recorded.start_ns
-        within = covered_ns(self.gaps, start, start + recorded.dur_ns)
-        less = np.rint(within * (1 - value(self.factor, case))).astype(np.int64)
         dur = graph.dur_ns.copy()
-        kept = len(recorded)  # nodes that other edits added have no recorded time
-        dur[:kept] -= np.where(recorded.on_host, np.minimum(less, dur[:kept]), 0)
+        for rank, gaps in self.gaps.items():
+            nodes = replay.hosts(rank)  # of those that were recorded
+            start = replay.recorded_ns(nodes)
+            within = covered_ns(gaps, start, start + replay.graph.dur_ns[nodes])
+            less = np.rint(within * (1 - value(self.factor, case))).astype(np.int64)
+            dur[nodes] -= np.minimum(less, dur[nodes])
         return graph.with_durations(dur)
