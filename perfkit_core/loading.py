@@ -9,6 +9,7 @@ from perfkit_core.errors import SourceError
 from perfkit_core.paths import PathLike, as_path, exists, identity, is_file, is_remote, reaching, without_secrets
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import Plugins, get_plugins
+from perfkit_core.rank_findings import left_out
 from perfkit_core.recording import pending
 from perfkit_core.several import one_job
 from perfkit_core.sources.bytestream import head
@@ -26,11 +27,25 @@ def load(sources: PathLike | Sequence[PathLike], *, partial: bool = False, plugi
     """
     given = list(sources) if isinstance(sources, Sequence) and not isinstance(sources, str) else [sources]
     paths, findings = files_of(given, plugins or get_plugins(), partial)
-    traces = [load_one(path, partial, plugins) for path in paths]
-    if len(paths) > 1:
-        traces = [named(trace, path) for trace, path in zip(traces, paths, strict=True)]
-    whole = one_job(traces).with_findings(*findings)
-    return whole if len(given) > 1 or len(paths) == 1 else named(whole, as_path(given[0]))
+    if len(paths) == 1:
+        return load_one(paths[0], partial, plugins).with_findings(*findings)
+    traces, lost = _each(paths, partial, plugins)
+    whole = one_job(traces).with_findings(*findings, *lost)
+    return whole if len(given) > 1 else named(whole, as_path(given[0]))
+
+
+def _each(paths: Sequence[Path], partial: bool, plugins: Plugins | None) -> tuple[list[Trace], tuple[Finding, ...]]:
+    """Every file under its own name; with ``partial`` without those that cannot be read, unless none can."""
+    traces: list[Trace] = []
+    failed: dict[int, SourceError] = {}
+    for number, path in enumerate(paths):
+        try:
+            traces.append(named(load_one(path, partial, plugins), path))
+        except SourceError as error:
+            failed[number] = error
+            if not partial or len(failed) == len(paths):
+                raise failed[min(failed)] from None
+    return traces, left_out({number: error.message for number, error in failed.items()}, len(paths))
 
 
 def files_of(

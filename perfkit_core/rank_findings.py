@@ -69,6 +69,19 @@ def _told(message: str, ranks: Iterable[int]) -> str:
     return in_english("{message} (ranks {numbers})", message=message, numbers=numbers)
 
 
+def left_out(failed: Mapping[int, str], count: int) -> tuple[Finding, ...]:
+    """That some of so many ranks could not be read: their numbers in the order of the ranks, and why."""
+    if not failed:
+        return ()
+    text = in_english(
+        "{failed} of {count} ranks could not be read and are left out, the first: {why}",
+        failed=len(failed),
+        count=count,
+        why=failed[min(failed)],
+    )
+    return (Finding("ranks-left-out", text),)
+
+
 def spelled(ranks: Iterable[int]) -> str:
     """``rank 3``, ``ranks 0–3, 5``."""
     numbers = _numbers(ranks)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from perfkit_core.cli.options import share
 from perfkit_core.cli.progress import working
@@ -18,6 +20,9 @@ from perfkit_core.ranks.job import Job
 from perfkit_core.ranks.plan import plan
 from perfkit_core.ranks.profile import Profile, Reduced, opened
 from perfkit_core.ranks.run import run
+
+if TYPE_CHECKING:
+    from perfkit_core.report.display import Display
 
 
 @contextlib.contextmanager
@@ -37,6 +42,11 @@ def profile(
 def held_views(found: Profile, usual: Sequence[str]) -> Sequence[str]:
     """The views to show when none are asked for: of partials all that they hold."""
     return found.stored.job.views if isinstance(found, Reduced) else usual
+
+
+def as_made(found: Profile, shown: Display) -> Display:
+    """What is to be shown, of partials on average where they were made so."""
+    return replace(shown, average=True) if isinstance(found, Reduced) and found.stored.job.own_steps else shown
 
 
 def named(found: Profile, sources: Sequence[Path]) -> Sequence[Path]:
@@ -72,12 +82,11 @@ def write_share(
         whole = plan(sources, keep)
         mine = whole.share(number, of)
         count = len(mine.ranks)
-        partials, findings = (
-            run(Serial(), mine, job, lambda done: say(f"rank {done} of {count}")) if count else ([], ())
-        )
+        partials, failed = run(Serial(), mine, job, lambda done: say(f"rank {done} of {count}"))
     stored = files.Stored(
-        files.FORMAT, files.VERSION, whole.source, (number, of), job, tuple(findings), tuple(partials)
-    )
+        files.FORMAT, files.VERSION, whole.source, len(whole.ranks), (number, of), job, mine.findings, tuple(partials),
+        {number - 1 + of * at: one.message for at, one in failed.items()},
+    )  # fmt: skip
     files.write(stored, output)
     ranks = f"{len(whole.ranks)} rank{'s' if whole.ranks[1:] else ''}"
     return f"wrote {output}" + ("" if count else f": share {shard} holds none of the {ranks}; it is empty")

@@ -24,19 +24,22 @@ from perfkit_core.trace import Finding
 
 SUFFIX: Final = PARTIAL_SUFFIX
 FORMAT: Final = "perfkit partial"
-VERSION: Final = 1
+VERSION: Final = 2
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """What a file holds. ``share``: (number, of) when it holds a part of the ranks; ``source``: what was named."""
+    """What a file holds. ``share``: (number, of) when it holds a part of the ranks; ``source``: what was named, in all
+    ``ranks`` many; ``left_out``: why ranks could not be read, by their numbers among all."""
 
     format: str
     version: int
     source: str
+    ranks: int
     share: tuple[int, int]
     job: Job
     findings: tuple[Finding, ...]
     partials: tuple[Partial, ...]
+    left_out: dict[int, str]
 
 
 def are_partials(sources: Sequence[PathLike]) -> bool:
@@ -60,7 +63,7 @@ def write(stored: Stored, path: Path) -> None:
 
 def read_all(sources: Sequence[PathLike], partial: bool) -> Stored:
     """The partials of several files as one. Raises SourceError for what is no such file, for files of different
-    requests, and for shares that are missing or there twice; with ``partial`` missing ones are a finding."""
+    requests or profiles, and for shares that are missing (with ``partial`` a finding) or there twice."""
     stored = [_read(as_path(source)) for source in sources]
     first = stored[0]
     for one, source in zip(stored, sources, strict=True):
@@ -68,10 +71,20 @@ def read_all(sources: Sequence[PathLike], partial: bool) -> Stored:
             raise SourceError(
                 f"{source} and {sources[0]} were made by different commands", "merge the shares of one command"
             )
+        if (one.source, one.ranks) != (first.source, first.ranks):
+            told = (
+                f"{name} ({held.source}, {held.ranks} ranks)" for name, held in ((source, one), (sources[0], first))
+            )
+            raise SourceError(
+                f"{' and '.join(told)} are of different profiles", "merge the shares of one profile, named alike by all"
+            )
     missing = _missing([one.share for one in stored], partial)
     findings = (*(finding for one in stored for finding in one.findings), *missing)
     return msgspec.structs.replace(
-        first, findings=tuple(dict.fromkeys(findings)), partials=tuple(p for one in stored for p in one.partials)
+        first,
+        findings=tuple(dict.fromkeys(findings)),
+        partials=tuple(p for one in stored for p in one.partials),
+        left_out={number: why for one in stored for number, why in one.left_out.items()},
     )
 
 

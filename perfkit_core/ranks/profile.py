@@ -11,15 +11,17 @@ from typing import Final, Protocol
 
 import msgspec
 
+from perfkit_core.errors import SourceError
 from perfkit_core.loading import load
 from perfkit_core.paths import PathLike, as_path, is_remote
 from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.rank_findings import left_out
 from perfkit_core.ranks import files
 from perfkit_core.ranks.computed import Computed, compute, merge
 from perfkit_core.ranks.executors import executor
 from perfkit_core.ranks.job import Job
 from perfkit_core.ranks.plan import Plan, plan
-from perfkit_core.ranks.run import run
+from perfkit_core.ranks.run import error, run
 from perfkit_core.trace import Finding, Trace
 
 Report = Callable[[str], None]
@@ -59,9 +61,12 @@ class Ranks:
         job = _job(views, request, own_steps, self.partial)
         count = len(self.plan.ranks)
         with self.executor() as running:
-            partials, findings = run(running, self.plan, job, lambda done: self.report(f"rank {done} of {count}"))
+            partials, failed = run(running, self.plan, job, lambda done: self.report(f"rank {done} of {count}"))
+        if not partials and failed:
+            raise error(failed[min(failed)])
         self.report("merging")
-        return _about(merge(partials, views, job), self.plan.source, findings)
+        findings = left_out({number: one.message for number, one in failed.items()}, count)
+        return _about(merge(partials, views, job), self.plan.source, self.plan.findings + findings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +78,12 @@ class Reduced:
     def compute(self, views: Sequence[View], request: ViewRequest, own_steps: bool = False) -> Computed:
         """The tables of the views, merged. Raises UsageError for what the files do not hold."""
         job = files.asked(self.stored, _job(views, request, own_steps))
-        return _about(merge(self.stored.partials, views, job), self.stored.source, self.stored.findings)
+        held = self.stored
+        if not held.partials and held.left_out:
+            raise SourceError(held.left_out[min(held.left_out)], "no rank could be read")
+        return _about(
+            merge(held.partials, views, job), held.source, held.findings + left_out(held.left_out, held.ranks)
+        )
 
 
 def opened(

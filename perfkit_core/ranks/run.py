@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import Final
 
 from perfkit_core.errors import PerfkitError, SourceError, UsageError
-from perfkit_core.language import in_english
 from perfkit_core.paths import as_path, is_remote
 from perfkit_core.ranks import heap
 from perfkit_core.ranks.job import Failed, Job, Partial, RankFiles
 from perfkit_core.ranks.plan import Plan
 from perfkit_core.ranks.reduce import reduce_rank
-from perfkit_core.trace import Finding
 
 Report = Callable[[int], None]
 Answer = tuple[Partial, ...] | Failed
@@ -29,11 +27,11 @@ TASK_BYTES: Final = 4 << 20
 
 def run(
     executor: Executor, plan: Plan, job: Job, report: Report = lambda done: None
-) -> tuple[list[Partial], tuple[Finding, ...]]:
-    """The partials of all ranks, in the order of the plan, and findings about the files.
+) -> tuple[list[Partial], dict[int, Failed]]:
+    """The partials of all ranks, in the order of the plan, and those that could not be read, by their numbers in it.
 
-    ``report`` is called with the number of ranks that are done. A rank that cannot be read is named by a SourceError;
-    with ``job.partial`` it is left out, with a finding. Raises UsageError for a request that makes no sense.
+    ``report`` is called with the number of ranks that are done. A rank that cannot be read is named by a SourceError,
+    unless ``job.partial`` says to leave it out. Raises UsageError for a request that makes no sense.
     """
     futures: list[Future[list[Answer]]] = []
     try:
@@ -54,7 +52,9 @@ def run(
     finally:
         for future in futures:
             future.cancel()
-    return _collected([answer for future in futures for answer in future.result()], plan)
+    answers = [answer for future in futures for answer in future.result()]
+    partials = [partial for answer in answers if not isinstance(answer, Failed) for partial in answer]
+    return partials, {number: answer for number, answer in enumerate(answers) if isinstance(answer, Failed)}
 
 
 def tasks(ranks: Sequence[RankFiles]) -> list[list[RankFiles]]:
@@ -93,7 +93,7 @@ def _looked_at(answers: Sequence[Answer], job: Job) -> int:
     """The number of ranks. Raises the error of one whose failure ends it all."""
     for answer in answers:
         if _ends_it(answer, job) and isinstance(answer, Failed):
-            raise _error(answer)
+            raise error(answer)
     return len(answers)
 
 
@@ -101,21 +101,6 @@ def _ends_it(answer: Answer, job: Job) -> bool:
     return isinstance(answer, Failed) and (answer.usage or not job.partial)
 
 
-def _error(failed: Failed) -> PerfkitError:
+def error(failed: Failed) -> PerfkitError:
+    """The error that a rank could not raise where it was read."""
     return (UsageError if failed.usage else SourceError)(failed.message, failed.hint)
-
-
-def _collected(answers: list[Answer], plan: Plan) -> tuple[list[Partial], tuple[Finding, ...]]:
-    partials = [partial for answer in answers if not isinstance(answer, Failed) for partial in answer]
-    failed = [answer for answer in answers if isinstance(answer, Failed)]
-    if not failed:
-        return partials, plan.findings
-    if not partials:
-        raise _error(failed[0])
-    text = in_english(
-        "{failed} of {count} ranks could not be read and are left out, the first: {why}",
-        failed=len(failed),
-        count=len(answers),
-        why=failed[0].message,
-    )
-    return partials, (*plan.findings, Finding("ranks-left-out", text))

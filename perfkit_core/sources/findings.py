@@ -27,7 +27,7 @@ def file_findings(file: ChromeFile, recorder: Recorder) -> tuple[Finding, ...]:
 
 def breaks_off(at: int) -> str:
     """That a file is cut off; ``at``: bytes."""
-    return in_english("the file breaks off at byte {at}: later events are missing", at=at)
+    return in_english("the file breaks off at byte {at}: what was to be written behind it is missing", at=at)
 
 
 def skipped(count: int) -> str:

@@ -78,3 +78,10 @@ def test_what_cannot_be_told() -> None:
     roots = [rank(n, 200 + 100 * n, name="ncclDevKernel_Broadcast_RING_LL") for n in range(2)]
     with pytest.raises(NotEvaluableError, match="could be matched"):
         skewed(Facts(concat_traces(roots)))
+
+
+def test_a_rank_that_is_cut_off_is_not_compared() -> None:
+    whole = job((300, 300, 500)).trace
+    assert skewed(Facts(whole))
+    with pytest.raises(NotEvaluableError, match="is cut off"):
+        skewed(Facts(whole.with_meta(incomplete=True)))

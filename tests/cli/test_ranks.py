@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 from pathlib import Path
 
 import chrome
@@ -95,8 +96,44 @@ def test_workers_of_a_cluster_get_whole_paths(perfkit, folder: Path, monkeypatch
 
 
 def test_averages_over_steps_are_merged_from_shares(perfkit, folder: Path) -> None:
+    for file in folder.iterdir():
+        content = json.loads(file.read_bytes())
+        content["traceEvents"].append(chrome.event("ProfilerStep#2", 30, 20, cat="user_annotation"))
+        content["traceEvents"].append(chrome.event("aten::mm", 35, 10))
+        file.write_text(json.dumps(content), encoding="utf-8")
     found = shares(perfkit, folder, "--average")
-    assert perfkit("summary", *found, "--average") == perfkit("summary", folder, "--average")
+    whole = perfkit("summary", folder, "--average", "--format", "json")
+    assert perfkit("summary", *found, "--average", "--format", "json") == whole
+    assert perfkit("summary", *found, "--format", "json") == whole  # what they were made for
+    assert perfkit("summary", folder, "--format", "json") != whole
+
+
+def test_what_shares_could_not_read_is_told_as_of_all_ranks(perfkit, folder: Path) -> None:
+    (folder / "host_1.json").write_bytes(b"")
+    found = shares(perfkit, folder, "--partial", count=3)  # nothing can be read of the second
+    assert perfkit("summary", *found) == perfkit("summary", folder, "--partial")
+    assert "1 of 3 ranks could not be read" in perfkit("summary", *found).out
+    (folder / "host_0.json").write_bytes(b"")
+    (folder / "host_2.json").write_bytes(b"")
+    shares(perfkit, folder, "--partial", count=3)
+    assert perfkit("summary", *found).err.endswith("host_0.json: the file is empty; no rank could be read\n")
+
+
+def test_shares_of_different_profiles_do_not_mix(perfkit, folder: Path) -> None:
+    first, _ = shares(perfkit, folder)
+    other, second = folder.with_name("other"), folder.with_name("second.perfkit.partial")
+    shutil.copytree(folder, other)
+    assert perfkit("summary", other, "--shard", "2/2", "-o", second).code == 0
+    code, _, err = perfkit("summary", first, second)
+    assert (code, err.count("\n")) == (2, 1)
+    assert f"{second} ({other}, 3 ranks) and {first} ({folder}, 3 ranks) are of different profiles" in err
+
+
+def test_a_page_leaves_out_a_rank_that_cannot_be_read(perfkit, folder: Path, tmp_path: Path) -> None:
+    (folder / "host_1.json").write_bytes(b"")
+    assert perfkit("report", folder, "-o", tmp_path / "x.html").code == 2
+    assert perfkit("report", folder, "--partial", "-o", tmp_path / "x.html").code == 0
+    assert "1 of 3 ranks could not be read" in (tmp_path / "x.html").read_text(encoding="utf-8")
 
 
 def test_a_page_is_made_of_shares(perfkit, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

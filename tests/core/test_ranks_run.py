@@ -186,6 +186,15 @@ def test_a_rank_that_cannot_be_read_is_named_or_left_out(tmp_path: Path) -> None
     assert finding.message.startswith("1 of 3 ranks could not be read")
 
 
+def test_where_no_rank_can_be_read_the_first_is_named(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        (tmp_path / f"rank{rank}.json").write_bytes(b"")
+    with pytest.raises(SourceError, match=r"rank0\.json: the file is empty"):
+        opened([tmp_path], partial=True).compute(choose_views(VIEWS), ViewRequest())
+    with pytest.raises(SourceError, match=r"rank0\.json: the file is empty"):
+        load(tmp_path, partial=True)
+
+
 def test_a_request_that_makes_no_sense_is_told_once(tmp_path: Path) -> None:
     for rank in (0, 1):
         written(tmp_path, f"rank{rank}.json", rank)
@@ -251,8 +260,10 @@ def test_in_shares(many: Path, serial: Computed, tmp_path: Path) -> None:
     paths = []
     for number in (1, 2, 3):
         mine = plan([many]).share(number, 3)
-        partials, findings = run(Serial(), mine, JOB)
-        stored = files.Stored(files.FORMAT, files.VERSION, str(many), (number, 3), JOB, findings, tuple(partials))
+        partials, failed = run(Serial(), mine, JOB)
+        assert not failed
+        count = len(plan([many]).ranks)
+        stored = files.Stored(files.FORMAT, files.VERSION, str(many), count, (number, 3), JOB, (), tuple(partials), {})
         paths.append(tmp_path / f"{number}{files.SUFFIX}")
         files.write(stored, paths[-1])
     same(opened(paths[::-1]).compute(choose_views(VIEWS), ViewRequest()), serial)
@@ -348,8 +359,8 @@ def computed(source: Path, *views: str) -> Computed:
 
 
 def _on(pool: Executor, folder: Path) -> Computed:
-    partials, findings = run(pool, plan([folder]), JOB)
-    assert not findings
+    partials, failed = run(pool, plan([folder]), JOB)
+    assert not failed
     return merge(partials, choose_views(VIEWS), JOB)
 
 

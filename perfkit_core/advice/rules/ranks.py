@@ -53,6 +53,8 @@ def skewed(facts: Facts) -> list[Candidate]:
     if len(ranks(facts.trace)) < 2:
         raise NotEvaluableError(say("one rank only was recorded: name the recordings of several ranks"))
     facts.need_steps()
+    if facts.trace.meta.incomplete:  # what is cut off is seldom its end: torch writes kernels behind operators
+        raise NotEvaluableError(say("the recording of a rank is cut off: it tells nothing beside the others"))
     if not facts.replay.tied:
         raise NotEvaluableError(
             say("no collectives of several ranks could be matched: nothing tells who waits for whom")
