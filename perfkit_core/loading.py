@@ -9,7 +9,7 @@ from perfkit_core.errors import SourceError
 from perfkit_core.paths import PathLike, as_path, exists, identity, is_file, is_remote, reaching, without_secrets
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import Plugins, get_plugins
-from perfkit_core.rank_findings import left_out
+from perfkit_core.rank_findings import files_left_out
 from perfkit_core.recording import pending
 from perfkit_core.several import one_job
 from perfkit_core.sources.bytestream import head
@@ -45,7 +45,7 @@ def _each(paths: Sequence[Path], partial: bool, plugins: Plugins | None) -> tupl
             failed[number] = error
             if not partial or len(failed) == len(paths):
                 raise failed[min(failed)] from None
-    return traces, left_out({number: error.message for number, error in failed.items()}, len(paths))
+    return traces, files_left_out({number: error.message for number, error in failed.items()}, len(paths))
 
 
 def files_of(

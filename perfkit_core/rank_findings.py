@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Final
 
 from perfkit_core.language import in_english
-from perfkit_core.trace_meta import Finding
+from perfkit_core.trace_meta import Finding, TraceMeta
 
 _MOST_WAYS: Final = 3
 """In which the ranks may tell the same kind of thing one by one."""
@@ -73,13 +73,34 @@ def left_out(failed: Mapping[int, str], count: int) -> tuple[Finding, ...]:
     """That some of so many ranks could not be read: their numbers in the order of the ranks, and why."""
     if not failed:
         return ()
+    text = in_english("{failed} of {count} ranks could not be read and are left out, the first: {why}")
+    return (Finding("ranks-left-out", _of_all(text, failed, count)),)
+
+
+def files_left_out(failed: Mapping[int, str], count: int) -> tuple[Finding, ...]:
+    """The same of files, of which a rank may have several."""
+    if not failed:
+        return ()
+    text = in_english("{failed} of {count} files could not be read and are left out, the first: {why}")
+    return (Finding("ranks-left-out", _of_all(text, failed, count)),)
+
+
+def _of_all(text: str, failed: Mapping[int, str], count: int) -> str:
+    return in_english(text, failed=len(failed), count=count, why=failed[min(failed)])
+
+
+def not_read(meta: TraceMeta) -> tuple[Finding, ...]:
+    """That several ranks of a job were read, but not all: of one alone the others are not expected."""
+    absent = set(range(meta.world_size or 0)) - set(meta.ranks)
+    if len(meta.ranks) < 2 or not absent:
+        return ()
     text = in_english(
-        "{failed} of {count} ranks could not be read and are left out, the first: {why}",
-        failed=len(failed),
-        count=count,
-        why=failed[min(failed)],
+        "{missing} of {count} ranks were not read ({ranks}): how long a transfer takes once all have come is not known",
+        missing=len(absent),
+        count=meta.world_size,
+        ranks=_numbers(absent),
     )
-    return (Finding("ranks-left-out", text),)
+    return (Finding("ranks-missing", text),)
 
 
 def spelled(ranks: Iterable[int]) -> str:

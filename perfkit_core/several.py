@@ -11,6 +11,7 @@ from typing import Final
 
 from perfkit_core.errors import SourceError
 from perfkit_core.language import in_english
+from perfkit_core.rank_findings import not_read
 from perfkit_core.schema import STEP
 from perfkit_core.trace import Finding, Trace, concat_traces, hull, with_rank
 
@@ -60,7 +61,8 @@ def one_job(traces: Sequence[Trace]) -> Trace:
     rank = {part.source: numbers[some[0].source] for some in unknown for part in some}
     known = [trace if trace.meta.ranks else with_rank(trace, rank[trace.meta.source]) for trace in traces]
     check_apart([Part.of(trace) for trace in known])
-    return concat_traces(known).with_findings(*findings)
+    whole = concat_traces(known)
+    return whole.with_findings(*findings, *not_read(whole.meta))
 
 
 def processes(parts: Iterable[Part]) -> list[list[Part]]:

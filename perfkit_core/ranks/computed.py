@@ -10,6 +10,7 @@ import pandas as pd
 from perfkit_core.analyses.over_ranks.views import reduction
 from perfkit_core.analyses.select import step_numbers
 from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.rank_findings import not_read
 from perfkit_core.ranks import cluster
 from perfkit_core.ranks.job import Job, Partial, understood
 from perfkit_core.ranks.reduce import reduce_trace
@@ -63,9 +64,10 @@ def merge(partials: Sequence[Partial], views: Sequence[View], job: Job) -> Compu
         for view in views
     }
     recorded = frozenset(name for fact in facts for name in fact.recorded)
+    meta = cluster.meta(facts)
     return Computed(
-        meta=cluster.meta(facts),
-        quality=(*findings, *cluster.quality(facts)),
+        meta=meta,
+        quality=(*cluster.quality(facts), *findings, *not_read(meta)),
         steps=steps,
         request=job.request,
         tables=tables,

@@ -133,7 +133,7 @@ def test_a_page_leaves_out_a_rank_that_cannot_be_read(perfkit, folder: Path, tmp
     (folder / "host_1.json").write_bytes(b"")
     assert perfkit("report", folder, "-o", tmp_path / "x.html").code == 2
     assert perfkit("report", folder, "--partial", "-o", tmp_path / "x.html").code == 0
-    assert "1 of 3 ranks could not be read" in (tmp_path / "x.html").read_text(encoding="utf-8")
+    assert "1 of 3 files could not be read" in (tmp_path / "x.html").read_text(encoding="utf-8")
 
 
 def test_a_page_is_made_of_shares(perfkit, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,10 @@ import chrome
 import pytest
 
 from perfkit_core.loading import load
+from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.rank_findings import spelled, united
+from perfkit_core.ranks.profile import opened
+from perfkit_core.report.summary import choose_views
 from perfkit_core.trace import Finding, concat_traces
 
 ROUND, LOST, MORE = Finding("round", "rounded"), Finding("lost", "3 lost"), Finding("lost", "4 lost")
@@ -63,6 +66,24 @@ def test_a_last_cycle_of_an_opened_step_alone_takes_no_steps_away(tmp_path: Path
     codes = {one.code for one in concat_traces([first, last]).quality}
     assert "empty-last-step" in codes
     assert "no-steps" not in codes
+
+
+@pytest.mark.parametrize("apart", [True, False])
+@pytest.mark.parametrize(
+    ("ranks", "said"),
+    [((0, 1, 3, 6), "4 of 8 ranks were not read (2, 4, 5, 7)"), (range(1, 8), "1 of 8 ranks were not read (0)"),
+     (range(8), ""), ((5,), "")],
+)  # fmt: skip
+def test_ranks_of_the_job_that_are_missing_are_told(
+    tmp_path: Path, ranks: tuple[int, ...], said: str, apart: bool
+) -> None:
+    for rank in ranks:
+        place = {"backend": "nccl", "rank": rank, "world_size": 8}
+        chrome.write(tmp_path / f"{rank}.json", [chrome.event("aten::mm", 0, 1)], distributedInfo=place)
+    profile = opened([tmp_path], together_bytes=0 if apart else 1 << 20)
+    found = profile.compute(choose_views(["overview"]), ViewRequest())
+    told = [one.message for one in found.quality if one.code == "ranks-missing"]
+    assert [one.partition(":")[0] for one in told] == [said][: bool(said)]
 
 
 def test_findings_of_recorded_ranks(traces: Path) -> None:
