@@ -24,11 +24,13 @@ DATA = Path(__file__).resolve().parent.parent / "data"
 def streamed(file: Path, folder: Path, partial: bool = False) -> Trace:
     target = folder / "streamed.perfkit.parquet"
     stream(file, target, partial=partial)
-    return perfkit_core.load(target)
+    found = perfkit_core.load(target)
+    assert found.meta.source == str(target)
+    return found
 
 
 def same(found: Trace, expected: Trace) -> None:
-    assert (found.meta, found.quality) == (expected.meta, expected.quality)
+    assert (found.meta, found.quality) == (expected.with_meta(source=found.meta.source).meta, expected.quality)
     for name in schema.COLUMN_NAMES:
         assert plain(found.events, name).equals(plain(expected.events, name)), name
 
