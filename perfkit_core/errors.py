@@ -36,6 +36,11 @@ class CaptureError(PerfkitError):
     """A recording that cannot be made: framework missing, script missing, folder not writable."""
 
 
+def unwritable(path: object, error: OSError) -> UsageError:
+    """What to raise where a file that was asked for cannot be written."""
+    return UsageError(f"{path}: cannot be written ({error.strerror or error})", "choose another place with -o")
+
+
 def spelled_like(name: str, known: Iterable[str], label: str = "known") -> str:
     """The hint for a name that is none of the known ones: which it may have meant, and all of them."""
     from difflib import get_close_matches

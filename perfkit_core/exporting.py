@@ -11,7 +11,7 @@ from typing import BinaryIO, Final, cast
 
 from isal import igzip
 
-from perfkit_core.errors import UsageError, spelled_like
+from perfkit_core.errors import UsageError, spelled_like, unwritable
 from perfkit_core.exporters.restrict import only_steps
 from perfkit_core.paths import as_path
 from perfkit_core.plugins.contracts import Exporter, ExportOptions
@@ -84,8 +84,7 @@ def writing(path: Path) -> Iterator[BinaryIO]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        text = f"{path}: cannot be written ({error.strerror or error})"
-        raise UsageError(text, "choose another place with -o") from None
+        raise unwritable(path, error) from None
 
 
 @contextlib.contextmanager

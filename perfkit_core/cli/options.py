@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from perfkit_core.cli.numbers import Whole
-from perfkit_core.errors import UsageError
+from perfkit_core.errors import UsageError, unwritable
 from perfkit_core.language import LANGUAGES, speaking
 from perfkit_core.paths import as_path
 
@@ -32,8 +32,7 @@ def writable(text: str) -> Path:
     try:
         replacing.check(path)
     except OSError as error:
-        reason = f"{path}: cannot be written ({error.strerror or error})"
-        raise UsageError(reason, "choose another place with -o") from None
+        raise unwritable(path, error) from None
     return path
 
 

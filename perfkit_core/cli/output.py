@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from perfkit_core.errors import UsageError
+from perfkit_core.errors import UsageError, unwritable
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.storage.replacing import replacing
 
@@ -79,5 +79,4 @@ def write(text: str, path: Path) -> None:
         with replacing(path) as file:
             file.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
     except OSError as error:
-        reason = f"{path}: cannot be written ({error.strerror or error})"
-        raise UsageError(reason, "choose another place with -o") from None
+        raise unwritable(path, error) from None

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from perfkit_core.cli.options import share
 from perfkit_core.cli.progress import working
@@ -20,9 +18,6 @@ from perfkit_core.ranks.job import Job
 from perfkit_core.ranks.plan import plan
 from perfkit_core.ranks.profile import Profile, Reduced, opened
 from perfkit_core.ranks.run import run
-
-if TYPE_CHECKING:
-    from perfkit_core.report.display import Display
 
 
 @contextlib.contextmanager
@@ -42,11 +37,6 @@ def profile(
 def held_views(found: Profile, usual: Sequence[str]) -> Sequence[str]:
     """The views to show when none are asked for: of partials all that they hold."""
     return found.stored.job.views if isinstance(found, Reduced) else usual
-
-
-def as_made(found: Profile, shown: Display) -> Display:
-    """What is to be shown, of partials on average where they were made so."""
-    return replace(shown, average=True) if isinstance(found, Reduced) and found.stored.job.own_steps else shown
 
 
 def named(found: Profile, sources: Sequence[Path]) -> Sequence[Path]:

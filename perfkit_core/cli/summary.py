@@ -58,7 +58,7 @@ def summary(
     counted, shown = request(given), display(given, rows)
     with ranks.profile(sources, partial, workers, scheduler) as profile:
         chosen_views = choose_views(options.names(views) or ranks.held_views(profile, DEFAULT_VIEWS))
-        report = summary_report(profile, chosen_views, counted, ranks.as_made(profile, shown))
+        report = summary_report(profile, chosen_views, counted, shown)
     if chosen.name not in FOR_PEOPLE:
         report = cut(report, limit or None)
     emit(read_from(report, ranks.named(profile, sources)), chosen, output)

@@ -22,12 +22,13 @@ from perfkit_core.trace import Finding, Trace, TraceMeta
 class Computed:
     """``tables``: by the name of the view; ``why_empty(view)``: why a table has no rows; ``holds(column)``: whether the
     events have anything in a column; ``steps``: numbers of the steps that were recorded; ``request``: what was
-    counted."""
+    counted; ``averaged``: whether only what is in steps was, for sums of one step."""
 
     meta: TraceMeta
     quality: tuple[Finding, ...]
     steps: tuple[int, ...]
     request: ViewRequest
+    averaged: bool
     tables: Mapping[str, pd.DataFrame]
     why_empty: Callable[[View], str]
     holds: Callable[[str], bool]
@@ -46,6 +47,7 @@ def compute(trace: Trace, views: Sequence[View], job: Job) -> Computed:
         quality=trace.quality,
         steps=steps,
         request=job.request,
+        averaged=job.own_steps,
         tables=tables,
         why_empty=lambda view: view.explain_empty(trace),
         holds=trace.known,
@@ -70,6 +72,7 @@ def merge(partials: Sequence[Partial], views: Sequence[View], job: Job) -> Compu
         quality=(*cluster.quality(facts), *findings, *not_read(meta)),
         steps=steps,
         request=job.request,
+        averaged=job.own_steps,
         tables=tables,
         why_empty=lambda view: cluster.why_empty(view.name, facts),
         holds=recorded.__contains__,

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from perfkit_core.errors import SourceError, UsageError
+from perfkit_core.errors import SourceError, UsageError, unwritable
 from perfkit_core.language import in_english
 from perfkit_core.paths import PathLike, as_path, open_binary
 from perfkit_core.plugins.contracts import ViewRequest
@@ -56,9 +56,7 @@ def write(stored: Stored, path: Path) -> None:
         with replacing(path) as file:
             file.write_bytes(msgspec.msgpack.encode(stored, enc_hook=tables.to_extension))
     except OSError as error:
-        raise UsageError(
-            f"{path}: cannot be written ({error.strerror or error})", "choose another place with -o"
-        ) from None
+        raise unwritable(path, error) from None
 
 
 def read_all(sources: Sequence[PathLike], partial: bool) -> Stored:

@@ -43,6 +43,7 @@ def summary_report(
     profile = Whole(profile) if isinstance(profile, Trace) else profile
     request = replace(request, sort=display.sort)
     found = profile.compute(views, request, own_steps=display.average)
+    display = replace(display, average=found.averaged)  # partials may have been made for it
     check(found.tables, display)
     steps = _steps(found, display)
     sections = tuple(_section(found, view, display, steps) for view in views)

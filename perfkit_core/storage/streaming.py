@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from perfkit_core.errors import SourceError, UsageError
+from perfkit_core.errors import SourceError, UsageError, unwritable
 from perfkit_core.loading import reader
 from perfkit_core.paths import as_path, exists, is_folder, reaching
 from perfkit_core.plugins.contracts import Source
@@ -36,8 +36,7 @@ def stream(
             streamed(path, partial, writer)
             return writer.rows
     except OSError as error:
-        text = f"{target}: cannot be written ({error.strerror or error})"
-        raise UsageError(text, "choose another place with -o") from None
+        raise unwritable(target, error) from None
 
 
 def _streamed(path: Path, plugins: Plugins) -> tuple[Source, Callable[[Path, bool, RecordedWriter], None]]:

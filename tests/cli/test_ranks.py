@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import chrome
+import pandas as pd
 import pytest
 from events import host, trace
 
@@ -105,6 +106,8 @@ def test_averages_over_steps_are_merged_from_shares(perfkit, folder: Path) -> No
     whole = perfkit("summary", folder, "--average", "--format", "json")
     assert perfkit("summary", *found, "--average", "--format", "json") == whole
     assert perfkit("summary", *found, "--format", "json") == whole  # what they were made for
+    averages = summarize(folder, "operators", average=True)
+    pd.testing.assert_frame_equal(summarize(found, "operators"), averages)
     assert perfkit("summary", folder, "--format", "json") != whole
 
 
