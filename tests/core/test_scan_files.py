@@ -123,6 +123,32 @@ def test_arguments_keep_their_text(tmp_path: Path) -> None:
     assert notes == values
 
 
+@pytest.mark.parametrize("at", [0, 1, 100])
+@pytest.mark.parametrize("kind", ["cpu_op", "flow"])
+def test_what_an_event_left_behind_is_no_other_s(tmp_path: Path, at: int, kind: str) -> None:
+    """An event that the scanner gives up in the middle of its arguments, and an arrow that has arguments."""
+    deep: list[object] = []
+    for _ in range(80):
+        deep = [deep]
+    events = [event("e", i, args={"Ev Idx": i}) for i in range(400)]
+    events[at]["args"] = {"Input Dims": [[7, 7]], "bytes": 9, "correlation": 5, "deep": deep}
+    for i in range(at, 400, 7) if kind == "flow" else ():  # some of them at the end of a chunk
+        events[i] |= {"ph": "s", "id": 1, "args": {"Input Dims": [[7, 7]], "bytes": 9, "correlation": 5}}
+    path = write(tmp_path / "t.json", events)
+    for chunk_bytes in (1 << 11, 1 << 16):
+        assert not both(path, chunk_bytes=chunk_bytes, window_bytes=2000)
+
+
+@pytest.mark.parametrize("text", [r"\x41", r"\u00zz", r"\ud800", "ok"])
+def test_arguments_of_arrows_are_read_alike(tmp_path: Path, text: str) -> None:
+    path = write(tmp_path / "t.json", [event("e", i, args={"Ev Idx": i}) for i in range(50)])
+    arrow = '{"ph": "s", "id": 1, "name": "ac2g", "cat": "ac2g", "pid": 1, "tid": 1, "ts": 5, "args": {"note": "%s"}}, '
+    begin = '"traceEvents": ['
+    path.write_text(path.read_text().replace(begin, begin + arrow % text))
+    assert not both(path)
+    assert not both(path, partial=True)
+
+
 def test_an_event_with_repeated_keys(tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     one = '{"ph":"X","name":"a","pid":1,"tid":1,"ts":1,"dur":1,"args":{"a":1,"b":2,"a":3},"name":"b","ts":5}'

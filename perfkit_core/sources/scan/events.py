@@ -116,7 +116,7 @@ def _event(buffer, at, memory, columns):  # type: ignore[no-untyped-def]
 def _row(end, memory, columns):  # type: ignore[no-untyped-def]
     """(end, SPAN, FLOW or OTHER) of the event that was read; what is left of its row is filled in."""
     event = memory.event
-    if event.kind == FLOW and not event.odd and not event.coded:
+    if event.kind == FLOW and not event.odd and not event.coded and event.pair < 0:  # without arguments to check
         return end, FLOW
     if (event.kind != SPAN and event.kind != INSTANT) or event.odd or event.name < 0:
         return end, OTHER

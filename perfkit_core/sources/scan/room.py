@@ -141,6 +141,10 @@ class ScannerColumns:
         rows, text, slow, recoded = (int(self.record[name]) for name in used)
         for name in used:
             self.record[name] = 0
+        if self.record["used"]:  # the row behind them, by an event that was none: the next one begins elsewhere
+            self._numbers[FIRST_INTEGER:, rows : rows + 1] = NULL
+            self._codes[FIRST_TEXT:, rows : rows + 1] = -1
+            self.record["used"] = 0
         aside = tuple((row, start, buffer[start:end].tobytes()) for row, start, end in self._slow[:slow].tolist())
         return Stretch(
             words, rows, _copied(self._numbers[:, :rows], FIRST_INTEGER, NULL),

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from perfkit_core import schema
 from perfkit_core.schema import CPU
+from perfkit_core.sources.chrome_event import UNDECODABLE
 from perfkit_core.sources.dialect import Dialect, Label
 from perfkit_core.sources.portion import Stretch, Words
 from perfkit_core.sources.scan import events
@@ -61,7 +62,7 @@ class Scanner:
         try:
             self._decode()
             recoded = [_recoded(stretch) for stretch in found]
-        except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError):
+        except UNDECODABLE:
             self._forget()
             return Scanned(events.BROKEN, start, ())
         if not named:
