@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from msgspec import structs
 
-from perfkit_core import at_once, schema
+from perfkit_core import at_once, nesting, schema
 from perfkit_core.arrays import constant, texts, to_int64
 from perfkit_core.assembly import links, ordering, phases, steps, threads
 from perfkit_core.assembly.draft import EXTERNAL, RECORDED_TYPES, DraftColumns
@@ -56,8 +56,10 @@ def assemble(
     draft, external, parent = _in_order(recorded, meta, rank)
     draft = _cut_off(draft)
     draft, findings = _worked_out(draft, external, parent, operator_names)
-    phase, phase_findings = phases.assign(draft)
-    draft = draft.with_columns(phase=phase, module=modules.assign(draft))
+    (phase, phase_findings), module = at_once.both(
+        lambda: phases.assign(draft), lambda: modules.assign(draft), len(draft)
+    )
+    draft = draft.with_columns(phase=phase, module=module)
     meta = structs.replace(meta, window_ns=meta.window_ns or _extent(draft))
     return Trace(draft.events, meta, quality + findings + phase_findings)
 
@@ -99,13 +101,9 @@ def _in_order(recorded: Recorded, meta: TraceMeta, rank: int | None) -> tuple[Tr
 
 def _renumbered(parent: IntArray, order: IntArray | None) -> IntArray:
     """Recorded parents as rows of the table; one that does not stand before its child is none."""
-    count = np.arange(len(parent))
     if order is not None:
-        row = np.empty(len(order), np.int64)
-        row[order] = count
-        parent = parent[order]
-        parent = np.where(parent == NO_ROW, NO_ROW, row[parent])
-    return np.where(parent < count, parent, NO_ROW)
+        return nesting.renumbered(parent, order)
+    return np.where(parent < np.arange(len(parent)), parent, NO_ROW)
 
 
 def _ints(column: pa.ChunkedArray) -> IntArray:

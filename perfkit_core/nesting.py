@@ -31,6 +31,14 @@ def nest(thread: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
     return parent
 
 
+def renumbered(parent: IntArray, order: IntArray) -> IntArray:
+    """The parents of rows that are put into another ``order``, as rows of it, shape (n,); one that does not stand
+    before its child there is none (-1)."""
+    row, found = memory.column(len(order), np.int64), memory.column(len(order), np.int64)
+    _renumbered(parent, order, row, found)
+    return found
+
+
 def self_times(parent: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
     """Duration of each row less the union of its direct children, shape (n,)."""
     order = np.lexsort((-end_ns, start_ns))
@@ -76,6 +84,14 @@ def first_on_path(parent: IntArray, own: npt.NDArray[N]) -> npt.NDArray[N]:
     parent < row."""
     found = own.copy()
     _first_on_path(parent, found)
+    return found
+
+
+def last_on_path(parent: IntArray, own: npt.NDArray[N]) -> npt.NDArray[N]:
+    """The value ≥ 0 nearest to each row on its path, its own first; -1 where there is none, in the type of ``own``.
+    Needs parent < row."""
+    found = own.copy()
+    _last_on_path(parent, found)
     return found
 
 
@@ -167,6 +183,15 @@ def _nest_in_order(inside, process, thread, start, end, parent, table):  # type:
 
 
 @compiled
+def _renumbered(parent, order, row, found):  # type: ignore[no-untyped-def]
+    for i in range(len(order)):
+        row[order[i]] = i
+    for i in range(len(order)):
+        above = parent[order[i]]
+        found[i] = row[above] if above >= 0 and row[above] < i else -1
+
+
+@compiled
 def _self_times(order, parent, start, end):  # type: ignore[no-untyped-def]
     own = end - start
     covered = start.copy()
@@ -217,6 +242,13 @@ def _first_on_path(parent, found):  # type: ignore[no-untyped-def]
     for i in range(len(parent)):
         if parent[i] >= 0 and found[parent[i]] >= 0:
             found[i] = found[parent[i]]
+
+
+@compiled
+def _last_on_path(parent, found):  # type: ignore[no-untyped-def]
+    for i in range(len(parent)):
+        if found[i] < 0:
+            found[i] = found[parent[i]] if parent[i] >= 0 else -1
 
 
 @compiled

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from perfkit_core.language import in_english
-from perfkit_core.schema import DEVICE_WORK
+from perfkit_core.schema import CPU, DEVICE_WORK
 from perfkit_core.trace import Device, Finding
 from perfkit_paddle.names import DEVICE_BACKEND
 
@@ -95,9 +95,12 @@ def overflowed_bytes(count: int) -> Finding:
 
 def devices(events: pa.Table, known: tuple[Device, ...]) -> tuple[Finding, ...]:
     """Device work without a description of the device."""
+    told = {CPU, *(device.id for device in known)}
+    if told.issuperset(events["device"].unique().to_pylist()):
+        return ()
     work = pc.is_in(events["kind"].cast(pa.string()), pa.array(DEVICE_WORK))
     used = set(events.filter(work)["device"].unique().to_pylist())
-    missing = sorted(used - {device.id for device in known})
+    missing = sorted(used - told)
     if not missing:
         return ()
     text = in_english("the file does not describe {devices}", devices=", ".join(missing))

@@ -72,4 +72,4 @@ def spread(values: Sequence[str | None], row: npt.NDArray[Any]) -> pa.Dictionary
 
 def constant(value: str, count: int) -> pa.DictionaryArray:
     """The same text in every row."""
-    return spread([value], np.zeros(count, np.int64))
+    return encoded(np.zeros(count, np.int32), pa.array([value], pa.string()))

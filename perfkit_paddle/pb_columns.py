@@ -25,8 +25,8 @@ def _thread(table: Table) -> labels.Columns:
     return {"pid": table.integers("pid"), "tid": table.integers("tid"), "device": cpu}
 
 
-def host(table: Table, supplements: labels.Columns) -> labels.Columns:
-    return labels.labelled(table.texts("name"), table["type"]) | _span(table) | _thread(table) | supplements
+def host(table: Table) -> labels.Columns:
+    return labels.labelled(table.texts("name"), table["type"]) | _span(table) | _thread(table)
 
 
 def runtime(table: Table) -> labels.Columns:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from perfkit_core import at_once
 from perfkit_core.arrays import constant
 from perfkit_core.assemble import Recorded
 from perfkit_core.schema import NO_ROW, OTHER
@@ -61,10 +62,13 @@ class Rows:
 def rows(tables: dict[str, Table]) -> Rows:
     """All events of a file. Incomplete ones are left out and counted."""
     kept = _Kept(tables)
-    row = _new_rows(kept.node)
-    above = _parent_rows(tables["host"])
-    parent = kept.each(row[above[kept.node]], row)
-    return kept.rows(pb_args.supplements(tables, row, above), parent)
+
+    def tree() -> tuple[IntArray, labels.Columns]:
+        row, above = _new_rows(kept.node), _parent_rows(tables["host"])
+        return kept.each(row[above[kept.node]], row), pb_args.supplements(tables, row, above)
+
+    (parent, supplements), parts = at_once.both(tree, kept.parts, len(tables["host"]))
+    return kept.rows(parts, supplements, parent)
 
 
 def of_piece(tables: dict[str, Table], thread: int) -> Rows:
@@ -74,7 +78,7 @@ def of_piece(tables: dict[str, Table], thread: int) -> Rows:
     number = np.append(_numbers(thread, tables["host"]["id"]), NO_ROW)
     parent = kept.each(_numbers(thread, tables["host"]["parent_id"])[kept.node], number)
     nowhere = np.full(len(tables["host"]), NO_ROW, np.int64)
-    found = kept.rows(pb_args.supplements(tables, _new_rows(kept.node), nowhere), parent)
+    found = kept.rows(kept.parts(), pb_args.supplements(tables, _new_rows(kept.node), nowhere), parent)
     node = np.full(found.recorded.columns.num_rows, NO_ROW, np.int64)
     node[: int(kept.node.sum())] = number[:-1][kept.node]
     columns = found.recorded.columns
@@ -100,17 +104,20 @@ class _Kept:
         none = np.full(len(self._device), NO_ROW, np.int64)
         return np.concatenate([of_host, of_owner[self._runtime[OWNER]], none, of_owner[self._memory[OWNER]]])
 
-    def rows(self, supplements: labels.Columns, parent: IntArray) -> Rows:
-        """The events, in the order of the parts."""
-        host, runtime, device, memory = self._host, self._runtime, self._device, self._memory
-        parts = [
-            pb_columns.host(host, supplements),
-            pb_columns.runtime(runtime),
-            pb_columns.device(device),
-            pb_columns.memory(memory),
+    def parts(self) -> list[labels.Columns]:
+        """The columns of each part, of the host events those that they have themselves."""
+        return [
+            pb_columns.host(self._host),
+            pb_columns.runtime(self._runtime),
+            pb_columns.device(self._device),
+            pb_columns.memory(self._memory),
         ]
+
+    def rows(self, parts: list[labels.Columns], supplements: labels.Columns, parent: IntArray) -> Rows:
+        """The events, in the order of the parts; ``supplements`` are further columns of the host events."""
+        host, runtime, device = self._host, self._runtime, self._device
         return Rows(
-            Recorded(_behind_one_another(parts), parent),
+            Recorded(_behind_one_another([parts[0] | supplements, *parts[1:]]), parent),
             Doubtful(
                 self._incomplete,
                 sum(int((span["end_ns"] < span["start_ns"]).sum()) for span in (host, runtime, device)),

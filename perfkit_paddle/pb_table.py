@@ -54,7 +54,7 @@ class Table:
         """A text column, dictionary encoded; bytes that are not UTF-8 are replaced; null where absent."""
         offset, length = self[column], np.maximum(self[f"{column}.length"], 0)
         known = self.known(column)
-        codes, first = intern(self.data, offset, length, known)
+        codes, first = intern(self.data.ctypes.data, offset, length, known)
         values = [self.data[offset[row] : offset[row] + length[row]].tobytes() for row in first]
         texts = pa.array([value.decode("utf-8", "replace") for value in values], pa.string())
         return pa.DictionaryArray.from_arrays(pa.array(codes, mask=None if known.all() else ~known), texts)

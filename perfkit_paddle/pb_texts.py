@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from perfkit_core.addresses import WORD, byte, inlined, load8
 from perfkit_core.compiling import compiled_at_once
 
 
@@ -11,7 +12,8 @@ from perfkit_core.compiling import compiled_at_once
 def intern(data, offset, length, known):  # type: ignore[no-untyped-def]
     """The number of the text of each row (0 where it is not known), and the first row with each of them.
 
-    A hash table with open slots; texts that hash alike are told apart byte by byte.
+    ``data`` is the address of the bytes, in which the texts lie. A hash table with open slots; texts that hash alike
+    are told apart by their words.
     """
     size = 16
     while size < 2 * len(offset):
@@ -24,12 +26,12 @@ def intern(data, offset, length, known):  # type: ignore[no-untyped-def]
     for i in range(len(offset)):
         if not known[i]:
             continue
-        hashed = _hash(data, np.uint64(offset[i]), np.uint64(length[i]))
+        hashed = _hash(data + offset[i], length[i])
         slot = hashed & np.uint64(size - 1)
         while slots[slot] >= 0:
             other = first[slots[slot]]
             alike = hashes[slots[slot]] == hashed and length[other] == length[i]
-            if alike and _equal(data, np.uint64(offset[other]), np.uint64(offset[i]), np.uint64(length[i])):
+            if alike and _equal(data + offset[other], data + offset[i], length[i]):
                 break
             slot = (slot + np.uint64(1)) & np.uint64(size - 1)
         if slots[slot] < 0:
@@ -41,24 +43,34 @@ def intern(data, offset, length, known):  # type: ignore[no-untyped-def]
     return codes, first[:count]
 
 
-@compiled_at_once
-def _hash(data, begin, length):  # type: ignore[no-untyped-def]
-    """Eight bytes at a time; the multiplier is 2⁶⁴ ÷ the golden ratio. Unsigned, so that no index is negative."""
-    value = length
-    at = np.uint64(0)
-    while at < length:
-        word = np.uint64(0)
-        for k in range(min(np.uint64(8), length - at)):
-            word |= np.uint64(data[begin + at + np.uint64(k)]) << np.uint64(8 * k)
-        value = (value ^ word) * np.uint64(0x9E3779B97F4A7C15)
-        value ^= value >> np.uint64(29)
-        at += np.uint64(8)
-    return value
+@inlined
+def _hash(data, length):  # type: ignore[no-untyped-def]
+    """Of the bytes from an address on, a word at a time; the multiplier is 2⁶⁴ ÷ the golden ratio."""
+    value = np.uint64(length)
+    if length < WORD:
+        for k in range(length):
+            value = _mixed(value, np.uint64(byte(data, k)))
+        return value
+    for at in range(0, length - WORD, WORD):
+        value = _mixed(value, load8(data, at))
+    return _mixed(value, load8(data, length - WORD))
 
 
-@compiled_at_once
-def _equal(data, one, other, length):  # type: ignore[no-untyped-def]
-    for k in range(length):  # noqa: SIM110 - no generators in numba
-        if data[one + np.uint64(k)] != data[other + np.uint64(k)]:
+@inlined
+def _mixed(value, word):  # type: ignore[no-untyped-def]
+    value = (value ^ word) * np.uint64(0x9E3779B97F4A7C15)
+    return value ^ (value >> np.uint64(29))
+
+
+@inlined
+def _equal(one, other, length):  # type: ignore[no-untyped-def]
+    """Whether as many bytes are the same from two addresses on. The last word may lie over the one before it."""
+    if length < WORD:
+        for k in range(length):  # noqa: SIM110 - no generators in numba
+            if byte(one, k) != byte(other, k):
+                return False
+        return True
+    for at in range(0, length - WORD, WORD):
+        if load8(one, at) != load8(other, at):
             return False
-    return True
+    return load8(one, length - WORD) == load8(other, length - WORD)

@@ -1,25 +1,34 @@
 """Protobuf wire format to integer tables, in two passes over the bytes: count the rows, then fill them.
 
+The first pass marks where the second one may begin, too: that is done by several threads, each from a mark to the next.
+
 No read leaves the buffer, whatever the bytes are: every length is checked against the end of the message around it.
 Texts stay where they are; the tables hold their offset and length.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from perfkit_core import at_once
 from perfkit_core.compiling import compiled_at_once
 from perfkit_core.memory import column
 from perfkit_paddle.pb_schema import FIELDS, FLOAT, INTEGER, MESSAGE, MISSING, TEXT, layout
-from perfkit_paddle.pb_table import Table
+from perfkit_paddle.pb_table import IntArray, Table
 
 PROBLEMS: Final = ("", "a number does not end", "a message is longer than the one around it", "not a protobuf field",
                    "a known field has another type")  # fmt: skip
 _OK, _OPEN_NUMBER, _TOO_LONG, _NO_FIELD, _WRONG_TYPE = range(5)
 _DEPTH: Final = 16
+_POSITION, _CLIPPED, _END, _MESSAGE, _ROW, _COUNTS = range(6)
+"""Of a mark: its byte, whether the file broke off before, then the message there: where it ends, which it is, its row;
+then the rows of all tables so far."""
+_WORTH_BYTES: Final = 1 << 20
+"""From so many bytes on a thread is worth it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,21 +42,49 @@ class Scan:
 
 def scan(content: bytes | memoryview, clip: bool = False) -> Scan:
     """All tables of a file. ``clip`` reads a file that was cut off up to its last whole value."""
-    data = np.frombuffer(content, np.uint8)
-    plan = layout()
+    data, plan = np.frombuffer(content, np.uint8), layout()
     widths = np.array([len(columns) for columns in plan.columns], np.int64)
     schema = plan.actions, plan.targets, plan.table_of, plan.holds_rows
+    marks = np.zeros((at_once.threads() if len(data) >= _WORTH_BYTES else 1, _COUNTS + len(widths)), np.int64)
     none = np.zeros(len(widths), np.int64)
-    counts, _, _ = _walk(data, *schema, none, none, np.empty(0, np.int64), clip)
+    counts, _, _ = _walk(data, *schema, none, none, np.empty(0, np.int64), clip, marks[0], len(data), marks)
     bases = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts * widths)])
-    cells = column(int(bases[-1]), np.int64)
-    cells[:] = MISSING
-    filled, problem, at = _walk(data, *schema, bases, counts, cells, clip)
+    cells = _missing(int(bases[-1]), len(marks))
+
+    def fill(part: tuple[IntArray, int]) -> tuple[IntArray, int, int]:
+        found: tuple[IntArray, int, int] = _walk(data, *schema, bases, counts, cells, clip, *part, marks[:0])
+        return found
+
+    filled, problem, at = _last(at_once.in_order(fill, _parts(marks, len(data))))
     tables = {}
     for number, (name, columns) in enumerate(zip(plan.tables, plan.columns, strict=True)):
         part = cells[bases[number] : bases[number + 1]].reshape(len(columns), -1)
         tables[name] = Table(data, part[:, : filled[number]], columns)
     return Scan(tables, PROBLEMS[problem], int(at))
+
+
+def _missing(count: int, parts: int) -> IntArray:
+    """So many cells in which nothing is known, written by so many threads."""
+    cells: IntArray = column(count, np.int64)
+    for _ in at_once.in_order(lambda part: part.fill(MISSING), np.array_split(cells, parts)):
+        pass
+    return cells
+
+
+def _parts(marks: IntArray, end: int) -> list[tuple[IntArray, int]]:
+    """From which mark to which byte each walk goes; marks that found no place are all 0, as the first one is."""
+    begun = [marks[0], *(mark for mark in marks[1:] if mark[_POSITION])]
+    return list(zip(begun, [*(int(mark[_POSITION]) for mark in begun[1:]), end], strict=True))
+
+
+def _last(walks: Iterator[tuple[IntArray, int, int]]) -> tuple[IntArray, int, int]:
+    """What the last walk returns, or the first one that met a problem."""
+    found = next(walks)
+    for following in walks if not found[1] else ():
+        found = following
+        if found[1]:
+            break
+    return found
 
 
 @compiled_at_once
@@ -75,14 +112,16 @@ def _fixed(data, position):  # type: ignore[no-untyped-def]
 
 
 @compiled_at_once
-def _walk(data, actions, targets, table_of, holds_rows, bases, room, cells, clip):  # type: ignore[no-untyped-def]
-    """Walk all messages without recursion; returns rows by table, problem, byte.
+def _walk(data, actions, targets, table_of, holds_rows, bases, room, cells, clip, mark, stop, marks):  # type: ignore[no-untyped-def]
+    """Walk all messages from a ``mark`` on (all 0: the beginning) without recursion, to byte ``stop``, where another
+    mark is or the data ends; returns rows by table, problem, byte.
 
     Fills ``cells``, where each table has its columns one behind the other from its base on, with ``room`` for that many
-    rows. Where ``cells`` is empty, rows are only counted, and messages that hold none are stepped over.
+    rows. Where ``cells`` is empty, rows are only counted, and messages that hold none are stepped over. ``marks`` are
+    set in equal distances, as far as there is one: between two fields of a message that lies in no other but the file.
     """
     fill = len(cells) > 0
-    counts = np.zeros(len(bases), np.int64)
+    counts = mark[_COUNTS:].copy()
     ends = np.zeros(_DEPTH, np.int64)
     messages = np.zeros(_DEPTH, np.int64)
     rows = np.zeros(_DEPTH, np.int64)
@@ -91,14 +130,29 @@ def _walk(data, actions, targets, table_of, holds_rows, bases, room, cells, clip
     depth = 0
     ends[0] = len(data)
     counts[table_of[0]] = 1
+    homes[0] = bases[table_of[0]]
     strides[0] = room[table_of[0]]
-    position = 0
-    clipped = False
+    position = mark[_POSITION]
+    clipped = mark[_CLIPPED] > 0
+    if position > 0:
+        depth = 1
+        ends[1], messages[1], rows[1] = mark[_END], mark[_MESSAGE], mark[_ROW]
+        table = table_of[messages[1]]
+        homes[1], strides[1] = bases[table] + rows[1], room[table]
+    number = 1  # of the next mark
     while True:
         while position >= ends[depth]:
             if depth == 0:
                 return counts, _TOO_LONG if clipped else _OK, position
             depth -= 1
+        if depth == 1:
+            if position == stop:
+                return counts, _OK, position
+            if number < len(marks) and position >= number * len(data) // len(marks):
+                marks[number, _POSITION], marks[number, _CLIPPED], marks[number, _END] = position, clipped, ends[1]
+                marks[number, _MESSAGE], marks[number, _ROW] = messages[1], rows[1]
+                marks[number, _COUNTS:] = counts
+                number += 1
         end = ends[depth]
         begin = position
         tag, position = read_number(data, position, end)

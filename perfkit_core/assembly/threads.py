@@ -43,5 +43,6 @@ def _numbered(values: IntArray) -> IntArray:
 
 def _nearest_inside(parent: IntArray, inside: BoolArray) -> IntArray:
     """Recorded parents; one that does not nest is skipped for the one above it."""
-    nearest = np.append(nesting.nearest_on_path(parent, inside), NO_ROW)
-    return np.where(inside, nearest[parent], NO_ROW)
+    nearest = nesting.nearest_above(parent, inside)
+    nearest[~inside] = NO_ROW
+    return nearest

@@ -20,6 +20,8 @@ from perfkit_core.trace import BoolArray, IntArray, Trace
 def assign(trace: Trace, path: IntArray, mark: IntArray) -> IntArray:
     """Path number of each node (-1: none, and for all other events), shape (rows,). ``path`` and ``mark`` are those of
     the calls and marks (:class:`perfkit_core.layers.modules.Calls`)."""
+    if not (mark >= 0).any() and not trace.known("sequence"):  # nothing ties a node to a forward pass
+        return np.broadcast_to(np.int64(NONE), len(trace))
     node = _nodes(trace)
     rows = np.flatnonzero(node)
     result = np.full(len(trace), NONE, np.int64)
@@ -39,9 +41,7 @@ def _nodes(trace: Trace) -> BoolArray:
     operator = trace.host & trace.rows("kind", *OPERATOR_KINDS)
     span = trace.host & trace.rows("kind", BACKWARD)
     stops = operator | span | trace.rows("kind", FORWARD, OPTIMIZER)
-    parent = trace.ints("parent")
-    nearest = np.append(nesting.nearest_on_path(parent, stops), NO_ROW)[parent]
-    inside = np.append(span, False)[nearest]
+    inside = np.append(span, False)[nesting.nearest_above(trace.ints("parent"), stops)]
     node: BoolArray = operator & (trace.rows("phase", BACKWARD) | inside)
     return node
 
@@ -79,9 +79,8 @@ def _numbers(sequence: IntArray, parent: IntArray, rows: IntArray, around: IntAr
 
 def _above(trace: Trace, node: BoolArray, rows: IntArray) -> IntArray:
     """The node or backward span around each node, -1: none."""
-    parent = trace.ints("parent")
     stops = node | trace.host & trace.rows("kind", BACKWARD)
-    return np.append(nesting.nearest_on_path(parent, stops), NO_ROW)[parent[rows]]
+    return nesting.nearest_above(trace.ints("parent"), stops)[rows]
 
 
 def _in_turn(trace: Trace, rows: IntArray, above: IntArray) -> IntArray:

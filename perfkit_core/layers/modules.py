@@ -58,8 +58,7 @@ def assign(trace: Trace) -> pa.ChunkedArray:
         return trace.column("module")
     own = np.where(calls.path >= 0, calls.path, calls.mark)
     own = np.where(own >= 0, own, backward_modules.assign(trace, calls.path, calls.mark))
-    nearest = nesting.nearest_on_path(trace.ints("parent"), own >= 0)
-    module = np.append(own, -1)[nearest]
+    module = nesting.last_on_path(trace.ints("parent"), own)
     launched_by = trace.ints("launched_by")
     launched = launched_by != NO_ROW
     module[launched] = module[launched_by[launched]]
@@ -71,8 +70,7 @@ def labelled(trace: Trace) -> Calls:
     names = trace.codes("name")
     found = {code: label for code, name in enumerate(names.values) if (label := module_labels.decode(name))}
     if not found:
-        nothing = np.broadcast_to(np.int64(-1), len(trace))
-        return Calls([], nothing, nothing)
+        return Calls([], _nothing(trace), _nothing(trace))
     paths = list(dict.fromkeys(label.module for label in found.values()))
     position = {path: number for number, path in enumerate(paths)}
     spans, marks = np.full((2, len(names.values)), -1, np.int64)
@@ -80,6 +78,10 @@ def labelled(trace: Trace) -> Calls:
         (marks if label.backward else spans)[code] = position[label.module]
     host = trace.host & trace.rows("kind", ANNOTATION)
     return Calls(paths, np.where(host, names.lookup(spans, -1), -1), np.where(host, names.lookup(marks, -1), -1))
+
+
+def _nothing(trace: Trace) -> IntArray:
+    return np.broadcast_to(np.int64(-1), len(trace))
 
 
 def _nested(trace: Trace) -> Calls:
@@ -90,7 +92,7 @@ def _nested(trace: Trace) -> Calls:
     paths = list(dict.fromkeys(texts))
     position = {path: number for number, path in enumerate(paths)}
     number = np.array([*(position[text] for text in texts), -1], np.int64)
-    return Calls(paths, number[tree.node], np.full(len(trace), -1, np.int64))
+    return Calls(paths, number[tree.node], _nothing(trace))
 
 
 def _paths(parent: list[int], part: list[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfkit_core import at_once
 from perfkit_core.schema import DEVICE_WORK, MEMORY
 from perfkit_core.sources.bytestream import head
-from perfkit_paddle import pb_live, pb_rows
+from perfkit_paddle import pb_live, pb_rows, pb_wire
 from perfkit_paddle.pb_schema import MISSING, OWNER
 from perfkit_paddle.pb_source import NOT_LIVE, Live, finish, trace_of
 from perfkit_paddle.pb_table import Table
-from perfkit_paddle.pb_wire import scan
+from perfkit_paddle.pb_wire import Scan, scan
 
 TEXTS = st.one_of(st.binary(max_size=20), st.sampled_from([b"12345678", b"12345678\x00", b"", b"same", b"\xff"]))
 
@@ -98,6 +100,52 @@ def test_rows_of_a_damaged_file_end_where_it_breaks() -> None:
     assert found.problem == "a message is longer than the one around it"
     assert found.tables["host"].texts("name").to_pylist() == ["a", "b", None]
     assert found.tables["host"]["id"].tolist() == [0, 1, 2]
+
+
+def _in_parts(content: bytes, clip: bool, count: int, monkeypatch: Any) -> Scan:
+    with monkeypatch.context() as patched:
+        patched.setattr(pb_wire, "_WORTH_BYTES", 1)
+        patched.setattr(at_once, "threads", lambda: count)
+        return scan(content, clip)
+
+
+def test_a_scan_in_parts_finds_what_one_finds(paddle_traces: Path, monkeypatch: Any) -> None:
+    """Whole files, cut ones and damaged ones: the same cells, or the same problem at the same byte."""
+    draw = random.Random(7)
+    parts = problems = 0
+    for path in sorted(paddle_traces.rglob("*.pb")):
+        content = path.read_bytes()
+        for attempt in range(12):
+            changed = bytearray(content[: draw.randrange(len(content))] if attempt % 3 == 1 else content)
+            if attempt % 3 == 2:
+                changed[draw.randrange(len(changed))] ^= 1 << draw.randrange(8)
+            one, several = (_in_parts(bytes(changed), attempt % 2 == 0, count, monkeypatch) for count in (1, 5))
+            assert (several.problem, several.at) == (one.problem, one.at), (path, attempt)
+            for name, table in one.tables.items():
+                assert (several.tables[name].cells == table.cells).all(), (path, attempt, name)
+                assert several.tables[name].cells.shape == table.cells.shape
+            problems += bool(one.problem)
+            parts += 1
+    assert parts > 100
+    assert 20 < problems < parts - 40
+
+
+def test_a_scan_begins_where_the_one_before_ends(paddle_traces: Path, monkeypatch: Any) -> None:
+    """Five parts are five: the walk of each begins at a byte of its own, about as far from the next."""
+    content = (paddle_traces / "gpu-synthetic" / "gpu1.pb").read_bytes()
+    walk, begun = pb_wire._walk, []
+
+    def watched(*arguments: Any) -> Any:
+        if len(arguments[7]):  # cells: the second pass
+            begun.append((int(arguments[9][0]), int(arguments[10])))
+        return walk(*arguments)
+
+    monkeypatch.setattr(pb_wire, "_walk", watched)
+    _in_parts(content, False, 5, monkeypatch)
+    begin, end = zip(*sorted(begun), strict=True)
+    assert (begin[0], *end) == (0, *begin[1:], len(content))
+    assert len(begin) == 5
+    assert max(np.diff([*begin, len(content)])) < len(content) / 3
 
 
 class Result:
