@@ -10,9 +10,12 @@ from typing import Final
 
 import numpy as np
 
+from perfkit_core import nesting
+from perfkit_core.assembly.threads import thread_numbers
 from perfkit_core.language import in_english
 from perfkit_core.schema import (
     BACKWARD,
+    DATALOADER,
     FORWARD,
     MEMORY,
     NO_ROW,
@@ -66,24 +69,38 @@ def empty_last_step(trace: Trace) -> IntArray:
     """Row of the last step of the recording when nothing was computed in it, shape (0,) or (1,).
 
     A loop that calls the profiler's step() after each iteration opens a step that never takes place: at most its data
-    loader is asked once more, and says that it has ended.
+    loader is asked once more, shuffles its samples, and says that it has ended.
     """
-    rows = np.flatnonzero(trace.host & trace.rows("kind", STEP))
-    if not len(rows):
-        return rows
-    return rows[-1:][~_worked_in(trace, rows[-1:])]
+    rows = np.flatnonzero(trace.host & trace.rows("kind", STEP))[-2:]
+    worked = _worked_in(trace, rows)
+    if len(rows) == 2 and not worked[0]:  # steps that do nothing but load data are steps
+        worked = _worked_in(trace, rows, loading=True)
+    return rows[-1:][~worked[-1:]]
 
 
-def _worked_in(trace: Trace, rows: IntArray) -> BoolArray:
-    """True for those of the steps ``rows`` in whose time something was computed on the host, shape (rows,)."""
+def _worked_in(trace: Trace, rows: IntArray, loading: bool = False) -> BoolArray:
+    """True for those of the steps ``rows`` in whose time something was computed on the host, shape (rows,); what a data
+    loader computes counts with ``loading``."""
     if not len(rows):
         return np.zeros(0, np.bool_)
-    work = trace.host & trace.rows("kind", *OPERATOR_KINDS, RUNTIME, SYNC, FORWARD, BACKWARD, OPTIMIZER)
-    start = trace.ints("start_ns")[work]
-    first, last = np.searchsorted(start, trace.ints("start_ns")[rows]), np.searchsorted(start, trace.end_ns[rows])
+    begin, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
+    start = trace.ints("start_ns")[_computing(trace, int(begin.min()), loading)]
+    first, last = np.searchsorted(start, begin), np.searchsorted(start, end)
     endless = trace.ints("dur_ns")[rows] <= 0  # cut off before anybody knew its duration
     worked: BoolArray = first < np.where(endless, len(start), last)
     return worked
+
+
+def _computing(trace: Trace, since_ns: int, loading: bool) -> IntArray:
+    """Rows of what the host computes from a time on; ``loading``: in data loaders, too."""
+    first = int(np.searchsorted(trace.ints("start_ns"), since_ns))
+    work = trace.host & trace.rows("kind", *OPERATOR_KINDS, RUNTIME, SYNC, FORWARD, BACKWARD, OPTIMIZER)
+    loaders = trace.host & trace.rows("kind", DATALOADER)
+    if loading or not loaders[first:].any():
+        return first + np.flatnonzero(work[first:])
+    rows = first + np.flatnonzero((work | loaders)[first:])
+    parent = nesting.nest(thread_numbers(trace, rows), trace.ints("start_ns")[rows], trace.end_ns[rows])
+    return rows[work[rows] & ~nesting.lies_in(parent, loaders[rows])]
 
 
 def _partial(trace: Trace) -> tuple[Finding, ...]:
@@ -106,7 +123,7 @@ def _partial(trace: Trace) -> tuple[Finding, ...]:
 
 
 def _no_steps() -> Finding:
-    text = in_english("no training steps were recorded: call the profiler's step() after each iteration")
+    text = in_english("no training steps were recorded: give the profiler a schedule, and call its step() after each iteration")
     return Finding("no-steps", text)
 
 

@@ -59,6 +59,26 @@ def test_a_last_step_in_which_nothing_took_place_is_no_step() -> None:
     assert text == "step 5 was opened when the recording ended, and nothing took place in it: it is left out"
 
 
+def test_a_data_loader_that_has_ended_is_no_step() -> None:
+    """Whatever it computes before it says so, on its own thread; with something beside it the step is one."""
+    rows = [*two_steps(), host("step 5", "step", 300, 50, step=5), host("next", "dataloader", 310, 20)]
+    shuffled = host("shuffle", "operator", 312, 10)
+    assert "empty-last-step" in codes(trace([*rows, shuffled]))
+    for other in (host("op", "operator", 331, 5), host("op", "operator", 312, 10, tid=2)):
+        found = trace([*rows, shuffled, other])
+        assert "empty-last-step" not in codes(found)
+        assert column(found, "kind")["step 5"] == "step"
+
+
+def test_steps_that_do_nothing_but_load_data_are_steps() -> None:
+    rows = []
+    for number in range(3):
+        rows += [host(f"step {number}", "step", 100 * number, 100, step=number)]
+        rows += [host(f"next {number}", "dataloader", 100 * number, 50), host("op", "operator", 100 * number + 5, 5)]
+    assert "empty-last-step" not in codes(trace(rows))
+    assert "empty-last-step" in codes(trace(rows[:-1]))
+
+
 def test_a_step_that_was_cut_off_is_reported_and_not_counted() -> None:
     found = trace([*two_steps(), host("cut", "other", 300, 50, step=5), host("in cut", "operator", 310, 5)])
     assert column(found, "step")["in cut"] is None
@@ -82,7 +102,8 @@ def test_a_step_that_was_cut_off_without_a_duration_lasts_to_the_end() -> None:
 def test_no_steps_is_a_finding_and_every_step_null() -> None:
     found = trace([host("op", "operator", 0, 5)])
     assert column(found, "step") == {"op": None}
-    assert "no-steps" in codes(found)
+    (said,) = [finding.message for finding in found.quality if finding.code == "no-steps"]
+    assert said.endswith("give the profiler a schedule, and call its step() after each iteration")
 
 
 def test_overlapping_steps_count_events_in_the_one_begun_last_and_say_so() -> None:
