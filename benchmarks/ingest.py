@@ -62,6 +62,7 @@ def checks(file: Path, results: Sequence[Result]) -> tuple[Check, ...]:
     memory = by_name[MEMORY].median("result_bytes") if MEMORY in by_name else None
     return (
         faster("HolisticTraceAnalysis", "HolisticTraceAnalysis", 60),
+        faster("duckdb to the same run", "duckdb, the same run", 4),
         faster("duckdb to Parquet, nine arguments as columns", "duckdb, one event a line → Parquet", 4),
         faster("duckdb to memory, arguments as text", "duckdb, one event a line", 4),
         faster("orjson", "orjson → Arrow", 12),

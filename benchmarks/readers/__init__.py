@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from benchmarks.readers import engines, floors, hta, ours, plain
+from benchmarks.readers import engines, floors, hta, ours, plain, same_run
 from benchmarks.readers.contract import Reader
 
-READERS: tuple[Reader, ...] = (*ours.READERS, *hta.READERS, *plain.READERS, *engines.READERS, *floors.READERS)
+READERS: tuple[Reader, ...] = (
+    *ours.READERS, *hta.READERS, *plain.READERS, *engines.READERS, *same_run.READERS, *floors.READERS
+)  # fmt: skip
 
 
 def reader(name: str) -> Reader:

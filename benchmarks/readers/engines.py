@@ -41,14 +41,20 @@ def _duckdb_stored(file: Path, folder: Path) -> Outcome:
     import duckdb
     from pyarrow import parquet
 
-    keys = ", ".join(f"""'$."{key}"'""" for key in (*_INTEGERS, *_TEXTS))
-    cells = [f'found[{n}]::BIGINT AS "{key}"' for n, key in enumerate(_INTEGERS, 1)]
-    cells += [f'found[{n}] AS "{key}"' for n, key in enumerate(_TEXTS, len(_INTEGERS) + 1)]
-    # all keys in one call: a fifth faster than a call for each
-    found = f"SELECT *, json_extract_string(args, [{keys}]) AS found FROM {_ndjson(file, folder)}"
-    query, out = f"SELECT * EXCLUDE found, {', '.join(cells)} FROM ({found})", folder / "events.parquet"
+    found, columns = cells("args", "$.")
+    rows = f"SELECT *, {found} AS found FROM {_ndjson(file, folder)}"
+    query, out = f"SELECT * EXCLUDE found, {columns} FROM ({rows})", folder / "events.parquet"
     duckdb.sql(f"COPY ({query}) TO '{out}' (FORMAT parquet, COMPRESSION zstd)")
     return Outcome(parquet.read_metadata(out).num_rows, out.stat().st_size)
+
+
+def cells(column: str, path: str) -> tuple[str, str]:
+    """SQL for arguments as columns: all of them of a row as a list ``found``, and the columns out of that list. All in
+    one call: a fifth faster than a call for each."""
+    keys = ", ".join(f"""'{path}"{key}"'""" for key in (*_INTEGERS, *_TEXTS))
+    columns = [f'found[{n}]::BIGINT AS "{key}"' for n, key in enumerate(_INTEGERS, 1)]
+    columns += [f'found[{n}] AS "{key}"' for n, key in enumerate(_TEXTS, len(_INTEGERS) + 1)]
+    return f"json_extract_string({column}, [{keys}])", ", ".join(columns)
 
 
 def _ndjson(file: Path, folder: Path) -> str:
