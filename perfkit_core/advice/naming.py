@@ -13,6 +13,8 @@ from perfkit_core.errors import UsageError
 from perfkit_core.trace import Trace
 
 _DIGITS: Final = 4
+_PROPOSED: Final = frozenset({"threads", "workers"})
+"""What remedies are filled with that depends on the machine, not on the finding."""
 
 
 def ids(trace: Trace, rule: str, candidates: Sequence[Candidate]) -> list[str]:
@@ -30,7 +32,8 @@ def _mark(trace: Trace, candidate: Candidate) -> str:
     names = trace.codes("name")
     codes = np.unique(names.codes[candidate.rows])
     parts = sorted(names.values[code] for code in codes if code >= 0)
-    parts += [candidate.direction or "", *(f"{key}={value}" for key, value in sorted(candidate.fill.items()))]
+    words = {f"{key}={value}" for key, value in candidate.fill.items() if key not in _PROPOSED}
+    parts += [candidate.direction or "", *sorted(words)]
     return hashlib.blake2b("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
 
 

@@ -11,7 +11,7 @@ from perfkit_core.analyses.communication.collectives import communication
 from perfkit_core.replay.build import Replay
 from perfkit_core.replay.graph import Graph
 from perfkit_core.schema import STEP
-from perfkit_core.trace import IntArray, Trace
+from perfkit_core.trace import BoolArray, IntArray, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +41,17 @@ class Steps:
 
     def _stream_ns(self, replay: Replay, graph: Graph) -> IntArray:
         """What the work of each step takes on its busiest stream, without communication, which may wait for others.
-        Work without a recorded launch is of the step in which it ran."""
+        Work without a recorded launch is of the step in which it ran; but what a stream does before the first work
+        whose launch was recorded was launched before the recording."""
         trace = replay.trace
         work = np.flatnonzero(~graph.on_host & (graph.row >= 0))
         work = work[~communication(trace).device[graph.row[work]]]
+        lane, start = graph.lane[work] - graph.threads, trace.ints("start_ns")[graph.row[work]]
         step = self.position(trace, graph.row[work])
-        lost = (step < 0) & (trace.ints("launched_by")[graph.row[work]] < 0)
+        launched = trace.ints("launched_by")[graph.row[work]] >= 0
+        lost = (step < 0) & ~launched & (start > _first(lane, start, launched)[lane])
         step[lost] = self._at(replay, graph.row[work[lost]])
-        work, step = work[step >= 0], step[step >= 0]
-        lane = graph.lane[work] - graph.threads
+        work, lane, step = work[step >= 0], lane[step >= 0], step[step >= 0]
         total = np.zeros((len(self), int(lane.max(initial=0)) + 1), np.int64)
         np.add.at(total, (step, lane), graph.dur_ns[work])
         most: IntArray = total.max(axis=1)
@@ -76,6 +78,13 @@ class Steps:
             at = np.append(steps, -1)[np.searchsorted(begin[steps], start[of_rank], side="right") - 1]
             found[of_rank] = np.where((at >= 0) & (start[of_rank] < np.append(end, 0)[at]), at, -1)
         return found
+
+
+def _first(lane: IntArray, start_ns: IntArray, launched: BoolArray) -> IntArray:
+    """When the first work of each lane begins whose launch was recorded (least of all numbers: there is none)."""
+    first = np.full(int(lane.max(initial=-1)) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(first, lane[launched], start_ns[launched])
+    return np.where(first == np.iinfo(np.int64).max, np.iinfo(np.int64).min, first)
 
 
 def steps(replay: Replay) -> Steps:

@@ -18,6 +18,8 @@ from perfkit_core.trace import IntArray, Trace
 _STREAM: Final = "wait_on_stream"
 _RECORDED_BY: Final = "wait_on_cuda_event_record_corr_id"
 _WAITS_ON_DEVICE: Final = "Stream Wait Event"
+_NO_STREAM: Final = 0xFFFFFFFF
+"""-1, as a profiler of 2023 writes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ def sync_records(trace: Trace) -> SyncRecords:
     return SyncRecords(
         call,
         trace.codes("device").codes[rows].astype(np.int64),
-        trace.ints("stream")[rows],
+        np.where(trace.ints("stream")[rows] == _NO_STREAM, -1, trace.ints("stream")[rows]),
         np.array([_number(a, _STREAM) for a in args], np.int64),
         np.array(recorded_by, np.int64),
         trace.rows("name", _WAITS_ON_DEVICE)[rows],
@@ -72,4 +74,4 @@ def _decoded(text: str | None) -> dict[str, Any]:
 
 def _number(args: dict[str, Any], key: str) -> int:
     value = args.get(key)
-    return value if isinstance(value, int) and value >= 0 else -1
+    return value if isinstance(value, int) and 0 <= value != _NO_STREAM else -1

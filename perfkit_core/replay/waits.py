@@ -106,6 +106,7 @@ def _pairs(trace: Trace, work: DeviceWork, segments: Segments, records: SyncReco
         return _Pairs(np.empty(0, np.int64), np.empty(0, np.int64))
     queued = Queued(trace, work)
     until, stream = _told(trace, calls, records)
+    stream[scope == DEVICE] = -1  # whatever number its record has
     end, over = trace.end_ns[calls], queued.end_ns
     last = np.stack([_last_of(trace, queued, lane, calls, until) for lane in range(len(queued))])
     ends = np.where(last >= 0, over[last], np.iinfo(np.int64).min)

@@ -18,6 +18,7 @@ from perfkit_core.replay.edits.unblocking import Unblock
 from perfkit_core.replay.launch_queue import DEPTH
 from perfkit_core.replay.simulate import play
 from perfkit_core.replay.steps import steps
+from perfkit_core.replay.sync_records import sync_records
 from perfkit_core.trace import IntArray, Trace
 
 US = 1_000
@@ -112,11 +113,36 @@ def test_a_device_is_waited_for_with_all_its_streams() -> None:
     assert played(found, Scale(rows(found, "a"), 0)) == [110]  # b is what was waited for
 
 
+@pytest.mark.parametrize("stream", [-1, 2**32 - 1, 7])
+def test_a_device_is_waited_for_whatever_stream_its_record_names(stream: int) -> None:
+    """None, none as a profiler of 2023 writes it, or any."""
+    told = record("Context Sync", 20, 80, 3, stream)
+    found = both_streams("cudaDeviceSynchronize")
+    found = trace([*_as_rows(found), told])
+    assert played(found) == [110]
+    assert played(found, Scale(rows(found, "b"), 0)) == [72]
+
+
+def test_no_stream_is_none_however_it_is_written() -> None:
+    found = trace([*_as_rows(both_streams("cudaStreamSynchronize")), record("Sync", 20, 80, 3, 2**32 - 1)])
+    assert sync_records(found).stream.tolist() == [-1]
+
+
 def test_a_stream_is_waited_for_alone() -> None:
     found = both_streams("cudaStreamSynchronize", wait_on_stream=7)
     assert played(found) == [70]
     assert played(found, Scale(rows(found, "b"), 3)) == [70]  # the other stream is nobody's business
     assert played(found, Scale(rows(found, "a"), 2)) == [120]  # a ends at 110, 3, 7
+
+
+def _as_rows(found: Trace) -> list[dict[str, Any]]:
+    """What was recorded of a trace, to add more."""
+    told = ("name", "kind", "start_ns", "dur_ns", "device", "pid", "tid", "stream", "correlation")
+    return [{key: row[key] for key in told} | _step_of(row) for row in found.events.to_pylist()]
+
+
+def _step_of(row: dict[str, Any]) -> dict[str, Any]:
+    return {"step": row["step"]} if row["kind"] == "step" else {}
 
 
 def events(told: bool) -> Trace:
@@ -238,6 +264,22 @@ def test_a_host_that_waits_no_more_is_not_faster_than_its_device_for_long(launch
     assert (own.lasting_ns(replay, replay.graph, play(replay.graph)) // US).tolist() == [100] * 4
     faster = edited(replay, [Remove(rows(found, "cudaDeviceSynchronize")), Scale(rows(found, "kernel"), 0.1)])
     assert (own.lasting_ns(replay, faster, play(faster)) // US).tolist() == [25] * 4
+
+
+def test_what_was_launched_before_the_recording_is_work_of_no_step() -> None:
+    """Work of 60 without a launch, at the begin of a step of 100 that launches 30 of its own."""
+    found = trace(
+        [
+            step(100),
+            work("before", 0, 60, 99),
+            call("launch", 5, 10, 1),
+            work("kernel", 60, 30, 1),
+            call("cudaDeviceSynchronize", 20, 75, kind="sync"),
+        ]
+    )
+    replay = build(found)
+    graph = edited(replay, [Remove(rows(found, "cudaDeviceSynchronize"))])
+    assert (steps(replay).lasting_ns(replay, graph, play(graph)) // US).tolist() == [30]
 
 
 def test_a_copy_to_the_host_stages_nothing() -> None:

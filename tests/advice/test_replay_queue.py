@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 from events import device, host, trace
 
 from perfkit_core.advice.facts import Facts
@@ -41,6 +42,15 @@ def test_launches_that_wait_for_room_go_on_sooner_when_the_device_is_faster() ->
     assert recorded == QUEUED_NS + 199 * KERNEL_NS + CALL_NS
     faster = edited(replay, (Scale(kernels(found), 0.9, below=False),))
     assert steps(replay).played_ns(play(faster)).tolist() == [QUEUED_NS + 199 * 9_000 + CALL_NS]
+
+
+@pytest.mark.parametrize("blocked", [1000, 3000])
+def test_most_launches_may_be_blocked(blocked: int) -> None:
+    """What a launch takes with room is told by those that had some, however few they are."""
+    found = full_queue(DEPTH + blocked)
+    replay = build(found)
+    faster = edited(replay, (Scale(kernels(found), 0.5, below=False),))
+    assert steps(replay).played_ns(play(faster)).tolist() == [QUEUED_NS + (blocked - 1) * 5_000 + CALL_NS]
 
 
 def test_a_queue_with_room_blocks_nobody() -> None:

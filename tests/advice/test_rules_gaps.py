@@ -77,6 +77,15 @@ def test_few_short_gaps_are_none() -> None:
     assert len(found(host_gaps, steps([op("aten::add", 1000 * i, 800) for i in range(10)], 10 * MS))) == 1
 
 
+def test_a_gap_that_alone_is_worth_it_is_long() -> None:
+    """Four of 460 µs in 2 ms; of the same four in 20 ms each is a fortieth."""
+    rows = [op("aten::add", 500 * i, 40) for i in range(4)]
+    (one,) = found(host_gaps, steps(rows, 2 * MS))
+    assert one.evidence["gap_ns"] == 4 * 460_000
+    more = [*rows, op("aten::add", 2 * MS, 18 * MS)]
+    assert found(host_gaps, steps(more, 20 * MS)) == []
+
+
 def test_short_gaps_of_less_than_a_twentieth_are_none() -> None:
     """Ten of 50 µs in 10 ms, and ten of 51."""
     assert found(host_gaps, steps([op("aten::add", 1000 * i, 950) for i in range(10)], 10 * MS)) == []

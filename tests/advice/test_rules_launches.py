@@ -40,6 +40,20 @@ def test_a_device_that_waits_for_launches(framework: str) -> None:
     assert predicted(recording, one) == (145_000, 189_000, 105_000 + 196_000)
 
 
+@pytest.mark.parametrize(("count", "calls"), [(1, 19), (2, 19), (3, 20)])
+def test_what_may_happen_once_is_no_launch(count: int, calls: int) -> None:
+    """One of 20 calls takes 900 µs more. Three steps show that it recurs, fewer leave it out."""
+    rows: Rows = []
+    for i in range(20):
+        start = 45 * i + (900 if i else 0)
+        rows += [op("aten::add", start, 40 if i else 940), call("cudaLaunchKernel", 45 * i + 920, 10, i)]
+        rows += [kernel("gemm", 45 * i + 925, 4, i)]
+    (one,) = found(launch_bound, steps(rows, 2000, count))
+    between = (19 if calls == 20 else 18) * 5_000
+    assert one.evidence["host_busy_ns"] == calls * 40_000 + between + (900_000 if calls == 20 else 0)
+    assert any("once" in text for text in one.vetoes) == (calls == 19)
+
+
 def test_the_device_takes_what_it_takes() -> None:
     recording = launching(dur=9)  # 20 kernels of 9 µs: 180 µs
     (one,) = found(launch_bound, recording)
@@ -103,6 +117,19 @@ def test_three_in_a_row(framework: str) -> None:
     assert one.evidence["chain_host_ns"] == 40_000
     # a kernel of 40 µs is left and takes 1, 4/3 or 5/3 of that; it is the first: it begins 10 µs after the step
     assert predicted(recording, one) == (10_000 + 40_000, 10_000 + 53_333, 10_000 + 66_667)
+
+
+def test_a_fused_chain_takes_no_longer_than_its_kernels() -> None:
+    """One kernel of 90 µs and nine of 2: one in their place takes 108 at most, though it may read for all ten."""
+    rows: Rows = []
+    for i in range(10):
+        start = 0 if i == 0 else 88 + 2 * i
+        rows += [op("aten::add", 5 * i, 5), call("cudaLaunchKernel", 5 * i + 1, 2, i)]
+        rows += [kernel("elementwise_kernel", 10 + start, 90 if i == 0 else 2, i)]
+    rows += [call("cudaDeviceSynchronize", 60, 60, kind="sync")]
+    recording = steps(rows, 130)
+    (one,) = found(chains, recording)
+    assert (predicted(recording, one)[2] or 0) <= 130_000
 
 
 @BOTH

@@ -8,7 +8,8 @@ import pytest
 from advised import Rows, found, op, predicted, steps
 
 from perfkit_core.advice.advise import advise, what_if
-from perfkit_core.advice.rules.loader import more_workers, no_workers
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.rules.loader import batches, more_workers, no_workers
 from perfkit_core.loading import load
 from perfkit_core.trace import Trace
 
@@ -78,3 +79,24 @@ def test_a_recording_of_this_process_tells_its_cores(tmp_path: Path) -> None:
     handler.flush()
     (one,) = what_if(load(tmp_path), "loader-workers", 2).advice
     assert 1 <= one.candidate.evidence["cores"] <= len(usable_cpus())
+
+
+def test_handing_a_batch_over_takes_no_longer_than_the_recorded_wait() -> None:
+    """Waits of 0.3 ms in steps of 2 ms: at worst nothing is gained, however long handing over may take elsewhere."""
+    rows: Rows = [op("_MultiProcessingDataLoaderIter.__next__", 0, 300, kind="dataloader"), op("aten::mm", 300, 1700)]
+    recording = steps(rows, 2_000)
+    (one,) = found(more_workers, recording)
+    assert [(a.name, a.value.high) for a in one.assumptions if a.name == "handover_ns"] == [("handover_ns", 300_000)]
+    assert (predicted(recording, one)[2] or 0) <= 2_000_000
+
+
+def test_loading_in_a_thread_without_a_parent_is_loading() -> None:
+    """The last event of the recording loads, too; what lies in another load is part of it."""
+    times = ((0, 60_000), (10, 20), (99_000, 500))
+    loads = [op("DataLoader.next", start, dur, kind="dataloader") | {"tid": 9} for start, dur in times]
+    assert len(batches(Facts(steps([*loads, op("aten::mm", 60_000, 39_000)], 100_000, 1)))) == 2
+
+
+def test_the_same_finding_is_named_alike_on_machines_of_any_size() -> None:
+    names = {advise(loading(cores=cores), rules=["loader-workers"]).advice[0].id for cores in (1, 2, 64)}
+    assert len(names) == 1

@@ -82,6 +82,20 @@ def test_operators_outside_the_optimizer_are_none_of_its_loop() -> None:
     assert found(per_tensor, steps(rows, 1000)) == []
 
 
+def test_what_a_closure_computes_is_not_the_optimizer_s() -> None:
+    """A training loop that hands its step over: 500 of 560 µs are forward and backward, 60 the update of 12 tensors."""
+    names = ("aten::conv2d", "aten::convolution_backward")
+    closure = [op(name, 100 + 20 * i, 18) for i, name in enumerate(names * 12)]
+    backward = [row | {"phase": "backward"} for row in closure[1::2]]
+    update = [op("aten::add_", 600 + 5 * i, 4) for i in range(12)]
+    clear = [span("Optimizer.zero_grad#SGD.zero_grad", 585, 10), op("aten::zero_", 586, 2)]
+    (one,) = found(per_tensor, steps([span(SPAN["torch"], 100, 560), *closure[::2], *backward, *clear, *update], 1000))
+    assert one.evidence["tensors"] == 12
+    assert one.evidence["operators_per_tensor"] == 1
+    assert one.evidence["optimizer_ns"] == 12 * 4_000
+    assert one.ceiling_ns == 12 * 4_000
+
+
 def test_on_a_device_launches_and_kernels_become_few() -> None:
     rows: Rows = [span("Optimizer.step#SGD.step", 0, 600)]
     for i in range(12):

@@ -94,10 +94,11 @@ def operators_around(trace: Trace, rows: IntArray) -> list[str]:
 
 
 def names_of(trace: Trace, rows: IntArray) -> list[str]:
-    """Names of some events without repetition, the most frequent first."""
+    """Names of some events without repetition, the most frequent first; of equally frequent ones by the alphabet."""
     names = trace.codes("name")
     codes, counts = np.unique(names.codes[rows], return_counts=True)
-    return [names.values[code] for code in codes[np.argsort(-counts, kind="stable")]]
+    found = sorted(zip((-counts).tolist(), (names.values[code] for code in codes), strict=True))
+    return [name for _, name in found]
 
 
 def _direction(trace: Trace, rows: IntArray, owner: IntArray) -> np.ndarray:

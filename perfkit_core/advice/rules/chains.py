@@ -117,6 +117,15 @@ def _costs(facts: Facts, found: _Chains) -> tuple[float, float]:
     )
 
 
+def _now(trace: Trace, found: _Chains) -> IntArray:
+    """What all kernels of each chain take, in the order of those that are kept: one instead of them takes no more."""
+    chain = np.cumsum(found.first) - 1
+    total = np.zeros(found.count, np.int64)
+    np.add.at(total, chain, trace.ints("dur_ns")[found.kernels])
+    of_kept: IntArray = total[chain[found.kept]]
+    return of_kept
+
+
 def _fused(facts: Facts, found: _Chains, host: float, device: float) -> Candidate:
     trace = facts.trace
     kernels = len(found.kernels) / found.count
@@ -148,7 +157,7 @@ def _fused(facts: Facts, found: _Chains, host: float, device: float) -> Candidat
         edits=(
             Remove(gone),
             Remove(removed, below=False),
-            Scale(found.kernels[found.kept], bytes_left, below=False, host=False),
+            Scale(found.kernels[found.kept], bytes_left, below=False, host=False, most_ns=_now(trace, found)),
         ),
         ceiling_ns=calls.without(facts, calls.per_step(facts, spared, trace.ints("dur_ns")[spared])),
         preconditions=(

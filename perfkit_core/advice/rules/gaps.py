@@ -36,7 +36,8 @@ def host_gaps(facts: Facts) -> list[Candidate]:
     if len(facts.steps) < 2:
         raise NotEvaluableError(say("only one step was recorded: nothing tells what recurs in every step"))
     limits = facts.thresholds
-    long = round(max(limits.host_gap_one * facts.step_ns, limits.host_gap_ns))
+    alone = max(limits.host_gap_share * facts.step_ns, limits.host_gap_least_ns)  # worth it, however short
+    long = round(min(max(limits.host_gap_one * facts.step_ns, limits.host_gap_ns), alone))
     gaps = {rank: idle(facts, rank) for rank in facts.ranks}
     few = {rank: of_length(own, long, None) for rank, own in gaps.items()}
     many = {rank: of_length(own, limits.host_gap_least_ns, long) for rank, own in gaps.items()}

@@ -77,7 +77,7 @@ def _dropped(facts: Facts, fills: IntArray, adds: IntArray, tensors: float) -> C
     dur = facts.trace.ints("dur_ns")
     both = np.append(fills, adds)
     every = calls.typical(facts, both, dur[both])
-    batched = calls.named(facts.trace, "foreach")[facts.trace.ints("parent")[fills]]
+    batched = np.append(calls.named(facts.trace, "foreach"), False)[facts.trace.ints("parent")[fills]]
     around = np.unique(np.where(batched, facts.trace.ints("parent")[fills], fills))
     return Candidate(
         say(

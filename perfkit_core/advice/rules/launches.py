@@ -30,15 +30,21 @@ A_KERNEL_NS: Final = Quantity(
 )
 BETWEEN: Final = Quantity(0.0, 0.3, 0.8, in_english("prior: Python between the launches is not run, or run as before"))
 _GAP_NS: Final = 1_000
+_ONCE: Final = 20.0
+"""What takes so many times the usual for a kernel did more than launch it."""
+_RECURS: Final = 3
+"""From so many steps on their median leaves out what takes place once."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Launches:
-    """Outermost host events that launch kernels and wait for nothing, the step of each, and their kernels in a step."""
+    """Outermost host events that launch kernels and wait for nothing, the step of each, and their kernels in a step;
+    and those of them that did something else first: loaded a module, took memory."""
 
     rows: IntArray
     group: IntArray
     kernels: float
+    once: IntArray
 
 
 def launch_bound(facts: Facts) -> list[Candidate]:
@@ -53,16 +59,19 @@ def launch_bound(facts: Facts) -> list[Candidate]:
     if short >= facts.thresholds.launch_kernel_ns or found.kernels < 1:
         return []
     between = {rank: _between(facts, found, rank) for rank in facts.ranks}
-    host, device = _host_ns(facts, between[facts.rank]), round(busy_ns(facts))
+    host, device = _host_ns(facts, between[facts.rank], found.once), round(busy_ns(facts))
     idle = device < facts.thresholds.launch_device_share * facts.step_ns
     return [_batched(facts, found, between, host, device, short)] if host > device and idle else []
 
 
-def _host_ns(facts: Facts, between: Intervals) -> int:
+def _host_ns(facts: Facts, between: Intervals, once: IntArray) -> int:
     """Median over the steps of ``facts.rank`` of the time in which a thread calls operators or the runtime, without
-    what it waits for, and in which Python passes between the launches."""
+    what it waits for and does ``once``, and in which Python passes between the launches."""
     trace, graph = facts.trace, facts.replay.graph
-    working = trace.rows("kind", OPERATOR, RUNTIME) & ~trace.rows("phase", DATALOADER)
+    others = np.zeros(len(trace), np.bool_)
+    others[once] = True
+    others |= nesting.lies_in(trace.ints("parent"), others)
+    working = trace.rows("kind", OPERATOR, RUNTIME) & ~trace.rows("phase", DATALOADER) & ~others
     nodes = facts.replay.hosts(facts.rank)
     nodes = nodes[(graph.row[nodes] >= 0) & working[graph.row[nodes]]]
     start = facts.replay.recorded_ns(nodes)
@@ -75,9 +84,13 @@ def _launches(facts: Facts, kernels: IntArray) -> _Launches:
     launches = trace.ints("launched_by")[kernels]
     roots = nesting.outermost(trace.ints("parent"), calls.operators(trace) | trace.rows("kind", RUNTIME))
     free = ~_waits(trace, roots)[roots[launches]] & (facts.replay.first[roots[launches]] >= 0)
-    rows = np.unique(roots[launches[free]])
+    rows, launched = np.unique(roots[launches[free]], return_counts=True)
+    each_ns = trace.ints("dur_ns")[rows] / launched
+    once = np.zeros(len(rows), np.bool_)
+    if len(rows) and facts.mine.sum() < _RECURS:
+        once = each_ns > _ONCE * np.median(each_ns)
     count = calls.typical(facts, kernels[free])
-    return _Launches(rows, calls.step_groups(trace, rows), count)
+    return _Launches(rows[~once], calls.step_groups(trace, rows[~once]), count, rows[once])
 
 
 def _waits(trace: Trace, roots: IntArray) -> BoolArray:
@@ -119,7 +132,10 @@ def _batched(
             say("the host is busy for longer than the device"),
             say("the device is idle for most of the step"),
         ),
-        vetoes=(say("calls that copy to or from the host, synchronise or communicate stay as they are"),),
+        vetoes=(
+            say("calls that copy to or from the host, synchronise or communicate stay as they are"),
+            *_left_out(facts, found),
+        ),
         assumptions=(
             Assumption("launches_ns", cost, cost.source),
             Assumption("between_factor", BETWEEN, BETWEEN.source),
@@ -127,6 +143,17 @@ def _batched(
         risks=(say("shapes that change are compiled or captured anew"), say("a captured graph keeps its memory")),
         conflicts=("elementwise-chain",),  # a compiler fuses them, too
     )  # fmt: skip
+
+
+def _left_out(facts: Facts, found: _Launches) -> tuple[str, ...]:
+    if not len(found.once):
+        return ()
+    text = say(
+        "{counted} of {times:.0f} times the usual length, which few steps cannot tell from what happens once, too",
+        counted=counted(len(found.once), in_english("call"), in_english("calls")),
+        times=_ONCE,
+    )
+    return (text,)
 
 
 def _cost(facts: Facts, found: _Launches) -> Quantity:

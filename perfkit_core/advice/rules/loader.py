@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from perfkit_core import nesting
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate, NotEvaluableError
 from perfkit_core.advice.rules import loader_cores
@@ -42,7 +43,8 @@ def batches(facts: Facts) -> IntArray:
     facts.need_steps()
     trace = facts.trace
     rows = np.flatnonzero(trace.host & trace.rows("kind", DATALOADER) & (facts.replay.first >= 0))
-    rows = rows[(trace.ints("step")[rows] >= 0) & ~trace.rows("kind", DATALOADER)[trace.ints("parent")[rows]]]
+    inner = nesting.lies_in(trace.ints("parent"), trace.rows("kind", DATALOADER))
+    rows = rows[(trace.ints("step")[rows] >= 0) & ~inner[rows]]
     if not len(rows):
         raise NotEvaluableError(say("no data loading was recorded: the framework's own DataLoader records it"))
     return rows
@@ -118,6 +120,7 @@ def _twice_as_many(facts: Facts, rows: IntArray) -> Candidate:
     )
     every = facts.step_ns
     batch = Quantity(every * faster.low, every * faster.mid, every * faster.high, faster.source)
+    handover = _at_most(HANDOVER_NS, waiting)  # which is part of the wait
     return Candidate(
         say(
             "each step waits {waiting} of {step_ns} ms for a batch, although workers make them",
@@ -126,10 +129,13 @@ def _twice_as_many(facts: Facts, rows: IntArray) -> Candidate:
         ),
         evidence={"loader_ns": round(waiting), "loader_ratio": _share(facts), "step_ns": facts.step_ns},
         rows=rows,
-        edits=(Load(rows, 1, batch_ns=batch, handover_ns=HANDOVER_NS),),
+        edits=(Load(rows, 1, batch_ns=batch, handover_ns=handover),),
         ceiling_ns=round(waiting),
-        preconditions=(say("workers make the batches"), say("the wait is longer than handing a batch over takes")),
-        assumptions=(Assumption("batch_every_ns", batch, faster.source),),
+        preconditions=(say("workers make the batches"),),
+        assumptions=(
+            Assumption("batch_every_ns", batch, faster.source),
+            Assumption("handover_ns", handover, handover.source),
+        ),
         risks=(
             say(
                 "more workers than cores make all of them slower; {cores}",
@@ -138,6 +144,10 @@ def _twice_as_many(facts: Facts, rows: IntArray) -> Candidate:
         ),
         fill={"workers": "twice as many"},
     )
+
+
+def _at_most(quantity: Quantity, most: float) -> Quantity:
+    return Quantity(min(quantity.low, most), min(quantity.mid, most), min(quantity.high, most), quantity.source)
 
 
 def _waiting_ns(facts: Facts) -> float:

@@ -17,8 +17,8 @@ from perfkit_core.language import in_english, say
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.edits.contract import Edit
 from perfkit_core.replay.edits.durations import Scale
-from perfkit_core.schema import OPTIMIZER
-from perfkit_core.trace import IntArray, Trace
+from perfkit_core.schema import OPTIMIZER, OTHER
+from perfkit_core.trace import BoolArray, IntArray, Trace
 
 CLEARS: Final = r"zero_?grad|clear_?grad"
 _STEP: Final = re.compile(r"(\w+)\.step$")
@@ -32,11 +32,30 @@ def per_tensor(facts: Facts) -> list[Candidate]:
     roots = calls.outermost(trace)
     own = np.full(len(trace), -1, np.int64)
     own[spans] = np.arange(len(spans))
-    span = nesting.first_on_path(trace.ints("parent"), own)
+    updates = _updates(trace, spans)
+    span = np.where(updates, nesting.first_on_path(trace.ints("parent"), own), -1)
     batched = np.unique(span[calls.operators(trace) & calls.named(trace, _BATCHED) & (span >= 0)])
     roots = roots[(span[roots] >= 0) & ~np.isin(span[roots], batched)]
-    found = _loops(trace, spans, roots, span[roots], facts.thresholds.optimizer_tensors)
-    return [] if found is None else _at_once(facts, *found)
+    parts = np.flatnonzero(updates & ~nesting.lies_in(trace.ints("parent"), updates))
+    own_ns = np.zeros(len(spans), np.int64)
+    np.add.at(own_ns, span[parts], trace.ints("dur_ns")[parts])
+    found = _loops(trace, spans, own_ns, roots, span[roots], facts.thresholds.optimizer_tensors)
+    if found is None:
+        return []
+    looping, loop = found
+    return _at_once(facts, parts[np.isin(span[parts], looping)], loop)
+
+
+def _updates(trace: Trace, spans: IntArray) -> BoolArray:
+    """True for the spans and all in them; of a span that calls a closure only for what comes after that. Where
+    gradients are cleared nothing is updated."""
+    parent, closure = trace.ints("parent"), trace.rows("phase", OTHER)[spans]
+    whole, around = np.zeros((2, len(trace)), np.bool_)
+    whole[spans[~closure]], around[spans[closure]] = True, True
+    clears = trace.rows("kind", OPTIMIZER) & calls.named(trace, CLEARS)
+    after = trace.rows("phase", OPTIMIZER) & nesting.lies_in(parent, around)
+    found: BoolArray = (whole | nesting.lies_in(parent, whole) | after) & ~clears & ~nesting.lies_in(parent, clears)
+    return found
 
 
 def _spans(facts: Facts) -> IntArray:
@@ -50,9 +69,10 @@ def _spans(facts: Facts) -> IntArray:
 
 
 def _loops(
-    trace: Trace, spans: IntArray, roots: IntArray, of_span: IntArray, least: float
+    trace: Trace, spans: IntArray, own_ns: IntArray, roots: IntArray, of_span: IntArray, least: float
 ) -> tuple[IntArray, Loop] | None:
-    """The spans that are loops over at least so many tensors, and what the typical one does."""
+    """Which of the spans are loops over at least so many tensors, and what the typical one does. ``own_ns`` is what
+    each takes for updates."""
     names = trace.codes("name").codes[roots].astype(np.int64)
     width = int(names.max(initial=0)) + 1
     key, counts = np.unique(of_span * width + names, return_counts=True)
@@ -63,11 +83,11 @@ def _loops(
     tensors = float(np.median(np.minimum.reduceat(counts[often], _starts(key[often] // width))))
     within = np.isin(of_span, looping)
     operators = max(round(within.sum() / len(looping) / tensors), 1)
-    total = float(np.median(trace.ints("dur_ns")[spans[looping]]))
+    total = float(np.median(own_ns[looping]))
     whole = trace.rows("op_name", "optimizer_update")[roots[within]].mean() > 0.5
     first = roots[within][0] if whole else spans[looping[0]]
     name = trace.codes("name").values[trace.codes("name").codes[first]]
-    return spans[looping], Loop(name, tensors, operators, total / (tensors * operators), bool(whole))
+    return looping, Loop(name, tensors, operators, total / (tensors * operators), bool(whole))
 
 
 def class_of(name: str, whole: bool) -> str:
@@ -84,15 +104,15 @@ def _starts(sorted_keys: IntArray) -> IntArray:
     return np.flatnonzero(np.diff(sorted_keys, prepend=-1))
 
 
-def _at_once(facts: Facts, spans: IntArray, loop: Loop) -> list[Candidate]:
-    """One update of all parameters; nothing where that was measured to gain nothing."""
-    kernels = calls.kernels_below(facts.trace, spans)
+def _at_once(facts: Facts, parts: IntArray, loop: Loop) -> list[Candidate]:
+    """One update of all parameters in place of these parts; nothing where that was measured to gain nothing."""
+    kernels = calls.kernels_below(facts.trace, parts)
     factor = optimizer_costs.HOST if len(kernels) else optimizer_costs.on_host(loop)
     if factor is None:
         return []
-    edits: list[Edit] = [Scale(spans, factor, device=False)]
+    edits: list[Edit] = [Scale(parts, factor, device=False)]
     assumptions = [Assumption("host_factor", factor, factor.source)]
-    part = calls.per_step(facts, spans, facts.trace.ints("dur_ns")[spans])
+    part = calls.per_step(facts, parts, facts.trace.ints("dur_ns")[parts])
     host = float(np.median(part))
     if len(kernels):
         dur = facts.trace.ints("dur_ns")[kernels]
@@ -113,7 +133,7 @@ def _at_once(facts: Facts, spans: IntArray, loop: Loop) -> list[Candidate]:
                 "tensors": round(loop.tensors), "operators_per_tensor": loop.operators,
                 "operator_ns": round(loop.operator_ns), "kernels": len(kernels),
             },
-            rows=spans,
+            rows=parts,
             edits=tuple(edits),
             ceiling_ns=calls.without(facts, part),
             preconditions=(say(

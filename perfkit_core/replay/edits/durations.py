@@ -15,18 +15,24 @@ from perfkit_core.trace import IntArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scale:
-    """Events take ``factor`` times as long: on the host, on the device, or both."""
+    """Events take ``factor`` times as long: on the host, on the device, or both. ``most_ns``: what each takes at most
+    then, shape (rows,); None: as long as that is."""
 
     rows: IntArray
     factor: Number
     below: bool = True
     host: bool = True
     device: bool = True
+    most_ns: IntArray | None = None
 
     def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:
         chosen = nodes_of(replay, graph, self.rows, self.below)
         chosen &= np.where(graph.on_host, self.host, self.device)
         scaled = np.rint(graph.dur_ns * value(self.factor, case)).astype(np.int64)
+        if self.most_ns is not None:
+            most = np.full(len(replay.trace) + 1, np.iinfo(np.int64).max)
+            most[self.rows] = self.most_ns
+            scaled = np.minimum(scaled, most[graph.row])
         return graph.with_durations(np.where(chosen, scaled, graph.dur_ns))
 
 
