@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Final
@@ -55,13 +55,13 @@ def one_job(traces: Sequence[Trace]) -> Trace:
     if len(unknown) == 1 and all(not part.ranks for part in parts):
         check_apart(parts)
         return concat_traces(sorted(traces, key=in_time))
-    numbers, findings = numbered([some[0].source for some in unknown], {rank for part in parts for rank in part.ranks})
+    known = {rank for part in parts for rank in part.ranks}
+    numbers, findings = numbered_processes({part.source: part.recording for part in parts if not part.ranks}, known)
     if any(finding.code == BY_ORDER for finding in findings):
         check_one_time(map(_whole, unknown))
-    rank = {part.source: numbers[some[0].source] for some in unknown for part in some}
-    known = [trace if trace.meta.ranks else with_rank(trace, rank[trace.meta.source]) for trace in traces]
-    check_apart([Part.of(trace) for trace in known])
-    whole = concat_traces(known)
+    ranked = [trace if trace.meta.ranks else with_rank(trace, numbers[trace.meta.source]) for trace in traces]
+    check_apart([Part.of(trace) for trace in ranked])
+    whole = concat_traces(ranked)
     return whole.with_findings(*findings, *not_read(whole.meta))
 
 
@@ -98,6 +98,20 @@ def numbered(sources: Sequence[str], known: Iterable[int]) -> tuple[Mapping[str,
         return told, (Finding(BY_NAME, _by_name(len(sources))),)
     free = (rank for rank in itertools.count() if rank not in taken)
     return dict(zip(sources, free, strict=False)), (Finding(BY_ORDER, _by_order(len(sources))),)
+
+
+def numbered_processes(
+    recordings: Mapping[str, str | None], known: Collection[int]
+) -> tuple[Mapping[str, int], tuple[Finding, ...]]:
+    """As :func:`numbered`, the same number for all cycles of a process: of each source the recording that it is a cycle
+    of, None for a source that stands alone. A single process has no number where none is ``known``."""
+    process = {source: recording or source for source, recording in recordings.items()}
+    first = {name: source for source, name in reversed(process.items())}
+    sources = [first[name] for name in dict.fromkeys(process.values())]
+    if len(sources) == 1 and not known:  # nothing asks for one
+        return {}, ()
+    numbers, findings = numbered(sources, known)
+    return {source: numbers[first[name]] for source, name in process.items()}, findings
 
 
 def _by_name(count: int) -> str:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from perfkit_core.errors import CaptureError
-from perfkit_core.recording.capture import CycleWriter, Place, Taken
+from perfkit_core.recording import failures
+from perfkit_core.recording.capture import CycleWriter, Place, Taken, environment_place
 from perfkit_core.recording.host import host
 from perfkit_core.trace import Trace
 from perfkit_paddle import findings, framework
@@ -17,10 +18,9 @@ from perfkit_paddle.pb_rows import rows
 from perfkit_paddle.pb_source import Live, finish, read_rows
 from perfkit_paddle.walk import walk
 
-logger = logging.getLogger("perfkit")
-
 SOURCE: Final = "paddle.profiler"
 _OPTIONS: Final = ("record_shapes", "profile_memory", "with_flops")
+_LAUNCHER: Final = ("PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM")
 
 
 def trace_handler(run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any], Any]] = ()) -> CycleWriter[Any]:
@@ -32,7 +32,7 @@ def trace_handler(run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any]
     Paddle logs a line on stderr for each cycle; the environment variable ``GLOG_minloglevel=1``, set before the import
     of paddle, silences it.
     """
-    return CycleWriter(run_dir, take, also)
+    return CycleWriter(run_dir, take, also, place, warn_uncalled=True)
 
 
 def extract(profiler: Any, place: Place, no_steps: frozenset[int] = frozenset()) -> Trace:
@@ -85,7 +85,7 @@ def _decoded(content: memoryview, result: Any, live: Live) -> Trace:
 
 
 def _instead(result: Any, live: Live, error: Exception) -> Trace:
-    logger.warning("perfkit: reading Paddle's protobuf failed (%s); walking its tree instead", error)
+    failures.say(f"reading Paddle's protobuf failed ({error}); walking its tree instead", logging.WARNING)
     return walked(result, live).with_findings(findings.save_failed(str(error)))
 
 
@@ -93,6 +93,11 @@ def walked(result: Any, live: Live) -> Trace:
     """The Trace from Paddle's tree of Python objects."""
     tables = walk(result.get_data(), result.get_extra_info())
     return finish(tables, rows(tables), SOURCE, live=live)
+
+
+def place() -> Place:
+    """From the variables that ``paddle.distributed`` reads, else from those of other launchers."""
+    return environment_place(_LAUNCHER)
 
 
 def _with_partial_step(trace: Trace, running: int | None) -> Trace:

@@ -32,7 +32,7 @@ def trace_handler(
     training: they are logged under ``perfkit``. The training is held while the events are read; a thread does the rest
     while it goes on (not with ``with_stack``), and ``flush()`` waits for that.
     """
-    return CycleWriter(run_dir, take, also, place)
+    return CycleWriter(run_dir, take, also, place, warn_uncalled=True)
 
 
 def extract(profiler: Any, place: Place) -> Trace:

@@ -8,8 +8,10 @@ because each holds its events in memory; the training waits before it adds anoth
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -103,8 +105,10 @@ def _concerns(job: _Job, folder: Path | None) -> bool:
 def shared() -> Background:
     """The thread of this process; a forked child begins with one of its own, without the parent's jobs."""
     made = Background()
+    atexit.register(_interrupted_still)
     atexit.register(made.flush)
-    _before_executors_end(made.flush)
+    with contextlib.suppress(RuntimeError):  # the process is ending already: nothing is done in the background then
+        _before_executors_end(made.flush)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=lambda: made.flush(timeout=FORK_SECONDS), after_in_child=made.forget)
     return made
@@ -121,3 +125,11 @@ def _before_executors_end(action: Callable[[], object]) -> None:
     register = getattr(threading, "_register_atexit", None)
     if register is not None:
         register(action)
+
+
+def _interrupted_still() -> None:
+    """A program that an interrupt ended ends by that signal, unless Python runs the text of some module after it, as it
+    does where the thread imports one (``dataclasses``). Whoever started the program is to see the signal."""
+    if getattr(sys, "last_type", None) is KeyboardInterrupt and not hasattr(sys, "ps1"):
+        with contextlib.suppress(KeyboardInterrupt):
+            exec("raise KeyboardInterrupt")

@@ -16,8 +16,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from perfkit_core.paths import as_path
-from perfkit_core.recording import background, failures, incomplete, pending, termination
+from perfkit_core.paths import absolute, as_path
+from perfkit_core.recording import background, failures, incomplete, pending, termination, uncalled
 from perfkit_core.recording.failures import logger
 from perfkit_core.recording.garbage import without_gc
 from perfkit_core.recording.incomplete import INCOMPLETE_MARK
@@ -41,7 +41,9 @@ class CycleWriter(Generic[Profiler]):
     allows it; :meth:`flush` waits for that, and so do the end of the process and whoever reads the folder in it.
     ``also`` are further callbacks that get the profiler after us, each guarded like ourselves. Whether the folder
     can be written is tried at once; where it cannot, that is logged in one line, and nothing raised. SIGTERM ends the
-    process as ``sys.exit`` does from now on (:mod:`perfkit_core.recording.termination`).
+    process as ``sys.exit`` does from now on (:mod:`perfkit_core.recording.termination`). A relative folder is meant
+    from where the process is now. ``warn_uncalled``: log a warning where no cycle ever comes
+    (:mod:`perfkit_core.recording.uncalled`).
     """
 
     def __init__(
@@ -50,20 +52,24 @@ class CycleWriter(Generic[Profiler]):
         take: Take[Profiler],
         also: Iterable[Callable[[Profiler], Any]] = (),
         place: Callable[[], Place] = environment_place,
+        warn_uncalled: bool = False,
     ) -> None:
-        self.run_dir = as_path(run_dir)
+        self.run_dir = as_path(absolute(run_dir))  # a training may change its folder, also while a cycle is written
         self._take = take
         self._also = tuple(also)
         self._place = place
         self._begin()
         reason = failures.why_unwritable(self.run_dir)
         if reason is not None:
-            logger.error("perfkit: %s cannot be written (%s): %s", run_dir, reason, failures.outlook(self.run_dir))
+            failures.say(f"{run_dir} cannot be written ({reason}): {failures.outlook(self.run_dir)}")
         background.shared()
         termination.install()
+        self._uncalled = uncalled.watch(self, self.run_dir) if warn_uncalled else None
 
     def __call__(self, profiler: Profiler) -> None:
         """What the profiler calls at the end of a cycle."""
+        if self._uncalled is not None:
+            self._uncalled.detach()
         with termination.held():
             self._keep(profiler)
             for callback in self._also:

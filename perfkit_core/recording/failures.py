@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import tempfile
 from pathlib import Path
@@ -20,8 +21,14 @@ def told(error: BaseException) -> str:
 
 def log(text: str, error: BaseException) -> None:
     """One line at level ERROR, and where it happened at level DEBUG, by the logger ``perfkit``."""
-    logger.error("perfkit: %s (%s)", text, told(error))
-    logger.debug("perfkit: %s", text, exc_info=error)
+    say(f"{text} ({told(error)})")
+    say(text, logging.DEBUG, error)
+
+
+def say(text: str, level: int = logging.ERROR, error: BaseException | None = None) -> None:
+    """One line by the logger ``perfkit``. Never raises: handlers of the logger are the training's own."""
+    with contextlib.suppress(Exception):
+        logger.log(level, "perfkit: %s", text, exc_info=error)
 
 
 def outlook(folder: Path) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 from typing import Final
 
 from perfkit_core.paths import is_remote
 from perfkit_core.recording import failures
-from perfkit_core.recording.failures import logger
 
 INCOMPLETE_MARK: Final = "INCOMPLETE"
 """A file of this name in a run folder says that at least one cycle is missing; its text says which and why."""
@@ -20,7 +20,7 @@ def mark(run_dir: Path, cycle: int, error: BaseException) -> None:
     try:
         _append(run_dir / INCOMPLETE_MARK, line)
     except Exception as failure:  # the drivers of stores have errors of their own
-        logger.debug("perfkit: %s cannot be written: %s", run_dir, failure)
+        failures.say(f"{run_dir} cannot be written: {failure}", logging.DEBUG)
 
 
 def _append(file: Path, line: str) -> None:

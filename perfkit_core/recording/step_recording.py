@@ -9,10 +9,11 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import logging
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec
 
-from perfkit_core.recording.failures import logger
+from perfkit_core.recording import failures
 from perfkit_core.recording.step_profiler import Ending, StepProfiler
 from perfkit_core.recording.step_window import Action, StepWindow
 
@@ -86,7 +87,7 @@ class StepRecording:
             self._leave(Ending.NOT_TAKEN, keep=self._whole_steps > 0)
             self._end()
             if not self._recorded:
-                logger.warning("perfkit: none of the chosen steps was trained: %s", self._trained())
+                failures.say(f"none of the chosen steps was trained: {self._trained()}", logging.WARNING)
 
     @_guarded
     def abort(self) -> None:
@@ -119,8 +120,8 @@ class StepRecording:
         atexit.unregister(self.abort)
 
     def _give_up(self, error: Exception) -> None:
-        logger.error("perfkit: recording ended early, training goes on: %s", error)
-        logger.debug("perfkit: recording ended early", exc_info=error)
+        failures.say(f"recording ended early, training goes on: {error}")
+        failures.say("recording ended early", logging.DEBUG, error)
         self._end()
         self._profiler.writer.mark_incomplete(error)
         if self._doing is not Action.OFF:

@@ -1,7 +1,9 @@
 """Run folders that the handlers write, and single files of them.
 
-A folder may hold the recordings of several processes. Processes that recorded at the same time are ranks of one job;
-of those that followed one another under the same rank, the last one is the run, and the older ones are reported.
+A folder may hold the recordings of several processes. Processes that recorded at the same time are ranks of one job,
+numbered in order where they know no rank. Ranks of a job may also have followed one another, if they tell that they are
+other ranks of a world of the same size. Of all else that followed one another the last one is the run, and the older
+ones are reported.
 """
 
 from __future__ import annotations
@@ -17,9 +19,10 @@ from perfkit_core.errors import SourceError
 from perfkit_core.language import in_english
 from perfkit_core.paths import arrow_input, is_folder
 from perfkit_core.recording.incomplete import INCOMPLETE_MARK
+from perfkit_core.several import numbered_processes
 from perfkit_core.sources.bytestream import head
 from perfkit_core.storage.store import SUFFIX, read_metadata, read_stored
-from perfkit_core.trace import Finding, Trace, TraceMeta, concat_traces
+from perfkit_core.trace import Finding, Trace, TraceMeta, concat_traces, with_rank
 
 _PARQUET_MAGIC: Final = b"PAR1"
 TRACE_SUFFIXES: Final = (".json", ".json.gz", ".pb", ".pb.gz")
@@ -38,8 +41,8 @@ def read(path: Path, partial: bool = False) -> Trace:
     if not is_folder(path):
         return _with_source(read_stored(path), path)
     files, findings = cycles(path)
-    trace = concat_traces([_with_source(read_stored(file), path) for file in files])
-    return trace.with_findings(*findings)
+    traces, numbering = _ranked({str(file): _with_source(read_stored(file), path) for file in files})
+    return concat_traces(traces).with_findings(*findings, *numbering)
 
 
 def peek(path: Path) -> int | None:
@@ -61,8 +64,9 @@ def cycles(path: Path) -> tuple[list[Path], tuple[Finding, ...]]:
     files = sorted(path.glob(f"*{SUFFIX}"))
     if not files:
         raise _nothing_in(path)
-    chosen, findings = _latest({file: _meta(file) for file in files})
-    return chosen, (*findings, *_incomplete(path))
+    metas = {file: _meta(file) for file in files}
+    chosen, findings = _latest(metas)
+    return chosen, (*findings, *_incomplete(path), *_gaps([metas[file] for file in chosen], len(_lost(path))))
 
 
 def _nothing_in(path: Path) -> SourceError:
@@ -73,6 +77,8 @@ def _nothing_in(path: Path) -> SourceError:
             f"{path}: a folder without recordings of its own; there are some in {shown}",
             f"name one of these folders; perfkit runs {path} lists what is inside",
         )
+    if lost := _lost(path):
+        return SourceError(f"{path}: no cycle could be kept, the first: {lost[0]}", "mend that, and record again")
     return SourceError(
         f"{path}: a folder without recordings (*{SUFFIX}) and trace files ({', '.join(TRACE_SUFFIXES)})",
         f"give the folder that was passed to trace_handler, or of trace files; perfkit runs {path} looks below it",
@@ -91,18 +97,27 @@ def _with_source(trace: Trace, path: Path) -> Trace:
     return trace.with_meta(source=str(path))
 
 
+def _ranked(traces: dict[str, Trace]) -> tuple[list[Trace], tuple[Finding, ...]]:
+    """The traces of the files, ordered by rank, and how those were numbered that know none."""
+    known = {rank for trace in traces.values() for rank in trace.meta.ranks}
+    recordings = {file: trace.meta.recording for file, trace in traces.items() if not trace.meta.ranks}
+    numbers, findings = numbered_processes(recordings, known)
+    ranked = (with_rank(trace, numbers[file]) if file in numbers else trace for file, trace in traces.items())
+    return sorted(ranked, key=lambda trace: trace.meta.ranks), findings
+
+
 def _latest(metas: dict[Path, TraceMeta]) -> tuple[list[Path], list[Finding]]:
-    """Files of the latest recording of each rank, ordered by rank and cycle."""
+    """Files of the latest run, ordered by rank and cycle."""
     recordings: dict[str, list[Path]] = {}
     for file, meta in metas.items():
         recordings.setdefault(meta.recording or file.name, []).append(file)
     chosen: list[list[Path]] = []
     older = 0
     for files in sorted(recordings.values(), key=lambda files: _span(metas, files), reverse=True):
-        if any(_same_rank(metas, files, kept) and not _overlap(metas, files, kept) for kept in chosen):
-            older += 1
-        else:
+        if all(_overlap(metas, files, kept) or _other_rank(metas, files, kept) for kept in chosen):
             chosen.append(files)
+        else:
+            older += 1
     ordered = sorted((file for files in chosen for file in files), key=lambda f: (metas[f].ranks, f.name))
     if not older:
         return ordered, []
@@ -110,8 +125,10 @@ def _latest(metas: dict[Path, TraceMeta]) -> tuple[list[Path], list[Finding]]:
     return ordered, [Finding("older-recordings", text)]
 
 
-def _same_rank(metas: dict[Path, TraceMeta], a: list[Path], b: list[Path]) -> bool:
-    return metas[a[0]].ranks == metas[b[0]].ranks
+def _other_rank(metas: dict[Path, TraceMeta], a: list[Path], b: list[Path]) -> bool:
+    """Whether the two tell that they are different ranks of a world of the same size."""
+    one, other = metas[a[0]], metas[b[0]]
+    return bool(one.ranks and other.ranks) and one.ranks != other.ranks and one.world_size == other.world_size
 
 
 def _span(metas: dict[Path, TraceMeta], files: Iterable[Path]) -> tuple[int, int]:
@@ -126,10 +143,30 @@ def _overlap(metas: dict[Path, TraceMeta], a: list[Path], b: list[Path]) -> bool
 
 
 def _incomplete(path: Path) -> list[Finding]:
+    lost = _lost(path)
+    if not lost:
+        return []
+    text = in_english("{count} cycles could not be kept, the first: {why}", count=len(lost), why=lost[0])
+    return [Finding("incomplete-run", text)]
+
+
+def _gaps(metas: Iterable[TraceMeta], told: int) -> list[Finding]:
+    """Processes number their cycles from 0: which numbers no file has. ``told``: how many cycles the mark tells."""
+    numbers: dict[str, set[int]] = {}
+    for meta in metas:
+        if meta.recording and meta.cycle is not None:
+            numbers.setdefault(meta.recording, set()).add(meta.cycle)
+    count = sum(max(found) + 1 - len(found) for found in numbers.values()) - told
+    if count <= 0:
+        return []
+    text = in_english("{count} cycles that were recorded before others are not in the folder", count=count)
+    return [Finding("missing-cycles", text)]
+
+
+def _lost(path: Path) -> list[str]:
+    """What the mark of a folder says of each cycle that could not be kept. An empty one is of a full disk: there was no
+    room for a reason either."""
     mark = path / INCOMPLETE_MARK
     if not mark.exists():
         return []
-    lines = mark.read_text(encoding="utf-8", errors="replace").splitlines()
-    first = lines[0] if lines else "unknown"
-    text = in_english("{count} cycles could not be kept, the first: {why}", count=len(lines), why=first)
-    return [Finding("incomplete-run", text)]
+    return mark.read_text(encoding="utf-8", errors="replace").splitlines() or ["no room for the reason either"]

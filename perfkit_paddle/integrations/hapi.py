@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from perfkit_core.paths import absolute
 from perfkit_core.recording.profiler_options import check_options
 from perfkit_core.recording.step_recording import StepRecording
 from perfkit_core.recording.step_window import step_window
@@ -50,7 +51,7 @@ class PerfkitCallback(_Callback):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         check_options(framework.profiler().Profiler, options)
-        self._run_dir = run_dir
+        self._run_dir = absolute(run_dir)
         self._window = step_window(steps, wait, warmup, active, repeat, skip_first)
         self._also = tuple(also)
         self._options = options

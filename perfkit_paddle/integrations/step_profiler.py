@@ -11,7 +11,7 @@ from perfkit_core.errors import CaptureError
 from perfkit_core.recording.capture import CycleWriter, Place, Taken
 from perfkit_core.recording.step_profiler import Ending
 from perfkit_paddle import findings, framework
-from perfkit_paddle.capture import take
+from perfkit_paddle.capture import place, take
 
 
 class PaddleStepProfiler:
@@ -24,7 +24,7 @@ class PaddleStepProfiler:
     def __init__(
         self, run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any], Any]], options: Mapping[str, Any]
     ) -> None:
-        self.writer: CycleWriter[Any] = CycleWriter(run_dir, self._take, also)
+        self.writer: CycleWriter[Any] = CycleWriter(run_dir, self._take, also, place)
         self._options = options
         self._profiler: Any = None
         self._state: Any = None

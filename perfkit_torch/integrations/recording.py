@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from perfkit_core.paths import absolute
 from perfkit_core.recording.profiler_options import check_options
 from perfkit_core.recording.step_recording import StepRecording
 from perfkit_core.recording.step_window import step_window
@@ -38,7 +39,7 @@ class Recordings:
         **options: Any,
     ) -> None:
         check_options(torch.profiler.profile, options)
-        self._run_dir = run_dir
+        self._run_dir = absolute(run_dir)
         self._window = step_window(steps, wait, warmup, active, repeat, skip_first)
         self._also = tuple(also)
         self._options = options

@@ -119,6 +119,23 @@ def test_what_was_known_when_the_cycle_ended_is_kept(
     assert read_stored(path).meta.ranks == (3,)
 
 
+def test_a_relative_folder_stays_where_the_handler_was_made(
+    gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The training changes its folder, while the first cycle is finished and before the second one."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(tmp_path)
+    writer: CycleWriter[Any] = CycleWriter("run", gate.take)
+    writer(None)
+    monkeypatch.chdir(elsewhere)
+    assert not writer.flush(timeout=0)
+    gate.open.set()
+    writer(None)
+    assert [path.parent for path in writer.written] == [tmp_path / "run"] * 2
+    assert list(elsewhere.iterdir()) == []
+
+
 def test_a_cycle_that_fails_takes_no_other_with_it(tmp_path: Path) -> None:
     def take(number: int, place: object) -> Taken:
         return Taken(lambda: small_trace(str(1 // (number - 1))))

@@ -49,6 +49,38 @@ def test_a_process_that_ends_has_written_everything(name: str, tmp_path: Path) -
     assert cycles(tmp_path) == list(range(5 if "more" in name else 1))
 
 
+@pytest.mark.parametrize("finish", ["", "exec('x = 1')"])
+def test_an_interrupted_process_ends_by_the_signal(finish: str, tmp_path: Path) -> None:
+    """Also where a module is imported while the cycle is written, which runs texts as ``dataclasses`` does."""
+    script = f"""
+def take(profiler, place):
+    def finish():
+        time.sleep(0.3)
+        {finish}
+        return small_trace()
+    return Taken(finish)
+with Profile(CycleWriter(sys.argv[1], take)): raise KeyboardInterrupt
+"""
+    code, told = run(script, tmp_path)
+    assert code == -INT
+    assert told.count("Traceback") == 1
+    assert cycles(tmp_path) == [0]
+
+
+def test_a_handler_made_as_the_process_ends_writes_what_it_gets(tmp_path: Path) -> None:
+    """From a thread that outlives the main one, where nothing can be registered for the end any more."""
+    script = """
+def late():
+    time.sleep(0.3)
+    CycleWriter(sys.argv[1], slow)(None)
+import perfkit_core.recording.background as background
+background.shared.cache_clear()
+threading.Thread(target=late).start()
+"""
+    assert run(script, tmp_path) == (0, "")
+    assert cycles(tmp_path) == [0]
+
+
 def test_sigterm_leaves_the_with_block(tmp_path: Path) -> None:
     """In the middle of a step: the profiler's block is left, its cycle kept, and the code says what ended it."""
     assert run("with Profile(writer): ready(); time.sleep(99)", tmp_path, [TERM]) == (128 + TERM, "")
@@ -142,6 +174,43 @@ assert len(writer.written) == 1
     assert run(script, tmp_path) == (0, "")
     assert cycles(tmp_path) == [0, 0]
     assert len({path.name for path in tmp_path.iterdir()}) == 2
+
+
+def test_a_fork_waits_for_what_is_being_written(tmp_path: Path) -> None:
+    """A child that is born while the thread works could find its locks held."""
+    script = """
+writer(None)
+child = os.fork()
+if not child:
+    os._exit(len(list(Path(sys.argv[1]).glob("*.parquet"))))
+assert os.waitpid(child, 0)[1] == 1 << 8
+"""
+    assert run(script, tmp_path) == (0, "")
+
+
+UNCALLED = {
+    "at its end": "",
+    "at an error": "1 / 0",
+    "not in a forked child": "child = os.fork()\nif not child: sys.exit(0)\nos.waitpid(child, 0)",
+}
+
+
+@pytest.mark.parametrize("name", UNCALLED)
+def test_a_process_says_once_that_its_profiler_never_ended_a_cycle(name: str, tmp_path: Path) -> None:
+    code, told = run("mine = CycleWriter(sys.argv[1], slow, warn_uncalled=True)\n" + UNCALLED[name], tmp_path)
+    assert code == (name == "at an error")
+    assert told.count(f"recorded nothing into {tmp_path}: its profiler never ended a cycle") == 1
+    assert told.count("Error") == code
+
+
+def test_a_call_while_the_process_ends_is_a_call(tmp_path: Path) -> None:
+    script = """
+import atexit
+mine = CycleWriter(sys.argv[1], slow, warn_uncalled=True)
+atexit.register(mine, None)
+"""
+    assert run(script, tmp_path) == (0, "")
+    assert cycles(tmp_path) == [0]
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])

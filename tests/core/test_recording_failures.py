@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,21 @@ def test_an_unwritable_folder_is_told_at_once_and_once(blocked: Path, caplog: py
     assert made.written == []
 
 
+def test_a_logging_handler_that_raises_is_nobody_s_end(blocked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def emit(record: logging.LogRecord) -> None:
+        raise ValueError(record)
+
+    handler = logging.Handler()
+    monkeypatch.setattr(handler, "emit", emit)
+    failures.logger.addHandler(handler)
+    try:
+        made = writer(blocked)
+        made(None)
+        assert made.flush()
+    finally:
+        failures.logger.removeHandler(handler)
+
+
 def test_where_it_happened_is_told_at_level_debug(blocked: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "perfkit")
     made = writer(blocked)
@@ -89,6 +105,39 @@ def test_a_failing_extraction_is_one_line_and_marks_the_run(tmp_path: Path, capl
     CycleWriter(tmp_path, take)(None)
     assert len(lines(caplog)) == 1
     assert (tmp_path / INCOMPLETE_MARK).read_text(encoding="utf-8").endswith("cycle 0: KeyError: 'x'\n")
+
+
+def test_every_reason_stays_in_the_mark(tmp_path: Path) -> None:
+    reasons = [KeyError("x"), ValueError("y")]
+
+    def take(error: Exception, place: object) -> Taken:
+        raise error
+
+    made: CycleWriter[Exception] = CycleWriter(tmp_path, take)
+    for error in reasons:
+        made(error)
+    mark = (tmp_path / INCOMPLETE_MARK).read_text(encoding="utf-8").splitlines()
+    assert [line.partition(", ")[2] for line in mark] == ["cycle 0: KeyError: 'x'", "cycle 1: ValueError: y"]
+
+
+def test_a_handler_that_nobody_calls_says_so_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """When it is gone; only one that was made for a profiler of the user's own."""
+    for warn in (True, False):
+        made = writer(tmp_path / str(warn), warn_uncalled=warn)
+        del made
+        gc.collect()
+    (line,) = lines(caplog)
+    assert f"recorded nothing into {tmp_path / 'True'}: its profiler never ended a cycle" in line
+    assert "step()" in line
+
+
+def test_a_handler_that_was_called_has_nothing_to_say(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    made = writer(tmp_path, warn_uncalled=True)
+    made(None)
+    made.flush()
+    del made
+    gc.collect()
+    assert lines(caplog) == []
 
 
 @pytest.mark.parametrize(

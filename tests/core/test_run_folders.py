@@ -16,13 +16,22 @@ from perfkit_core.storage import store
 from perfkit_core.trace import Trace
 
 
-def record(folder: Path, label: str, begin: int, rank: int | None = 0, recording: str = "a", cycle: int = 0) -> Path:
+def record(
+    folder: Path,
+    label: str,
+    begin: int,
+    rank: int | None = 0,
+    recording: str = "a",
+    cycle: int = 0,
+    world_size: int | None = None,
+) -> Path:
     small = small_trace(label)
     meta = msgspec.structs.replace(
         small.meta,
         ranks=() if rank is None else (rank,),
         recording=recording,
         cycle=cycle,
+        world_size=world_size,
         window_ns=(begin, begin + 100),
     )
     return store.write_cycle(Trace(small.events, meta, small.quality), folder)
@@ -62,12 +71,51 @@ def test_a_second_run_into_the_same_folder_replaces_the_first_and_says_so(tmp_pa
     )
 
 
-def test_processes_without_a_rank_at_one_time_are_kept_together(tmp_path: Path) -> None:
-    """Two processes that know no rank (a launcher without variables) but recorded at the same time."""
-    record(tmp_path, "run a", 0, rank=None, recording="a")
-    record(tmp_path, "run b", 50, rank=None, recording="b")
+@pytest.mark.parametrize(
+    ("newest", "older"),
+    [
+        ((0, 1), [(0, 2), (1, 2)]),
+        ((0, 4), [(0, 2), (1, 2)]),
+        ((0, 2), [(1, None)]),
+        ((None, None), [(0, 2), (1, 2)]),
+        ((None, None), [(3, None)]),
+        ((0, 1), [(None, None)]),
+    ],
+)
+def test_ranks_of_a_run_of_another_size_are_older_recordings(
+    newest: tuple[int | None, int | None], older: list[tuple[int | None, int | None]], tmp_path: Path
+) -> None:
+    for number, (rank, size) in enumerate(older):
+        record(tmp_path, "run old", number, rank=rank, recording=f"old{number}", world_size=size)
+    record(tmp_path, "run new", 5000, rank=newest[0], recording="new", world_size=newest[1])
     found = load(tmp_path)
-    assert sorted(labels(found)) == ["run a"] * 2 + ["run b"] * 2
+    assert labels(found) == ["run new"] * 2
+    assert found.meta.ranks == (() if newest[0] is None else (newest[0],))
+    (left_out,) = (finding.message for finding in found.quality if finding.code == "older-recordings")
+    assert f"left out ({len(older)})" in left_out
+
+
+def test_ranks_of_one_job_may_follow_one_another(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        for cycle in (0, 1):
+            begin = 5000 * rank + 1000 * cycle
+            record(tmp_path, f"run {rank}.{cycle}", begin, rank, f"of {rank}", cycle, world_size=2)
+    found = load(tmp_path)
+    assert labels(found)[::2] == ["run 0.0", "run 0.1", "run 1.0", "run 1.1"]
+    assert "older-recordings" not in codes(found)
+
+
+def test_processes_without_a_rank_at_one_time_are_numbered(tmp_path: Path) -> None:
+    """Two processes that know no rank (a launcher without variables) but recorded at the same time."""
+    for cycle in (0, 1):
+        record(tmp_path, f"run a{cycle}", 200 * cycle, rank=None, recording="a", cycle=cycle)
+        record(tmp_path, f"run b{cycle}", 200 * cycle + 50, rank=None, recording="b", cycle=cycle)
+    found = load(tmp_path)
+    assert labels(found)[::2] == ["run a0", "run a1", "run b0", "run b1"]
+    assert found.meta.ranks == (0, 1)
+    assert found.ints("rank").tolist() == [0] * (len(found) // 2) + [1] * (len(found) // 2)
+    (finding,) = (finding for finding in found.quality if finding.code == "ranks-by-order")
+    assert finding.message == "2 sources do not tell the rank: numbered in the order given"
 
 
 def test_parents_and_launches_stay_inside_their_part(tmp_path: Path) -> None:
@@ -81,12 +129,37 @@ def test_parents_and_launches_stay_inside_their_part(tmp_path: Path) -> None:
         assert (rows >= 0).any()
 
 
+def test_cycles_whose_files_are_gone_are_a_finding_unless_the_mark_tells_them(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        files = [record(tmp_path, "run", 200 * cycle + rank, rank, f"of {rank}", cycle) for cycle in range(4)]
+        assert "missing-cycles" not in codes(load(tmp_path))
+    files[0].unlink()
+    files[2].unlink()
+    (finding,) = (finding for finding in load(tmp_path).quality if finding.code == "missing-cycles")
+    assert finding.message == "2 cycles that were recorded before others are not in the folder"
+    (tmp_path / INCOMPLETE_MARK).write_text("process 1, cycle 0: why\nprocess 1, cycle 2: why\n", encoding="utf-8")
+    assert "missing-cycles" not in codes(load(tmp_path))
+
+
 def test_the_incomplete_mark_is_a_finding(tmp_path: Path) -> None:
     record(tmp_path, "run", 0)
     (tmp_path / INCOMPLETE_MARK).write_text("process 1, cycle 3: OSError: disk full\n", encoding="utf-8")
     message = next(f.message for f in load(tmp_path).quality if f.code == "incomplete-run")
     assert "1 cycles" in message
     assert "disk full" in message
+
+
+def test_an_empty_mark_is_of_a_full_disk(tmp_path: Path) -> None:
+    record(tmp_path, "run", 0)
+    (tmp_path / INCOMPLETE_MARK).touch()
+    message = next(f.message for f in load(tmp_path).quality if f.code == "incomplete-run")
+    assert message.startswith("1 cycles could not be kept")
+
+
+def test_a_folder_in_which_nothing_could_be_kept_says_why(tmp_path: Path) -> None:
+    (tmp_path / INCOMPLETE_MARK).write_text("process 1, cycle 0: OSError: disk full\n", encoding="utf-8")
+    with pytest.raises(SourceError, match="no cycle could be kept, the first: process 1, cycle 0: OSError: disk full"):
+        load(tmp_path)
 
 
 def test_a_single_file_of_the_folder_is_a_source_too(tmp_path: Path) -> None:

@@ -1,0 +1,50 @@
+"""Rank and world size are those of one launcher, however many have set their variables."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfkit_core.recording.place import Place, environment_place
+
+NAMES = {
+    "torch": ("RANK", "WORLD_SIZE"),
+    "paddle": ("PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM"),
+    "mpi": ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    "slurm": ("SLURM_PROCID", "SLURM_NTASKS"),
+}
+
+
+@pytest.mark.parametrize(
+    ("told", "place"),
+    [
+        ({}, Place(None, None)),
+        ({"slurm": ("2", "4")}, Place(2, 4)),
+        ({"torch": ("0", "1"), "paddle": ("3", "8")}, Place(0, 1)),
+        ({"torch": ("", "1"), "mpi": ("5", "8")}, Place(5, 8)),
+        ({"torch": ("1", ""), "slurm": ("0", "4")}, Place(0, 4)),
+        ({"torch": ("1", ""), "slurm": ("", "4")}, Place(1, None)),
+        ({"torch": ("x", "2"), "paddle": ("3", "")}, Place(3, None)),
+        ({"torch": ("", "2")}, Place(None, None)),
+    ],
+)
+def test_a_pair_is_of_one_launcher(
+    told: dict[str, tuple[str, str]], place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_only(told, monkeypatch)
+    assert environment_place() == place
+
+
+def test_what_is_asked_first_goes_first_where_it_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_only({"torch": ("0", "1"), "paddle": ("3", "8")}, monkeypatch)
+    assert environment_place(NAMES["paddle"]) == Place(3, 8)
+    monkeypatch.delenv("PADDLE_TRAINERS_NUM")
+    assert environment_place(NAMES["paddle"]) == Place(0, 1)
+
+
+def set_only(told: dict[str, tuple[str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty value is a variable that is not set."""
+    for launcher, names in NAMES.items():
+        for name, value in zip(names, told.get(launcher, ("", "")), strict=True):
+            monkeypatch.delenv(name, raising=False)
+            if value:
+                monkeypatch.setenv(name, value)
