@@ -25,14 +25,6 @@ def median_interval(samples: Sequence[float] | npt.NDArray[Any], level: float = 
     return interval(medians(np.asarray(samples, np.float64), np.random.default_rng(_SEED)), level)
 
 
-def difference_interval(
-    base: Sequence[float] | npt.NDArray[Any], other: Sequence[float] | npt.NDArray[Any], level: float = 0.95
-) -> tuple[float, float]:
-    """The same for the median of ``other`` less that of ``base``."""
-    first, second = two_medians(base, other)
-    return interval(second - first, level)
-
-
 def two_medians(
     base: Sequence[float] | npt.NDArray[Any], other: Sequence[float] | npt.NDArray[Any]
 ) -> tuple[FloatArray, FloatArray]:

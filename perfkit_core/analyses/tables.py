@@ -68,11 +68,18 @@ def integers(values: npt.NDArray[Any], known: BoolArray) -> pd.arrays.IntegerArr
     return pd.arrays.IntegerArray(values.astype(np.int64), ~np.asarray(known, np.bool_))
 
 
-def rounded_division(total: npt.NDArray[Any], count: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """total / count to the nearest integer, in integers; 0 where count is 0."""
-    safe = np.maximum(count, 1).astype(np.int64)
-    quotient: npt.NDArray[np.int64] = (2 * total.astype(np.int64) + safe) // (2 * safe)
-    return np.where(count > 0, quotient, 0)
+def rounded_division(total: npt.ArrayLike, count: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    """total / count to the nearest integer, in integers; 0 where count is 0. Of shapes that broadcast."""
+    known = np.asarray(count, np.int64)
+    safe = np.maximum(known, 1)
+    quotient: npt.NDArray[np.int64] = (2 * np.asarray(total, np.int64) + safe) // (2 * safe)
+    return np.where(known > 0, quotient, 0)
+
+
+def lower_median(values: pd.Series[int]) -> int | None:
+    """The median of what is known, of an even number the smaller one of the two in the middle; None of nothing."""
+    known = np.sort(values.dropna().to_numpy(np.int64))
+    return int(known[(len(known) - 1) // 2]) if len(known) else None
 
 
 def ratio(part: npt.ArrayLike, whole: int) -> npt.NDArray[np.float64]:

@@ -14,8 +14,8 @@ def joined_tables(base: pd.DataFrame, other: pd.DataFrame, keys: list[str]) -> p
     """All rows of both, those of base first. A side that lacks a row has 0 calls and 0 ns there."""
     every = pd.concat([base[keys], other[keys]]).drop_duplicates()
     joined = every.merge(base, on=keys, how="left").merge(other, on=keys, how="left")
-    numbers = dict.fromkeys((name for name in joined.columns if name not in keys), "Int64")
-    return joined.astype(numbers).fillna(dict.fromkeys(numbers, 0)).astype(dict.fromkeys(numbers, np.int64))
+    numbers = {name: kind for side in (base, other) for name, kind in side.dtypes.items() if name not in keys}
+    return joined.fillna(dict.fromkeys(numbers, 0)).astype(numbers)
 
 
 def found_in(joined: pd.DataFrame) -> np.ndarray:

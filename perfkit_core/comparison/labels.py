@@ -15,7 +15,7 @@ _SUFFIXES: Final = (".gz", ".json", ".pb", ".trace", ".pt", ".parquet", ".perfki
 def distinguishing(paths: Sequence[PurePath]) -> list[str]:
     """A label for each path, no two alike: the last, else the first, of the parts in which they differ, or more of them
     where one is not enough; numbered where nothing tells them apart, or only a middle that is left out."""
-    parts = _differing([list(path.parts) for path in paths])
+    parts = _differing([list(path.parts) or [str(path)] for path in paths])  # the folder one is in has none
     for length in range(1, max(map(len, parts), default=0) + 1):
         for chosen in ([one[-length:] for one in parts], [one[:length] for one in parts]):
             whole = ["/".join(one) for one in _without_suffixes(chosen)]

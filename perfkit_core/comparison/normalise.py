@@ -69,7 +69,8 @@ def asked(
         if one is None:
             raise UsageError(f"{trace.meta.source}: nothing tells the {unit}s of a step", _HINTS[unit])
     if not all(sum(len(one.step_ns) for one in side) for side in sides):
-        raise UsageError(f"no step times to tell per {unit}", "call the profiler's step() after each iteration")
+        hint = "give the profiler a schedule, and call its step() after each iteration"
+        raise UsageError(f"no step times to tell per {unit}", hint)
     base, other = (one for one in found if one is not None)
     return normalised(unit, base, other, sides, between)
 

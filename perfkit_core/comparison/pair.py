@@ -31,7 +31,7 @@ class Asked:
 class Pair:
     """``whole``: base and other, captures pooled. ``steps`` is None where a side has none. ``normalised`` is what was
     asked for, or by samples where a step of both is known to have another number of them. ``between``: what single
-    captures are taken to differ by."""
+    captures are taken to differ by; ``twice``: sources of the recordings that both sides hold."""
 
     whole: tuple[Trace, Trace]
     captures: tuple[tuple[Capture, ...], tuple[Capture, ...]]
@@ -39,6 +39,7 @@ class Pair:
     normalised: Normalised | None
     outcomes: tuple[Outcome, ...]
     between: float
+    twice: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"Pair({self.whole[0]!r}, {self.whole[1]!r}, {self.steps and self.steps.verdict})"
@@ -56,7 +57,13 @@ def pair(base: Sequence[Trace], other: Sequence[Trace], asked: Asked) -> Pair:
     by_work = _by_work(whole, captures, asked, between)
     gated = Gated(sides, steps if by_work is None or asked.per is None else by_work.statistics, between,
                   ON_DEVICE if asked.noise is None else asked.noise)  # fmt: skip
-    return Pair(whole, captures, steps, by_work, outcomes(asked.conditions, gated), between)
+    return Pair(whole, captures, steps, by_work, outcomes(asked.conditions, gated), between, _twice(*sides))
+
+
+def _twice(base: Sequence[Trace], other: Sequence[Trace]) -> tuple[str, ...]:
+    """Sources of recordings with the same events on both sides, by whatever path they were read."""
+    same = [(one, two) for one in base for two in other if len(one) and one.events.equals(two.events)]
+    return tuple(dict.fromkeys(trace.meta.source for found in same for trace in found))
 
 
 def _by_work(

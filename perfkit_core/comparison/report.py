@@ -26,9 +26,9 @@ SHOWN_OUTLIERS = 10
 _PLAIN = Asked()
 SIDES = ("base", "other")
 _PER_STEP = (
-    in_english("Host time of a step; calls are of all steps."),
-    in_english("Covered time of a step; calls are of all steps."),
-    in_english("Time of a step in the outermost operators of each name; calls are of all steps."),
+    in_english("Host time and calls of a step."),
+    in_english("Covered time and calls of a step."),
+    in_english("Time and calls of a step in the outermost operators of each name."),
 )
 _PER_RUN = (
     in_english("Host time of the run, as not both have steps."),
@@ -76,7 +76,7 @@ def report_of(
             *_outliers(found),
         ),
         headline=headline(found, why.alignment.matched, sentences(why)),
-        warnings=warnings(found, why.alignment.matched),
+        warnings=warnings(found),
         data=as_data.data(found, why.attribution, why.alignment.rows, why.alignment.matched_share),
     )
 

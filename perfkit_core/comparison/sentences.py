@@ -35,12 +35,12 @@ def headline(
     those that say where the difference comes from."""
     verdict, *hints = _steps(found)
     besides = (*hints, *_by_work(found), *_matched(matched_share))
-    return (*_gate(found.outcomes), verdict, *causes, *besides)
+    return (*_gate(found.outcomes), verdict, *same_recording(found), *_unlike(matched_share), *causes, *besides)
 
 
-def warnings(found: Pair, matched_share: Mapping[str, Mapping[str, float | None]]) -> tuple[str, ...]:
+def warnings(found: Pair) -> tuple[str, ...]:
     """What makes the two runs less comparable: other work, devices, options of the profiler."""
-    return (*_unlike(matched_share), *_other_work(found), *_devices(found), *_options(found))
+    return (*_other_work(found), *_devices(found), *_options(found))
 
 
 def _gate(found: Sequence[Outcome]) -> Iterator[str]:
@@ -55,7 +55,7 @@ def _gate(found: Sequence[Outcome]) -> Iterator[str]:
         if unsure:
             told = say("{told}; exceeded, but not beyond noise: {conditions}", told=told, conditions="; ".join(unsure))
         if unknown:
-            text = in_english("{told}; exceeded, with too few steps to tell it from noise: {conditions}")
+            text = in_english("{told}; exceeded, with too few steps or captures to tell it from noise: {conditions}")
             told = say(text, told=told, conditions="; ".join(unknown))
         yield say("Gate: {told}.", told=told)
 
@@ -159,6 +159,12 @@ def _options(found: Pair) -> Iterator[str]:
 
 
 _ALONE = (in_english("{names} in base only"), in_english("{names} in other only"))
+
+
+def same_recording(found: Pair) -> Iterator[str]:
+    """A recording that was named twice, or copied, has no difference to itself."""
+    if found.twice:
+        yield say("Base and other hold the same recording: {sources}.", sources=", ".join(found.twice))
 
 
 def _unlike(shares: Mapping[str, Mapping[str, float | None]]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from perfkit_core.comparison import as_data, distribution, peaks
 from perfkit_core.comparison.gate import table as gate_table
 from perfkit_core.comparison.pair import Asked, Pair, pair
 from perfkit_core.comparison.samples.captures import pooled
-from perfkit_core.comparison.sentences import step_sentence
+from perfkit_core.comparison.sentences import same_recording, step_sentence
 from perfkit_core.comparison.several_columns import columns
 from perfkit_core.language import in_english, say
 from perfkit_core.report import facts
@@ -39,7 +39,11 @@ def several_report(runs: Sequence[Run], asked: Asked) -> Report:
         say("{count} runs compared", count=len(runs)),
         tuple(replace(facts.source(run.captures[0]), label=run.name) for run in runs),
         (*_gate(others), _runs(runs, pairs), *_steps(runs, pairs), *columns(whole)),
-        headline=tuple(say("{run}: {sentence}", run=run.name, sentence=_sentence(found)) for run, found in others),
+        headline=tuple(
+            say("{run}: {sentence}", run=run.name, sentence=sentence)
+            for run, found in others
+            for sentence in (_sentence(found), *same_recording(found))
+        ),
         warnings=tuple(_devices(runs, whole)),
         data=_data(runs, pairs),
     )

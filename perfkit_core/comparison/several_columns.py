@@ -67,7 +67,7 @@ def _per_step(trace: Trace, times: Times, stepped: bool) -> pd.Series[int]:
         return pd.Series(dtype=np.int64)
     inside = np.isin(trace.ints("step"), np.unique(trace.ints("step")[rows])) if stepped else np.ones(len(trace), bool)
     total = times(trace, inside)
-    divided = rounded_division(total.to_numpy(np.int64), np.full(len(total), max(len(rows), 1) if stepped else 1))
+    divided = rounded_division(total.to_numpy(np.int64), len(rows) if stepped else 1)
     return pd.Series(divided, total.index)
 
 

@@ -30,7 +30,8 @@ class Comparison:
     ``overview``: kind, place, base_calls, other_calls, base_ns, other_ns, difference_ns, change_ratio.
     ``operators``: name, found ("both", "base only", …), base_calls, other_calls, then for cpu and device: base_…_ns,
     other_…_ns, difference_…_ns.
-    Where ``per_step`` is true, times are for one step, and only what belongs to a step counts; else for the run.
+    Where ``per_step`` is true, times and calls are for one step, and only what belongs to a step counts; else for the
+    run.
     ``matched_share``: side → {"cpu", "device"} → share of operator time under names that both have (None: no time).
     """
 
@@ -98,7 +99,7 @@ def _step_time(base: IntArray, other: IntArray) -> pd.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One run: what is asked of its views, and by how many its times are divided."""
+    """One run: what is asked of its views, and by how many its times and calls are divided."""
 
     name: str
     trace: Trace
@@ -106,7 +107,7 @@ class _Side:
     steps: int
 
     def per_step(self, total: pd.Series[int]) -> IntArray:
-        return rounded_division(total.fillna(0).to_numpy(np.int64), np.full(len(total), self.steps))
+        return rounded_division(total.fillna(0).to_numpy(np.int64), self.steps)
 
 
 def _sides(base: Trace, other: Trace, per_step: bool) -> tuple[_Side, _Side]:
@@ -125,7 +126,7 @@ def _table(sides: tuple[_Side, _Side], view: _ViewTable, keys: list[str], time: 
     tables = []
     for side in sides:
         table = view(side.trace, side.request)
-        table["per_step"] = side.per_step(table[time])
+        table["per_step"], table["calls"] = side.per_step(table[time]), table["calls"] / side.steps
         renamed = {"calls": f"{side.name}_calls", "per_step": f"{side.name}_ns"}
         tables.append(table[[*keys, "calls", "per_step"]].rename(columns=renamed))
     joined = joined_tables(tables[0], tables[1], keys)
@@ -136,6 +137,7 @@ def _operators(sides: tuple[_Side, _Side]) -> pd.DataFrame:
     tables = []
     for side in sides:
         table = operator_time(side.trace, in_steps(side.trace, side.request))
+        table["calls"] /= side.steps
         for measure in _MEASURES:
             table[measure] = side.per_step(table[measure])
         tables.append(table.rename(columns={name: f"{side.name}_{name}" for name in ("calls", *_MEASURES)}))

@@ -13,7 +13,7 @@ import numpy as np
 
 from perfkit_core import nesting
 from perfkit_core.analyses.step.step_rows import step_rows
-from perfkit_core.schema import BACKWARD, NO_ROW, OPERATOR_KINDS, OPTIMIZER
+from perfkit_core.schema import BACKWARD, DATALOADER, NO_ROW, OPERATOR_KINDS, OPTIMIZER
 from perfkit_core.trace import Trace
 
 SAMPLE: Final = "sample"
@@ -59,7 +59,7 @@ def batch_of_shapes(trace: Trace) -> int | None:
 
     Only of runs with steps: what a rank computes at a time, without the other ranks, and of one forward pass."""
     rows = trace.host & trace.rows("kind", *OPERATOR_KINDS) & trace.rows("op_name", *_BATCH_FIRST)
-    rows &= ~trace.rows("phase", BACKWARD, OPTIMIZER) & (trace.ints("step") >= 0)
+    rows &= ~trace.rows("phase", BACKWARD, OPTIMIZER, DATALOADER) & (trace.ints("step") >= 0)
     shapes = trace.codes("shapes")
     codes, calls = np.unique(shapes.codes[rows], return_counts=True)
     found: Counter[int] = Counter()

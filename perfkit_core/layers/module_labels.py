@@ -29,11 +29,6 @@ class ModuleLabel(NamedTuple):
     nodes: tuple[str, ...] = ()
 
     @property
-    def is_model(self) -> bool:
-        """Whether it is a model itself, not a layer of one."""
-        return not self.path or self.path.endswith(".")
-
-    @property
     def module(self) -> str:
         """What stands in the column ``module``: the path; for a model without a name its class."""
         return self.path.rstrip(".") or self.class_name

@@ -36,9 +36,14 @@ class Computed:
 
 def compute(trace: Trace, views: Sequence[View], job: Job) -> Computed:
     """The views of a trace; one of several ranks is reduced rank by rank. Raises UsageError."""
-    if len(trace.meta.ranks) > 1:
-        found = merge([reduce_trace(one, job) for one in split(trace)], views, job)
-        return replace(found, meta=trace.meta, quality=trace.quality)
+    return replace(of_ranks(split(trace), views, job), meta=trace.meta, quality=trace.quality)
+
+
+def of_ranks(ranks: Sequence[Trace], views: Sequence[View], job: Job) -> Computed:
+    """The views of traces of one rank each. Raises UsageError."""
+    if len(ranks) > 1:
+        return merge([reduce_trace(one, job) for one in ranks], views, job)
+    (trace,) = ranks
     steps = step_numbers(trace)
     request = replace(job.request, steps=steps) if job.own_steps and job.request.steps is None else job.request
     tables = {view.name: view.table(trace, understood(view, request)) for view in views}

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from perfkit_core.errors import SourceError
 from perfkit_core.loading import files_of, reader
-from perfkit_core.paths import PathLike, as_path, exists, is_folder, reaching
+from perfkit_core.paths import PathLike, as_path, exists, is_folder, reaching, readable
 from perfkit_core.plugins.manager import Plugins, get_plugins
 from perfkit_core.ranks.job import RankFiles
 from perfkit_core.recording import pending
-from perfkit_core.several import numbered
+from perfkit_core.several import numbered_processes
 from perfkit_core.sources.bytestream import head
 from perfkit_core.sources.run_folder import cycles, recording
 from perfkit_core.trace import Finding
@@ -44,15 +44,14 @@ def plan(sources: Sequence[PathLike], partial: bool = False, plugins: Plugins | 
         findings += about
     told = {str(path): _rank(path, plugins) for path in files}
     known = {rank for rank in told.values() if rank is not None}
-    process = {source: _recording(source) or source for source, rank in told.items() if rank is None}
-    first = {name: source for source, name in reversed(process.items())}
-    by_name, _ = numbered([first[name] for name in dict.fromkeys(process.values())], known)
+    unknown = {source: _recording(source) for source, rank in told.items() if rank is None}
+    numbers, _ = numbered_processes(unknown, known)
+    if not numbers and not known:  # a single process
+        return Plan(readable(sources[0]), (RankFiles(tuple(told)),), findings)
     ranks: dict[int, list[str]] = {}
     for source, rank in told.items():
-        ranks.setdefault(by_name[first[process[source]]] if rank is None else rank, []).append(source)
-    if len(ranks) == 1 and not known:  # a single process: nothing asks for a number
-        return Plan(str(sources[0]), (RankFiles(tuple(told)),), findings)
-    return Plan(str(sources[0]), tuple(RankFiles(tuple(ranks[rank]), rank) for rank in sorted(ranks)), findings)
+        ranks.setdefault(numbers[source] if rank is None else rank, []).append(source)
+    return Plan(readable(sources[0]), tuple(RankFiles(tuple(ranks[rank]), rank) for rank in sorted(ranks)), findings)
 
 
 def _files(path: Path) -> tuple[list[Path], tuple[Finding, ...]]:

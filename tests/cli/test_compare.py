@@ -66,7 +66,7 @@ def test_a_gate_with_too_few_steps_cannot_tell(perfkit, tmp_path: Path) -> None:
         record(tmp_path / name, [ms])
     code, out, err = perfkit("compare", tmp_path / "main", tmp_path / "change", "--fail-on", "step_time > 3%")
     assert (code, err) == (0, "perfkit: gate cannot tell: step_time > 3%\n")
-    assert "Gate: cannot tell; exceeded, with too few steps to tell it from noise: step_time > 3%." in out
+    assert "Gate: cannot tell; exceeded, with too few steps or captures to tell it from noise: step_time > 3%." in out
 
 
 def test_pooled_captures_are_not_called_by_the_first_alone(perfkit, runs: Path) -> None:
@@ -178,6 +178,13 @@ def test_mistakes_are_one_line(perfkit, runs: Path, arguments: list[str], told: 
     code, out, err = perfkit("compare", runs / "main-0", runs / "change-0", *arguments)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert told in err
+
+
+@pytest.mark.parametrize("name", [",", "", " , "])
+def test_a_name_of_nothing_is_one_line(perfkit, runs: Path, name: str) -> None:
+    code, out, err = perfkit("compare", name, runs / "main-0")
+    assert (code, out) == (2, "")
+    assert err == f"perfkit: error: {name!r} names no run; captures of one run are separated by commas: A1,A2\n"
 
 
 def test_runs_that_are_not_there(perfkit, runs: Path) -> None:

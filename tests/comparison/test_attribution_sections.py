@@ -12,6 +12,7 @@ from perfkit_core.comparison import comparison_report
 from perfkit_core.comparison.attribution.attribute import attribute
 from perfkit_core.comparison.attribution.causes import REST, causes, waterfall
 from perfkit_core.comparison.attribution.groupings import by_family, by_kernel, by_layer
+from perfkit_core.comparison.attribution.sections import explained, sections
 from perfkit_core.loading import load
 from perfkit_core.renderers import charts
 from perfkit_core.report.model import Report, Section
@@ -44,6 +45,30 @@ def test_causes_are_ranked_and_explain_the_whole(tree: pd.DataFrame) -> None:
     assert found["difference_ns"].tolist() == [60, -20, 5, 0]
     assert found["explained_ratio"].tolist() == pytest.approx([60 / 45, 40 / 45, 1, 1])
     assert found["per_call_effect_ns"].tolist() == [60, -20, 5, 0]
+
+
+def test_the_effects_of_a_cause_are_those_of_its_calls() -> None:
+    """3 calls of 100 in one layer become 6 of 20 in another: (6 − 3)(100 + 20)/2 = 180 for the count, and
+    (20 − 100)(3 + 6)/2 = -360 for each call. Of a layer it is all count: one has none now, the other had none."""
+    sides = []
+    for layer, calls, dur in (("fc", 3, 100), ("act", 6, 20)):
+        work = [host("mm", "operator", 20 + i * dur, dur, phase="forward", module=layer) for i in range(calls)]
+        both = [host("act", "operator", at, 10, phase="forward", module=name) for name, at in (("fc", 0), ("act", 10))]
+        sides.append(trace([host("step 0", "step", 0, 20 + calls * dur, step=0), *both, *work], names=NAMES.get))
+    tree = attribute(*sides)
+    matmul = causes(tree).iloc[0]
+    names = ("base_calls", "other_calls", "difference_ns", "count_effect_ns", "per_call_effect_ns")
+    assert [matmul[name] for name in names] == [3, 6, -180, 180, -360]
+    assert by_family(tree)["count_effect_ns"].tolist() == [180, 0]
+    assert by_layer(tree)["count_effect_ns"].tolist() == [-300, 120]
+
+
+def test_it_says_on_how_many_steps_the_causes_rest() -> None:
+    steps = [host(f"step {i}", "step", i * 100, 90 + i, step=i) for i in range(7)]
+    work = [host("mm", "operator", i * 100, 50, phase="forward") for i in range(7)]
+    found = sections(explained(trace(steps + work), trace(steps[:2] + work[:2])))
+    (section,) = (one for one in found if one.name == "causes")
+    assert section.lines == ("Mean of the steps nearest to the median: 4 of 7 in base, 2 of 2 in other.",)
 
 
 def test_layers_sum_to_the_whole(tree: pd.DataFrame) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from events import device, host, trace
 from small_trace import small_trace
 from stepped_trace import stepped_trace
 
@@ -13,9 +14,11 @@ from perfkit_core.comparison.gate.outcomes import CANNOT_TELL, FAILED, PASSED, W
 from perfkit_core.comparison.gate.table import data, table
 from perfkit_core.comparison.pair import Asked, pair
 from perfkit_core.errors import UsageError
-from perfkit_core.trace import Trace
+from perfkit_core.report.summary import summarize
+from perfkit_core.trace import Trace, concat_traces
 
 STEADY = [20.0, 20.1, 20.0, 19.9, 20.0, 20.1, 20.0, 19.9]
+STEPS = 60
 
 
 def judged(condition: str, base: Trace, other: Trace, noise: float = 0.0) -> Outcome:
@@ -115,10 +118,148 @@ def test_a_number_of_a_view_is_taken_in_every_step() -> None:
     assert judged("step_time > 0.1%", base, other).result == PASSED
 
 
+@pytest.mark.parametrize(
+    ("condition", "result"),
+    [
+        ("operators.calls[aten::mm] > 10%", FAILED),
+        ("operators.calls[aten::mm] > 1.5", FAILED),
+        ("operators.calls[aten::mm] > +0.9", PASSED),
+        ("operators.calls[aten::mm] > 1.9", PASSED),
+        ("operators.calls[aten::mm] > 1.78", FAILED),
+        ("operators.calls[aten::mm] > 1.8", WITHIN_NOISE),
+    ],
+)
+def test_counts_are_means_that_need_not_be_whole(condition: str, result: str) -> None:
+    """One call in the first of ten steps, then two: 1.9 a step."""
+    steps = [host(f"step {at}", "step", at * 1_000, 900, step=at) for at in range(10)]
+    calls = [host("aten::mm", "operator", at * 500 + 100, 300) for at in range(20)]
+    base, other = trace(steps + calls[::2]), trace(steps + calls[:1] + calls[2:])
+    found = judged(condition, base, other)
+    assert (found.result, found.base, found.other, found.difference) == (result, 1, 1.9, 0.9)
+    assert found.change_ratio == 0.9
+    assert table([found])[["base", "other", "difference"]].to_numpy().tolist() == [["1", "1.9", "+0.9"]]
+
+
+def test_bytes_are_exact() -> None:
+    """In billionths, this number of bytes would be more than itself."""
+    size = 8_589_934_543
+    copied = trace([host("copy", "runtime", 0, 2, correlation=1), device("copy", "memcpy", 5, 9, 1, bytes=size)])
+    found = judged(f"memcpy.bytes > {size}B", copied, copied)
+    assert (found.result, found.other) == (PASSED, size)
+
+
+def test_a_budget_of_shares_fails_where_it_is_exceeded_beyond_noise() -> None:
+    """1 and 2 of about 20 ms are in operators: 5 and 10 % of the step, more or less by half a percent of that."""
+    base, other = stepped_trace(STEADY), stepped_trace(STEADY, 2.0)
+    assert judged("partition.ratio[compute] > 0.06", base, other).result == FAILED
+    assert judged("partition.ratio[compute] > 0.09999", base, other).result == WITHIN_NOISE
+    assert judged("partition.ratio[compute] < 0.15", base, other).result == FAILED
+    assert judged("partition.ratio[compute] > 0.11", base, other).result == PASSED
+
+
+def test_several_ranks_count_as_a_summary_counts_them() -> None:
+    """In the graph, each rank tells its times from its own first operator on, whenever that began."""
+    first = trace([host("fw::add", "operator", 0, 10)], rank=0)
+    later = trace([host("fw::add", "operator", 700, 10), host("fw::mul", "operator", 720, 10)], rank=1)
+    both = concat_traces([first, later])
+    found = judged("graph.start_ns[fw::mul] > 20ns", both, both)
+    assert summarize(both, "graph").set_index("name").loc["fw::mul", "start_ns"] == 20
+    assert (found.result, found.base) == (PASSED, 20)
+
+
 def test_a_row_that_only_one_run_has_is_0_in_the_other() -> None:
     base, other = stepped_trace(STEADY), stepped_trace(STEADY, name="fw::slow")
     found = judged("operators.self_cpu_ns[fw::slow] > 5%", base, other)
     assert (found.result, found.base, found.other, found.change_ratio) == (FAILED, 0, 1_000_000, None)
+
+
+def memory_trace(kept: int = 0, highest: int = 100) -> Trace:
+    """Steps of 100 ns, in which fw::add allocates 100 bytes, in the second one ``highest``, and frees them; fw::leak
+    allocates ``kept`` bytes in every step, and keeps them."""
+    rows, total = [], 0
+    for number in range(STEPS):
+        start, size = number * 100, highest if number == 1 else 100
+        blocks = [(10, "fw::leak", kept, 16 * number + 64)] * bool(kept) + [
+            (40, "fw::add", size, 8),
+            (60, "fw::add", -size, 8),
+        ]
+        rows.append(host(f"step {number}", "step", start, 100, step=number))
+        for at, name, change, address in blocks:
+            total += change
+            moved = {"bytes": change, "address": address, "total_bytes": total}
+            rows += [host(name, "operator", start + at, 10), host("[memory]", "memory", start + at + 5, 0, **moved)]
+    return trace(rows, rank=0)
+
+
+@pytest.mark.parametrize("condition", ["> 500B", "> +500B", "> 10%"])
+def test_a_peak_is_that_of_the_whole_capture(condition: str) -> None:
+    """1,000 bytes in one of the 60 steps."""
+    found = judged(f"memory_places.peak_bytes[cpu] {condition}", memory_trace(), memory_trace(highest=1000))
+    assert (found.result, found.base, found.other, found.noise) == (FAILED, 100, 1000, 0)
+    assert summarize(memory_trace(highest=1000), "memory_places")["peak_bytes"].to_list() == [1000]
+    assert data([found])[0]["samples"] == "captures"
+
+
+def test_several_captures_have_a_peak_each() -> None:
+    base, other = [memory_trace()] * 3, [memory_trace(highest=size) for size in (1000, 1100, 1200)]
+    (found,) = pair(base, other, Asked(conditions=(parsed("memory_places.peak_bytes[cpu] > 10%"),))).outcomes
+    assert (found.result, found.base, found.other) == (FAILED, 100, 1100)
+    assert found.noise is not None
+    assert found.noise > 0
+
+
+@pytest.mark.parametrize(
+    ("number", "least", "value"),
+    [
+        ("memory_leaks.bytes", "1B", 7 * (STEPS - 1)),  # the last step has none after it
+        ("memory_leaks.steps", "0", STEPS - 1),
+        ("memory_leaks.blocks", "0", STEPS - 1),
+        ("memory_peak.bytes", "1B", 7 * STEPS),
+    ],
+)
+def test_what_stays_needs_more_than_a_step(number: str, least: str, value: int) -> None:
+    found = judged(f"{number}[fw::leak] > +{least}", memory_trace(), memory_trace(kept=7))
+    assert (found.result, found.base, found.other) == (FAILED, 0, value)
+
+
+def test_what_stays_is_not_0_where_no_memory_was_recorded() -> None:
+    with pytest.raises(UsageError, match=r"memory_leaks.bytes\[fw::leak\] is not known in other"):
+        judged("memory_leaks.bytes[fw::leak] > +1B", memory_trace(kept=7), stepped_trace(STEADY))
+
+
+def test_the_longest_call_is_that_of_the_whole_capture() -> None:
+    """1 ms, but 2 ms in one of 60 steps: how much that varies, other captures tell only."""
+    calls = [host("fw::add", "operator", at * 5_000 + 100, 2_000 if at == 1 else 1_000) for at in range(STEPS)]
+    steps = [host(f"step {at}", "step", at * 5_000, 4_000, step=at) for at in range(STEPS)]
+    longest = trace(steps + calls)
+    found = judged("operators.max_cpu_ns[fw::add] > 1500ns", longest, longest)
+    assert (found.result, found.other, found.noise) == (CANNOT_TELL, 2_000, None)
+    condition = Asked(conditions=(parsed("operators.max_cpu_ns[fw::add] > 1500ns"),))
+    assert pair([longest] * 2, [longest] * 2, condition).outcomes[0].result == FAILED
+
+
+def test_device_work_has_the_noise_of_devices_in_every_view() -> None:
+    """A kernel of 10 or 11 ms in each step of 20 ms, and the operator around its launch."""
+    rows = []
+    for at in range(8):
+        start, long = at * 20_000_000, 10_000_000 + at % 2 * 1_000_000
+        rows += [
+            host(f"step {at}", "step", start, 20_000_000, step=at),
+            host("fw::add", "operator", start + 10, long),
+            host("launch", "runtime", start + 20, 10, correlation=at + 1),
+            device("add", "kernel", start + 100, long, at + 1),
+        ]
+    found = trace(rows)
+
+    def noise(number: str) -> float | None:
+        (one,) = pair([found], [found], Asked(conditions=(parsed(f"{number} > 3%"),))).outcomes
+        assert one.base == 10_500_000
+        return one.noise
+
+    of_device = noise("kernels.total_device_ns")
+    assert noise("overview.time_ns[kernel]") == noise("partition.total_ns[device_compute]") == of_device
+    assert of_device is not None
+    assert (noise("overview.time_ns[operator]") or 0) > 2 * of_device
 
 
 def test_shares_are_compared_as_shares() -> None:

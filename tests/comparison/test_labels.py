@@ -19,6 +19,7 @@ from perfkit_core.comparison.labels import LONGEST, distinguishing
         (["/x/torch/t.json", "/y/paddle/t.json", "/y/torch/t.json"], ["x/torch", "y/paddle", "y/torch"]),
         (["runs/one.json.gz", "runs/one.pb"], ["one.json.gz", "one.pb"]),
         (["run", "run"], ["run (1)", "run (2)"]),
+        ([".", "run"], [".", "run"]),
     ],
 )
 def test_a_run_is_called_by_what_tells_it_apart(paths: list[str], labels: list[str]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from events import host, trace
 from small_trace import small_trace
 
 from perfkit_core.comparison import normalise, peaks
@@ -71,6 +72,15 @@ def test_the_batch_of_real_shapes(traces: Path, file: str, batch: int | None) ->
     """ResNet50 of the kineto samples is trained with batches of 32 (DataLoader(…, batch_size=32) of its script); the
     convolution of the ViT has an input of [4, 3, 224, 224]; the language model has none of these operators."""
     assert batch_of_shapes(load(traces / "torch" / file)) == batch
+
+
+def test_a_loader_that_works_on_single_images_tells_no_batch() -> None:
+    """Eight images are pooled one by one while they are loaded; the model convolves 32 of them."""
+    single = {"shapes": "[[1, 3, 8, 8]]", "phase": "dataloader"}
+    rows = [host("step 0", "step", 0, 1_000, step=0), host("next batch", "dataloader", 0, 500)]
+    rows += [host("fw::pool", "operator", at * 50, 40, **single) for at in range(8)]
+    rows += [host("fw::conv", "operator", 600, 40, shapes="[[32, 3, 8, 8], [4, 3, 1, 1]]")]
+    assert batch_of_shapes(trace(rows, names={"fw::pool": "pool", "fw::conv": "conv"}.get)) == 32
 
 
 def _on(name: str | None, **properties: object) -> Trace:

@@ -9,8 +9,10 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from stepped_trace import stepped_trace
 
 from perfkit_core.comparison import Asked, comparison_report, pair
+from perfkit_core.comparison.several import Run, several_report
 from perfkit_core.loading import load
 from perfkit_core.report.model import Report
 
@@ -61,6 +63,27 @@ def test_two_vendors(traces: Path) -> None:
         "Different devices: NVIDIA H100 80GB HBM3 and AMD Instinct MI300X VF. Their peaks stand below."
         in report.warnings
     )
+
+
+def test_a_recording_on_both_sides_is_named_below_the_verdict() -> None:
+    """Named twice or copied; another run of equal steps is no copy."""
+    one, copied = (stepped_trace([20, 20, 21], source=source) for source in ("runs/a", "copies/a"))
+    told = "Base and other hold the same recording: runs/a, copies/a."
+    assert comparison_report(one, copied).headline[1] == told
+    assert comparison_report(one, one).headline[1] == "Base and other hold the same recording: runs/a."
+    renamed = stepped_trace([20, 20, 21], name="fw::add")
+    assert not any("same recording" in sentence for sentence in comparison_report(one, renamed).headline)
+    runs = [Run(name, (trace,)) for name, trace in (("a", one), ("b", renamed), ("c", copied))]
+    assert several_report(runs, Asked()).headline[-1] == f"c: {told}"
+
+
+def test_runs_that_hardly_do_the_same_are_told_directly_below_the_verdict() -> None:
+    """1 ms in one operator against 2 ms in another."""
+    report = comparison_report(stepped_trace([20]), stepped_trace([30], 2.0, name="fw::other"))
+    verdict, unlike, causes = report.headline[:3]
+    assert verdict.startswith("Too few steps to tell: ")
+    assert unlike == "These runs hardly do the same: of one, 100% of the operator time has no counterpart."
+    assert causes.startswith("The largest causes: ")
 
 
 @pytest.mark.parametrize("name", ["h100-bert-small", "sampled-rank0", "mi250-minitoy-train", "b200-eager-rank0of8"])

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import numpy as np
 import pandas as pd
 
 from perfkit_core.analyses.communication.arrivals import arrivals, transfer_ns
 from perfkit_core.analyses.communication.bus_factors import bus_factors
 from perfkit_core.analyses.communication.message_sizes import size_class
 from perfkit_core.analyses.communication.partials import Partial, reduce, reduce_each
+from perfkit_core.analyses.tables import lower_median
 from perfkit_core.errors import UsageError
 from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
@@ -69,20 +69,15 @@ def _row(calls: pd.DataFrame) -> pd.Series[float]:
     sized = calls["bytes"].notna() & (time > 0)
     return pd.Series(
         {
-            "calls": len(calls), "message_bytes": _median(calls["bytes"].dropna()), "total_ns": int(time.sum()),
-            "min_ns": int(time.min()), "median_ns": _median(time), "max_ns": int(time.max()),
+            "calls": len(calls), "message_bytes": lower_median(calls["bytes"]), "total_ns": int(time.sum()),
+            "min_ns": int(time.min()), "median_ns": lower_median(time), "max_ns": int(time.max()),
             "algorithm_bandwidth_bytes_per_s": _per_second(calls["bytes"][sized], time[sized]),
             "bus_bandwidth_bytes_per_s": _per_second((calls["bytes"] * calls["factor"])[sized], time[sized]),
-            "on_all_ranks": len(done), "transfer_ns": _median(done["transfer"]),
+            "on_all_ranks": len(done), "transfer_ns": lower_median(done["transfer"]),
             "transfer_bus_bandwidth_bytes_per_s": _per_second(done["bytes"] * done["factor"], done["transfer"]),
         },
         dtype=object,
     )  # fmt: skip
-
-
-def _median(values: pd.Series[int]) -> int | None:
-    """The smaller one of the two in the middle of an even number."""
-    return int(np.sort(values.to_numpy(np.int64))[(len(values) - 1) // 2]) if len(values) else None
 
 
 def _per_second(size: pd.Series[float], time: pd.Series[int]) -> float | None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-import numpy as np
 import pandas as pd
 
 from perfkit_core.analyses.communication.arrivals import arrivals
 from perfkit_core.analyses.communication.partials import Partial, reduce, reduce_each, together
+from perfkit_core.analyses.tables import lower_median, rounded_division
 from perfkit_core.errors import UsageError
 from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
@@ -64,7 +64,7 @@ def _of_ranks(found: pd.DataFrame, steps: pd.DataFrame, by_step: bool) -> pd.Dat
     grouped = found.groupby(keys)
     columns = {
         "collectives": grouped.size(), "last": grouped["last"].sum(), "last_ratio": grouped["last"].mean(),
-        "late_p50_ns": grouped["late_ns"].agg(_median), "late_max_ns": grouped["late_ns"].max(),
+        "late_p50_ns": grouped["late_ns"].agg(lower_median), "late_max_ns": grouped["late_ns"].max(),
         "waited_ns": grouped["wait_ns"].sum(), "caused_wait_ns": grouped["caused_ns"].sum(),
     }  # fmt: skip
     result = pd.DataFrame({**durations, **columns}).reset_index()
@@ -80,7 +80,7 @@ def _of_steps(found: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
     once, by_step = found[found["last"]].groupby("step"), steps.groupby("step")["dur_ns"]
     columns = {
         "min_step_ns": by_step.min(), "max_step_ns": by_step.max(), "collectives": once.size(),
-        "skew_p50_ns": once["skew_ns"].agg(_median), "skew_max_ns": once["skew_ns"].max(),
+        "skew_p50_ns": once["skew_ns"].agg(lower_median), "skew_max_ns": once["skew_ns"].max(),
         "waited_ns": once["caused_ns"].sum(), "last_rank": _most_waited_for(found),
     }  # fmt: skip
     result = pd.DataFrame(columns).rename_axis("step").reset_index()
@@ -95,13 +95,8 @@ def _most_waited_for(found: pd.DataFrame) -> pd.Series[int]:
 
 
 def _average(grouped: pd.api.typing.SeriesGroupBy[Any, Any]) -> pd.Series[int]:
-    return (2 * grouped.sum() + grouped.size()) // (2 * grouped.size())
-
-
-def _median(values: pd.Series[int]) -> int | None:
-    """The smaller one of the two in the middle of an even number."""
-    known = np.sort(values.dropna().to_numpy(np.int64))
-    return int(known[(len(known) - 1) // 2]) if len(known) else None
+    total = grouped.sum()
+    return pd.Series(rounded_division(total, grouped.size()), total.index)
 
 
 def _explain(trace: Trace) -> str:

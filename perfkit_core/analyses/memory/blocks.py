@@ -67,11 +67,16 @@ def blocks(trace: Trace) -> Blocks:
     )
 
 
+def has_blocks(trace: Trace) -> bool:
+    """Whether allocations were recorded that can be followed."""
+    return bool(len(blocks(trace).allocation))
+
+
 def explain_no_blocks(trace: Trace) -> str:
     """Why a table of blocks has no rows."""
     found = memory_events(trace)
     if not len(found.row):
         return explain_empty(trace)
-    if not len(blocks(trace).allocation):
+    if not has_blocks(trace):
         return in_english("the memory events have no addresses, so allocations cannot be matched with frees")
     return in_english("nothing that was allocated in the recording was alive then")

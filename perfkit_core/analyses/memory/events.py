@@ -101,6 +101,11 @@ def nullable(values: IntArray) -> pd.Series[int]:
     return pd.Series(pd.arrays.IntegerArray(np.where(unknown, 0, values), unknown))
 
 
+def has_events(trace: Trace) -> bool:
+    """Whether memory events were recorded, with their sizes."""
+    return bool(len(memory_events(trace).row))
+
+
 def explain_empty(trace: Trace) -> str:
     """Why a table of memory has no rows."""
     return NOT_RECORDED if not trace.rows("kind", MEMORY).any() else in_english("the memory events have no sizes")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from perfkit_core.analyses.memory.blocks import NEVER, Blocks, blocks, explain_no_blocks
+from perfkit_core.analyses.memory.blocks import NEVER, Blocks, blocks, explain_no_blocks, has_blocks
 from perfkit_core.analyses.memory.events import MemoryEvents, memory_events, pool_columns
 from perfkit_core.analyses.memory.owners import chosen, keys, names, outermost
 from perfkit_core.analyses.memory.step_ends import StepEnds, step_ends
@@ -80,11 +80,19 @@ def _finished(trace: Trace, found: MemoryEvents, ends: StepEnds, sums: pd.DataFr
     return pd.concat([places, sums, measures], axis=1)
 
 
+def _told(trace: Trace) -> bool:
+    """Whether a block could be followed from a step into the next one."""
+    return has_blocks(trace) and _followed(trace)
+
+
+def _followed(trace: Trace) -> bool:
+    return bool((step_ends(trace, memory_events(trace)).follower >= 0).any())
+
+
 def _explain(trace: Trace) -> str:
-    found = memory_events(trace)
-    if not len(found.row) or not len(blocks(trace).allocation):
+    if not has_blocks(trace):
         return explain_no_blocks(trace)
-    if not (step_ends(trace, found).follower >= 0).any():
+    if not _followed(trace):
         return in_english("this needs two training steps, recorded one after the other")
     return in_english("nothing that was allocated in a step stayed")
 
@@ -100,4 +108,5 @@ VIEW = View(
     groupings=GROUPINGS,
     order="bytes",
     explain_empty=_explain,
+    of_capture=_told,
 )

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core import patterns
-from perfkit_core.analyses.memory.blocks import Blocks, blocks, explain_no_blocks
+from perfkit_core.analyses.memory.blocks import Blocks, blocks, explain_no_blocks, has_blocks
 from perfkit_core.analyses.memory.events import (
     MISSING,
     MemoryEvents,
@@ -110,4 +110,5 @@ VIEW = View(
     groupings=GROUPINGS,
     order="bytes",
     explain_empty=explain_no_blocks,
+    of_capture=has_blocks,
 )

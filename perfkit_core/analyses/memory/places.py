@@ -10,6 +10,7 @@ from perfkit_core.analyses.memory.events import (
     MemoryEvents,
     arguments,
     explain_empty,
+    has_events,
     memory_events,
     nullable,
     pool_columns,
@@ -77,4 +78,5 @@ VIEW = View(
     ),
     table=table,
     explain_empty=explain_empty,
+    of_capture=has_events,
 )

@@ -18,7 +18,6 @@ from perfkit_core.analyses.tables import ratio
 from perfkit_core.plugins.contracts import Reduction, ViewRequest
 from perfkit_core.trees import preorder
 
-_OVERHEAD: Final = ("total_ns", "cpu_ns", "device_ns")
 _EVENTS: Final = Merged(
     ("calls", "total_ns", "cpu_ns", "device_ns", "min_ns", "max_ns", "avg_ns"),
     {

@@ -108,7 +108,9 @@ def _hidden(trace: Trace, acts: Activities, rows: IntArray, step: IntArray, coun
 
 def _why_empty(trace: Trace) -> str:
     if not len(step_rows(trace)):
-        return in_english("no training steps were recorded: call the profiler's step() after each iteration")
+        return in_english(
+            "no training steps were recorded: give the profiler a schedule, and call its step() after each iteration"
+        )
     return in_english("neither a data loader nor copies from the host to a device were recorded")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from perfkit_core.analyses.tables import rounded_division
@@ -43,7 +42,7 @@ def _four(side: str, times: IntArray | None, total: int | None) -> dict[str, int
     if times is None:
         return {f"{one}_{side}_ns": total if one == "total" else None for one in _FOUR}
     total = int(times.sum()) if total is None else total
-    average = int(rounded_division(np.array([total]), np.array([len(times)]))[0])
+    average = int(rounded_division(total, len(times)))
     return dict(
         zip((f"{one}_{side}_ns" for one in _FOUR), (total, average, int(times.min()), int(times.max())), strict=True)
     )

@@ -75,7 +75,7 @@ VIEW = View(
     table=table,
     groupings=GROUPINGS,
     explain_empty=lambda trace: in_english(
-        "no training steps were recorded: call the profiler's step() after each iteration"
+        "no training steps were recorded: give the profiler a schedule, and call its step() after each iteration"
     ),
     per_step=("total_ns",),
 )

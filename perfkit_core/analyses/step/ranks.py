@@ -66,7 +66,9 @@ def _over_median(steps: pd.DataFrame, times: pd.Series[int]) -> pd.Series[int]:
 def _explain(trace: Trace) -> str:
     if len(trace.meta.ranks) < 2:
         return in_english("one rank only was recorded: name the recordings of several ranks")
-    return in_english("no training steps were recorded: call the profiler's step() after each iteration")
+    return in_english(
+        "no training steps were recorded: give the profiler a schedule, and call its step() after each iteration"
+    )
 
 
 VIEW = View(

@@ -55,7 +55,7 @@ def _rows(wide: pd.DataFrame, parts: Sequence[str], what: str) -> list[dict[str,
         if not len(times):
             continue
         total, whole = times.sum(), int(wide.loc[known, "dur_ns"].sum())
-        average = rounded_division(np.array([total]), np.array([len(times)]))[0]
+        average = rounded_division(total, len(times))
         four = dict(zip(_TIMES, map(int, (total, average, times.min(), times.max())), strict=True))
         rows.append({what: part, "steps": len(times), **four, "ratio": float(ratio(total, whole))})
     return rows

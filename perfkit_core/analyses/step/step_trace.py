@@ -65,7 +65,9 @@ def _reasons(no_forward: BoolArray, no_backward: BoolArray, unknown: BoolArray) 
 
 def _why_empty(trace: Trace) -> str:
     if not len(step_rows(trace)):
-        return in_english("no training steps were recorded: call the profiler's step() after each iteration")
+        return in_english(
+            "no training steps were recorded: give the profiler a schedule, and call its step() after each iteration"
+        )
     return in_english(
         "no step has both a forward and a backward pass that the recording tells; --by step says what is missing"
     )

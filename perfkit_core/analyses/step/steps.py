@@ -58,6 +58,6 @@ VIEW = View(
     description="duration of each step, its phases and the busy time of the device",
     table=table,
     explain_empty=lambda trace: in_english(
-        "no training steps were recorded: call the profiler's step() after each iteration"
+        "no training steps were recorded: give the profiler a schedule, and call its step() after each iteration"
     ),
 )

@@ -30,8 +30,8 @@ class Alignment:
 
     ``rows``: level (the first on which the two sides meet: layer, operator_shape, operator, family_phase, family; else
     unmatched), layer, operator, shape, dtype, phase, family (missing where they did not matter), base_calls,
-    other_calls (of all steps), then for cpu and device base_…_ns, other_…_ns, difference_…_ns: of one step where
-    ``per_step``, else of the run.
+    other_calls, then for cpu and device base_…_ns, other_…_ns, difference_…_ns: of one step where ``per_step``, else of
+    the run.
     ``matched_share``: side → level → {"cpu", "device", "step"} → share that is matched on this level or on one before
     it (None: no such time): of the operators' host time, of the device work, and of the step, each nanosecond once. The
     level ``unmatched`` holds what is left.
@@ -61,6 +61,8 @@ def align(base: Trace, other: Trace) -> Alignment:
     layers = (names.base, names.other)
     found = [_items(trace, per_step, side) for trace, side in zip(traces, layers, strict=True)]
     rows, levels = meet(found[0].table, found[1].table)
+    for side, trace in zip(SIDES, traces, strict=True):
+        rows[f"{side}_calls"] /= _steps(trace, per_step)
     for measure in ("cpu", "device"):
         rows[f"difference_{measure}_ns"] = rows[f"other_{measure}_ns"] - rows[f"base_{measure}_ns"]
     columns = [*rows.columns[: -len(MEASURES) + 1]]
@@ -71,7 +73,12 @@ def align(base: Trace, other: Trace) -> Alignment:
 
 def _items(trace: Trace, per_step: bool, layers: dict[str, str]) -> Items:
     chosen = in_steps(trace, ViewRequest(steps=step_numbers(trace) if per_step else None))
-    return items(trace, chosen, len(step_rows(trace)) if per_step else 1, layers)
+    return items(trace, chosen, _steps(trace, per_step), layers)
+
+
+def _steps(trace: Trace, per_step: bool) -> int:
+    """By how many sums are divided."""
+    return len(step_rows(trace)) if per_step else 1
 
 
 def _ordered(columns: list[str]) -> list[str]:

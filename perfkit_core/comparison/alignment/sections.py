@@ -15,7 +15,7 @@ from perfkit_core.report.model import Section
 SHOWN = 15
 _ALL_MATCHED = in_english("everything has a counterpart")
 _ALONE_IN_STEP = in_english(
-    "Operators, and device work outside of them, that only one side has; for each step; calls are of all steps."
+    "Operators, and device work outside of them, that only one side has; times and calls of a step."
 )
 _ALONE_IN_RUN = in_english("Operators, and device work outside of them, that only one side has; for the run.")
 _SHARES = in_english(

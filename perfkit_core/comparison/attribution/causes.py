@@ -7,10 +7,12 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
+from perfkit_core.comparison.attribution.effects import with_effects
 from perfkit_core.comparison.attribution.wording import label
 from perfkit_core.language import in_english, say
 
-SUMMED: Final = ("base_ns", "other_ns", "difference_ns", "count_effect_ns", "per_call_effect_ns")
+TIMES: Final = ("base_ns", "other_ns", "difference_ns")
+SUMMED: Final = (*TIMES, "count_effect_ns", "per_call_effect_ns")
 REST: Final = in_english("everything else")
 End = tuple[str, int]
 _PARTS: Final = ("category", "phase", "layer", "family", "operator")
@@ -19,16 +21,16 @@ _PARTS: Final = ("category", "phase", "layer", "family", "operator")
 def causes(attribution: pd.DataFrame) -> pd.DataFrame:
     """Of the tree of :func:`~perfkit_core.comparison.attribution.attribute`, the operators over all layers, largest
     differences first: operator, category, place, phase, family, base_calls, other_calls (a step; missing outside of
-    operators), base_ns, other_ns, difference_ns, count_effect_ns, per_call_effect_ns, explained_ratio (of the
-    difference, this row and those before it). They sum to the difference."""
+    operators), base_ns, other_ns, difference_ns, count_effect_ns, per_call_effect_ns (by the calls and times of the
+    row), explained_ratio (of the difference, this row and those before it). They sum to the difference."""
     keys = ["operator", "category", "place", "phase", "family"]
     if attribution.empty:
         return pd.DataFrame(columns=[*keys, "base_calls", "other_calls", *SUMMED, "explained_ratio"])
     rows = with_path(attribution)
-    numbers = ["base_calls", "other_calls", *SUMMED]
+    numbers = ["base_calls", "other_calls", *TIMES]
     grouped = rows.groupby(keys, sort=False, dropna=False)
-    table = grouped[numbers].sum(min_count=1).reset_index().astype(dict.fromkeys(SUMMED, np.int64))
-    return explained(largest_first(table, keys))
+    table = grouped[numbers].sum(min_count=1).reset_index().astype(dict.fromkeys(TIMES, np.int64))
+    return explained(largest_first(with_effects(table), keys))
 
 
 def waterfall(found: pd.DataFrame, first: End, last: End, shown: int) -> pd.DataFrame:

@@ -9,10 +9,16 @@ per-call effect is what is left, so that the two sum to the difference.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from fractions import Fraction
+from typing import Final
 
 import numpy as np
+import pandas as pd
 
 from perfkit_core.trace import IntArray
+
+_MOST_STEPS: Final = 100_000
+"""Calls of a step are a number of calls by a number of steps; a float of theirs tells both up to so many steps."""
 
 
 def count_effects(
@@ -21,6 +27,21 @@ def count_effects(
     """The count effect of each row, shape (rows,). Times are of one step, calls of ``base_n`` and ``other_n`` steps."""
     rows = zip(base_ns.tolist(), other_ns.tolist(), base_calls.tolist(), other_calls.tolist(), strict=True)
     return np.array([_count_effect(*row, base_n, other_n) for row in rows], np.int64)
+
+
+def with_effects(table: pd.DataFrame) -> pd.DataFrame:
+    """With count_effect_ns and per_call_effect_ns of each row's own base_ns, other_ns, base_calls and other_calls (of
+    one step; missing: not counted)."""
+    calls = [[_fraction(value) for value in table[f"{side}_calls"].fillna(0)] for side in ("base", "other")]
+    rows = zip(table["base_ns"].tolist(), table["other_ns"].tolist(), *calls, strict=True)
+    effects = [_count_effect(t0, t1, c0.numerator, c1.numerator, c0.denominator, c1.denominator)
+               for t0, t1, c0, c1 in rows]  # fmt: skip
+    count = np.array(effects, np.int64)
+    return table.assign(count_effect_ns=count, per_call_effect_ns=table["other_ns"] - table["base_ns"] - count)
+
+
+def _fraction(calls: float) -> Fraction:
+    return Fraction(calls).limit_denominator(_MOST_STEPS)
 
 
 def _count_effect(t0: int, t1: int, c0: int, c1: int, n0: int, n1: int) -> int:

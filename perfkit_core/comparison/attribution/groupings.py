@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from perfkit_core.comparison.attribution.causes import SUMMED, explained, largest_first, with_path
+from perfkit_core.comparison.attribution.causes import SUMMED, causes, explained, largest_first, with_path
 from perfkit_core.comparison.attribution.keys import NO_LAYER
 
 KERNEL = "kernel"
@@ -22,10 +22,11 @@ def by_layer(attribution: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_family(attribution: pd.DataFrame) -> pd.DataFrame:
-    """The same by family and place: what has no family is called by its category."""
+    """The sums of the causes of each family and place, as of
+    :func:`~perfkit_core.comparison.attribution.causes.causes`; what has no family is called by its category."""
     if attribution.empty:
         return pd.DataFrame(columns=["family", "place", *SUMMED, "explained_ratio"])
-    rows = with_path(attribution)
+    rows = causes(attribution)
     rows["family"] = rows["family"].where(rows["family"] != "", rows["category"])
     return _sums(rows, ["family", "place"])
 

@@ -14,7 +14,7 @@ from perfkit_core.analyses.step.activity import activities
 from perfkit_core.comparison.alignment.units import units
 from perfkit_core.comparison.attribution.keys import NO_LAYER, Keys, keys
 from perfkit_core.comparison.attribution.phases import piece_phases
-from perfkit_core.comparison.attribution.slices import Slices, slices
+from perfkit_core.comparison.attribution.slices import Slices, categories_of_events, slices
 from perfkit_core.comparison.attribution.steps import Windows
 from perfkit_core.comparison.attribution.wording import NOTHING, OUTSIDE
 from perfkit_core.comparison.attribution.wording import before as nothing_before
@@ -22,13 +22,15 @@ from perfkit_core.schema import DATALOADER, NO_ROW
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 CATEGORY: Final = "category"
+_Parts = tuple[IntArray, IntArray, IntArray, IntArray]
+"""Row of the event, category, phase and length of parts of the windows, shape (parts,) each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leaves:
     """Of one side, sums over its ``windows``. ``times``: category, the levels of the keys, ns (exclusive time, all rows
-    sum to the windows). ``events``: the levels, calls (events that start in a window, also where others hide them).
-    ``operators``: the levels but the last, calls (of the operators themselves)."""
+    sum to the windows; 0 where others hide all calls). ``events``: the levels, calls (events that start in a window,
+    also where others hide them). ``operators``: the levels but the last, calls (of the operators themselves)."""
 
     windows: Windows
     times: pd.DataFrame
@@ -39,15 +41,18 @@ class Leaves:
 def leaves(trace: Trace, windows: Windows, layers: Mapping[str, str]) -> Leaves:
     """The leaves of the windows; ``layers``: common names of the layers by their path, empty for none."""
     found = keys(trace, dict(layers))
+    rows = windows.starts_in(trace.ints("rank"), trace.ints("start_ns"))
+    calls = rows[_is_called(trace)[rows]]
     pieces = slices(trace, windows.rank, windows.start_ns, windows.end_ns)
     unowned = pieces.row == NO_ROW
     owned, gaps = np.flatnonzero(~unowned), np.flatnonzero(unowned)
     phase = piece_phases(trace, pieces)
     of_gaps = {**_gaps(pieces, gaps, found), "phase": found.texts["phase"][phase[gaps]]}
     ordered = {name: of_gaps[name] for name in (CATEGORY, *found.codes)}
-    times = [_owned(pieces, owned, found, phase), _sums(ordered, pieces.dur_ns[gaps])]
-    rows = windows.starts_in(trace.ints("rank"), trace.ints("start_ns"))
-    events = _counted(found, rows[_is_called(trace)[rows]], tuple(found.codes))
+    shown = pieces.row[owned], pieces.category[owned], phase[owned], pieces.dur_ns[owned]
+    times = [_owned(pieces.categories, found, shown, _hidden(trace, pieces, calls, found)),
+             _sums(ordered, pieces.dur_ns[gaps])]  # fmt: skip
+    events = _counted(found, calls, tuple(found.codes))
     operators = _counted(found, rows[units(trace).own[rows]], tuple(found.codes)[:-1])
     return Leaves(windows, pd.concat(times, ignore_index=True), events, operators)
 
@@ -61,11 +66,17 @@ def _is_called(trace: Trace) -> BoolArray:
     return called | activity.compute if activity.on_device else called
 
 
-def _owned(pieces: Slices, index: IntArray, found: Keys, phases: IntArray) -> pd.DataFrame:
-    category, rows, dur = pieces.category[index], pieces.row[index], pieces.dur_ns[index]
-    codes = {level: codes[rows] for level, codes in found.codes.items()} | {"phase": phases[index]}
+def _hidden(trace: Trace, pieces: Slices, calls: IntArray, found: Keys) -> _Parts:
+    """The calls that others hide entirely."""
+    rows = calls[~np.isin(calls, pieces.row)]
+    return rows, categories_of_events(trace)[rows], found.codes["phase"][rows], np.zeros(len(rows), np.int64)
+
+
+def _owned(categories: tuple[str, ...], found: Keys, *parts: _Parts) -> pd.DataFrame:
+    rows, category, phases, dur = (np.concatenate(each) for each in zip(*parts, strict=True))
+    codes = {level: codes[rows] for level, codes in found.codes.items()} | {"phase": phases}
     code, first = grouped.distinct([category, *codes.values()], len(rows))
-    names = np.array(pieces.categories, object)[category[first]]
+    names = np.array(categories, object)[category[first]]
     texts = {level: found.texts[level][numbers[first]] for level, numbers in codes.items()}
     return pd.DataFrame({CATEGORY: names, **texts, "ns": grouped.sums(code, len(first), dur)})
 

@@ -1,7 +1,8 @@
 """In which phase is time that belongs to no operator?
 
 A label or span around it tells. Else it is of the phase of the host's work before and after it, where that is the same:
-Python code between two operators of the forward pass is forward, whether or not the framework marked the pass.
+Python code between two operators of the forward pass is forward, whether or not the framework marked the pass. Of the
+host's work only: a device works on what was launched long before, so what runs there has the phase of its launch alone.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def piece_phases(trace: Trace, pieces: Slices) -> IntArray:
     own = np.append(phase.codes, -1)[holder].astype(np.int64)
     told = np.append(phase.rows(DATALOADER, FORWARD, BACKWARD, OPTIMIZER), False)[holder]
     on_host = told & np.append(trace.host, False)[row]
-    open_ones = ~told & (np.append(unit, NO_ROW)[row] == NO_ROW)
+    open_ones = ~told & np.append(trace.host & (unit == NO_ROW), True)[row]
     before, after = _last(on_host, pieces.window), _last(on_host[::-1], pieces.window[::-1])[::-1]
     after = np.where(after >= 0, len(own) - 1 - after, -1)
     same = open_ones & (before >= 0) & (after >= 0) & (own[before] == own[after])

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from perfkit_core.analyses.step.step_rows import step_rows
 from perfkit_core.comparison.alignment import Alignment, align
 from perfkit_core.comparison.alignment.sections import alignment_sections
 from perfkit_core.comparison.attribution.attribute import attribute
 from perfkit_core.comparison.attribution.causes import causes, waterfall
 from perfkit_core.comparison.attribution.groupings import by_family, by_kernel, by_layer
 from perfkit_core.comparison.attribution.leaves import CATEGORY
+from perfkit_core.comparison.attribution.steps import middle_steps
 from perfkit_core.comparison.attribution.wording import UNLAUNCHED, label
 from perfkit_core.comparison.joined import with_difference
 from perfkit_core.comparison.sentences import signed
@@ -30,7 +32,7 @@ _OF_WATERFALL = in_english("The largest causes, one after the other. In the pict
 _OF_PARTS = in_english("The median step, each instant once; the largest difference first.")
 _OF_LAYERS = in_english("The time of each layer without the layers in it.")
 _OF_KERNELS = in_english(
-    "Time of a step in kernels and copies, each instant once. What other kernels hide counts nothing."
+    "Time of a step in kernels and copies, each instant once. What other kernels hide counts nothing; calls are all."
 )
 _EXPLAINED = in_english(
     "Each nanosecond of the step counts once, for the one thing that it is spent on (docs/semantics: attribution). "
@@ -41,10 +43,12 @@ _EXPLAINED = in_english(
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Explained:
-    """``attribution``: the tree of :func:`attribute`; ``alignment``: what corresponds to what."""
+    """``attribution``: the tree of :func:`attribute`; ``alignment``: what corresponds to what; ``steps``: of how many
+    of its steps the tree tells the mean, and how many it has, for each side (none where whole runs are compared)."""
 
     attribution: pd.DataFrame
     alignment: Alignment
+    steps: tuple[tuple[int, int], ...] = ()
 
     def __repr__(self) -> str:
         return f"Explained({len(self.attribution)} rows, {self.alignment!r})"
@@ -52,7 +56,9 @@ class Explained:
 
 def explained(base: Trace, other: Trace, medians: tuple[int, int] | None = None) -> Explained:
     """Take the difference of two runs apart; ``medians`` as for :func:`attribute`."""
-    return Explained(attribute(base, other, medians), align(base, other))
+    found = align(base, other)
+    steps = tuple((len(middle_steps(one)), len(step_rows(one))) for one in (base, other)) if found.per_step else ()
+    return Explained(attribute(base, other, medians), found, steps)
 
 
 def sentences(found: Explained) -> tuple[str, ...]:
@@ -72,16 +78,17 @@ def named(found: pd.DataFrame) -> str:
 def sections(found: Explained) -> tuple[Section, ...]:
     """Sections step_parts, causes, layers, families, kernels, attribution, matched, unmatched; without events
     attribution in place of the first six."""
-    return (*_of_attribution(found.attribution), *alignment_sections(found.alignment))
+    return (*_of_attribution(found), *alignment_sections(found.alignment))
 
 
-def _of_attribution(tree: pd.DataFrame) -> Iterator[Section]:
+def _of_attribution(why: Explained) -> Iterator[Section]:
+    tree = why.attribution
     if tree.empty:
         yield Section("attribution", say("Where the difference comes from"), tree, empty=say(_EMPTY))
         return
     found = causes(tree)
     yield Section("step_parts", say("What the steps are spent on"), parts(tree), say(_OF_PARTS))
-    lines, title = tuple(_unlaunched(found)), say("What the difference is made of")
+    lines, title = (*_middle(why.steps), *_unlaunched(found)), say("What the difference is made of")
     yield Section("causes", title, found, say(_EXPLAINED), limit=SHOWN_CAUSES, lines=lines)
     yield from _grouped(tree)
     title = say("Where the difference comes from, level by level")
@@ -116,6 +123,17 @@ def parts(tree: pd.DataFrame) -> pd.DataFrame:
     both steps."""
     rows = tree[tree["level"] == CATEGORY].rename(columns={"name": "category"})
     return with_difference(rows[["category", "place", "base_ns", "other_ns"]].reset_index(drop=True))
+
+
+def _middle(steps: tuple[tuple[int, int], ...]) -> Iterator[str]:
+    """On how much the causes rest."""
+    if steps:
+        (base, base_steps), (other, other_steps) = steps
+        yield say(
+            "Mean of the steps nearest to the median: {base} of {base_steps} in base, "
+            "{other} of {other_steps} in other.",
+            base=base, base_steps=base_steps, other=other, other_steps=other_steps,
+        )  # fmt: skip
 
 
 def _unlaunched(found: pd.DataFrame) -> Iterator[str]:

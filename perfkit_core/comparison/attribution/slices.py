@@ -49,8 +49,9 @@ class Slices:
 
 def slices(trace: Trace, rank: IntArray, start_ns: IntArray, end_ns: IntArray) -> Slices:
     """The pieces of windows [start, end) of ranks (as in the column, -1: unknown); those of a window sum to it."""
-    activity = activities(trace)
-    found = [_of_rank(activity, one, np.flatnonzero(rank == one), start_ns, end_ns) for one in np.unique(rank).tolist()]
+    activity, ranks = activities(trace), np.unique(rank).tolist()
+    events = _events(activity)
+    found = [_of_rank(activity, events, one, np.flatnonzero(rank == one), start_ns, end_ns) for one in ranks]
     window, start, end, category, row = (
         np.concatenate([part[index] for part in found]) if found else np.empty(0, np.int64) for index in range(5)
     )
@@ -59,8 +60,21 @@ def slices(trace: Trace, rank: IntArray, start_ns: IntArray, end_ns: IntArray) -
     return Slices(names, window[order], start[order], end[order], category[order], row[order])
 
 
+def categories_of_events(trace: Trace) -> IntArray:
+    """The category, as in :class:`Slices`, that time of each event goes to where nothing else takes precedence, shape
+    (rows,); that of no event for those that own no time, such as steps."""
+    events = _events(activities(trace))
+    first: IntArray = np.argmax([*events, np.ones(len(trace), np.bool_)], axis=0)
+    return first
+
+
 def _of_rank(
-    activity: Activities, rank: int, windows: IntArray, start_ns: IntArray, end_ns: IntArray
+    activity: Activities,
+    events: Sequence[BoolArray],
+    rank: int,
+    windows: IntArray,
+    start_ns: IntArray,
+    end_ns: IntArray,
 ) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray]:
     """Window, start, end, category and row of the pieces of one rank."""
     sets = activity.of(rank)
@@ -69,7 +83,7 @@ def _of_rank(
     whose = reduce(under, [labelled(layer, index) for index, layer in enumerate(layers)])
     _, start, end, category, within = cut(start_ns[windows], end_ns[windows], whose)
     category = np.where(category < 0, len(layers), category)
-    owners = _owners(activity, rank)
+    owners = _owners(activity, events, rank)
     parts = []
     for index in range(len(layers) + 1):
         mine = np.flatnonzero(category == index)
@@ -82,22 +96,27 @@ def _of_rank(
     return window, begin, finish, found, row
 
 
-def _owners(activity: Activities, rank: int) -> Sequence[Timeline]:
+def _owners(activity: Activities, events: Sequence[BoolArray], rank: int) -> Sequence[Timeline]:
     """For each category but the last, which of its events owns an instant."""
     trace, rows = activity.trace, np.zeros(len(activity.trace), np.bool_)
     rows[rows_of_rank(trace, rank)] = True
     start, end = trace.ints("start_ns"), trace.end_ns
-    talk = first_come(np.flatnonzero(rows & activity.communication), start, end)
-    on_host = rows & activity.host
-    loading = innermost(np.flatnonzero(on_host & _within(trace, activity.loading) & step_threads(trace)), start, end)
-    rest = _preferred(trace, _classes(trace, on_host))
-    if not activity.on_device:
-        computing = on_host & _within(trace, activity.compute) & ~_within(trace, activity.communication)
-        return _preferred(trace, _classes(trace, computing)), talk, loading, rest
-    compute, copies = (
-        first_come(np.flatnonzero(rows & mask), start, end) for mask in (activity.compute, activity.copy)
-    )
-    return compute, talk, copies, loading, rest
+    *working, loading, rest = (rows & mask for mask in events)
+    waits, others = innermost(np.flatnonzero(loading), start, end), _preferred(trace, _classes(trace, rest))
+    if activity.on_device:
+        return *(first_come(np.flatnonzero(mask), start, end) for mask in working), waits, others
+    compute, talk = working
+    return _preferred(trace, _classes(trace, compute)), first_come(np.flatnonzero(talk), start, end), waits, others
+
+
+def _events(activity: Activities) -> Sequence[BoolArray]:
+    """For each category but the last, the events that its time can be of."""
+    trace = activity.trace
+    loading = activity.host & _within(trace, activity.loading) & step_threads(trace)
+    if activity.on_device:
+        return activity.compute, activity.communication, activity.copy, loading, activity.host
+    computing = activity.host & _within(trace, activity.compute) & ~_within(trace, activity.communication)
+    return computing, activity.communication, loading, activity.host
 
 
 def _within(trace: Trace, mask: BoolArray) -> BoolArray:

@@ -1,9 +1,10 @@
 """Which stretches of a run stand for its step?
 
 The difference that is taken apart is that of the median steps, as single steps can be far out. A median cannot be taken
-apart, a mean can: so the parts are those of the *middle steps*, as many around the median (at most half of them) as
-have a mean within 0.25 % of it. What their mean still lies beside the median is a part of its own. Where not both runs
-have steps, each rank's recording is one stretch, from its first to its last event.
+apart, a mean can: so the parts are those of the *middle steps*, the half of them (rounded up, at least two) that is
+nearest to the median. Fewer may have a mean that is nearer still, but what one or two of many steps are made of is
+chance. What their mean lies beside the median is a part of its own. Where not both runs have steps, each rank's
+recording is one stretch, from its first to its last event.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from perfkit_core import grouped
 from perfkit_core.analyses.span import rank_codes, ranks
 from perfkit_core.analyses.step.activity import activities
 from perfkit_core.analyses.step.step_rows import step_rows
+from perfkit_core.analyses.tables import rounded_division
 from perfkit_core.trace import IntArray, Trace
 
-WITHIN: Final = 400
-"""One part in so many: a quarter of a percent, below what steps of one run differ by."""
+_FEWEST: Final = 2
+"""Of an even number of steps, the median is the mean of two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class Windows:
     @property
     def mean_ns(self) -> int:
         """Mean length, to the nearest nanosecond."""
-        return rounded_mean(int((self.end_ns - self.start_ns).sum()), len(self))
+        return int(rounded_division((self.end_ns - self.start_ns).sum(), len(self)))
 
     def starts_in(self, rank: IntArray, time_ns: IntArray) -> IntArray:
         """The rows (of arrays of one shape) that start in a window of their rank, ascending."""
@@ -57,11 +59,11 @@ def middle_steps(trace: Trace) -> Windows:
     """The middle steps, and the median of all."""
     rows, dur = step_rows(trace), trace.ints("dur_ns")
     order = rows[np.argsort(dur[rows], kind="stable")]
-    median = _median(dur[order])
-    left_out = len(order) // 4
-    while left_out < (len(order) - 1) // 2 and _beside(dur[order], left_out, median) > median // WITHIN:
-        left_out += 1
-    return _windows(trace, np.sort(order[left_out : len(order) - left_out]), median)
+    count = len(order)
+    middle = order[(count - 1) // 2 : count // 2 + 1]
+    beside = np.abs(len(middle) * dur[order] - dur[middle].sum())
+    nearest = order[np.argsort(beside, kind="stable")][: max(_FEWEST, (count + 1) // 2)]
+    return _windows(trace, np.sort(nearest), _median(dur[order]))
 
 
 def whole_run(trace: Trace) -> Windows:
@@ -74,17 +76,6 @@ def whole_run(trace: Trace) -> Windows:
     some = np.flatnonzero(last > first)
     found = Windows(ranks(trace)[some], first[some], last[some], 0)
     return Windows(found.rank, found.start_ns, found.end_ns, found.mean_ns)
-
-
-def _beside(ascending: IntArray, left_out: int, median: int) -> int:
-    """How far the mean lies from the median without so many at each end."""
-    middle = ascending[left_out : len(ascending) - left_out]
-    return abs(rounded_mean(int(middle.sum()), len(middle)) - median)
-
-
-def rounded_mean(total: int, count: int) -> int:
-    """total / count to the nearest integer; 0 of nothing."""
-    return (2 * total + count) // (2 * count) if count else 0
 
 
 def _windows(trace: Trace, steps: IntArray, typical_ns: int) -> Windows:

@@ -4,17 +4,18 @@
 failed        the limit is exceeded, and the difference is beyond noise (interval and noise band of the statistics)
 within noise  the limit is exceeded, but equal runs may differ as much
 passed        the limit is kept
-cannot tell   the limit is exceeded, but there are too few steps to tell noise from a difference
+cannot tell   the limit is exceeded, but there are too few samples to tell noise from a difference
 ============  ====================================================================================================
 
 Only what failed fails. Samples are the steps; a number of a view is computed in each. Medians are compared for the step
-time, means for all else, since what happens in every tenth step has a median of 0.
+time, means for all else, since what happens in every tenth step has a median of 0. Of what a step does not tell
+(:mod:`~perfkit_core.comparison.gate.view_samples`), captures are the samples.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -22,10 +23,12 @@ import numpy.typing as npt
 
 from perfkit_core.comparison.gate import view_samples
 from perfkit_core.comparison.gate.conditions import BUDGET, CHANGE, Condition
-from perfkit_core.comparison.gate.view_samples import Number
+from perfkit_core.comparison.gate.number import Number
+from perfkit_core.comparison.gate.view_samples import Ranks
 from perfkit_core.comparison.samples.noise import ON_DEVICE
-from perfkit_core.comparison.samples.statistics import TOO_FEW, SampleStatistics, step_statistics
+from perfkit_core.comparison.samples.statistics import SampleStatistics, step_statistics
 from perfkit_core.errors import UsageError
+from perfkit_core.ranks.split import split
 from perfkit_core.report.summary import choose_views
 from perfkit_core.trace import Trace
 
@@ -33,31 +36,29 @@ FAILED: Final = "failed"
 WITHIN_NOISE: Final = "within noise"
 PASSED: Final = "passed"
 CANNOT_TELL: Final = "cannot tell"
-_FINE: Final = 10**9
-"""Statistics count in whole numbers: shares and rates in billionths."""
-_COUNTS: Final = ("calls", "steps", "bytes", "flops")
-"""Ends of the columns that a process repeats exactly: no noise but what the steps show."""
+_FINE: Final = 2**40
+"""Statistics count in whole numbers: all but times in parts of 1. A power of two, so that whole numbers stay exact."""
+_DIGITS: Final = 9
+"""Behind the point, of numbers that were counted so."""
 
 Samples = Sequence[npt.NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """``base``, ``other``, ``low`` to ``high`` (the interval of the difference) and ``noise`` in the unit of the column
-    (ns, bytes, 1)."""
+    """``base``, ``other``, ``difference`` (other less base), ``low`` to ``high`` (its interval) and ``noise`` in the
+    unit of the column (ns, bytes, 1). ``of_capture``: whether it is a number of whole captures, not of steps."""
 
     condition: Condition
     result: str
     base: float
     other: float
+    difference: float
     change_ratio: float | None
     low: float | None
     high: float | None
     noise: float | None
-
-
-_OF_DEVICES: Final = ("kernels", "memcpy", "device")
-"""Views of nothing but device work."""
+    of_capture: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,64 +75,65 @@ class Gated:
 
 def outcomes(conditions: Sequence[Condition], sides: Gated) -> tuple[Outcome, ...]:
     """Every condition on the two sides. Raises UsageError for what is not in the profiles."""
-    return tuple(_outcome(one, sides) for one in conditions)
+    of_views = any(one.column is not None for one in conditions)
+    base, other = ([split(trace) for trace in side] if of_views else [] for side in sides.traces)
+    return tuple(_outcome(one, sides, base, other) for one in conditions)
 
 
-def _outcome(condition: Condition, sides: Gated) -> Outcome:
+def _outcome(condition: Condition, sides: Gated, base: Sequence[Ranks], other: Sequence[Ranks]) -> Outcome:
     if condition.column is None:
         if sides.steps is None:
-            raise UsageError("step_time is not known: a side has no steps", "call the profiler's step()")
+            raise UsageError(
+                "step_time is not known: a side has no steps",
+                "give the profiler a schedule, and call its step() after each iteration",
+            )
         return _judged(condition, sides.steps, 1)
     number = Number(choose_views([condition.view], single=True)[0], condition.column, condition.row)
-    view_samples.check([trace for side in sides.traces for trace in side], number)
-    base, other = (view_samples.samples(side, number) for side in sides.traces)
-    for name, side in (("base", base), ("other", other)):
+    every = [*base, *other]
+    rows, by_step = view_samples.rows(every, number), view_samples.by_step(every, number)
+    found = [view_samples.samples(side, number) for side in (base, other)]
+    for name, side in zip(("base", "other"), found, strict=True):
         if not sum(map(len, side)):
             raise UsageError(f"{number.name} is not known in {name}", "perfkit summary shows what was recorded")
-    between = sides.of_device if _on_device(number) else sides.between
-    return _compared(condition, base, other, between)
+    between = 0.0 if number.exact else sides.of_device if number.on_device(rows) else sides.between
+    return replace(_compared(condition, found[0], found[1], between, number.exact), of_capture=not by_step)
 
 
-def _on_device(number: Number) -> bool:
-    """Whether only devices work in what is counted."""
-    return "device" in number.column or number.view.name in _OF_DEVICES
-
-
-def _compared(condition: Condition, base: Samples, other: Samples, between: float) -> Outcome:
-    column = condition.column or ""
-    exact = column.endswith(_COUNTS)
-    scale = 1 if exact or condition.in_time else _FINE
+def _compared(condition: Condition, base: Samples, other: Samples, between: float, exact: bool) -> Outcome:
+    scale = 1 if condition.in_time else _FINE
     sides = [[one * scale for one in side] for side in (base, other)]
-    if exact and max(len(one) for side in sides for one in side) < 2:  # no steps: a count of the whole run, twice
+    if exact and max(len(one) for side in sides for one in side) < 2:  # a count of the whole run, twice
         sides = [[np.repeat(one, 2) for one in side] for side in sides]
-    found = step_statistics(sides[0], sides[1], np.mean, 0.0 if exact else between)
+    found = step_statistics(sides[0], sides[1], np.mean, between)
     return _judged(condition, found, scale)
 
 
 def _judged(condition: Condition, found: SampleStatistics, scale: int) -> Outcome:
-    def unscaled(value: int | None) -> float | None:
-        return None if value is None else value / scale if scale > 1 else value
+    def number(value: int) -> float:
+        return value if scale == 1 else round(value / scale, _DIGITS)
 
-    exceeded, sure = _exceeded(condition, found, scale)
-    result = PASSED if not exceeded else FAILED if sure else WITHIN_NOISE
-    if exceeded and not sure and (found.noise is None or found.low is None):
-        result = CANNOT_TELL
-    return Outcome(
-        condition, result, found.base / scale if scale > 1 else found.base,
-        found.other / scale if scale > 1 else found.other, found.change_ratio,
-        unscaled(found.low), unscaled(found.high), unscaled(found.noise),
+    change = found.change_ratio
+    low, high, noise = (None if one is None else number(one) for one in (found.low, found.high, found.noise))
+    outcome = Outcome(
+        condition, PASSED, number(found.base), number(found.other), number(found.difference),
+        change if change is None or scale == 1 else round(change, _DIGITS), low, high, noise,
     )  # fmt: skip
+    if not _exceeded(outcome):
+        return outcome
+    unknown = found.noise is None or found.low is None
+    sure = _beyond_noise(outcome) if condition.kind == BUDGET else found.beyond_noise
+    return replace(outcome, result=FAILED if sure else CANNOT_TELL if unknown else WITHIN_NOISE)
 
 
-def _exceeded(condition: Condition, found: SampleStatistics, scale: int) -> tuple[bool, bool]:
-    """Whether the limit is exceeded, and whether that is beyond noise."""
-    sign = 1 if condition.upward else -1
-    if condition.kind == BUDGET:
-        over = sign * (found.other / scale - condition.limit)
-        return over > 0, found.noise is not None and over * scale > found.noise / 2**0.5
-    if condition.kind == CHANGE:
-        change = float("inf") * found.difference if found.change_ratio is None else found.change_ratio
-        exceeded = bool(found.difference) and sign * change > sign * condition.limit
-    else:
-        exceeded = sign * found.difference / scale > sign * condition.limit
-    return exceeded, found.beyond_noise and found.verdict != TOO_FEW
+def _exceeded(one: Outcome) -> bool:
+    limit, value = one.condition.limit, one.difference
+    if one.condition.kind == BUDGET:
+        value = one.other
+    elif one.condition.kind == CHANGE:
+        value = float("inf") * value if one.change_ratio is None and value else one.change_ratio or 0.0
+    return value > limit if one.condition.upward else value < limit
+
+
+def _beyond_noise(one: Outcome) -> bool:
+    """Whether a budget is exceeded by more than one side alone may vary."""
+    return one.noise is not None and abs(one.other - one.condition.limit) > one.noise / 2**0.5

@@ -20,7 +20,7 @@ def table(found: Sequence[Outcome]) -> pd.DataFrame:
     rows = [
         [
             one.condition.text, one.result, _words(one, one.base), _words(one, one.other),
-            _signed(one, one.other - one.base), one.change_ratio, _words(one, one.noise),
+            _signed(one, one.difference), one.change_ratio, _words(one, one.noise),
         ]
         for one in found
     ]  # fmt: skip
@@ -29,12 +29,14 @@ def table(found: Sequence[Outcome]) -> pd.DataFrame:
 
 
 def data(found: Sequence[Outcome]) -> list[dict[str, Any]]:
-    """A mapping a condition; numbers in the unit of the column (``unit``: "ns", "bytes" or "")."""
+    """A mapping a condition; numbers in the unit of the column (``unit``: "ns", "bytes" or ""). ``samples``: whether
+    "steps" are compared or whole "captures"."""
     return [
         {
             "condition": one.condition.text, "result": one.result, "unit": _unit(one), "base": one.base,
-            "other": one.other, "difference": one.other - one.base, "change_ratio": one.change_ratio,
+            "other": one.other, "difference": one.difference, "change_ratio": one.change_ratio,
             "interval": None if one.low is None else [one.low, one.high], "noise": one.noise,
+            "samples": "captures" if one.of_capture else "steps",
         }
         for one in found
     ]  # fmt: skip

@@ -1,18 +1,26 @@
-"""A number of a view, in every step of every capture: the samples of a condition."""
+"""A number of a view, in every step of every capture: the samples of a condition.
+
+What a step alone does not tell is taken of each capture as a whole, as a summary shows it: numbers of views that look
+beyond a step (what stays in memory), and extremes. A peak is that of one step, which a mean over steps, or a choice of
+them, would lose.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfkit_core.analyses.step.step_rows import step_rows
+from perfkit_core.analyses.merging_rows import stacked
+from perfkit_core.analyses.select import step_numbers
+from perfkit_core.comparison.gate.number import Number
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.ranks.computed import of_ranks
+from perfkit_core.ranks.job import Job
 from perfkit_core.report import key_columns
 from perfkit_core.trace import Trace
 
@@ -22,49 +30,52 @@ _SHOWN: Final = 8
 """Rows that an error names."""
 
 FloatArray = npt.NDArray[np.float64]
+Ranks = Sequence[Trace]
+"""A capture: a trace for each of its ranks."""
 
 
-@dataclass(frozen=True, slots=True)
-class Number:
-    """A column of a view, of a row (or what several rows add up to), or of all rows."""
-
-    view: View
-    column: str
-    row: str | None
-
-    @property
-    def name(self) -> str:
-        """As a condition writes it."""
-        return f"{self.view.name}.{self.column}" + (f"[{self.row}]" if self.row is not None else "")
-
-    @property
-    def sums(self) -> bool:
-        """Whether the rows of the column add up; a row that is missing then is 0."""
-        return self.column in self.view.per_step
+def samples(captures: Sequence[Ranks], number: Number) -> list[FloatArray]:
+    """The number in each step of each capture, shape (steps,) each; without steps, and of what a step does not tell,
+    that of the whole capture. Steps in which it is unknown are left out. Raises UsageError where the view has no such
+    column, or the column no such sum."""
+    return [_of_capture(ranks, number) for ranks in captures]
 
 
-def samples(traces: Sequence[Trace], number: Number) -> list[FloatArray]:
-    """The number in each step of each capture, shape (steps,) each; without steps, that of the whole capture. Steps in
-    which it is unknown are left out. Raises UsageError where the view has no such column, or the column no such sum."""
-    return [_of_capture(trace, number) for trace in traces]
+def by_step(captures: Sequence[Ranks], number: Number) -> bool:
+    """Whether steps are the samples, not captures."""
+    return not number.of_capture and any(step_numbers(trace) for ranks in captures for trace in ranks)
 
 
-def _of_capture(trace: Trace, number: Number) -> FloatArray:
-    steps = np.unique(trace.ints("step")[step_rows(trace)])
-    chosen = steps[np.unique(np.linspace(0, len(steps) - 1, min(len(steps), MOST_STEPS)).round().astype(int))]
-    requests = [ViewRequest(steps=(int(step),)) for step in chosen] or [ViewRequest()]
-    found = [_value(number.view.table(trace, request), number) for request in requests]
+def _of_capture(ranks: Ranks, number: Number) -> FloatArray:
+    if number.view.of_capture is not None and not any(map(number.view.of_capture, ranks)):
+        return np.empty(0, np.float64)
+    requests = [] if number.of_capture else _steps(ranks)
+    found = [_value(_table(ranks, number.view, request), number) for request in requests or [ViewRequest()]]
     return np.array([value for value in found if value is not None], np.float64)
 
 
-def check(traces: Sequence[Trace], number: Number) -> None:
-    """Raises UsageError where no capture has the row, with those that are known."""
+def _steps(ranks: Ranks) -> list[ViewRequest]:
+    """One for each step that is looked at."""
+    steps = np.unique(np.concatenate([step_numbers(trace) for trace in ranks]))
+    chosen = steps[np.unique(np.linspace(0, len(steps) - 1, min(len(steps), MOST_STEPS)).round().astype(int))]
+    return [ViewRequest(steps=(int(step),)) for step in chosen]
+
+
+def _table(ranks: Ranks, view: View, request: ViewRequest) -> pd.DataFrame:
+    """As a summary shows it."""
+    return of_ranks(ranks, [view], Job((view.name,), request)).tables[view.name]
+
+
+def rows(captures: Sequence[Ranks], number: Number) -> pd.DataFrame:
+    """The rows that are meant, of all captures; of a number without a row none. Raises UsageError where no capture has
+    the row, with those that are known."""
     if number.row is None:
-        return
-    tables = [number.view.table(trace, ViewRequest()) for trace in traces]
-    if any(len(_matching(table, number.row)) for table in tables):
-        return
-    whole = pd.concat(tables)
+        return pd.DataFrame()
+    tables = [_table(ranks, number.view, ViewRequest()) for ranks in captures]
+    found = stacked([_matching(table, number.row) for table in tables])
+    if len(found):
+        return found
+    whole = stacked(tables)
     names = list(dict.fromkeys(", ".join(_keys(row)) for row in whole[key_columns.keys(whole)].itertuples(index=False)))
     more = f" and {len(names) - _SHOWN} more" if names[_SHOWN:] else ""
     known = "; ".join(names[:_SHOWN]) + more
@@ -86,7 +97,7 @@ def _value(table: pd.DataFrame, number: Number) -> float | None:
         raise UsageError(text, f"name one of them in brackets, {hint}")
     if values.empty:
         recorded = rows.empty and (table.empty or bool(table[number.column].notna().any()))
-        return 0.0 if number.sums and recorded else None
+        return 0.0 if number.none_is_zero and recorded else None
     return float(values.sum())
 
 

@@ -34,7 +34,7 @@ class Capture:
         """One time a step: the mean of its ranks, to the nearest ns. Shape (steps,)."""
         if self.step_ns.ndim == 1:
             return self.step_ns
-        return rounded_division(self.step_ns.sum(axis=1), np.full(*self.step_ns.shape))
+        return rounded_division(self.step_ns.sum(axis=1), self.step_ns.shape[1])
 
 
 def capture(trace: Trace) -> Capture:

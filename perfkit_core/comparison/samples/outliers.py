@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 import numpy as np
 import pandas as pd
 
 from perfkit_core.advice.thresholds import Thresholds
 from perfkit_core.comparison.samples.captures import Capture
+from perfkit_core.outlying import outlying
 from perfkit_core.trace import BoolArray
-
-LEAST_STEPS: Final = 5
-"""Fewer do not tell what is usual."""
-_SIGMA: Final = 1.4826
-"""Standard deviation of a normal distribution by its median absolute deviation."""
 
 
 def outliers(sides: Mapping[str, Sequence[Capture]]) -> pd.DataFrame:
@@ -28,20 +23,14 @@ def outliers(sides: Mapping[str, Sequence[Capture]]) -> pd.DataFrame:
 
 
 def _rows(side: str, number: int, one: Capture) -> list[tuple[object, ...]]:
-    times, outlying = one.mean_ns, late(one)
-    pairs = zip(one.step[outlying].tolist(), times[outlying].tolist(), strict=True)
+    times, found = one.mean_ns, late(one)
+    pairs = zip(one.step[found].tolist(), times[found].tolist(), strict=True)
     median = int(np.median(times)) if len(times) else 0
     return [(side, number, step, ns, median, ns / median - 1) for step, ns in pairs]
 
 
 def late(one: Capture) -> BoolArray:
-    """Which steps of a capture took much longer than its others, shape (steps,): more than so many standard deviations
-    above the median, and by a share that is worth a look. By the limits of the advice on outlying steps."""
-    step_ns = one.mean_ns
-    if len(step_ns) < LEAST_STEPS:
-        return np.zeros(len(step_ns), np.bool_)
-    limits, median = Thresholds(), float(np.median(step_ns))
-    above = step_ns - median
-    deviation = float(np.median(np.abs(above))) * _SIGMA
-    found: BoolArray = (above > limits.outlier_sigmas * deviation) & (above > limits.outlier_share * median)
-    return found
+    """Which steps of a capture took much longer than its others, shape (steps,), by the limits of the advice on
+    outlying steps."""
+    limits = Thresholds()
+    return outlying(one.mean_ns, limits.outlier_sigmas, limits.outlier_share)
