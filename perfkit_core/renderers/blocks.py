@@ -13,6 +13,8 @@ from perfkit_core.report.model import Section
 
 LONGEST: Final = 60
 """Longer text is cut until it is clicked."""
+SHORTEST: Final = 24
+"""Longer text is broken into lines where a table has no room for it."""
 _FILTERS: Final = frozenset({"kind", "phase", "device", "place", "rank", "family", "found", "severity", "copy_kind"})
 _FEW: Final = 8
 _FEW_OF_A_PART: Final = 20
@@ -63,14 +65,15 @@ class Glance:
 
 def of_section(index: int, section: Section) -> Block:
     """A section by its place in the report."""
-    shown = columns(section.table, section.limit, section.unit, "· ", section.headings)
+    table = parts.known(section)
+    shown = columns(table, section.limit, section.unit, "· ", section.headings)
     return Block(
         section=section,
         id=f"section-{index}",
         columns=shown,
         rows=list(zip(*(column.cells for column in shown), strict=True)),
         first=len(parts.shown(section)),
-        unknown=list(parts.unknown(section, section.table)),
+        unknown=list(parts.unknown(section, table)),
         reason=parts.reason(section),
         figure=charts.figure(section),
         timeline=timelines.payload(section.timeline) if section.timeline else None,

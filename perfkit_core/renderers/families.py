@@ -1,7 +1,7 @@
 """Which units may a column be shown in? Told by the end of its name.
 
 ``*_ns`` durations, ``bytes``/``*_bytes`` sizes, ``*_bytes_per_s`` rates, ``ratio``/``*_ratio`` shares;
-``*_tflop_per_s`` and ``*_gb_per_s`` are peaks of devices.
+``flops``/``*_flops`` operations; ``*_tflop_per_s`` and ``*_gb_per_s`` are peaks of devices.
 """
 
 from __future__ import annotations
@@ -30,12 +30,14 @@ TIMES: Final = Family("ns", (Unit("ns", 1.0, 3), Unit("µs", 1e3, 3), Unit("ms",
 SIZES: Final = Family("bytes", tuple(Unit(name, size, 3) for name, size in _SCALES), "Size")
 RATES: Final = Family("bytes_per_s", tuple(Unit(f"{name}/s", size, 3) for name, size in _SCALES), "Bandwidth")
 SHARES: Final = Family("ratio", (Unit("%", 0.01, 2),), "Share")
+_FLOP: Final = (("FLOP", 1.0), ("kFLOP", 1e3), ("MFLOP", 1e6), ("GFLOP", 1e9), ("TFLOP", 1e12), ("PFLOP", 1e15))
+OPERATIONS: Final = Family("flops", tuple(Unit(name, size, 3) for name, size in _FLOP), "FLOPs")
 PEAKS: Final = (
     Family("tflop_per_s", (Unit("TFLOP/s", 1.0, 1),), "Operations"),
     Family("gb_per_s", (Unit("GB/s", 1.0, 1),), "Bandwidth"),
 )
 """Decimal, as data sheets of devices have them."""
-FAMILIES: Final = (RATES, SHARES, SIZES, TIMES, *PEAKS)
+FAMILIES: Final = (RATES, SHARES, SIZES, TIMES, OPERATIONS, *PEAKS)
 TIME_UNITS: Final[dict[str, Unit]] = dict(zip(("ns", "us", "ms", "s"), TIMES.units, strict=True))
 
 _STATISTICS: Final = frozenset(

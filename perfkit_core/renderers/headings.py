@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from perfkit_core.language import in_english, say
-from perfkit_core.renderers.families import SHARES, SIZES, family, stem
+from perfkit_core.renderers.families import OPERATIONS, SHARES, SIZES, family, stem
 
 _UPPER: Final = {word: word.upper() for word in ("cpu", "gpu", "npu", "id", "pid", "tid", "utc")}
 _WORDS: Final = _UPPER | {"dur": "duration", "flops": "FLOPs"}
@@ -20,8 +20,10 @@ _SORTS: Final = {
 
 
 def label(name: str) -> str:
-    """Heading of a column without its unit. A place alone would be read as its time, so its sizes say ``memory``."""
-    found, words = family(name), stem(name)
+    """Heading of a column without its unit. A place alone would be read as its time, so its sizes say ``memory``;
+    FLOPs are called so."""
+    found = family(name)
+    words = name if found is OPERATIONS else stem(name)
     if found and not words:
         return found.bare
     if found is SIZES and words.split("_")[-1] in _PLACES:

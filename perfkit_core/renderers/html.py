@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from perfkit_core.language import language, retold, say, texts_of
 from perfkit_core.renderers import charts, libraries, sources
-from perfkit_core.renderers.blocks import LONGEST, Block, at_a_glance, nested, of_section
+from perfkit_core.renderers.blocks import LONGEST, SHORTEST, Block, at_a_glance, nested, of_section
 from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.packing import packed
 from perfkit_core.renderers.shortening import cut
@@ -48,6 +48,7 @@ def render(report: Report) -> str:
             libraries=_libraries(blocks),
             scripts=[_resource(name) for name in scripts],
             longest=LONGEST,
+            shortest=SHORTEST,
             plain=_PLAIN,
             language=language(),
             texts={text: said for name in scripts for text, said in texts_of(name).items()},

@@ -16,9 +16,14 @@ _UNSAID: Final = ("rank", "error")
 """Columns that are empty in most tables, as they should be: their absence tells nothing."""
 
 
+def known(section: Section) -> pd.DataFrame:
+    """What people are shown of the table: all rows, and the columns of which the profile holds something."""
+    return section.table.drop(columns=list(section.unknown or ()), errors="ignore")
+
+
 def shown(section: Section) -> pd.DataFrame:
     """The rows that people are shown first."""
-    return section.table if section.limit is None else section.table.head(section.limit)
+    return known(section) if section.limit is None else known(section).head(section.limit)
 
 
 def more(section: Section, hint: str = "") -> str:
@@ -31,8 +36,9 @@ def more(section: Section, hint: str = "") -> str:
 
 def unknown(section: Section, rows: pd.DataFrame) -> Iterator[str]:
     """Sentences on the columns left out of ``rows``: those the profile does not hold, and those empty in these rows."""
-    empty = [str(name) for name in rows.columns if len(rows) and rows[name].isna().all()]
-    others = [str(name) for name in rows.columns if name not in empty]
+    names = [str(name) for name in section.table.columns] if len(rows) else []
+    empty = [name for name in names if name not in rows.columns or rows[name].isna().all()]
+    others = [name for name in names if name not in empty]
     said = [name for name in empty if name not in _UNSAID]
     never = [name for name in said if _never(section, name)]
     here = [name for name in said if name not in never]

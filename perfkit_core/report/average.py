@@ -18,7 +18,7 @@ def per_step(table: pd.DataFrame, view: View, steps: int) -> pd.DataFrame:
         if name.endswith(("_ns", "bytes", "flops")):
             known = result[name].notna()
             whole = result.loc[known, name].to_numpy("int64")
-            result.loc[known, name] = rounded_division(whole, whole * 0 + steps)
+            result.loc[known, name] = rounded_division(whole, steps)
         else:
             result[name] = result[name].astype("Float64") / steps
     return result

@@ -1,7 +1,8 @@
 """What a renderer gets: a Report of Sections. Plain data, so that no renderer ever computes a number.
 
 Units are in the column names and renderers format by them: ``*_ns`` durations, ``bytes``/``*_bytes`` sizes,
-``*_ratio`` shares (1 is 100 %), everything else as it is. A missing cell is pandas.NA.
+``*_ratio`` shares (1 is 100 %), ``flops``/``*_flops`` operations, everything else as it is. A missing cell is
+pandas.NA.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ class Section:
 
     A table with a column ``depth`` is a tree in preorder. ``note`` explains the numbers in a sentence, ``empty`` says
     why the table has no rows. ``unit`` ("ns", "us", "ms", "s") is that of all times people see (None: what suits).
-    ``unknown`` names the columns of which the profile holds nothing (None: those in which the table holds nothing).
+    ``unknown`` names the columns of which the profile holds nothing (None: those in which the table holds nothing):
+    people are told their names instead of being shown them.
     ``lines`` are sentences that stand below the note, ``code`` is to be copied as it is; a section of these alone has a
     table without columns. ``timeline`` is drawn above the table where there is a page to draw on.
 

@@ -13,7 +13,7 @@ import pandas as pd
 
 from perfkit_core.errors import UsageError, spelled_like
 from perfkit_core.language import retold, say
-from perfkit_core.paths import PathLike, absolute
+from perfkit_core.paths import PathLike, absolute, readable
 from perfkit_core.plugins.contracts import View, ViewRequest, split_grouping
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.computed import Computed
@@ -121,7 +121,7 @@ def read_from(report: Report, paths: Sequence[str | Path]) -> Report:
     """Name all the files of a profile that was read from several; machine formats get them as a list."""
     if len(paths) < 2:
         return report
-    names = [str(path) for path in paths]
+    names = [readable(path) for path in paths]
     title = say("{first} and {count} more", first=names[0], count=len(names) - 1)
     return replace(report, title=title, data={**report.data, "source": names})
 
@@ -140,14 +140,15 @@ def _section(found: Computed, view: View, display: Display, steps: int) -> Secti
         empty=why if table.empty else "",
         limit=display.limit,
         unit=display.unit,
-        unknown=not_recorded(found.holds, whole, found.request),
+        unknown=not_recorded(found.holds, found.quality, whole, found.request),
     )
 
 
 def _steps(found: Computed, display: Display) -> int:
     """An average is over the steps that were asked for, or all of them."""
     if display.average and found.request.steps is None and not found.steps:
-        raise UsageError("no steps were recorded to average over", "call the profiler's step() after each iteration")
+        hint = "give the profiler a schedule, and call its step() after each iteration"
+        raise UsageError("no steps were recorded to average over", hint)
     return len(found.steps if found.request.steps is None else found.request.steps)
 
 

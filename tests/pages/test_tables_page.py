@@ -107,6 +107,47 @@ def test_saving_as_csv_has_every_row(show: Callable[[Section], Any], tmp_path: P
     assert found["Name"].tolist()[len(HOSTILE) :] == data["name"].tolist()[len(HOSTILE) :]
 
 
+def wide_table() -> pd.DataFrame:
+    """What a table of operators has: a long name, what it is, and numbers of which the first are times."""
+    names = [f"library::an_operator_of_a_very_long_name_{i}" for i in range(20)]
+    times = [f"{which}_{of}_ns" for of in ("cpu", "device") for which in ("self", "total", "max")]
+    return pd.DataFrame({"name": names, "calls": 7} | dict.fromkeys(times, 123_456_789))
+
+
+def test_a_wide_table_is_whole_where_there_is_room(show: Callable[[Section], Any]) -> None:
+    page = show(Section("s", "Operators", wide_table(), limit=20))
+    page.set_viewport_size({"width": 1100, "height": 900})
+    sizes = page.locator("table").evaluate("(one) => [one.scrollWidth, one.parentElement.clientWidth]")
+    assert sizes[0] <= sizes[1] + 1
+
+
+@pytest.mark.parametrize("width", [420, 800])
+def test_a_table_without_room_scrolls_beside_its_names(show: Callable[[Section], Any], width: int) -> None:
+    """The page itself does not; at 800 pixels times are seen at once."""
+    page = show(Section("s", "Operators", wide_table(), limit=20))
+    page.set_viewport_size({"width": width, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    box = page.locator(".dt-layout-table .dt-layout-cell")
+    edges = "(one) => [one.getBoundingClientRect().left, one.getBoundingClientRect().right]"
+    assert width < 800 or page.locator("td.num").nth(2).evaluate(edges)[1] < box.evaluate(edges)[1]
+    box.evaluate("(one) => one.scrollTo(10_000, 0)")
+    assert page.locator("td").first.evaluate(edges)[0] == box.evaluate(edges)[0]
+    assert page.locator("td.num").nth(6).evaluate(edges)[1] <= box.evaluate(edges)[1] + 1
+
+
+def test_code_is_whole_on_a_narrow_page(opened: Open, tmp_path: Path) -> None:
+    """It is broken into lines, and the button that copies it covers none of it."""
+    file = tmp_path / "page.html"
+    section = Section("s", "Advice", pd.DataFrame(), code="call(" + "argument=1, " * 20 + ")")
+    file.write_text(render(Report("Report", (Source("run", "run"),), (section,))), encoding="utf-8")
+    page = opened(file)
+    page.set_viewport_size({"width": 420, "height": 900})
+    code = page.locator("pre.code")
+    assert code.evaluate("(one) => one.scrollWidth <= one.clientWidth")
+    right = "(one) => one.getBoundingClientRect().right"
+    assert code.locator("code").evaluate(right) <= page.locator("button.copy").evaluate(right.replace("right", "left"))
+
+
 def test_copying(show: Callable[[Section], Any]) -> None:
     page = show(Section("s", "Operators", table(40), limit=10))
     page.get_by_role("button", name="Copy").click()
