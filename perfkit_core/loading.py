@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from perfkit_core.errors import SourceError
-from perfkit_core.paths import PathLike, as_path, exists, identity, is_file, is_remote, reaching, without_secrets
+from perfkit_core.paths import (
+    PathLike,
+    as_path,
+    exists,
+    identity,
+    is_file,
+    is_remote,
+    reaching,
+    readable,
+    without_secrets,
+)
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import Plugins, get_plugins
 from perfkit_core.rank_findings import files_left_out
@@ -16,6 +27,9 @@ from perfkit_core.sources.bytestream import head
 from perfkit_core.sources.trace_folder import expanded
 from perfkit_core.storage.store import PARTIAL_SUFFIX
 from perfkit_core.trace import Finding, Trace
+
+_OWN_PAGE: Final = b'<meta name="generator" content="perfkit">'
+"""What the pages of the renderers begin with."""
 
 
 def load(sources: PathLike | Sequence[PathLike], *, partial: bool = False, plugins: Plugins | None = None) -> Trace:
@@ -45,7 +59,7 @@ def _each(paths: Sequence[Path], partial: bool, plugins: Plugins | None) -> tupl
             failed[number] = error
             if not partial or len(failed) == len(paths):
                 raise failed[min(failed)] from None
-    return traces, files_left_out({number: error.message for number, error in failed.items()}, len(paths))
+    return traces, files_left_out({number: readable(error.message) for number, error in failed.items()}, len(paths))
 
 
 def files_of(
@@ -55,6 +69,8 @@ def files_of(
     paths = [as_path(one) for one in sources]
     if not paths:
         raise SourceError("no source given", "name a run folder or a trace file")
+    for path in paths:
+        check_rereadable(path)
     if len({identity(path) for path in paths}) < len(paths):
         raise SourceError("the same source is named twice", "name each rank once")
     readers = list(plugins.sources())
@@ -68,6 +84,14 @@ def files_of(
     return found, tuple(findings)
 
 
+def check_rereadable(path: Path) -> None:
+    """Raises SourceError for a pipe or a device: a profile is looked at first, and read from its beginning then."""
+    if not is_remote(path) and path.exists() and not (path.is_dir() or path.is_file()):
+        raise SourceError(
+            f"{path}: a pipe or a device, which cannot be read twice", "write it to a file first, and name that"
+        )
+
+
 def load_one(path: Path, partial: bool = False, plugins: Plugins | None = None) -> Trace:
     """Read one file or run folder with the reader that recognises it best. Raises SourceError."""
     pending.flush(path)
@@ -78,11 +102,12 @@ def load_one(path: Path, partial: bool = False, plugins: Plugins | None = None) 
         if not start and is_file(path) and path.stat().st_size == 0:
             raise SourceError(f"{path}: the file is empty", "was the profiler stopped before it wrote?")
         trace = read_with(reader(path, start, plugins or get_plugins()), path, partial)
-    return named(trace, path) if is_remote(path) else trace
+    return named(trace, path)
 
 
 def named(trace: Trace, path: Path) -> Trace:
-    """Under the name of its file or folder. What is read from the web keeps its address, not the signature in it."""
+    """Under the name of its file or folder, as it can be printed. What is read from the web keeps its address, not the
+    signature in it."""
     return trace.with_meta(source=without_secrets(path))
 
 
@@ -104,6 +129,11 @@ def reader(path: Path, start: bytes, plugins: Plugins) -> Source:
         raise SourceError(
             f"{path}: holds partials, which perfkit summary and perfkit report merge; there are no events in them",
             "give the profile that they were made of",
+        )
+    if not best and _OWN_PAGE in start:
+        raise SourceError(
+            f"{path}: this is a page that perfkit wrote; there are no events in it",
+            "give the run folder or the trace that it was made of",
         )
     if not best:
         known = ", ".join(source.description for _, source in rated)

@@ -63,9 +63,11 @@ def _store_path(url: str, protocol: str) -> Path:
     except ValueError:
         raise UsageError(f"{url}: no store is known by {protocol}://", "perfkit opens what fsspec knows") from None
     try:
-        return cast("Path", UPath(url))
+        path = UPath(url)
+        str(path)  # some addresses are looked at only then
     except (ValueError, TypeError) as error:
         raise UsageError(f"{url}: not the address of a file ({_reason(error)})", "check the address") from None
+    return cast("Path", path)
 
 
 def _driver(protocol: str) -> str:
@@ -105,12 +107,17 @@ def absolute(place: PathLike) -> PathLike:
 
 def identity(path: Path) -> str:
     """The same text for the same place, however it is written."""
-    return str(path) if is_remote(path) else str(path.resolve())
+    return str(path) if is_remote(path) else os.path.realpath(path)  # pathlib's fails on links that lead in a circle
+
+
+def readable(value: object) -> str:
+    """A path, or what names one, as a text that can be printed and stored: bytes that are not UTF-8 as escapes."""
+    return str(value).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def without_secrets(path: Path) -> str:
     """The path as it may stand in a report: an address of the web without its query, which may hold a signature."""
-    text = str(path)
+    text = readable(path)
     if not _on_web(path):
         return text
     parts = urlsplit(text)
@@ -135,7 +142,7 @@ def arrow_input(path: Path) -> pa.NativeFile:
     import pyarrow as pa
 
     if not is_remote(path):
-        return pa.memory_map(str(path))
+        return pa.memory_map(os.fsencode(path))
     if _on_web(path):
         return pa.BufferReader(fetched(path))
     with reaching(path):

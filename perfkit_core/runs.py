@@ -13,7 +13,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from perfkit_core.errors import PerfkitError, SourceError
-from perfkit_core.paths import arrow_input, as_path, exists, is_file, is_folder, is_remote, reaching, walk_store
+from perfkit_core.paths import (
+    arrow_input,
+    as_path,
+    exists,
+    is_file,
+    is_folder,
+    is_remote,
+    reaching,
+    readable,
+    walk_store,
+)
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.recording import pending
@@ -30,10 +40,11 @@ _COUNTS: Final = ("ranks", "cycles", "steps", "median_step_ns", "events", "file_
 def list_runs(folder: str | os.PathLike[str], *, read_files: bool = False) -> pd.DataFrame:
     """Every run folder, stored run and trace file below ``folder``, the newest first.
 
-    Columns path, format (the reader), framework, devices, ranks, cycles, steps (distinct step numbers),
-    median_step_ns (over all steps of all ranks), recorded_at (UTC; of a trace file that was not read: when the file was
-    written), events, file_bytes, findings (about data quality), error (why it cannot be read). Unknown is NA: of a
-    trace file, framework to median_step_ns, events and findings need the whole file, which ``read_files`` reads.
+    Columns path (what is not UTF-8 in it is escaped), format (the reader), framework, devices, ranks, cycles, steps
+    (distinct step numbers), median_step_ns (over all steps of all ranks), recorded_at (UTC; of a trace file that was
+    not read: when the file was written), events, file_bytes, findings (about data quality), error (why it cannot be
+    read). Unknown is NA: of a trace file, framework to median_step_ns, events and findings need the whole file, which
+    ``read_files`` reads.
     ``folder`` may be the address of a store. Raises SourceError where there is no such folder.
     """
     root = as_path(folder)
@@ -78,13 +89,13 @@ def _as_paths(found: tuple[str, list[str], list[str]]) -> tuple[Path, list[str],
 def _run(path: Path, read_files: bool) -> Run | None:
     """The figures of a place, with an error where it is broken; None for what is no profile."""
     if is_folder(path):
-        return _guarded(Run(str(path), RUN), lambda run: of_folder(run, path))
+        return _guarded(Run(readable(path), RUN), lambda run: of_folder(run, path))
     source = _source(path)
     if source is None:
         return None
     if source.name != RUN:
-        return _guarded(Run(str(path), source.name), lambda run: of_file(run, path, read_files))
-    return _guarded(Run(str(path), RUN), lambda run: of_stored(run, [path], ())) if _ours(path) else None
+        return _guarded(Run(readable(path), source.name), lambda run: of_file(run, path, read_files))
+    return _guarded(Run(readable(path), RUN), lambda run: of_stored(run, [path], ())) if _ours(path) else None
 
 
 def recognised(path: Path) -> bool:
@@ -105,9 +116,9 @@ def _guarded(run: Run, fill: Callable[[Run], Run]) -> Run:
     try:
         return fill(run)
     except PerfkitError as error:
-        return replace(run, error=str(error).removeprefix(f"{run.path}: ").removeprefix(f"{run.path}{os.sep}"))
+        return replace(run, error=readable(error).removeprefix(f"{run.path}: ").removeprefix(f"{run.path}{os.sep}"))
     except (OSError, pa.ArrowException, ValueError) as error:
-        return replace(run, error=f"cannot be read ({' '.join(str(error).split())})")
+        return replace(run, error=f"cannot be read ({' '.join(readable(error).split())})")
 
 
 def _source(path: Path) -> Source | None:

@@ -85,7 +85,7 @@ def _decoded(content: memoryview, result: Any, live: Live) -> Trace:
 
 
 def _instead(result: Any, live: Live, error: Exception) -> Trace:
-    failures.say(f"reading Paddle's protobuf failed ({error}); walking its tree instead", logging.WARNING)
+    failures.tell(f"reading Paddle's protobuf failed ({error}); walking its tree instead", logging.WARNING)
     return walked(result, live).with_findings(findings.save_failed(str(error)))
 
 

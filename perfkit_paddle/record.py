@@ -9,9 +9,10 @@ from typing import Any, Final
 from perfkit_core.errors import CaptureError
 from perfkit_core.recording import failures
 from perfkit_core.recording.capture import CycleWriter, Place, Taken
+from perfkit_core.recording.giving_way import GivingWay
 from perfkit_core.recording.profiler_options import asked
 from perfkit_paddle import framework
-from perfkit_paddle.capture import take
+from perfkit_paddle.capture import place, take
 from perfkit_paddle.updates import Updates
 
 _OPTIONS: Final = {"shapes": "record_shapes", "memory": "profile_memory"}
@@ -24,7 +25,7 @@ def start(run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> Optim
     Raises CaptureError when Paddle or its profiler cannot run, UsageError for unknown options.
     """
     wanted = asked(options, _OPTIONS, "paddle")
-    writer: CycleWriter[Any] = CycleWriter(run_dir, _take)
+    writer: CycleWriter[Any] = CycleWriter(run_dir, _take, place=place)
     profiling = framework.profiler()
     schedule = None if steps is None else _schedule(profiling.ProfilerState, steps)
     profiler = profiling.Profiler(scheduler=schedule, on_trace_ready=writer, **wanted)
@@ -62,22 +63,30 @@ class OptimizerRecording:
         self._writer = writer
         self._left = None if steps is None else steps + 1  # the first update only opens step 1
         self._running = True
+        self._other = GivingWay(type(profiler), "__init__", self._stop)
         self._updates = Updates(self._updated)
 
     def finish(self) -> int:
-        """Stop, and give the optimizers their methods back. Returns the number of files written."""
+        """Stop, and give the optimizers their methods back. Returns the number of files written.
+
+        Raises CaptureError where recording had to end for a profiler of the script.
+        """
         self._stop()
         self._updates.end()
-        return len(self._writer.written)
+        written = len(self._writer.written)
+        self._other.check()
+        return written
 
     def _stop(self) -> None:
         if not self._running:
             return
         self._running = False
+        self._other.over()
         try:
             self._profiler.stop()
         except Exception as error:
             failures.log("Paddle's profiler could not be stopped, what was written stays", error)
+        self._profiler.profiler = None  # as long as it is there, Paddle makes no other
 
     def _updated(self) -> None:
         if not self._running:

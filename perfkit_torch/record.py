@@ -8,8 +8,10 @@ from typing import Any, Final
 
 from perfkit_core.errors import CaptureError
 from perfkit_core.recording import failures
+from perfkit_core.recording.capture import CycleWriter
+from perfkit_core.recording.giving_way import GivingWay
 from perfkit_core.recording.profiler_options import asked
-from perfkit_torch.capture import trace_handler
+from perfkit_torch.capture import place, take
 
 _OPTIONS: Final = {
     "shapes": "record_shapes", "memory": "profile_memory", "stacks": "with_stack", "flops": "with_flops"
@@ -33,7 +35,7 @@ class Recording:
 
     def __init__(self, run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> None:
         torch = _torch()
-        self._handler = trace_handler(run_dir)
+        self._handler: CycleWriter[Any] = CycleWriter(run_dir, take, place=place)
         self._profiler = torch.profiler.profile(on_trace_ready=self._handler, **asked(options, _OPTIONS, "torch"))
         self._label = torch.profiler.record_function
         self._open: Any = None
@@ -43,6 +45,8 @@ class Recording:
         self._running = True
         self._hooks = _optimizer_hooks(self._before_update, self._after_update)
         self._profiler.start()
+        autograd = torch.autograd.profiler.profile  # what every profiler of torch starts
+        self._other = GivingWay(autograd, "_prepare_trace", lambda: _guarded(self._stop))
 
     def _before_update(self, optimizer: Any, *_: Any) -> None:
         """Stop only before the update after the last wanted step: within one, stopping would be its time."""
@@ -66,14 +70,20 @@ class Recording:
     def _stop(self) -> None:
         if self._running:
             self._running = False
+            self._other.over()
             self._profiler.stop()
             for hook in self._hooks:
                 hook.remove()
 
     def finish(self) -> int:
-        """End the recording if it still runs; the number of files written."""
+        """End the recording if it still runs; the number of files written.
+
+        Raises CaptureError where it had to end for a profiler of the script.
+        """
         self._stop()
-        return len(self._handler.written)
+        written = len(self._handler.written)
+        self._other.check()
+        return written
 
 
 def _optimizer_hooks(before: Callable[..., None], after: Callable[..., None]) -> list[Any]:

@@ -55,7 +55,10 @@ def advise(
     with an interval. A SOURCE is a run folder, a trace file or a folder of them; several files are the ranks of one
     profile.
     """
+    from perfkit_core.cli import overwriting
+
     chosen = renderer(format_name, output)
+    overwriting.check(output, sources if ledger is None else (*sources, ledger))
     _check(sources, ledger, [explain is not None, bool(questions), only_identity])
     if only_identity:
         emit(_identities(sources, partial), chosen, output)

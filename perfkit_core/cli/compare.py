@@ -37,7 +37,7 @@ _WHOLE: Final = ("gate", "runs", "new_waterfall", "new_step_time", "waterfall", 
               "differ in much, only what these two did not differ by.")  # fmt: skip
 @click.option("--fail-on", "conditions", multiple=True, metavar="CONDITION", help="End with code 1 where it holds "
               "beyond noise: 'step_time > 3%', 'operators.self_cpu_ns[matmul] > +2ms', "
-              "'memory_places.peak_bytes[cpu] > 1GiB'. Repeat it for several.")  # fmt: skip
+              "'memory_places.peak_bytes[cpu] > 1GiB' (that of a whole capture). Repeat it for several.")  # fmt: skip
 @click.option("--per", type=click.Choice(["sample", "token", "flop"]), help="Compare steps by their work.")
 @click.option("--samples", metavar="A,B", help="Samples of a step of each run, where they are not recorded.")
 @click.option("--tokens", metavar="A,B", help="Tokens of a step of each run.")
@@ -70,6 +70,7 @@ def compare(
 
     Exit codes: 0, 1 a condition of --fail-on holds, 2 a run or an option is wrong.
     """
+    from perfkit_core.cli import overwriting
     from perfkit_core.cli.compare_options import asked
     from perfkit_core.cli.compared_runs import earlier_pair, named_runs
 
@@ -77,6 +78,7 @@ def compare(
     named = named_runs(runs, baseline)
     wanted = asked(given, len(named))
     earlier = earlier_pair(against, len(named)) if against else []
+    overwriting.check(output, [place for one in (*named, *earlier) for place in one.places])
     captures = [[loaded([place], partial) for place in one.places] for one in (*named, *earlier)]
     with working("comparing"):
         report = _report([one.name for one in named], captures, wanted)

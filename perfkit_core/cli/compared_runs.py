@@ -46,11 +46,14 @@ def earlier_pair(given: Sequence[str], runs: int) -> list[Named]:
 
 def _captures(text: str) -> Iterator[Path]:
     """The places that one argument means."""
+    parts = [part for part in map(str.strip, text.split(",")) if part]
+    if not parts:
+        raise UsageError(f"{text!r} names no run", "captures of one run are separated by commas: A1,A2")
     whole = as_path(text)
     if is_remote(whole) or exists(whole):
         yield whole
         return
-    for part in filter(None, map(str.strip, text.split(","))):
+    for part in parts:
         found = sorted(glob.glob(part)) if glob.has_magic(part) else [part]  # noqa: PTH207 (it may be absolute)
         if not found:
             raise SourceError(f"{part}: nothing has such a name", "check the pattern")

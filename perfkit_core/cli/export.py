@@ -54,9 +54,11 @@ def export(
     A SOURCE is a run folder or a trace file; several (one a rank) are read as one profile.
     """
     from perfkit_core import exporting
+    from perfkit_core.cli import overwriting
     from perfkit_core.exporters.restrict import only_steps
     from perfkit_core.plugins.contracts import ExportOptions
 
+    overwriting.check(output, sources)
     if output is None and sys.stdout.isatty():
         raise UsageError("a terminal is no place for this", "name a file with -o, as in -o trace.json.gz")
     if output is None and to is None:

@@ -24,30 +24,46 @@ def imported_by(script: Path, wanted: Collection[str]) -> list[str]:
 
 
 def profiles_itself(script: Path, frameworks: Collection[str]) -> bool:
-    """Whether the script's own text names a profiler of one of the frameworks (``torch.profiler.profile``, …)."""
+    """Whether the script surely makes a profiler of one of the frameworks (``torch.profiler.profile()``, …): in a line
+    that runs whatever comes, neither in a function nor in a branch."""
     try:
         tree = ast.parse(script.read_bytes())
     except (SyntaxError, ValueError):
         return False
     modules: set[str] = set()
+    classes: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             modules |= {alias.asname for alias in node.names if alias.asname and "profiler" in alias.name.split(".")}
         elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in frameworks:
             inside = "profiler" in (node.module or "").split(".")
             modules |= {alias.asname or alias.name for alias in node.names if alias.name == "profiler"}
-            if inside and any(alias.name in _PROFILERS for alias in node.names):
-                return True
-    return any(_is_profiler(node, modules) for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+            classes |= {alias.asname or alias.name for alias in node.names if inside and alias.name in _PROFILERS}
+    return any(_is_profiler(node.func, modules, classes) for node in _certain(tree) if isinstance(node, ast.Call))
 
 
 _PROFILERS = ("profile", "Profiler")
+_UNCERTAIN = (
+    ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.If, ast.IfExp, ast.BoolOp, ast.Match, ast.Try, ast.For,
+    ast.While, ast.comprehension,
+)  # fmt: skip
+"""What is in them may run or not."""
 
 
-def _is_profiler(node: ast.Attribute, modules: Collection[str]) -> bool:
-    base = node.value
-    if node.attr not in _PROFILERS:
+def _certain(node: ast.AST) -> Iterator[ast.AST]:
+    """What is below a node and runs with it."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, _UNCERTAIN):
+            yield child
+            yield from _certain(child)
+
+
+def _is_profiler(node: ast.expr, modules: Collection[str], classes: Collection[str]) -> bool:
+    if isinstance(node, ast.Name):
+        return node.id in classes
+    if not isinstance(node, ast.Attribute) or node.attr not in _PROFILERS:
         return False
+    base = node.value
     return (isinstance(base, ast.Attribute) and base.attr == "profiler") or (
         isinstance(base, ast.Name) and base.id in modules
     )

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import click
 
+from perfkit_core.cli import streams
 from perfkit_core.cli.collection import collecting_rarely, leave_garbage
 from perfkit_core.errors import PerfkitError
 from perfkit_core.plugins.manager import get_plugins
@@ -50,6 +51,7 @@ def perfkit(ctx: click.Context) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code. Without ``arguments``, those of the process, which then ends."""
+    streams.open_all()
     _never_fail_to_print()
     with collecting_rarely():
         code = _main(arguments)
@@ -61,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _main(arguments: Sequence[str] | None) -> int:
     try:
         code = perfkit.main(arguments, prog_name="perfkit", standalone_mode=False)
-        sys.stdout.flush()
+        streams.flush()
         return code if isinstance(code, int) else 0
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED

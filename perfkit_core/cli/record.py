@@ -102,14 +102,19 @@ class Session:
             raise CaptureError(f"{framework} cannot be recorded ({type(error).__name__}: {error})") from error
 
     def finish(self) -> int:
-        """End the recording, say where it is, and return the number of its files."""
-        files = self._recording.finish() if self._recording is not None else 0
-        if not is_remote(self.run_dir):  # a store has no empty folders
-            with contextlib.suppress(OSError):
-                self.run_dir.rmdir()  # only when nothing is in it
+        """End the recording, say where it is, and return the number of its files. Raises CaptureError."""
+        try:
+            files = self._recording.finish() if self._recording is not None else 0
+        finally:
+            self._remove_empty()
         if files:
             click.echo(f"perfkit: recorded {self.run_dir}; next: perfkit report {self.run_dir}", err=True)
         return files
+
+    def _remove_empty(self) -> None:
+        if not is_remote(self.run_dir):  # a store has no empty folders
+            with contextlib.suppress(OSError):
+                self.run_dir.rmdir()  # only when nothing is in it
 
     def nothing(self, script: Path) -> str:
         """Why there is no recording."""

@@ -32,10 +32,11 @@ def report(
     profile. Ranks of more than 64 MB in all are read one by one, and so they are with --workers, --scheduler and
     --shard: the page has no timeline, memory over time and advice then. Partials (--shard) are merged.
     """
-    from perfkit_core.cli import ranks
+    from perfkit_core.cli import overwriting, ranks
     from perfkit_core.report.page import REQUEST, page_views, run_report
     from perfkit_core.report.summary import read_from
 
+    overwriting.check(output, sources)
     if shard is not None:
         done = ranks.write_share(sources, shard, output, page_views(), REQUEST, False, partial)
         click.echo(done, err=True)

@@ -11,7 +11,7 @@ from perfkit_core.cli import options
 from perfkit_core.cli.output import FOR_PEOPLE, emit, renderer, told
 from perfkit_core.cli.progress import working
 from perfkit_core.language import in_english, say
-from perfkit_core.paths import as_path
+from perfkit_core.paths import as_path, readable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,8 +32,11 @@ def runs(folder: Path, read_files: bool, limit: int | None, format_name: str | N
     Shows every run folder, stored run and trace file with its head figures. Runs that cannot be read say why.
     """
     chosen = renderer(format_name, output)
+    from perfkit_core.cli import overwriting
     from perfkit_core.report.model import Report, Section
     from perfkit_core.runs import list_runs
+
+    overwriting.check_below(output, folder)
 
     with working(f"looking through {folder}"):
         table = list_runs(folder, read_files=read_files)
@@ -42,9 +45,10 @@ def runs(folder: Path, read_files: bool, limit: int | None, format_name: str | N
         table = _for_people(table, folder)
     elif limit:
         table = table.head(limit)
-    none = say("no runs or trace files below {folder}", folder=folder)
+    place = readable(folder)
+    none = say("no runs or trace files below {folder}", folder=place)
     section = Section("runs", say("Runs"), table, note, none, limit or None)
-    emit(Report(say("Runs in {folder}", folder=folder), (), (section,), data={"source": str(folder)}), chosen, output)
+    emit(Report(say("Runs in {folder}", folder=place), (), (section,), data={"source": place}), chosen, output)
     told(output)
 
 
@@ -65,7 +69,7 @@ def _for_people(table: pd.DataFrame, folder: Path) -> pd.DataFrame:
     """Paths from the folder on, dates to the second, no columns of nothing. Of files that are not read only the date at
     which they were written is known."""
     table = table.copy()
-    table["path"] = [str(as_path(path).relative_to(folder)) for path in table["path"]]
+    table["path"] = [str(as_path(path).relative_to(as_path(readable(folder)))) for path in table["path"]]
     table["recorded_at"] = table["recorded_at"].dt.strftime("%Y-%m-%d %H:%M:%S").astype(object)
     date = "written_utc" if table["events"].isna().any() else "recorded_utc"
     table = table.rename(columns={"recorded_at": date})

@@ -44,10 +44,11 @@ def summary(
     --filter, --kind and --device leave out is not counted; what --show, --hide, --start, --trim, --depth and --min
     leave out is counted, but not shown.
     """
-    from perfkit_core.cli import ranks
+    from perfkit_core.cli import overwriting, ranks
     from perfkit_core.cli.filters import display, request
     from perfkit_core.report.summary import ROWS, choose_views, cut, read_from, summary_report
 
+    overwriting.check(output, sources)
     if shard is not None:
         chosen_views = choose_views(options.names(views) or DEFAULT_VIEWS)
         done = ranks.write_share(sources, shard, output, chosen_views, request(given), given["average"], partial)

@@ -67,6 +67,7 @@ def verify(
     Exit codes: 0 verified, 1 refuted, 3 cannot tell, 2 a command or an option is wrong.
     """
     chosen = renderer(format_name, output, without=("html", "csv"))
+    from perfkit_core.cli import overwriting
     from perfkit_core.verification import ledger as ledgers
     from perfkit_core.verification import outcome as outcomes
     from perfkit_core.verification.metric import Metric
@@ -76,6 +77,7 @@ def verify(
     plan = Plan(base, change, Metric(metric, higher_is_better, warmup_steps), rounds, warmup, timeout)
     predicted = _predicted(advice, predicted_ns)
     _check(ledger)
+    overwriting.check(output, () if ledger is None else (ledger,))
     with working("verifying") as say:
         found = outcomes.verify(plan, predicted, say)
     if ledger is not None:

@@ -61,7 +61,7 @@ class CycleWriter(Generic[Profiler]):
         self._begin()
         reason = failures.why_unwritable(self.run_dir)
         if reason is not None:
-            failures.say(f"{run_dir} cannot be written ({reason}): {failures.outlook(self.run_dir)}")
+            failures.tell(f"{run_dir} cannot be written ({reason}): {failures.outlook(self.run_dir)}")
         background.shared()
         termination.install()
         self._uncalled = uncalled.watch(self, self.run_dir) if warn_uncalled else None

@@ -21,11 +21,11 @@ def told(error: BaseException) -> str:
 
 def log(text: str, error: BaseException) -> None:
     """One line at level ERROR, and where it happened at level DEBUG, by the logger ``perfkit``."""
-    say(f"{text} ({told(error)})")
-    say(text, logging.DEBUG, error)
+    tell(f"{text} ({told(error)})")
+    tell(text, logging.DEBUG, error)
 
 
-def say(text: str, level: int = logging.ERROR, error: BaseException | None = None) -> None:
+def tell(text: str, level: int = logging.ERROR, error: BaseException | None = None) -> None:
     """One line by the logger ``perfkit``. Never raises: handlers of the logger are the training's own."""
     with contextlib.suppress(Exception):
         logger.log(level, "perfkit: %s", text, exc_info=error)

@@ -20,7 +20,7 @@ def mark(run_dir: Path, cycle: int, error: BaseException) -> None:
     try:
         _append(run_dir / INCOMPLETE_MARK, line)
     except Exception as failure:  # the drivers of stores have errors of their own
-        failures.say(f"{run_dir} cannot be written: {failure}", logging.DEBUG)
+        failures.tell(f"{run_dir} cannot be written: {failure}", logging.DEBUG)
 
 
 def _append(file: Path, line: str) -> None:

@@ -87,7 +87,7 @@ class StepRecording:
             self._leave(Ending.NOT_TAKEN, keep=self._whole_steps > 0)
             self._end()
             if not self._recorded:
-                failures.say(f"none of the chosen steps was trained: {self._trained()}", logging.WARNING)
+                failures.tell(f"none of the chosen steps was trained: {self._trained()}", logging.WARNING)
 
     @_guarded
     def abort(self) -> None:
@@ -120,8 +120,8 @@ class StepRecording:
         atexit.unregister(self.abort)
 
     def _give_up(self, error: Exception) -> None:
-        failures.say(f"recording ended early, training goes on: {error}")
-        failures.say("recording ended early", logging.DEBUG, error)
+        failures.tell(f"recording ended early, training goes on: {error}")
+        failures.tell("recording ended early", logging.DEBUG, error)
         self._end()
         self._profiler.writer.mark_incomplete(error)
         if self._doing is not Action.OFF:

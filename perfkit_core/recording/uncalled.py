@@ -22,7 +22,7 @@ def watch(handler: object, run_dir: Path) -> weakref.finalize[..., Any]:
 def _warn(run_dir: Path, pid: int) -> None:
     if os.getpid() != pid:
         return
-    failures.say(
+    failures.tell(
         f"this process recorded nothing into {run_dir}: its profiler never ended a cycle. Does the loop call the "
         "profiler's step(), and does the schedule reach its active steps?",
         logging.WARNING,

@@ -26,9 +26,9 @@ _KEY: Final = re.compile(rb'\s*,?\s*"((?:[^"\\]|\\.)*)"\s*:\s*')
 class ChromeFile:
     """One pass over a file: iterate :meth:`batches` or :meth:`portions`, then read ``header`` and the counters.
 
-    ``repaired`` and ``skipped`` count events whose text was not valid JSON; ``truncated_at`` is the byte at which
-    the file broke off. Without ``partial``, what cannot be repaired raises SourceError. ``sparing``: in little
-    memory.
+    ``repaired`` and ``skipped`` count events whose text was not valid JSON, or nested too deep; ``truncated_at`` is the
+    byte at which the file broke off. Without ``partial``, what cannot be repaired raises SourceError. ``sparing``: in
+    little memory.
     """
 
     def __init__(self, path: Path, partial: bool = False, sparing: bool = False) -> None:
@@ -129,6 +129,8 @@ class ChromeFile:
             try:
                 _, end = json.JSONDecoder(strict=False).raw_decode(text)
                 complete = end < len(text)  # a number that ends with the text may go on behind it
+            except RecursionError:
+                raise self._at.broken("a header value is nested too deep") from None
             except ValueError:
                 complete = False
             if complete or (self._at.window.finished and self._at.position + size >= len(self._at.window.data)):

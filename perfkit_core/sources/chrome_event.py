@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
+
+from perfkit_core.sources.decimals import to_ns
+from perfkit_core.trace import IntArray
 
 
 class ChromeEvent(msgspec.Struct, gc=False):
@@ -21,5 +26,15 @@ class ChromeEvent(msgspec.Struct, gc=False):
 
 
 DECODER: Final = msgspec.json.Decoder(list[ChromeEvent])
-UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError)
-"""What decoding raises for text that is not JSON."""
+UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding raises for text that is not JSON, or nested too deep."""
+
+
+def event_times(events: Sequence[ChromeEvent]) -> tuple[IntArray, IntArray]:
+    """Start and duration in ns, each of shape (events,). Raises SourceError, which names the event."""
+    starts, durations = [bytes(one.ts) for one in events], [bytes(one.dur) for one in events]
+
+    def place(field: str, at: int) -> str:
+        return f" ({field} of the event {str(events[at].name)[:80]!r})"
+
+    return to_ns(starts, place=partial(place, "ts")), to_ns(durations, place=partial(place, "dur"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import decimal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -16,17 +16,37 @@ _DIGITS = {"us": 3, "ms": 6, "s": 9}
 _LONG = decimal.Context(prec=80, rounding=decimal.ROUND_HALF_EVEN)
 
 
-def to_ns(texts: Sequence[bytes | str | None], unit: str = "us") -> IntArray:
+def to_ns(
+    texts: Sequence[bytes | str | None], unit: str = "us", place: Callable[[int], str] = lambda at: ""
+) -> IntArray:
     """Numbers as written (``b"1419247332500.684"``, also quoted) to ns; None is 0. Below 1 ns: to the nearest.
 
-    Raises SourceError for text that is not a number or does not fit 64 bits.
+    Raises SourceError for text that is not a number or does not fit 64 bits; ``place`` says where the text with this
+    index stands.
     """
-    strings = pc.utf8_trim(pc.fill_null(pa.array(texts).cast(pa.string()), "0"), ' "')
-    scale = _DIGITS[unit]
     try:
-        return _unscaled(_parse(strings, scale))
-    except pa.ArrowInvalid as error:
-        raise SourceError(f"a time stamp is not a number: {error}") from None
+        return _integers(texts, unit)
+    except pa.ArrowInvalid:
+        wrong = next(at for at, text in enumerate(texts) if not _is_time(text, unit))
+        shown = texts[wrong]
+        shown = shown.decode("utf-8", "replace") if isinstance(shown, bytes) else str(shown)
+        raise SourceError(
+            f"a time stamp is not a number that fits 64 bits of nanoseconds: {shown[:40]!r}{place(wrong)}",
+            "the file is damaged, or no profiler wrote it: record it again",
+        ) from None
+
+
+def _is_time(text: bytes | str | None, unit: str) -> bool:
+    try:
+        _integers([text], unit)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _integers(texts: Sequence[bytes | str | None], unit: str) -> IntArray:
+    strings = pc.utf8_trim(pc.fill_null(pa.array(texts).cast(pa.string()), "0"), ' "')
+    return _unscaled(_parse(strings, _DIGITS[unit]))
 
 
 def _parse(strings: pa.Array, scale: int) -> pa.Array:

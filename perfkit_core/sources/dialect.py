@@ -12,8 +12,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from perfkit_core import schema
 from perfkit_core.collectives import Collective
-from perfkit_core.sources.chrome_event import ChromeEvent
-from perfkit_core.sources.decimals import to_ns
+from perfkit_core.sources.chrome_event import ChromeEvent, event_times
 from perfkit_core.sources.scan.rules import ScanRules
 from perfkit_core.trace import IntArray
 
@@ -80,8 +79,8 @@ class Dialect:
         return None, -1
 
     def times(self, events: Sequence[ChromeEvent]) -> tuple[IntArray, IntArray]:
-        """Start and duration of a batch in ns, each of shape (events,)."""
-        return to_ns([bytes(e.ts) for e in events]), to_ns([bytes(e.dur) for e in events])
+        """Start and duration of a batch in ns, each of shape (events,). Raises SourceError, which names the event."""
+        return event_times(events)
 
 
 def integer(value: Any) -> int | None:

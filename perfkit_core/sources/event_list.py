@@ -28,8 +28,8 @@ _AFTER_EVENT: Final = re.compile(rb"\s*(?:,\s*\{|\]|,\s*\])")
 
 
 class EventList:
-    """``repaired`` and ``skipped`` count events whose text was not valid JSON. Without ``partial``, what cannot be
-    repaired raises SourceError."""
+    """``repaired`` and ``skipped`` count events whose text was not valid JSON, or nested too deep. Without ``partial``,
+    what cannot be repaired raises SourceError."""
 
     def __init__(self, at: Cursor, partial: bool, dialect: Dialect | None) -> None:
         """``at`` stands behind the bracket that opens the list."""
@@ -91,9 +91,11 @@ class EventList:
             try:
                 batch += DECODER.decode(b"[" + text + b"]")
                 self.repaired += was_repaired
-            except UNDECODABLE:
+            except UNDECODABLE as error:
                 if not self.partial:
-                    raise self._at.broken("an event is not valid JSON") from None
+                    deep = isinstance(error, RecursionError)
+                    what = "an event is nested too deep" if deep else "an event is not valid JSON"
+                    raise self._at.broken(what) from None
                 self.skipped += 1
             self._at.position = end
             gap = _GAP.match(self._at.window.data, self._at.position)

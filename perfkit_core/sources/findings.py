@@ -32,4 +32,4 @@ def breaks_off(at: int) -> str:
 
 def skipped(count: int) -> str:
     """That events could not be read."""
-    return in_english("{count} events were not valid JSON and are missing", count=count)
+    return in_english("{count} events were not valid JSON, or nested too deep, and are missing", count=count)

@@ -20,8 +20,7 @@ from perfkit_core.exporters.chrome_extras import OWN_CATEGORY
 from perfkit_core.exporters.lane_names import Lane
 from perfkit_core.schema import NO_ROW
 from perfkit_core.sources.chrome import ChromeFile
-from perfkit_core.sources.chrome_event import ChromeEvent
-from perfkit_core.sources.decimals import to_ns
+from perfkit_core.sources.chrome_event import ChromeEvent, event_times
 from perfkit_core.sources.dialect import integer
 from perfkit_core.sources.findings import breaks_off, skipped
 from perfkit_core.sources.own_chrome_mark import FORMAT
@@ -83,12 +82,13 @@ class _Rows:
         kept = [event for event in events if event.ph in _SPANS and not _added(event)]
         if not kept:
             return
+        start_ns, dur_ns = event_times(kept)
         args = [event.args if isinstance(event.args, dict) else {} for event in kept]
         columns = {
             "name": _text([event.name for event in kept]),
             "category": _text([event.cat for event in kept]),
-            "start_ns": pa.array(to_ns([bytes(event.ts) for event in kept])),
-            "dur_ns": pa.array(to_ns([bytes(event.dur) for event in kept])),
+            "start_ns": pa.array(start_ns),
+            "dur_ns": pa.array(dur_ns),
             "args": pa.array([_json(one.get("recorded")) for one in args], pa.string()),
         }
         for column in _ARGUMENTS:

@@ -53,7 +53,7 @@ def _unusual_event(data: bytes, start: int, ends: list[int]) -> tuple[bytes, int
     closing = _closing(data, start)
     if closing is None:
         return None
-    if closing > start and _valid(data[start:closing]):
+    if closing > start and (_valid(data[start:closing]) or _too_deep(data[start:closing])):
         return data[start:closing], closing, False
     for end in ends:
         mended = _mended(data, start, end, _NO_MORE_KEYS)
@@ -93,6 +93,17 @@ def _valid(text: bytes) -> bool:
     except UNDECODABLE:
         return False
     return True
+
+
+def _too_deep(text: bytes) -> bool:
+    """Sound as far as it was read: nothing has to be mended, and its end is known."""
+    try:
+        DECODER.decode(b"[" + text + b"]")
+    except RecursionError:
+        return True
+    except UNDECODABLE:
+        pass
+    return False
 
 
 def _mended(data: bytes, start: int, end: int, behind_name: re.Pattern[bytes]) -> bytes:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from perfkit_core.errors import SourceError
-from perfkit_core.paths import is_file, is_folder
+from perfkit_core.paths import is_file, is_folder, readable
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.several import rank_of_name
 from perfkit_core.sources.bytestream import head
@@ -88,7 +88,7 @@ def _left_out(code: str, folder: Path, files: Sequence[Path], many: str, one: st
         return []
     told = f"{len(files)} files of {folder} are {many}" if files[1:] else f"1 file of {folder} is {one}"
     names = ", ".join(file.name for file in files[:3]) + (", …" if files[3:] else "")
-    return [Finding(code, f"{told} and left out: {names}")]
+    return [Finding(code, readable(f"{told} and left out: {names}"))]
 
 
 def trace_files(folder: Path) -> list[Path]:

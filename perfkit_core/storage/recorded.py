@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +24,7 @@ from perfkit_core import schema
 from perfkit_core.arrays import to_int64
 from perfkit_core.assemble import OperatorNames, Recorded, assemble
 from perfkit_core.errors import SourceError
-from perfkit_core.paths import arrow_input
+from perfkit_core.paths import arrow_input, readable
 from perfkit_core.schema import NO_ROW
 from perfkit_core.storage.encoding import encoding
 from perfkit_core.storage.footer import KEY, Stored
@@ -86,7 +87,7 @@ class RecordedWriter:
         self._written()
         stored = Stored(
             schema_version=schema.SCHEMA_VERSION,
-            meta=meta,
+            meta=msgspec.structs.replace(meta, source=readable(meta.source)),
             quality=quality,
             stage="recorded",
             rank=rank,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from perfkit_core.errors import SourceError, UsageError, unwritable
-from perfkit_core.loading import reader
+from perfkit_core.loading import check_rereadable, reader
 from perfkit_core.paths import as_path, exists, is_folder, reaching
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import Plugins, get_plugins
@@ -41,6 +41,7 @@ def stream(
 
 def _streamed(path: Path, plugins: Plugins) -> tuple[Source, Callable[[Path, bool, RecordedWriter], None]]:
     """Its reader, and how it streams a file. Raises SourceError, and UsageError for what is not to be streamed."""
+    check_rereadable(path)
     with reaching(path):
         if not exists(path):
             raise SourceError(f"{path}: no such file or folder", "check the path")

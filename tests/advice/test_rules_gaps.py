@@ -77,11 +77,12 @@ def test_few_short_gaps_are_none() -> None:
     assert len(found(host_gaps, steps([op("aten::add", 1000 * i, 800) for i in range(10)], 10 * MS))) == 1
 
 
-def test_a_gap_that_alone_is_worth_it_is_long() -> None:
+def test_few_short_gaps_count_where_one_alone_is_worth_it() -> None:
     """Four of 460 µs in 2 ms; of the same four in 20 ms each is a fortieth."""
     rows = [op("aten::add", 500 * i, 40) for i in range(4)]
     (one,) = found(host_gaps, steps(rows, 2 * MS))
     assert one.evidence["gap_ns"] == 4 * 460_000
+    assert one.words["gaps"] == "short"
     more = [*rows, op("aten::add", 2 * MS, 18 * MS)]
     assert found(host_gaps, steps(more, 20 * MS)) == []
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from chrome import event, write
 
 from perfkit_core.cli import builtin_commands
 from perfkit_core.plugins.manager import get_plugins
@@ -67,6 +68,91 @@ def test_a_closed_pipe_is_quiet(run: Path) -> None:
     command = f"'{sys.executable}' -m perfkit_core.cli summary '{run}' --view all --format json | head -c 1"
     ran = subprocess.run(command, shell=True, capture_output=True, encoding="utf-8", check=False, env=_plain())
     assert (ran.stdout, ran.stderr) == ("{", "")
+
+
+def shell(command: str, *places: Path) -> subprocess.CompletedProcess[str]:
+    """A command of the shell; ``perfkit`` and ``$1``, … are the command and the places."""
+    line = f'perfkit() {{ "{sys.executable}" -m perfkit_core.cli "$@"; }}; {command}'
+    arguments = ["bash", "-c", line, "bash", *map(str, places)]
+    return subprocess.run(arguments, capture_output=True, encoding="utf-8", check=False, env=_plain(), timeout=120)
+
+
+@pytest.mark.parametrize("command", ["summary $1", "export $1 --to chrome", "summary --help"])
+def test_a_closed_standard_output_is_one_line(run: Path, command: str) -> None:
+    ran = shell(f"perfkit {command} >&-", run)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr == "perfkit: error: standard output: it is closed, and nothing was shown\n"
+
+
+def test_a_command_that_writes_to_a_file_needs_no_output(run: Path, tmp_path: Path) -> None:
+    assert shell("perfkit summary $1 -o $2 >&- 2>&-", run, tmp_path / "s.txt").returncode == 0
+    assert "Operators" in (tmp_path / "s.txt").read_text(encoding="utf-8")
+
+
+def test_a_closed_error_output_changes_nothing(run: Path) -> None:
+    assert shell("perfkit summary $1 2>&-", run).stdout == shell("perfkit summary $1", run).stdout != ""
+
+
+@pytest.mark.parametrize("command", ["summary", "advise", "compare", "export --stream -o $2/t.parquet"])
+def test_a_pipe_is_refused_in_words(tmp_path: Path, command: str) -> None:
+    """Also a pipe into which nobody writes, which would never end."""
+    os.mkfifo(tmp_path / "fifo.json")
+    both = "$1 $1" if command == "compare" else "$1"
+    ran = shell(f"perfkit {command} {both}", tmp_path / "fifo.json", tmp_path)
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+    assert "fifo.json: a pipe or a device, which cannot be read twice; write it to a file first" in ran.stderr
+
+
+@pytest.mark.parametrize("command", [("summary",), ("advise",), ("export", "--to", "chrome"), ("compare", "other")])
+def test_a_link_that_leads_to_itself_is_one_line(perfkit, tmp_path: Path, command: tuple[str, ...]) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    code, _, err = perfkit(command[0], tmp_path / "loop", *command[1:])
+    assert (code, err) == (2, f"perfkit: error: {tmp_path / 'loop'}: no such file or folder; check the path\n")
+
+
+def test_an_address_that_is_none_is_one_line(perfkit) -> None:
+    code, _, err = perfkit("summary", "http://[::1")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "http://[::1: not the address of a file (Invalid IPv6 URL); check the address" in err
+
+
+@pytest.mark.parametrize(
+    ("command", "output"),
+    [
+        (("summary", "x.json"), "x.json"),
+        (("summary", "x.json"), "link.json"),
+        (("summary", "link.json"), "x.json"),
+        (("advise", "x.json"), "x.json"),
+        (("report", "x.json"), "../traces/x.json"),
+        (("export", "x.json"), "x.json"),
+        (("export", "x.json", "--stream", "--to", "parquet"), "x.json"),
+        (("compare", "y.json", "x.json"), "x.json"),
+        (("compare", "y.json", "--baseline", "x.json,y.json"), "x.json"),
+        (("summary", "."), "x.json"),
+        (("runs", "."), "x.json"),
+        (("runs", ".."), "x.json"),
+    ],
+)
+def test_what_is_read_is_not_replaced(
+    perfkit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], output: str
+) -> None:
+    (tmp_path / "traces").mkdir()
+    monkeypatch.chdir(tmp_path / "traces")
+    before = write(Path("x.json"), [event("aten::add", 1, 5)]).read_bytes()
+    write(Path("y.json"), [event("aten::mul", 1, 5)])
+    Path("link.json").symlink_to("x.json")
+    code, _, err = perfkit(*command, "-o", output)
+    told = f"{output}: -o would replace what is read; give the output another name"
+    assert (code, err) == (2, f"perfkit: error: {told}\n")
+    assert Path("x.json").read_bytes() == before
+
+
+def test_a_cycle_of_a_run_folder_is_not_replaced_and_what_else_lies_in_it_is(perfkit, run: Path) -> None:
+    cycle = next(run.iterdir())
+    code, _, err = perfkit("export", run, "-o", cycle)
+    assert (code, "would replace what is read" in err) == (2, True)
+    for _ in range(2):
+        assert perfkit("export", run, "-o", run / "t.json").code == 0
 
 
 def test_output_that_cannot_be_encoded_is_escaped(run: Path) -> None:

@@ -19,10 +19,15 @@ from perfkit_core.cli import record
 from perfkit_core.cli.main import main
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import Recorder
+from perfkit_core.recording.giving_way import GivingWay
 
 class Recording:
-    def __init__(self, run_dir): self.run_dir = run_dir
+    def __init__(self, run_dir, profiler):
+        self.run_dir = run_dir
+        self.other = profiler and GivingWay(profiler, "start", lambda: print("ended"))
     def finish(self):
+        if self.other:
+            self.other.check()
         self.run_dir.mkdir(parents=True, exist_ok=True)
         (self.run_dir / "recorded").write_text(str(self.run_dir.name), encoding="utf-8")
         return 1
@@ -30,11 +35,12 @@ class Recording:
 def recorder(name):
     def start(run_dir, steps, options):
         import importlib
-        assert importlib.import_module(name).imported
+        framework = importlib.import_module(name)
+        assert framework.imported
         print("recording", name, steps, *sorted(options.items()))
         if "flops" in options:
             raise UsageError(f"{name} records no flops", "leave it")
-        return Recording(run_dir)
+        return Recording(run_dir, getattr(framework, "Profiler", None))
     return Recorder(name, start, None)
 
 class Plugins:
@@ -177,7 +183,7 @@ def test_imports_of_a_script(tmp_path: Path) -> None:
     "text",
     [
         "import torch\nwith torch.profiler.profile() as p: pass\n",
-        "from torch.profiler import profile\n",
+        "from torch.profiler import profile\nif 1:\n    pass\nprofile()\n",
         "import paddle.profiler as P\nP.Profiler()\n",
         "from paddle import profiler\nprofiler.Profiler()\n",
     ],
@@ -196,6 +202,34 @@ def test_labels_of_a_profiler_are_no_profiler(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("from torch.profiler import record_function\nimport paddle\npaddle.profiler.RecordEvent\n")
     assert not profiles_itself(script, ["torch", "paddle"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import torch\nif wanted:\n    torch.profiler.profile()\n",
+        "from torch.profiler import profile\ndef traced():\n    with profile(): pass\n",
+        "import paddle\nprofiler = paddle.profiler.Profiler() if wanted else None\n",
+    ],
+)
+def test_a_profiler_that_may_never_start_is_no_reason_to_refuse(tmp_path: Path, text: str) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(text, encoding="utf-8")
+    assert not profiles_itself(script, ["torch", "paddle"])
+
+
+def test_recording_that_ended_for_a_profiler_of_the_script_is_an_error_after_it(folder: Path) -> None:
+    """The made framework has a class of profilers, of which two run at once."""
+    (folder / "lib" / "fakeone.py").write_text(
+        FRAMEWORK + "class Profiler:\n    def start(self): print('profiling')\n", encoding="utf-8"
+    )
+    ran = record(folder, "import fakeone\nfor _ in range(2): fakeone.Profiler().start()\nprint('trained')\n")
+    assert ran.stdout == "recording fakeone 3\nended\nprofiling\nprofiling\ntrained\n"
+    assert ran.returncode == 2
+    assert ran.stderr == (
+        "perfkit: error: the script started a profiler of its own, and a process can have only one: recording ended "
+        "there; run it with python and pass perfkit's trace_handler as on_trace_ready\n"
+    )
 
 
 def test_an_unwritable_folder_is_told_before_the_script_runs(perfkit, tmp_path: Path) -> None:

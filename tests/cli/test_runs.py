@@ -126,6 +126,26 @@ def test_for_machines(perfkit, folder: Path) -> None:
     assert len(json.loads(perfkit("runs", folder, "--format", "json", "--limit", "2").out)["views"]["runs"]) == 2
 
 
+@pytest.mark.parametrize("form", ["text", "markdown", "html", "csv", "json"])
+def test_a_name_that_is_not_utf8_is_listed_with_escapes(perfkit, tmp_path: Path, form: str) -> None:
+    (tmp_path / "runs\udcfe").mkdir()
+    write(tmp_path / "runs\udcfe" / "b\udcffd.json", [event("aten::add", 1, 5)])
+    write(tmp_path / "runs\udcfe" / "c\udcff.json", [event("aten::add", 1, 5)]).write_text('{"schemaVersion": 1, "tr')
+    write_cycle(cycle(0), tmp_path / "runs\udcfe" / "r\udcff")
+    code, out, err = perfkit("runs", tmp_path / "runs\udcfe", "--read-files", "--format", form)
+    assert (code, err) == (0, "")
+    assert all(name in out.replace("\\\\", "\\") for name in ("b\\xffd.json", "c\\xff.json", "r\\xff"))
+
+
+@pytest.mark.parametrize("to", ["t.parquet", "t.json"])
+def test_a_name_that_is_not_utf8_is_kept_with_escapes(perfkit, tmp_path: Path, to: str) -> None:
+    source = write(tmp_path / "b\udcffd.json", [event("aten::add", 1, 5)])
+    streamed = ["--stream"] if to == "t.parquet" else []
+    assert perfkit("export", source, "-o", tmp_path / to, *streamed).code == 0
+    assert len(perfkit_core.load(tmp_path / to)) == 1
+    assert perfkit_core.load(source).meta.source == str(tmp_path / "b\\xffd.json")
+
+
 def test_nothing_there(perfkit, tmp_path: Path) -> None:
     assert f"No runs or trace files below {tmp_path}." in perfkit("runs", tmp_path).out
     assert list(perfkit_core.list_runs(tmp_path)) == list(perfkit_core.list_runs(tmp_path.parent))

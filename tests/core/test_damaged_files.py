@@ -11,6 +11,7 @@ import pytest
 from chrome import event, raw, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from scanned import NEVER, reading
 
 from perfkit_core.errors import SourceError
 from perfkit_core.loading import load, read_with
@@ -96,12 +97,46 @@ def test_an_event_that_cannot_be_repaired_is_skipped_and_counted_when_partial(tm
     assert next(f.message for f in found.quality if f.code == "skipped-events").startswith("1 events")
 
 
-@pytest.mark.parametrize("field", ["ts", "dur"])
-@pytest.mark.parametrize("value", ["abc", None, [1], 1e300])
-def test_a_time_that_is_none_names_the_file(tmp_path: Path, field: str, value: object) -> None:
-    path = write(tmp_path / "t.json", [event("aten::a", 1), {**event("aten::b", 2), field: value}])
-    with pytest.raises(SourceError, match=re.escape(str(path))):
+@pytest.mark.parametrize("scan_from", [0, NEVER])
+@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"m":', "}"), ('[{"m":', "}]")])
+def test_an_event_nested_too_deep_is_told_and_skipped_as_one_that_is_no_json(
+    tmp_path: Path, opening: str, closing: str, scan_from: int
+) -> None:
+    deep = f"{opening * 5000}0{closing * 5000}"
+    text = json.dumps({"schemaVersion": 1, "traceEvents": EVENTS}).replace("[[7]]", deep)
+    path = raw(tmp_path / "deep.json", text.encode())
+    with reading(scan_from):
+        with pytest.raises(SourceError, match=r"deep\.json: an event is nested too deep \(byte") as caught:
+            load(path)
+        found = load(path, partial=True)
+    begin = int(re.search(r"byte (\d+)", caught.value.message)[1])
+    assert text[begin : begin + 2000].find("aten::op7") in range(100)
+    assert "--partial" in caught.value.hint
+    assert found.events["name"].to_pylist() == [f"aten::op{i}" for i in range(40) if i != 7]
+    assert next(f.message for f in found.quality if f.code == "skipped-events").startswith("1 events")
+
+
+def test_a_header_nested_too_deep_names_file_and_byte(tmp_path: Path) -> None:
+    text = json.dumps({"schemaVersion": 1, "traceEvents": EVENTS})[:-1] + ', "more": ' + "[" * 5000 + "]" * 5000 + "}"
+    path = raw(tmp_path / "deep.json", text.encode())
+    with pytest.raises(
+        SourceError, match=rf"deep\.json: a header value is nested too deep \(byte {text.index('[[[[')}"
+    ):
         load(path)
+    assert len(load(path, partial=True)) == 40
+
+
+@pytest.mark.parametrize("field", ["ts", "dur"])
+@pytest.mark.parametrize("value", ["abc", None, [1], 1e300, 1e40])
+def test_a_time_that_is_none_names_file_and_event(tmp_path: Path, field: str, value: object) -> None:
+    path = write(tmp_path / "t.json", [event("aten::a", 1), {**event("aten::b", 2), field: value}])
+    with pytest.raises(SourceError) as caught:
+        load(path)
+    written = json.dumps(value).strip('"')
+    assert caught.value.message.startswith(f"{path}: a time stamp is not a number that fits 64 bits")
+    assert written in caught.value.message
+    assert caught.value.message.endswith(f"({field} of the event 'aten::b')")
+    assert caught.value.hint
 
 
 MUTATIONS = st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=8)

@@ -195,11 +195,12 @@ def test_an_english_page_has_no_chinese() -> None:
 
 @pytest.mark.parametrize("render", [as_page, as_text, as_markdown])
 def test_findings_are_retold_in_every_format(render: Callable[[Report], str]) -> None:
-    finding = Finding("skipped-events", in_english("{count} events were not valid JSON and are missing", count=3))
+    text = in_english("{count} events were not valid JSON, or nested too deep, and are missing", count=3)
+    finding = Finding("skipped-events", text)
     report = Report("r", (Source("r", "r", (finding,)),), ())
-    assert "3 events were not valid JSON and are missing" in render(report)
+    assert "3 events were not valid JSON, or nested too deep, and are missing" in render(report)
     with speaking("zh"):
-        assert "3 个事件不是有效的 JSON，已缺失" in render(report)
+        assert "3 个事件不是有效的 JSON 或嵌套过深，已缺失" in render(report)
 
 
 def test_tables_are_the_same_in_every_language() -> None:

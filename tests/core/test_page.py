@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from events import host, trace
 
+from perfkit_core.errors import SourceError
 from perfkit_core.loading import load
+from perfkit_core.renderers import html
 from perfkit_core.report.page import LONGEST, run_report
 from perfkit_core.report.tree_rows import parents
 
@@ -17,6 +20,13 @@ def test_a_long_table_is_cut_to_its_largest_rows_and_says_so() -> None:
     assert len(section.table) == LONGEST
     assert set(section.table["name"]) == {f"op{i}" for i in range(5, LONGEST + 5)}
     assert f"{LONGEST} largest of {LONGEST + 5} rows" in section.note
+
+
+def test_a_page_that_is_given_as_a_profile_is_known(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.write_text(html.render(run_report(trace([host("op", "operator", 0, 1)]))), encoding="utf-8")
+    with pytest.raises(SourceError, match=r"a page that perfkit wrote.*give the run folder or the trace"):
+        load(page)
 
 
 def test_what_is_left_of_a_tree_is_a_tree(traces: Path) -> None:

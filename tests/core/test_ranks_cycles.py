@@ -78,9 +78,10 @@ def test_processes_of_one_time_are_ranks_with_cycles_of_their_own(tmp_path: Path
     steps = perfkit_core.summarize(tmp_path, "steps")
     by_rank = [part["start_ns"].tolist() for _, part in steps.groupby("rank")]
     assert sorted(by_rank) == [[0, SECOND], [0, SECOND + 100]]  # from the first event of the rank
-    found = load(sorted(tmp_path.iterdir()))
-    assert found.meta.ranks == (0, 1)
-    assert "ranks-by-order" in codes(found)
+    for found in (load(tmp_path), load(sorted(tmp_path.iterdir()))):
+        assert found.meta.ranks == (0, 1)
+        assert "ranks-by-order" in codes(found)
+        assert perfkit_core.summarize(found, "steps").to_numpy().tolist() == steps.to_numpy().tolist()
 
 
 def test_processes_that_followed_one_another_are_told_by_their_files(tmp_path: Path) -> None:

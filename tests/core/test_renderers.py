@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from events import device, host, trace
 from small_trace import HOSTILE, KERNEL, small_trace
 
 import perfkit_core
@@ -150,6 +151,22 @@ def test_what_the_events_hold_is_recorded_whatever_a_view_makes_of_it() -> None:
     view = View("made", "Made", "made by hand", lambda trace, request: found)
     shown = text.render(summary_report(small_trace(), [view], ViewRequest(), Display()))
     assert "Not recorded: Module\nNone in these rows: Shapes\n" in shown
+
+
+def test_without_work_of_a_device_people_see_no_zeros_of_it() -> None:
+    """Machines get them; where a device worked, its zeros tell something."""
+    zeros = {"self_device_ns": [0], "device_ratio": [0.0], "cpu_ns": [0]}
+    found = pd.DataFrame({"name": ["a"], "device": ["cpu"]} | zeros)
+    view = View("made", "Made", "made by hand", lambda trace, request: found)
+    idle = trace([host("a", "operator", 0, 10)])
+    report = summary_report(idle, [view], ViewRequest(pattern="a"), Display())
+    for render in (text.render, markdown.render, html.render):
+        assert "Not recorded: Self device, Device" in render(report)
+        assert "Self device (ns)" not in render(report)
+        assert "CPU (ns)" in render(report)
+    assert json.loads(as_json.render(report))["views"]["made"][0]["self_device_ns"] == 0
+    busy = trace([host("a", "operator", 0, 10), device("k", "kernel", 0, 5)])
+    assert "Self device (ns)" in text.render(summary_report(busy, [view], ViewRequest(), Display()))
 
 
 def test_not_recorded_of_a_real_profile_is_what_no_row_has(traces: Path) -> None:

@@ -19,7 +19,8 @@ def shown(**values: object) -> list[tuple[str, tuple[str, ...]]]:
     [
         ("self_cpu_ns", "Self CPU"), ("total_bytes", "Total"), ("bytes", "Size"), ("ratio", "Share"),
         ("dur_ns", "Duration"), ("self_cpu_bytes", "Self CPU memory"), ("allocated_bytes", "Allocated"),
-        ("bytes_per_s", "Bandwidth"), ("op_name", "Op name"), ("calls", "Calls"), ("columns", "Columns"),
+        ("bytes_per_s", "Bandwidth"), ("flops", "FLOPs"), ("self_flops", "Self FLOPs"), ("op_name", "Op name"),
+        ("calls", "Calls"), ("columns", "Columns"),
     ],
 )  # fmt: skip
 def test_headings(name: str, heading: str) -> None:
@@ -30,6 +31,10 @@ def test_the_unit_is_that_of_the_median() -> None:
     assert shown(a_ns=[1, 2_000_000, 3_000_000_000]) == [("A (ms)", ("0.000001", "2.000", "3000.000"))]
     assert shown(bytes=[3 * 2**20, None]) == [("Size (MiB)", ("3.000", "-"))]
     assert shown(a_ratio=[0.12345, 1]) == [("A (%)", ("12.35", "100.00"))]
+    assert shown(flops=[41_048_899_584], self_flops=[0]) == [
+        ("FLOPs (GFLOP)", ("41.049",)),
+        ("Self FLOPs (GFLOP)", ("0",)),
+    ]
     assert shown(bytes_per_s=[2**30]) == [("Bandwidth (GiB/s)", ("1.000",))]
 
 

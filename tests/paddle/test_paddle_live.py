@@ -149,6 +149,15 @@ def test_repeating_schedules_write_a_file_a_cycle(paddle: Any, train: Train, tmp
     assert len({trace.meta.recording for trace in traces}) == 1
 
 
+def test_a_loop_that_forgets_step_is_told(paddle: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with profiler(paddle, scheduler=(2, 4), on_trace_ready=trace_handler(tmp_path)) as prof:
+        paddle.ones([3]).sum()
+    del prof
+    gc.collect()
+    (told,) = (record.getMessage() for record in caplog.records if record.name == "perfkit")
+    assert f"recorded nothing into {tmp_path}" in told
+
+
 def test_callable_schedulers(paddle: Any, train: Train, tmp_path: Path) -> None:
     """A user's own function of the step number."""
     state = paddle.profiler.ProfilerState
@@ -219,8 +228,9 @@ def test_a_failing_extraction_marks_the_run(paddle: Any, tmp_path: Path) -> None
 def test_ranks_come_from_the_launcher(
     paddle: Any, train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PADDLE_TRAINER_ID is in the rows, the meta, the thread names and the file's name."""
-    monkeypatch.delenv("RANK", raising=False)
+    """PADDLE_TRAINER_ID is in the rows, the meta, the thread names and the file's name, whatever others have set."""
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "1")
     monkeypatch.setenv("PADDLE_TRAINER_ID", "3")
     monkeypatch.setenv("PADDLE_TRAINERS_NUM", "8")
     with profiler(paddle, on_trace_ready=trace_handler(tmp_path)) as prof:
@@ -308,10 +318,35 @@ def test_what_paddle_cannot_record_is_refused_before_the_script_runs(paddle: Any
 
 def test_two_profilers_at_once_are_refused_clearly(paddle: Any, tmp_path: Path) -> None:
     """Paddle allows one: the second gets an error that says so, not an AttributeError."""
-    recording = start(tmp_path, None, {})
+    other = paddle.profiler.Profiler()
     with pytest.raises(CaptureError, match="another Profiler"):
         start(tmp_path, None, {})
+    del other
+    recording = start(tmp_path, None, {})
     assert recording.finish() == 1
+
+
+@pytest.mark.parametrize("steps", [None, 1])
+def test_a_profiler_of_the_script_finds_what_it_would_find_without_us(
+    paddle: Any, tmp_path: Path, steps: int | None
+) -> None:
+    """Recording ends before it; what was recorded until then stays. After recording it is in nobody's way."""
+    recording = start(tmp_path, steps, {})
+    linear = paddle.nn.Linear(4, 4)
+    optimizer = paddle.optimizer.SGD(parameters=linear.parameters())
+    for _ in range(3):
+        linear(paddle.rand([2, 4])).sum().backward()
+        optimizer.step()
+    kept: list[Any] = []
+    with paddle.profiler.Profiler(on_trace_ready=lambda own: kept.append(own.profiler_result)):
+        linear(paddle.rand([2, 4]))
+    assert kept
+    if steps is None:
+        with pytest.raises(CaptureError, match=r"started a profiler of its own, .* recording ended there"):
+            recording.finish()
+    else:
+        assert recording.finish() == 1
+    assert step_numbers(load(tmp_path)) == [1, 2][:steps]
 
 
 def test_the_demo(paddle: Any, tmp_path: Path) -> None:

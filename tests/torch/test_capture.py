@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
@@ -51,6 +52,16 @@ def test_start_stop_without_a_schedule(tmp_path: Path) -> None:
     trace = load(tmp_path)
     assert "aten::sum" in trace.codes("name").values
     assert "no-steps" in [finding.code for finding in trace.quality]
+
+
+def test_a_loop_that_forgets_step_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    schedule = torch.profiler.schedule(wait=1, warmup=1, active=1)
+    with torch.profiler.profile(schedule=schedule, on_trace_ready=trace_handler(tmp_path)) as profiler:
+        torch.ones(3).sum()
+    del profiler
+    gc.collect()
+    (told,) = (record.getMessage() for record in caplog.records if record.name == "perfkit")
+    assert f"recorded nothing into {tmp_path}" in told
 
 
 def test_callable_schedule_cut_off_in_the_middle(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
 
-from perfkit_core.errors import UsageError  # noqa: E402
+from perfkit_core.errors import CaptureError, UsageError  # noqa: E402
 from perfkit_core.loading import load  # noqa: E402
 from perfkit_core.trace import Trace  # noqa: E402
 from perfkit_torch.record import demo, start  # noqa: E402
@@ -117,6 +117,28 @@ def test_what_is_not_asked_for_is_not_recorded(tmp_path: Path) -> None:
     events = load(tmp_path).to_pandas()
     assert events[["shapes", "flops", "stack"]].isna().all(axis=None)
     assert not events["kind"].isin(["memory", "python"]).any()
+
+
+def test_a_profiler_of_the_script_finds_what_it_would_find_without_us(tmp_path: Path) -> None:
+    """Recording ends before it; what was recorded until then stays."""
+    recording = start(tmp_path, None, {})
+    updates(3)
+    with torch.profiler.profile() as own:
+        updates(4)
+    names = [event.name for event in own.events()]
+    assert names.count("Optimizer.step#SGD.step") == 4
+    assert not [name for name in names if name.startswith("ProfilerStep")]
+    with pytest.raises(CaptureError, match=r"started a profiler of its own, .* recording ended there"):
+        recording.finish()
+    assert load(tmp_path).rows("name", "Optimizer.step#SGD.step").sum() == 3
+
+
+def test_a_profiler_of_the_script_may_follow_ours(tmp_path: Path) -> None:
+    recording = start(tmp_path, 1, {})
+    updates(3)
+    with torch.profiler.profile():
+        updates(1)
+    assert recording.finish() == 1
 
 
 def test_what_torch_cannot_record_is_refused(tmp_path: Path) -> None:
