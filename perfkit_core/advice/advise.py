@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from perfkit_core.advice import asking, combine
 from perfkit_core.advice.asking import chosen
@@ -65,12 +66,12 @@ def what_ifs(
     Raises UsageError for a rule that has nothing to ask, and SourceError.
     """
     plugins = plugins or get_plugins()
-    asked = [(asking.question(rule, value), *asking.asked(plugins, rule, value)) for rule, value in questions]
+    asked = [(value, asking.question(rule, value), *asking.asked(plugins, rule, value)) for rule, value in questions]
     facts = facts_of(source, thresholds, plugins)
     evaluation = Evaluation(facts, plugins.remedies(facts.trace.meta.framework))
-    answers = [(said, one) for said, rule, find in asked for one in evaluation.found_by(rule, find)]
-    found = tuple(one for _, one in answers)
-    said = tuple(said for said, _ in answers)
+    answers = [(value, said, one) for value, said, rule, find in asked for one in evaluation.found_by(rule, find)]
+    found = tuple(replace(one, id=f"{one.id}-{value:g}") for value, _, one in answers)  # one finding, several answers
+    said = tuple(said for _, said, _ in answers)
     return Advices(identity(facts), found, evaluation.not_evaluable, noise_ns=noise_ns(facts), asked=said)
 
 

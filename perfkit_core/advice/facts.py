@@ -91,7 +91,9 @@ class Facts:
     def need_steps(self) -> None:
         """Raises NotEvaluableError where no steps were recorded."""
         if not self.has_steps:
-            raise NotEvaluableError(say("no steps were recorded: call the profiler's step() after each iteration"))
+            raise NotEvaluableError(
+                say("no steps were recorded: give the profiler a schedule, and call its step() after each iteration")
+            )
 
     def need_device(self) -> None:
         """Raises NotEvaluableError where no work of a device was recorded."""

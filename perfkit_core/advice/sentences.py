@@ -8,7 +8,6 @@ from typing import Final
 from perfkit_core.advice import wording
 from perfkit_core.advice.assumptions import told
 from perfkit_core.advice.model import Advice, Advices, After, Prediction
-from perfkit_core.advice.severity import WORDS as SEVERITIES
 from perfkit_core.language import in_english, say
 from perfkit_core.report.headline import duration
 
@@ -21,12 +20,11 @@ _HOW: Final = {
 
 
 def title(number: int, advice: Advice, asked: str | None = None) -> str:
-    """``1. Load data in worker processes: saves 66% of the time (high)``; what saves nothing has no severity.
+    """``1. Load data in worker processes: saves 66% of the time``.
 
     ``asked``: the question that this answers (``loader-workers=4``)."""
     parts = [part for part in (asked, advice.title, saves(advice.prediction)) if part]
-    severity = "" if advice.severity == "none" else say(" ({severity})", severity=say(SEVERITIES[advice.severity]))
-    return f"{number}. {say(': ').join(parts)}{severity}"
+    return f"{number}. {say(': ').join(parts)}"
 
 
 def saves(prediction: Prediction) -> str:

@@ -33,7 +33,7 @@ class Thresholds:
     host_gap_share: float = 0.05  # 20
     host_gap_ns: int = 500_000  # 20: as below, whatever the step takes
     host_gap_one: float = 0.01  # 20: a shorter gap is of the kind that Python makes between operators
-    host_gaps: int = 10  # 20: so many short gaps in a step are many
+    host_gaps: int = 10  # 20: so many short gaps in a step are many; fewer count where one alone is host_gap_share
     host_gap_least_ns: int = 20_000  # 20: a shorter gap is what calling an operator takes, recorded
     tiny_elements: int = 64  # 1, 2: a tensor of so many elements is tiny (TensorFlow pins such operators to the host)
     tiny_bytes: int = 512  # 1, 2, 6: the same as bytes of the largest type

@@ -123,7 +123,9 @@ def _partial(trace: Trace) -> tuple[Finding, ...]:
 
 
 def _no_steps() -> Finding:
-    text = in_english("no training steps were recorded: give the profiler a schedule, and call its step() after each iteration")
+    text = in_english(
+        "no training steps were recorded: give the profiler a schedule, and call its step() after each iteration"
+    )
     return Finding("no-steps", text)
 
 

@@ -46,7 +46,8 @@ class Source:
 
 
 class Recording(Protocol):
-    """A running capture of an unmodified script. ``finish`` ends it and returns the number of files written."""
+    """A running capture of an unmodified script. ``finish`` ends it and returns the number of files written; it raises
+    CaptureError where the capture had to end before its time, as for a profiler that the script started."""
 
     def finish(self) -> int: ...
 
@@ -118,7 +119,9 @@ class View:
     several views, which ``--view GROUP`` shows. ``native`` tells that the view heeds ``request.native``, ``per_step``
     names the columns that are sums over the chosen steps, which an average divides. ``page``: the report on a run shows
     it; long tables that only scripts read are left out. ``reduction`` computes the view for many ranks, one at a time;
-    without it, views of many ranks are listed, a rank after the other.
+    without it, views of many ranks are listed, a rank after the other. ``of_capture(trace)``, of a view that looks
+    beyond a step (at a peak, at what stays), says whether the recording tells that at all: a gate takes its numbers of
+    the whole capture, and a row that is missing has none of it.
     ``explain_empty(trace)`` says why the table has no rows.
     """
 
@@ -134,6 +137,7 @@ class View:
     per_step: tuple[str, ...] = ()
     page: bool = True
     reduction: Reduction | None = None
+    of_capture: Callable[[Trace], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,8 +36,7 @@ def host_gaps(facts: Facts) -> list[Candidate]:
     if len(facts.steps) < 2:
         raise NotEvaluableError(say("only one step was recorded: nothing tells what recurs in every step"))
     limits = facts.thresholds
-    alone = max(limits.host_gap_share * facts.step_ns, limits.host_gap_least_ns)  # worth it, however short
-    long = round(min(max(limits.host_gap_one * facts.step_ns, limits.host_gap_ns), alone))
+    long = round(max(limits.host_gap_one * facts.step_ns, limits.host_gap_ns))
     gaps = {rank: idle(facts, rank) for rank in facts.ranks}
     few = {rank: of_length(own, long, None) for rank, own in gaps.items()}
     many = {rank: of_length(own, limits.host_gap_least_ns, long) for rank, own in gaps.items()}
@@ -48,8 +47,12 @@ def host_gaps(facts: Facts) -> list[Candidate]:
 
 
 def _worth_many(facts: Facts, all_gaps: Gaps) -> float:
-    """As :func:`_worth`, and 0 where they are few."""
-    return _worth(facts, all_gaps) if _each(facts, all_gaps[facts.rank]) >= facts.thresholds.host_gaps else 0.0
+    """As :func:`_worth`, and 0 where they are few, and none by itself is worth it."""
+    gaps = all_gaps[facts.rank]
+    alone = facts.thresholds.host_gap_share * facts.step_ns
+    if _each(facts, gaps) < facts.thresholds.host_gaps and not ((gaps[1] - gaps[0]) > alone).any():
+        return 0.0
+    return _worth(facts, all_gaps)
 
 
 def _worth(facts: Facts, all_gaps: Gaps) -> float:

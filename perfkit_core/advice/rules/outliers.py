@@ -12,24 +12,21 @@ from perfkit_core.advice.model import Candidate, NotEvaluableError
 from perfkit_core.advice.rules.growth import OUTSIDE, grown, longer_kernels
 from perfkit_core.advice.rules.phrases import millis, numbered, verb
 from perfkit_core.language import say
+from perfkit_core.outlying import LEAST_TIMES, outlying
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.schema import STEP
 from perfkit_core.trace import IntArray
-
-LEAST_STEPS: Final = 5
-_SIGMA: Final = 1.4826
-"""Standard deviation of a normal distribution by its median absolute deviation."""
 
 
 def outliers(facts: Facts) -> list[Candidate]:
     """Rule 36: late steps, and kernels that all become slower by one factor."""
     facts.need_steps()
     steps = pd.DataFrame({"rank": facts.steps.rank, "step": facts.steps.number, "dur_ns": facts.steps.recorded_ns})
-    if steps.groupby("rank").size().max() < LEAST_STEPS:
+    if steps.groupby("rank").size().max() < LEAST_TIMES:
         raise NotEvaluableError(
             say(
                 "fewer than {least_steps} steps were recorded: nothing tells what is usual",
-                least_steps=LEAST_STEPS,
+                least_steps=LEAST_TIMES,
             )
         )
     late = steps[_is_late(facts, steps)]
@@ -38,14 +35,11 @@ def outliers(facts: Facts) -> list[Candidate]:
 
 
 def _is_late(facts: Facts, steps: pd.DataFrame) -> pd.Series[bool]:
-    """More than so many standard deviations above the median of the rank, and by a share that is worth a look."""
-    of_rank = steps["dur_ns"].groupby(steps["rank"])
-    median = of_rank.transform("median")
-    deviation = (steps["dur_ns"] - median).abs().groupby(steps["rank"]).transform("median") * _SIGMA
-    above = steps["dur_ns"] - median
+    """Each step among those of its rank."""
     limits = facts.thresholds
-    enough = of_rank.transform("size") >= LEAST_STEPS
-    return (above > limits.outlier_sigmas * deviation) & (above > limits.outlier_share * median) & enough
+    of_rank = steps.groupby("rank")["dur_ns"]
+    found = of_rank.transform(lambda ns: outlying(ns.to_numpy(), limits.outlier_sigmas, limits.outlier_share))
+    return found.astype(bool)
 
 
 def _late(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> Candidate:

@@ -36,11 +36,6 @@ class Rounds:
     loop: IntArray
     each: IntArray
 
-    def of_loop(self, number: int) -> IntArray:
-        """Rows of one loop."""
-        rows: IntArray = self.rows[self.loop == number]
-        return rows
-
 
 def rounds(trace: Trace, least: float) -> Rounds:
     """The loops of at least so many rounds."""
