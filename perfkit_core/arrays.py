@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -41,10 +42,14 @@ def picked(column: pa.ChunkedArray, rows: np.ndarray[Any, np.dtype[np.int64]]) -
 
 def constant(value: int | None, of_type: pa.DataType, count: int) -> pa.ChunkedArray:
     """``count`` times the same value (None: null), which takes no more memory than a few thousand of it."""
-    size = min(count, BLOCK)
-    block = pa.nulls(size, of_type) if value is None else pa.repeat(pa.scalar(value, of_type), size)
-    whole, rest = divmod(count, size) if size else (0, 0)
+    whole, rest = divmod(count, BLOCK)
+    block = _block(value, of_type)
     return pa.chunked_array([block] * whole + ([block.slice(0, rest)] if rest else []), of_type)
+
+
+@functools.lru_cache(16)
+def _block(value: int | None, of_type: pa.DataType) -> pa.Array:
+    return pa.nulls(BLOCK, of_type) if value is None else pa.repeat(pa.scalar(value, of_type), BLOCK)
 
 
 def nullable(values: np.ndarray[Any, np.dtype[Any]]) -> pa.ChunkedArray:

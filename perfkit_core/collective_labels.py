@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from perfkit_core.arrays import joined
 from perfkit_core.assemble import Recorded
 from perfkit_core.collectives import Collective, describe
 
@@ -40,7 +41,7 @@ def decode(name: str) -> Collective | None:
 def with_labels(recorded: Recorded) -> Recorded:
     """The recorded events with each label described, sized, and named as the collective that it marks."""
     columns = recorded.columns
-    names = columns["name"].combine_chunks()
+    names = joined(columns["name"])
     names = names if pa.types.is_dictionary(names.type) else names.dictionary_encode()
     found = [decode(value or "") for value in names.dictionary.to_pylist()]
     if not any(found):

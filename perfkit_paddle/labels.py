@@ -59,7 +59,7 @@ def _label(number: int, name: str) -> tuple[str, Label]:
 
 def distinct(values: IntArray) -> tuple[IntArray, npt.NDArray[np.int32]]:
     """The distinct integers as they come, and the number of each row's; by hashing, which is faster than sorting."""
-    encoded = pa.array(values, pa.int64()).dictionary_encode()
+    encoded = pa.array(values).dictionary_encode()
     return encoded.dictionary.to_numpy(), encoded.indices.to_numpy()
 
 

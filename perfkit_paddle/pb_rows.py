@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from perfkit_core import at_once
 from perfkit_core.arrays import constant
 from perfkit_core.assemble import Recorded
+from perfkit_core.compiling import compiled_at_once
 from perfkit_core.schema import NO_ROW, OTHER
 from perfkit_paddle import labels, names, pb_args, pb_columns
 from perfkit_paddle.pb_schema import OWNER
@@ -64,8 +65,9 @@ def rows(tables: dict[str, Table]) -> Rows:
     kept = _Kept(tables)
 
     def tree() -> tuple[IntArray, labels.Columns]:
-        row, above = _new_rows(kept.node), _parent_rows(tables["host"])
-        return kept.each(row[above[kept.node]], row), pb_args.supplements(tables, row, above)
+        above = _parent_rows(tables["host"])
+        row, parent = _new_rows(kept.node, above)
+        return kept.each(parent, row), pb_args.supplements(tables, row, above)
 
     (parent, supplements), parts = at_once.both(tree, kept.parts, len(tables["host"]))
     return kept.rows(parts, supplements, parent)
@@ -78,7 +80,7 @@ def of_piece(tables: dict[str, Table], thread: int) -> Rows:
     number = np.append(_numbers(thread, tables["host"]["id"]), NO_ROW)
     parent = kept.each(_numbers(thread, tables["host"]["parent_id"])[kept.node], number)
     nowhere = np.full(len(tables["host"]), NO_ROW, np.int64)
-    found = kept.rows(kept.parts(), pb_args.supplements(tables, _new_rows(kept.node), nowhere), parent)
+    found = kept.rows(kept.parts(), pb_args.supplements(tables, _new_rows(kept.node, nowhere)[0], nowhere), parent)
     node = np.full(found.recorded.columns.num_rows, NO_ROW, np.int64)
     node[: int(kept.node.sum())] = number[:-1][kept.node]
     columns = found.recorded.columns
@@ -102,7 +104,8 @@ class _Kept:
     def each(self, of_host: IntArray, of_owner: IntArray) -> IntArray:
         """The parents of all rows, from those of the host events, and from what stands for each host row as owner."""
         none = np.full(len(self._device), NO_ROW, np.int64)
-        return np.concatenate([of_host, of_owner[self._runtime[OWNER]], none, of_owner[self._memory[OWNER]]])
+        others = [of_owner[self._runtime[OWNER]], none, of_owner[self._memory[OWNER]]]
+        return np.concatenate([of_host, *others]) if any(map(len, others)) else of_host
 
     def parts(self) -> list[labels.Columns]:
         """The columns of each part, of the host events those that they have themselves."""
@@ -163,24 +166,21 @@ def _roots(host: Table) -> BoolArray:
     return roots
 
 
-def _new_rows(node: BoolArray) -> IntArray:
-    """Row in the result of each host row of the file, NO_ROW where it was left out; one more cell for NO_ROW itself."""
-    row = np.full(len(node) + 1, NO_ROW, np.int64)
-    row[:-1][node] = np.arange(int(node.sum()))
-    return row
+def _new_rows(node: BoolArray, above: IntArray) -> tuple[IntArray, IntArray]:
+    """Row in the result of each host row of the file, NO_ROW where it was left out, and one more cell for NO_ROW
+    itself; and the parents of the rows of the result."""
+    row, parent = np.empty(len(node) + 1, np.int64), np.empty(int(node.sum()), np.int64)
+    _renumber(node, above, row, parent)
+    return row, parent
 
 
 def _parent_rows(host: Table) -> IntArray:
-    """Row of each host node's parent in the same thread, NO_ROW where there is none."""
-    if not len(host):
-        return np.empty(0, np.int64)
-    thread, node = host[OWNER], host["id"]
-    first = np.flatnonzero(np.append(True, thread[1:] != thread[:-1]))
-    begin = np.repeat(first, np.diff(np.append(first, len(host))))
-    if (node == np.arange(len(host)) - begin).all():  # as Paddle numbers them
-        wanted = host["parent_id"]
-        return np.where((wanted >= 0) & (wanted < node), begin + wanted, NO_ROW)
-    return _looked_up(thread, node, host["parent_id"])
+    """Row of each host node's parent in the same thread, NO_ROW where there is none. Parents come first."""
+    thread, node, wanted = host[OWNER], host["id"], host["parent_id"]
+    above = np.empty(len(host), np.int64)
+    if _place(thread, node, wanted, above):
+        return above
+    return _looked_up(thread, node, wanted)
 
 
 def _looked_up(thread: IntArray, node: IntArray, wanted: IntArray) -> IntArray:
@@ -192,6 +192,31 @@ def _looked_up(thread: IntArray, node: IntArray, wanted: IntArray) -> IntArray:
     own = key[:count][order]
     found = order[np.minimum(np.searchsorted(own, key[count:]), count - 1)]
     return np.where((key[found] == key[count:]) & (found < np.arange(count)), found, NO_ROW)
+
+
+@compiled_at_once
+def _place(thread, node, wanted, above):  # type: ignore[no-untyped-def]
+    """Sets the parents of nodes that count from 0 on in each thread, as Paddle numbers them; False where others do."""
+    begin = 0
+    for i in range(len(node)):
+        if i > 0 and thread[i] != thread[i - 1]:
+            begin = i
+        if node[i] != i - begin:
+            return False
+        above[i] = begin + wanted[i] if 0 <= wanted[i] < node[i] else NO_ROW
+    return True
+
+
+@compiled_at_once
+def _renumber(kept, above, row, parent):  # type: ignore[no-untyped-def]
+    count = 0
+    row[len(kept)] = NO_ROW
+    for i in range(len(kept)):
+        row[i] = NO_ROW
+        if kept[i]:
+            row[i] = count
+            parent[count] = row[above[i]] if above[i] >= 0 else NO_ROW
+            count += 1
 
 
 def without_steps(recorded: Recorded, numbers: frozenset[int]) -> Recorded:
@@ -208,6 +233,8 @@ def without_steps(recorded: Recorded, numbers: frozenset[int]) -> Recorded:
 
 
 def _unknown(types: list[IntArray]) -> dict[int, int]:
-    numbers, counts = np.unique(np.concatenate(types), return_counts=True)
-    known = range(len(names.EVENT_TYPES))
-    return {int(n): int(c) for n, c in zip(numbers, counts, strict=True) if int(n) not in known}
+    found: Counter[int] = Counter()
+    for of_table in types:
+        counted = pa.array(of_table).value_counts()
+        found.update(dict(zip(counted.field(0).to_pylist(), counted.field(1).to_pylist(), strict=True)))
+    return {number: found[number] for number in sorted(found) if number not in range(len(names.EVENT_TYPES))}

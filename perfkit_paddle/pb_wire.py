@@ -17,7 +17,7 @@ import numpy as np
 from perfkit_core import at_once
 from perfkit_core.compiling import compiled_at_once
 from perfkit_core.memory import column
-from perfkit_paddle.pb_schema import FIELDS, FLOAT, INTEGER, MESSAGE, MISSING, TEXT, layout
+from perfkit_paddle.pb_schema import FIELDS, FLOAT, INTEGER, MESSAGE, MISSING, TEXT, Layout, layout
 from perfkit_paddle.pb_table import IntArray, Table
 
 PROBLEMS: Final = ("", "a number does not end", "a message is longer than the one around it", "not a protobuf field",
@@ -44,12 +44,14 @@ def scan(content: bytes | memoryview, clip: bool = False) -> Scan:
     """All tables of a file. ``clip`` reads a file that was cut off up to its last whole value."""
     data, plan = np.frombuffer(content, np.uint8), layout()
     widths = np.array([len(columns) for columns in plan.columns], np.int64)
-    schema = plan.actions, plan.targets, plan.table_of, plan.holds_rows
+    schema = plan.actions, plan.targets, plan.table_of, plan.holds_rows, widths
     marks = np.zeros((at_once.threads() if len(data) >= _WORTH_BYTES else 1, _COUNTS + len(widths)), np.int64)
     none = np.zeros(len(widths), np.int64)
     counts, _, _ = _walk(data, *schema, none, none, np.empty(0, np.int64), clip, marks[0], len(data), marks)
     bases = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts * widths)])
-    cells = _missing(int(bases[-1]), len(marks))
+    cells = column(int(bases[-1]), np.int64)
+    for number in _outer(plan):
+        cells[bases[number] : bases[number + 1]] = MISSING
 
     def fill(part: tuple[IntArray, int]) -> tuple[IntArray, int, int]:
         found: tuple[IntArray, int, int] = _walk(data, *schema, bases, counts, cells, clip, *part, marks[:0])
@@ -63,12 +65,9 @@ def scan(content: bytes | memoryview, clip: bool = False) -> Scan:
     return Scan(tables, PROBLEMS[problem], int(at))
 
 
-def _missing(count: int, parts: int) -> IntArray:
-    """So many cells in which nothing is known, written by so many threads."""
-    cells: IntArray = column(count, np.int64)
-    for _ in at_once.in_order(lambda part: part.fill(MISSING), np.array_split(cells, parts)):
-        pass
-    return cells
+def _outer(plan: Layout) -> set[int]:
+    """The tables whose rows several walks may fill: those of the file, and of the messages directly in it."""
+    return {int(plan.table_of[0]), *plan.table_of[plan.targets[0, plan.actions[0] == MESSAGE]].tolist()}
 
 
 def _parts(marks: IntArray, end: int) -> list[tuple[IntArray, int]]:
@@ -112,13 +111,14 @@ def _fixed(data, position):  # type: ignore[no-untyped-def]
 
 
 @compiled_at_once
-def _walk(data, actions, targets, table_of, holds_rows, bases, room, cells, clip, mark, stop, marks):  # type: ignore[no-untyped-def]
+def _walk(data, actions, targets, table_of, holds_rows, widths, bases, room, cells, clip, mark, stop, marks):  # type: ignore[no-untyped-def]
     """Walk all messages from a ``mark`` on (all 0: the beginning) without recursion, to byte ``stop``, where another
     mark is or the data ends; returns rows by table, problem, byte.
 
     Fills ``cells``, where each table has its columns one behind the other from its base on, with ``room`` for that many
-    rows. Where ``cells`` is empty, rows are only counted, and messages that hold none are stepped over. ``marks`` are
-    set in equal distances, as far as there is one: between two fields of a message that lies in no other but the file.
+    rows; what is not in the file is MISSING, if the rows of messages directly in the file were so before. Where
+    ``cells`` is empty, rows are only counted, and messages that hold none are stepped over. ``marks`` are set in equal
+    distances, as far as there is one: between two fields of a message that lies in no other but the file.
     """
     fill = len(cells) > 0
     counts = mark[_COUNTS:].copy()
@@ -196,6 +196,9 @@ def _walk(data, actions, targets, table_of, holds_rows, bases, room, cells, clip
                     counts[table] += 1
                     homes[depth] = bases[table] + rows[depth]
                     strides[depth] = room[table]
+                    if fill and depth > 1:
+                        for column in range(widths[table]):
+                            cells[homes[depth] + column * strides[depth]] = MISSING
                     if fill:
                         cells[homes[depth]] = rows[depth - 1]
             else:

@@ -136,8 +136,8 @@ def test_a_scan_begins_where_the_one_before_ends(paddle_traces: Path, monkeypatc
     walk, begun = pb_wire._walk, []
 
     def watched(*arguments: Any) -> Any:
-        if len(arguments[7]):  # cells: the second pass
-            begun.append((int(arguments[9][0]), int(arguments[10])))
+        if len(arguments[8]):  # cells: the second pass
+            begun.append((int(arguments[10][0]), int(arguments[11])))
         return walk(*arguments)
 
     monkeypatch.setattr(pb_wire, "_walk", watched)
