@@ -27,7 +27,9 @@ WAYS: Final = {
 }
 FASTER_THAN_SUMMARY: Final = 25
 MOST_US_AN_EVENT: Final = 2.5
-_COLUMNS = ("", "events", "s", "CPU s", "CPU µs an event", "held, s", "memory, GB", "result, MB", "× perfkit, CPU")
+_COLUMNS = (
+    "", "events", "s", "CPU s", "CPU µs an event", "held, s", "memory, GB", "result, MB", "× perfkit", "× in CPU time",
+)  # fmt: skip
 
 
 def measure(events: int, memory: bool, rounds: int, say: Callable[[str], None]) -> dict[str, Result]:
@@ -59,7 +61,7 @@ def _row(result: Result, ours: Result) -> tuple[str, ...]:
     if not result.samples:
         return (WAYS[result.name], result.reason, *[""] * (len(_COLUMNS) - 2))
     values = {key: result.median(key) or 0.0 for key in next(iter(result.samples.values()))}
-    ratio = result.ratio(ours, "cpu_seconds")
+    ratios = (result.ratio(ours, key) for key in ("seconds", "cpu_seconds"))
     return (
         WAYS[result.name],
         f"{values['events']:,.0f}",
@@ -69,7 +71,7 @@ def _row(result: Result, ours: Result) -> tuple[str, ...]:
         number(values["held_seconds"]),
         number(values["peak_bytes"] / 1e9),
         number(values["result_bytes"] / 1e6),
-        "" if ratio is None else number(ratio),
+        *("" if ratio is None else number(ratio) for ratio in ratios),
     )
 
 
@@ -88,10 +90,12 @@ def _checks(results: dict[str, Result], told: str) -> tuple[Check, ...]:
     ours, table = results[OURS], results["summary"]
     cpu, events = ours.median("cpu_seconds"), ours.median("events")
     each = None if cpu is None or not events else cpu / events * 1e6
-    ratio = table.ratio(ours, "cpu_seconds")
+    wall, less = (table.ratio(ours, key) for key in ("seconds", "cpu_seconds"))
+    aside = "" if less is None else f" ({number(less)}× in CPU time)"
+    faster = f"Paddle{told}, callback → stored run: faster than summary()"
     return (
         at_most(f"Paddle{told}, callback → stored run: CPU time of an event", MOST_US_AN_EVENT, each, "µs"),
-        at_least(f"Paddle{told}, callback → stored run: less CPU time than summary()", FASTER_THAN_SUMMARY, ratio),
+        at_least(faster, FASTER_THAN_SUMMARY, wall, aside=aside),
     )
 
 
