@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_moments import hold
+from page_moments import drawn, hold
 from playwright.sync_api import expect
 
 from perfkit_core.cli.main import main
@@ -127,7 +127,7 @@ def all_seen(page: Any) -> None:
     """Scrolls through the page, so that all of it is drawn."""
     for top in range(0, page.evaluate("document.documentElement.scrollHeight"), 800):
         page.evaluate("(top) => scrollTo(0, top)", top)
-        page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        drawn(page)
     page.evaluate("scrollTo(0, 0)")
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
+
+_MOST_MS: Final = 5_000
+"""How long a picture is waited for: now and then a browser without a screen makes none, and what asks for it would wait
+for ever. Whatever is not drawn then is missed by the test itself."""
 
 
 def hold(page: Any) -> None:
@@ -13,3 +17,14 @@ def hold(page: Any) -> None:
 def release(page: Any) -> None:
     """The timers that were set since fire."""
     page.evaluate("() => { for (const done of window.held.splice(0)) done(); }")
+
+
+def drawn(page: Any) -> None:
+    """Waits until the browser has drawn the page as it is now."""
+    page.evaluate(
+        """(most) => new Promise((done) => {
+            requestAnimationFrame(() => requestAnimationFrame(done));
+            setTimeout(done, most);
+        })""",
+        _MOST_MS,
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from events import device, host, trace
+from page_moments import drawn
 
 from perfkit_core.trace import Trace
 
@@ -46,7 +47,7 @@ def point(page: Any, name: str) -> tuple[float, float]:
 def scrolled(page: Any) -> None:
     """Waits until the timeline has drawn what was scrolled into view, which it does with the browser's next picture."""
     for _ in range(100):
-        page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        drawn(page)
         if page.evaluate("document.querySelector('.timeline').timeline.view.top > 0"):
             return
     raise AssertionError("the timeline was not scrolled")
