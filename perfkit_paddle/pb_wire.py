@@ -111,6 +111,13 @@ def _fixed(data, position):  # type: ignore[no-untyped-def]
 
 
 @compiled_at_once
+def _set(mark, position, clipped, end, message, row, counts):  # type: ignore[no-untyped-def]
+    mark[_POSITION], mark[_CLIPPED], mark[_END] = position, clipped, end
+    mark[_MESSAGE], mark[_ROW] = message, row
+    mark[_COUNTS:] = counts
+
+
+@compiled_at_once
 def _walk(data, actions, targets, table_of, holds_rows, widths, bases, room, cells, clip, mark, stop, marks):  # type: ignore[no-untyped-def]
     """Walk all messages from a ``mark`` on (all 0: the beginning) without recursion, to byte ``stop``, where another
     mark is or the data ends; returns rows by table, problem, byte.
@@ -127,18 +134,14 @@ def _walk(data, actions, targets, table_of, holds_rows, widths, bases, room, cel
     rows = np.zeros(_DEPTH, np.int64)
     homes = np.zeros(_DEPTH, np.int64)  # index of the row's first cell
     strides = np.zeros(_DEPTH, np.int64)  # from a cell to the next one of its row
-    depth = 0
     ends[0] = len(data)
+    ends[1], messages[1], rows[1] = mark[_END], mark[_MESSAGE], mark[_ROW]
+    for level in range(2):
+        table = table_of[messages[level]]
+        homes[level], strides[level] = bases[table] + rows[level], room[table]
     counts[table_of[0]] = 1
-    homes[0] = bases[table_of[0]]
-    strides[0] = room[table_of[0]]
-    position = mark[_POSITION]
-    clipped = mark[_CLIPPED] > 0
-    if position > 0:
-        depth = 1
-        ends[1], messages[1], rows[1] = mark[_END], mark[_MESSAGE], mark[_ROW]
-        table = table_of[messages[1]]
-        homes[1], strides[1] = bases[table] + rows[1], room[table]
+    position, clipped = mark[_POSITION], mark[_CLIPPED] > 0
+    depth = 1 if position > 0 else 0
     number = 1  # of the next mark
     while True:
         while position >= ends[depth]:
@@ -149,9 +152,7 @@ def _walk(data, actions, targets, table_of, holds_rows, widths, bases, room, cel
             if position == stop:
                 return counts, _OK, position
             if number < len(marks) and position >= number * len(data) // len(marks):
-                marks[number, _POSITION], marks[number, _CLIPPED], marks[number, _END] = position, clipped, ends[1]
-                marks[number, _MESSAGE], marks[number, _ROW] = messages[1], rows[1]
-                marks[number, _COUNTS:] = counts
+                _set(marks[number], position, clipped, ends[1], messages[1], rows[1], counts)
                 number += 1
         end = ends[depth]
         begin = position
