@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -101,6 +101,35 @@ def not_read(meta: TraceMeta) -> tuple[Finding, ...]:
         ranks=_numbers(absent),
     )
     return (Finding("ranks-missing", text),)
+
+
+def mixed(worlds: Sequence[tuple[tuple[int, ...], int | None]]) -> tuple[Finding, ...]:
+    """That the parts of a profile, each with its ranks, tell different numbers of ranks of their job."""
+    of: dict[int, set[int]] = {}
+    for ranks, world in worlds:
+        if world:
+            of.setdefault(world, set()).update(ranks)
+    if len(of) < 2:
+        return ()
+    text = in_english(
+        "recordings of several jobs are mixed: their ranks tell different numbers of ranks ({worlds})",
+        worlds="; ".join(f"{world}: {spelled(ranks)}" for world, ranks in sorted(of.items())),
+    )
+    return (Finding("jobs-mixed", text),)
+
+
+def waits_not_known(unknown: Collection[int], count: int) -> tuple[Finding, ...]:
+    """That of some of so many ranks nothing tells how long they wait for others, although of the rest it is known."""
+    if not unknown:
+        return ()
+    text = in_english(
+        "how long {unknown} of {count} ranks wait for others is not known ({ranks}): no collectives tie their clocks "
+        "to those of others (--view clocks tells why)",
+        unknown=len(unknown),
+        count=count,
+        ranks=spelled(unknown),
+    )
+    return (Finding("waits-not-known", text),)
 
 
 def spelled(ranks: Iterable[int]) -> str:

@@ -11,7 +11,7 @@ from typing import Final
 
 from perfkit_core.errors import SourceError
 from perfkit_core.language import in_english
-from perfkit_core.rank_findings import not_read
+from perfkit_core.rank_findings import mixed, not_read
 from perfkit_core.schema import STEP
 from perfkit_core.trace import Finding, Trace, concat_traces, hull, with_rank
 
@@ -45,7 +45,7 @@ class Part:
 def one_job(traces: Sequence[Trace]) -> Trace:
     """Several traces as one, a rank each (or some of its cycles). Ranks that the sources do not tell are those of their
     names, or numbered in the order given, with a finding. Raises SourceError where the sources cannot be of one job:
-    other frameworks, one rank's steps twice, or recordings of unknown rank that were made one after the other.
+    other frameworks, one rank's steps or times twice, or recordings of unknown rank that were made one after the other.
     """
     if len(traces) == 1:
         return traces[0]
@@ -62,7 +62,8 @@ def one_job(traces: Sequence[Trace]) -> Trace:
     ranked = [trace if trace.meta.ranks else with_rank(trace, numbers[trace.meta.source]) for trace in traces]
     check_apart([Part.of(trace) for trace in ranked])
     whole = concat_traces(ranked)
-    return whole.with_findings(*findings, *not_read(whole.meta))
+    worlds = [(trace.meta.ranks, trace.meta.world_size) for trace in ranked]
+    return whole.with_findings(*findings, *not_read(whole.meta), *mixed(worlds))
 
 
 def processes(parts: Iterable[Part]) -> list[list[Part]]:
@@ -157,8 +158,10 @@ def check_one_time(unknown: Iterable[Part]) -> None:
 
 
 def check_apart(parts: Iterable[Part]) -> None:
-    """Raises SourceError where two parts hold the same steps of the same rank, or the same cycle of one recording.
-    Other cycles of one recording are apart, however their steps are numbered."""
+    """Raises SourceError where two parts hold the same steps of the same rank, or the same cycle of one recording, or
+    were made at the same time by one rank. Other cycles of one recording are apart, however their steps are
+    numbered."""
+    parts = list(parts)
     seen: dict[tuple[object, ...], Part] = {}
     for part in parts:
         cycle = (part.recording, part.cycle, part.ranks)
@@ -169,6 +172,24 @@ def check_apart(parts: Iterable[Part]) -> None:
                 raise SourceError(
                     f"{other.source} and {part.source} hold the same steps of the same rank",
                     "name one source a rank; perfkit compare sets two runs side by side",
+                )
+    _check_times(parts)
+
+
+def _check_times(parts: Iterable[Part]) -> None:
+    """A rank records one cycle after the other. Only clocks of epoch can be compared."""
+    timed: dict[int, list[tuple[tuple[int, int], Part]]] = {}
+    for part in parts:
+        if part.clock == "epoch" and part.window_ns:
+            for rank in part.ranks:
+                timed.setdefault(rank, []).append((part.window_ns, part))
+    for rank, cycles in timed.items():
+        ordered = sorted(cycles, key=lambda one: one[0])
+        for ((_, end), one), ((start, _), other) in itertools.pairwise(ordered):
+            if start < end and not _other_cycle(one, other):
+                raise SourceError(
+                    f"{one.source} and {other.source} hold the same time of rank {rank}",
+                    "name one source a rank and cycle; perfkit compare sets two runs side by side",
                 )
 
 

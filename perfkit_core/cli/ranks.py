@@ -18,6 +18,7 @@ from perfkit_core.ranks.job import Job
 from perfkit_core.ranks.plan import plan
 from perfkit_core.ranks.profile import Profile, Reduced, opened
 from perfkit_core.ranks.run import run
+from perfkit_core.report.summary import check_average
 
 
 @contextlib.contextmanager
@@ -67,6 +68,8 @@ def write_share(
     number, of = share(shard)
     if output is None or not output.name.endswith(files.SUFFIX):
         raise UsageError("--shard writes partials", f"-o NAME{files.SUFFIX}")
+    if average:
+        check_average(views)
     job = Job(tuple(view.name for view in views), request, average, keep)
     with working(f"reading {', '.join(map(str, sources[:3]))}") as say:
         whole = plan(sources, keep)

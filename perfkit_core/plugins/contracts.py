@@ -101,11 +101,14 @@ class Reduction:
     ``reduce(trace, request)`` turns the trace of one rank into a small partial made of plain values (None, bool, int,
     float, str, lists, mappings by str) and DataFrames, so that it can be written to a file and sent to another
     process. ``merge(partials, request)`` turns any number of partials, in the order of ranks, into the view's table.
-    The view's ``table(trace, request)`` equals the merged partials of the ranks of ``trace``.
+    The view's ``table(trace, request)`` equals the merged partials of the ranks of ``trace``. ``explain(partials)``, of
+    a view that needs several ranks, says why what they are merged into has no rows; without it, the first rank that has
+    nothing itself does, by the view's ``explain_empty``.
     """
 
     reduce: Callable[[Trace, ViewRequest], Any]
     merge: Callable[[Sequence[Any], ViewRequest], pd.DataFrame]
+    explain: Callable[[Sequence[Any]], str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +120,9 @@ class View:
     ``groupings`` are the values of ``request.by`` it understands, ``order`` the column it is sorted by (descending; in
     a tree among siblings) when nothing is asked, None for the order of the table itself. ``group`` names a report of
     several views, which ``--view GROUP`` shows. ``native`` tells that the view heeds ``request.native``, ``per_step``
-    names the columns that are sums over the chosen steps, which an average divides. ``page``: the report on a run shows
+    names the columns that are sums over the chosen steps, which an average divides. ``summed`` maps, in a tree, each
+    column that is the sum over a row and all below it to the column of the row's own part, so that it can be counted
+    anew without the rows that are not displayed. ``page``: the report on a run shows
     it; long tables that only scripts read are left out. ``reduction`` computes the view for many ranks, one at a time;
     without it, views of many ranks are listed, a rank after the other. ``of_capture(trace)``, of a view that looks
     beyond a step (at a peak, at what stays), says whether the recording tells that at all: a gate takes its numbers of
@@ -135,6 +140,7 @@ class View:
     group: str | None = None
     native: bool = False
     per_step: tuple[str, ...] = ()
+    summed: Mapping[str, str] = field(default_factory=dict, hash=False)
     page: bool = True
     reduction: Reduction | None = None
     of_capture: Callable[[Trace], bool] | None = None

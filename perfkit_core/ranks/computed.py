@@ -10,7 +10,7 @@ import pandas as pd
 from perfkit_core.analyses.over_ranks.views import reduction
 from perfkit_core.analyses.select import step_numbers
 from perfkit_core.plugins.contracts import View, ViewRequest
-from perfkit_core.rank_findings import not_read
+from perfkit_core.rank_findings import mixed, not_read, waits_not_known
 from perfkit_core.ranks import cluster
 from perfkit_core.ranks.job import Job, Partial, understood
 from perfkit_core.ranks.reduce import reduce_trace
@@ -36,7 +36,9 @@ class Computed:
 
 def compute(trace: Trace, views: Sequence[View], job: Job) -> Computed:
     """The views of a trace; one of several ranks is reduced rank by rank. Raises UsageError."""
-    return replace(of_ranks(split(trace), views, job), meta=trace.meta, quality=trace.quality)
+    found = of_ranks(split(trace), views, job)
+    waits = _waits(found.tables, trace.meta, job.request)
+    return replace(found, meta=trace.meta, quality=tuple(dict.fromkeys((*trace.quality, *waits))))
 
 
 def of_ranks(ranks: Sequence[Trace], views: Sequence[View], job: Job) -> Computed:
@@ -70,15 +72,36 @@ def merge(partials: Sequence[Partial], views: Sequence[View], job: Job) -> Compu
         view.name: reduction(view).merge([one.views[view.name] for one in ordered], understood(view, job.request))
         for view in views
     }
+
+    def why_empty(view: View) -> str:
+        explain = reduction(view).explain
+        return explain([one.views[view.name] for one in ordered]) if explain else cluster.why_empty(view.name, facts)
+
     recorded = frozenset(name for fact in facts for name in fact.recorded)
     meta = cluster.meta(facts)
     return Computed(
         meta=meta,
-        quality=(*cluster.quality(facts), *findings, *not_read(meta)),
+        quality=(
+            *cluster.quality(facts),
+            *findings,
+            *not_read(meta),
+            *mixed([(fact.meta.ranks, fact.meta.world_size) for fact in facts]),
+            *_waits(tables, meta, job.request),
+        ),
         steps=steps,
         request=job.request,
         averaged=job.own_steps,
         tables=tables,
-        why_empty=lambda view: cluster.why_empty(view.name, facts),
+        why_empty=why_empty,
         holds=recorded.__contains__,
     )
+
+
+def _waits(tables: Mapping[str, pd.DataFrame], meta: TraceMeta, request: ViewRequest) -> tuple[Finding, ...]:
+    """Whose waiting the view stragglers does not know, where it knows that of others."""
+    table = tables.get("stragglers")
+    restricted = request.steps is not None or any((request.pattern, request.kind, request.device))
+    if table is None or table.empty or "rank" not in table or restricted:
+        return ()
+    known = set(table.loc[table["collectives"] > 0, "rank"].tolist())
+    return waits_not_known(set(meta.ranks) - known, len(meta.ranks))

@@ -24,7 +24,7 @@ from perfkit_core.trace import Finding
 
 SUFFIX: Final = PARTIAL_SUFFIX
 FORMAT: Final = "perfkit partial"
-VERSION: Final = 2
+VERSION: Final = 3
 
 
 class Stored(msgspec.Struct, frozen=True):

@@ -32,10 +32,10 @@ class Plan:
         return Plan(self.source, self.ranks[number - 1 :: of], self.findings)
 
 
-def plan(sources: Sequence[PathLike], partial: bool = False, plugins: Plugins | None = None) -> Plan:
+def plan(sources: Sequence[PathLike], partial: bool = False) -> Plan:
     """The ranks of the sources: as the files tell, as their names do, or as they are ordered. Cycles of one recording
     are one rank. ``partial`` leaves out what is no profile. Raises SourceError."""
-    plugins = plugins or get_plugins()
+    plugins = get_plugins()
     named, findings = files_of(sources, plugins, partial)
     files: list[Path] = []
     for path in named:

@@ -12,12 +12,13 @@ _REFERENCES = ("parent", "launched_by")
 
 
 def split(trace: Trace) -> list[Trace]:
-    """The ranks of a trace, in order; events of unknown rank are the first. Row references lie within a rank, and count
-    in its own rows."""
+    """The ranks of a trace, in order, those without events too; events of unknown rank are the first. Row references
+    lie within a rank, and count in its own rows."""
     if len(trace.meta.ranks) < 2 or not len(trace):
         return [trace]
     rank = trace.ints("rank")
-    return [_of_rank(trace, np.flatnonzero(rank == one), one) for one in np.unique(rank).tolist()]
+    ranks = sorted({*np.unique(rank).tolist(), *trace.meta.ranks})
+    return [_of_rank(trace, np.flatnonzero(rank == one), one) for one in ranks]
 
 
 def _of_rank(trace: Trace, rows: IntArray, rank: int) -> Trace:

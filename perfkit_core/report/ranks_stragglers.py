@@ -9,6 +9,7 @@ from typing import Final
 import pandas as pd
 
 from perfkit_core.language import in_english, say
+from perfkit_core.rank_findings import spelled
 from perfkit_core.report.headline import duration
 
 MATTERS: Final = 0.01
@@ -32,19 +33,25 @@ class Found:
 def found(ranks: pd.DataFrame, waiting: pd.DataFrame) -> Found:
     """From the tables of the views ranks and stragglers. A straggler causes a quarter of all waiting or more (of few
     ranks more than half as much again as its part would be); nobody is one where less than a hundredth of the step time
-    is waited."""
+    is waited, nor where most of what it causes is within what clocks contradict themselves by. Ranks without a
+    collective that others have, too, are left out and told."""
     if ranks.empty:
         return Found((), ())
     own = own_times(ranks)
+    waiting = waiting[waiting["collectives"] > 0] if len(waiting) else waiting
     if waiting.empty:
         return _slower(own)
+    known = ranks[ranks["rank"].isin(waiting["rank"])]
     whole = int(waiting["caused_wait_ns"].sum())
-    matters = whole >= MATTERS * float(ranks["dur_ns"].sum())
+    matters = whole >= MATTERS * float(known["dur_ns"].sum())
     share = max(0.25, 1.5 / len(waiting))
-    late = waiting[(waiting["caused_wait_ns"] >= share * whole).fillna(False)] if matters else waiting.iloc[:0]
+    late = waiting[waiting["caused_wait_ns"] >= share * whole] if matters else waiting.iloc[:0]
+    doubtful = 2 * late["doubtful_ns"] > late["caused_wait_ns"]
+    unsure, late = late[doubtful], late[~doubtful]
     named = tuple(int(rank) for rank in late["rank"].tolist())
-    lines = _late(late, whole) if named else _nobody(ranks, whole)
-    return Found(named, (*lines, *_own(own, named)))
+    unknown = sorted(set(ranks["rank"].tolist()) - set(waiting["rank"].tolist()))
+    lines = [*_late(late, whole), *_unsure(unsure)] or _nobody(known, whole, len(unknown))
+    return Found(named, (*lines, *_own(own, [rank for rank in named if rank in own]), *_unknown(unknown, len(own))))
 
 
 def own_times(ranks: pd.DataFrame) -> dict[int, tuple[float, float]]:
@@ -64,13 +71,36 @@ def _late(late: pd.DataFrame, whole: int) -> Iterator[str]:
         )  # fmt: skip
 
 
-def _nobody(ranks: pd.DataFrame, whole: int) -> Iterator[str]:
+def _unsure(late: pd.DataFrame) -> Iterator[str]:
+    for rank, caused in zip(*(late[name].head(NAMED).tolist() for name in ("rank", "caused_wait_ns")), strict=True):
+        yield say(
+            "Whether rank {rank} keeps the others waiting is not known: most of the {time} that they seem to wait for "
+            "it is within what the clocks of the ranks contradict each other by.",
+            rank=rank, time=duration(caused),
+        )  # fmt: skip
+
+
+def _nobody(ranks: pd.DataFrame, whole: int, unknown: int) -> Iterator[str]:
     share = whole / float(ranks["dur_ns"].sum() or 1)
-    yield say(
+    text = in_english(
         "No single rank keeps the others waiting: together they waited {time} for each other, {share} of their step "
-        "time.",
-        time=duration(float(whole)), share=f"{share:.1%}",
-    )  # fmt: skip
+        "time."
+    )
+    if unknown:
+        text = in_english(
+            "No single one of the {known} ranks whose waiting is known keeps the others waiting: together they waited "
+            "{time} for each other, {share} of their step time."
+        )
+    yield say(text, time=duration(float(whole)), share=f"{share:.1%}", known=ranks["rank"].nunique())
+
+
+def _unknown(unknown: Sequence[int], count: int) -> Iterator[str]:
+    if unknown:
+        yield say(
+            "How long {unknown} of {count} ranks wait for others is not known ({ranks}): no collectives tie their "
+            "clocks to those of others.",
+            unknown=len(unknown), count=count, ranks=spelled(unknown),
+        )  # fmt: skip
 
 
 def _own(own: Mapping[int, tuple[float, float]], named: Sequence[int]) -> Iterator[str]:

@@ -86,6 +86,50 @@ def test_ranks_of_the_job_that_are_missing_are_told(
     assert [one.partition(":")[0] for one in told] == [said][: bool(said)]
 
 
+@pytest.mark.parametrize("apart", [True, False])
+def test_ranks_of_several_jobs_are_told(tmp_path: Path, apart: bool) -> None:
+    for rank, world in ((0, 2), (1, 8), (2, 8)):
+        place = {"backend": "nccl", "rank": rank, "world_size": world}
+        chrome.write(tmp_path / f"{rank}.json", [chrome.event("aten::mm", 0, 1)], distributedInfo=place)
+    found = opened([tmp_path], together_bytes=0 if apart else 1 << 20).compute(
+        choose_views(["overview"]), ViewRequest()
+    )
+    (told,) = [one.message for one in found.quality if one.code == "jobs-mixed"]
+    assert told.endswith("different numbers of ranks (2: rank 0; 8: ranks 1, 2)")
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_ranks_whose_waiting_is_not_known_are_told(tmp_path: Path, apart: bool) -> None:
+    """Ranks 0 and 1 meet in a collective, rank 2 in none, and rank 3 was recorded while nothing took place."""
+    told = {"Collective name": "allreduce", "Group size": 2, "Process Group Ranks": "[0, 1]", "Seq": 1}
+    for rank in range(4):
+        events = [chrome.event("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 0, 5, cat="kernel", args=told)]
+        if rank > 1:
+            events = [chrome.event("aten::mm", 0, 1)] * (rank == 2)
+        place = {"backend": "nccl", "rank": rank, "world_size": 4}
+        chrome.write(tmp_path / f"{rank}.json", events, distributedInfo=place)
+    profile = opened([tmp_path], together_bytes=0 if apart else 1 << 20)
+    found = profile.compute(choose_views(["stragglers", "clocks"]), ViewRequest())
+    (said,) = [one.message for one in found.quality if one.code == "waits-not-known"]
+    assert said.startswith("how long 2 of 4 ranks wait for others is not known (ranks 2, 3)")
+    assert found.tables["clocks"]["rank"].tolist() == [0, 1, 2, 3]
+    some = profile.compute(choose_views(["stragglers"]), ViewRequest(pattern="mm"))
+    assert "waits-not-known" not in {one.code for one in some.quality}
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_that_two_ranks_have_no_collectives_is_the_reason(tmp_path: Path, apart: bool) -> None:
+    for rank in range(2):
+        place = {"backend": "nccl", "rank": rank, "world_size": 2}
+        chrome.write(tmp_path / f"{rank}.json", [chrome.event("aten::mm", 0, 1)], distributedInfo=place)
+    views = choose_views(["clocks", "stragglers", "ranks"])
+    found = opened([tmp_path], together_bytes=0 if apart else 1 << 20).compute(views, ViewRequest())
+    reasons = [found.why_empty(view) for view in views]
+    assert [reason.partition(" were recorded")[0] for reason in reasons] == [
+        "no collectives", "no collectives", "no training steps",
+    ]  # fmt: skip
+
+
 def test_findings_of_recorded_ranks(traces: Path) -> None:
     """Each rank read alone says what it says in the profile of all."""
     files = sorted((traces / "torch" / "dlrm-8xv100").glob("rank*.json"))

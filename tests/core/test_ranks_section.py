@@ -26,8 +26,14 @@ def steps(own: list[int], count: int = 2, dur: int = 1000) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def waiting(caused: list[int]) -> pd.DataFrame:
-    rows = [{"rank": rank, "collectives": 10, "last": 5, "caused_wait_ns": each} for rank, each in enumerate(caused)]
+def waiting(caused: list[int], doubtful: int = 0, of_nobody: int = 0) -> pd.DataFrame:
+    """The last ranks, ``of_nobody`` many, share no collective with others."""
+    known = len(caused) - of_nobody
+    rows = [
+        {"rank": rank, "collectives": 10 * (rank < known), "last": 5, "caused_wait_ns": each,
+         "doubtful_ns": each * doubtful // 100}
+        for rank, each in enumerate(caused)
+    ]  # fmt: skip
     return pd.DataFrame(rows).sort_values("caused_wait_ns", ascending=False, ignore_index=True)
 
 
@@ -50,6 +56,30 @@ def test_ranks_that_take_turns_are_no_stragglers(caused: list[int]) -> None:
 def test_little_waiting_makes_no_straggler() -> None:
     assert found(steps([500] * 4, dur=100_000), waiting([7000, 0, 0, 0])).ranks == ()
     assert found(steps([500] * 4, dur=100_000), waiting([9000, 0, 0, 0])).ranks == (0,)
+
+
+def test_what_clocks_leave_open_makes_no_straggler() -> None:
+    """80 % of what rank 1 causes is within what clocks contradict themselves by; 40 % leave enough."""
+    told = found(steps([500] * 4), waiting([0, 900, 0, 0], doubtful=80))
+    assert told.ranks == ()
+    assert told.lines == (
+        "Whether rank 1 keeps the others waiting is not known: most of the 900 ns that they seem to wait for it is "
+        "within what the clocks of the ranks contradict each other by.",
+    )
+    assert found(steps([500] * 4), waiting([0, 900, 0, 0], doubtful=40)).ranks == (1,)
+
+
+def test_ranks_whose_waiting_is_not_known_are_told() -> None:
+    nobody = found(steps([500] * 4), waiting([10, 10, 0, 0], of_nobody=2)).lines
+    assert nobody == (
+        "No single one of the 2 ranks whose waiting is known keeps the others waiting: together they waited 20 ns for "
+        "each other, 0.5% of their step time.",
+        "How long 2 of 4 ranks wait for others is not known (ranks 2, 3): no collectives tie their clocks to those of "
+        "others.",
+    )
+    named = found(steps([500] * 4), waiting([0, 900, 0, 0], of_nobody=1))
+    assert named.ranks == (1,)
+    assert named.lines[-1].startswith("How long 1 of 4 ranks wait for others is not known (rank 3)")
 
 
 def test_without_collectives_slow_ranks_are_told_by_their_own_time() -> None:

@@ -78,3 +78,17 @@ def test_two_runs_of_a_framework_are_refused(traces: Path) -> None:
     found = sorted((traces / "paddle" / "cpu-3.3.1").glob("*/*.pb"))[:2]
     with pytest.raises(SourceError, match=r"different times.*perfkit compare"):
         load(found)
+
+
+@pytest.mark.parametrize("window", [(10, 20), (15, 30), (5, 12), (12, 14)])
+def test_a_rank_records_one_cycle_after_the_other(window: tuple[int, int]) -> None:
+    """A copy without steps, or another run of the same rank, is no cycle."""
+    with pytest.raises(SourceError, match=r"hold the same time of rank 3; name one source"):
+        one_job([recorded(10, 20, rank=3), recorded(*window, rank=3)])
+
+
+def test_what_cannot_overlap_is_taken_for_cycles() -> None:
+    first = recorded(10, 20, rank=3)
+    assert len(one_job([first, recorded(20, 30, rank=3)])) == 2
+    assert len(one_job([first, recorded(15, 20, clock="relative", rank=3)])) == 2
+    assert len(one_job([first, recorded(15, 20, rank=4)])) == 2

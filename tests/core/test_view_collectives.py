@@ -54,7 +54,7 @@ def test_collectives() -> None:
     """A: 1000 bytes twice in 200 and 50; B: 3000 twice in 100 and 200. The factor of an all-reduce of two is 1."""
     columns = (
         "message_bytes size calls total_ns min_ns median_ns max_ns algorithm_bandwidth_bytes_per_s "
-        "bus_bandwidth_bytes_per_s on_all_ranks transfer_ns transfer_bus_bandwidth_bytes_per_s"
+        "bus_bandwidth_bytes_per_s known_transfers transfer_ns transfer_bus_bandwidth_bytes_per_s"
     )
     assert rows(bandwidth.VIEW, both(), columns) == [
         (3000, "2 to 4 KiB", 2, 300, 100, 100, 200, 20e9, 20e9, 2, 100, 30e9),
@@ -72,7 +72,7 @@ def test_collectives_by_rank_and_size() -> None:
 
 
 def test_one_rank_alone_has_no_transfer() -> None:
-    assert rows(bandwidth.VIEW, first(), "bus_bandwidth_bytes_per_s on_all_ranks transfer_ns") == [
+    assert rows(bandwidth.VIEW, first(), "bus_bandwidth_bytes_per_s known_transfers transfer_ns") == [
         (5e9, 0, None), (30e9, 0, None),
     ]  # fmt: skip
 
@@ -166,6 +166,129 @@ def test_drift() -> None:
     two = rank(1, *(collective(at, at + 10**6 + at // 20_000) for at in starts))
     ((_, drift),) = rows(clocks.VIEW, concat_traces([one, two]), "rank drift_ppm")[1:]
     assert drift == pytest.approx(50.0)
+
+
+def drifting(ppm: int, count: int = 10, late: int = 0, took: int = 100_000) -> Trace:
+    """Two ranks that come at once, or rank 1 ``late``, to collectives every second; rank 1's clock runs fast."""
+    times = [(i * 10**9, i * 10**9 + late, i * 10**9 + late + took) for i in range(count)]
+    one = (collective(begun, end, sequence=end) for begun, _, end in times)
+    two = (collective(_shown(come, ppm), _shown(end, ppm), sequence=end) for _, come, end in times)
+    return concat_traces([rank(0, *one), rank(1, *two, clock=700)])
+
+
+def _shown(time: int, ppm: int) -> int:
+    return time + time * ppm // 10**6
+
+
+@pytest.mark.parametrize("ppm", [50, -50, 400])
+def test_a_drift_makes_nobody_wait(ppm: int) -> None:
+    """Over 9 s it is up to 3.6 ms, where a collective takes 0.1 ms; the offset is that at the end of the first one."""
+    trace = drifting(ppm)
+    ((_, offset, residual, note),) = rows(clocks.VIEW, trace, "rank offset_ns max_residual_ns note")[1:]
+    assert (offset, residual) == (700 + _shown(10**5, ppm) - 10**5, pytest.approx(0, abs=1))
+    assert note.startswith("its drift is taken away")
+    assert max(late for (late,) in rows(stragglers.VIEW, trace, "late_max_ns")) <= 1
+
+
+def test_a_late_rank_whose_clock_drifts_is_late_by_what_it_is() -> None:
+    found = rows(stragglers.VIEW, drifting(50, late=40_000), "rank last caused_wait_ns doubtful_ns")[0]
+    assert found == (1, 10, pytest.approx(400_000, abs=10), 0)
+
+
+def test_a_drift_that_too_few_collectives_tell_leaves_open_who_waits() -> None:
+    """Of 5 collectives over 4 s no drift is told: the offset is 50 or 100 µs off at four, twice in each direction, and
+    they take 50 µs each."""
+    found = rows(stragglers.VIEW, drifting(50, count=5, took=50_000), "caused_wait_ns doubtful_ns")
+    assert [caused for caused, _ in found] == pytest.approx([100_000, 100_000], abs=10)
+    assert all(doubtful == caused for caused, doubtful in found)
+
+
+def test_what_changes_faster_than_clocks_drift_is_no_drift() -> None:
+    """Rank 1 has every second collective of rank 0: a line through the ends fits, of a clock twice as fast."""
+    one = rank(0, *(collective(i * 10**9, i * 10**9 + 100) for i in range(12)))
+    two = rank(1, *(collective(2 * i * 10**9, 2 * i * 10**9 + 100) for i in range(12)))
+    ((offset, note),) = rows(clocks.VIEW, concat_traces([one, two]), "offset_ns note")[1:]
+    assert offset is None
+    assert note.startswith("collectives matched by order contradict each other")
+
+
+@pytest.mark.parametrize(
+    ("ends", "told"),
+    [([0, 5 * 10**6], "collectives of the same number contradict"), ([0, 10**10 + 2 * 10**6], "its clock drifts")],
+)
+def test_why_numbered_collectives_have_no_offset(ends: list[int], told: str) -> None:
+    """2 ms in 10 s may be a drift that two collectives do not tell, 5 ms at once are none."""
+    one = rank(
+        0, *(collective(at // 10**9 * 10**9, at // 10**9 * 10**9 + 100, sequence=i) for i, at in enumerate(ends))
+    )
+    two = rank(1, *(collective(at, at + 100, sequence=i) for i, at in enumerate(ends)))
+    ((note,),) = rows(clocks.VIEW, concat_traces([one, two]), "note")[1:]
+    assert note.startswith(told)
+
+
+def pipeline() -> Trace:
+    """Two stages of two ranks each, that share no collective; rank 3 comes 150 late; rank 4 has none at all."""
+    stages = [(0, "dp0", 0), (1, "dp0", 0), (2, "dp1", 0), (3, "dp1", 150)]
+    made = [
+        rank(one, collective(100 + late, 300, group=group), clock=1000 * one, world=5) for one, group, late in stages
+    ]
+    return concat_traces([*made, rank(4, world=5)])
+
+
+def test_ranks_that_nothing_ties_to_others_have_a_clock_of_their_own() -> None:
+    assert rows(clocks.VIEW, pipeline(), "rank reference_rank offset_ns matched") == [
+        (0, 0, 0, 1), (1, 0, 1000, 1), (2, 2, 0, 1), (3, 2, 1000, 1), (4, None, None, 0),
+    ]  # fmt: skip
+    assert rows(stragglers.VIEW, pipeline(), "rank collectives last caused_wait_ns")[0] == (3, 1, 1, 150)
+    assert rows(bandwidth.VIEW, pipeline(), "group known_transfers transfer_ns") == [("dp0", 2, 200), ("dp1", 2, 50)]
+
+
+def test_a_lowest_rank_that_only_broadcasts_keeps_nobody_from_a_clock() -> None:
+    """A broadcast ends on its root before others have come: it ties nobody."""
+    ranks = [rank(0, collective(0, 10, name="broadcast"))]
+    ranks += [rank(one, collective(0, 10, name="broadcast"), collective(100, 300), clock=one) for one in (1, 2)]
+    assert rows(clocks.VIEW, concat_traces(ranks), "rank reference_rank offset_ns") == [
+        (0, None, None), (1, 1, 0), (2, 1, 1),
+    ]  # fmt: skip
+
+
+def test_alignment_names_all_ranks_that_keep_their_times() -> None:
+    moved = aligned(pipeline())
+    assert moved.quality[-1].code == "clocks-not-aligned"
+    assert "of 3 of 5 ranks could not be aligned: rank 2, 3, 4 " in moved.quality[-1].message
+    steps = moved.ints("start_ns")[moved.rows("kind", "step")]
+    assert steps.tolist() == [0, 0, 2000, 3000]
+
+
+def test_the_clock_of_most_ranks_is_taken() -> None:
+    alone = rank(0, collective(0, 50, group="tp"), clock=9 * 10**9)
+    moved = aligned(concat_traces([alone, rank(1, collective(0, 50)), rank(2, collective(0, 50), clock=300)]))
+    assert moved.ints("start_ns")[moved.rows("kind", "step")].tolist() == [9 * 10**9, 0, 0]
+    assert "could not be aligned: rank 0 " in moved.quality[-1].message
+
+
+@pytest.mark.parametrize("ppm", [50, -50])
+def test_times_of_a_drifting_clock_pass_as_on_the_other(ppm: int) -> None:
+    """What follows without a gap still does, and nothing that takes time gets longer than what it is in."""
+    moved = aligned(drifting(ppm))
+    found = rows(clocks.VIEW, moved, "offset_ns max_residual_ns")
+    assert max(abs(value) for row in found for value in row) <= 1
+    kernels = moved.rows("kind", "kernel")
+    start, end = moved.ints("start_ns")[kernels].reshape(2, -1), moved.end_ns[kernels].reshape(2, -1)
+    assert abs(start[0] - start[1]).max() <= 1
+    assert abs(end[0] - end[1]).max() <= 1
+    assert (moved.ints("self_ns") <= moved.ints("dur_ns")).all()
+
+
+def test_why_there_is_nothing_is_said_of_all_ranks() -> None:
+    """Not of the one that has nothing itself."""
+    request = ViewRequest()
+    for view, said in ((clocks.VIEW, "tie the clocks"), (stragglers.VIEW, "matched and aligned")):
+        assert view.reduction
+        assert view.reduction.explain
+        parts = [view.reduction.reduce(rank(one), request) for one in (0, 1)]
+        assert said in view.reduction.explain(parts)
+        assert "one rank only" in view.reduction.explain(parts[:1])
 
 
 def test_aligned_ranks_differ_by_their_shift_alone() -> None:

@@ -1,4 +1,7 @@
-"""All ranks of a trace on the clock of the first one, by the collectives they share (``clock_offsets``)."""
+"""The ranks of a trace on one clock, by the collectives they share (``clock_offsets``).
+
+Of ranks that nothing ties to others there are several clocks: the one to which most ranks are tied is taken.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from perfkit_core.analyses.communication.clock_offsets import clock_offsets
-from perfkit_core.analyses.communication.partials import all_collectives, reduce_each
+from perfkit_core.analyses.communication.clock_offsets import ahead_ns, clock_offsets
+from perfkit_core.analyses.communication.partials import all_collectives, all_ranks, reduce_each
 from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.trace import Finding, Trace
+from perfkit_core.trace import Finding, IntArray, Trace
 
 _LEAST_NS: Final = 500
 _UNITS: Final = ((10**9, "s"), (10**6, "ms"), (10**3, "µs"))
@@ -23,32 +26,52 @@ _FROM: Final = 10
 def aligned(trace: Trace) -> Trace:
     """The trace with the starts of each rank less the offset of its clock, and a finding that says so.
 
-    A rank whose clock cannot be told keeps its times, with a finding. Durations and everything else stay.
+    A rank that cannot be set on the clock of the others keeps its times, with a finding. Durations and everything else
+    stay, but the times of a clock whose drift is taken away: they pass as on the clock it is set to.
     """
-    offsets = clock_offsets(all_collectives(reduce_each(trace, ViewRequest())))
-    if len(offsets) < 2:
+    partials = reduce_each(trace, ViewRequest())
+    clocks = clock_offsets(all_collectives(partials), all_ranks(partials))
+    if clocks["reference_rank"].isna().all():
         text = in_english("nothing to align: no collectives of several ranks were recorded")
         return trace.with_findings(Finding("clocks-not-aligned", text))
-    told = offsets["offset_ns"].dropna().astype("int64")
-    found = [Finding("clocks-aligned", _shifted(told))] if len(told) > 1 else []
-    unknown = offsets.index[offsets["offset_ns"].isna()].tolist()
+    told = _largest(clocks[clocks["offset_ns"].notna()])
+    found = [Finding("clocks-aligned", _shifted(told["offset_ns"].astype("int64")))] if len(told) > 1 else []
+    unknown = clocks.index.difference(told.index).tolist()
     if unknown:
         text = in_english(
             "the clocks of {unknown} of {count} ranks could not be aligned: {ranks} (--view clocks tells why)",
             unknown=len(unknown),
-            count=len(offsets),
+            count=len(clocks),
             ranks=_listed(unknown),
         )
         found.append(Finding("clocks-not-aligned", text))
     return _moved(trace, told).with_findings(*found)
 
 
-def _moved(trace: Trace, offsets: pd.Series[int]) -> Trace:
-    ranks, code = np.unique(trace.ints("rank"), return_inverse=True)
-    shift = offsets.reindex(ranks, fill_value=0).to_numpy(np.int64)[code]
-    start = trace.ints("start_ns") - shift
-    window = (int(start.min()), int((start + trace.ints("dur_ns")).max())) if len(start) else None
-    return trace.with_columns(start_ns=pa.array(start)).with_meta(window_ns=window)
+def _largest(told: pd.DataFrame) -> pd.DataFrame:
+    """The clocks that are compared with the rank that most are compared with; of several such with the lowest."""
+    ranks, count = np.unique(told["reference_rank"].to_numpy(np.int64), return_counts=True)
+    together: pd.DataFrame = told[told["reference_rank"] == ranks[count.argmax()]]
+    return together
+
+
+def _moved(trace: Trace, clocks: pd.DataFrame) -> Trace:
+    rank, recorded, dur = trace.ints("rank"), trace.ints("start_ns"), trace.ints("dur_ns")
+    start = recorded - ahead_ns(clocks, rank, recorded)
+    moved = trace.with_columns(start_ns=pa.array(start))
+    if clocks["rate"].any():
+        end = recorded + dur
+        passed = end - ahead_ns(clocks, rank, end) - start
+        moved = moved.with_ints(dur_ns=passed, self_ns=_in_proportion(trace.ints("self_ns"), dur, passed))
+        dur = passed
+    window = (int(start.min()), int((start + dur).max())) if len(start) else None
+    return moved.with_meta(window_ns=window)
+
+
+def _in_proportion(part: IntArray, whole: IntArray, changed: IntArray) -> IntArray:
+    """The part of a time that has changed by some millionths; negative (unknown) stays."""
+    more = np.rint((changed - whole) * (part / np.maximum(whole, 1))).astype(np.int64)
+    return np.where(part < 0, part, part + more)
 
 
 def _shifted(offsets: pd.Series[int]) -> str:

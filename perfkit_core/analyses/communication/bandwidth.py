@@ -28,15 +28,16 @@ _KEYS: Final = ("collective", "size", "group", "group_size", "algorithm", "proto
 _TIMES: Final = {
     "calls": "int64", "message_bytes": "Int64", "total_ns": "int64", "min_ns": "int64", "median_ns": "int64",
     "max_ns": "int64", "algorithm_bandwidth_bytes_per_s": "Float64", "bus_bandwidth_bytes_per_s": "Float64",
-    "on_all_ranks": "int64", "transfer_ns": "Int64", "transfer_bus_bandwidth_bytes_per_s": "Float64",
+    "known_transfers": "int64", "transfer_ns": "Int64", "transfer_bus_bandwidth_bytes_per_s": "Float64",
 }  # fmt: skip
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Columns [rank, step,] collective, size (class; exact bytes by size), group, group_size, algorithm, protocol (NA
     where untold), calls (on all ranks), message_bytes (median), total/min/median/max_ns,
-    algorithm_bandwidth_bytes_per_s, bus_bandwidth_bytes_per_s, on_all_ranks (calls that every rank of the group has),
-    transfer_ns (their median after the last rank has come), transfer_bus_bandwidth_bytes_per_s."""
+    algorithm_bandwidth_bytes_per_s, bus_bandwidth_bytes_per_s, known_transfers (calls of
+    which the transfer is known), transfer_ns (their median after the last rank has come),
+    transfer_bus_bandwidth_bytes_per_s."""
     return merge(reduce_each(trace, request), request)
 
 
@@ -73,7 +74,7 @@ def _row(calls: pd.DataFrame) -> pd.Series[float]:
             "min_ns": int(time.min()), "median_ns": lower_median(time), "max_ns": int(time.max()),
             "algorithm_bandwidth_bytes_per_s": _per_second(calls["bytes"][sized], time[sized]),
             "bus_bandwidth_bytes_per_s": _per_second((calls["bytes"] * calls["factor"])[sized], time[sized]),
-            "on_all_ranks": len(done), "transfer_ns": lower_median(done["transfer"]),
+            "known_transfers": len(done), "transfer_ns": lower_median(done["transfer"]),
             "transfer_bus_bandwidth_bytes_per_s": _per_second(done["bytes"] * done["factor"], done["transfer"]),
         },
         dtype=object,
@@ -102,6 +103,6 @@ VIEW = View(
     groupings=GROUPINGS,
     order="total_ns",
     explain_empty=_explain,
-    per_step=("calls", "total_ns", "on_all_ranks"),
+    per_step=("calls", "total_ns", "known_transfers"),
     reduction=Reduction(reduce, merge),
 )

@@ -1,6 +1,7 @@
 """How far are the clocks of the ranks apart?
 
-Against the first rank, from the collectives that both recorded: see ``clock_offsets``. Positive: the clock is ahead.
+From the collectives that they share, against the lowest rank of those that collectives tie together: see
+``clock_offsets``. Positive: the clock is ahead.
 """
 
 from __future__ import annotations
@@ -10,65 +11,83 @@ from typing import Any, Final
 
 import pandas as pd
 
-from perfkit_core.analyses.communication.clock_offsets import COLUMNS, clock_offsets
+from perfkit_core.analyses.communication.clock_offsets import clock_offsets
 from perfkit_core.analyses.communication.matching import POINT_TO_POINT
-from perfkit_core.analyses.communication.partials import Partial, all_collectives, reduce, reduce_each
+from perfkit_core.analyses.communication.partials import (
+    Partial,
+    all_collectives,
+    all_ranks,
+    one_rank_only,
+    reduce,
+    reduce_each,
+)
 from perfkit_core.errors import UsageError
 from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
 from perfkit_core.trace import Trace
 
-_ORDER: Final = ("offset_ns", "earliest_ns", "latest_ns", "drift_ppm", "matched", "unmatched", "residual_ns",
-                 "max_residual_ns", "note")  # fmt: skip
+_ORDER: Final = ("reference_rank", "offset_ns", "earliest_ns", "latest_ns", "drift_ppm", "matched", "unmatched",
+                 "residual_ns", "max_residual_ns", "note")  # fmt: skip
+_UNTIED: Final = in_english("no collectives were recorded that could tie the clocks of the ranks together")
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Columns rank, offset_ns (NA where it cannot be told), earliest_ns and latest_ns (what it must lie between),
-    drift_ppm (over a second and more), matched and unmatched (collectives that the offset is from; those of no other
-    rank), residual_ns, max_residual_ns (how far apart ends stay), note (why there is no offset)."""
+    """Columns rank, reference_rank (what its clock is compared with; NA where nothing ties it to another), offset_ns
+    (NA where it cannot be told), earliest_ns and latest_ns (what it must lie between), drift_ppm (over a second and
+    more), matched and unmatched (collectives that the offset is from; those of no other rank), residual_ns,
+    max_residual_ns (how far apart ends stay), note (why there is no offset, or of which moment it is)."""
     return merge(reduce_each(trace, request), request)
 
 
 def merge(partials: Sequence[Partial], request: ViewRequest) -> pd.DataFrame:
-    """The table of any number of ranks; without rows for one."""
+    """The table of any number of ranks; without rows for one, and where none recorded collectives."""
     if request.by:
         raise UsageError(f"{VIEW.name} cannot be grouped by {request.by[0]!r}", "it has a row for each rank")
     found = all_collectives(partials)
-    offsets = clock_offsets(found)
-    offsets = offsets if len(offsets) > 1 else offsets.iloc[:0]
+    clocks = clock_offsets(found, all_ranks(partials))
+    clocks = clocks if len(clocks) > 1 and len(found) else clocks.iloc[:0]
     alone = (found["of_ranks"] == 1) & ~found["collective"].isin(POINT_TO_POINT)
-    missing = found[alone].groupby("rank").size().reindex(offsets.index, fill_value=0)
-    result = offsets.assign(
-        unmatched=missing.astype("int64"), note=pd.Series(_notes(offsets), offsets.index, dtype=object)
-    ).reset_index()
-    return result.astype({"rank": "Int64"})[["rank", *_ORDER]]
+    missing = found[alone].groupby("rank").size().reindex(clocks.index, fill_value=0)
+    notes = [_note(rank, row) for rank, row in zip(clocks.index, clocks.to_dict("records"), strict=True)]
+    result = clocks.assign(unmatched=missing.astype("int64"), note=pd.Series(notes, clocks.index, dtype=object))
+    return result.reset_index().astype({"rank": "Int64"})[["rank", *_ORDER]]
 
 
-def _notes(offsets: pd.DataFrame) -> list[str | None]:
-    return [_note(index == 0, row) for index, row in enumerate(offsets[list(COLUMNS)].to_dict("records"))]
-
-
-def _note(first: bool, row: Mapping[Any, Any]) -> str | None:
-    if first:
-        return in_english("the others are compared with this one")
+def _note(rank: int, row: Mapping[Any, Any]) -> str | None:
     if not row["matched"]:
-        return in_english("no collective in common with a rank whose clock is known")
+        return in_english("it shares no collective in which ranks wait for each other with a rank whose clock is known")
+    if row["reference_rank"] == rank:
+        return in_english("the others are compared with this one")
     if pd.isna(row["offset_ns"]):
-        return in_english("collectives matched by order contradict each other: parts are missing")
+        return _contradiction(row)
+    if row["rate"]:
+        return in_english("its drift is taken away: the offset is that at the end of the first collective it shares")
     return None
 
 
+def _contradiction(row: Mapping[Any, Any]) -> str:
+    if row["may_drift"]:
+        return in_english("its clock drifts, and not evenly enough for an offset")
+    if row["numbered"]:
+        return in_english(
+            "collectives of the same number contradict each other: they are of different runs, or a clock was set"
+        )
+    return in_english("collectives matched by order contradict each other: parts are missing")
+
+
 def _explain(trace: Trace) -> str:
-    if len(trace.meta.ranks) < 2:
-        return in_english("one rank only was recorded: name the recordings of several ranks")
-    return in_english("no collectives were recorded that could tie the clocks of the ranks together")
+    return _UNTIED if len(trace.meta.ranks) > 1 else one_rank_only()
+
+
+def _explain_merged(partials: Sequence[Partial]) -> str:
+    return _UNTIED if len(partials) > 1 else one_rank_only()
 
 
 VIEW = View(
     name="clocks",
     title="Clocks of the ranks",
-    description="how far the clock of each rank is from that of the first one, from the collectives they share",
+    description="how far the clock of each rank is from that of the first one it is tied to by collectives",
     table=table,
     explain_empty=_explain,
-    reduction=Reduction(reduce, merge),
+    reduction=Reduction(reduce, merge, _explain_merged),
 )

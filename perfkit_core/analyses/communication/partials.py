@@ -12,12 +12,13 @@ from perfkit_core.analyses.communication.matching import matched
 from perfkit_core.analyses.select import in_steps, selected
 from perfkit_core.analyses.span import ranks
 from perfkit_core.analyses.step.step_rows import step_frame, step_rows
+from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace import Trace
 
 Partial = dict[str, Any]
-"""``collectives`` (see ``instances``, with a column ``chosen``), ``steps`` (rank, step, dur_ns, ``chosen``),
-``world_size``."""
+"""``rank`` (-1: unknown), ``collectives`` (see ``instances``, with a column ``chosen``), ``steps`` (rank, step, dur_ns,
+``chosen``), ``world_size``."""
 
 
 def reduce(trace: Trace, request: ViewRequest) -> Partial:
@@ -31,9 +32,21 @@ def reduce_each(trace: Trace, request: ViewRequest) -> list[Partial]:
     found = found.drop(columns="row").assign(chosen=chosen[found["row"].to_numpy()])
     rows = step_rows(trace)
     steps = step_frame(trace, rows).assign(chosen=in_steps(trace, request)[rows])
-    known = ranks(trace).tolist() or [-1]
+    known = sorted({*ranks(trace).tolist(), *trace.meta.ranks}) or [-1]
     world = trace.meta.world_size
-    return [{"collectives": _of(found, one), "steps": _of(steps, one), "world_size": world} for one in known]
+    return [
+        {"rank": one, "collectives": _of(found, one), "steps": _of(steps, one), "world_size": world} for one in known
+    ]
+
+
+def one_rank_only() -> str:
+    """Why a question about several ranks has no answer."""
+    return in_english("one rank only was recorded: name the recordings of several ranks")
+
+
+def all_ranks(partials: Sequence[Partial]) -> list[int]:
+    """The ranks that were recorded, with and without collectives, ascending."""
+    return sorted({partial["rank"] for partial in partials} - {-1})
 
 
 def all_collectives(partials: Sequence[Partial]) -> pd.DataFrame:

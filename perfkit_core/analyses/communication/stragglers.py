@@ -12,7 +12,7 @@ from typing import Any, Final
 import pandas as pd
 
 from perfkit_core.analyses.communication.arrivals import arrivals
-from perfkit_core.analyses.communication.partials import Partial, reduce, reduce_each, together
+from perfkit_core.analyses.communication.partials import Partial, one_rank_only, reduce, reduce_each, together
 from perfkit_core.analyses.tables import lower_median, rounded_division
 from perfkit_core.errors import UsageError
 from perfkit_core.language import in_english
@@ -20,15 +20,20 @@ from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
 from perfkit_core.trace import Trace
 
 GROUPINGS: Final = ("rank", "step")
+_UNTIED: Final = in_english(
+    "no collectives were recorded on several ranks that could be matched and aligned (--view clocks tells why)"
+)
 _NUMBERS: Final = {"collectives": "int64", "last": "int64", "last_ratio": "Float64", "late_p50_ns": "Int64",
-                   "late_max_ns": "Int64", "waited_ns": "Int64", "caused_wait_ns": "Int64"}  # fmt: skip
+                   "late_max_ns": "Int64", "waited_ns": "Int64", "caused_wait_ns": "Int64",
+                   "doubtful_ns": "Int64"}  # fmt: skip
 _OF_STEP: Final = {"collectives": "int64", "skew_p50_ns": "Int64", "skew_max_ns": "Int64", "waited_ns": "Int64",
                    "last_rank": "Int64"}  # fmt: skip
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """A row a rank, by what it makes the others wait: rank, steps, avg_step_ns, collectives, last (how often it came
-    last), last_ratio, late_p50_ns, late_max_ns (after the first rank), waited_ns, caused_wait_ns.
+    last), last_ratio, late_p50_ns, late_max_ns (after the first rank), waited_ns, caused_wait_ns, doubtful_ns (how much
+    of that is within what clocks contradict themselves by).
 
     By rank and step a row each. By step a row a step: step, min_step_ns, max_step_ns (over the ranks), collectives,
     skew_p50_ns, skew_max_ns (last arrival less first), waited_ns (all ranks), last_rank (that caused most of it).
@@ -42,7 +47,7 @@ def merge(partials: Sequence[Partial], request: ViewRequest) -> pd.DataFrame:
     if unknown:
         raise UsageError(f"{VIEW.name} cannot be grouped by {sorted(unknown)[0]!r}", "known: rank, step")
     found = arrivals(partials)
-    found = found.assign(caused_ns=_caused(found))
+    found = found.assign(caused_ns=_caused(found, "wait_ns"), doubtful_ns=_caused(found, "doubt_ns"))
     found = found[found["chosen"].astype(bool) & found["late_ns"].notna()]
     steps = together(partials, "steps")
     steps = steps[steps["chosen"].astype(bool)]
@@ -51,9 +56,9 @@ def merge(partials: Sequence[Partial], request: ViewRequest) -> pd.DataFrame:
     return _of_steps(found, steps) if request.by == ("step",) else _of_ranks(found, steps, "step" in request.by)
 
 
-def _caused(found: pd.DataFrame) -> pd.Series[int]:
-    """What the others waited at the collectives at which this rank came last."""
-    waited = found["wait_ns"].groupby(found["match"]).transform("sum")
+def _caused(found: pd.DataFrame, time: str) -> pd.Series[int]:
+    """What the others waited, or may not have waited, at the collectives at which this rank came last."""
+    waited = found[time].groupby(found["match"]).transform("sum")
     return waited.where(found["last"] & found["wait_ns"].notna())
 
 
@@ -66,6 +71,7 @@ def _of_ranks(found: pd.DataFrame, steps: pd.DataFrame, by_step: bool) -> pd.Dat
         "collectives": grouped.size(), "last": grouped["last"].sum(), "last_ratio": grouped["last"].mean(),
         "late_p50_ns": grouped["late_ns"].agg(lower_median), "late_max_ns": grouped["late_ns"].max(),
         "waited_ns": grouped["wait_ns"].sum(), "caused_wait_ns": grouped["caused_ns"].sum(),
+        "doubtful_ns": grouped["doubtful_ns"].sum(),
     }  # fmt: skip
     result = pd.DataFrame({**durations, **columns}).reset_index()
     for name in ("collectives", "last"):
@@ -101,10 +107,12 @@ def _average(grouped: pd.api.typing.SeriesGroupBy[Any, Any]) -> pd.Series[int]:
 
 def _explain(trace: Trace) -> str:
     if len(trace.meta.ranks) < 2:
-        return in_english("one rank only was recorded: name the recordings of several ranks")
-    return in_english(
-        "no collectives were recorded on several ranks that could be matched and aligned (--view clocks tells why)"
-    )
+        return one_rank_only()
+    return _UNTIED
+
+
+def _explain_merged(partials: Sequence[Partial]) -> str:
+    return _UNTIED if len(partials) > 1 else one_rank_only()
 
 
 VIEW = View(
@@ -114,6 +122,6 @@ VIEW = View(
     table=table,
     groupings=GROUPINGS,
     explain_empty=_explain,
-    per_step=("collectives", "last", "waited_ns", "caused_wait_ns"),
-    reduction=Reduction(reduce, merge),
+    per_step=("collectives", "last", "waited_ns", "caused_wait_ns", "doubtful_ns"),
+    reduction=Reduction(reduce, merge, _explain_merged),
 )

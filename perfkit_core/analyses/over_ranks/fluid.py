@@ -15,6 +15,7 @@ from perfkit_core.analyses.merging_rows import parents, stacked
 from perfkit_core.analyses.merging_shares import Share
 from perfkit_core.analyses.over_ranks import wholes
 from perfkit_core.analyses.tables import ratio
+from perfkit_core.language.columns import OVERHEAD
 from perfkit_core.plugins.contracts import Reduction, ViewRequest
 from perfkit_core.trees import preorder
 
@@ -46,7 +47,7 @@ def said_once(partials: Sequence[Any], request: ViewRequest) -> pd.DataFrame:
 
 def in_overhead_order(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
     """The rows in the order of the view, with their share of the first."""
-    place = {name: number for number, name in enumerate(overhead.ROWS)}
+    place = {name: number for number, name in enumerate(OVERHEAD)}
     table = table.sort_values("name", key=lambda names: names.map(place), kind="stable", ignore_index=True)
     return table.assign(ratio=ratio(table["total_ns"], int(table["total_ns"].iloc[0])))
 

@@ -64,7 +64,11 @@ def _over_median(steps: pd.DataFrame, times: pd.Series[int]) -> pd.Series[int]:
 
 
 def _explain(trace: Trace) -> str:
-    if len(trace.meta.ranks) < 2:
+    return _why(len(trace.meta.ranks))
+
+
+def _why(ranks: int) -> str:
+    if ranks < 2:
         return in_english("one rank only was recorded: name the recordings of several ranks")
     return in_english(
         "no training steps were recorded: give the profiler a schedule, and call its step() after each iteration"
@@ -77,5 +81,5 @@ VIEW = View(
     description="each step of each rank: how long it took, and its own time, without communication that nothing hides",
     table=table,
     explain_empty=_explain,
-    reduction=Reduction(reduce, merge),
+    reduction=Reduction(reduce, merge, lambda partials: _why(len(partials))),
 )
