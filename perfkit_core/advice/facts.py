@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from perfkit_core.advice.model import NotEvaluableError
 from perfkit_core.advice.thresholds import Thresholds
@@ -14,8 +16,13 @@ from perfkit_core.analyses.step.exclusive import covered_ns
 from perfkit_core.intervals import Intervals
 from perfkit_core.language import say
 from perfkit_core.replay.build import Replay, build
+from perfkit_core.replay.graph import BATCH
 from perfkit_core.replay.steps import Steps, steps
 from perfkit_core.trace import BoolArray, IntArray, Trace
+
+_LONG: Final = 0.5
+_LONGEST: Final = 0.9
+"""Waits for batches are long from this share of such a quantile of them on."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +52,29 @@ class Facts:
         """Median time of a step. Raises NotEvaluableError for a recording without host events."""
         if not len(self.steps):
             raise NotEvaluableError(say("no host events were recorded: nothing tells when a step begins"))
-        return int(np.median(self.steps.recorded_ns))
+        return int(self.typical(self.steps.recorded_ns))
+
+    @cached_property
+    def period(self) -> int:
+        """How many steps in a row belong together, since one of them waits for the batches of all: with starved loader
+        workers as many as there are workers. 1 where every step waits for its own, or the waits take little."""
+        links, trace = self.replay.graph.edges, self.trace
+        rows = self.of_rank(np.unique(links.owner[links.cause == BATCH]))
+        rows = rows[trace.ints("step")[rows] >= 0]
+        waits = trace.ints("dur_ns")[rows]
+        if waits.sum() <= self.thresholds.loader_share * int(self.steps.recorded_ns[self.mine].sum()):
+            return 1
+        long = waits >= _LONG * np.quantile(waits, _LONGEST)  # little is waited for the others, made in the same time
+        at = np.unique(self.steps.only(self.mine).position(trace, rows[long]))
+        if len(at) < 2:
+            return 1
+        return max(round(int(at[-1] - at[0]) / (len(at) - 1)), 1)
+
+    def typical(self, of_steps: npt.NDArray[Any]) -> float:
+        """Median over the steps of a number of each, shape (all steps,) or (steps of :attr:`rank`,); where several in a
+        row belong together (:attr:`period`), over their means."""
+        steps = self.steps if len(of_steps) == len(self.steps) else self.steps.only(self.mine)
+        return float(np.median(steps.of_periods(of_steps, self.period)))
 
     @property
     def on_device(self) -> bool:

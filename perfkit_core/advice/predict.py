@@ -17,10 +17,10 @@ from perfkit_core import bootstrap
 from perfkit_core.advice.ceiling import most_ns
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, Prediction
+from perfkit_core.advice.step_time import step_ns
 from perfkit_core.bootstrap import FloatArray
 from perfkit_core.replay.edits.contract import Edit, edited
 from perfkit_core.replay.quantity import Case, Quantity
-from perfkit_core.replay.simulate import play
 
 _LEVEL: Final = 0.8
 """p10 to p90."""
@@ -50,9 +50,9 @@ def predict(facts: Facts, candidate: Candidate) -> Prediction:
 def _ceiling_ns(facts: Facts, candidate: Candidate, after: Quantity) -> int | None:
     """The limit of the edits by replay where they have one, else what the rule says; never less than what the replay
     with all uncertain numbers at their best saves."""
-    limit = most_ns(facts, candidate.edits) if candidate.method == "replay" else None
+    limit = most_ns(facts, candidate.edits, candidate.period) if candidate.method == "replay" else None
     known = candidate.ceiling_ns if limit is None else limit
-    return None if known is None else max(known, round(facts.step_ns - after.low))
+    return None if known is None else max(known, facts.step_ns - round(after.low))
 
 
 def _now(facts: Facts) -> dict[str, int]:
@@ -71,19 +71,17 @@ def _saved(facts: Facts, after: Quantity) -> tuple[int, int]:
 def _after(facts: Facts, candidate: Candidate) -> Quantity | None:
     if candidate.method == "none":
         return None
-    return replayed(facts, candidate.edits) if candidate.method == "replay" else candidate.after_ns
+    if candidate.method == "replay":
+        return replayed(facts, candidate.edits, candidate.period)
+    return candidate.after_ns
 
 
-def replayed(facts: Facts, edits: Sequence[Edit]) -> Quantity:
-    """Median time of a step with some edits, in the three cases.
+def replayed(facts: Facts, edits: Sequence[Edit], period: int = 1) -> Quantity:
+    """Time of a step with some edits (:func:`step_ns`), in the three cases.
 
     Raises CyclicGraphError.
     """
-    found = []
-    for case in Case:
-        graph = edited(facts.replay, edits, case)
-        found.append(float(np.median(facts.steps.lasting_ns(facts.replay, graph, play(graph)))))
-    low, mid, high = sorted(found)
+    low, mid, high = sorted(step_ns(facts, edited(facts.replay, edits, case), period) for case in Case)
     return Quantity(low, mid, high, "replay")
 
 
@@ -104,6 +102,9 @@ def noise(facts: Facts) -> tuple[float, float]:
 
 
 def step_times(facts: Facts) -> FloatArray:
-    """The recorded time of each step in ns, median of its ranks: that ranks differ is no noise. Shape (steps,)."""
-    times = pd.Series(facts.steps.recorded_ns).groupby(facts.steps.number).median()
-    return times.to_numpy(np.float64)
+    """The recorded time of each step in ns, median of its ranks: that ranks differ is no noise. Shape (steps,); where
+    several in a row belong together (``facts.period``) the mean of each so many, which is the noise between them."""
+    times = pd.Series(facts.steps.recorded_ns).groupby(facts.steps.number).median().to_numpy(np.float64)
+    whole = len(times) // facts.period * facts.period
+    means: FloatArray = times[:whole].reshape(-1, facts.period).mean(axis=1)
+    return means

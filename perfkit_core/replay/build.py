@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfkit_core.replay import device_work as devices
+from perfkit_core.replay.batches import batch_waits
 from perfkit_core.replay.device_work import DeviceWork
 from perfkit_core.replay.graph import Graph, all_edges
 from perfkit_core.replay.handoffs import handoffs
@@ -53,7 +54,8 @@ def build(trace: Trace) -> Replay:
     segments = host_segments(trace)
     rank = _ranks(trace, segments)
     leads = leaders(trace, segments, rank)
-    bursts = handoffs(segments, leads, rank)
+    batches = batch_waits(trace, segments, leads)
+    bursts = handoffs(segments, leads, rank, batches.node)
     work = devices.device_work(trace)
     records = sync_records(trace)
     hosts = len(segments) + len(bursts)
@@ -61,6 +63,7 @@ def build(trace: Trace) -> Replay:
     found = waits(trace, work, segments, nodes, records)
     limits = queue_limits(trace, work, segments, nodes)
     busy = _busy(trace, segments, np.append(found.row, limits.row), np.append(found.busy_ns, limits.busy_ns))
+    busy[batches.node] = np.minimum(busy[batches.node], batches.busy_ns)
     host = host_graph(segments, busy, bursts)
     others = stream_waits(trace, work, nodes, records)
     into = devices.work_edges(trace, work, _launches(trace, work, segments), nodes, others)
@@ -72,7 +75,7 @@ def build(trace: Trace) -> Replay:
         np.append(host.lane, work.lane + segments.threads),
         np.append(host.start_ns, trace.ints("start_ns")[work.row]),
         segments.threads,
-        all_edges([host.edges, into, found.edges, limits.edges]),
+        all_edges([host.edges, into, found.edges, limits.edges, batches.edges]),
     )
     graph = joined(trace, graph, leads, segments.after)
     met = meet(trace, graph, work, leads, segments.first, segments.after, of_row)

@@ -27,7 +27,9 @@ HANDOFF: Final = 6
 """A thread that waits for another thread."""
 MEETING: Final = 7
 """Ranks that wait for each other in a collective."""
-CAUSES: Final = ("chain", "launch", "stream", "event", "wait", "queue", "handoff", "meeting")
+BATCH: Final = 8
+"""A thread that waits for a batch that others make."""
+CAUSES: Final = ("chain", "launch", "stream", "event", "wait", "queue", "handoff", "meeting", "batch")
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,9 +39,10 @@ class Handoffs:
         return len(self.waiter)
 
 
-def handoffs(segments: Segments, leaders: BoolArray, rank: IntArray) -> Handoffs:
+def handoffs(segments: Segments, leaders: BoolArray, rank: IntArray, batches: IntArray) -> Handoffs:
     """Bursts of other threads inside segments of the ``leaders`` (threads that run the steps) of the same ``rank``, in
-    the order of the waiters and of time."""
+    the order of the waiters and of time. ``batches``: segments that wait for a batch, which nobody begins to make
+    because of that."""
     found = [
         _inside(segments, leader, other)
         for leader in np.flatnonzero(leaders).tolist()
@@ -51,6 +52,7 @@ def handoffs(segments: Segments, leaders: BoolArray, rank: IntArray) -> Handoffs
     nothing = np.empty(0, np.int64)
     whole = [np.concatenate([nothing, *(part[i] for part in found)]) for i in range(5)]
     order = np.lexsort((segments.start_ns[whole[1]], whole[0]))
+    order = order[~np.isin(whole[0][order], batches)]
     waiter, first, last, idle, returns = (part[order] for part in whole)
     return Handoffs(waiter, first, last, idle, returns.astype(np.bool_))
 

@@ -1,4 +1,4 @@
-"""Which ranks wait for each other? A collective transfers once its last rank has come, on the clock of the first rank.
+"""Which ranks wait for each other? A collective transfers once its last rank has come, on one clock for all that meet.
 
 A collective that nobody leaves before the last one has come (``clock_offsets.SYNCHRONOUS``) is cut in two on each rank:
 its arrival, which takes no time of its own, and the transfer, which takes what it was recorded to take after the last
@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from perfkit_core.analyses.communication.clock_offsets import MOST_CROSSING_NS, SYNCHRONOUS, clock_offsets
+from perfkit_core.analyses.communication.clock_model import MOST_CROSSING_NS
+from perfkit_core.analyses.communication.clock_offsets import SYNCHRONOUS, clock_offsets
 from perfkit_core.analyses.communication.instances import instances
 from perfkit_core.analyses.communication.matching import UNMATCHED, matched
 from perfkit_core.analyses.span import ranks
@@ -63,7 +64,7 @@ def meet(
     if len(ranks(trace)) < 2:
         return Meetings(graph, 0, 0, rank, np.zeros(len(rank), np.int64))
     found = matched(instances(trace), trace.meta.world_size)
-    offsets = clock_offsets(found)["offset_ns"]
+    offsets = clock_offsets(found)["constant_ns"]  # without a drift, which would change what nodes take
     ahead_ns = _of_lanes(rank, offsets)
     graph = replace(graph, start_ns=graph.start_ns - ahead_ns[graph.lane])
     node = _nodes(graph, found["row"].to_numpy(np.int64), first, after, nodes)

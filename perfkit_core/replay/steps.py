@@ -30,14 +30,37 @@ class Steps:
     def __len__(self) -> int:
         return len(self.number)
 
+    def only(self, kept: BoolArray) -> Steps:
+        """Those for which ``kept``, shape (steps,), is true."""
+        return Steps(*(getattr(self, name)[kept] for name in self.__slots__))
+
     def played_ns(self, start_ns: IntArray) -> IntArray:
         """Time of each step, given when the nodes start."""
         return start_ns[self.after] - start_ns[self.first]
 
-    def lasting_ns(self, replay: Replay, graph: Graph, start_ns: IntArray) -> IntArray:
+    def lasting_ns(self, replay: Replay, graph: Graph, start_ns: IntArray, period: int = 1) -> IntArray:
         """Time of each step of a long training: a host that waits for nobody any more is ahead of its device by some
-        steps at most, so a step takes no less than its work on the busiest stream; as long as recorded is enough."""
-        return np.maximum(self.played_ns(start_ns), np.minimum(self._stream_ns(replay, graph), self.recorded_ns))
+        steps at most, so a step takes no less than its work on the busiest stream; as long as recorded is enough.
+        Of steps that wait for their device once in a ``period`` the last one does for all: the time of each period, as
+        :meth:`of_periods` gives it."""
+        played, stream, recorded = (
+            self.of_periods(times, period)
+            for times in (self.played_ns(start_ns), self._stream_ns(replay, graph), self.recorded_ns)
+        )
+        return np.maximum(played, np.minimum(stream, recorded))
+
+    def of_periods(self, step_ns: IntArray, period: int) -> IntArray:
+        """Mean time of so many steps in a row of a rank, counted from its first one; what is left at the end is none.
+        Shape (periods,)."""
+        if period == 1:
+            return step_ns
+        at = np.searchsorted(np.unique(self.number), self.number) // period
+        which, codes = np.unique(np.stack([self.rank, at]), axis=1, return_inverse=True)
+        total = np.zeros(which.shape[1], np.int64)
+        np.add.at(total, codes.ravel(), step_ns)
+        whole = np.bincount(codes.ravel(), minlength=len(total)) == period
+        mean: IntArray = total[whole] // period
+        return mean
 
     def _stream_ns(self, replay: Replay, graph: Graph) -> IntArray:
         """What the work of each step takes on its busiest stream, without communication, which may wait for others.

@@ -1,14 +1,23 @@
-"""Which work of a stream waits for another stream, as the synchronisation records of the device tell?"""
+"""Which work of a stream waits for another stream, as the synchronisation records of the device tell?
+
+The host's calls alone do not: that one records an event and another lets a stream wait for one is recorded, but neither
+which event nor which streams.
+"""
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 import numpy as np
 
-from perfkit_core.replay.device_work import DeviceWork
+from perfkit_core.replay.device_work import DeviceWork, device_work
 from perfkit_core.replay.graph import EVENT, Edges, all_edges, edges
 from perfkit_core.replay.queued import Queued
-from perfkit_core.replay.sync_records import SyncRecords
+from perfkit_core.replay.sync_records import SyncRecords, sync_records
 from perfkit_core.trace import IntArray, Trace
+
+_LETS_WAIT: Final = re.compile(r"Stream_?Wait_?Event", re.IGNORECASE)
 
 
 def stream_waits(trace: Trace, work: DeviceWork, nodes: IntArray, records: SyncRecords) -> Edges:
@@ -33,6 +42,22 @@ def stream_waits(trace: Trace, work: DeviceWork, nodes: IntArray, records: SyncR
     done, held = pairs[:, 0], pairs[:, 1]
     lag = np.minimum(trace.ints("start_ns")[work.row[held]] - trace.end_ns[work.row[done]], 0)
     return edges(EVENT, nodes[done], nodes[held], lag, pairs[:, 2])
+
+
+def untold_waits(trace: Trace) -> int:
+    """Calls that let a stream wait for an event, of ranks that have work on several streams and no record of the device
+    that says for which."""
+    names, rank = trace.codes("name"), trace.ints("rank")
+    waits = names.lookup(np.array([bool(_LETS_WAIT.search(name)) for name in names.values], np.bool_), False)
+    calls = np.flatnonzero(trace.host & waits)
+    if not len(calls):
+        return 0
+    records = sync_records(trace)
+    told = rank[records.call[records.on_device]]
+    lanes = device_work(trace)
+    streams = np.unique(np.stack([rank[lanes.row], lanes.lane]), axis=1)[0]
+    several, count = np.unique(streams, return_counts=True)
+    return int((np.isin(rank[calls], several[count > 1]) & ~np.isin(rank[calls], told)).sum())
 
 
 def _lanes(trace: Trace, work: DeviceWork) -> dict[tuple[int, int, int], int]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 from events import device, host, trace
 
 from perfkit_core.loading import load
@@ -111,3 +112,69 @@ def test_a_thread_that_is_waited_for_and_one_that_is_not() -> None:
     assert played(found) == [1_000_000]
     assert played(found, Scale(rows(found, "node 1"), 0)) == [700_000]
     assert played(found, Scale(rows(found, "beside"), 0)) == [1_000_000]
+
+
+WORKERS, THREAD = "_MultiProcessingDataLoaderIter.__next__", "_DataLoaderIterSingleProcess"
+MS = 1_000_000
+
+
+def waiting(*batches: tuple[int, int], name: str = WORKERS, within: str = "", work: int = 10) -> Trace:
+    """Steps that wait so many ms for a batch and work for ``work`` ms; and, in ms, what beginning an epoch takes in
+    front of the wait (0: none begins). ``within``: a Python frame that holds the wait."""
+    rows, now = [], 0
+    for number, (wait, begins) in enumerate(batches):
+        rows.append(host(f"step {number}", "step", now, (begins + wait + work) * MS, step=number))
+        rows += [host("random_", "operator", now, begins * MS)] if begins else []
+        rows.append(host(name, "dataloader", now + begins * MS, wait * MS))
+        rows += [host(within, "python", now + begins * MS, wait * MS)] if within else []
+        rows.append(host("work", "operator", now + (begins + wait) * MS, work * MS))
+        now += (begins + wait + work) * MS
+    return trace(rows)
+
+
+@pytest.mark.parametrize(("name", "within"), [(WORKERS, ""), (WORKERS, "poll"), (THREAD, "")])
+def test_a_batch_arrives_no_earlier_because_it_is_asked_for_earlier(name: str, within: str) -> None:
+    found = waiting((20, 0), (20, 0), (20, 0), name=name, within=within)
+    half = played(found, Scale(rows(found, "work"), 0.5))
+    assert played(found) == [30 * MS] * 3
+    assert half == [25 * MS, 30 * MS, 30 * MS]  # from the second step on the wait is 5 ms longer
+    assert played(found, Scale(rows(found, "work"), 5))[1:] == [52 * MS] * 2  # the batch is there: 2 ms to get it
+
+
+def test_a_batch_that_the_training_makes_itself_is_ready_earlier() -> None:
+    found = waiting((20, 0), (20, 0), name="_SingleProcessDataLoaderIter.__next__")
+    assert played(found, Scale(rows(found, "work"), 0.5)) == [25 * MS] * 2
+
+
+def test_a_batch_that_was_not_waited_for_was_there() -> None:
+    found = waiting((1, 0), (1, 0), (30, 0), (1, 0), (1, 0))
+    assert played(found, Scale(rows(found, "work"), 0.5)) == [6 * MS, 6 * MS, 45 * MS, 6 * MS, 6 * MS]
+
+
+def test_workers_that_an_epoch_starts_begin_when_it_begins() -> None:
+    """The first batch of the second epoch is waited for by what starts its makers, the next one is theirs."""
+    found = waiting((20, 0), (20, 0), (20, 5), (20, 0))
+    assert played(found, Scale(rows(found, "work"), 0.5)) == [25 * MS, 30 * MS, 30 * MS, 30 * MS]
+
+
+def test_more_workers_change_when_batches_arrive() -> None:
+    found = waiting((20, 0), (20, 0), (20, 0))
+    assert played(found, Load(rows(found, WORKERS), 1, batch_ns=12 * MS))[1:] == [12 * MS] * 2
+    assert played(found, Remove(rows(found, WORKERS))) == [10 * MS] * 3
+
+
+def test_who_makes_a_batch_is_not_woken_by_who_waits_for_it() -> None:
+    """A thread that reads ahead works from 12 to 29 ms within the wait, as it would without; a batch of workers waits
+    for no such thread."""
+    found = trace(
+        [
+            host("step", "step", 0, 60 * MS, step=0),
+            host("before", "operator", 0, 10 * MS),
+            host(THREAD, "dataloader", 10 * MS, 20 * MS),
+            host("work", "operator", 30 * MS, 30 * MS),
+            host("read", "operator", 0, 5 * MS, tid=2),
+            host("read", "operator", 12 * MS, 17 * MS, tid=2),
+        ]
+    )
+    assert played(found, Scale(rows(found, "before"), 0)) == [60 * MS]
+    assert played(found, Load(rows(found, THREAD), 1, batch_ns=MS)) == [40 * MS]

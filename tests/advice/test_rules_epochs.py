@@ -20,9 +20,10 @@ LOADER = {
 MS = 1_000_000
 
 
-def training(waits: list[int], name: str = LOADER["torch"], twice: bool = False) -> Trace:
-    """Steps that wait so many ms for their batch and compute for 90. ``twice``: the wait is between two calls of the
-    loader of 5 ms each, the last one of the old epoch and the first one of the new, and holds 1 ms of an operator."""
+def training(waits: list[int], name: str = LOADER["torch"], twice: bool = False, seed: bool = True) -> Trace:
+    """Steps that wait so many ms for their batch and compute for 90. What begins an epoch, with a wait of more than 10
+    ms, is seen by the seed that is drawn for the workers; ``twice``: by the wait between two calls of the loader of 5
+    ms each, the last one of the old epoch and the first one of the new, which holds 1 ms of an operator."""
     rows: Rows = []
     now = 0
     for number, wait in enumerate(waits):
@@ -30,7 +31,8 @@ def training(waits: list[int], name: str = LOADER["torch"], twice: bool = False)
         apart = twice and wait > 10
         calls = [(now, 5), (now + wait - 4, 5)] if apart else [(now, wait)]
         rows += [host(name, "dataloader", start * MS, dur * MS) for start, dur in calls]
-        rows += [host("seed", "operator", (now + 10) * MS, MS)] if apart else []
+        rows += [host("another", "operator", (now + 10) * MS, MS)] if apart else []
+        rows += [host("random_", "operator", (now + wait) * MS, MS)] if seed and wait > 10 and not twice else []
         rows.append(host("compute", "operator", (now + wait + apart) * MS, (90 - apart) * MS))
         now += wait + 90
     return trace(rows)
@@ -60,6 +62,13 @@ def test_a_loader_that_takes_half_a_second_to_begin_anew() -> None:
 def test_a_wait_of_two_steps_is_none() -> None:
     assert found(epoch_gap, training([10, 10, 10, 210, 10, 10])) == []  # longer by 200 ms, a step takes 100
     assert len(found(epoch_gap, training([10, 10, 10, 211, 10, 10]))) == 1
+
+
+@pytest.mark.parametrize("name", LOADER.values())
+def test_a_wait_where_no_epoch_is_seen_to_begin(name: str) -> None:
+    """Four workers that make four batches at a time keep every fourth step waiting; so may a slow file."""
+    assert found(epoch_gap, training([10, 10, 10, 410] * 3, name, seed=False)) == []
+    assert found(epoch_gap, training([10, 10, 10, 410, 10, 10, 10, 10], name, seed=False)) == []
 
 
 def test_the_first_step_recorded_is_no_epoch_that_is_known_to_begin() -> None:

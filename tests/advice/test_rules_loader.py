@@ -5,11 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from advised import Rows, found, op, predicted, steps
+from advised import Rows, call, found, kernel, op, predicted, steps
+from events import host, trace
 
-from perfkit_core.advice.advise import advise, what_if
+from perfkit_core.advice.advise import advise, what_ifs
 from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.rules.epochs import epoch_gap
+from perfkit_core.advice.rules.gaps import host_gaps
 from perfkit_core.advice.rules.loader import batches, more_workers, no_workers
+from perfkit_core.advice.rules.outliers import outliers
+from perfkit_core.advice.rules.utilisation import find as low_utilisation
 from perfkit_core.loading import load
 from perfkit_core.trace import Trace
 
@@ -48,10 +53,10 @@ def test_what_is_said_about_cores(host: dict[str, int], said: str) -> None:
 
 def test_more_workers_than_cores_can_be_asked_about() -> None:
     """The prediction is for workers that wait for files; that they may have to take turns is said."""
-    (one,) = what_if(loading(cores=2), "loader-workers", 8).advice
+    (one,) = what_ifs(loading(cores=2), [("loader-workers", 8)]).advice
     assert one.remedy.code.count("num_workers=8") == 1
     assert "8 workers and the training share 2 cores" in one.candidate.risks[1]
-    (same,) = what_if(loading(), "loader-workers", 8).advice
+    (same,) = what_ifs(loading(), [("loader-workers", 8)]).advice
     assert one.prediction == same.prediction
 
 
@@ -77,7 +82,7 @@ def test_a_recording_of_this_process_tells_its_cores(tmp_path: Path) -> None:
             batch.sum()
             profiler.step()
     handler.flush()
-    (one,) = what_if(load(tmp_path), "loader-workers", 2).advice
+    (one,) = what_ifs(load(tmp_path), [("loader-workers", 2)]).advice
     assert 1 <= one.candidate.evidence["cores"] <= len(usable_cpus())
 
 
@@ -100,3 +105,95 @@ def test_loading_in_a_thread_without_a_parent_is_loading() -> None:
 def test_the_same_finding_is_named_alike_on_machines_of_any_size() -> None:
     names = {advise(loading(cores=cores), rules=["loader-workers"]).advice[0].id for cores in (1, 2, 64)}
     assert len(names) == 1
+
+
+WORKERS = {
+    "torch": "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
+    "paddle": "_DataLoaderIterMultiProcess",
+}
+THREAD = "_DataLoaderIterSingleProcess"
+US = 1_000
+
+
+def starved(name: str, waits: tuple[int, ...] = (100, 100, 40_100, 100) * 5, ranks: int = 1) -> Trace:
+    """Steps that wait so many µs for a batch, then compute for 900 µs, with 3 ms of nothing in between."""
+    rows: Rows = []
+    begin = 0
+    for number, wait in enumerate(waits):
+        step = [
+            host(f"step {number}", "step", begin, (wait + 3_900) * US, step=number),
+            host(name, "dataloader", begin, wait * US),
+            host("aten::mm", "operator", begin + (wait + 3_000) * US, 900 * US),
+        ]
+        rows += [row | {"rank": rank, "pid": rank} for rank in range(ranks) for row in step]
+        begin += (wait + 3_900) * US
+    return trace(rows)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("name", WORKERS.values())
+def test_starved_workers_keep_every_fourth_step_waiting(name: str, ranks: int) -> None:
+    """Four steps take 3 · 4 + 44 ms: 14 on average, of which 10.1 are waiting; the median step takes 4 ms and waits for
+    0.1. Twice the workers: a batch every 14 · 0.55 ms."""
+    recording = starved(name, ranks=ranks)
+    assert (Facts(recording).period, Facts(recording).step_ns) == (4, 14_000_000)
+    (one,) = found(more_workers, recording)
+    assert one.what.startswith("one step in 4 waits for a batch, although workers make them: 10.1 of 14 ms a step")
+    assert predicted(recording, one) == (7_000_000, 7_700_000, 14_000_000)
+    assert found(epoch_gap, recording) == []
+
+
+def test_late_steps_that_wait_for_a_batch_name_the_loader() -> None:
+    (one,) = found(outliers, starved(WORKERS["torch"]))
+    assert f"{WORKERS['torch']} (+40 ms)" in one.what
+
+
+@pytest.mark.parametrize("name", [*WORKERS.values(), THREAD])
+def test_what_others_save_while_the_loader_is_the_bottleneck(name: str) -> None:
+    """Without the 3 ms of nothing every step waits for its batch so much longer; a loader that makes them in the
+    training's own thread begins so much earlier."""
+    each = starved(name, (20_100,) * 10)
+    (one,) = found(host_gaps, each)
+    assert (predicted(each, one)[0] or 0) > 23_900_000
+    made_there = starved("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", (20_100,) * 10)
+    (one,) = found(host_gaps, made_there)
+    assert predicted(made_there, one)[1] == 21_000_000
+
+
+@pytest.mark.parametrize("waits", [(100,) * 12, (100,) * 5 + (40_100,) + (100,) * 6, (1_500,) * 12])
+def test_waits_that_do_not_recur_and_calls_that_are_as_long_as_handing_over(waits: tuple[int, ...]) -> None:
+    recording = starved(WORKERS["torch"], waits)
+    assert Facts(recording).period == 1
+    (one,) = found(host_gaps, recording)
+    assert predicted(recording, one)[1] == int(Facts(recording).step_ns) - 3_000_000
+
+
+@pytest.mark.parametrize(("workers", "after"), [(1, 24_000_000), (2, 12_500_000), (8, 4_400_000)])
+def test_workers_in_place_of_a_thread_that_reads_ahead(workers: int, after: int) -> None:
+    """Each step of 24 ms waits for 20.1, so that a batch takes 24 ms to make: 24 with one worker, 12 with two. The rest
+    of the step takes 3.9 ms, and handing over 0.5."""
+    recording = starved(THREAD, (20_100,) * 12)
+    (asked,) = what_ifs(recording, [("loader-workers", workers)]).advice
+    assert asked.candidate.what == "each step waits 20.1 of 24 ms for the batch that a thread makes beside it"
+    assert abs((asked.prediction.p50_ns or 0) - after) <= 500_000
+
+
+@pytest.mark.parametrize(("name", "advised"), [(THREAD, 0), ("DataLoader.next", 1)])
+def test_one_worker_does_no_more_than_a_thread(name: str, advised: int) -> None:
+    assert len(found(no_workers, loading(name, cores=1))) == advised
+    assert len(found(no_workers, loading(name, cores=2))) == 1
+
+
+def test_a_device_that_waits_for_starved_workers_needs_no_larger_batches() -> None:
+    rows: Rows = []
+    begin = 0
+    for number, wait in enumerate((10, 10, 40_010, 10) * 3):
+        for one in (
+            host(f"step {number}", "step", 0, (wait + 1_000) * US, step=number),
+            op(WORKERS["torch"], 0, wait, kind="dataloader"),
+            call("cudaLaunchKernel", wait, 10, number),
+            kernel("gemm", wait + 20, 300, number),
+        ):
+            rows.append(one | {"start_ns": one["start_ns"] + begin})
+        begin += (wait + 1_000) * US
+    assert found(low_utilisation, trace(rows)) == []

@@ -72,4 +72,4 @@ def typical(facts: Facts, rows: IntArray, values: IntArray | None = None) -> flo
 
 def without(facts: Facts, part_ns: IntArray) -> int:
     """What the typical step gets shorter by when each step loses such a part, shape (steps,), and nothing waits."""
-    return facts.step_ns - max(int(np.median(facts.steps.recorded_ns - part_ns)), 0)
+    return facts.step_ns - max(int(facts.typical(facts.steps.recorded_ns - part_ns)), 0)

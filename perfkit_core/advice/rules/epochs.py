@@ -15,11 +15,11 @@ from perfkit_core.advice.rules.loader import batches
 from perfkit_core.advice.rules.phrases import millis, verb
 from perfkit_core.language import in_english, say
 from perfkit_core.plugins.contracts import Rule
+from perfkit_core.replay.batches import begins_epoch, in_workers
 from perfkit_core.replay.quantity import Quantity
 from perfkit_core.schema import DATALOADER, NESTED_KINDS, PYTHON, STEP
 from perfkit_core.trace import IntArray
 
-_SEVERAL: Final = r"multi[-_ ]?process"
 _SLOW: Final = r"DataLoaderIterMultiProcess"
 """Loaders that wait for half a second until workers that live on have begun a new epoch."""
 _AGAIN_NS: Final = Quantity(
@@ -40,15 +40,15 @@ class _Epochs:
 
 
 def epoch_gap(facts: Facts) -> list[Candidate]:
-    """Rule 12: a wait for the loader, longer than some steps, where an epoch begins."""
+    """Rule 12: a wait for the loader, longer than some steps, in a step in which an epoch is seen to begin."""
     rows = batches(facts)
     if len(facts.steps) < 3:
         raise NotEvaluableError(
             say("fewer than three steps were recorded: nothing tells an epoch's start from other steps")
         )
-    if not calls.named(facts.trace, _SEVERAL)[rows].any():
+    if not in_workers(facts.trace, rows).any():
         return []
-    found = _epochs(facts, _waits(facts, rows))
+    found = _epochs(facts, _waits(facts, rows), rows[begins_epoch(facts.trace, rows)])
     gains = len(found.at) and found.longer_ns.mean() > _again_ns(facts, rows).mid
     return [_persistent(facts, rows, found)] if gains else []
 
@@ -67,11 +67,12 @@ def _waits(facts: Facts, rows: IntArray) -> IntArray:
     return facts.within_steps(intervals.union(np.append(start[rows], idle[0]), np.append(end[rows], idle[1])))
 
 
-def _epochs(facts: Facts, waits: IntArray) -> _Epochs:
-    """The first step recorded is none: what came before it is not known."""
+def _epochs(facts: Facts, waits: IntArray, begins: IntArray) -> _Epochs:
+    """The first step recorded is none: what came before it is not known. ``begins``: calls of the loader in steps in
+    which an epoch begins; other long waits are for workers that are too few."""
     longer = waits - int(np.median(waits))
     at = np.flatnonzero(longer > facts.thresholds.epoch_gap_steps * facts.step_ns)
-    at = at[at > 0]
+    at = np.intersect1d(at[at > 0], facts.steps.only(facts.mine).position(facts.trace, begins))
     return _Epochs(at, longer[at])
 
 

@@ -130,7 +130,7 @@ def _evidence(facts: Facts, gaps: Intervals, total: float) -> dict[str, Any]:
 def _at_most(facts: Facts, gaps: Intervals) -> int:
     """What the typical step gets shorter by when all its gaps go."""
     recorded = facts.steps.recorded_ns[facts.mine]
-    return int(np.median(recorded)) - int(np.median(recorded - facts.within_steps(gaps)))
+    return int(facts.typical(recorded)) - int(facts.typical(recorded - facts.within_steps(gaps)))
 
 
 RULES: Final = (Rule("host-gap", 20, 1, "Take other work out of the step", host_gaps),)

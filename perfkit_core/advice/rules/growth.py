@@ -10,6 +10,7 @@ import pandas as pd
 
 from perfkit_core.analyses.communication.collectives import communication
 from perfkit_core.language import in_english
+from perfkit_core.replay.batches import waited
 from perfkit_core.replay.build import Replay
 from perfkit_core.schema import KERNEL, STEP
 from perfkit_core.trace import BoolArray, IntArray, Trace
@@ -27,12 +28,14 @@ _LEAST_KERNELS: Final = 3
 
 def grown(replay: Replay, steps: pd.DataFrame, late: pd.DataFrame) -> pd.Series[int]:
     """Up to three names, and by how much each takes longer in a ``late`` step (average) than in the others (median), in
-    ns: what host events and device work take without waiting for others; the largest first. Steps have columns rank and
-    step."""
+    ns: what host events and device work take without waiting for others, but for batches, since nothing recorded tells
+    what makes those late; the largest first. Steps have columns rank and step."""
     trace, graph = replay.trace, replay.graph
     nodes = np.flatnonzero(graph.row >= 0)
     busy = np.zeros(len(trace), np.int64)
     np.add.at(busy, graph.row[nodes], graph.dur_ns[nodes])
+    waiting, waited_ns = waited(graph)
+    np.add.at(busy, graph.row[waiting], waited_ns)
     time = _by_name(trace, busy > 0, busy)
     is_late = _within(time, late)
     after = time[is_late].groupby("name", observed=True)["time"].sum() / len(late)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 import numpy as np
 
-from perfkit_core import nesting
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate, NotEvaluableError
 from perfkit_core.advice.rules import loader_cores
@@ -15,16 +13,17 @@ from perfkit_core.advice.rules.phrases import millis
 from perfkit_core.errors import UsageError
 from perfkit_core.language import in_english, say
 from perfkit_core.plugins.contracts import Rule
+from perfkit_core.replay.batches import in_thread, in_workers, loads
 from perfkit_core.replay.edits.concurrency import Load
+from perfkit_core.replay.edits.contract import Edit
 from perfkit_core.replay.edits.durations import Scale
 from perfkit_core.replay.quantity import Quantity
-from perfkit_core.schema import DATALOADER, STEP
+from perfkit_core.schema import STEP
 from perfkit_core.trace import IntArray
 
 WORKERS: Final = 4
 MOST_WORKERS: Final = 1024
 _AHEAD: Final = 2
-_SEVERAL: Final = re.compile(r"multi[-_ ]?process", re.IGNORECASE)
 CONTENTION: Final = Quantity(
     0.85, 1.0, 1.25,
     in_english("0.9 to 1.1 measured on small trainings on a CPU; 1.2 between two recordings of a ResNet-50 on a V100"),
@@ -36,32 +35,39 @@ HANDOVER_NS: Final = Quantity(
     100_000, 500_000, 2_000_000, in_english("prior: a batch from a worker is unpickled and pinned")
 )
 MAKING: Final = Quantity(1.0, 1.1, 1.4, in_english("prior: making a batch in a worker, beside other workers"))
+FROM_THREAD: Final = Quantity(
+    0.85, 1.0, 1.4,
+    in_english("1.0 measured on small trainings on a CPU; workers share cores, a thread shares the interpreter"),
+)  # fmt: skip
+"""Factor of the time in which a thread of the training's process makes a batch, once workers do."""
 
 
 def batches(facts: Facts) -> IntArray:
     """Rows of the events in which the training gets its batches, those of the steps. Raises NotEvaluableError."""
     facts.need_steps()
     trace = facts.trace
-    rows = np.flatnonzero(trace.host & trace.rows("kind", DATALOADER) & (facts.replay.first >= 0))
-    inner = nesting.lies_in(trace.ints("parent"), trace.rows("kind", DATALOADER))
-    rows = rows[(trace.ints("step")[rows] >= 0) & ~inner[rows]]
+    rows = loads(trace)
+    rows = rows[(trace.ints("step")[rows] >= 0) & (facts.replay.first[rows] >= 0)]
     if not len(rows):
         raise NotEvaluableError(say("no data loading was recorded: the framework's own DataLoader records it"))
     return rows
 
 
 def no_workers(facts: Facts) -> list[Candidate]:
-    """Rule 10: the training makes its batches itself, and that takes a share of each step."""
+    """Rule 10: the training makes its batches itself, or in a thread beside it, and that takes a share of each step."""
     rows, share = batches(facts), _share(facts)
-    if _in_workers(facts, rows) or share <= facts.thresholds.loader_share:
+    if in_workers(facts.trace, rows).any() or share <= facts.thresholds.loader_share:
         return []
-    return [with_workers(facts, loader_cores.most_useful(facts, WORKERS))]
+    workers = loader_cores.most_useful(facts, WORKERS)
+    if workers < 2 and in_thread(facts.trace, rows).any():  # one does no more than the thread
+        return []
+    return [with_workers(facts, workers)]
 
 
 def more_workers(facts: Facts) -> list[Candidate]:
     """Rule 13: the training waits for batches although workers make them."""
     rows, share = batches(facts), _share(facts)
-    if not _in_workers(facts, rows) or share <= facts.thresholds.loader_share:
+    if not in_workers(facts.trace, rows).any() or share <= facts.thresholds.loader_share:
         return []
     return [_twice_as_many(facts, rows)]
 
@@ -72,23 +78,26 @@ def with_workers(facts: Facts, workers: float) -> Candidate:
     if not 1 <= workers <= MOST_WORKERS or workers % 1:
         raise UsageError(f"loader-workers={workers:g}: not a number of workers", f"ask for 1 to {MOST_WORKERS}")
     rows = batches(facts)
-    if _in_workers(facts, rows):
+    if in_workers(facts.trace, rows).any():
         raise NotEvaluableError(say("workers make the batches already; how many is not recorded: ask for more-workers"))
     waiting = _waiting_ns(facts)
     steps = np.flatnonzero(facts.trace.rows("kind", STEP) & (facts.replay.first >= 0))
+    thread = bool(in_thread(facts.trace, rows).any())
+    making = FROM_THREAD if thread else MAKING
+    what = (
+        in_english("each step waits {waiting} of {step_ns} ms for the batch that a thread makes beside it")
+        if thread
+        else in_english("each step makes its own batch for {waiting} of {step_ns} ms before it can begin")
+    )
     return Candidate(
-        say(
-            "each step makes its own batch for {waiting} of {step_ns} ms before it can begin",
-            waiting=millis(waiting), step_ns=millis(facts.step_ns),
-        ),
+        say(what, waiting=millis(waiting), step_ns=millis(facts.step_ns)),
         evidence={
             "loader_ns": round(waiting), "loader_ratio": _share(facts), "step_ns": facts.step_ns, "workers": 0,
             "proposed_workers": workers, "cores": loader_cores.cores(facts),
         },
         rows=rows,
         edits=(
-            Scale(rows, MAKING),
-            Load(rows, workers, handover_ns=HANDOVER_NS),
+            *(_made_beside(facts, rows, workers) if thread else _made_within(rows, workers)),
             Scale(steps, CONTENTION, device=False),
         ),
         ceiling_ns=_ceiling_ns(facts, waiting),
@@ -96,7 +105,7 @@ def with_workers(facts: Facts, workers: float) -> Candidate:
         preconditions=(say("batches are made in the training's own process"), say("making a batch needs no device")),
         assumptions=tuple(
             Assumption(name, quantity, quantity.source)
-            for name, quantity in (("host_factor", CONTENTION), ("handover_ns", HANDOVER_NS), ("making_factor", MAKING))
+            for name, quantity in (("host_factor", CONTENTION), ("handover_ns", HANDOVER_NS), ("making_factor", making))
         ),
         risks=(
             say("each worker holds a copy of the dataset object and {ahead} batches", ahead=_AHEAD),
@@ -106,9 +115,21 @@ def with_workers(facts: Facts, workers: float) -> Candidate:
     )  # fmt: skip
 
 
+def _made_within(rows: IntArray, workers: float) -> tuple[Edit, ...]:
+    """Workers make what the training made: as long as it took for each batch."""
+    return Scale(rows, MAKING), Load(rows, workers, handover_ns=HANDOVER_NS)
+
+
+def _made_beside(facts: Facts, rows: IntArray, workers: float) -> tuple[Edit, ...]:
+    """Workers make what a thread made while the steps computed: each batch took it a whole step where the steps wait,
+    and no longer where they do not."""
+    low, mid, high = (facts.step_ns * factor for factor in (FROM_THREAD.low, FROM_THREAD.mid, FROM_THREAD.high))
+    return (Load(rows, workers, Quantity(low, mid, high, FROM_THREAD.source), HANDOVER_NS),)
+
+
 def _ceiling_ns(facts: Facts, waiting: float) -> int:
     """A step takes no less than the rest of the host's work at its quickest, nor than the device works."""
-    device = float(np.median(facts.within_steps(facts.activity.compute))) if facts.on_device else 0.0
+    device = facts.typical(facts.within_steps(facts.activity.compute)) if facts.on_device else 0.0
     return round(facts.step_ns - max(CONTENTION.low * (facts.step_ns - waiting), device))
 
 
@@ -121,12 +142,16 @@ def _twice_as_many(facts: Facts, rows: IntArray) -> Candidate:
     every = facts.step_ns
     batch = Quantity(every * faster.low, every * faster.mid, every * faster.high, faster.source)
     handover = _at_most(HANDOVER_NS, waiting)  # which is part of the wait
+    what = (
+        in_english("each step waits {waiting} of {step_ns} ms for a batch, although workers make them")
+        if facts.period == 1
+        else in_english(
+            "one step in {period} waits for a batch, although workers make them: {waiting} of {step_ns} ms a step on "
+            "average"
+        )
+    )
     return Candidate(
-        say(
-            "each step waits {waiting} of {step_ns} ms for a batch, although workers make them",
-            waiting=millis(waiting),
-            step_ns=millis(facts.step_ns),
-        ),
+        say(what, waiting=millis(waiting), step_ns=millis(facts.step_ns), period=facts.period),
         evidence={"loader_ns": round(waiting), "loader_ratio": _share(facts), "step_ns": facts.step_ns},
         rows=rows,
         edits=(Load(rows, 1, batch_ns=batch, handover_ns=handover),),
@@ -151,17 +176,12 @@ def _at_most(quantity: Quantity, most: float) -> Quantity:
 
 
 def _waiting_ns(facts: Facts) -> float:
-    """Median over the steps of the time that the loader takes of them."""
-    return float(np.median(facts.within_steps(facts.activity.loading)))
+    """What the loader takes of the typical step."""
+    return facts.typical(facts.within_steps(facts.activity.loading))
 
 
 def _share(facts: Facts) -> float:
     return _waiting_ns(facts) / max(facts.step_ns, 1)
-
-
-def _in_workers(facts: Facts, rows: IntArray) -> bool:
-    names = facts.trace.codes("name")
-    return any(_SEVERAL.search(names.values[code]) for code in np.unique(names.codes[rows]))
 
 
 RULES: Final = (

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, NotEvaluableError
 from perfkit_core.advice.rules.device_time import busy_ns
@@ -22,7 +20,7 @@ def find(facts: Facts) -> list[Candidate]:
     facts.need_device()
     busy = busy_ns(facts)
     ratio = busy / max(facts.step_ns, 1)
-    loading = float(np.median(facts.within_steps(facts.activity.loading))) / max(facts.step_ns, 1)
+    loading = facts.typical(facts.within_steps(facts.activity.loading)) / max(facts.step_ns, 1)
     if ratio >= facts.thresholds.busy_share or loading > facts.thresholds.loader_share:
         return []
     return [

@@ -8,7 +8,7 @@ import numpy as np
 
 from perfkit_core.replay.build import Replay
 from perfkit_core.replay.edits.contract import inclusive_ns, nodes_of
-from perfkit_core.replay.graph import CHAIN, HANDOFF, Graph, all_edges, edges
+from perfkit_core.replay.graph import BATCH, CHAIN, HANDOFF, Graph, all_edges, edges
 from perfkit_core.replay.quantity import Case, Number, value
 from perfkit_core.trace import IntArray
 
@@ -52,6 +52,8 @@ class Load:
     batches, those of a rank in the order of time; making a batch takes ``batch_ns`` (None: as long as it was recorded
     to take in the training's own process), getting it ``handover_ns``.
 
+    What was waited for in the recording is no more: these workers take the place of whatever made the batches.
+
     The workers together deliver a batch every ``batch_ns`` ÷ ``workers``, and work at most ``ahead`` batches for each
     worker in advance. The first batch is there: the steps are those of a loader that has been running.
     """
@@ -85,11 +87,13 @@ class Load:
             edges(HANDOFF, new, after),
             edges(HANDOFF, after[fills - free], new[fills], from_start=True),
         ]
+        recorded = graph.edges
+        recorded = recorded.only(~((recorded.cause == BATCH) & np.isin(recorded.owner, rows)))
         return Graph(
             np.append(dur, every),
             np.append(graph.row, np.full(len(new), -1)),
             np.append(graph.lane, graph.lane[first]),
             np.append(graph.start_ns, graph.start_ns[first]),
             graph.threads,
-            all_edges([graph.edges, *links]),
+            all_edges([recorded, *links]),
         )

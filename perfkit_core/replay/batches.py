@@ -1,0 +1,158 @@
+"""When does the training wait for a batch that others make ahead of it?
+
+Worker processes of a data loader, and a thread of it that reads ahead, work at a pace of their own: their batch arrives
+no earlier because the training asks for it earlier. So where the training waited, it goes on no sooner than the batch
+was recorded to arrive; where it did not, the batch was there. What the training makes itself is work like any other.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from perfkit_core import grouped, nesting
+from perfkit_core.replay.graph import BATCH, Edges, Graph, edges
+from perfkit_core.replay.host_segments import Segments
+from perfkit_core.schema import DATALOADER, OPERATOR, RUNTIME, STEP, SYNC
+from perfkit_core.trace import BoolArray, IntArray, Trace
+
+_IN_WORKERS: Final = re.compile(r"multi[-_ ]?process", re.IGNORECASE)
+_IN_THREAD: Final = re.compile(r"DataLoaderIterSingleProcess")
+"""The loader of this name makes batches in a thread beside the training; that of the other framework, whose name has
+the same words in another order, in the training's own thread."""
+_BEGINS: Final = re.compile(r"(^|::)random_$")
+"""What beginning to iterate over a loader leaves in a recording: the seed that is drawn for its workers."""
+_HANDED_OVER_NS: Final = 2_000_000
+"""Getting a batch that is there takes no longer: it is unpickled and pinned."""
+_HANDED_OVER: Final = 0.1
+"""Quantile of the calls of a loader that wait least: they show what getting a batch takes that is there."""
+_LEAST_NS: Final = 500_000
+_LEAST_SHARE: Final = 0.05
+"""A call that takes so much longer than those waits: more than getting a batch varies, in ns and of the median step."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchWaits:
+    """Segments in which the training waits for a batch, ``node``, and what each takes when the batch is there,
+    ``busy_ns``, of shape (waits,); ``edges`` let what follows them begin when the batch arrives."""
+
+    node: IntArray
+    busy_ns: IntArray
+    edges: Edges
+
+
+def loads(trace: Trace) -> IntArray:
+    """Rows of the calls of data loaders on the host, without those within another."""
+    loading = trace.rows("kind", DATALOADER)
+    return np.flatnonzero(trace.host & loading & ~nesting.lies_in(trace.ints("parent"), loading))
+
+
+def in_workers(trace: Trace, rows: IntArray) -> BoolArray:
+    """Which of the calls get batches that worker processes make."""
+    return _named(trace, rows, _IN_WORKERS)
+
+
+def in_thread(trace: Trace, rows: IntArray) -> BoolArray:
+    """Which of the calls get batches that a thread makes ahead of the training, in its process."""
+    return _named(trace, rows, _IN_THREAD)
+
+
+def begins_epoch(trace: Trace, rows: IntArray) -> BoolArray:
+    """Which of the calls (all of a recording) are in a step in which an epoch begins: the loader is called once more
+    than in other steps, which tells that it has come to its end, or it is begun anew."""
+    rank, step = trace.ints("rank"), trace.ints("step")
+    known = np.flatnonzero(step[rows] >= 0)
+    if not len(known):
+        return np.zeros(len(rows), np.bool_)
+    begun = trace.host & _matches(trace, _BEGINS)
+    begun &= ~nesting.lies_in(trace.ints("parent"), trace.rows("kind", DATALOADER) | begun)
+    events = np.append(rows[known], np.flatnonzero(begun & (step >= 0)))
+    key, count = grouped.distinct([rank[events], step[events]], len(events))[0], len(known)
+    steps = np.unique(key[:count])
+    more = np.zeros(int(key.max()) + 1, np.bool_)
+    for part in (key[:count], key[count:]):
+        calls = np.bincount(part, minlength=len(more))
+        more |= calls > np.median(calls[steps])
+    found = np.zeros(len(rows), np.bool_)
+    found[known] = more[key[:count]]
+    return found
+
+
+def batch_waits(trace: Trace, segments: Segments, leads: BoolArray) -> BatchWaits:
+    """The waits of the threads that run the steps (``leads``, shape (threads,))."""
+    rows = loads(trace)
+    begins = begins_epoch(trace, rows)
+    kept = segments.first[rows] >= 0
+    kept[kept] = leads[segments.thread[segments.first[rows[kept]]]]
+    kept &= in_workers(trace, rows) | in_thread(trace, rows)
+    rows, begins = rows[kept], begins[kept]
+    own_ns = np.zeros(len(rows), np.int64)
+    waits = np.zeros(len(rows), np.bool_)
+    for rank in np.unique(trace.ints("rank")[rows]):
+        here = np.flatnonzero((trace.ints("rank")[rows] == rank) & ~begins)
+        own_ns[here], waits[here] = _waits(trace, rows[here], int(rank))
+    node, call = _stretches(trace, segments, rows, waits, own_ns)
+    since, until = _since(segments, rows, begins)[call], node + 1
+    lag_ns = segments.start_ns[until] - segments.start_ns[since]
+    return BatchWaits(node, own_ns[call], edges(BATCH, since, until, lag_ns, rows[call], from_start=True))
+
+
+def waited(graph: Graph) -> tuple[IntArray, IntArray]:
+    """The nodes of a recording that wait for a batch, and how long beyond what they take when it is there, in ns."""
+    links = graph.edges
+    until = links.dst[links.cause == BATCH]
+    node = until - 1
+    return node, graph.start_ns[until] - graph.start_ns[node] - graph.dur_ns[node]
+
+
+def _waits(trace: Trace, rows: IntArray, rank: int) -> tuple[int, BoolArray]:
+    """What the calls of a rank take for a batch that is there, in ns, and which of them wait for theirs."""
+    if not len(rows):
+        return 0, np.zeros(0, np.bool_)
+    dur = trace.ints("dur_ns")
+    own = min(int(np.quantile(dur[rows], _HANDED_OVER)), _HANDED_OVER_NS)
+    steps = dur[trace.host & trace.rows("kind", STEP) & (trace.ints("rank") == rank)]
+    least = max(_LEAST_NS, _LEAST_SHARE * float(np.median(steps)) if len(steps) else 0.0)
+    return own, dur[rows] - own > least
+
+
+def _stretches(
+    trace: Trace, segments: Segments, rows: IntArray, waits: BoolArray, own_ns: IntArray
+) -> tuple[IntArray, IntArray]:
+    """The segments of the waiting calls in which nothing else is done, and the position of each one's call."""
+    call = np.full(len(trace) + 1, -1, np.int64)  # the last one stands for no event
+    call[rows[waits]] = np.flatnonzero(waits)
+    call[:-1] = nesting.first_on_path(trace.ints("parent"), call[:-1])
+    call[:-1][trace.rows("kind", OPERATOR, RUNTIME, SYNC)] = -1
+    of_segment = call[segments.row]
+    long = segments.end_ns - segments.start_ns > np.maximum(np.append(own_ns, 0)[of_segment], _LEAST_NS)
+    node = np.flatnonzero((of_segment >= 0) & long)
+    return node, of_segment[node]
+
+
+def _since(segments: Segments, rows: IntArray, begins: BoolArray) -> IntArray:
+    """For each call the segment that the making of its batch is counted from: the first call of its epoch, for it is
+    that which sets the makers to work; else the first segment of the thread."""
+    thread = segments.thread[segments.first[rows]]
+    found = np.searchsorted(segments.thread, thread)
+    for one in np.unique(thread):
+        own = np.flatnonzero(thread == one)
+        own = own[np.argsort(segments.first[rows[own]], kind="stable")]
+        starts = begins[own] & ~np.append(False, begins[own][:-1])
+        latest = np.maximum.accumulate(np.where(starts, np.arange(len(own)), -1))
+        found[own] = np.where(latest >= 0, segments.first[rows[own[np.maximum(latest, 0)]]], found[own])
+    return found
+
+
+def _named(trace: Trace, rows: IntArray, words: re.Pattern[str]) -> BoolArray:
+    found: BoolArray = _matches(trace, words)[rows]
+    return found
+
+
+def _matches(trace: Trace, words: re.Pattern[str]) -> BoolArray:
+    names = trace.codes("name")
+    found: BoolArray = names.lookup(np.array([bool(words.search(name)) for name in names.values], np.bool_), False)
+    return found
