@@ -41,19 +41,6 @@ def advise(
     return _result(facts, evaluation.all_of(asked), evaluation.not_evaluable)
 
 
-def what_if(
-    source: Trace | PathLike | Sequence[PathLike],
-    rule: str,
-    value: float,
-    *,
-    thresholds: Mapping[str, float] | None = None,
-    plugins: Plugins | None = None,
-) -> Advices:
-    """The one prediction of ``rule`` for ``value`` (for example 4 loader workers), whether or not the rule fires, and
-    whatever it saves. Raises UsageError for a rule that has nothing to ask, and SourceError."""
-    return what_ifs(source, [(rule, value)], thresholds=thresholds, plugins=plugins)
-
-
 def what_ifs(
     source: Trace | PathLike | Sequence[PathLike],
     questions: Sequence[tuple[str, float]],
@@ -61,7 +48,8 @@ def what_ifs(
     thresholds: Mapping[str, float] | None = None,
     plugins: Plugins | None = None,
 ) -> Advices:
-    """A prediction for each question (rule and value), in their order, each by itself; ``asked`` says which is which.
+    """A prediction for each question (rule and value, for example 4 loader workers), in their order, each by itself,
+    whether or not the rule fires, and whatever it saves; ``asked`` says which is which.
 
     Raises UsageError for a rule that has nothing to ask, and SourceError.
     """

@@ -11,12 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
-
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Advice, After
+from perfkit_core.advice.step_time import step_ns
 from perfkit_core.replay.edits.contract import edited
-from perfkit_core.replay.simulate import CyclicGraphError, play
+from perfkit_core.replay.simulate import CyclicGraphError
 
 REPLAYS: Final = 12
 _FOR_REASONS: Final = 4
@@ -64,10 +63,9 @@ class _Played:
         return None if without is None or with_it is None else round(without - with_it)
 
     def _replayed(self, advice: Sequence[Advice]) -> float | None:
-        replay, steps = self.facts.replay, self.facts.steps
+        facts = self.facts
         try:
-            graph = edited(replay, [edit for one in advice for edit in one.candidate.edits])
-            return float(np.median(steps.lasting_ns(replay, graph, play(graph))))
+            return step_ns(facts, edited(facts.replay, [edit for one in advice for edit in one.candidate.edits]))
         except CyclicGraphError:
             return None
 

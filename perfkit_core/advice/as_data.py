@@ -93,7 +93,10 @@ def _assumption(rule: str, one: Assumption) -> dict[str, Any]:
 
 
 def _identity(found: Identity) -> dict[str, Any]:
-    return {"error": found.error, "worst": found.worst, "steps": found.steps, "unexplained": found.unexplained}
+    return {
+        "error": found.error, "worst": found.worst, "steps": found.steps, "unexplained": found.unexplained,
+        "untold_waits": found.untold_waits,
+    }  # fmt: skip
 
 
 def _combined(found: Advices) -> dict[str, Any] | None:

@@ -14,9 +14,8 @@ from dataclasses import replace
 from functools import singledispatch
 from typing import Any
 
-import numpy as np
-
 from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.step_time import step_ns
 from perfkit_core.replay.edits.concurrency import Overlap
 from perfkit_core.replay.edits.contract import Edit, edited
 from perfkit_core.replay.edits.durations import Insert, Scale
@@ -25,20 +24,18 @@ from perfkit_core.replay.edits.placement import Move
 from perfkit_core.replay.edits.removal import Remove
 from perfkit_core.replay.edits.unblocking import Unblock
 from perfkit_core.replay.edits.uncertain import InCases
-from perfkit_core.replay.simulate import play
 
 Limit = tuple[Edit, ...] | None
 
 
-def most_ns(facts: Facts, edits: Sequence[Edit]) -> int | None:
-    """What a step becomes shorter by, in ns, in the limit of the edits; None where an edit has none. Raises
-    CyclicGraphError."""
+def most_ns(facts: Facts, edits: Sequence[Edit], period: int = 1) -> int | None:
+    """What a step becomes shorter by, in ns, in the limit of the edits; None where an edit has none. ``period``: see
+    :func:`step_ns`. Raises CyclicGraphError."""
     limits = [limit(edit) for edit in edits]
     if not edits or None in limits:
         return None
     graph = edited(facts.replay, [one for found in limits for one in found or ()])
-    after = float(np.median(facts.steps.lasting_ns(facts.replay, graph, play(graph))))
-    return max(round(facts.step_ns - after), 0)
+    return max(facts.step_ns - round(step_ns(facts, graph, period)), 0)
 
 
 @singledispatch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -9,8 +10,11 @@ from perfkit_core.advice.afterwards import after
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Advice, After, Candidate, Prediction
 from perfkit_core.advice.predict import predict
+from perfkit_core.advice.step_time import step_ns
 from perfkit_core.language import say
+from perfkit_core.replay.edits.contract import Edit, edited
 from perfkit_core.replay.simulate import CyclicGraphError
+from perfkit_core.report.headline import duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +30,8 @@ class Combined:
 
 def combined(facts: Facts, advice: Sequence[Advice], without_saving: Sequence[Advice] = ()) -> Combined:
     """All advice that do not exclude each other, replayed at once. ``advice``: the largest saving first; of two that
-    exclude each other the first stays. ``without_saving`` is asked what it saves after them."""
+    exclude each other, or of which the second costs time beside the first, the first stays. ``without_saving`` is asked
+    what it saves after them."""
     excluded: dict[str, str] = {}
     taken: list[Advice] = []
     for one in advice:
@@ -52,19 +57,34 @@ def _why_not(one: Advice, taken: Sequence[Advice]) -> str | None:
     return None
 
 
-def _replayed(facts: Facts, taken: list[Advice], excluded: dict[str, str]) -> Combined:
-    """Edits that cannot be made at once drop the smallest saving, and say so."""
-    while taken:
+def _replayed(facts: Facts, taken: Sequence[Advice], excluded: dict[str, str]) -> Combined:
+    """What cannot be changed together with the larger savings, or costs time beside them, stays out and says so."""
+    kept: list[Advice] = []
+    least_ns = math.inf
+    for one in taken:
         try:
-            found = predict(facts, _all_of(taken))
+            step = _step_ns(facts, [*kept, one])
         except CyclicGraphError:
-            excluded[taken.pop().id] = say("it cannot be replayed together with the others")
+            excluded[one.id] = say("it cannot be replayed together with the others")
+            continue
+        if step > least_ns:
+            excluded[one.id] = say("together with the others it costs {time}", time=duration(step - least_ns))
         else:
-            whole = replace(found, ceiling_ns=None)  # that of one kind of change; these are of many
-            return Combined(whole, tuple(one.id for one in taken), excluded)
-    return Combined(excluded=excluded)
+            least_ns = step
+            kept.append(one)
+    if not kept:
+        return Combined(excluded=excluded)
+    found = predict(facts, Candidate("all advice that do not exclude each other", {}, edits=_edits(kept)))
+    whole = replace(found, ceiling_ns=None)  # that of one kind of change; these are of many
+    return Combined(whole, tuple(one.id for one in kept), excluded)
 
 
-def _all_of(taken: Sequence[Advice]) -> Candidate:
-    edits = tuple(edit for one in taken for edit in one.candidate.edits)
-    return Candidate("all advice that do not exclude each other", {}, edits=edits)
+def _step_ns(facts: Facts, advice: Sequence[Advice]) -> float:
+    """Time of a step with all of them. Raises CyclicGraphError."""
+    if len(advice) == 1 and advice[0].prediction.p50_ns is not None:
+        return advice[0].prediction.p50_ns
+    return step_ns(facts, edited(facts.replay, _edits(advice)))
+
+
+def _edits(advice: Sequence[Advice]) -> tuple[Edit, ...]:
+    return tuple(edit for one in advice for edit in one.candidate.edits)

@@ -36,7 +36,13 @@ def report(one: Advice, found: Advices, trace: Trace, records: Sequence[Record] 
     """The whole contract of one advice, with what was measured of it before."""
     of = step_or_recording(trace)
     seen = (_what(one), _evidence(one), _transform(one, trace))
-    told = (_prediction(one, found, of), _trust(one, found, of), _risks(one), _action(one), _outcome(one, records))
+    told = (
+        _prediction(one, found, of),
+        _trust(one, found, of),
+        _risks(one),
+        _action(one),
+        _outcome(one, found, records),
+    )
     return Report(f"{one.id}: {one.title}", (facts.source(trace),), (*seen, *told))
 
 
@@ -175,13 +181,13 @@ def _action(one: Advice) -> Section:
     return Section("action", say("What to do"), _NO_TABLE, lines=tuple(lines), code=remedy.code)
 
 
-def _outcome(one: Advice, records: Sequence[Record]) -> Section:
+def _outcome(one: Advice, found: Advices, records: Sequence[Record]) -> Section:
     """The remedy knows what to compare; the ledger shows how far the prediction was off."""
     verify = one.remedy.verify if one.remedy else "perfkit verify --base COMMAND --change COMMAND"
     lines = [*measured.lines(one, records)] or [say("Predicted, not measured.")]
     lines += _off(latest(records, one.id))
     lines.append(say("This measures it with your commands, and keeps the outcome in a ledger:"))
-    code = f"perfkit advise SOURCE -o advice.json\n{verify} --advice advice.json:{one.id} --ledger ledger.jsonl"
+    code = f"perfkit advise {found.source} -o advice.json\n{verify} --advice advice.json:{one.id} --ledger ledger.jsonl"
     return Section("outcome", say("Outcome"), _NO_TABLE, lines=tuple(lines), code=code)
 
 

@@ -11,15 +11,16 @@ from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Identity
 from perfkit_core.paths import PathLike
 from perfkit_core.replay.identity import step_errors, unexplained_ratio
+from perfkit_core.replay.stream_waits import untold_waits
 
 
 def identity(facts: Facts) -> Identity:
     """The replay of the unchanged graph against the recording."""
-    unexplained = unexplained_ratio(facts.replay)
+    unexplained, untold = unexplained_ratio(facts.replay), untold_waits(facts.trace)
     if not len(facts.steps):
-        return Identity(None, None, 0, unexplained)
+        return Identity(None, None, 0, unexplained, untold)
     errors = step_errors(facts.replay, facts.steps)
-    return Identity(float(np.median(errors)), float(errors.max()), len(facts.steps), unexplained)
+    return Identity(float(np.median(errors)), float(errors.max()), len(facts.steps), unexplained, untold)
 
 
 def table(sources: Sequence[PathLike], partial: bool = False) -> pd.DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 from perfkit_core.advice import wording
@@ -36,6 +36,12 @@ def replayed(identity: Identity, of: str) -> str:
     if identity.unexplained is not None:
         more = in_english(". {share} of the device's work starts later than anything recorded explains")
         text += say(more, share=f"{identity.unexplained:.1%}")
+    if identity.untold_waits:
+        more = in_english(
+            ". For {count} times that a stream is told to wait nothing recorded says what it waits for: where several "
+            "streams work at once, a saving may be smaller than said, and a cost larger"
+        )
+        text += say(more, count=identity.untold_waits)
     return say("{sentence}.", sentence=text)
 
 
@@ -70,9 +76,10 @@ def without_saving(found: Advices) -> Iterator[str]:
         yield say("Looked at, saves too little to read on: {ids}.", ids=say(", ").join(little))
 
 
-def not_evaluable(reasons: Mapping[str, str], every: bool = False) -> Iterator[str]:
+def not_evaluable(found: Advices, every: bool = False) -> Iterator[str]:
     """The rules that could not be evaluated, a sentence a reason. What would have to be recorded stands behind the
     colon of a reason: the machine formats have it, and so has ``--rule``. ``every``: name all rules."""
+    reasons = found.not_evaluable
     by_reason: dict[str, list[str]] = {}
     for rule, why in reasons.items():
         by_reason.setdefault(why if len(reasons) == 1 else wording.parted(why)[0], []).append(rule)
@@ -83,8 +90,9 @@ def not_evaluable(reasons: Mapping[str, str], every: bool = False) -> Iterator[s
         most = len(reasons) if every else _RULES
         cut = any(len(rules) > most for rules in by_reason.values())
         text = in_english(
-            "{count} rules cannot be evaluated here. What to record: perfkit advise SOURCE --rule ID{more}."
+            "{count} rules cannot be evaluated here. What to record: perfkit advise {source} --rule ID{more}."
         )
-        yield say(text, count=len(reasons), more=say("; --format json names all") if cut else "")
+        more = say("; --format json names all") if cut else ""
+        yield say(text, count=len(reasons), source=found.source, more=more)
         for why, rules in by_reason.items():
             yield say("{reason}: {rules}.", reason=sentence(why)[:-1], rules=wording.several(rules, most))

@@ -42,7 +42,8 @@ class Candidate:
     ``vetoes`` were looked at and do not. ``edits`` is the transform of the recording, replayed where ``method`` is
     replay. ``after_ns`` is the time of a step afterwards, for methods that do not replay. ``share_ns`` is the pattern's
     own time in a step, where that is not the ceiling. ``ceiling_ns`` is what no
-    change of this kind can save more of in a step. ``direction`` is "to host" or "to device" for placement.
+    change of this kind can save more of in a step. ``period``: with the edits, one of so many steps in a row is unlike
+    the others, so that they are replayed as one. ``direction`` is "to host" or "to device" for placement.
     ``fill`` are the words that the remedy's code has in braces, and part of what the finding is; ``words`` are further
     ones, which only choose the remedy and complete its text. ``conflicts`` are ids of rules whose advice this one
     replaces or hinders.
@@ -56,6 +57,7 @@ class Candidate:
     after_ns: Quantity | None = None
     ceiling_ns: int | None = None
     share_ns: int | None = None
+    period: int = 1
     preconditions: tuple[str, ...] = ()
     vetoes: tuple[str, ...] = ()
     assumptions: tuple[Assumption, ...] = ()
@@ -89,7 +91,7 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """One advice with everything it rests on. ``id`` is stable for the same finding in the same recording."""
+    """One advice with everything it rests on. ``id`` is stable for the same finding, recorded again."""
 
     id: str
     rule: str
@@ -121,12 +123,14 @@ class Remedied:
 class Identity:
     """How well the unchanged graph repeats the recording: the median of the relative errors of the steps, the worst
     (None where there is nothing to repeat), how many steps (without recorded steps the whole recording counts as one),
-    and the share of the work of devices whose start nothing recorded explains (None without such work)."""
+    and the share of the work of devices whose start nothing recorded explains (None without such work).
+    ``untold_waits`` counts the calls that let a stream wait where no record of the device tells for what."""
 
     error: float | None
     worst: float | None
     steps: int
     unexplained: float | None
+    untold_waits: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +151,8 @@ class Advices:
     reason). ``without_saving`` was found, but saves nothing, or too little. ``noise_ns`` is the half-width of the
     interval of the recorded median (None for a single step, which shows no spread). ``after`` tells of an advice (id)
     that saves much more, or hardly anything, once others are followed. ``asked`` are the questions that the advice
-    answers, one each (``loader-workers=4``); empty where nothing was asked.
+    answers, one each (``loader-workers=4``); empty where nothing was asked. ``source`` is what a command line calls the
+    profile.
     """
 
     identity: Identity
@@ -160,6 +165,7 @@ class Advices:
     noise_ns: int | None = None
     after: Mapping[str, After] = field(default_factory=dict)
     asked: tuple[str, ...] = ()
+    source: str = "SOURCE"
 
     def to_pandas(self) -> pd.DataFrame:
         """A row an advice, with the columns of :func:`perfkit_core.advice.table.table`."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from perfkit_core.advice.model import Candidate
 from perfkit_core.errors import UsageError
+from perfkit_core.schema import STEP
 from perfkit_core.trace import Trace
 
 _DIGITS: Final = 4
@@ -28,9 +29,10 @@ def ids(trace: Trace, rule: str, candidates: Sequence[Candidate]) -> list[str]:
 
 
 def _mark(trace: Trace, candidate: Candidate) -> str:
-    """Of the names of the events that show it, not of their times: those differ from run to run."""
+    """Of the names of the events that show it, not of their times, nor of which steps they are: those differ from run
+    to run."""
     names = trace.codes("name")
-    codes = np.unique(names.codes[candidate.rows])
+    codes = np.unique(names.codes[candidate.rows[~trace.rows("kind", STEP)[candidate.rows]]])
     parts = sorted(names.values[code] for code in codes if code >= 0)
     words = {f"{key}={value}" for key, value in candidate.fill.items() if key not in _PROPOSED}
     parts += [candidate.direction or "", *sorted(words)]

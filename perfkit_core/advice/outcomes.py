@@ -125,7 +125,7 @@ def _errors(found: Summary) -> Iterator[str]:
     if errors:
         yield say("Median error {errors}.", errors=wording.both(errors))
     if found.covered is not None:
-        yield say("{share} of the steps lay between p10 and p90.", share=f"{found.covered:.0%}")
+        yield say("{share} of the savings lay between p10 and p90.", share=f"{found.covered:.0%}")
 
 
 def _measurements(count: int) -> str:

@@ -1,4 +1,8 @@
-"""Which line of the user's code is to be changed? The innermost frame that is in no installed package."""
+"""Which line of the user's code is to be changed? The innermost frame that is in no installed package.
+
+A frame in the stack of an operator has the line that ran. One that was recorded as an event has that where its function
+begins; of one that ran already when the recording began no line is known.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +13,18 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
+from perfkit_core import nesting
 from perfkit_core.advice.code_owner import Owner, owner_of
 from perfkit_core.analyses.source import stacks
+from perfkit_core.analyses.source.frames import running_before
 from perfkit_core.schema import NO_ROW
 from perfkit_core.trace import IntArray, Trace
 
 _LINE: Final = re.compile(r"^(?P<file>[^<].*?)(?:\((?P<line>\d+)\)|:(?P<line2>\d+))(?:: ?| |$)(?P<function>.*)$")
 _IN: Final = "in "
 """Before a line that is a library's."""
+_MODULE: Final = "<module>"
+"""What runs at the level of a module has this for a function."""
 
 
 class Places:
@@ -26,8 +34,9 @@ class Places:
         self._trace = trace
 
     def of(self, rows: IntArray) -> str | None:
-        """``file:line (function)`` in which the rows (device work: its launches) spend most time; ``in …`` with a line
-        of a library where none of the user was recorded, None where neither was."""
+        """``file:line (function)`` in which the rows (device work: its launches) spend most time; ``file:line (def
+        function)`` where only the line is known in which the function begins, ``file (function)`` where none is;
+        ``in …`` with those of a library where none of the user was recorded, None where neither was."""
         rows = self._on_host(rows)
         codes, names = self._lines.codes[rows], self._lines.categories
         known = codes >= 0
@@ -44,13 +53,42 @@ class Places:
     @cached_property
     def _lines(self) -> pd.Categorical:
         """The line of each row of the trace."""
-        trace = self._trace
-        found = stacks.as_recorded(trace, np.arange(len(trace)))
-        lines = [innermost(text, trace.meta.framework) for text in found.categories]
-        distinct = list(dict.fromkeys(line for line in lines if line is not None))
-        position = {line: code for code, line in enumerate(distinct)}
-        code = np.array([position.get(line or "", -1) for line in lines] + [-1], np.int64)
-        return pd.Categorical.from_codes(code[found.codes], categories=pd.Index(distinct, dtype=object))
+        return _of_stacks(self._trace) if self._trace.known("stack") else _of_frames(self._trace)
+
+
+def _of_stacks(trace: Trace) -> pd.Categorical:
+    """From the stacks that operators hold."""
+    found = stacks.as_recorded(trace, np.arange(len(trace)))
+    lines = [innermost(text, trace.meta.framework) for text in found.categories]
+    return _distinct(lines, found.codes)
+
+
+def _of_frames(trace: Trace) -> pd.Categorical:
+    """From the frames that are events."""
+    names, frame, parent = trace.codes("name"), stacks.is_frame(trace), trace.ints("parent")
+    matches = [_LINE.match(name) for name in names.values]
+    owners = [owner_of(found["file"], trace.meta.framework) if found else Owner.RUNTIME for found in matches]
+    users, libraries = (
+        nesting.nearest_on_path(parent, frame & names.lookup(np.array([one is who for one in owners], np.bool_), False))
+        for who in (Owner.USER, Owner.LIBRARY)
+    )
+    around = np.where(users != NO_ROW, users, libraries)
+    before = running_before(trace)
+    lines = [
+        None if found is None else ("" if owner is Owner.USER else _IN) + told(found)
+        for told in (_beginning, _file)
+        for found, owner in zip(matches, owners, strict=True)
+    ]
+    line = names.codes + np.where(before, len(matches), 0)
+    return _distinct(lines, np.append(line, -1)[around])
+
+
+def _distinct(lines: list[str | None], codes: IntArray) -> pd.Categorical:
+    """The lines that ``codes`` index (-1: none), each once."""
+    distinct = list(dict.fromkeys(line for line in lines if line is not None))
+    position = {line: code for code, line in enumerate(distinct)}
+    code = np.array([-1 if line is None else position[line] for line in lines] + [-1], np.int64)
+    return pd.Categorical.from_codes(code[codes], categories=pd.Index(distinct, dtype=object))
 
 
 def innermost(stack: str, framework: str | None) -> str | None:
@@ -68,5 +106,20 @@ def innermost(stack: str, framework: str | None) -> str | None:
 
 
 def _line(found: re.Match[str]) -> str:
+    """The line that ran."""
     function, line = found["function"].strip(), f"{found['file']}:{found['line'] or found['line2']}"
     return f"{line} ({function})" if function else line
+
+
+def _beginning(found: re.Match[str]) -> str:
+    """The line where a function begins; that of a module tells nothing."""
+    function = found["function"].strip()
+    if function == _MODULE:
+        return _file(found)
+    kind = "def " if function.isidentifier() else ""  # or <lambda>, which has few lines
+    return f"{found['file']}:{found['line'] or found['line2']} ({kind}{function})"
+
+
+def _file(found: re.Match[str]) -> str:
+    """Without a line."""
+    return f"{found['file']} ({found['function'].strip()})"

@@ -23,7 +23,7 @@ from perfkit_core.verification.ledger import Record
 
 FIRST: Final = 3
 """Advice that a report on a whole profile shows in words."""
-_MORE: Final = in_english("All that an advice rests on: perfkit advise SOURCE --explain ID.")
+_MORE: Final = in_english("All that the first advice rests on: perfkit advise {source} --explain {id}.")
 
 
 def report(found: Advices, trace: Trace, records: Sequence[Record] = (), every: bool = False) -> Report:
@@ -97,8 +97,9 @@ def _fix(advice: Advice) -> Iterator[str]:
 
 def in_sum(found: Advices, of: str, every: bool = False) -> Section:
     """What all of it comes to, and what is not known."""
-    lines = ([say(_MORE)] if found.advice else []) + list(_sum(found, of, every))
-    return Section("in_sum", say("In sum"), pd.DataFrame(), lines=tuple(lines))
+    more = [say(_MORE, source=found.source, id=one.id) for one in found.advice[:1]]
+    lines = (*more, *_sum(found, of, every))
+    return Section("in_sum", say("In sum"), pd.DataFrame(), lines=lines)
 
 
 def _sum(found: Advices, of: str, every: bool = False) -> Iterator[str]:
@@ -106,7 +107,7 @@ def _sum(found: Advices, of: str, every: bool = False) -> Iterator[str]:
     yield from sums.gains(found)
     yield sums.replayed(found.identity, of)
     yield from sums.without_saving(found)
-    yield from sums.not_evaluable(found.not_evaluable, every)
+    yield from sums.not_evaluable(found, every)
 
 
 def table_section(found: Advices, of: str) -> Section:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from perfkit_core.plugins.contracts import Renderer
     from perfkit_core.report.model import Report
     from perfkit_core.trace import Trace
+
+_WRITTEN_OUT: Final = 3
+"""Sources that a hint names."""
 
 
 @click.command(epilog="Example: perfkit advise runs/baseline --what-if loader-workers=4")
@@ -68,7 +73,7 @@ def advise(
         numbers = dict(map(_number, thresholds))
         trace = _named(loaded(sources, partial), sources)
         with working("replaying"):
-            found = _found(trace, questions, options.names(rules), numbers)
+            found = replace(_found(trace, questions, options.names(rules), numbers), source=_in_shell(sources))
         _show(found, trace, explain, ledger, chosen, output)
     told(output)
 
@@ -132,6 +137,13 @@ def _named(trace: Trace, sources: tuple[Path, ...]) -> Trace:
 
     first = without_secrets(sources[0])
     return trace.with_meta(source=first if len(sources) == 1 else f"{first} and {len(sources) - 1} more")
+
+
+def _in_shell(sources: tuple[Path, ...]) -> str:
+    """The sources as a command names them; many are not written out."""
+    from perfkit_core.paths import without_secrets
+
+    return shlex.join(map(without_secrets, sources)) if len(sources) <= _WRITTEN_OUT else "SOURCE"
 
 
 def _number(text: str) -> tuple[str, float]:

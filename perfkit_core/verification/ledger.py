@@ -12,6 +12,7 @@ import numpy as np
 
 from perfkit_core.errors import SourceError, UsageError
 from perfkit_core.verification.appending import append_line
+from perfkit_core.verification.prediction import saving_ratio
 
 Outcome = Literal["predicted", "verified", "refuted", "abstained"]
 """``predicted``: not measured; ``abstained``: measured, and nothing could be told."""
@@ -44,6 +45,8 @@ class Record:
     p10_ns: int | None = None
     p50_ns: int | None = None
     p90_ns: int | None = None
+    saving_p10_ns: int | None = None
+    saving_p90_ns: int | None = None
     base_median: float | None = None
     change_median: float | None = None
     runs: int | None = None
@@ -57,20 +60,20 @@ class Record:
     @property
     def predicted_saving_ratio(self) -> float | None:
         """The likely saving, as a share of the base it was predicted for."""
-        return self._predicted(self.p50_ns)
+        return self._predicted(None, self.p50_ns)
 
     @property
     def predicted_low_ratio(self) -> float | None:
         """The saving that nine in ten exceed."""
-        return self._predicted(self.p90_ns)
+        return self._predicted(self.saving_p10_ns, self.p90_ns)
 
     @property
     def predicted_high_ratio(self) -> float | None:
         """The saving that one in ten exceeds."""
-        return self._predicted(self.p10_ns)
+        return self._predicted(self.saving_p90_ns, self.p10_ns)
 
-    def _predicted(self, after_ns: int | None) -> float | None:
-        return 1 - after_ns / self.base_ns if after_ns is not None and self.base_ns else None
+    def _predicted(self, saving_ns: int | None, after_ns: int | None) -> float | None:
+        return saving_ratio(self.base_ns, saving_ns, after_ns) if after_ns is not None and self.base_ns else None
 
     @property
     def told(self) -> bool:
@@ -89,8 +92,8 @@ class Summary:
     ``unmeasured``. The rest is over those ``told``; None without any.
 
     ``sign_right``: of how many the sign of the saving was right. ``saving_error`` and ``step_error`` are medians of the
-    absolute errors, the first of those with a saving that was verified. ``covered`` is the share whose step was between
-    p10 and p90.
+    absolute errors, the first of those with a saving that was verified. ``covered`` is the share whose saving was
+    between p10 and p90.
     """
 
     records: int
@@ -155,8 +158,8 @@ def _sign_is_right(record: Record) -> bool:
 
 
 def _is_covered(record: Record) -> bool:
-    after = 1 - (record.saving_ratio or 0)
-    return (record.p10_ns or 0) <= after * (record.base_ns or 0) <= (record.p90_ns or 0)
+    low, high = record.predicted_low_ratio, record.predicted_high_ratio
+    return low is not None and high is not None and low <= (record.saving_ratio or 0) <= high
 
 
 def _median(errors: Sequence[float | None]) -> float | None:

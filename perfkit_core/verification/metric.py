@@ -19,6 +19,10 @@ STEP_TIME: Final = "step_time"
 WARMUP_STEPS: Final = 10
 """Steps of each process that are left out; of a short one at most half."""
 _NUMBER: Final = r"([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
+_SEPARATORS: Final = ",.:_'’\u00a0\u202f"
+"""What may stand inside a number: of thousands, of decimals, of minutes."""
+_BEHIND: Final = re.compile(rf"(?:[{_SEPARATORS}]\d+)+")
+_BEFORE: Final = re.compile(rf"(?:\d+[{_SEPARATORS}])+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +64,11 @@ class Metric:
     def printed(self, command: str, finished: Finished) -> float:
         """The last such number that a command printed, on stdout or else on stderr. Raises CaptureError."""
         pattern = self.pattern()
-        found = pattern.findall(finished.out) or pattern.findall(finished.err)
+        found = [*pattern.finditer(finished.out)] or [*pattern.finditer(finished.err)]
         if not found:
             hint = "a name is followed by a number as in 'step_ms: 12.3'; a regular expression has one group"
             raise CaptureError(f"{command!r} printed nothing that --metric {self.text!r} finds", hint)
-        return _positive(command, str(found[-1]))
+        return _positive(command, _whole(command, found[-1]))
 
     def step_ns(self, command: str, found: Sequence[StepTimes]) -> float:
         """Mean step of a run in ns, which is what its steps took together: loader workers deliver in bursts, of which a
@@ -80,6 +84,19 @@ class Metric:
 
 def _mean_ns(step_ns: Sequence[int], warmup: int) -> float:
     return float(np.mean(step_ns[min(warmup, len(step_ns) // 2) :]))
+
+
+def _whole(command: str, found: re.Match[str]) -> str:
+    """What the group found, unless it was cut out of a longer number. A pattern that goes on beyond its group says
+    itself where the number ends."""
+    number, line = found[1] or "", found.string
+    before = _BEFORE.search(line[: found.start(1)]) if found.start() == found.start(1) else None
+    behind = _BEHIND.match(line, found.end(1)) if found.end() == found.end(1) and number[-1:].isdigit() else None
+    if before or behind:
+        written = f"{before[0] if before else ''}{number}{behind[0] if behind else ''}"
+        hint = "print it without separators, with a point before decimals: 1010 or 1.5"
+        raise CaptureError(f"{command!r} printed {written}, which may be one number or several", hint)
+    return number
 
 
 def _positive(command: str, text: str) -> float:

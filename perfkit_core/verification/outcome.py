@@ -16,6 +16,7 @@ from perfkit_core.verification import runs, verdict
 from perfkit_core.verification.ledger import Outcome as Word
 from perfkit_core.verification.ledger import Record
 from perfkit_core.verification.prediction import Predicted
+from perfkit_core.verification.rounds import Side
 from perfkit_core.verification.statistics import Measured, measured
 from perfkit_core.verification.verdict import Verdict
 
@@ -36,6 +37,10 @@ class Outcome:
     measured: Measured
     verdict: Verdict
     predicted: Predicted | None = None
+
+    def frameworks(self, side: Side) -> tuple[str, ...]:
+        """Of which the steps of a side were timed; none where a printed number counts."""
+        return tuple(sorted({name for run in self.runs if run.side == side for name in run.frameworks}))
 
 
 def verify(

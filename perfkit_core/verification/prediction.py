@@ -17,7 +17,8 @@ _NS = ("base_ns", "p10_ns", "p50_ns", "p90_ns")
 @dataclass(frozen=True, slots=True)
 class Predicted:
     """Time of a step in ns: when it was predicted (base), and with the change as percentiles; of which advice, by
-    which rule, of which framework.
+    which rule, of which framework; and percentiles of the saving, None where only those of the step are known. Steps of
+    equal trainings differ, before as after: that is in the interval of the step, and not in that of the saving.
 
     What is compared with a measurement is shares of the base: a step under a profiler is longer than the one measured.
     """
@@ -29,6 +30,8 @@ class Predicted:
     advice: str | None = None
     rule: str | None = None
     framework: str | None = None
+    saving_p10_ns: int | None = None
+    saving_p90_ns: int | None = None
 
     @property
     def saving(self) -> float:
@@ -38,12 +41,17 @@ class Predicted:
     @property
     def saving_low(self) -> float:
         """The saving that nine in ten exceed."""
-        return 1 - self.p90_ns / self.base_ns
+        return saving_ratio(self.base_ns, self.saving_p10_ns, self.p90_ns)
 
     @property
     def saving_high(self) -> float:
         """The saving that one in ten exceeds."""
-        return 1 - self.p10_ns / self.base_ns
+        return saving_ratio(self.base_ns, self.saving_p90_ns, self.p10_ns)
+
+
+def saving_ratio(base_ns: int, saving_ns: int | None, after_ns: int) -> float:
+    """A saving as a share of the base, by the step afterwards where the saving itself is not known."""
+    return 1 - after_ns / base_ns if saving_ns is None else saving_ns / base_ns
 
 
 def from_numbers(text: str) -> Predicted:
@@ -91,10 +99,14 @@ def _predicted(path: Path, advice: Mapping[str, Any]) -> Predicted:
     if not all(isinstance(number, (int, float)) for number in numbers):
         raise UsageError(f"the advice {advice.get('id')} of {path} predicts no number", "verify it without --advice")
     base, low, mid, high = (round(number) for number in numbers if number is not None)
-    return _checked(Predicted(base, low, mid, high, *(advice.get(name) for name in ("id", "rule", "framework"))))
+    saving = [advice["prediction"].get(name) for name in ("saving_p10_ns", "saving_p90_ns")]
+    known = [round(one) for one in saving if isinstance(one, (int, float))]
+    names = (advice.get(name) for name in ("id", "rule", "framework"))
+    return _checked(Predicted(base, low, mid, high, *names, *(known if len(known) == len(saving) else ())))
 
 
 def _checked(predicted: Predicted) -> Predicted:
     if predicted.base_ns <= 0 or not 0 <= predicted.p10_ns <= predicted.p50_ns <= predicted.p90_ns:
-        raise UsageError(f"not a prediction: {predicted}", "the base is above 0, and p10 ≤ p50 ≤ p90")
+        numbers = ", ".join(f"{name[:-3]} {getattr(predicted, name)}" for name in _NS)
+        raise UsageError(f"not a prediction: {numbers}", "the base is above 0, and 0 ≤ p10 ≤ p50 ≤ p90")
     return predicted

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -34,6 +34,7 @@ def _headline(outcome: Outcome) -> Iterator[str]:
     )
     if outcome.predicted is not None:
         yield from _beside(outcome)
+    yield from _of_frameworks(outcome)
     machine = outcome.machine
     threads = "".join(f", {name}={value}" for name, value in machine.threads.items())
     yield f"Measured on {machine.cpu}, {len(machine.cpus)} CPUs that may be used{threads}."
@@ -68,6 +69,21 @@ def _beside(outcome: Outcome) -> Iterator[str]:
         f"{fit(found, predicted).value.capitalize()}: {_share(predicted.saving)} was predicted (between "
         f"{_share(predicted.saving_low)} and {_share(predicted.saving_high)}){off}, that of the step by {step:+.1%}."
     )
+
+
+def _of_frameworks(outcome: Outcome) -> Iterator[str]:
+    """What is compared across frameworks, and what was said of another one."""
+    base, change = outcome.frameworks("base"), outcome.frameworks("change")
+    if base != change:
+        yield f"The base trains in {_named(base)}, the change in {_named(change)}: both make the difference."
+    said = outcome.predicted.framework if outcome.predicted else None
+    others = [name for name in dict.fromkeys((*base, *change)) if name != said]
+    if said and others:
+        yield f"The advice is for {said}, and {_named(others)} was measured: this does not tell whether it was right."
+
+
+def _named(frameworks: Sequence[str]) -> str:
+    return " and ".join(frameworks)
 
 
 def _sides(outcome: Outcome) -> Section:

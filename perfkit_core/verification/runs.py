@@ -46,11 +46,13 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run that counts: its place among them, the side, and its number in the metric's unit (ns for steps)."""
+    """One run that counts: its place among them, the side, its number in the metric's unit (ns for steps), and the
+    frameworks whose steps were timed."""
 
     round: int
     side: Side
     value: float
+    frameworks: tuple[str, ...] = ()
 
 
 def measure(plan: Plan, report: Callable[[str], None]) -> list[Run]:
@@ -58,26 +60,32 @@ def measure(plan: Plan, report: Callable[[str], None]) -> list[Run]:
     commands: dict[Side, str] = {"base": plan.base, "change": plan.change}
     done = 0
 
-    def once(side: Side) -> float:
+    def once(side: Side) -> tuple[float, tuple[str, ...]]:
         nonlocal done
         done += 1
         report(f"run {done} of {plan.count}: {side}")
-        return number(commands[side], plan.metric, plan.timeout)
+        return _measured(commands[side], plan.metric, plan.timeout)
 
     with ended_by_signals():
         for _ in range(plan.warmup):
             for side in commands:
                 once(side)
-        return [Run(at, side, once(side)) for at, sides in enumerate(order(plan.rounds), start=1) for side in sides]
+        return [Run(at, side, *once(side)) for at, sides in enumerate(order(plan.rounds), start=1) for side in sides]
 
 
 def number(command: str, metric: Metric, timeout: float | None = None) -> float:
     """Run a command once and return its number. Raises CaptureError."""
+    return _measured(command, metric, timeout)[0]
+
+
+def _measured(command: str, metric: Metric, timeout: float | None) -> tuple[float, tuple[str, ...]]:
+    """The number, and of which frameworks."""
     if not metric.is_step_time:
-        return metric.printed(command, run(command, os.environ, timeout))
+        return metric.printed(command, run(command, os.environ, timeout)), ()
     with tempfile.TemporaryDirectory(prefix="perfkit-") as folder:
         run(command, _timing(Path(folder)), timeout)
-        return metric.step_ns(command, step_times.read(Path(folder)))
+        found = step_times.read(Path(folder))
+        return metric.step_ns(command, found), tuple(sorted({one.framework for one in found if one.step_ns}))
 
 
 def _timing(folder: Path) -> Mapping[str, str]:

@@ -70,10 +70,10 @@ def _cost(values: Sequence[float], higher_is_better: bool) -> FloatArray:
     return 1 / found if higher_is_better else found
 
 
-def saving_interval(base: FloatArray, change: FloatArray, level: float = LEVEL) -> tuple[float, float]:
-    """Bootstrap interval of the saving of medians."""
+def saving_interval(base: FloatArray, change: FloatArray) -> tuple[float, float]:
+    """The 95 % bootstrap interval of the saving of medians."""
     first, second = bootstrap.two_medians(base, change)
-    return bootstrap.interval(1 - second / first, level)
+    return bootstrap.interval(1 - second / first, LEVEL)
 
 
 def noise_floor(base: FloatArray) -> float:

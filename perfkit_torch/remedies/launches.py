@@ -56,7 +56,7 @@ REMEDIES: Final = (
         "torch.compile",
         "2.0",
         note="Compiled code runs without the Python between its operators. In your own loop: sum up and print in one "
-        "of many steps, build lists and dictionaries before it. Record with with_stack=True, or run py-spy, to see "
+        "of many steps, build lists and dictionaries before it. Stacks, which with_stack=True records, or py-spy show "
         "which lines of Python it is.",
         when={"gaps": ("short",)},
     ),
@@ -74,7 +74,7 @@ REMEDIES: Final = (
                     gc.collect()
         """),
         "gc.freeze, gc.disable",
-        note="Checkpoints and files: in a thread. Record with with_stack=True, or run py-spy, to see which lines of "
+        note="Checkpoints and files: in a thread. Stacks, which with_stack=True records, or py-spy show which lines of "
         "Python it is.",
     ),
 )

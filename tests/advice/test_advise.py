@@ -11,15 +11,16 @@ import numpy as np
 import pytest
 from events import device, host, trace
 
-from perfkit_core.advice.advise import advise, what_if
+from perfkit_core.advice.advise import advise, what_ifs
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Advices, Candidate, NotEvaluableError, Prediction
-from perfkit_core.advice.naming import one_of
+from perfkit_core.advice.naming import ids, one_of
 from perfkit_core.advice.sentences import how_sure, saves
 from perfkit_core.errors import UsageError
 from perfkit_core.loading import load
 from perfkit_core.plugins.contracts import Remedy, Rule
 from perfkit_core.replay.build import Replay
+from perfkit_core.replay.edits.contract import Edit
 from perfkit_core.replay.edits.durations import Scale
 from perfkit_core.replay.edits.removal import Remove
 from perfkit_core.replay.graph import CHAIN, Graph, all_edges, edges
@@ -239,6 +240,48 @@ def test_changes_that_cannot_be_made_at_once() -> None:
     assert result.excluded == {second.id: "it cannot be replayed together with the others"}
 
 
+@dataclass(frozen=True)
+class Once:
+    """An operator takes no time by the first such edit; those after it add ``more_ns``."""
+
+    name: str
+    more_ns: int
+
+    def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:
+        dur, first = graph.dur_ns.copy(), replay.first[rows(replay.trace, self.name)[:1]]
+        dur[first] = np.where(dur[first] == replay.graph.dur_ns[first], 0, dur[first] + self.more_ns)
+        return graph.with_durations(dur)
+
+
+def test_what_costs_time_beside_a_larger_saving_stays_out() -> None:
+    """op0 takes 40 µs and op1 30: both changes of op0 remove it, the second one adds 10 where it is gone already."""
+    finds: dict[str, Edit] = {"all": Once("op0", 0), "part": Once("op0", 10_000)}
+    rules = [rule(name, lambda facts, edit=edit: [Candidate("", {}, edits=(edit,))]) for name, edit in finds.items()]
+    result = advise(working(40_000, 30_000), plugins=Made([*rules, rule("op1", removing("op1"))]))
+    assert savings(result) == {"all": 40_000, "part": 40_000, "op1": 30_000}
+    ids = {one.rule: one.id for one in result.advice}
+    assert result.together == (ids["all"], ids["op1"])
+    assert result.combined.saving_ns == 70_000
+    assert result.excluded == {ids["part"]: "together with the others it costs 10.0 µs"}
+
+
+def test_an_id_does_not_tell_which_steps() -> None:
+    """Other steps are late when a training is recorded again."""
+
+    def ids_of(*names: str) -> list[str]:
+        parts = [
+            (host(name, "step", n * 100, 100, step=n), host("op", "operator", n * 100, 9))
+            for n, name in enumerate(names)
+        ]
+        found = trace([row for part in parts for row in part])
+        late = Candidate("late", {}, rows(found, names[0]), method="none")
+        return ids(found, "outlier-steps", [late, replace(late, fill={"outliers": "clock"})])
+
+    first, other = ids_of("ProfilerStep#3"), ids_of("ProfilerStep#8", "ProfilerStep#9")
+    assert first == other
+    assert len(set(first)) == 2
+
+
 def test_only_the_rules_that_are_asked() -> None:
     made = Made([rule("op0", removing("op0")), rule("op1", removing("op1"))])
     assert set(savings(advise(working(10_000, 10_000), rules=["op1"], plugins=made))) == {"op1"}
@@ -264,13 +307,13 @@ def test_what_if_asks_whether_or_not_the_rule_fires() -> None:
 
     made = Made([Rule("op0", 1, 1, "Divide", lambda facts: [], halved), rule("mute", lambda facts: [])])
     assert not advise(working(10_000), plugins=made).advice
-    (one,) = what_if(working(10_000), "op0", 4, plugins=made).advice
+    (one,) = what_ifs(working(10_000), [("op0", 4)], plugins=made).advice
     assert one.prediction.saving_ns == 7_500
-    (slower,) = what_if(working(10_000), "op0", 0.5, plugins=made).advice
+    (slower,) = what_ifs(working(10_000), [("op0", 0.5)], plugins=made).advice
     assert slower.prediction.saving_ns == -10_000
-    assert what_if(working(10_000), "op0", 0, plugins=made).not_evaluable == {"op0": "nothing is that fast"}
+    assert what_ifs(working(10_000), [("op0", 0)], plugins=made).not_evaluable == {"op0": "nothing is that fast"}
     with pytest.raises(UsageError, match="mute has no number to ask about; those that have: op0"):
-        what_if(working(10_000), "mute", 1, plugins=made)
+        what_ifs(working(10_000), [("mute", 1)], plugins=made)
 
 
 def test_an_id_is_that_of_what_was_found() -> None:

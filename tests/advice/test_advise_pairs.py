@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from perfkit_core.advice.advise import advise, what_if
+from perfkit_core.advice.advise import advise, what_ifs
 from perfkit_core.loading import load
 
 
@@ -28,7 +28,7 @@ def test_workers_for_a_loader_without(traces: Path) -> None:
 def test_the_same_question_asked_for_four_workers(traces: Path) -> None:
     before = load(traces / "torch" / "pairs" / "resnet50-workers0.json.gz")
     (fired,) = (one for one in advise(before, rules=["loader-workers"]).advice)
-    (asked,) = what_if(before, "loader-workers", 4).advice
+    (asked,) = what_ifs(before, [("loader-workers", 4)]).advice
     assert asked.prediction == fired.prediction
-    (one_worker,) = what_if(before, "loader-workers", 1).advice
+    (one_worker,) = what_ifs(before, [("loader-workers", 1)]).advice
     assert one_worker.prediction.p50_ns >= asked.prediction.p50_ns

@@ -54,9 +54,12 @@ def test_the_framework_is_that_of_the_recording() -> None:
 
 
 def code() -> Trace:
-    """Two lines of train.py that call operators for 30 and 2 × 20 µs; one of them launches a kernel."""
+    """Two functions of train.py that call operators for 30 and 2 × 20 µs; one of them launches a kernel. The profiler
+    was started in line 30."""
     return trace(
         [
+            host("train.py(30): <module>", "python", -2_000, 145_000),
+            host("fw/profiler.py(7): start", "python", -1_000, 500),
             host("train.py(10): f", "python", 0, 50_000),
             host("fw/library.py(1): call", "python", 1_000, 40_000),
             host("op", "operator", 2_000, 30_000),
@@ -70,33 +73,82 @@ def code() -> Trace:
     )
 
 
-def test_the_line_in_which_most_time_is_spent() -> None:
+def test_the_function_in_which_most_time_is_spent() -> None:
     found = code()
     op = np.flatnonzero(found.rows("name", "op"))
     places = Places(found)
-    assert places.of(op) == "train.py:20 (g)"
-    assert places.of(op[:1]) == "train.py:10 (f)"  # not the library that it calls
-    assert places.of(op[:2]) == "train.py:10 (f)"
+    assert places.of(op) == "train.py:20 (def g)"
+    assert places.of(op[:1]) == "train.py:10 (def f)"  # not the library that it calls
+    assert places.of(op[:2]) == "train.py:10 (def f)"
+
+
+def test_the_line_of_an_operator_s_own_stack_is_the_one_that_ran() -> None:
+    found = trace([host("op", "operator", 0, 10, stack="fw/x.py(1): add;train.py(54): <module>")])
+    assert Places(found).of(np.array([0])) == "train.py:54 (<module>)"
+
+
+def test_no_line_is_told_of_what_ran_before_the_recording() -> None:
+    """Twice: two cycles, in which a function and the module that calls it ran already. What is called at the level of a
+    module has no line, for its function begins in the first one."""
+    rows = []
+    for begin in (0, 1_000):
+        rows += [
+            host("train.py(30): <module>", "python", begin, 900),
+            host("train.py(20): main", "python", begin + 1, 898),
+            host("fw/profiler.py(7): start", "python", begin + 2, 10),
+            host("op", "operator", begin + 20, 10),
+            host("late.py(1): <module>", "python", begin + 100, 100),
+            host("op", "operator", begin + 110, 10),
+            host("waiting.py(9): <lambda>", "python", begin + 2, 800, tid=2),
+            host("op", "operator", begin + 30, 10, tid=2),
+            host("called.py(5): <lambda>", "python", begin + 300, 100),
+            host("op", "operator", begin + 310, 10),
+        ]
+    found = trace(rows)
+    op = np.flatnonzero(found.rows("name", "op"))
+    places = [Places(found).of(op[at : at + 1]) for at in range(8)]
+    assert places == ["train.py (main)", "waiting.py (<lambda>)", "late.py (<module>)", "called.py:5 (<lambda>)"] * 2
+
+
+def test_torch_tells_where_the_function_begins(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+
+    def add() -> None:
+        torch.ones(64).add_(1)
+        torch.ones(64).mul_(1)
+
+    with torch.profiler.profile(with_stack=True) as profiler:
+        add()
+        torch.ones(64).sub_(1)
+    profiler.export_chrome_trace(str(tmp_path / "trace.json"))
+    found = load(tmp_path / "trace.json")
+    places = [Places(found).of(np.flatnonzero(found.rows("name", f"aten::{name}_"))) for name in ("add", "mul", "sub")]
+    file, begins, own = Path(__file__).name, add.__code__.co_firstlineno, "test_torch_tells_where_the_function_begins"
+    assert [place.rpartition("/")[2] for place in places] == [
+        f"{file}:{begins} (def add)", f"{file}:{begins} (def add)", f"{file} ({own})",
+    ]  # fmt: skip
 
 
 def test_a_line_of_the_user_is_told_rather_than_one_of_a_library() -> None:
     """Most of the time has a library's frames only, as a hook or a thread has them."""
     found = trace(
         [
-            host("train.py(10): f", "python", 0, 10_000),
+            host("fw/run.py(1): run", "python", 0, 95_000),
+            host("fw/profiler.py(7): start", "python", 1, 5),
+            host("train.py(10): f", "python", 10, 9_990),
             host("op", "operator", 1_000, 5_000),
             host("torchvision/x.py(1): g", "python", 10_000, 90_000),
             host("op", "operator", 11_000, 80_000),
         ]
     )
     op = np.flatnonzero(found.rows("name", "op"))
-    assert Places(found).of(op) == "train.py:10 (f)"
-    assert Places(found).of(op[1:]) == "in torchvision/x.py:1 (g)"
+    assert Places(found).of(op) == "train.py:10 (def f)"
+    assert Places(found).of(op[1:]) == "in torchvision/x.py:1 (def g)"
 
 
 def test_device_work_is_where_it_was_launched() -> None:
     found = code()
-    assert Places(found).of(np.flatnonzero(found.rows("kind", "kernel"))) == "train.py:20 (g)"
+    assert Places(found).of(np.flatnonzero(found.rows("kind", "kernel"))) == "train.py:20 (def g)"
 
 
 def test_what_no_frame_is_around_has_no_place() -> None:
@@ -131,7 +183,7 @@ def test_the_caller_of_a_library_as_torch_shortens_its_files(tmp_path: Path) -> 
     relu = np.flatnonzero(found.rows("name", "aten::relu"))
     assert python_frames(found, int(relu[0]))[0].startswith("click/core.py(")
     place = Places(found).of(relu)
-    assert "test_advise_places.py:" in place
+    assert "test_advise_places.py (" in place  # the recording began in it
     assert not place.startswith("in ")
 
 

@@ -131,8 +131,8 @@ def test_however_much_advice_there_is_the_replays_are_few(monkeypatch: pytest.Mo
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     played: list[int] = []
-    real: Callable[..., object] = afterwards.play
-    monkeypatch.setattr(afterwards, "play", lambda graph: (played.append(len(graph)), real(graph))[1])
+    real: Callable[..., float] = afterwards.step_ns
+    monkeypatch.setattr(afterwards, "step_ns", lambda facts, graph: (played.append(len(graph)), real(facts, graph))[1])
     return played
 
 

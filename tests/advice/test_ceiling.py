@@ -74,6 +74,15 @@ def test_edits_without_a_limit_leave_the_rules_number() -> None:
     assert most_ns(facts, ()) is None
 
 
+def test_no_saving_is_rounded_above_its_ceiling() -> None:
+    """A median of two steps that ends in half a nanosecond is rounded once, for the saving as for its ceiling."""
+    for base in (10, 11):
+        parts = [host("work", "operator", at, 5 + at // 100) for at in (0, 100)]
+        facts = Facts(trace([*(host("step", "step", at, base, step=at // 100) for at in (0, 100)), *parts]))
+        found = predict(facts, Candidate("c", {}, edits=(Remove(np.flatnonzero(facts.trace.rows("name", "work"))),)))
+        assert found.saving_ns == found.ceiling_ns
+
+
 def test_a_ceiling_that_a_rule_puts_too_low_or_too_high() -> None:
     """Half of 30 µs saves 15; no change of the kind saves more than 30, whatever the rule thinks."""
     facts, at = Facts(recording()), rows("work")

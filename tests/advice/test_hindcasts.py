@@ -7,9 +7,9 @@ The costs that the predictions use come from recordings of other programs; none 
 from __future__ import annotations
 
 import pytest
+from printed_tables import host_operator, loader_workers, small_operators
 
 from perfkit_core.advice.model import Candidate
-from perfkit_core.advice.rules.tables import host_operator, loader_workers, small_operators
 from perfkit_core.replay.quantity import Quantity
 
 MS = 1_000_000

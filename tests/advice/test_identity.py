@@ -10,6 +10,7 @@ from events import device, host, trace
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.identity import identity, table
+from perfkit_core.advice.in_sum import replayed
 from perfkit_core.replay.build import build
 from perfkit_core.replay.identity import unexplained_ratio
 from perfkit_core.trace import Trace
@@ -55,6 +56,22 @@ def test_work_of_another_stream_explains_a_late_start(late_ns: int, unexplained:
 def test_without_device_work_there_is_nothing_to_explain() -> None:
     found = identity(Facts(trace([host("step", "step", 0, 10, step=0), host("op", "operator", 1, 5)])))
     assert (found.error, found.worst, found.steps, found.unexplained) == (0.0, 0.0, 1, None)
+
+
+@pytest.mark.parametrize(("stream", "recorded", "untold"), [(9, False, 2), (9, True, 0), (7, False, 0)])
+def test_streams_that_wait_for_nothing_recorded(stream: int, recorded: bool, untold: int) -> None:
+    """Two waits of streams: of two streams, with a record of the device for one of them or without; of a single one."""
+    rows = [
+        host("step", "step", 0, 900_000, step=0),
+        *(host(f"launch {n}", "runtime", n * 1_000, 1_000, correlation=n) for n in (1, 2)),
+        *(host("cudaStreamWaitEvent", "runtime", n * 1_000, 500, correlation=n) for n in (3, 4)),
+        device("a", "kernel", 5_000, 10_000, 1),
+        device("b", "kernel", 20_000, 10_000, 2) | {"stream": stream},
+        *([device("Stream Wait Event", "sync", 3_500, 0, 3) | {"stream": stream}] if recorded else []),
+    ]
+    found = identity(Facts(trace(rows)))
+    assert found.untold_waits == untold
+    assert ("For 2 times that a stream is told to wait" in replayed(found, "step")) == bool(untold)
 
 
 def test_an_error_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,9 +19,12 @@ from perfkit_torch.operator_names import operator_name as torch_name
 PRODUCT = ("ampere_fp16_s16816gemm_fp16_128x128", 900)
 
 
-def torch_step(cast_us: int, written: str = "c10::BFloat16", kernel: str = "copy") -> Trace:
+def torch_step(
+    cast_us: int, written: str = "c10::BFloat16", kernel: str = "copy", shapes: str = "[[8],[8],[]]"
+) -> Trace:
     """A product of 900 µs, then a change of type."""
-    copy = Op("aten::copy_", [(kernel, cast_us)], more={"dtypes": f'["{written}","float","Scalar"]'})
+    more = {"dtypes": f'["{written}","float","Scalar"]', "shapes": shapes}
+    copy = Op("aten::copy_", [(kernel, cast_us)], more=more)
     inner = Op("aten::_to_copy", inner=[copy], more={"dtypes": '["float","Scalar"]'})
     cast = Op("aten::to", inner=[inner], more={"dtypes": '["float","Scalar"]'})
     return training(Op("aten::mm", [PRODUCT]), cast, steps=2, names=torch_name)
@@ -53,6 +56,12 @@ def test_a_copy_of_one_type_is_no_cast() -> None:
     assert find(Facts(torch_step(100, written="float"))) == []
 
 
+def test_a_wrapped_number_is_no_cast() -> None:
+    """As optimizers make of Python's numbers: no type that a network computes in changes that."""
+    assert find(Facts(torch_step(100, shapes="[[],[],[]]"))) == []
+    assert len(find(Facts(torch_step(100, shapes="[[1],[1],[]]")))) == 1
+
+
 def test_a_transfer_is_no_cast() -> None:
     assert find(Facts(torch_step(100, kernel="Memcpy HtoD (Pageable -> Device)"))) == []
 
@@ -67,7 +76,7 @@ def test_a_transfer_is_no_cast_either_where_no_types_were_recorded() -> None:
 
 
 def test_loading_of_data_is_left_out() -> None:
-    types = {"dtypes": '["float","unsigned char"]'}
+    types = {"dtypes": '["float","c10::Half"]'}
     found = trace(
         [
             host("step", "step", 0, 1000, step=0),
@@ -97,7 +106,12 @@ def test_on_the_host_the_time_of_the_operators_counts() -> None:
     [
         ('["c10::BFloat16","float","Bool"]', True),
         ('["float16","float32"]', True),
+        ('["double","float"]', True),
         ('["float","float"]', False),
+        ('["float","long int","Scalar"]', False),  # labels
+        ('["long int","int","Scalar"]', False),  # indices
+        ('["float","bool"]', False),
+        ('["float","Double"]', False),
         ('["float","Scalar"]', False),
         ('["float","Int","Bool"]', False),
         ('["float",""]', False),

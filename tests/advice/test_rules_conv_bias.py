@@ -80,6 +80,18 @@ def test_what_is_added_by_others_is_no_bias() -> None:
     assert conv_bias.find(Facts(layers(NORM, inside=(add, add)))) == []
 
 
+def test_a_bias_that_is_the_last_operator_has_no_batch_norm_behind_it() -> None:
+    assert conv_bias.find(Facts(layers())) == []
+
+
+def test_shapes_that_tell_of_no_bias_and_no_weights() -> None:
+    assert conv_bias.bias_channels([[8, 3, 32, 32], [16, 3, 3, 3]]) == 0
+    assert conv_bias.bias_channels([[8, 3, 32, 32], [16, 3, 3, 3], []]) == 0
+    assert conv_bias.channels_of([[8, 16, 30, 30], []]) == 16  # a batch norm without weights
+    assert conv_bias.channels_of([[8, 16, 30, 30]]) == 16
+    assert conv_bias.channels_of([[]]) == -1
+
+
 def test_without_operators() -> None:
     with pytest.raises(NotEvaluableError, match="operators"):
         conv_bias.find(Facts(training(Op("range", [(KERNEL, 9)], kind="annotation"))))

@@ -27,7 +27,8 @@ def with_gap(dur: int, framework: str = "torch", step: int = 10 * MS) -> Rows:
 def test_a_gap_in_every_step(framework: str) -> None:
     recording = steps(with_gap(2 * MS, framework), 10 * MS, framework=framework)
     (one,) = found(host_gaps, recording)
-    assert one.evidence["gap_ns"] == one.ceiling_ns == 2_000_000
+    assert one.evidence["gap_ns"] == one.evidence["longest_ns"] == one.ceiling_ns == 2_000_000
+    assert one.evidence["gap_ratio"] == pytest.approx(0.2)
     assert one.evidence["longest"] == f"after {NAMES[framework][0]} and before {NAMES[framework][1]}"
     assert predicted(recording, one) == (8_000_000, 8_000_000, 9_000_000)  # at worst half of it is needed
 
@@ -118,10 +119,13 @@ def test_who_works_elsewhere() -> None:
 
 def test_python_frames_tell_where() -> None:
     frames = [op("train.py(7): log", 4 * MS, 2 * MS, kind="python"), op("gc.py(1): collect", 4500, 1200, kind="python")]
-    recording = steps([*with_gap(2 * MS), *frames], 10 * MS)
+    ran = [op("train.py(30): <module>", 0, 10 * MS, kind="python"), op("fw.py(1): start", 1, 1, kind="python")]
+    recording = steps([*with_gap(2 * MS), *ran, *frames], 10 * MS)
     (one,) = found(host_gaps, recording)
     assert one.evidence["python"] == ["gc.py(1): collect", "train.py(7): log"]  # 1.2 and 0.8 ms of their own
     assert predicted(recording, one)[1] == 8_000_000
+    (one,) = found(host_gaps, steps([*with_gap(2 * MS), *ran], 10 * MS))
+    assert one.evidence["python"] == ["train.py: <module>"]  # line 30 started the profiler
 
 
 def test_a_device_that_works_on_hides_the_gap() -> None:

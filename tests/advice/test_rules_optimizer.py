@@ -11,7 +11,7 @@ from advised import BOTH, Rows, call, found, kernel, op, predicted, steps, why_n
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.rules.gradients import zeroed_gradients
-from perfkit_core.advice.rules.optimizer import per_tensor
+from perfkit_core.advice.rules.optimizer import per_tensor, tensors_of
 from perfkit_core.loading import load
 from perfkit_core.trace import Trace
 
@@ -63,6 +63,25 @@ def test_few_tensors_are_none(framework: str) -> None:
     assert found(per_tensor, steps(loop(framework, 9), 1000, framework=framework)) == []
     assert len(found(per_tensor, steps(loop(framework, 10), 1000, framework=framework))) == 1
     assert found(per_tensor, steps(loop(framework, 12), 1000, framework=framework), optimizer_tensors=13) == []
+
+
+@pytest.mark.parametrize(
+    ("calls", "tensors"),
+    [
+        ((40,), 40),
+        ((80, 40), 40),  # momentum
+        ((80, 80, 40), 40),  # Nesterov's
+        ((80, 40, 20), 40),  # momentum, and weight decay of half of the tensors
+        ((80, 36, 40), 40),  # of nine in ten
+        ((80, *[40] * 7, 20), 40),  # the same of Adam
+        ((80, 76, *[40] * 6), 40),  # AdamW, which decays nine in ten
+        ((120, 80, 80, 80, 80, 40), 40),  # Adadelta
+        ((40, 9, 1, 1, 1), 40),  # and what is called for all tensors at once
+        ((40, 10), 10),  # one tensor may take four calls
+    ],
+)
+def test_how_many_tensors_there_are(calls: tuple[int, ...], tensors: int) -> None:
+    assert tensors_of(np.array(calls)) == tensors
 
 
 @BOTH
@@ -153,14 +172,16 @@ def test_a_framework_that_records_no_clearing() -> None:
     assert "cleared" in why_not(zeroed_gradients, steps(rows, framework="paddle"))
 
 
-def recorded_torch(folder: Path, foreach: bool | None, fused: bool | None, set_to_none: bool) -> Trace:
-    """Four steps of a network of 12 layers, as torch and the handler record them."""
+def recorded_torch(
+    folder: Path, foreach: bool | None, fused: bool | None, set_to_none: bool, layers: int = 12, bias: bool = True
+) -> Trace:
+    """Four steps of a network of so many layers, as torch and the handler record them."""
     import torch
 
     from perfkit_torch import trace_handler
 
     torch.manual_seed(0)
-    model = torch.nn.Sequential(*[torch.nn.Linear(16, 16) for _ in range(12)])
+    model = torch.nn.Sequential(*[torch.nn.Linear(16, 16, bias=bias) for _ in range(layers)])
     chosen = torch.optim.AdamW(model.parameters(), foreach=foreach, fused=fused)
     handler = trace_handler(folder)
     with torch.profiler.profile(
@@ -185,6 +206,15 @@ def test_what_torch_records(tmp_path: Path) -> None:
     assert zeros.evidence["tensors"] == 24
     assert zeros.evidence["additions"] == 24
     assert len(zeros.rows) == 72
+
+
+@pytest.mark.parametrize("tensors", [5, 8])
+def test_what_torch_records_of_few_tensors(tmp_path: Path, tensors: int) -> None:
+    """Some operators are called twice for each: 10 and 16 times."""
+    recording = recorded_torch(tmp_path, False, None, True, layers=tensors, bias=False)
+    assert found(per_tensor, recording) == []
+    (one,) = found(per_tensor, recording, optimizer_tensors=tensors)
+    assert (one.evidence["tensors"], one.evidence["operators_per_tensor"]) == (tensors, 10)
 
 
 @pytest.mark.parametrize(("foreach", "fused"), [(True, None), (None, True)])

@@ -107,15 +107,23 @@ def test_steps_are_named_in_the_right_number() -> None:
 def test_four_steps_tell_nothing() -> None:
     with pytest.raises(NotEvaluableError, match="fewer than 5 steps"):
         outliers(Facts(training((100, 100, 100, 200))))
+    [found] = outliers(Facts(training((100, 100, 100, 100, 200))))
+    assert found.evidence["steps"] == [4]
 
 
 def kernels(factors: Sequence[float], names: str = "abc") -> Trace:
-    """Nine steps of 1000, each with kernels of 100; in the last three steps they take ``factors`` times as long."""
+    """Nine steps with kernels of 100; in the last three steps they take ``factors`` times as long."""
+    late = [round(100 * factor) for factor in factors]
+    return of_kernels([[100] * len(factors)] * 6 + [late] * 3, names)
+
+
+def of_kernels(steps: Sequence[Sequence[int]], names: str = "abc") -> Trace:
+    """Steps of 1000, in each of which the kernels take so long."""
     rows = []
-    for step in range(9):
+    for step, durations in enumerate(steps):
         rows.append(host(f"step {step}", "step", step * 1000, 1000, step=step))
-        for index, (name, factor) in enumerate(zip(names, factors, strict=True)):
-            number, dur = 10 * step + index, round(100 * factor) if step >= 6 else 100
+        for index, (name, dur) in enumerate(zip(names, durations, strict=True)):
+            number = 10 * step + index
             rows.append(host("launch", "runtime", step * 1000 + index, 1, correlation=number))
             rows.append(device(name, "kernel", step * 1000 + 200 * (index + 1), dur, number))
     return trace([row | {"start_ns": row["start_ns"] * US, "dur_ns": row["dur_ns"] * US} for row in rows])
@@ -125,6 +133,14 @@ def test_all_kernels_get_slower_when_the_clock_drops() -> None:
     [found] = outliers(Facts(kernels((1.2, 1.2, 1.2))))
     assert found.evidence["factor"] == pytest.approx(1.2)
     assert (found.evidence["kernels"], found.method) == (3, "none")
+
+
+def test_the_last_third_of_the_steps_is_compared_with_the_first() -> None:
+    """Medians of three steps each, 110 and 143. With the fourth step the first would be 115, without the seventh the
+    last 148."""
+    steps = [100, 110, 120, 300, 300, 300, 133, 143, 153]
+    [found] = outliers(Facts(of_kernels([[dur] * 3 for dur in steps])))
+    assert found.evidence["factor"] == pytest.approx(143 / 110)
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from advised import BOTH, Rows, call, copy, found, kernel, op, predicted, steps, why_not
 
 from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import NotEvaluableError
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rules.synchronisation import device_sync, host_sync, host_sync_every
 
@@ -44,12 +46,30 @@ def test_a_fetched_result(framework: str) -> None:
 
 @BOTH
 def test_once_in_some_steps(framework: str) -> None:
-    """Of four steps, numbers 0 and 2 fetch nothing and take the 60 of their kernel. The host is 45 into the run when
-    number 1 begins: its kernel follows the one before, 1 later, from 66 to 126, and the host goes on as it did behind
-    the end of the kernel, 35 later at 161. So it takes 116, and two steps 176 in place of 200."""
+    """Of four steps, numbers 0 and 2 fetch nothing, so that the host is 45 into the run when number 1 begins: its
+    kernel follows the one before, 1 later, from 66 to 126, and the host goes on as it did behind the end of the kernel,
+    35 later at 161. So two steps take 161 in place of 200."""
     recording = steps(fetching(framework), count=4, framework=framework)
     prediction = predict(Facts(recording), host_sync_every(Facts(recording), 2))
-    assert prediction.saving_ns == 12_000
+    assert prediction.saving_ns == 19_500
+
+
+@pytest.mark.parametrize("every", [2, 3])
+def test_short_and_long_steps_are_counted_together(every: int) -> None:
+    """A kernel of 60 from 5 to 65, fetched until 75; then the host works until 100. A step that does not fetch is 45
+    long, and the one that does ends 10 + 25 behind the last kernel, which follow each other 1 apart: 5 + 61N − 1 + 35
+    for N steps, and 7 steps hold two periods or three."""
+    recording = steps(fetching("torch"), count=7)
+    prediction = predict(Facts(recording), host_sync_every(Facts(recording), every))
+    assert prediction.p50_ns == (39 + 61 * every) * 1_000 // every
+    assert prediction.saving_ns == 100_000 - prediction.p50_ns
+
+
+def test_as_many_steps_as_are_asked_about() -> None:
+    facts = Facts(steps(fetching("torch"), count=3))
+    assert host_sync_every(facts, 3).period == 3
+    with pytest.raises(NotEvaluableError, match="only 3 steps were recorded in a row: give 3 or less"):
+        host_sync_every(facts, 4)
 
 
 @BOTH

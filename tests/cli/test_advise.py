@@ -84,7 +84,7 @@ def test_what_cannot_be_evaluated_is_short_for_people_and_whole_elsewhere(perfki
     rules = {one["rule"] for one in content["not_evaluable"]}
     without_device = {one["rule"] for one in content["not_evaluable"] if "no work of a device" in one["why"]}
     out = perfkit("advise", loading).out
-    assert f"\n{len(rules)} rules cannot be evaluated here. What to record: perfkit advise SOURCE --rule ID; " in out
+    assert f"\n{len(rules)} rules cannot be evaluated here. What to record: perfkit advise {loading} --rule ID; " in out
     (line,) = (line for line in out.splitlines() if line.startswith("No work of a device was recorded: "))
     assert line.endswith(f" and {len(without_device) - 4} more.")
     assert len(line) < 140
@@ -226,7 +226,7 @@ def test_the_ledger_with_signed_errors(perfkit, loading: Path, tmp_path: Path) -
     assert code == 0
     assert "2 records: 2 predicted and judged.\n" in out
     assert "Of those predicted and judged, the sign of the saving was right in 2 of 2." in out
-    assert "50% of the steps lay between p10 and p90" in out  # 90 is, 70 is not
+    assert "50% of the savings lay between p10 and p90" in out  # 90 is, 70 is not
     first, second = json.loads(perfkit("advise", "--ledger", file, "--format", "json").out)["views"]["ledger"]
     assert (first["saving_error_ratio"], second["saving_error_ratio"]) == (pytest.approx(0.5), pytest.approx(-0.5))
     assert second["step_error_ratio"] == pytest.approx(0.85 / 0.7 - 1)

@@ -21,6 +21,10 @@ from perfkit_core.verification.step_times import StepTimes
         ("ms", "step_ms: 1\nms: 2\nms_per: 3\n", 2),  # a whole name
         ("step_ms: ([0-9.]+)", "step_ms: 12.5 step_ms: 13.5", 13.5),
         (r"^took (\d+)", "we took 5\ntook 6\n", 6),
+        ("step_ms", "step_ms: 10, loss: 2", 10),
+        ("step_ms", '{"step_ms":10,"loss":2}', 10),
+        ("step_ms", "step_ms: 10.\n20", 10),
+        (r"of (\d+),\d+", "of 10,20", 10),  # the pattern says where the number ends
     ],
 )
 def test_printed_numbers(metric: str, out: str, expected: float) -> None:
@@ -41,6 +45,12 @@ def test_stderr_counts_where_stdout_has_nothing() -> None:
         ("step_ms", "step_ms: 0", "only numbers above 0"),
         ("step_ms", "step_ms: -3", "only numbers above 0"),
         ("step_ms: (.*)", "step_ms: nan", "only numbers above 0"),
+        ("step_ms", "step_ms: 1,010", "printed 1,010, which may be one number or several"),
+        ("step_ms", "step_ms: 1,5 ms", "printed 1,5, which"),
+        ("step_ms", "step_ms: 1.010,5", "printed 1.010,5, which"),
+        ("took", "took 1:30", "printed 1:30, which"),
+        ("step_ms: ([0-9.]+)", "step_ms: 1,010", "printed 1,010, which"),
+        ("([0-9.]+) ms", "took 1,010 ms", "printed 1,010, which"),
     ],
 )
 def test_what_cannot_be_compared(metric: str, out: str, reason: str) -> None:

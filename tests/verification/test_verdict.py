@@ -74,6 +74,11 @@ def test_what_is_no_prediction_is_refused(text: str) -> None:
         from_numbers(text)
 
 
+def test_a_refusal_names_the_numbers() -> None:
+    with pytest.raises(UsageError, match=r"^not a prediction: base 10, p10 9, p50 8, p90 7;"):
+        from_numbers("10,9,8,7")
+
+
 @pytest.fixture
 def advice(tmp_path: Path) -> Path:
     numbers = {"method": "replay", "base_ns": 1000, "p10_ns": 700, "p50_ns": 800, "p90_ns": 900, "saving_ns": 200}
@@ -112,6 +117,18 @@ def test_the_advice_of_a_real_pair(traces: Path, tmp_path: Path) -> None:
     saved = 176_273_000 - predicted.p50_ns
     assert saving_error(found, predicted) == pytest.approx(saved / (176_273_000 - 126_500_000) - 1)
     assert step_error(found, predicted) == pytest.approx(predicted.p50_ns / 126_500_000 - 1)
+
+
+def test_the_interval_of_a_saving_is_its_own(advice: Path) -> None:
+    """Steps differ by a third, so that one afterwards may well be longer than the median before. The saving is 5 to 25
+    %: a change that makes steps 10 % longer is not as predicted."""
+    content = json.loads(advice.read_text(encoding="utf-8"))
+    content["advice"][0]["prediction"] |= {"p90_ns": 1200, "saving_p10_ns": 50, "saving_p90_ns": 250}
+    advice.write_text(json.dumps(content), encoding="utf-8")
+    predicted = from_file(f"{advice}:loader-workers")
+    assert (predicted.saving_low, predicted.saving, predicted.saving_high) == pytest.approx((0.05, 0.2, 0.25))
+    assert fit(made(-0.1, -0.1, -0.1), predicted) is Fit.LESS
+    assert verdict(made(0.0, -0.04, 0.04), predicted) is Verdict.REFUTED
 
 
 def test_what_a_file_cannot_tell(advice: Path, tmp_path: Path) -> None:

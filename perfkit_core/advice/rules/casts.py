@@ -106,19 +106,23 @@ def _cannot_tell(found: IntArray) -> IntArray:
 
 
 def _two_types(trace: Trace) -> BoolArray:
-    """True for operators whose first two inputs are tensors of different types: what is written, and what is read."""
-    dtypes = trace.codes("dtypes")
-    return dtypes.lookup(np.array([differ(text) for text in dtypes.values], np.bool_), False)
+    """True for operators whose first two inputs are tensors of different types: what is written, and what is read. A
+    single number without dimensions is not meant: such a one wraps a number of Python, or has been computed."""
+    dtypes, shapes = trace.codes("dtypes"), trace.codes("shapes")
+    number = shapes.lookup(np.array([text.startswith("[[]") for text in shapes.values], np.bool_), False)
+    changed: BoolArray = dtypes.lookup(np.array([differ(text) for text in dtypes.values], np.bool_), False) & ~number
+    return changed
 
 
 def differ(dtypes: str) -> bool:
-    """Whether the first two of the recorded types (JSON text) are types of numbers, and not the same."""
+    """Whether the first two of the recorded types (JSON text) are floating point, and not the same. Integers and masks
+    become floating point where they are used, whatever type the others have."""
     first = re.findall(r'"([^"]*)"', dtypes)[:2]
-    return len(first) == 2 and first[0] != first[1] and not any(_NO_NUMBERS.fullmatch(one) for one in first)
+    return len(first) == 2 and first[0] != first[1] and all(_FLOATING.fullmatch(one) for one in first)
 
 
-_NO_NUMBERS: Final = re.compile(r"|Scalar|\w*List|Bool|Int|Double|Device|None|Optional.*")
-"""How arguments that are no tensors are recorded."""
+_FLOATING: Final = re.compile(r"(c10::)?(b?float\d*|double|Half|BFloat16|Float8_\w+)")
+"""Types of tensors as frameworks record them; ``Double`` is an argument that is none."""
 
 
 def _crosses(trace: Trace, outer: IntArray) -> BoolArray:

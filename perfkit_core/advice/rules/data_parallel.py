@@ -10,11 +10,12 @@ import numpy as np
 from perfkit_core import nesting
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate
+from perfkit_core.analyses.select import marked
 from perfkit_core.analyses.span import ranks
 from perfkit_core.language import say
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.schema import KERNEL
-from perfkit_core.trace import BoolArray, IntArray, Trace
+from perfkit_core.trace import BoolArray, Trace
 
 _REPLICAS: Final = re.compile(
     r"(?<!\w)DataParallel\.forward|broadcast_coalesced|reduce_?add_?coalesced|(?<!\w)replicate(?!\w)"
@@ -35,7 +36,7 @@ def replicas(facts: Facts) -> list[Candidate]:
     if not len(rows):
         return []
     count = max(len(devices[one]) for one in np.unique(rank[rows]))
-    chosen = _mask(trace, rows)
+    chosen = marked(trace, rows)
     calls = np.flatnonzero(chosen & ~nesting.lies_in(trace.ints("parent"), chosen))
     time = round(facts.per_step(int(trace.ints("dur_ns")[calls].sum())))
     return [
@@ -58,12 +59,6 @@ def _named_replicas(trace: Trace) -> BoolArray:
     known = np.array([bool(_REPLICAS.search(name)) for name in names.values], np.bool_)
     found: BoolArray = trace.host & names.lookup(known, False)
     return found
-
-
-def _mask(trace: Trace, rows: IntArray) -> BoolArray:
-    mask = np.zeros(len(trace), np.bool_)
-    mask[rows] = True
-    return mask
 
 
 def _kernels(trace: Trace) -> BoolArray:

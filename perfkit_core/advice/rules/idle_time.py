@@ -10,6 +10,7 @@ from perfkit_core import intervals
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.rules import calls
 from perfkit_core.advice.wording import both
+from perfkit_core.analyses.source import frames
 from perfkit_core.analyses.step.exclusive import covered_ns
 from perfkit_core.intervals import Intervals
 from perfkit_core.language import say
@@ -56,8 +57,7 @@ def who(facts: Facts, gaps: Intervals) -> tuple[IntArray, list[str]]:
     start = facts.replay.recorded_ns(nodes)
     within = covered_ns(gaps, start, start + graph.dur_ns[nodes])
     rows, within = graph.row[nodes[within > 0]], within[within > 0]
-    names = trace.codes("name")
-    python = trace.rows("kind", PYTHON)[rows]
+    python, names = trace.rows("kind", PYTHON)[rows], frames.told(trace)
     spent = np.bincount(names.codes[rows[python]], within[python], minlength=len(names.values))
     most = [code for code in np.argsort(-spent, kind="stable")[:_FRAMES] if spent[code] > 0]
     return np.unique(rows), [names.values[code] for code in most]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -35,7 +36,8 @@ def host_sync(facts: Facts) -> list[Candidate]:
 
 
 def host_sync_every(facts: Facts, every: float) -> Candidate:
-    """What it would do to bring results to the host in the last one of so many steps. Raises NotEvaluableError."""
+    """What it would do to bring results to the host in the last one of so many steps, ``every`` of which must have been
+    recorded. Raises NotEvaluableError."""
     facts.need_device()
     facts.need_steps()
     found = _awaited(facts)
@@ -43,16 +45,16 @@ def host_sync_every(facts: Facts, every: float) -> Candidate:
         raise NotEvaluableError(
             say("nothing is brought to the host that it waits for") if every >= 1 else say("give 1 or more")
         )
+    period = round(every)
+    if not len(facts.steps.of_periods(facts.steps.recorded_ns, period)):
+        steps = len(np.unique(facts.steps.number))
+        raise NotEvaluableError(say("only {count} steps were recorded in a row: give {count} or less", count=steps))
     order = np.searchsorted(np.unique(facts.steps.number), facts.trace.ints("step")[found.row])
-    gone = found.only((order + 1) % round(every) != 0)
+    gone = found.only((order + 1) % period != 0)
     if not len(gone):
         raise NotEvaluableError(say("every step would still bring its results to the host: give 2 or more"))
-    return _without(
-        facts,
-        gone,
-        _spent_ns(facts, gone),
-        say(", to be fetched in one of {every} steps", every=round(every)),
-    )
+    how = say(", to be fetched in one of {every} steps", every=period)
+    return replace(_without(facts, gone, _spent_ns(facts, gone), how), period=period)
 
 
 def device_sync(facts: Facts) -> list[Candidate]:

@@ -1,7 +1,8 @@
 """Which code took the time? A tree of Python frames, the outermost at the root.
 
-A frame that was recorded as an event has the line where its function begins (torch records no other); a frame in the
-stack of an operator has the line that called it.
+A frame that was recorded as an event has the line where its function begins; where it ran already when the recording
+began, the line at which it was then (torch records no other); a frame in the stack of an operator has the line that
+called it.
 
 Where frames were recorded as events, a frame's time is its duration: what it calls, and Python itself. Where only the
 operators hold their stack, it is the time of those operators. Device work belongs to the frame whose code launched it;
@@ -75,4 +76,5 @@ VIEW = View(
     order="total_cpu_ns",
     explain_empty=_why_empty,
     per_step=PER_STEP,
+    summed={f"total_{what}": f"self_{what}" for what in ("cpu_ns", "cpu_ratio", "device_ns")},
 )

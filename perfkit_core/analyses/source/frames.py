@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from perfkit_core import nesting
+from perfkit_core import grouped, nesting
 from perfkit_core.analyses.source.stacks import SEPARATOR, called, is_frame
 from perfkit_core.analyses.threads import threads
 from perfkit_core.schema import NESTED_KINDS, NO_ROW
-from perfkit_core.trace import BoolArray, IntArray, Trace
+from perfkit_core.trace import BoolArray, Codes, IntArray, Trace
 from perfkit_core.trees import Tree, merge
 
 _LINE = r"^(?P<file>.+?)(?:\((?P<line>\d+)\)|:(?P<line2>\d+))(?:(?:: ?| )(?P<function>.*))?$"
+_NUMBER = re.compile(r"\(\d+\)(?=: )")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,29 @@ class Frames:
 def recorded(trace: Trace) -> bool:
     """Whether frames are events of the trace."""
     return bool(is_frame(trace).any())
+
+
+def running_before(trace: Trace) -> BoolArray:
+    """True for frames that are events and ran when their recording began: their line is that where the recording found
+    them. A frame is called by another one, so that a recording begins where a frame begins and none of the process
+    runs; what ran already comes before any frame ends. Shape (rows,)."""
+    rows = np.flatnonzero(is_frame(trace))
+    found = np.zeros(len(trace), np.bool_)
+    process, _ = grouped.distinct([trace.ints("rank")[rows], trace.ints("pid")[rows]], len(rows))
+    order = np.lexsort((trace.ints("start_ns")[rows], process))
+    rows, process = rows[order], process[order]
+    start, end = trace.ints("start_ns")[rows], pd.Series(trace.end_ns[rows])
+    last_end = end.groupby(process).cummax().groupby(process).shift(fill_value=np.iinfo(np.int64).min)
+    recording = np.cumsum(start >= last_end.to_numpy())
+    found[rows] = start < end.groupby(recording).transform("min").to_numpy()
+    return found
+
+
+def told(trace: Trace) -> Codes:
+    """The names of all events, those of frames that ran when their recording began without a line."""
+    names = trace.codes("name")
+    code = names.codes + np.where(running_before(trace), len(names.values), 0).astype(np.int32)
+    return Codes(code, [*names.values, *(_NUMBER.sub("", name) for name in names.values)])
 
 
 def events(trace: Trace, counted: BoolArray) -> Frames:

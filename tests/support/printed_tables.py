@@ -10,17 +10,14 @@ from perfkit_core.advice.evidence.host_costs import COPY_NS, HOST_NS, LAUNCH_NS
 from perfkit_core.advice.model import Assumption, Candidate
 from perfkit_core.advice.rules.loader import CONTENTION, HANDOVER_NS, MAKING
 from perfkit_core.advice.rules.phrases import millis
-from perfkit_core.language import in_english, say
 from perfkit_core.replay.quantity import Case, Quantity
 
 TAKING_TURNS: Final = Quantity(
     0.7,
     0.85,
     1.0,
-    in_english(
-        "prior: a thread that reads ahead and the training take turns at the interpreter, which makes both longer; "
-        "worker processes do not"
-    ),
+    "prior: a thread that reads ahead and the training take turns at the interpreter, which makes both longer; "
+    "worker processes do not",
 )
 """Factor of the time of computing once no thread of the same process makes batches."""
 ON_HOST: Final = Quantity(
@@ -40,11 +37,8 @@ def small_operators(step_ns: int, operators_ns: int, copies_gone: int) -> Candid
         return max(step_ns - moved - copies_gone * COPY_NS.at(case), 0.0)
 
     return Candidate(
-        say(
-            "small operators on the device take {operators_ns} of {step_ns} ms, and {copies_gone} copies that the"
-            " host waits for",
-            operators_ns=millis(operators_ns), step_ns=millis(step_ns), copies_gone=copies_gone,
-        ),
+        f"small operators on the device take {millis(operators_ns)} of {millis(step_ns)} ms, and {copies_gone} copies"
+        " that the host waits for",
         evidence={"operators_ns": operators_ns, "copies": copies_gone, "step_ns": step_ns},
         method="prior",
         after_ns=_cases(after, ON_HOST, COPY_NS),
@@ -60,19 +54,14 @@ def loader_workers(step_ns: int, loader_ns: int, workers: int) -> Candidate:
     them instead. A table does not tell whether a thread read ahead meanwhile: then a batch takes up to the whole step
     to make. Times in ns."""
     computing = step_ns - loader_ns
-    made = Quantity(
-        loader_ns, (loader_ns + step_ns) / 2, step_ns, in_english("from the wait for a batch to the whole step")
-    )
+    made = Quantity(loader_ns, (loader_ns + step_ns) / 2, step_ns, "from the wait for a batch to the whole step")
 
     def after(case: Case) -> float:
         every = made.at(case) * MAKING.at(case) / workers
         return max(computing * CONTENTION.at(case) * TAKING_TURNS.at(case), every) + HANDOVER_NS.at(case)
 
     return Candidate(
-        say(
-            "each step makes its own batch for {loader_ns} of {step_ns} ms",
-            loader_ns=millis(loader_ns), step_ns=millis(step_ns),
-        ),
+        f"each step makes its own batch for {millis(loader_ns)} of {millis(step_ns)} ms",
         evidence={"loader_ns": loader_ns, "step_ns": step_ns, "proposed_workers": workers},
         method="prior",
         after_ns=_cases(after, CONTENTION, TAKING_TURNS),
@@ -95,17 +84,11 @@ def host_operator(name: str, step_ns: int, operator_ns: int, host_ratio: float) 
     if host_ratio < _HOST_ONLY:
         return None
     return Candidate(
-        say(
-            "{name} takes {operator_ns} of {step_ns} ms, {host_ratio:.0%} of it on the host: an operator that has"
-            " nearly no work on its device waits for it; its share of the time is not a saving",
-            name=name,
-            operator_ns=millis(operator_ns),
-            step_ns=millis(step_ns),
-            host_ratio=host_ratio,
-        ),
+        f"{name} takes {millis(operator_ns)} of {millis(step_ns)} ms, {host_ratio:.0%} of it on the host: an operator"
+        " that has nearly no work on its device waits for it; its share of the time is not a saving",
         evidence={"operator": name, "operator_ns": operator_ns, "host_ratio": host_ratio, "step_ns": step_ns},
         method="none",
-        risks=(say("only a recording with calls of the device's runtime tells computing on the host from waiting"),),
+        risks=("only a recording with calls of the device's runtime tells computing on the host from waiting",),
         fill={"operator": name},
     )
 

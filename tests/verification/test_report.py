@@ -1,0 +1,31 @@
+"""What a verification says beside its verdict."""
+
+from __future__ import annotations
+
+from perfkit_core.verification.metric import Metric
+from perfkit_core.verification.outcome import judged
+from perfkit_core.verification.prediction import Predicted
+from perfkit_core.verification.report import report
+from perfkit_core.verification.rounds import Side
+from perfkit_core.verification.runs import Plan, Run
+
+
+def said(base: str, change: str, advice: str | None) -> str:
+    """The head of the report on steps of 10 and 8 ns, timed in these frameworks."""
+    sides: dict[Side, tuple[float, str]] = {"base": (10.0, base), "change": (8.0, change)}
+    runs = [Run(1, side, value, (name,)) for _ in range(6) for side, (value, name) in sides.items()]
+    predicted = Predicted(10, 7, 8, 9, "a:1", "a", advice)
+    return "\n".join(report(judged(Plan("a", "b", Metric()), "", runs, predicted)).headline)
+
+
+def test_what_trains_in_another_framework_is_told() -> None:
+    across = said("torch", "paddle", "paddle")
+    assert "The base trains in torch, the change in paddle: both make the difference." in across
+    assert "The advice is for paddle, and torch was measured" in across
+    assert "The advice is for paddle, and torch was measured" in said("torch", "torch", "paddle")
+
+
+def test_one_framework_is_not_worth_a_word() -> None:
+    for told in (said("torch", "torch", "torch"), said("torch", "torch", None)):
+        assert "trains in" not in told
+        assert "advice is for" not in told
