@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import paddle
 from paddle.profiler import Profiler, ProfilerState
 
-from perfkit_core.layers.annotation import Annotation, install_all, uninstall_all
+from perfkit_core.layers.annotation import Active, install_all, uninstall_all
 
 _RECORDS = (ProfilerState.RECORD, ProfilerState.RECORD_AND_RETURN)
 _running: list[Profiler] = []
@@ -19,7 +17,7 @@ def recording() -> bool:
     return bool(_running) and _running[-1].current_state in _RECORDS and paddle.in_dynamic_mode()
 
 
-def watch(active: list[Annotation[Any]]) -> None:
+def watch(active: Active) -> None:
     """Install hooks whenever a profiler starts."""
     if hasattr(Profiler, "_perfkit_original"):
         return
@@ -42,7 +40,7 @@ def watch(active: list[Annotation[Any]]) -> None:
     Profiler.start, Profiler.stop = start, stop
 
 
-def unwatch(active: list[Annotation[Any]]) -> None:
+def unwatch(active: Active) -> None:
     """Give Paddle its methods back once nothing is annotated."""
     if not active and hasattr(Profiler, "_perfkit_original"):
         Profiler.start, Profiler.stop = Profiler._perfkit_original

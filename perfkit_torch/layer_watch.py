@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import torch
 
-from perfkit_core.layers.annotation import Annotation, install_all, uninstall_all
+from perfkit_core.layers.annotation import Active, install_all, uninstall_all
 
 _ORIGINALS: Final = "_perfkit_originals"
 """Attribute of ``torch.autograd.profiler`` for the functions that :func:`watch` replaces there: what torch itself calls
 when a profiler begins and stops to record, whoever started it."""
 
 
-def watch(active: list[Annotation[Any]]) -> None:
+def watch(active: Active) -> None:
     """Install hooks whenever a profiler begins to record, and now if one does."""
     profiler = torch.autograd.profiler
     if not hasattr(profiler, "_run_on_profiler_start"):  # then hooks stay, and ask whether a profiler records
@@ -36,7 +36,7 @@ def watch(active: list[Annotation[Any]]) -> None:
         install_all(active)
 
 
-def unwatch(active: list[Annotation[Any]]) -> None:
+def unwatch(active: Active) -> None:
     """Give torch its functions back once nothing is annotated."""
     profiler = torch.autograd.profiler
     if not active and hasattr(profiler, _ORIGINALS):

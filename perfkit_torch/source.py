@@ -155,7 +155,9 @@ def _place(header: Mapping[str, Any]) -> tuple[int | None, int | None]:
 def _window(dialect: TorchDialect, base_ns: int) -> tuple[int, int] | None:
     if dialect.window is None:
         return None
-    start, duration = to_ns([bytes(text) for text in dialect.window], place=lambda at: " (of the recording)").tolist()
+    start, duration = to_ns(
+        [bytes(text) or None for text in dialect.window], place=lambda at: " (of the recording)"
+    ).tolist()
     return base_ns + start, base_ns + start + duration
 
 

@@ -54,25 +54,28 @@ def _forward_roots(trace: Trace, phase: PhaseArray) -> IntArray:
     """Operators at the top, outside every phase, that a later operator of their run proves to be forward."""
     parent = trace.ints("parent")
     operator = trace.host & trace.rows("kind", *OPERATOR_KINDS)
-    inside = nesting.first_on_path(parent, phase) >= 0
+    around = nesting.last_on_path(parent, phase)
+    inside = around >= 0
     counts = operator | (phase >= 0)
     top = np.flatnonzero(counts & ~nesting.lies_in(parent, counts))
     proof = np.zeros(len(trace), np.bool_)
-    proof[_proven(trace, inside)] = True
+    proof[_proven(trace, around)] = True
     proof &= operator
     return _up_to_last_proof(trace, top, inside, proof | nesting.holds(parent, proof))
 
 
-def _proven(trace: Trace, inside: BoolArray) -> IntArray:
+def _proven(trace: Trace, around: PhaseArray) -> IntArray:
     """Rows of the events outside every phase that made a node of the backward pass: of those of a thread with its
-    number the last one. What computes no gradient before it has the number of the node that comes next."""
+    number the last one, unless that lies in a phase (a labelled layer). What computes no gradient before it has the
+    number of the node that comes next. ``around``: the phase of the innermost event around each that marks one."""
     sequence = trace.ints("sequence")
     numbered = np.flatnonzero(sequence >= 0)
-    number, within = sequence[numbered], inside[numbered]
-    shared = ~within & np.isin(number, number[within])
-    rows = numbered[shared][::-1]
-    _, first = grouped.distinct([thread_numbers(trace, rows), number[shared][::-1]], len(rows))
-    return rows[first]
+    number, node = sequence[numbered], around[numbered] == _BACKWARD
+    made = ~node & np.isin(number, number[node])
+    rows = numbered[made][::-1]
+    _, first = grouped.distinct([thread_numbers(trace, rows), number[made][::-1]], len(rows))
+    last = rows[first]
+    return last[around[last] < 0]
 
 
 def _up_to_last_proof(trace: Trace, rows: IntArray, inside: BoolArray, proves: BoolArray) -> IntArray:

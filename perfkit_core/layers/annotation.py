@@ -1,33 +1,54 @@
 """What annotating a model means in every framework: hooks that exist only while a profiler records.
 
-An adapter derives :class:`Annotation`. Nothing in here raises into a training: what fails is logged once and the layer
-goes unlabelled.
+An adapter says how its framework does it (:class:`Framework`). Nothing in here raises into a training: what fails is
+logged once and the layer goes unlabelled.
 """
 
 from __future__ import annotations
 
-import abc
 import threading
 import weakref
-from collections.abc import Iterable, Iterator
-from typing import Any, ClassVar, Generic, TypeVar
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
 from perfkit_core.errors import UsageError
-from perfkit_core.layers.architecture import Architecture
-from perfkit_core.layers.layer_calls import CallLog
+from perfkit_core.layers.architecture import Architecture, Layer, to_extra
+from perfkit_core.layers.layer_calls import CallLog, Signature
 from perfkit_core.recording.capture import logger
 
 Model = TypeVar("Model")
+Active = list["Annotation[Any]"]
+"""The annotations of a framework that were not removed."""
 
 
-class Annotation(abc.ABC, Generic[Model]):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Framework:
+    """How layers are found, described and hooked in a framework."""
+
+    name: str
+    named: Callable[[Any], Iterable[tuple[str, Any]]]
+    """Path and layer of every layer of a model, the model first; a layer that occurs twice under its first path."""
+    described: Callable[[Sequence[tuple[str, Any]], Mapping[str, Mapping[str, Any]]], Iterable[Layer]]
+    """A Layer for each path and layer, with the fields that its calls tell, by path."""
+    seen: Callable[[Any, Counter[Signature]], dict[str, Any]]
+    """The fields of a Layer that the counted calls of a layer tell."""
+    hook: Callable[[Any, str, CallLog], Iterable[Any]]
+    """Installs the hooks of a layer; what is returned has ``remove()``."""
+    watch: Callable[[Active], None]
+    """From now on annotations are installed whenever a profiler records."""
+    unwatch: Callable[[Active], None]
+    """Gives the framework its own functions back once nothing is annotated."""
+    active: Active = field(default_factory=list)
+
+
+class Annotation(Generic[Model]):
     """The annotation of one model. Ends with :meth:`remove`, at the end of its ``with`` block, or with the model."""
 
-    active: ClassVar[list[Annotation[Any]]]
-    """All annotations of the framework that were not removed; each adapter's class has its own list."""
-
-    def __init__(self, model: Model, prefix: str) -> None:
+    def __init__(self, framework: Framework, model: Model, prefix: str) -> None:
         self.prefix = prefix
+        self._framework = framework
         self.log = CallLog()
         self._model = weakref.ref(model, lambda _: self.remove())
         self._handles: list[Any] = []
@@ -38,17 +59,19 @@ class Annotation(abc.ABC, Generic[Model]):
         """The model, None once it is gone."""
         return self._model()
 
-    @abc.abstractmethod
-    def layers(self, model: Model) -> Iterator[tuple[str, Any]]:
-        """Path and layer of every layer, the model itself first; a layer that occurs twice under its first path."""
-
-    @abc.abstractmethod
-    def hook(self, path: str, layer: Any) -> Iterable[Any]:
-        """Install the hooks of a layer; what is returned has ``remove()``."""
-
-    @abc.abstractmethod
     def architecture(self) -> Architecture | None:
         """The layers with the calls seen since the last time; None once the model is gone."""
+        model = self.model
+        if model is None:
+            return None
+        found, calls = list(self._layers(model)), self.log.take()
+        called = {path: self._framework.seen(layer, calls[path]) for path, layer in found if path in calls}
+        layers = tuple(self._framework.described(found, called))
+        return Architecture(self.prefix or type(model).__name__, self._framework.name, layers)
+
+    def _layers(self, model: Model) -> Iterator[tuple[str, Any]]:
+        for path, layer in self._framework.named(model):
+            yield joined(self.prefix, path), layer
 
     def install(self) -> None:
         """Called when a profiler begins to record. Never raises."""
@@ -57,8 +80,8 @@ class Annotation(abc.ABC, Generic[Model]):
             if model is None or self._handles:
                 return
             try:
-                for path, layer in list(self.layers(model)):
-                    self._handles += self.hook(path, layer)
+                for path, layer in list(self._layers(model)):
+                    self._handles += self._framework.hook(layer, path, self.log)
             except Exception:
                 logger.exception("perfkit: the layers of %s could not be labelled", type(model).__name__)
 
@@ -75,8 +98,9 @@ class Annotation(abc.ABC, Generic[Model]):
     def remove(self) -> None:
         """Forget the model. May be called again."""
         self.uninstall()
-        if self in self.active:
-            self.active.remove(self)
+        if self in self._framework.active:
+            self._framework.active.remove(self)
+        self._framework.unwatch(self._framework.active)
 
     def __enter__(self) -> Annotation[Model]:
         return self
@@ -85,12 +109,23 @@ class Annotation(abc.ABC, Generic[Model]):
         self.remove()
 
 
-def find(active: list[Annotation[Any]], model: Any) -> Annotation[Any] | None:
-    """The annotation that the model has already."""
-    return next((one for one in active if one.model is model), None)
+def annotate(framework: Framework, model: Model, name: str | None) -> Annotation[Model]:
+    """The annotation that a model has already, or a new one. Raises UsageError for a name that another model has."""
+    active = framework.active
+    found = next((one for one in active if one.model is model), None)
+    if found is None:
+        found = Annotation(framework, model, choose_prefix(active, model, name))
+        active.append(found)
+        framework.watch(active)
+    return found
 
 
-def choose_prefix(active: list[Annotation[Any]], model: Any, name: str | None) -> str:
+def extra(framework: Framework) -> dict[str, Any]:
+    """What a handler keeps of the annotated models in ``TraceMeta.extra``."""
+    return to_extra(recorded(framework.active))
+
+
+def choose_prefix(active: Active, model: Any, name: str | None) -> str:
     """What the paths of a model begin with: nothing for the first one, the class for others, or the name that is asked
     for. Raises UsageError for a name that another model has."""
     taken = {one.prefix or type(one.model).__name__ for one in active}
@@ -110,19 +145,19 @@ def joined(prefix: str, path: str) -> str:
     return f"{prefix}.{path}" if prefix else path
 
 
-def install_all(active: list[Annotation[Any]]) -> None:
+def install_all(active: Active) -> None:
     """A profiler begins to record."""
     for one in list(active):
         one.install()
 
 
-def uninstall_all(active: list[Annotation[Any]]) -> None:
+def uninstall_all(active: Active) -> None:
     """A profiler stopped."""
     for one in list(active):
         one.uninstall()
 
 
-def recorded(active: list[Annotation[Any]]) -> tuple[Architecture, ...]:
+def recorded(active: Active) -> tuple[Architecture, ...]:
     """The annotated models, with the calls since the last time. Never raises: it runs in a handler."""
     found = []
     for one in list(active):

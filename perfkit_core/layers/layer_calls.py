@@ -90,10 +90,10 @@ def _sum(counted: list[tuple[int | None, int]]) -> int | None:
     return sum(value * count for value, count in known) if len(known) == len(counted) else None
 
 
-def tensors(value: Any, kind: type, depth: int = _DEEPEST) -> list[Any]:
+def tensors(value: Any, kind: type) -> list[Any]:
     """The tensors (of class ``kind``) that a layer takes or returns: itself, or in tuples, lists and dictionaries."""
     found: list[Any] = []
-    _collect(value, kind, depth, found)
+    _collect(value, kind, _DEEPEST, found)
     return found
 
 

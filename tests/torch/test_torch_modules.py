@@ -248,14 +248,14 @@ def test_annotating_again_is_the_same_annotation_and_names_are_kept_apart(tmp_pa
 
 
 def test_an_annotation_does_not_keep_its_model_alive() -> None:
-    from perfkit_torch.modules import ModelAnnotation
+    from perfkit_torch.modules import FRAMEWORK
 
-    before = len(ModelAnnotation.active)
+    before = len(FRAMEWORK.active)
     model = nn.Linear(2, 2)
     annotate(model)
-    assert len(ModelAnnotation.active) == before + 1
+    assert len(FRAMEWORK.active) == before + 1
     del model
-    assert len(ModelAnnotation.active) == before
+    assert len(FRAMEWORK.active) == before
 
 
 class Raises(nn.Module):
