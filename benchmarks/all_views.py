@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from benchmarks import console, process
 from benchmarks.inputs import large
 from benchmarks.results import Check, Section, Table, at_most, number
-from benchmarks.rounds import Result, reasons, take_turns
+from benchmarks.rounds import Result, costs, reasons, take_turns
 
 TARGETS_S = {1_000_000: 2.0, 10_000_000: 15.0}
 _SHOWN = 12
@@ -46,7 +46,7 @@ def section(sizes: Sequence[int], rounds: int, say: Callable[[str], None]) -> Se
     asked = [(f"{size:,} events", ["-m", "benchmarks.all_views", "--one", str(size), str(rounds)], 1) for size in sizes]
     results = take_turns(asked, 1, say)
     checks = tuple(_check(size, result) for size, result in zip(sizes, results, strict=True) if size in TARGETS_S)
-    whole = tuple(_row(result) for result in results)
+    whole = tuple(costs(result) for result in results)
     columns = ("", "s", "CPU s", "peak MB on top of the trace")
     tables = (Table("All views", columns, whole, reasons(results)), *(_slowest(one) for one in results if one.samples))
     numbers = {result.name: result.samples or result.reason for result in results}
@@ -56,13 +56,6 @@ def section(sizes: Sequence[int], rounds: int, say: Callable[[str], None]) -> Se
 
 def _check(size: int, result: Result) -> Check:
     return at_most(f"all views over {size / 1e6:g} M events", TARGETS_S[size], result.median("seconds"), "s")
-
-
-def _row(result: Result) -> tuple[str, ...]:
-    seconds, cpu, peak = (result.median(key) for key in ("seconds", "cpu_seconds", "peak_bytes"))
-    if seconds is None or cpu is None or peak is None:
-        return result.name, "-", "-", "-"
-    return result.name, number(seconds), number(cpu), number(peak / 1e6)
 
 
 def _slowest(result: Result) -> Table:

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from benchmarks import console
 from benchmarks.inputs import large, megabyte
-from benchmarks.results import Section, Table, at_most, number
-from benchmarks.rounds import ROOT, Result, reasons, run, take_turns
+from benchmarks.results import Section, Table, at_most
+from benchmarks.rounds import ROOT, Result, costs, reasons, run, take_turns
 
 _PERFKIT = "import sys; from perfkit_core.cli.main import main; sys.exit(main())"
 COLD, REPORT = "summary of 1 MB", "report of 100 MB"
@@ -60,7 +60,7 @@ def section(rounds: int, say: Callable[[str], None], large_mb: int = 100) -> Sec
         at_most("perfkit summary of 1 MB, cold process", 1.0, results[COLD].median("seconds"), "s"),
         at_most("perfkit report of 100 MB", 4.0, _seconds(results.get(REPORT)), "s"),
     )
-    rows = tuple(_row(result) for result in results.values())
+    rows = tuple(costs(result) for result in results.values())
     table = Table("", ("perfkit …", "s", "CPU s", "peak MB"), rows, reasons(list(results.values())))
     numbers = {name: result.samples or result.reason for name, result in results.items()}
     return Section("The command line", (__doc__ or "").split("\n\n")[1], (table,), checks, numbers)
@@ -68,13 +68,6 @@ def section(rounds: int, say: Callable[[str], None], large_mb: int = 100) -> Sec
 
 def _seconds(result: Result | None) -> float | None:
     return result.median("seconds") if result else None
-
-
-def _row(result: Result) -> tuple[str, ...]:
-    seconds, cpu, peak = (result.median(key) for key in ("seconds", "cpu_seconds", "peak_bytes"))
-    if seconds is None or cpu is None or peak is None:
-        return result.name, "-", "-", "-"
-    return result.name, number(seconds), number(cpu), number(peak / 1e6)
 
 
 def main() -> None:

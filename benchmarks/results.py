@@ -42,9 +42,9 @@ def running_text(about: str) -> str:
     return " ".join(about.replace("``", "`").split())
 
 
-def at_least(what: str, target: float, measured: float | None, unit: str = "×", aside: str = "") -> Check:
-    """A figure that should be ``target`` or more; ``aside`` stands behind what was measured."""
-    found = _check(what, "≥", target, measured, unit)
+def at_least(what: str, target: float, measured: float | None, aside: str = "") -> Check:
+    """A ratio that should be ``target`` or more; ``aside`` stands behind what was measured."""
+    found = _check(what, "≥", target, measured, "×")
     return replace(found, measured=f"{found.measured}{aside}") if aside and measured is not None else found
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.inputs import folder
+from benchmarks.results import number
 
 ROOT = Path(__file__).resolve().parent.parent
 LONGEST_S = 1800
@@ -42,6 +43,14 @@ class Result:
 
 Contender = tuple[str, list[str], int]
 """Name, arguments of python, and in how many rounds it takes part at most."""
+
+
+def costs(result: Result) -> tuple[str, ...]:
+    """A row of a table: name, s, CPU s, peak MB."""
+    seconds, cpu, peak = (result.median(key) for key in ("seconds", "cpu_seconds", "peak_bytes"))
+    if seconds is None or cpu is None or peak is None:
+        return result.name, "-", "-", "-"
+    return result.name, number(seconds), number(cpu), number(peak / 1e6)
 
 
 def reasons(results: Sequence[Result]) -> str:

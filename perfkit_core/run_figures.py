@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,10 @@ import pyarrow.parquet as pq
 
 from perfkit_core import schema
 from perfkit_core.paths import arrow_input, modified_ns
+from perfkit_core.rank_findings import united
 from perfkit_core.report import facts
 from perfkit_core.sources import run_folder
-from perfkit_core.storage.store import read_metadata
+from perfkit_core.storage.footer import Stored, read_metadata
 from perfkit_core.trace import Finding, TraceMeta
 
 
@@ -51,7 +52,7 @@ def of_stored(run: Run, files: Sequence[Path], about_folder: tuple[Finding, ...]
     opened = [pq.ParquetFile(arrow_input(file)) for file in files]
     stored = [read_metadata(one.metadata, file) for one, file in zip(opened, files, strict=True)]
     number, duration = _steps(files)
-    findings = {finding for one in stored for finding in one.quality} | set(about_folder)
+    findings = {*_findings({str(file): one for file, one in zip(files, stored, strict=True)}), *about_folder}
     metas = [one.meta for one in stored]
     return replace(
         _described(run, metas),
@@ -62,6 +63,13 @@ def of_stored(run: Run, files: Sequence[Path], about_folder: tuple[Finding, ...]
         file_bytes=sum(file.stat().st_size for file in files),
         findings=len(findings),
     )
+
+
+def _findings(stored: Mapping[str, Stored]) -> tuple[Finding, ...]:
+    """Those of the files read as one run: what a cycle lacks is none where another one of its rank has it."""
+    numbers, findings = run_folder.numbered({file: one.meta for file, one in stored.items()})
+    parts = [((numbers[file],) if file in numbers else one.meta.ranks, one.quality) for file, one in stored.items()]
+    return (*united(parts), *findings)
 
 
 def _steps(files: Sequence[Path]) -> tuple[Any, Any]:

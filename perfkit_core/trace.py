@@ -130,6 +130,11 @@ class Trace:
         """True for events on the host."""
         return self.rows("device", schema.CPU)
 
+    @property
+    def operators(self) -> BoolArray:
+        """True for operators on the host."""
+        return self.host & self.rows("kind", *schema.OPERATOR_KINDS)
+
     def to_pandas(self) -> pd.DataFrame:
         """The event table as a DataFrame with the columns of the schema: categoricals, nullable integers."""
         nullable = {pa.int64(): pd.Int64Dtype(), pa.int32(): pd.Int32Dtype()}

@@ -9,7 +9,7 @@ from perfkit_core.analyses.once import once
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.schema import STEP
-from perfkit_core.trace import BoolArray, Trace
+from perfkit_core.trace import BoolArray, IntArray, Trace
 
 
 def selected(trace: Trace, request: ViewRequest) -> BoolArray:
@@ -23,6 +23,13 @@ def accounted(trace: Trace, request: ViewRequest) -> BoolArray:
     if request.kind is not None:
         chosen &= _matching(trace, "kind", request.kind) | _matching(trace, "category", request.kind)
     return chosen
+
+
+def marked(trace: Trace, rows: IntArray) -> BoolArray:
+    """True for the events of these rows."""
+    found = np.zeros(len(trace), np.bool_)
+    found[rows] = True
+    return found
 
 
 def in_steps(trace: Trace, request: ViewRequest) -> BoolArray:

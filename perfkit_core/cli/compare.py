@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -118,10 +118,24 @@ def _only(report: Report, names: list[str], known_only: bool = False) -> Report:
         names = [name for name in names if name in known]
     for name in names:
         if name not in known and name != "all":
-            raise UsageError(f"the comparison has no table {name!r}", f"known: {', '.join(known)}, all")
+            hint = f"{_elsewhere(name, known)}known: {', '.join(known)}, all"
+            raise UsageError(f"the comparison has no table {name!r}", hint)
     if not names or "all" in names:
         return report
     return replace(report, sections=tuple(known[name] for name in names))
+
+
+def _elsewhere(name: str, tables: Collection[str]) -> str:
+    """How to compare a view that is none of the tables of this comparison."""
+    from perfkit_core.plugins.manager import get_plugins
+    from perfkit_core.report.summary import COMPARED
+
+    for table, view in COMPARED.items():
+        if name == view and table in tables:
+            return f"its table is {table!r}; "
+    if name in get_plugins().views():
+        return f"a condition compares a number of this view: --fail-on '{name}.COLUMN[ROW] > 3%'; "
+    return ""
 
 
 def _verdict(report: Report) -> int:

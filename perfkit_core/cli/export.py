@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 @click.option("--weight", metavar="WEIGHT", help="What folded stacks weigh: cpu (self time on the host), device (time "
               "of the work they launched), calls, or bytes (allocated).  [default: cpu]")  # fmt: skip
 @click.option("--align", is_flag=True, help="Set the clocks of all ranks to that of the first one, by the collectives "
-              "they share.")  # fmt: skip
+              "they share; of ranks that share none, those of most.")  # fmt: skip
 @click.option("--stream", is_flag=True, help="Write the events of one trace file to Parquet as they are read, in "
               "little memory however large it is; what follows from all of them is worked out on loading.")  # fmt: skip
-@click.option("--step", "steps", multiple=True, metavar="N|N-M", help="Only these steps.")
+@click.option("--step", "steps", multiple=True, metavar="N|N-M", help="Only these steps, and what runs on "
+              "the devices meanwhile.")  # fmt: skip
 @options.partial
 def export(
     sources: tuple[Path, ...],

@@ -27,7 +27,8 @@ _OPTIONS: Final = (
     click.option("--filter", "pattern", metavar="REGEX", help="Count only events whose name contains a match (RE2)."),
     click.option("--kind", metavar="REGEX", help="Count only events whose kind or category contains a match."),
     click.option("--device", metavar="REGEX", help="Count only events whose device contains a match."),
-    click.option("--average", is_flag=True, help="Sums for one step: divided by the number of steps."),
+    click.option("--average", is_flag=True, help="Sums for one step: only what belongs to the steps, divided by their "
+                 "number."),
     click.option("--native", is_flag=True, help="The numbers of the framework's own tables where ours differ."),
     click.option("--sort", metavar="COLUMN", help="Column to sort by, the largest first; named as in --format json, "
                  "or as a grouping (shape, thread)."),
@@ -40,7 +41,8 @@ _OPTIONS: Final = (
     click.option("--min", "minimums", multiple=True, metavar="COLUMN=VALUE",
                  help="Show only rows that reach it: total_cpu_ns=1ms, flops=1e6, self_cpu_ratio=5%. Units: ns, us, "
                  "ms, s; B, KB, MB, GB, KiB, MiB, GiB; K, M, G, T (thousand, million, …); %."),
-    click.option("--displayed-only", is_flag=True, help="Sums of a tree count only what is shown of it."),
+    click.option("--displayed-only", is_flag=True, help="Sums over the rows below (modules, code) count only what is "
+                 "shown."),
     click.option("--columns", multiple=True, metavar="COLUMN", help="Show only these, in this order, and "
                  "what tells the rows apart (name, groupings)."),
     click.option("--unit", type=click.Choice(["ns", "us", "ms", "s"]), help="Unit of all times, where people read."),

@@ -67,10 +67,11 @@ def _note(table: pd.DataFrame, read_files: bool) -> str:
 
 def _for_people(table: pd.DataFrame, folder: Path) -> pd.DataFrame:
     """Paths from the folder on, dates to the second, no columns of nothing. Of files that are not read only the date at
-    which they were written is known."""
+    which they were written is known; of the others, when recording began."""
     table = table.copy()
     table["path"] = [str(as_path(path).relative_to(as_path(readable(folder)))) for path in table["path"]]
     table["recorded_at"] = table["recorded_at"].dt.strftime("%Y-%m-%d %H:%M:%S").astype(object)
-    date = "written_utc" if table["events"].isna().any() else "recorded_utc"
-    table = table.rename(columns={"recorded_at": date})
+    read = table["events"].notna()[table["recorded_at"].notna()]
+    date = "recorded_utc" if read.all() else "recorded_or_written_utc" if read.any() else "written_utc"
+    table = table.rename(columns={"recorded_at": date, "error": "why_not_read"})
     return table.dropna(axis="columns", how="all") if len(table) else table

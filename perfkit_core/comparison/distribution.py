@@ -42,11 +42,17 @@ def section(runs: Mapping[str, Sequence[Capture]], noise_ns: int | None) -> Iter
     base = next(iter(runs))
     medians = steps.loc[steps["run"] == base, "median_ns"].head(1).tolist()
     band = None if noise_ns is None or not medians else (medians[0] - noise_ns, medians[0] + noise_ns)
-    chart = Chart("distribution", "run", ("dur_ns", "median_ns"), band=band)
     note = say("A point is a step, the upright line the median of the run; steps far out have a name.")
     if band is not None:
         note += " " + say("Shaded is where the median of a run equal to {base} may lie.", base=worded(base, "run"))
-    yield Section("steps", say("Every step"), _told_apart(steps), note, limit=SHOWN, chart=chart)
+    chart = Chart("distribution", "run", ("dur_ns", "median_ns"), band=band, note=note)
+    yield Section("steps", say("Every step"), _told_apart(_alternating(steps)), limit=SHOWN, chart=chart)
+
+
+def _alternating(steps: pd.DataFrame) -> pd.DataFrame:
+    """The first steps of all runs before the second ones, so that the first rows are of each run."""
+    place = steps.groupby("run", sort=False).cumcount()
+    return steps.loc[place.sort_values(kind="stable").index].reset_index(drop=True)
 
 
 def _told_apart(steps: pd.DataFrame) -> pd.DataFrame:

@@ -8,16 +8,29 @@ from perfkit_core.comparison import peaks
 from perfkit_core.comparison.gate.outcomes import CANNOT_TELL, FAILED, WITHIN_NOISE, Outcome
 from perfkit_core.comparison.normalise import Normalised
 from perfkit_core.comparison.pair import Pair
-from perfkit_core.comparison.samples.statistics import FASTER, NO_DIFFERENCE, SLOWER, TOO_FEW, SampleStatistics
+from perfkit_core.comparison.samples.statistics import (
+    FASTER,
+    NO_DIFFERENCE,
+    PERHAPS,
+    PERHAPS_FASTER,
+    PERHAPS_SLOWER,
+    SLOWER,
+    TOO_FEW,
+    SampleStatistics,
+)
 from perfkit_core.language import in_english, say
 from perfkit_core.report.headline import duration
 
 _WORDS = {
     SLOWER: in_english("Slower"),
     FASTER: in_english("Faster"),
+    PERHAPS_SLOWER: in_english("Slower, but not told from noise of the machine"),
+    PERHAPS_FASTER: in_english("Faster, but not told from noise of the machine"),
     NO_DIFFERENCE: in_english("No difference beyond noise"),
     TOO_FEW: in_english("Too few steps to tell"),
 }
+_ENOUGH = 3
+"""Captures of a side that tell what processes differ by."""
 _ALIKE = 0.5
 _NEARLY_ALL = 0.9995
 """What is above this is told as all but 0.0 %."""
@@ -65,7 +78,8 @@ def _steps(found: Pair) -> Iterator[str]:
         yield say("Without steps in both, the whole recordings are compared.")
         return
     yield step_sentence(found.steps)
-    if found.steps.verdict == NO_DIFFERENCE and found.steps.difference and max(found.steps.captures) < 2:
+    unsure = found.steps.verdict in (NO_DIFFERENCE, *PERHAPS) and found.steps.difference
+    if unsure and max(found.steps.captures) < 2:
         yield say(
             "Single captures hide what processes differ by, which is taken for {share}: several of each side, or "
             "--noise where it is known, can tell smaller differences.",
@@ -80,17 +94,25 @@ def step_sentence(steps: SampleStatistics) -> str:
     words = {"verdict": say(_WORDS[steps.verdict]), "change": _change(steps), "interval": _interval(steps)}
     if steps.noise is None:
         return say("{verdict}: the median step takes {change}{interval}.", **words)
-    noise = duration(steps.noise) + _quick(steps)
+    noise = duration(steps.noise) + _quick(steps) + _to_do(steps)
     return say(
         "{verdict}: the median step takes {change}{interval}; equal runs may differ by {noise}.", **words, noise=noise
     )
 
 
 def _quick(steps: SampleStatistics) -> str:
-    """Why a difference above the noise is none: only the quickest steps are below it."""
-    if steps.verdict != NO_DIFFERENCE or steps.quickest is None or abs(steps.difference) <= (steps.noise or 0):
+    """Why a difference above the noise is not sure: the quickest steps are below it."""
+    above = abs(steps.difference) > (steps.noise or 0)
+    if steps.verdict not in (NO_DIFFERENCE, *PERHAPS) or steps.quickest is None or not above:
         return ""
     return say(", and the quickest steps do by {time} only", time=duration(abs(steps.quickest)))
+
+
+def _to_do(steps: SampleStatistics) -> str:
+    """What would tell a difference from noise."""
+    if steps.verdict not in PERHAPS:
+        return ""
+    return say("; record three of each") if min(steps.captures) < _ENOUGH else say("; record more of each")
 
 
 def _change(steps: SampleStatistics) -> str:

@@ -13,13 +13,12 @@ import numpy as np
 
 from perfkit_core import nesting
 from perfkit_core.analyses.step.step_rows import step_rows
-from perfkit_core.schema import BACKWARD, DATALOADER, NO_ROW, OPERATOR_KINDS, OPTIMIZER
+from perfkit_core.schema import BACKWARD, DATALOADER, NO_ROW, OPTIMIZER
 from perfkit_core.trace import Trace
 
 SAMPLE: Final = "sample"
 TOKEN: Final = "token"
 FLOP: Final = "flop"
-UNITS: Final = (SAMPLE, TOKEN, FLOP)
 RECORDED: Final[Mapping[str, tuple[str, ...]]] = {
     SAMPLE: ("samples_per_step", "num_samples", "batch_size", "global_batch_size"),
     TOKEN: ("tokens_per_step", "num_tokens"),
@@ -58,7 +57,7 @@ def batch_of_shapes(trace: Trace) -> int | None:
     """Samples of a step, as most operators have them that begin with the batch; None where that cannot be told.
 
     Only of runs with steps: what a rank computes at a time, without the other ranks, and of one forward pass."""
-    rows = trace.host & trace.rows("kind", *OPERATOR_KINDS) & trace.rows("op_name", *_BATCH_FIRST)
+    rows = trace.operators & trace.rows("op_name", *_BATCH_FIRST)
     rows &= ~trace.rows("phase", BACKWARD, OPTIMIZER, DATALOADER) & (trace.ints("step") >= 0)
     shapes = trace.codes("shapes")
     codes, calls = np.unique(shapes.codes[rows], return_counts=True)

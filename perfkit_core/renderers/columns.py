@@ -46,8 +46,8 @@ def columns(
     """The columns of a table that hold at least one value, formatted. An empty table keeps its columns.
 
     Units suit the ``first`` rows (None: all), which are what people look at; ``unit`` sets that of all times.
-    ``headings`` are names that stand over columns as they are. In a tree (a table with a column ``depth``) the names
-    are indented instead of showing the depth.
+    ``headings`` are names that stand over columns as they are: those of several runs, or devices, which have one unit.
+    In a tree (a table with a column ``depth``) the names are indented instead of showing the depth.
     """
     shown = _with_bars(_formatted(table, first, unit, headings))
     return _indented(table, shown, indent) if _DEPTH in table.columns else shown
@@ -71,7 +71,7 @@ def _indented(table: pd.DataFrame, shown: list[Column], indent: str) -> list[Col
 
 def _formatted(table: pd.DataFrame, first: int | None, unit: str | None, headings: Mapping[str, str]) -> list[Column]:
     whole = {str(name): values(table[name]) for name in table.columns}
-    units = scales({name: column[:first] for name, column in whole.items()}, unit)
+    units = scales({name: column[:first] for name, column in whole.items()}, unit, headings)
     return [
         _column(name, headings.get(name) or say(label(name)), column, units.get(name))
         for name, column in whole.items()

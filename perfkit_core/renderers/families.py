@@ -41,9 +41,12 @@ FAMILIES: Final = (RATES, SHARES, SIZES, TIMES, OPERATIONS, *PEAKS)
 TIME_UNITS: Final[dict[str, Unit]] = dict(zip(("ns", "us", "ms", "s"), TIMES.units, strict=True))
 
 _STATISTICS: Final = frozenset(
-    ("total", "self", "avg", "mean", "median", "min", "max", "base", "other", "difference", "before", "now")
-)
+    ("total", "self", "avg", "mean", "median", "min", "max", "base", "other", "difference", "before", "now", "dur",
+     "low", "high", "noise")
+)  # fmt: skip
 """Words that do not change what is measured, only which number of it is told."""
+_PARTS: Final = frozenset(("count_effect", "per_call_effect", "time_so_far"))
+"""The same of several words: what a difference is made of, and where it has led to."""
 
 
 def family(name: str) -> Family | None:
@@ -60,5 +63,6 @@ def stem(name: str) -> str:
 def quantity(name: str) -> tuple[str, str]:
     """What a column measures, the same for all its statistics: ``min_cpu_ns`` and ``total_cpu_ns`` → ("ns", "cpu")."""
     found = family(name)
-    words = (word for word in stem(name).split("_") if word not in _STATISTICS)
+    told = stem(name)
+    words = () if told in _PARTS else (word for word in told.split("_") if word not in _STATISTICS)
     return found.suffix if found else "", "_".join(words)

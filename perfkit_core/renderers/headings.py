@@ -9,7 +9,9 @@ from perfkit_core.language import in_english, say
 from perfkit_core.renderers.families import OPERATIONS, SHARES, SIZES, family, stem
 
 _UPPER: Final = {word: word.upper() for word in ("cpu", "gpu", "npu", "id", "pid", "tid", "utc")}
-_WORDS: Final = _UPPER | {"dur": "duration", "flops": "FLOPs"}
+_WORDS: Final = _UPPER | {"dur": "duration", "flops": "FLOPs", "occurrence": "operators"}
+_MESSAGES: Final = ("message_bytes",)
+"""Sizes of what is sent, and no memory."""
 _PLACES: Final = ("cpu", "gpu", "npu", "device")
 _SORTS: Final = {
     "ns": in_english("time"),
@@ -57,5 +59,7 @@ def _counted(name: str) -> str:
 def _in_words(name: str) -> str:
     """``Allocated`` needs its unit to be understood, ``Allocated memory`` does not."""
     text = label(name)
+    if name in _MESSAGES:
+        return say("{column} size", column=say(text))
     alone = name.endswith("_bytes") and not text.endswith(" memory")
     return say("{column} memory", column=say(text)) if alone else say(text)

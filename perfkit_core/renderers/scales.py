@@ -1,14 +1,14 @@
 """In which unit is each column shown? One for all statistics of a quantity, and where it reads well for the table.
 
-What compares (total, average, minimum, maximum; base, other, difference) has the same unit, chosen by the larger of
-them, and nothing is shown in tens of thousands of it.
+What compares (total, average, minimum, maximum; base, other, difference and its parts; the columns of several runs) has
+the same unit, chosen by the larger of them, and nothing is shown in tens of thousands of it.
 """
 
 from __future__ import annotations
 
 import numbers
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from perfkit_core.renderers.families import FAMILIES, SHARES, TIME_UNITS, TIMES, Family, Unit, family, quantity
@@ -18,6 +18,8 @@ _LARGE: Final = 10_000.0
 """Outside of these, numbers read badly with three decimals."""
 
 Values = Sequence[Any]
+_ALIKE: Final = object()
+"""Of columns that are called by names of their own, the quantity."""
 
 
 def is_number(value: Any) -> bool:
@@ -25,15 +27,16 @@ def is_number(value: Any) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
-def scales(columns: Mapping[str, Values], fixed: str | None = None) -> dict[str, Unit]:
-    """The unit of each column of a family (name → cells); ``fixed`` ("ns", "us", "ms", "s") is that of all times."""
+def scales(columns: Mapping[str, Values], fixed: str | None = None, alike: Collection[str] = ()) -> dict[str, Unit]:
+    """The unit of each column of a family (name → cells); ``fixed`` ("ns", "us", "ms", "s") is that of all times.
+    ``alike``: columns that tell the same of several things, whatever they are called."""
     units: dict[str, Unit] = {}
     for one in FAMILIES:
         mine = {name: values for name, values in columns.items() if family(name) is one}
         if one is TIMES and fixed:
             units |= dict.fromkeys(mine, TIME_UNITS[fixed])
         else:
-            units |= _of_family(mine, one)
+            units |= _of_family(mine, one, alike)
     return units
 
 
@@ -43,10 +46,10 @@ def common_unit(columns: Mapping[str, Values]) -> Unit | None:
     return _suiting(columns.values(), found) if found else None
 
 
-def _of_family(columns: Mapping[str, Values], one: Family) -> dict[str, Unit]:
-    groups: dict[tuple[str, str], dict[str, Values]] = {}
+def _of_family(columns: Mapping[str, Values], one: Family, alike: Collection[str]) -> dict[str, Unit]:
+    groups: dict[object, dict[str, Values]] = {}
     for name, values in columns.items():
-        groups.setdefault(quantity(name), {})[name] = values
+        groups.setdefault(_ALIKE if name in alike else quantity(name), {})[name] = values
     middles = [middle for group in groups.values() if (middle := _middle(group.values()))]
     shared = _unit(statistics.median(middles or [0.0]), one)
     return {name: _of_group(group.values(), one, shared) for group in groups.values() for name in group}

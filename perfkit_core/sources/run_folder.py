@@ -8,7 +8,7 @@ ones are reported.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -99,11 +99,15 @@ def _with_source(trace: Trace, path: Path) -> Trace:
 
 def _ranked(traces: dict[str, Trace]) -> tuple[list[Trace], tuple[Finding, ...]]:
     """The traces of the files, ordered by rank, and how those were numbered that know none."""
-    known = {rank for trace in traces.values() for rank in trace.meta.ranks}
-    recordings = {file: trace.meta.recording for file, trace in traces.items() if not trace.meta.ranks}
-    numbers, findings = numbered_processes(recordings, known)
+    numbers, findings = numbered({file: trace.meta for file, trace in traces.items()})
     ranked = (with_rank(trace, numbers[file]) if file in numbers else trace for file, trace in traces.items())
     return sorted(ranked, key=lambda trace: trace.meta.ranks), findings
+
+
+def numbered(metas: Mapping[str, TraceMeta]) -> tuple[Mapping[str, int], tuple[Finding, ...]]:
+    """The ranks of the files that know none, and how they were numbered."""
+    known = {rank for meta in metas.values() for rank in meta.ranks}
+    return numbered_processes({file: meta.recording for file, meta in metas.items() if not meta.ranks}, known)
 
 
 def _latest(metas: dict[Path, TraceMeta]) -> tuple[list[Path], list[Finding]]:

@@ -57,7 +57,9 @@ def test_single_captures_are_not_believed_without_being_told_of_the_machine(perf
     assert (code, err) == (0, "perfkit: gate within noise: step_time > 3%\n")
     assert "Gate: passed; exceeded, but not beyond noise: step_time > 3%." in out
     assert "within noise" in out
-    assert "No difference beyond noise: the median step takes 22.0 ms instead of 20.0 ms, 10.0% longer" in out
+    (verdict,) = [line for line in out.splitlines() if "the median step takes 22.0 ms instead of 20.0 ms" in line]
+    assert verdict.startswith("Slower, but not told from noise of the machine: ")
+    assert verdict.endswith("; record three of each.")
     assert "several of each side, or --noise" in out
 
 
@@ -171,6 +173,12 @@ def test_the_same_work(perfkit, runs: Path) -> None:
         (["--samples", "10,20,30"], "is not a whole number for each of the 2 runs"),
         (["--tokens", "10"], "--tokens is for --per token"),
         (["--noise", "2"], "is no share; write it in percent"),
+        (["--view", "model"], "no table 'model'; its table is 'phases'; known: waterfall"),
+        (
+            ["--view", "memory"],
+            "compares a number of this view: --fail-on 'memory.COLUMN[ROW] > 3%'; known:",
+        ),
+        (["--fail-on", "phases.calls > 3%"], "perfkit compare has it, of one run it is 'model'; known: "),
         (["--view", "nope"], "the comparison has no table 'nope'; known: waterfall, steps, step_time"),
     ],
 )

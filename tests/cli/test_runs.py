@@ -20,7 +20,7 @@ import perfkit_core
 from perfkit_core.errors import SourceError
 from perfkit_core.schema import STEP
 from perfkit_core.storage.store import SUFFIX, write_cycle, write_trace
-from perfkit_core.trace import Trace, with_rank
+from perfkit_core.trace import Finding, Trace, with_rank
 
 DAY_NS = 86_400 * 10**9
 
@@ -80,6 +80,20 @@ def test_figures_are_those_of_the_loaded_run(folder: Path) -> None:
     assert rows["old"]["file_bytes"] == sum(path.stat().st_size for path in (folder / "old").iterdir())
 
 
+def test_what_the_last_cycle_lacks_is_no_finding_of_the_run(tmp_path: Path) -> None:
+    """Its steps are those of the cycle before; a single cycle, or another rank, has none to offer."""
+    lacking = Finding("no-steps", "no training steps were recorded")
+    for number in (0, 1):
+        one = cycle(number, recording="r")
+        write_cycle(one.with_findings(lacking) if number else one, tmp_path / "a")
+        other = cycle(number, number, recording=f"r{number}")
+        write_cycle(other.with_findings(lacking) if number else other, tmp_path / "b")
+    rows = by_path(perfkit_core.list_runs(tmp_path), tmp_path)
+    loaded = {name: perfkit_core.load(tmp_path / name).quality for name in ("a", "b")}
+    assert {name: row["findings"] for name, row in rows.items()} == {name: len(one) for name, one in loaded.items()}
+    assert [any(one.code == "no-steps" for one in loaded[name]) for name in ("a", "b")] == [False, True]
+
+
 def test_trace_files_are_read_on_request_only(folder: Path) -> None:
     unread = by_path(perfkit_core.list_runs(folder), folder)["trace.json"]
     assert unread["format"] == "torch"
@@ -113,6 +127,17 @@ def test_in_the_terminal(perfkit, folder: Path) -> None:
     assert "Median step (ms)" in out
     assert "2023-11-15 22:13:20" in out
     assert str(folder / "old") not in out
+
+
+def test_a_date_says_of_what_it_is(perfkit, folder: Path, tmp_path: Path) -> None:
+    """Run folders tell when recording began, files that are not read when they were written."""
+    assert "Recorded or written UTC" in perfkit("runs", folder).out
+    (tmp_path / "read").mkdir()
+    write_cycle(cycle(0), tmp_path / "read" / "run")
+    assert "Recorded UTC" in perfkit("runs", tmp_path / "read").out
+    (tmp_path / "unread").mkdir()
+    write(tmp_path / "unread" / "t.json", [event("aten::add", 1, 5)])
+    assert "Written UTC" in perfkit("runs", tmp_path / "unread").out
 
 
 def test_for_machines(perfkit, folder: Path) -> None:

@@ -101,6 +101,14 @@ def test_four_runs_know_less_than_two() -> None:
     assert found.verdict == "slower"
 
 
+def test_what_may_be_noise_is_not_called_nothing() -> None:
+    """10 % more, in single captures of what differs by 20 % from start to start."""
+    base, loud = steps(STEADY, 3), Asked(noise=0.2)
+    found = against_report(([base], [steps(STEADY, 1.1)]), ([base], [steps(STEADY)]), loud, ("theirs", "ours"))
+    assert found.headline[0].startswith("Perhaps new, but not told from noise of the machine: other has lost 2.00 ms")
+    assert found.data["new"]["step_time"]["verdict"] == "slower, perhaps noise"
+
+
 def test_single_steps_tell_no_verdict() -> None:
     found = change(pair([run(100, 10)], [run(200, 12)], QUIET), pair([run(101, 10)], [run(200, 42)], QUIET))
     assert found == Change(102, 131, None, None, None, "too few steps to tell")

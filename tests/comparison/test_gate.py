@@ -227,6 +227,28 @@ def test_what_stays_is_not_0_where_no_memory_was_recorded() -> None:
         judged("memory_leaks.bytes[fw::leak] > +1B", memory_trace(kept=7), stepped_trace(STEADY))
 
 
+@pytest.mark.parametrize("row", ["fw::add", "cpu", "fw::add, 0, cpu"])
+@pytest.mark.parametrize("kept", [0, 7])
+def test_a_guard_against_a_leak_passes_where_nothing_leaks(row: str, kept: int) -> None:
+    """What fw::add allocates never stays; nor does anything else, or only what fw::leak allocates."""
+    found = judged(f"memory_leaks.avg_step_bytes[{row}] > +1KiB", memory_trace(kept=kept), memory_trace(kept=kept))
+    assert found.result == PASSED
+    assert found.other == (7 if kept and row == "cpu" else 0)
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        ("memory_leaks.bytes[fw::ad]", "in memory_leaks, and nothing that was recorded is called so; known: none"),
+        ("memory_places.peak_bytes[fw::add]", "no row 'fw::add' in memory_places; known: 0, cpu"),
+    ],
+)
+def test_a_guard_that_can_never_fail_is_told(number: str, told: str) -> None:
+    with pytest.raises(UsageError) as error:
+        judged(f"{number} > +1B", memory_trace(), memory_trace())
+    assert told in str(error.value)
+
+
 def test_the_longest_call_is_that_of_the_whole_capture() -> None:
     """1 ms, but 2 ms in one of 60 steps: how much that varies, other captures tell only."""
     calls = [host("fw::add", "operator", at * 5_000 + 100, 2_000 if at == 1 else 1_000) for at in range(STEPS)]

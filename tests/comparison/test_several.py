@@ -9,6 +9,7 @@ from stepped_trace import stepped_trace
 from perfkit_core.comparison.gate.conditions import parsed
 from perfkit_core.comparison.pair import Asked
 from perfkit_core.comparison.several import Run, several_report
+from perfkit_core.renderers import html, markdown, text
 from perfkit_core.report.model import Report
 
 STEADY = [20.0, 20.1, 20.0, 19.9, 20.0, 20.1, 20.0, 19.9]
@@ -38,6 +39,21 @@ def test_head_figures_and_verdicts() -> None:
     assert rows["verdict"].tolist() == ["base", "slower", "no difference beyond noise"]
     assert rows["steps"].tolist() == [8, 8, 16]
     assert rows["captures"].tolist() == [1, 1, 2]
+
+
+def test_the_first_rows_of_every_step_are_of_all_runs() -> None:
+    (steps,) = [section for section in report(*three()).sections if section.name == "steps"]
+    first = steps.table.head(steps.limit)
+    assert first["run"].value_counts().to_dict() == {"a": 4, "b": 3, "c": 3}
+    assert steps.table.loc[steps.table["run"] == "c", "capture"].tolist() == [1] * 8 + [2] * 8
+    assert steps.table.loc[steps.table["run"] == "a", "step"].tolist() == list(range(8))
+
+
+def test_what_is_said_of_a_picture_stands_where_it_is_drawn() -> None:
+    found = report(*three())
+    said = "A point is a step, the upright line the median of the run"
+    assert said in html.render(found)
+    assert said not in text.render(found) + markdown.render(found)
 
 
 def test_a_column_a_run() -> None:

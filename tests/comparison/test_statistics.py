@@ -14,6 +14,8 @@ from perfkit_core.comparison.samples.outliers import outliers
 from perfkit_core.comparison.samples.statistics import (
     FASTER,
     NO_DIFFERENCE,
+    PERHAPS_FASTER,
+    PERHAPS_SLOWER,
     SLOWER,
     TOO_FEW,
     cliffs_delta,
@@ -42,7 +44,8 @@ def test_swapping_sides_changes_every_sign_and_nothing_else(base: list[list[int]
     assert back.cliffs_delta == -there.cliffs_delta
     assert back.probability_slower == pytest.approx(1 - there.probability_slower)
     assert back.noise == there.noise
-    assert {there.verdict, back.verdict} in ({SLOWER, FASTER}, {NO_DIFFERENCE}, {TOO_FEW})
+    told = ({SLOWER, FASTER}, {PERHAPS_SLOWER, PERHAPS_FASTER}, {NO_DIFFERENCE}, {TOO_FEW})
+    assert {there.verdict, back.verdict} in told
 
 
 @given(SIDES)
@@ -91,7 +94,7 @@ def test_noise_between_captures_counts_by_hand() -> None:
 def test_a_side_that_is_many_times_slower_does_not_excuse_itself() -> None:
     """Short captures of 2 ms, taken to differ by 100 %: q = 1.96 · √2 = 2.77, so by a factor of 16, but not of 66."""
     base = np.full(4, 2 * MS)
-    assert step_statistics(base, 12 * base, between=1.0).verdict == NO_DIFFERENCE
+    assert step_statistics(base, 12 * base, between=1.0).verdict == PERHAPS_SLOWER
     assert step_statistics(base, 66 * base, between=1.0).verdict == SLOWER
 
 
@@ -101,7 +104,8 @@ def test_single_captures_are_not_believed_below_what_processes_differ_by() -> No
     base, other = np.full(8, 100 * MS), np.full(8, 104 * MS)
     found = step_statistics(base, other, between=0.02)
     assert found.noise == pytest.approx(5.656 * MS, rel=1e-3)
-    assert found.verdict == NO_DIFFERENCE
+    assert found.verdict == PERHAPS_SLOWER
+    assert not found.beyond_noise
     assert step_statistics(base, other, between=0).verdict == SLOWER
 
 
@@ -194,13 +198,19 @@ def test_busy_neighbours_lengthen_most_steps_but_not_the_quickest() -> None:
     base = np.array([100, 101, 99, 100] * 4) * MS
     busy = np.array([100, 202, 198, 200] * 4) * MS
     alone = step_statistics(base, busy, between=0.02)
-    assert (alone.verdict, alone.quickest) == (NO_DIFFERENCE, 1 * MS)  # the quickest four are 99 and 100
-    assert "and the quickest steps do by 1.00 ms only" in step_sentence(alone)
+    assert (alone.verdict, alone.quickest) == (PERHAPS_SLOWER, 1 * MS)  # the quickest four are 99 and 100
+    told = step_sentence(alone)
+    assert told.startswith(
+        "Slower, but not told from noise of the machine: the median step takes 199 ms instead of 100"
+    )
+    assert told.endswith("and the quickest steps do by 1.00 ms only; record three of each.")
     assert step_statistics(base, 2 * base, between=0.02).verdict == SLOWER
     assert step_statistics([base] * 3, [busy] * 3).verdict == SLOWER
     wide = [base, base + 5 * MS, base - 5 * MS]
     assert step_statistics(wide, [one + 100 * MS for one in wide]).verdict == SLOWER
-    assert step_statistics(wide, [busy + 5 * MS, busy, busy - 5 * MS]).verdict == NO_DIFFERENCE
+    several = step_statistics(wide, [busy + 5 * MS, busy, busy - 5 * MS])
+    assert several.verdict == PERHAPS_SLOWER
+    assert step_sentence(several).endswith("; record more of each.")
 
 
 def test_what_few_steps_have_is_not_asked_of_the_quickest() -> None:

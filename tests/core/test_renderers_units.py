@@ -7,7 +7,7 @@ import pytest
 
 from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.columns import columns
-from perfkit_core.renderers.headings import label
+from perfkit_core.renderers.headings import label, without_units
 
 
 def shown(**values: object) -> list[tuple[str, tuple[str, ...]]]:
@@ -20,7 +20,7 @@ def shown(**values: object) -> list[tuple[str, tuple[str, ...]]]:
         ("self_cpu_ns", "Self CPU"), ("total_bytes", "Total"), ("bytes", "Size"), ("ratio", "Share"),
         ("dur_ns", "Duration"), ("self_cpu_bytes", "Self CPU memory"), ("allocated_bytes", "Allocated"),
         ("bytes_per_s", "Bandwidth"), ("flops", "FLOPs"), ("self_flops", "Self FLOPs"), ("op_name", "Op name"),
-        ("calls", "Calls"), ("columns", "Columns"),
+        ("calls", "Calls"), ("columns", "Columns"), ("occurrence", "Operators"),
     ],
 )  # fmt: skip
 def test_headings(name: str, heading: str) -> None:
@@ -49,12 +49,23 @@ def test_columns_of_one_table_share_a_unit_where_that_reads_well() -> None:
         ("total_cpu_ns", "avg_cpu_ns", "min_cpu_ns", "self_cpu_ns"),
         ("max_ns", "avg_ns", "min_ns", "total_ns"),
         ("base_cpu_ns", "other_cpu_ns", "difference_cpu_ns", "self_cpu_ns"),
+        ("base_ns", "difference_ns", "count_effect_ns", "per_call_effect_ns"),
+        ("time_so_far_ns", "difference_ns", "other_ns", "total_ns"),
+        ("difference_ns", "low_ns", "high_ns", "noise_ns"),
+        ("dur_ns", "median_ns", "min_ns", "max_ns"),
     ],
 )
 def test_what_compares_has_one_unit_that_of_the_larger(names: tuple[str, ...]) -> None:
     values = dict(zip(names, ([125_415_476], [2_000_000], [1_230], [280]), strict=True))
     assert [cells for _, (cells,) in shown(**values)] == ["125.415", "2.000", "0.00123", "0.000280"]
     assert {heading.partition("(")[2] for heading, _ in shown(**values)} == {"ms)"}
+
+
+def test_columns_of_several_runs_have_one_unit_whatever_the_runs_are_called() -> None:
+    table = pd.DataFrame({"slow_ns": [2_135_840], "total paddle_ns": [125_415_476], "b_ns": [280]})
+    headings = {str(name): str(name).removesuffix("_ns") for name in table.columns}
+    found = [(column.label, column.cells) for column in columns(table, headings=headings)]
+    assert found == [("slow (ms)", ("2.136",)), ("total paddle (ms)", ("125.415",)), ("b (ms)", ("0.000280",))]
 
 
 def test_one_large_number_moves_its_quantity_to_a_larger_unit() -> None:
@@ -107,3 +118,7 @@ def test_characters_that_steer_are_written_out(character: str) -> None:
 
 def test_other_languages_are_left_alone() -> None:
     assert visible("核 ядро µs é") == "核 ядро µs é"
+
+
+def test_a_message_has_a_size_and_is_no_memory() -> None:
+    assert without_units(["message_bytes", "allocated_bytes"], []) == ["Message size", "Allocated memory"]

@@ -20,7 +20,7 @@ from perfkit_core.analyses.select import selected
 from perfkit_core.analyses.tables import texts
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import ViewRequest, split_grouping
-from perfkit_core.schema import NO_ROW, OPERATOR_KINDS, STEP
+from perfkit_core.schema import NO_ROW, STEP
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 IN_STEP: Final = "(in a step, outside operators)"
@@ -32,7 +32,7 @@ _OF_THE_OWNER: Final = ("shape", "stack", "category")
 def innermost(trace: Trace, rows: IntArray) -> IntArray:
     """Row of the innermost operator around each memory event, else of the nearest host event; -1: none."""
     parent = trace.ints("parent")
-    operator = nesting.nearest_above(parent, _operators(trace))[rows]
+    operator = nesting.nearest_above(parent, trace.operators)[rows]
     return np.where(operator == NO_ROW, parent[rows], operator)
 
 
@@ -73,10 +73,6 @@ def chosen(trace: Trace, request: ViewRequest, rows: IntArray, name: pd.Categori
         return found
     matching: BoolArray = found & patterns.matches(list(name.categories), request.pattern)[name.codes]
     return matching
-
-
-def _operators(trace: Trace) -> BoolArray:
-    return trace.host & trace.rows("kind", *OPERATOR_KINDS)
 
 
 def _module(trace: Trace, request: ViewRequest, rows: IntArray, known: Sequence[str]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from perfkit_core.analyses import attribution
 from perfkit_core.analyses.once import once
 from perfkit_core.analyses.operator import overloads
 from perfkit_core.compiling import compiled
-from perfkit_core.schema import DEVICE_WORK, NESTED_KINDS, NO_ROW, OPERATOR_DETAIL, OPERATOR_KINDS
+from perfkit_core.schema import DEVICE_WORK, NESTED_KINDS, NO_ROW, OPERATOR_DETAIL
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 
@@ -63,7 +63,7 @@ def self_cpu_ns(trace: Trace, native: bool = False) -> IntArray:
 def self_device_ns(trace: Trace, counted: BoolArray) -> IntArray:
     """Device work whose launch lies in the event, but in no operator and no ``counted`` event inside it. Shape
     (rows,)."""
-    operators = _operators(trace)
+    operators = trace.operators
     if (counted & ~operators).any():
         return _device_ns_in(trace, counted | operators)
     return _device_ns_in_operators(trace)
@@ -71,7 +71,7 @@ def self_device_ns(trace: Trace, counted: BoolArray) -> IntArray:
 
 @once
 def _device_ns_in_operators(trace: Trace) -> IntArray:
-    return _device_ns_in(trace, _operators(trace))
+    return _device_ns_in(trace, trace.operators)
 
 
 def _device_ns_in(trace: Trace, events: BoolArray) -> IntArray:
@@ -97,7 +97,7 @@ def _held(trace: Trace) -> tuple[IntArray, IntArray]:
     around = rows.copy()
     if detail.any():
         above = nesting.nearest_on_path(trace.ints("parent"), ~detail)[rows]
-        part = detail[rows] & (above != NO_ROW) & _operators(trace)[above]
+        part = detail[rows] & (above != NO_ROW) & trace.operators[above]
         around = np.where(part, above, rows)
     return rows, survivors(trace)[around]
 
@@ -107,10 +107,6 @@ def _less_each_child(trace: Trace) -> IntArray:
     children = np.flatnonzero(_nested(trace) & (parent != NO_ROW))
     np.subtract.at(own, parent[children], trace.ints("dur_ns")[children])
     return own
-
-
-def _operators(trace: Trace) -> BoolArray:
-    return trace.host & trace.rows("kind", *OPERATOR_KINDS)
 
 
 def _nested(trace: Trace) -> BoolArray:

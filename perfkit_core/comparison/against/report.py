@@ -14,7 +14,14 @@ from perfkit_core.comparison.attribution.causes import waterfall
 from perfkit_core.comparison.attribution.sections import DRAWN, SHOWN_CAUSES, drawn, named
 from perfkit_core.comparison.pair import Asked, pair
 from perfkit_core.comparison.report import SIDES, labels, reasons, report_of, source_of
-from perfkit_core.comparison.samples.statistics import FASTER, NO_DIFFERENCE, SLOWER, TOO_FEW
+from perfkit_core.comparison.samples.statistics import (
+    FASTER,
+    NO_DIFFERENCE,
+    PERHAPS_FASTER,
+    PERHAPS_SLOWER,
+    SLOWER,
+    TOO_FEW,
+)
 from perfkit_core.comparison.sentences import signed
 from perfkit_core.language import in_english, say
 from perfkit_core.report.headline import duration
@@ -31,6 +38,14 @@ _NO_LAYERS = in_english("layers are needed in all four runs")
 _VERDICTS = {
     SLOWER: in_english("New: other has lost {change} against base since the earlier pair{interval}{noise}."),
     FASTER: in_english("New: other has gained {change} on base since the earlier pair{interval}{noise}."),
+    PERHAPS_SLOWER: in_english(
+        "Perhaps new, but not told from noise of the machine: other has lost {change} against base since the earlier "
+        "pair{interval}{noise}; record three of each."
+    ),
+    PERHAPS_FASTER: in_english(
+        "Perhaps new, but not told from noise of the machine: other has gained {change} on base since the earlier "
+        "pair{interval}{noise}; record three of each."
+    ),
     NO_DIFFERENCE: in_english("Nothing new beyond noise: the difference has changed by {change}{interval}{noise}."),
     TOO_FEW: in_english("Too few steps to tell what is new: the difference has changed by {change}{interval}{noise}."),
 }

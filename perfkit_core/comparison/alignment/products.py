@@ -13,7 +13,6 @@ import numpy as np
 
 from perfkit_core.comparison.alignment.units import Units
 from perfkit_core.operators.names import GRADIENT_SUFFIX
-from perfkit_core.schema import OPERATOR_KINDS
 from perfkit_core.trace import IntArray, Trace
 
 _PRODUCTS: Final = ("matmul", "linear", "bmm", "conv", "conv_transpose")
@@ -40,7 +39,7 @@ def products(trace: Trace, found: Units) -> np.ndarray:
 
 def _in_order(trace: Trace, found: Units) -> tuple[IntArray, IntArray, IntArray]:
     """The operators thread by thread in the order of time; thread and phase of each, as numbers."""
-    rows = np.flatnonzero(found.own & trace.host & trace.rows("kind", *OPERATOR_KINDS) & ~found.name.rows(_STORED))
+    rows = np.flatnonzero(found.own & trace.operators & ~found.name.rows(_STORED))
     places = np.column_stack([trace.ints(name)[rows] for name in ("rank", "pid", "tid")])
     _, thread = np.unique(places, axis=0, return_inverse=True)
     order = np.lexsort((trace.ints("start_ns")[rows], thread.reshape(-1)))

@@ -20,7 +20,7 @@ from perfkit_core.analyses.once import once
 from perfkit_core.operators.families import family
 from perfkit_core.operators.names import is_container
 from perfkit_core.operators.of_events import event_families
-from perfkit_core.schema import NO_ROW, OPERATOR_KINDS, OPTIMIZER
+from perfkit_core.schema import NO_ROW, OPTIMIZER
 from perfkit_core.trace import BoolArray, Codes, IntArray, Trace
 
 OPTIMIZER_UPDATE: Final = "optimizer_update"
@@ -52,17 +52,13 @@ def units(trace: Trace) -> Units:
 
 
 def _rows(trace: Trace) -> IntArray:
-    parent, operator = trace.ints("parent"), _operators(trace)
+    parent, operator = trace.ints("parent"), trace.operators
     named = nesting.outermost(parent, operator & (_worked_on(trace) | trace.rows("phase", OPTIMIZER)))
     row = np.where(named != NO_ROW, named, nesting.outermost(parent, operator))
     launched_by = trace.ints("launched_by")
     launched = launched_by != NO_ROW
     row[launched] = row[launched_by[launched]]
     return row
-
-
-def _operators(trace: Trace) -> BoolArray:
-    return trace.host & trace.rows("kind", *OPERATOR_KINDS)
 
 
 def _worked_on(trace: Trace) -> BoolArray:

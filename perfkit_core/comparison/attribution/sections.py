@@ -28,7 +28,7 @@ _EMPTY = in_english("a side has no events to compare")
 _NO_LAYERS = in_english(
     "layers are needed in both runs: annotate(model), or a profiler that records the calls of layers"
 )
-_OF_WATERFALL = in_english("The largest causes, one after the other. In the picture, the axis may begin above 0.")
+_OF_WATERFALL = in_english("The largest causes, one after the other.")
 _OF_PARTS = in_english("The median step, each instant once; the largest difference first.")
 _OF_LAYERS = in_english("The time of each layer without the layers in it.")
 _OF_KERNELS = in_english(
@@ -114,7 +114,7 @@ def picture(found: Explained) -> Iterator[Section]:
 
 def drawn(name: str, title: str, steps: pd.DataFrame) -> Section:
     """The section of a waterfall."""
-    chart = Chart("waterfall", "name", ("difference_ns", "time_so_far_ns"))
+    chart = Chart("waterfall", "name", ("difference_ns", "time_so_far_ns"), note=say("The axis may begin above 0."))
     return Section(name, title, steps, say(_OF_WATERFALL) if len(steps) else "", say("nothing differs"), chart=chart)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from perfkit_core.analyses.memory.owners import IN_STEP, OUTSIDE
 from perfkit_core.analyses.merging_rows import stacked
 from perfkit_core.analyses.select import step_numbers
 from perfkit_core.comparison.gate.number import Number
@@ -22,6 +23,7 @@ from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.ranks.computed import of_ranks
 from perfkit_core.ranks.job import Job
 from perfkit_core.report import key_columns
+from perfkit_core.schema import MEMORY
 from perfkit_core.trace import Trace
 
 MOST_STEPS: Final = 24
@@ -67,8 +69,8 @@ def _table(ranks: Ranks, view: View, request: ViewRequest) -> pd.DataFrame:
 
 
 def rows(captures: Sequence[Ranks], number: Number) -> pd.DataFrame:
-    """The rows that are meant, of all captures; of a number without a row none. Raises UsageError where no capture has
-    the row, with those that are known."""
+    """The rows that are meant, of all captures; none of a number without a row, or of one that may yet come. Raises
+    UsageError where no capture has the row, with those that are known."""
     if number.row is None:
         return pd.DataFrame()
     tables = [_table(ranks, number.view, ViewRequest()) for ranks in captures]
@@ -76,10 +78,28 @@ def rows(captures: Sequence[Ranks], number: Number) -> pd.DataFrame:
     if len(found):
         return found
     whole = stacked(tables)
+    guarded = number.view.of_capture is not None and number.none_is_zero and "name" in whole.columns
+    if guarded and _recorded(captures, number.row):
+        return found
+    so = ", and nothing that was recorded is called so" if guarded else ""
     names = list(dict.fromkeys(", ".join(_keys(row)) for row in whole[key_columns.keys(whole)].itertuples(index=False)))
     more = f" and {len(names) - _SHOWN} more" if names[_SHOWN:] else ""
     known = "; ".join(names[:_SHOWN]) + more
-    raise UsageError(f"no row {number.row!r} in {number.view.name}", f"known: {known or 'none, the view is empty'}")
+    raise UsageError(f"no row {number.row!r} in {number.view.name}{so}", f"known: {known or 'none, the view is empty'}")
+
+
+def _recorded(captures: Sequence[Ranks], row: str) -> bool:
+    """Whether something in the recordings is called as the row is: that it has none is no typing error."""
+    names = {IN_STEP, OUTSIDE}.union(*(_named(trace) for ranks in captures for trace in ranks))
+    return row in names or names.issuperset(_parts(row))
+
+
+def _named(trace: Trace) -> set[str]:
+    """What may tell a row: the names of events, ranks, and devices whose memory was recorded."""
+    device = trace.codes("device")
+    of_memory = np.unique(device.codes[trace.rows("kind", MEMORY)])
+    devices = (device.values[code] for code in of_memory.tolist() if code >= 0)
+    return {*trace.codes("name").values, *map(str, trace.meta.ranks), *devices}
 
 
 def _value(table: pd.DataFrame, number: Number) -> float | None:
@@ -115,9 +135,12 @@ def _matching(table: pd.DataFrame, row: str) -> pd.DataFrame:
     exact = (texts == row).any(axis=1)
     if exact.any():
         return table[exact]
-    wanted = [part.strip() for part in row.split(",")]
-    every = np.logical_and.reduce([(texts == part).any(axis=1) for part in wanted])
+    every = np.logical_and.reduce([(texts == part).any(axis=1) for part in _parts(row)])
     return table[every]
+
+
+def _parts(row: str) -> list[str]:
+    return [part.strip() for part in row.split(",")]
 
 
 def _keys(row: Sequence[object]) -> list[str]:

@@ -1,11 +1,13 @@
 """Is the step of one side longer than that of the other, by how much, and how sure is that? Steps are samples.
 
-==========================  ===========================================================================================
-faster, slower              the 95 % interval of the difference excludes 0, and the difference is above the noise band,
-                            and so is that of the quickest steps
-no difference beyond noise  one of these is not so
-too few steps to tell       a side has one step only
-==========================  ===========================================================================================
+===============================  ======================================================================================
+faster, slower                   the 95 % interval of the difference excludes 0, and the difference is above the noise
+                                 band, and so is that of the quickest steps
+faster (slower), perhaps noise   one of these is not so, but the whole interval is above what the recordings themselves
+                                 show of noise: only more of them can tell
+no difference beyond noise       nor is this
+too few steps to tell            a side has one step only
+===============================  ======================================================================================
 
 What others take from a machine lengthens most steps of a process, but rarely all: its quickest ones are those that
 were left alone.
@@ -26,6 +28,9 @@ from perfkit_core.comparison.samples.redrawn import Of, count, interval
 
 FASTER: Final = "faster"
 SLOWER: Final = "slower"
+PERHAPS_FASTER: Final = "faster, perhaps noise"
+PERHAPS_SLOWER: Final = "slower, perhaps noise"
+PERHAPS: Final = (PERHAPS_FASTER, PERHAPS_SLOWER)
 NO_DIFFERENCE: Final = "no difference beyond noise"
 TOO_FEW: Final = "too few steps to tell"
 LEVEL: Final = 0.95
@@ -87,7 +92,8 @@ def step_statistics(
     delta = cliffs_delta(pools[0], pools[1])
     difference = middle[1] - middle[0]
     quickest = _quickest(pools[0], pools[1]) if between > 0 else None
-    verdict = _verdict(difference, low, high, noise, quickest)
+    seen = noise_band(*sides, of, between=0.0)
+    verdict = _verdict(difference, low, high, noise, quickest, seen)
     return SampleStatistics(
         middle[0], middle[1], difference, low, high, difference / middle[0] if middle[0] else None,
         (delta + 1) / 2, delta, None if noise is None else round(noise), verdict,
@@ -118,15 +124,21 @@ def _quickest(base: npt.NDArray[Any], other: npt.NDArray[Any]) -> float | None:
     return second - first if first or second else None
 
 
-def _verdict(difference: int, low: int | None, high: int | None, noise: float | None, quickest: float | None) -> str:
+def _verdict(
+    difference: int, low: int | None, high: int | None, noise: float | None, quickest: float | None, seen: float | None
+) -> str:
+    """``seen``: the noise that the recordings show themselves."""
     if not difference:
         return NO_DIFFERENCE
-    if low is None or high is None or noise is None:
+    if low is None or high is None or noise is None or seen is None:
         return TOO_FEW
-    sign = 1 if difference > 0 else -1
-    if low <= 0 <= high or abs(difference) <= noise or (quickest is not None and sign * quickest <= noise):
-        return NO_DIFFERENCE
-    return SLOWER if difference > 0 else FASTER
+    slower, sign = difference > 0, 1 if difference > 0 else -1
+    sure = not low <= 0 <= high and abs(difference) > noise and (quickest is None or sign * quickest > noise)
+    if sure:
+        return SLOWER if slower else FASTER
+    if low > seen or high < -seen:
+        return PERHAPS_SLOWER if slower else PERHAPS_FASTER
+    return NO_DIFFERENCE
 
 
 def of_steps(base: Samples, other: Samples, between: float = ON_HOST) -> SampleStatistics | None:
