@@ -36,9 +36,9 @@ def export(
     """Write a Trace to ``path`` in the format ``to`` (None: as the name of the file tells).
 
     ``path`` may be the address of a store (``s3://…``). ``weight``: what stacks weigh, where the format has stacks;
-    ``steps``: step numbers (None: everything); ``align``: all ranks on the clock of the first one. A name that ends in
-    ``.gz`` is compressed. Returns in words what the file lacks ("": nothing). Raises UsageError for unknown formats,
-    weights and steps, and where the file cannot be written.
+    ``steps``: step numbers (None: everything), kept with what runs on the devices meanwhile; ``align``: ranks that
+    share collectives on one clock. A name that ends in ``.gz`` is compressed. Returns in words what the file lacks
+    ("": nothing). Raises UsageError for unknown formats, weights and steps, and where the file cannot be written.
     """
     target = as_path(path)
     chosen, options = choose(to, target), ExportOptions(weight)

@@ -5,6 +5,7 @@ Nodes are numbered so that a parent comes before its children (parent < node), a
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,6 +129,15 @@ def preorder(parent: IntArray, weight: IntArray) -> IntArray:
     offset[order] = before - np.maximum.accumulate(np.where(first, before, 0)) if len(order) else before
     position = nesting.sum_down(parent, offset + (parent != NO_ROW))
     return np.argsort(position, kind="stable")
+
+
+def heaviest_first(names: Iterable[object], *weights: IntArray) -> IntArray:
+    """A weight of each node for :func:`preorder`: by the first of ``weights``, then the next, then the name, in the
+    order of the alphabet, so that a tree reads alike whatever its nodes are numbered by."""
+    place = np.unique(np.array([str(name) for name in names], object), return_inverse=True)[1]
+    rank = np.empty(len(place), np.int64)
+    rank[np.lexsort((-place, *weights[::-1]))] = np.arange(len(place))
+    return rank
 
 
 def _by_level(level: IntArray) -> list[IntArray]:

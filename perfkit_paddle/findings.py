@@ -28,12 +28,6 @@ def skipped(count: int) -> Finding:
     return Finding("skipped-events", text)
 
 
-def negative_durations(count: int) -> Finding:
-    """Events with their end before their start."""
-    text = in_english("{count} events ended before they began: their duration is taken as 0", count=count)
-    return Finding("negative-durations", text)
-
-
 def unknown_types(counts: Mapping[str, int]) -> Finding:
     """Event types that no known Paddle writes."""
     types = ", ".join(f"{name} ({count})" for name, count in counts.items())
@@ -50,14 +44,23 @@ def unlabelled(count: int) -> Finding:
     return Finding("names-cut-short", text)
 
 
-def rounded(start_error_ns: int, duration_error_ns: int) -> Finding:
-    """Paddle's JSON keeps times as float32 µs and whole µs."""
+def rounded(start_error_ns: int, duration_error_ns: int, memory_error_ns: int) -> Finding:
+    """Paddle's JSON keeps times as float32 µs and whole µs, those of memory events as whole µs alone. An error of 0:
+    there are no memory events."""
     text = in_english(
         "Paddle's JSON rounds clocks: starts may be off by {start} ns, durations by {duration} ns; "
         "its .pb file is exact (export_protobuf, or perfkit's trace_handler)",
         start=start_error_ns,
         duration=duration_error_ns,
     )
+    if memory_error_ns:
+        text = in_english(
+            "Paddle's JSON rounds clocks: starts may be off by {start} ns, those of memory events by {memory} ns, "
+            "durations by {duration} ns; its .pb file is exact (export_protobuf, or perfkit's trace_handler)",
+            start=start_error_ns,
+            memory=memory_error_ns,
+            duration=duration_error_ns,
+        )
     return Finding("rounded-clocks", text)
 
 

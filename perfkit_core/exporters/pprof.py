@@ -1,7 +1,8 @@
 """pprof: the distinct stacks with calls, host time, device time and allocated bytes of each, gzipped.
 
 ``go tool pprof -http=: FILE`` shows it; ``-sample_index=device`` chooses a value. Frames have file and line where they
-were recorded. The thread (and the rank, of several) is a label of the sample, not a frame: ``-tagroot=thread`` makes
+were recorded. pprof adds up functions of one name and system name, whatever their file, so the system name says where
+a function is. The thread (and the rank, of several) is a label of the sample, not a frame: ``-tagroot=thread`` makes
 it one.
 """
 
@@ -17,6 +18,7 @@ from perfkit_core.exporters.frames import Frame, frame
 from perfkit_core.exporters.pprof_schema import profile_class
 from perfkit_core.exporters.weights import BYTES, CALLS, CPU, DEVICE, weigh
 from perfkit_core.plugins.contracts import ExportOptions
+from perfkit_core.schema import PYTHON
 from perfkit_core.trace import Trace
 
 SAMPLE_TYPES: Final = ((CALLS, "calls", "count"), (BYTES, "allocated", "bytes"), (DEVICE, "device", "nanoseconds"),
@@ -26,7 +28,7 @@ SAMPLE_TYPES: Final = ((CALLS, "calls", "count"), (BYTES, "allocated", "bytes"),
 
 def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
     """Write the stacks. Says when there are none. Raises UsageError where protobuf is not installed."""
-    builder = _Builder(profile_class()())
+    builder = _Builder(profile_class()(), _functions(trace))
     paths = call_paths(trace)
     values = np.stack([paths.tree.own(weigh(trace, weight)) for weight, _, _ in SAMPLE_TYPES], axis=1)
     builder.head(trace, bool(values[:, -1].any()))
@@ -36,13 +38,21 @@ def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
     return "no stack has a weight" if empty else ""
 
 
-class _Builder:
-    """Fills one Profile message; texts, functions and locations are written once each."""
+def _functions(trace: Trace) -> set[str]:
+    """The frames that were recorded as events: their line is the one where the function begins."""
+    names = trace.codes("name")
+    return {names.values[code] for code in np.unique(names.codes[trace.rows("kind", PYTHON)]).tolist()}
 
-    def __init__(self, profile: Any) -> None:
+
+class _Builder:
+    """Fills one Profile message; texts, functions and locations are written once each. ``begins``: frames whose line is
+    the first one of their function."""
+
+    def __init__(self, profile: Any, begins: set[str]) -> None:
         self.profile = profile
+        self._begins = begins
         self._texts: dict[str, int] = {}
-        self._functions: dict[tuple[str, str | None], int] = {}
+        self._functions: dict[tuple[str, str | None, int], int] = {}
         self._locations: dict[Frame, int] = {}
         self._text("")
 
@@ -79,11 +89,18 @@ class _Builder:
         return self._texts[text]
 
     def _function(self, one: Frame) -> int:
-        key = (one.name, one.file)
+        first = one.line or 0 if one.text in self._begins else 0
+        key = (one.name, one.file, first)
         if key not in self._functions:
             number = self._functions[key] = len(self._functions) + 1
-            name, file = self._text(one.name), self._text(one.file or "")
-            self.profile.function.add(id=number, name=name, system_name=name, filename=file)
+            place = f"{one.file}({first})" if first else one.file
+            self.profile.function.add(
+                id=number,
+                name=self._text(one.name),
+                system_name=self._text(f"{place}: {one.name}" if place else one.name),
+                filename=self._text(one.file or ""),
+                start_line=first,
+            )
         return self._functions[key]
 
     def _location(self, one: Frame) -> int:

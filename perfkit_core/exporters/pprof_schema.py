@@ -30,6 +30,7 @@ _FIELDS: Final[dict[str, dict[str, tuple[int, int, str | None, bool]]]] = {
         "name": (2, _INT64, None, False),
         "system_name": (3, _INT64, None, False),
         "filename": (4, _INT64, None, False),
+        "start_line": (5, _INT64, None, False),
     },
     "Profile": {
         "sample_type": (1, _MESSAGE, "ValueType", True),

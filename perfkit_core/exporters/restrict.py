@@ -5,17 +5,51 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from perfkit_core import nesting, schema
 from perfkit_core.analyses.select import in_steps
+from perfkit_core.analyses.span import span
+from perfkit_core.analyses.step.exclusive import covered_ns
+from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.schema import NO_ROW
-from perfkit_core.trace import BoolArray, IntArray, Trace
+from perfkit_core.schema import DEVICE_WORK, NO_ROW
+from perfkit_core.trace import BoolArray, Finding, IntArray, Trace
 
 
 def only_steps(trace: Trace, steps: tuple[int, ...] | None) -> Trace:
-    """The events of these steps (all when None). Raises UsageError for a step that was not recorded."""
-    return trace if steps is None else only_rows(trace, in_steps(trace, ViewRequest(steps=steps)))
+    """The events of these steps (all when None), and what else runs on the devices meanwhile: that has no launch here,
+    as its launch is of another step. Raises UsageError for a step that was not recorded."""
+    if steps is None:
+        return trace
+    chosen = in_steps(trace, ViewRequest(steps=steps))
+    others = _runs_meanwhile(trace, chosen) & ~chosen
+    kept = only_rows(_of_no_step(trace, others), chosen | others)
+    if not others.any():
+        return kept
+    text = in_english(
+        "{count} pieces of device work that run in these steps were not launched in them: here they have no launch, "
+        "and are in no operator, step or phase",
+        count=int(others.sum()),
+    )
+    return kept.with_findings(Finding("launched-outside-steps", text))
+
+
+def _runs_meanwhile(trace: Trace, chosen: BoolArray) -> BoolArray:
+    """True for work of a device that runs, wholly or in part, in the chosen steps of its rank, shape (rows,)."""
+    rank, found = trace.ints("rank"), np.zeros(len(trace), np.bool_)
+    work = np.flatnonzero(trace.rows("kind", *DEVICE_WORK))
+    for one in np.unique(rank[work]).tolist():
+        mine = work[rank[work] == one]
+        window = span(trace, chosen & (rank == one))
+        found[mine] = covered_ns(window, trace.ints("start_ns")[mine], trace.end_ns[mine]) > 0
+    return found
+
+
+def _of_no_step(trace: Trace, rows: BoolArray) -> Trace:
+    """The trace with what a launch tells taken from some of its rows."""
+    told = {name: pc.if_else(pa.array(~rows), trace.column(name), None) for name in ("step", "phase", "module")}
+    return trace.with_columns(**told) if rows.any() else trace
 
 
 def only_rows(trace: Trace, keep: BoolArray) -> Trace:

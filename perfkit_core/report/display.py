@@ -28,9 +28,10 @@ _TREE = (DEPTH, "name")
 class Display:
     """``sort``: a column, descending unless ``ascending``. ``minimums``: column → smallest value that is shown.
     ``columns``: the columns to show, in this order (empty: all), behind those that tell the rows apart. In these three
-    a grouping's name stands for its columns (``shape``, ``thread``). ``displayed_only``: sums of a tree count only what
-    is shown of it. ``limit``: rows that people are shown first (None: all); the tables are whole. ``average``: sums
-    over the steps are divided by their number. ``unit``: "ns", "us", "ms" or "s" for all times that people see."""
+    a grouping's name stands for its columns (``shape``, ``thread``). ``displayed_only``: sums over the rows below in a
+    tree count only what is shown of it, where the view has some. ``limit``: rows that people are shown first (None:
+    all); the tables are whole. ``average``: only what belongs to steps counts, and sums over them are divided by their
+    number. ``unit``: "ns", "us", "ms" or "s" for all times that people see."""
 
     sort: str | None = None
     ascending: bool = False
@@ -53,7 +54,7 @@ def displayed(table: pd.DataFrame, view: View, display: Display, by: Sequence[st
     Raises UsageError for a bad pattern.
     """
     if DEPTH in table.columns:
-        return _columns(_tree(_sorted_tree(table, view, display), display), display, by)
+        return _columns(_tree(_sorted_tree(table, view, display), view, display), display, by)
     for pattern, wanted in ((display.show, True), (display.hide, False)):
         if pattern is not None:
             table = table[_mentions(table, pattern) == wanted]
@@ -68,11 +69,13 @@ def check(tables: Mapping[str, pd.DataFrame], display: Display) -> None:
         if not key_columns.called(column, known):
             shown = ", ".join(tables)
             raise UsageError(f"there is no column {column!r} in {shown}", spelled_like(column, known, "columns"))
-    if any(value is not None for value in (display.start, display.trim, display.depth)) and DEPTH not in known:
-        raise UsageError(f"{', '.join(tables)} is no tree", "start, trim and depth are for views with a column depth")
+    of_trees = any(value is not None for value in (display.start, display.trim, display.depth))
+    if (of_trees or display.displayed_only) and DEPTH not in known:
+        hint = "start, trim, depth and displayed-only are for views with a column depth"
+        raise UsageError(f"{', '.join(tables)} is no tree", hint)
 
 
-def _tree(table: pd.DataFrame, display: Display) -> pd.DataFrame:
+def _tree(table: pd.DataFrame, view: View, display: Display) -> pd.DataFrame:
     """What is left of a tree. A row that is hidden leaves its children, one level up."""
     parent = tree_rows.parents(table[DEPTH].to_numpy(np.int64))
     name = table["name"].astype("string").to_list()
@@ -90,8 +93,8 @@ def _tree(table: pd.DataFrame, display: Display) -> pd.DataFrame:
         if pattern is not None:
             keep &= patterns.matches(name, pattern) == wanted
     keep &= _large_enough(table, display)
-    shown = tree_rows.kept(table, parent, keep)
-    return tree_rows.summed_again(shown) if display.displayed_only else shown
+    counted = tree_rows.without(table, parent, ~keep, view.summed) if display.displayed_only else table
+    return tree_rows.kept(counted, parent, keep)
 
 
 def _mentions(table: pd.DataFrame, pattern: str) -> BoolArray:

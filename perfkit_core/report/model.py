@@ -33,6 +33,8 @@ class Chart:
     shade, which a table of the report tells;
     ``intervals`` draws a line a row: each three of ``y`` are the low end, the middle and the high end of one of
     ``names`` (plain English, said where it is shown), the same column three times a number without an interval.
+
+    ``note`` says how the picture is read, and is shown where that is drawn only.
     """
 
     kind: Literal[
@@ -45,6 +47,7 @@ class Chart:
     names: tuple[str, ...] = ()
     by: str = ""
     marked: tuple[object, ...] = ()
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from perfkit_core.ranks.executors import executor
 from perfkit_core.ranks.job import understood
 from perfkit_core.ranks.profile import Profile, Whole, opened
 from perfkit_core.report.average import per_step
-from perfkit_core.report.display import Display, check, displayed
+from perfkit_core.report.display import DEPTH, Display, check, displayed
 from perfkit_core.report.facts import described
 from perfkit_core.report.model import Report, Section
 from perfkit_core.report.not_recorded import not_recorded, of_all
@@ -30,6 +30,8 @@ from perfkit_core.trace import Trace
 ROWS: Final = 20
 """Rows of a table that people are shown when they do not ask for another number."""
 DEFAULT: Final = Display()
+COMPARED: Final = {"phases": "model", "step_parts": "partition", "layers": "modules"}
+"""Tables of a comparison that are called otherwise than the views of one run that tell the same."""
 
 
 def summary_report(
@@ -44,6 +46,8 @@ def summary_report(
     request = replace(request, sort=display.sort)
     found = profile.compute(views, request, own_steps=display.average)
     display = replace(display, average=found.averaged)  # partials may have been made for it
+    if display.average:
+        check_average(views)
     check(found.tables, display)
     steps = _steps(found, display)
     sections = tuple(_section(found, view, display, steps) for view in views)
@@ -98,7 +102,8 @@ def choose_views(names: Iterable[str], single: bool = False) -> list[View]:
     wanted = dict.fromkeys(part for name in names for part in groups.get(name, [name]))
     for name in wanted:
         if name not in known:
-            raise UsageError(f"there is no view {name!r}", spelled_like(name, (*known, *groups)))
+            alike = f"perfkit compare has it, of one run it is {COMPARED[name]!r}; " if name in COMPARED else ""
+            raise UsageError(f"there is no view {name!r}", alike + spelled_like(name, (*known, *groups)))
     return [known[name] for name in wanted]
 
 
@@ -137,11 +142,23 @@ def _section(found: Computed, view: View, display: Display, steps: int) -> Secti
         title=say(view.title),
         table=table,
         note=_sentence(say(view.description)),
+        lines=tuple(_remarks(whole, view, display, steps)),
         empty=why if table.empty else "",
         limit=display.limit,
         unit=display.unit,
         unknown=not_recorded(found.holds, found.quality, whole, found.request),
     )
+
+
+def _remarks(whole: pd.DataFrame, view: View, display: Display, steps: int) -> Iterator[str]:
+    """What the options did to the numbers, or could not do."""
+    if display.average:
+        yield say(
+            "For one step: what belongs to no step is left out, and sums are divided by the number of steps, {steps}.",
+            steps=steps,
+        )
+    if display.displayed_only and DEPTH in whole.columns and not view.summed:
+        yield say("Sums count the whole tree here: this view cannot count only what is displayed.")
 
 
 def _steps(found: Computed, display: Display) -> int:
@@ -159,8 +176,19 @@ def _check(views: Sequence[View], request: ViewRequest, display: Display) -> Non
         name = split_grouping(item)[0]
         if name not in known and not any(understood(view, replace(request, by=(item,))).by for view in views):
             raise UsageError(f"{names} cannot be grouped by {name!r}", f"known: {', '.join(known) or 'no groupings'}")
-    if display.average and not any(view.per_step for view in views):
-        raise UsageError(f"{names} has no average over the steps", "without --average it shows what it has")
+    if display.average:
+        check_average(views)
+
+
+def check_average(views: Sequence[View]) -> None:
+    """Raises UsageError for views that have no average: their whole tables next to those of one step would mislead."""
+    without = [view.name for view in views if not view.per_step]
+    if without:
+        few = len(without) == 1
+        raise UsageError(
+            f"{', '.join(without)} {'has' if few else 'have'} no average over the steps",
+            f"without --average {'it shows what it has' if few else 'they show what they have'}",
+        )
 
 
 def _why_empty(found: Computed, view: View) -> str:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from perfkit_core import nesting
@@ -42,13 +46,22 @@ def sorted_siblings(table: pd.DataFrame, column: str, ascending: bool) -> pd.Dat
     return table.iloc[order].reset_index(drop=True)
 
 
-def summed_again(table: pd.DataFrame) -> pd.DataFrame:
-    """Totals counted anew from the ``self_*`` columns of the rows that are left: ``total_x`` from ``self_x``."""
-    parent = parents(table["depth"].to_numpy(np.int64))
+def without(table: pd.DataFrame, parent: IntArray, gone: BoolArray, summed: Mapping[str, str]) -> pd.DataFrame:
+    """The tree with the sums in it less what the rows that go have themselves. ``summed``: column that holds the sum of
+    a row and all below it → column of the row's own part."""
     result = table.copy()
-    for name in map(str, table.columns):
-        total = "total_" + name.removeprefix("self_")
-        if name.startswith("self_") and total in table.columns:
-            own = table[name].fillna(0).to_numpy(np.int64)
-            result[total] = pd.Series(nesting.sum_up(parent, own), index=result.index).astype(table[total].dtype)
+    for total, own in summed.items():
+        if total in table.columns and own in table.columns:
+            share = table[own].dtype.kind == "f"
+            values = table[own].fillna(0).to_numpy(np.float64 if share else np.int64)
+            left = table[total] - _below(parent, np.where(gone, values, 0))
+            result[total] = left.clip(lower=0) if share else left
     return result
+
+
+def _below(parent: IntArray, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Each row's value plus those of all rows below it, in their own type. Needs parent < row."""
+    for row in range(len(parent) - 1, -1, -1):
+        if parent[row] >= 0:
+            values[parent[row]] += values[row]
+    return values

@@ -6,10 +6,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from events import device, host, trace
 from small_trace import small_trace
 
 from perfkit_core.analyses import grouping
 from perfkit_core.errors import UsageError
+from perfkit_core.layers.module_labels import encode
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.report import key_columns
 from perfkit_core.report.average import per_step
@@ -101,8 +103,54 @@ def test_what_is_hidden_stays_counted_unless_only_the_displayed_is() -> None:
         "head": 40,
         "loss": 5,
     }
-    only = displayed(TREE, view(TREE), Display(trim="conv", displayed_only=True))
+    summing = view(TREE, summed={"total_cpu_ns": "self_cpu_ns"})
+    only = displayed(TREE, summing, Display(trim="conv", displayed_only=True))
     assert only.set_index("name")["total_cpu_ns"].to_dict() == {"net": 47, "block": 6, "norm": 4, "head": 40, "loss": 5}
+
+
+def test_shares_and_counts_with_all_below_follow_what_is_displayed_too() -> None:
+    tree = TREE.assign(
+        self_cpu_ratio=TREE["self_cpu_ns"] / 82,
+        total_cpu_ratio=TREE["total_cpu_ns"] / 82,
+        self_flops=pd.array([0, 0, 9, 1, 6, pd.NA], "Int64"),
+        flops=pd.array([16, 10, 9, 1, 6, pd.NA], "Int64"),
+    )
+    both = {"total_cpu_ratio": "self_cpu_ratio", "flops": "self_flops"}
+    only = displayed(tree, view(tree, summed=both), Display(trim="conv", displayed_only=True)).set_index("name")
+    assert only["flops"].fillna(-1).to_dict() == {"net": 7, "block": 1, "norm": 1, "head": 6, "loss": -1}
+    assert only.loc["net", "total_cpu_ratio"] == pytest.approx(47 / 82)
+
+
+@pytest.mark.parametrize("name", ["modules", "code", "operator_kinds", "operator_tree", "fluid_events"])
+def test_only_what_is_displayed_is_everything_where_nothing_is_cut(name: str) -> None:
+    found = trees()
+    whole = summarize(found, name)
+    assert len(whole) > 1
+    pd.testing.assert_frame_equal(summarize(found, name, displayed_only=True), whole)
+    (section,) = summary_report(found, choose_views([name]), ViewRequest(), Display(displayed_only=True)).sections
+    assert any("whole tree" in line for line in section.lines) == (name not in ("modules", "code"))
+
+
+def trees() -> Trace:
+    """A layer in another one, operators (one inside another of its kind), a kernel, Python functions."""
+    return trace(
+        [
+            host("train.py(1): train", "python", 0, 110),
+            host(encode("", "Net"), "annotation", 1, 100),
+            host(encode("conv", "Conv"), "annotation", 10, 60),
+            host("aten::convolution", "operator", 20, 40, op_name="conv2d", flops=7),
+            host("aten::conv2d", "operator", 25, 30, op_name="conv2d"),
+            host("launch", "runtime", 30, 5, correlation=1),
+            host("aten::add", "operator", 80, 10, op_name="add", flops=3),
+            host("model.py(3): forward", "python", 95, 4),
+            device("k", "kernel", 40, 50, 1),
+        ]
+    )
+
+
+def test_only_what_is_displayed_needs_a_tree() -> None:
+    with pytest.raises(UsageError, match="no tree"):
+        summarize(small_trace(), "operators", displayed_only=True)
 
 
 def test_chosen_columns_in_their_order() -> None:
@@ -207,6 +255,16 @@ def test_an_average_counts_only_what_belongs_to_the_steps() -> None:
 def test_an_average_needs_steps_and_a_view_that_has_sums() -> None:
     with pytest.raises(UsageError, match="no average"):
         summarize(small_trace(), "device", average=True)
+    with pytest.raises(UsageError, match="device has no average"):
+        summary_report(small_trace(), choose_views(["partition", "device"]), ViewRequest(), Display(average=True))
+
+
+def test_an_average_says_what_it_is_of() -> None:
+    (section,) = summary_report(
+        small_trace(), choose_views(["overview"]), ViewRequest(), Display(average=True)
+    ).sections
+    assert "what belongs to no step is left out" in section.lines[0]
+    assert section.lines[0].endswith("2.")
 
 
 def test_filters_apply_to_the_views_that_know_them() -> None:

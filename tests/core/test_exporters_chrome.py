@@ -15,6 +15,7 @@ from small_trace import HOSTILE, small_trace
 
 from perfkit_core import export, load
 from perfkit_core.errors import SourceError, UsageError
+from perfkit_core.report.summary import summarize
 from perfkit_core.testing.conformance import check_trace
 from perfkit_core.trace import Trace, concat_traces, with_rank
 
@@ -203,6 +204,26 @@ def test_only_some_steps(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="recorded steps: 0, 1"):
         export(found, tmp_path / "u.json", steps=[7])
     assert not (tmp_path / "u.json").exists()
+
+
+def test_a_step_keeps_what_runs_on_the_device_meanwhile(tmp_path: Path) -> None:
+    """``before`` was launched in step 0 and runs into step 1, ``lost`` has no launch; ``after`` is launched in step 1
+    and runs behind it; what only touches the step, or runs elsewhere, is not of it."""
+    rows = [host("s0", "step", 0, 100), host("launch", "runtime", 10, 5, correlation=1), host("s1", "step", 100, 100),
+            host("launch", "runtime", 110, 5, correlation=2), host("s2", "step", 200, 100),
+            host("launch", "runtime", 210, 5, correlation=3), device("gone", "kernel", 80, 20, 1),
+            device("before", "kernel", 100, 50, 1), device("lost", "kernel", 150, 20),
+            device("after", "kernel", 190, 60, 2), device("later", "kernel", 250, 10, 3)]  # fmt: skip
+    found = trace(rows)
+    export(found, tmp_path / "t.json", steps=[1])
+    part = load(tmp_path / "t.json")
+    check_trace(part)
+    kernels = {row["name"]: (row["launched_by"] >= 0, row["step"]) for row in part.events.to_pylist() if row["stream"]}
+    assert kernels == {"before": (False, None), "lost": (False, None), "after": (True, 1)}
+    whole, read = (summarize(one, "partition", steps=[1]).to_dict() for one in (found, part))
+    assert read == whole
+    (message,) = [finding.message for finding in part.quality if finding.code == "launched-outside-steps"]
+    assert message.startswith("2 pieces")
 
 
 def test_a_cut_export_gives_its_beginning(tmp_path: Path) -> None:

@@ -153,6 +153,20 @@ def test_pprof_says_where_in_the_code(tmp_path: Path) -> None:
     assert profile.head() == {"types": types, "default": "host_self", "duration": 205}
 
 
+def test_pprof_keeps_functions_of_one_name_apart(tmp_path: Path) -> None:
+    """It adds up what has one name and one system name, whatever the file. A line in a stack is that of a call, so two
+    of them are still one function."""
+    python = [
+        host(f"{place}: forward", "python", at, 5) for at, place in enumerate(("a.py(3)", "a.py(9)", "b.py(3)"), 1)
+    ]
+    stacks = [host("mm", "operator", at, 5, stack=f"c.py({at}): forward") for at in (20, 30)]
+    functions = Pprof(trace([*python, *stacks]), tmp_path / "t.pb.gz").written()
+    assert functions == {
+        ("forward", "a.py(3): forward", "a.py", 3), ("forward", "a.py(9): forward", "a.py", 9),
+        ("forward", "b.py(3): forward", "b.py", 3), ("forward", "c.py: forward", "c.py", 0), ("mm", "mm", "", 0),
+    }  # fmt: skip
+
+
 class Pprof:
     """A pprof file by its wire format; field numbers as in google/pprof's profile.proto."""
 
@@ -165,6 +179,13 @@ class Pprof:
         self.functions = {one[1][0]: (self._text(one, 2), self._text(one, 4)) for one in functions}
         self.locations = {one[1][0]: wire.fields(one[4][0]) for one in map(wire.fields, self.profile[4])}
         self.types = [wire.fields(one) for one in self.profile[1]]
+
+    def written(self) -> set[tuple[str, str, str, int]]:
+        """Name, system name, file and first line of the functions with samples, but for the thread."""
+        named = {self.locations[n][1][0] for one in map(wire.fields, self.profile[2]) for n in wire.packed(one[1])}
+        found = [one for one in map(wire.fields, self.profile[5]) if one[1][0] in named]
+        assert len(found) == len({one[1][0] for one in found})
+        return {(*(self._text(one, field) for field in (2, 3, 4)), one[5][0] if 5 in one else 0) for one in found}
 
     def _text(self, message: wire.Fields, field: int) -> str:
         return self.texts[message[field][0]] if field in message else ""

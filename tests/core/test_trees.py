@@ -81,8 +81,8 @@ def test_rows_that_go_leave_their_children_one_level_up() -> None:
 
 def test_totals_are_counted_anew_from_what_is_left() -> None:
     keep = np.array([True, False, True, False, True])
-    left = tree_rows.kept(TREE, tree_rows.parents(TREE["depth"].to_numpy()), keep)
-    assert tree_rows.summed_again(left)["total_cpu_ns"].tolist() == [31, 30, 5]
+    left = tree_rows.without(TREE, tree_rows.parents(TREE["depth"].to_numpy()), ~keep, {"total_cpu_ns": "self_cpu_ns"})
+    assert left.loc[keep, "total_cpu_ns"].tolist() == [31, 30, 5]
 
 
 def test_siblings_are_sorted_and_keep_what_is_below_them() -> None:

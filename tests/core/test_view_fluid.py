@@ -16,8 +16,8 @@ import pytest
 from events import device, host, trace
 
 from perfkit_core.analyses import VIEWS
-from perfkit_core.analyses.fluid import overhead as overhead_view
 from perfkit_core.errors import UsageError
+from perfkit_core.language.columns import OVERHEAD
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.report.summary import summarize
 from perfkit_core.testing.conformance import check_view
@@ -139,7 +139,7 @@ def test_overlapping_operators_and_streams_are_united_and_overhead_is_not_negati
 
 
 def test_overhead_without_a_device_has_no_row_of_runtime_calls() -> None:
-    assert list(overhead(trace([host("add", "operator", 0, 100)]))) == list(overhead_view.ROWS[:3])
+    assert list(overhead(trace([host("add", "operator", 0, 100)]))) == list(OVERHEAD[:3])
 
 
 def test_copies(small: Trace) -> None:

@@ -10,6 +10,7 @@ from events import device, host, trace
 
 from perfkit_core.analyses.operator import operator_kinds, operator_tree
 from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.report.summary import summarize
 from perfkit_core.testing.conformance import check_view
 from perfkit_core.trace import Trace
 
@@ -116,6 +117,15 @@ def test_kinds(small: Trace) -> None:
     shares = {row[0]: row[1:] for row in lines(operator_kinds.VIEW, small, "name self_cpu_ratio self_device_ratio")}
     assert shares["matmul"] == pytest.approx((140 / 180, 40 / 50))
     assert shares["custom"] == pytest.approx((40 / 180, 0))
+
+
+@pytest.mark.parametrize("name", ["operator_tree", "fluid_events"])
+def test_what_takes_equally_long_stands_in_the_order_of_the_alphabet(name: str) -> None:
+    """Not in that of the numbers that the names happen to have."""
+    rows = [host(each, "operator", 20 * at, 10) for at, each in enumerate(("b", "c", "a", "d"))]
+    rows += [host(each, "operator_detail", 1 + 2 * at, 1) for at, each in enumerate(("z", "x", "y"))]
+    orders = [summarize(trace(found), name)["name"].to_list() for found in (rows, rows[::-1])]
+    assert orders == [["a", "b", "x", "y", "z", "c", "d"]] * 2
 
 
 def test_what_no_operator_owns_has_no_share_of_the_host() -> None:

@@ -217,6 +217,23 @@ def test_device(small: Trace) -> None:
     assert row["busy_in_steps_ratio"] == pytest.approx((150 + 100 + 10) / 2000)
 
 
+@pytest.mark.parametrize("native", [False, True])
+def test_a_device_is_busy_in_a_step_with_what_an_earlier_one_launched(native: bool) -> None:
+    """The kernel of step 0 runs from 900 to 1300, that of step 1 from 1900 to 2500: step 1 is from 1000 to 2000."""
+    rows = [host("s0", "step", 0, 1000), host("run", "operator", 10, 80),
+            host("launch", "runtime", 20, 10, correlation=1),
+            host("s1", "step", 1000, 1000), host("run", "operator", 1010, 80),
+            host("launch", "runtime", 1020, 10, correlation=2),
+            device("k0", "kernel", 900, 400, 1), device("k1", "kernel", 1900, 600, 2)]  # fmt: skip
+    steps = trace(rows)
+    (row,) = table(steps, "device", steps=(1,), native=native).to_dict("records")
+    assert (row["kernels"], row["busy_ns"], row["span_ns"]) == (2, 400, 1000)
+    assert row["utilisation_ratio"] == row["busy_in_steps_ratio"] == pytest.approx(0.4)
+    (both,) = table(steps, "device", steps=(0, 1), native=native).to_dict("records")
+    (whole,) = table(steps, "device", native=native).to_dict("records")
+    assert both["busy_in_steps_ratio"] == whole["busy_in_steps_ratio"] == pytest.approx(0.25)
+
+
 def test_a_device_that_only_copies_has_no_busy_time() -> None:
     """In the second step of the trace nothing but a copy ran on the device."""
     rows = [*ROWS[:-3], device("cpy", "memcpy", 1990, 10, correlation=5, bytes=1)]

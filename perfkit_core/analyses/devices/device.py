@@ -3,8 +3,10 @@
 A device is busy while at least one kernel runs on it (a union over streams). Utilisation is busy time over the union
 of the steps of the ranks that use the device (without steps: the extent of their events), as Paddle has it: kernels
 that run outside the steps count, so it can exceed 1. ``busy_in_steps_ratio`` is the share of the step time in which the
-device is busy, never above 1. CPU utilisation is what the framework itself measured. With ``native`` only kernels that
-a host event launched count, and the step time is Paddle's (see ``native_rules``).
+device is busy, never above 1. Of chosen steps, all of it counts where it runs: what an earlier step launched keeps the
+device busy, too, and what they launched themselves does so only until they end. CPU utilisation is what the framework
+itself measured. With ``native`` only kernels that a host event launched count, and the step time is Paddle's (see
+``native_rules``).
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from perfkit_core import grouped, intervals
 from perfkit_core.analyses.native_rules import counted, native_steps
 from perfkit_core.analyses.select import in_steps
 from perfkit_core.analyses.span import rank_codes, spans
+from perfkit_core.analyses.step.exclusive import covered_ns
 from perfkit_core.analyses.tables import ratio
 from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import View, ViewRequest
@@ -29,10 +32,10 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Columns device, product, kernels, busy_ns, span_ns, utilisation_ratio, busy_in_steps_ratio; rows for the CPU have
     only utilisation_ratio."""
     chosen = in_steps(trace, request)
-    counts = chosen & counted(trace) if request.native else chosen
-    steps = native_steps(trace, chosen) if request.native else None
+    counts = trace.rows("kind", KERNEL) & (counted(trace) if request.native else True)
+    steps = _events(trace, native_steps(trace, chosen)) if request.native else spans(trace, chosen)
     rows = [_cpu(scope, value) for scope, value in trace.meta.cpu_utilisation.items()]
-    rows += _devices(trace, counts, chosen, steps)
+    rows += _devices(trace, counts, steps, only_there=request.steps is not None)
     return pd.DataFrame(rows, columns=["device", "product", *_TYPES]).astype(_TYPES)
 
 
@@ -42,21 +45,27 @@ _TYPES = {"kernels": "Int64", "busy_ns": "Int64", "span_ns": "Int64", "utilisati
           "busy_in_steps_ratio": "Float64"}  # fmt: skip
 
 
-def _devices(
-    trace: Trace, counts: BoolArray, chosen: BoolArray, steps: BoolArray | None
-) -> Iterator[dict[str, object]]:
-    """A row a device, by name. ``steps``: the events whose union busy time is divided by; None: the span."""
+def _devices(trace: Trace, counts: BoolArray, steps: Groups, only_there: bool) -> Iterator[dict[str, object]]:
+    """A row a device, by name. ``counts``: the kernels that count; ``steps``: of each rank, what busy time is divided
+    by; ``only_there``: nothing counts but what runs in it."""
     codes, (rank, ranks) = trace.codes("device"), rank_codes(trace)
     work = np.flatnonzero(trace.rows("kind", *DEVICE_WORK) & (codes.codes >= 0))
     used, pair = grouped.ranked(codes.codes[work] * np.int64(ranks) + rank[work], len(codes.values) * ranks)
     device, of_rank = used // ranks, used % ranks
-    counted = (counts & trace.rows("kind", KERNEL))[work]
-    kernels, pair = work[counted], pair[counted]
+    within = _of_pairs(of_rank, ranks, steps)
+    kernels, pair = work[counts[work]], pair[counts[work]]
     busy = (pair, trace.ints("start_ns")[kernels], trace.end_ns[kernels])
-    within = _of_pairs(of_rank, ranks, spans(trace, chosen) if steps is None else _events(trace, steps))
-    either = [np.concatenate(parts) for parts in zip(busy, within, strict=True)]
-    united = [intervals.union_length_by(part[0], len(used), *part[1:]) for part in (busy, within, either)]
-    sums = [_added(device, values, len(codes.values)) for values in (np.bincount(pair, minlength=len(used)), *united)]
+    if only_there:
+        there = _touches(within, busy, len(used))
+        busy = (busy[0][there], busy[1][there], busy[2][there])
+    both = (np.append(busy[0], within[0]), np.append(busy[1], within[1]), np.append(busy[2], within[2]))
+    running, whole, either = (intervals.union_length_by(part[0], len(used), *part[1:]) for part in (busy, within, both))
+    inside = running + whole - either
+    calls = np.bincount(busy[0], minlength=len(used))
+    sums = [
+        _added(device, values, len(codes.values))
+        for values in (calls, inside if only_there else running, whole, inside)
+    ]
     products = {device.id: device.name for device in trace.meta.devices}
     for code in sorted(np.unique(device).tolist(), key=codes.values.__getitem__):
         yield _row(codes.values[code], products.get(codes.values[code]), *(int(each[code]) for each in sums))
@@ -71,6 +80,15 @@ def _of_pairs(of_rank: IntArray, ranks: int, found: Groups) -> Groups:
     return pair, start[at], end[at]
 
 
+def _touches(within: Groups, found: Groups, count: int) -> BoolArray:
+    """True for those that run in what is of their group, shape (len(found[0]),)."""
+    there = np.zeros(len(found[0]), np.bool_)
+    for number, rows in enumerate(grouped.parts(found[0], count)):
+        mine = within[0] == number
+        there[rows] = covered_ns((within[1][mine], within[2][mine]), found[1][rows], found[2][rows]) > 0
+    return there
+
+
 def _events(trace: Trace, mask: BoolArray) -> Groups:
     return rank_codes(trace)[0][mask], trace.ints("start_ns")[mask], trace.end_ns[mask]
 
@@ -81,8 +99,8 @@ def _added(group: IntArray, values: IntArray, count: int) -> IntArray:
     return total
 
 
-def _row(name: str, product: str | None, kernels: int, busy: int, whole: int, either: int) -> dict[str, object]:
-    """``busy`` and ``whole`` are summed over the ranks, ``either`` is the union of both in each."""
+def _row(name: str, product: str | None, kernels: int, busy: int, whole: int, inside: int) -> dict[str, object]:
+    """``busy``, ``whole`` and ``inside`` (busy in the steps) are summed over the ranks."""
     return {
         "device": name,
         "product": product if product is not None else pd.NA,
@@ -90,7 +108,7 @@ def _row(name: str, product: str | None, kernels: int, busy: int, whole: int, ei
         "busy_ns": busy,
         "span_ns": whole,
         "utilisation_ratio": float(ratio(busy, whole)),
-        "busy_in_steps_ratio": float(ratio(busy + whole - either, whole)),
+        "busy_in_steps_ratio": float(ratio(inside, whole)),
     }
 
 

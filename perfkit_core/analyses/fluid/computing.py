@@ -13,7 +13,6 @@ from typing import Final
 import numpy as np
 
 from perfkit_core import nesting, patterns
-from perfkit_core.analyses.fluid import scope
 from perfkit_core.analyses.once import once
 from perfkit_core.operator_names import CANONICAL, GRADIENT_SUFFIX
 from perfkit_core.schema import OPERATOR_DETAIL
@@ -31,7 +30,7 @@ _NO_ARITHMETIC: Final = frozenset(
 @once
 def computing(trace: Trace) -> BoolArray:
     """True for the host events that compute, shape (rows,). They can lie in each other: take their union."""
-    operators, details = scope.operators(trace), trace.host & trace.rows("kind", OPERATOR_DETAIL)
+    operators, details = trace.operators, trace.host & trace.rows("kind", OPERATOR_DETAIL)
     name = trace.codes("name")
     says = details & name.lookup(patterns.matches(name.values, _COMPUTES), False)
     leaf = operators & ~_holds(trace, operators | details)

@@ -18,7 +18,7 @@ from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import NO_ROW, OPERATOR_DETAIL, OPERATOR_KINDS
 from perfkit_core.trace import BoolArray, IntArray, Trace
-from perfkit_core.trees import Tree, merge, preorder
+from perfkit_core.trees import Tree, heaviest_first, merge, preorder
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
@@ -32,7 +32,8 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     roots = measures["total_ns"][tree.parent == NO_ROW].sum()
     measures["ratio"] = _share(measures["total_ns"], np.full(len(tree), roots))
     result = pd.DataFrame({"depth": tree.depth(), "name": named.names(tree), **measures})
-    return result.iloc[preorder(tree.parent, measures["total_ns"])].reset_index(drop=True)
+    weight = heaviest_first(result["name"], result["total_ns"].to_numpy(np.int64))
+    return result.iloc[preorder(tree.parent, weight)].reset_index(drop=True)
 
 
 def _members(trace: Trace, request: ViewRequest) -> BoolArray:

@@ -18,21 +18,20 @@ from perfkit_core.analyses.fluid.threads import thread_numbers
 from perfkit_core.analyses.tables import ratio
 from perfkit_core.compiling import compiled
 from perfkit_core.language import in_english
+from perfkit_core.language.columns import OVERHEAD
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import KERNEL, NO_ROW, RUNTIME, SYNC
 from perfkit_core.trace import IntArray, Trace
 
-ROWS = ("total time", "computation", "framework overhead", "calls into the device's runtime")
-
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Columns depth, name (of ROWS), total_ns (cpu + device), cpu_ns, device_ns, ratio (to the total time). Computation
-    and framework overhead add up to the total, exactly; the calls are part of the overhead, and left out where
-    none were recorded. No rows without operators."""
+    """Columns depth, name (of OVERHEAD), total_ns (cpu + device), cpu_ns, device_ns, ratio (to the total time).
+    Computation and framework overhead add up to the total, exactly; the calls are part of the overhead, and left out
+    where none were recorded. No rows without operators."""
     root = scope.outermost(trace, request)
     inside = nesting.nearest_on_path(trace.ints("parent"), computing(trace))
     cpu, device = _host_rows(trace, root, inside), _device_rows(trace, root, inside)
-    result = pd.DataFrame({"depth": [0, 0, 0, 1], "name": ROWS, "total_ns": cpu + device, "cpu_ns": cpu,
+    result = pd.DataFrame({"depth": [0, 0, 0, 1], "name": OVERHEAD, "total_ns": cpu + device, "cpu_ns": cpu,
                            "device_ns": device})  # fmt: skip
     result["ratio"] = ratio(result["total_ns"], int(cpu[0] + device[0]))
     calls = trace.rows("kind", RUNTIME, SYNC).any()

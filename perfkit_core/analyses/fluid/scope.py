@@ -12,8 +12,8 @@ from perfkit_core.analyses.operator import dataflow
 from perfkit_core.analyses.select import selected
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.schema import DEVICE_WORK, NO_ROW, OPERATOR_KINDS
-from perfkit_core.trace import BoolArray, IntArray, Trace
+from perfkit_core.schema import DEVICE_WORK, NO_ROW
+from perfkit_core.trace import IntArray, Trace
 
 GROUP: Final = "fluid"
 THREAD: Final = "thread"
@@ -33,17 +33,12 @@ def asked_for(request: ViewRequest, grouping: str) -> bool:
     return grouping in request.by
 
 
-def operators(trace: Trace) -> BoolArray:
-    """True for operators on the host."""
-    return trace.host & trace.rows("kind", *OPERATOR_KINDS)
-
-
 def outermost(trace: Trace, request: ViewRequest) -> IntArray:
     """Row of the outermost operator of the request around each event (itself too), -1 where there is none."""
     chosen = selected(trace, request)
     if chosen.all():
         return dataflow.outermost(trace)
-    wanted = operators(trace) & chosen
+    wanted = trace.operators & chosen
     return nesting.outermost(trace.ints("parent"), wanted)
 
 

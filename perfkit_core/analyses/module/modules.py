@@ -43,6 +43,12 @@ _SUMMED: Final = {
     "flops": ("flops", "self_flops"),
 }
 """What is counted → its columns with all below and without."""
+_WITH_BELOW: Final = {
+    **dict(_SUMMED.values()),
+    "total_cpu_ratio": "self_cpu_ratio",
+    "total_device_ratio": "self_device_ratio",
+    "parameters": "self_parameters",
+}
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
@@ -158,4 +164,5 @@ VIEW = View(
         "no calls of layers were recorded: label them with annotate(model), or record Python stacks"
     ),
     per_step=PER_STEP,
+    summed=_WITH_BELOW,
 )

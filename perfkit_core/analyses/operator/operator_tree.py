@@ -20,7 +20,7 @@ from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import DEVICE_WORK, NO_ROW
 from perfkit_core.trace import BoolArray, Codes, IntArray, Trace
-from perfkit_core.trees import Tree, merge, preorder
+from perfkit_core.trees import Tree, heaviest_first, merge, preorder
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
@@ -39,10 +39,10 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     columns |= _cpu(trace, found, tree, nodes, host, whole) | _device(trace, found, tree, nodes, whole)
     columns["flops"] = _flops(trace, found, nodes)
     result = pd.DataFrame(columns)
-    weight = result[["total_cpu_ns", "total_device_ns"]].fillna(-1).to_numpy(np.int64)
-    rank = np.empty(len(tree), np.int64)
-    rank[np.lexsort((weight[:, 1], weight[:, 0]))] = np.arange(len(tree))
-    return plain(result.iloc[preorder(tree.parent, rank)].reset_index(drop=True))
+    weights = result[["total_cpu_ns", "total_device_ns"]].fillna(-1).to_numpy(np.int64)
+    apart = result[["name", "kind", *(str(name) for name in found.tops.columns if name != "name")]]
+    weight = heaviest_first(zip(*(apart[name] for name in apart), strict=True), weights[:, 0], weights[:, 1])
+    return plain(result.iloc[preorder(tree.parent, weight)].reset_index(drop=True))
 
 
 def _texts(trace: Trace, found: Entries, tree: Tree, first: IntArray) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import pandas as pd
 
 from perfkit_core import intervals
 from perfkit_core.analyses.attribution import unlaunched
-from perfkit_core.analyses.select import in_steps
+from perfkit_core.analyses.select import in_steps, marked
 from perfkit_core.analyses.span import rank_codes, union_ns
 from perfkit_core.analyses.step import model_native
 from perfkit_core.analyses.step.model_rows import model_table, row
@@ -53,7 +53,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 def _wholes(trace: Trace, steps: IntArray, rows: Sequence[dict[str, Any]]) -> tuple[int, int]:
     """Host and device time of the steps; of all phases where there are no steps."""
     if len(steps):
-        return union_ns(trace, _mask(trace, steps)), rows[0]["total_device_ns"]
+        return union_ns(trace, marked(trace, steps)), rows[0]["total_device_ns"]
     return sum(r["total_cpu_ns"] for r in rows), sum(r["total_device_ns"] for r in rows)
 
 
@@ -105,12 +105,6 @@ def _uncovered(trace: Trace, steps: IntArray, found: Segments) -> int:
     ends = np.concatenate([found.end_ns, trace.end_ns[steps]])
     both = intervals.union_length_by(np.concatenate([of_segment, of_step]), len(ranks), starts, ends)
     return int((both - intervals.union_length_by(of_segment, len(ranks), found.start_ns, found.end_ns)).sum())
-
-
-def _mask(trace: Trace, rows: IntArray) -> BoolArray:
-    mask = np.zeros(len(trace), np.bool_)
-    mask[rows] = True
-    return mask
 
 
 VIEW = View(

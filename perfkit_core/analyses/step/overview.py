@@ -60,7 +60,8 @@ def _column(request: ViewRequest) -> str:
 VIEW = View(
     name="overview",
     title="Overview by kind of event",
-    description="calls and covered time of each kind of event, outside the steps too; the share is of the step time",
+    description="calls and covered time of each kind of event, outside the steps too where none are asked for; the "
+    "share is of the step time",
     table=table,
     groupings=GROUPINGS,
     order="time_ns",
