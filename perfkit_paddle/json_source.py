@@ -108,9 +108,10 @@ def _sharpened(events: pa.Table) -> tuple[Recorded, tuple[Finding, ...]]:
     columns = {"start_ns": start, "dur_ns": dur}
     for name, values in columns.items():
         events = events.set_column(events.column_names.index(name), name, pa.array(values))
-    spans = _text(events, "kind") != MEMORY
-    worst = int(starts.error_ns[spans].max(initial=0)), int(blur.max(initial=0))
-    return Recorded(events, parent), (findings.rounded(*worst), findings.parents_rebuilt(odd))
+    memory = _text(events, "kind") == MEMORY
+    worst = (starts.error_ns[~memory], blur, starts.error_ns[memory])
+    rounded = findings.rounded(*(int(error.max(initial=0)) for error in worst))
+    return Recorded(events, parent), (rounded, findings.parents_rebuilt(odd))
 
 
 def _text(events: pa.Table, column: str) -> Any:

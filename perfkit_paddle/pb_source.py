@@ -11,6 +11,7 @@ from perfkit_core.assemble import assemble
 from perfkit_core.collective_labels import with_labels
 from perfkit_core.errors import SourceError
 from perfkit_core.sources.bytestream import DAMAGED, open_bytes
+from perfkit_core.sources.findings import negative_durations
 from perfkit_core.trace import Device, Finding, Trace, TraceMeta
 from perfkit_paddle import findings
 from perfkit_paddle.meta import make_meta, processes
@@ -105,7 +106,7 @@ def doubts(found: Doubtful, cut: bool) -> tuple[Finding, ...]:
     if found.incomplete:
         quality.append(findings.skipped(found.incomplete))
     if found.reversed:
-        quality.append(findings.negative_durations(found.reversed))
+        quality.append(negative_durations(found.reversed))
     if found.unknown:
         quality.append(findings.unknown_types({f"EventType{n}": count for n, count in found.unknown.items()}))
     return tuple(quality)

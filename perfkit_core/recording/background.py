@@ -13,6 +13,7 @@ import functools
 import os
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,11 +36,18 @@ class _Job:
 class Background:
     """Works off jobs one after the other. ``work`` must not raise."""
 
+    forked_ns: int | None = None
+    """When this process was forked from one that had this object, in ns since 1970; None where it was not."""
+
     def __init__(self) -> None:
-        self.forget()
+        self._begin()
 
     def forget(self) -> None:
         """Begin anew, as a forked child does: the jobs are the parent's."""
+        self._begin()
+        self.forked_ns = time.time_ns()
+
+    def _begin(self) -> None:
         self._changed = threading.Condition()
         self._jobs: deque[_Job] = deque()  # the first one is running
         self._thread: threading.Thread | None = None

@@ -95,6 +95,7 @@ class CycleWriter(Generic[Profiler]):
 
     def _begin(self) -> None:
         self._pid, self._recording, self._cycle = os.getpid(), new_recording(), 0
+        self._forked_ns: int | None = None
         self._written: list[Path] = []
 
     def _keep(self, profiler: Profiler) -> None:
@@ -104,7 +105,7 @@ class CycleWriter(Generic[Profiler]):
         except BaseException as error:
             self._lost(cycle, error)
             return
-        if taken.background:
+        if taken.background and not (cycle == 0 and self._forked_ns):
             background.shared().submit(self.run_dir, lambda: self._write(taken, cycle, facts))
         else:
             without_gc(lambda: self._write(taken, cycle, facts))
@@ -124,10 +125,18 @@ class CycleWriter(Generic[Profiler]):
     def _write(self, taken: Taken, cycle: int, facts: dict[str, Any]) -> None:
         try:
             trace = taken.finish()
+            if self._is_parents(trace):
+                self._cycle = cycle
+                return
             meta = msgspec.structs.replace(trace.meta, **facts)
             self._written.append(write_cycle(Trace(trace.events, meta, trace.quality), self.run_dir))
         except BaseException as error:
             self._lost(cycle, error)
+
+    def _is_parents(self, trace: Trace) -> bool:
+        """Whether it began before this process was forked: then the parent writes it. Such a cycle is the first one."""
+        window = trace.meta.window_ns if trace.meta.clock == "epoch" else None
+        return bool(self._forked_ns and window and window[0] < self._forked_ns)
 
     def _lost(self, cycle: int, error: BaseException) -> None:
         """Tell it. Raises what is no Exception: the user's interrupt."""
@@ -145,5 +154,6 @@ class CycleWriter(Generic[Profiler]):
         """A forked child is a recording of its own."""
         if self._pid != os.getpid():
             self._begin()
+            self._forked_ns = background.shared().forked_ns
             self.run_dir = as_path(self.run_dir)  # a connection to a store is the parent's
             termination.install()

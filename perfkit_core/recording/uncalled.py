@@ -23,7 +23,7 @@ def _warn(run_dir: Path, pid: int) -> None:
     if os.getpid() != pid:
         return
     failures.tell(
-        f"this process recorded nothing into {run_dir}: its profiler never ended a cycle. Does the loop call the "
+        f"a handler recorded nothing into {run_dir}: its profiler never ended a cycle. Does the loop call the "
         "profiler's step(), and does the schedule reach its active steps?",
         logging.WARNING,
     )

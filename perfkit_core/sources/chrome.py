@@ -6,6 +6,7 @@ Format: Google's "Trace Event Format"; the top level is an object with ``traceEv
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from perfkit_core.sources.portion import Portion
 
 _SPACE: Final = re.compile(rb"\s*")
 _GAP: Final = re.compile(rb"[\s,]*")
+_CLOSED: Final = re.compile(rb"[\s}]*")
 _KEY: Final = re.compile(rb'\s*,?\s*"((?:[^"\\]|\\.)*)"\s*:\s*')
 
 
@@ -53,6 +55,7 @@ class ChromeFile:
         window = self._at.window
         try:
             yield from self._top_level()
+            self._end()
             self._at.position = len(window.data)
             while window.more():
                 window.drop(len(window.data))
@@ -106,6 +109,12 @@ class ChromeFile:
                 "perfkit reads what a profiler exported as a Chrome trace",
             )
 
+    def _end(self) -> None:
+        """Behind the last value. More events there mean that a damage has closed the list."""
+        self._at.skip(_CLOSED)
+        if self._at.peek() == b",":
+            raise self._at.broken("the list of events ends inside an event")
+
     def _key(self) -> str | None:
         """The next key of the top-level object, None at its end."""
         while True:
@@ -144,4 +153,10 @@ class ChromeFile:
             raise self._at.broken("the file ends inside a header value")
         raw = text[:end].encode("latin-1").decode("utf-8", "replace")
         self._at.position += end
-        return json.loads(raw, strict=False)
+        return json.loads(raw, strict=False, parse_float=_number, parse_constant=str)
+
+
+def _number(text: str) -> float | str:
+    """A number that no float holds is kept as text: JSON has none for it."""
+    value = float(text)
+    return value if math.isfinite(value) else text

@@ -13,12 +13,12 @@ from perfkit_core.trace import IntArray
 
 
 class ChromeEvent(msgspec.Struct, gc=False):
-    """One event as written. ``ts`` and ``dur`` stay text, so that no digit is lost."""
+    """One event as written. ``ts`` and ``dur`` stay text, so that no digit is lost; without ``ts`` it is empty."""
 
     ph: Any = None
     name: Any = None
     cat: Any = None
-    ts: msgspec.Raw = msgspec.Raw(b"0")
+    ts: msgspec.Raw = msgspec.Raw(b"")
     dur: msgspec.Raw = msgspec.Raw(b"0")
     pid: Any = None
     tid: Any = None
@@ -31,8 +31,9 @@ UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def event_times(events: Sequence[ChromeEvent]) -> tuple[IntArray, IntArray]:
-    """Start and duration in ns, each of shape (events,). Raises SourceError, which names the event."""
-    starts, durations = [bytes(one.ts) for one in events], [bytes(one.dur) for one in events]
+    """Start (0 where there is none) and duration in ns, each of shape (events,). Raises SourceError, which names the
+    event."""
+    starts, durations = [bytes(one.ts) or None for one in events], [bytes(one.dur) for one in events]
 
     def place(field: str, at: int) -> str:
         return f" ({field} of the event {str(events[at].name)[:80]!r})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import decimal
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -12,22 +13,21 @@ import pyarrow.compute as pc
 from perfkit_core.errors import SourceError
 from perfkit_core.trace import IntArray
 
-_DIGITS = {"us": 3, "ms": 6, "s": 9}
+_DIGITS: Final = 3
+"""From µs to ns."""
 _LONG = decimal.Context(prec=80, rounding=decimal.ROUND_HALF_EVEN)
 
 
-def to_ns(
-    texts: Sequence[bytes | str | None], unit: str = "us", place: Callable[[int], str] = lambda at: ""
-) -> IntArray:
-    """Numbers as written (``b"1419247332500.684"``, also quoted) to ns; None is 0. Below 1 ns: to the nearest.
+def to_ns(texts: Sequence[bytes | str | None], place: Callable[[int], str] = lambda at: "") -> IntArray:
+    """Numbers of µs as written (``b"1419247332500.684"``, also quoted) to ns; None is 0. Below 1 ns: to the nearest.
 
     Raises SourceError for text that is not a number or does not fit 64 bits; ``place`` says where the text with this
     index stands.
     """
     try:
-        return _integers(texts, unit)
+        return _integers(texts)
     except pa.ArrowInvalid:
-        wrong = next(at for at, text in enumerate(texts) if not _is_time(text, unit))
+        wrong = next(at for at, text in enumerate(texts) if not _is_time(text))
         shown = texts[wrong]
         shown = shown.decode("utf-8", "replace") if isinstance(shown, bytes) else str(shown)
         raise SourceError(
@@ -36,17 +36,17 @@ def to_ns(
         ) from None
 
 
-def _is_time(text: bytes | str | None, unit: str) -> bool:
+def _is_time(text: bytes | str | None) -> bool:
     try:
-        _integers([text], unit)
+        _integers([text])
     except pa.ArrowInvalid:
         return False
     return True
 
 
-def _integers(texts: Sequence[bytes | str | None], unit: str) -> IntArray:
+def _integers(texts: Sequence[bytes | str | None]) -> IntArray:
     strings = pc.utf8_trim(pc.fill_null(pa.array(texts).cast(pa.string()), "0"), ' "')
-    return _unscaled(_parse(strings, _DIGITS[unit]))
+    return _unscaled(_parse(strings, _DIGITS))
 
 
 def _parse(strings: pa.Array, scale: int) -> pa.Array:

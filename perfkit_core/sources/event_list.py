@@ -78,11 +78,13 @@ class EventList:
 
     def _salvage(self) -> list[ChromeEvent]:
         """One event at a time, over the part of the window that is not valid JSON."""
-        found = repair.next_event(self._at.window.data, self._at.position)
-        while found is None and (held := len(self._at.window.data) - self._at.position) < MAX_VALUE_BYTES:
-            if not self._at.window.more(max(held, WINDOW_BYTES)):  # doubled: a long event is not looked at too often
+        found = self._next_event()
+        while found is None and not self._at.window.finished:
+            held = len(self._at.window.data) - self._at.position
+            if held >= MAX_VALUE_BYTES:
                 break
-            found = repair.next_event(self._at.window.data, self._at.position)
+            self._at.window.more(max(held, WINDOW_BYTES))  # doubled: a long event is not looked at too often
+            found = self._next_event()
         if found is None:
             raise self._at.broken("an event is not valid JSON or does not end")
         batch: list[ChromeEvent] = []
@@ -100,5 +102,9 @@ class EventList:
             self._at.position = end
             gap = _GAP.match(self._at.window.data, self._at.position)
             self._at.position = gap.end() if gap else self._at.position
-            found = repair.next_event(self._at.window.data, self._at.position)
+            found = self._next_event()
         return batch
+
+    def _next_event(self) -> tuple[bytes, int, bool] | None:
+        window = self._at.window
+        return repair.next_event(window.data, self._at.position, window.finished)

@@ -9,7 +9,7 @@ from perfkit_core.trace import Finding
 
 
 def file_findings(file: ChromeFile, recorder: Recorder) -> tuple[Finding, ...]:
-    """Findings about truncation, repaired or skipped events and event types that are not read."""
+    """Findings about truncation, repaired or skipped events, impossible times and event types that are not read."""
     found = []
     if file.truncated_at is not None:
         found.append(Finding("truncated", breaks_off(file.truncated_at)))
@@ -18,6 +18,11 @@ def file_findings(file: ChromeFile, recorder: Recorder) -> tuple[Finding, ...]:
         found.append(Finding("repaired-events", text))
     if file.skipped:
         found.append(Finding("skipped-events", skipped(file.skipped)))
+    if recorder.untimed:
+        text = in_english("{count} events have no start time and are missing", count=recorder.untimed)
+        found.append(Finding("events-without-start", text))
+    if recorder.reversed:
+        found.append(negative_durations(recorder.reversed))
     if recorder.unknown:
         kinds = ", ".join(f"{count} of type {ph!r}" for ph, count in sorted(recorder.unknown.items()))
         text = in_english("events of types that carry no duration were not read: {types}", types=kinds)
@@ -28,6 +33,12 @@ def file_findings(file: ChromeFile, recorder: Recorder) -> tuple[Finding, ...]:
 def breaks_off(at: int) -> str:
     """That a file is cut off; ``at``: bytes."""
     return in_english("the file breaks off at byte {at}: what was to be written behind it is missing", at=at)
+
+
+def negative_durations(count: int) -> Finding:
+    """Events with their end before their start."""
+    text = in_english("{count} events ended before they began: their duration is taken as 0", count=count)
+    return Finding("negative-durations", text)
 
 
 def skipped(count: int) -> str:

@@ -15,7 +15,7 @@ from perfkit_core.sources.described import Descriptions
 from perfkit_core.sources.dialect import Dialect, Label, integer
 from perfkit_core.sources.gathering import Gathering
 from perfkit_core.sources.origins import Origins
-from perfkit_core.sources.portion import Portion, Stretch, Words
+from perfkit_core.sources.portion import NULL, Portion, Stretch, Words
 from perfkit_core.sources.reference_rows import RowLists
 from perfkit_core.sources.row_table import RowTable
 from perfkit_core.sources.rows import TEXTS, Rows
@@ -35,12 +35,15 @@ _FLOWS: Final = frozenset("stf")
 class Recorder:
     """Takes events of one file or capture, in order; :meth:`recorded` returns what ``assemble`` takes.
 
-    Also keeps what metadata events say: ``thread_names``; ``unknown`` counts events by an unsupported ``ph``.
+    Also keeps what metadata events say: ``thread_names``; ``unknown`` counts events by an unsupported ``ph``,
+    ``untimed`` those without a start, which are no rows, ``reversed`` those whose duration was negative, which is 0.
     """
 
     def __init__(self, dialect: Dialect) -> None:
         self.thread_names: dict[str, str] = {}
         self.unknown: dict[str, int] = {}
+        self.untimed = 0
+        self.reversed = 0
         self._dialect = dialect
         self._labels: dict[tuple[str, str], Label] = {}
         self._origins = Origins()
@@ -122,8 +125,18 @@ class Recorder:
             first += stretch.rows
 
     def _gather(self, part: Rows) -> None:
-        self._descriptions.add(part)
-        self._rows.add(part)
+        untimed = np.flatnonzero(part.integers["start_ns"] == NULL)
+        self.untimed += len(untimed)
+        for rows in part.without(untimed):
+            self._set_right(rows)
+            self._descriptions.add(rows)
+            self._rows.add(rows)
+
+    def _set_right(self, part: Rows) -> None:
+        duration = part.integers["dur_ns"]
+        if part.count and duration.min() < 0:
+            self.reversed += int((duration < 0).sum())
+            part.integers["dur_ns"] = np.maximum(duration, 0)
 
     def _with_slow(self, part: Rows, stretch: Stretch, events: Sequence[ChromeEvent], timed: bool) -> list[Rows]:
         """With the events that were set aside; some of them are no rows. ``timed``: their times are there already."""
@@ -149,6 +162,7 @@ class Recorder:
             lists.take(events[i])
         if times is None:
             start_ns, dur_ns = self._dialect.times([events[i] for i in kept])
+            start_ns[[at for at, i in enumerate(kept) if not bytes(events[i].ts)]] = NULL
         else:
             start_ns, dur_ns = times[0][kept], times[1][kept]
         return lists.rows(start_ns, dur_ns, self._origins, self._vocabularies), kept

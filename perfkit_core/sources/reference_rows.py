@@ -18,6 +18,8 @@ from perfkit_core.sources.rows import Rows
 from perfkit_core.sources.vocabulary import Vocabulary
 from perfkit_core.trace import IntArray
 
+_COUNTER: Final = "C"
+"""The ``ph`` of a counter."""
 _INTEGERS: Final = ("offset_ns", *ARGUMENT_INTEGERS)
 
 
@@ -41,6 +43,8 @@ class RowLists:
             label = self._labels[category, name] = dialect.label(category, name)
         args = event.args if isinstance(event.args, dict) else {}
         label = dialect.refine(label, args)
+        if event.ph == _COUNTER and label.kind == schema.OTHER:
+            label = label._replace(kind=schema.COUNTER)
         on_host = label.backend is None
         told = not on_host or label.kind == schema.MEMORY
         device = dialect.device(label, event.pid, args) if told else schema.CPU
@@ -60,7 +64,7 @@ class RowLists:
             column = self._dialect.arguments.get(key)
             if column == "stream" and label.backend is None:  # a launch names the stream of its work, not its own
                 column = None
-            if column is None or found.get(column) is not None:
+            if column is None or found.get(column) is not None or _is_null(column, value):
                 rest[key] = value
             else:
                 found[column] = value
@@ -90,6 +94,11 @@ def of_label(label: Label, category: str, name: str, device: str, pid: int | Non
         name, as_text(label.kind), as_text(category), as_text(device), as_text(label.phase), as_text(label.layer),
         as_text(label.copy_kind), pid, tid, integer(label.step),
     )  # fmt: skip
+
+
+def _is_null(column: str, value: Any) -> bool:
+    """Whether it is the number that stands for none in a column of integers."""
+    return column in _INTEGERS and isinstance(value, int) and integer(value) == NULL
 
 
 def as_text(value: Any) -> str | None:

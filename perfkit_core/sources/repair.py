@@ -1,98 +1,124 @@
 r"""Events that a profiler wrote as invalid JSON.
 
 Kineto and Paddle do not escape names: a quote, backslash or line break in one makes the event invalid. The name ends
-where the next key of the event begins, so its text can be found and escaped.
+where the next key of the event begins, so its text can be found and escaped. They also print numbers that JSON does not
+have (``inf``, ``nan``): those are kept as text. Any other damage is left: what is mended must not hide it, so a mended
+name holds no key of an event, and a mended event does not reach into the next one.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from typing import Final
 
 import msgspec
 
-from perfkit_core.sources.chrome_event import DECODER, UNDECODABLE
+from perfkit_core.sources.chrome_event import DECODER, UNDECODABLE, ChromeEvent
 
 _MAX_NAME_BYTES: Final = 1 << 14
 _ENDS_TRIED: Final = 16
 _NAME = re.compile(rb'"name"\s*:\s*"')
+_ESCAPED_TEXT: Final = rb'(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*'
+_SOUND_NAME = re.compile(_ESCAPED_TEXT + rb'"\s*,\s*"[^"\\]*"\s*:')
 _NEXT_KEY = re.compile(rb'"\s*,\s*"(?:pid|tid|ts|dur|ph|cat|args|id|s|bp|cname)"\s*:\s*["\d{\[-]')
-_NO_MORE_KEYS = re.compile(rb'"\s*\}')
-_TOKEN = re.compile(rb'[\s,:]+|"(?:[^"\\\x00-\x1f]|\\.)*"|-?\d[\d.eE+-]*|true|false|null|([{\[])|([}\]])')
+_LAST = re.compile(rb'"\s*\}\Z')
+_KEY = re.compile(rb'"(?:ph|cat|name|pid|tid|ts|dur|args)"\s*:')
+_STRING: Final = rb'"(?:[^"\\\x00-\x1f]|\\.)*"'
+_ESCAPE = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\.", re.DOTALL
+)
+"""Two halves of a character, a half alone (the group), any other escape."""
+_NUMBER: Final = rb"-?(?:\d[\d.eE+-]*|[iI]nf(?:inity)?|[nN]a[nN])"
+_TOKEN = re.compile(rb"[\s,:]+|" + _STRING + rb"|" + _NUMBER + rb"|true|false|null|([{\[])|([}\]])")
+_STRING_OR_NUMBER = re.compile(_STRING + rb"|(" + _NUMBER + rb")")
 _FIRST_KEY = re.compile(rb'\{\s*"\w+"')
-_BETWEEN = re.compile(rb"\s*,\s*")
+_BETWEEN = re.compile(rb"\s*,\s*(?=\{)")
 _OPEN_STRING = re.compile(rb'"(?:[^"\\\x00-\x1f]|\\.)*\\?')
-_END = re.compile(rb'"(?:\s*,\s*"(?:pid|tid|ts|dur|ph|cat|args|id|s|bp|cname)"\s*:\s*["\d{\[-]|\s*\})')
+_CLOSED_BY: Final = {b"{": b"}", b"[": b"]"}
 _END = re.compile(rb"\}(?=\s*(?:,\s*\{|,?\s*\]))")
-_SOUND_ESCAPES = re.compile(rb'(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*')
 
 
-def next_event(data: bytes, start: int) -> tuple[bytes, int, bool] | None:
+def next_event(data: bytes, start: int, whole: bool) -> tuple[bytes, int, bool] | None:
     """The event that begins at ``start``: its (repaired) text, where it ends, whether it was repaired.
 
-    None when no end is in sight. When no repair helps, the text up to the first likely end is returned as it is.
+    None when no end is in sight; ``whole`` says that nothing follows ``data``. When no repair helps, the text up to the
+    next event is returned as it is.
     """
     if data[start : start + 1] != b"{":
         return None
     ends = [match.end() for match in itertools.islice(_END.finditer(data, start), _ENDS_TRIED)]
-    if not ends:
-        return None
+    border = None
     for end in ends:
         text = data[start:end]
         if _valid(text):
             return text, end, False
-        mended = _mended(data, start, end, _NEXT_KEY)
-        if mended != text and _valid(mended):
+        mended = None if border else _mended(text, _NEXT_KEY)
+        if mended:
             return mended, end, True
-    return _unusual_event(data, start, ends)
+        border = border or (end if _event_follows(data, start, end) else None)
+    if not border and ends and (whole or len(ends) == _ENDS_TRIED):
+        border = ends[0]
+    return _unusual_event(data, start, [end for end in ends if border and end <= border]) if ends else None
 
 
 def _unusual_event(data: bytes, start: int, ends: list[int]) -> tuple[bytes, int, bool] | None:
-    """Sound, but with so many objects inside that none of ``ends`` is its end; or with the name as its last key."""
+    """Sound, but with so many objects inside that its end was not tried; with the name as its last key; or damaged.
+    The last of ``ends`` is where the next event begins; there are none where that is not in sight."""
     closing = _closing(data, start)
     if closing is None:
         return None
-    if closing > start and (_valid(data[start:closing]) or _too_deep(data[start:closing])):
-        return data[start:closing], closing, False
-    for end in ends:
-        mended = _mended(data, start, end, _NO_MORE_KEYS)
-        if _valid(mended):
+    text = data[start:closing]
+    if text and (_valid(text) or _too_deep(text)):
+        return text, closing, False
+    for end in [closing] if text else ends:
+        mended = _mended(data[start:end], _LAST)
+        if mended:
             return mended, end, True
-    end = _next_alike(data, start, ends)
-    return data[start:end], end, False
+    return (data[start : ends[-1]], ends[-1], False) if ends else None
 
 
-def _next_alike(data: bytes, start: int, ends: list[int]) -> int:
-    """The first end behind which an event begins as this one does (objects inside it begin otherwise)."""
-    first_key = _FIRST_KEY.match(data, start)
-    for end in ends:
-        gap = _BETWEEN.match(data, end)
-        if first_key and gap and data.startswith(first_key[0], gap.end()):
-            return end
-    return ends[0]
+def _event_follows(data: bytes, start: int, end: int) -> bool:
+    """Whether what begins behind ``end`` begins as this event does, or is a sound event (objects inside are not)."""
+    first_key, gap = _FIRST_KEY.match(data, start), _BETWEEN.match(data, end)
+    if gap is None:
+        return False
+    if first_key and data.startswith(first_key[0], gap.end()):
+        return True
+    found = _decoded(data[gap.end() : _closing(data, gap.end()) or gap.end()])
+    return bool(found and found[0].ph is not None)
 
 
 def _closing(data: bytes, start: int) -> int | None:
     """Behind the brace that closes the one at ``start``; ``start`` when this is no JSON, None when the data ends."""
-    depth, at = 0, start
+    opened: list[bytes] = []
+    named, at = True, start
     while at < len(data):
         token = _TOKEN.match(data, at)
         if token is None:
             return None if _OPEN_STRING.fullmatch(data, at) else start
-        depth += (token[1] is not None) - (token[2] is not None)
-        at = token.end()
-        if not depth:
+        if token[1]:
+            if opened and opened[-1] == b"{" and not named:  # a value without a key: the brace before it is missing
+                return start
+            opened.append(token[1])
+        elif token[2] and _CLOSED_BY[opened.pop()] != token[2]:
+            return start
+        named, at = token[0].strip() == b":", token.end()
+        if not opened:
             return at
     return None
 
 
 def _valid(text: bytes) -> bool:
+    return _decoded(text) is not None
+
+
+def _decoded(text: bytes) -> list[ChromeEvent] | None:
     try:
-        DECODER.decode(b"[" + text + b"]")
+        return DECODER.decode(b"[" + text + b"]")
     except UNDECODABLE:
-        return False
-    return True
+        return None
 
 
 def _too_deep(text: bytes) -> bool:
@@ -106,21 +132,40 @@ def _too_deep(text: bytes) -> bool:
     return False
 
 
-def _mended(data: bytes, start: int, end: int, behind_name: re.Pattern[bytes]) -> bytes:
-    """With everything escaped that is not escaped in the name, and without bytes that are not UTF-8."""
-    opening = _NAME.search(data, start, min(end, start + _MAX_NAME_BYTES))
-    closing = opening and behind_name.search(data, opening.end(), opening.end() + _MAX_NAME_BYTES)
-    if not opening or not closing or closing.start() >= end:
-        return _unicode(data[start:end])
-    first, last = opening.end(), closing.start()
-    return _unicode(data[start:first]) + _escaped(_unicode(data[first:last])) + _unicode(data[last:end])
+def _mended(text: bytes, behind_name: re.Pattern[bytes]) -> bytes | None:
+    """Valid JSON: with everything escaped that is not escaped in the name, numbers that JSON does not have as text, and
+    without bytes that are not UTF-8 and halves of characters. None where that does not help."""
+    opening = _NAME.search(text, 0, _MAX_NAME_BYTES)
+    unsound = opening and not _SOUND_NAME.match(text, opening.end())
+    named = _name_escaped(text, opening.end(), behind_name) if opening and unsound else None
+    mended = _numbers_as_text(_characters(_unicode(named or text)))
+    return mended if mended != text and _valid(mended) else None
+
+
+def _name_escaped(text: bytes, first: int, behind_name: re.Pattern[bytes]) -> bytes | None:
+    """With what stands between ``first`` and the quote that ends the name escaped; None where that is no name."""
+    closing = behind_name.search(text, first, first + _MAX_NAME_BYTES)
+    if closing is None or _KEY.search(text, first, closing.start()):
+        return None
+    name = _unicode(text[first : closing.start()])
+    return text[:first] + msgspec.json.encode(name.decode())[1:-1] + text[closing.start() :]
+
+
+def _numbers_as_text(text: bytes) -> bytes:
+    return _STRING_OR_NUMBER.sub(lambda found: _quoted(found[0]) if found[1] else found[0], text)
+
+
+def _quoted(number: bytes) -> bytes:
+    try:
+        return number if math.isfinite(float(number)) else b'"' + number + b'"'
+    except ValueError:
+        return number
 
 
 def _unicode(text: bytes) -> bytes:
     return text.decode("utf-8", "replace").encode()
 
 
-def _escaped(name: bytes) -> bytes:
-    if _SOUND_ESCAPES.fullmatch(name):  # the name is JSON already; the fault is elsewhere
-        return name
-    return msgspec.json.encode(name.decode())[1:-1]
+def _characters(text: bytes) -> bytes:
+    """With the replacement character for surrogates that are escaped one without the other."""
+    return _ESCAPE.sub(lambda found: b"\\ufffd" if found[1] else found[0], text)

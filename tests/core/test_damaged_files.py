@@ -5,17 +5,19 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from chrome import event, raw, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from scanned import NEVER, reading
+from scanned import NEVER, both, reading
 
 from perfkit_core.errors import SourceError
 from perfkit_core.loading import load, read_with
 from perfkit_core.plugins.contracts import Source
+from perfkit_core.storage.streaming import stream
 from perfkit_core.trace import Trace
 from perfkit_torch import source
 
@@ -97,6 +99,60 @@ def test_an_event_that_cannot_be_repaired_is_skipped_and_counted_when_partial(tm
     assert next(f.message for f in found.quality if f.code == "skipped-events").startswith("1 events")
 
 
+def test_a_number_of_the_header_that_no_float_holds_is_kept_as_text(tmp_path: Path) -> None:
+    """Read whole and streamed alike: JSON, of which the footer of a stored file is, has no such number."""
+    text = '{"schemaVersion": 1, "more": {"a": 1e400, "b": [NaN, -Infinity, 1.5]}, "traceEvents": %s}'
+    path, stored = raw(tmp_path / "t.json", (text % json.dumps(EVENTS)).encode()), tmp_path / "t.perfkit.parquet"
+    stream(path, stored)
+    expected = {"more": {"a": "1e400", "b": ["NaN", "-Infinity", 1.5]}}
+    assert (load(path).meta.extra, load(stored).meta.extra) == (expected, expected)
+
+
+def test_the_number_that_stands_for_none_in_a_column_stays_an_argument(tmp_path: Path) -> None:
+    addresses = [-(2**63), 2**63, 1 - 2**63]
+    path = write(tmp_path / "t.json", [event("[memory]", at, args={"Addr": addr}) for at, addr in enumerate(addresses)])
+    found = source.read(path)
+    assert found.events["address"].to_pylist() == [None, None, 1 - 2**63]
+    assert found.events["args"].to_pylist() == [f'{{"Addr":{addr}}}' for addr in addresses[:2]] + [None]
+    assert not both(path)
+
+
+REAL = "torch/mi250-minitoy-train.json.gz"
+DAMAGES = {
+    "a comma": (b'"name": "aten::transpose", "pid": 597913,', b'"name": "aten::transpose", "pid": 597913'),
+    "the quote behind a name": (b'"aten::transpose",', b'"aten::transpose,'),
+    "a brace": (b'"Ev Idx": 7\n    }', b'"Ev Idx": 7\n    '),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_event_is_not_mended_with_the_text_of_its_neighbours(
+    traces: Path, tmp_path: Path, damage: str
+) -> None:
+    text, names = gzip.decompress((traces / REAL).read_bytes()), source.read(traces / REAL).events["name"].to_pylist()
+    assert DAMAGES[damage][0] in text
+    path = raw(tmp_path / "bad.json", text.replace(*DAMAGES[damage], 1))
+    with pytest.raises(SourceError, match="an event is not valid JSON"):
+        source.read(path)
+    found = source.read(path, True)
+    kept = found.events["name"].to_pylist()
+    assert (len(kept), Counter(kept) - Counter(names)) == (len(names) - 1, Counter())
+    assert next(f.message for f in found.quality if f.code == "skipped-events").startswith("1 events")
+
+
+@pytest.mark.parametrize("flow", ['{"ph": "f", "id": 9, "ts": 2, "name": "ac2g", "bp": "e"}, ', ""])
+@pytest.mark.parametrize("value", ["inf", "-nan", "Infinity", "NaN", "1e400"])
+def test_a_number_that_json_does_not_have_is_kept_as_text(tmp_path: Path, value: str, flow: str) -> None:
+    events = json.dumps([event("aten::a", 1), event("gemm", 2, args={"blocks": "@"}), event("aten::b", 3)])
+    events = re.sub(r'(?=\{[^{]*"aten::b")', flow, events.replace('"@"', value))
+    text = '{"schemaVersion": 1, "traceEvents": ' + events + "}"
+    path = raw(tmp_path / "inf.json", text.encode())
+    found = source.read(path)
+    assert found.events["name"].to_pylist() == ["aten::a", "gemm", "aten::b"]
+    assert json.loads(found.events["args"][1].as_py()) == {"blocks": value}
+    assert not both(path)
+
+
 @pytest.mark.parametrize("scan_from", [0, NEVER])
 @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"m":', "}"), ('[{"m":', "}]")])
 def test_an_event_nested_too_deep_is_told_and_skipped_as_one_that_is_no_json(
@@ -159,6 +215,47 @@ def test_random_bytes_never_end_in_anything_but_a_trace_or_a_source_error(
         assert "\n" not in found
     else:
         assert len(found) <= 12
+
+
+EVENT_KEY = re.compile(r'"(?:ph|cat|name|pid|tid|ts|dur|args)"\s*:')
+
+
+def extents(text: str) -> list[tuple[int, int, str]]:
+    """Where each event of a file begins and ends, and its name."""
+    found, at = [], text.index("{", text.index('"traceEvents"'))
+    while text[at] == "{":
+        value, end = json.JSONDecoder().raw_decode(text, at)
+        found.append((at, end, value["name"]))
+        at = re.compile(r"[\s,]*").match(text, end).end()
+    return found
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    at=st.floats(0, 1, exclude_max=True),
+    count=st.sampled_from([0, 0, 1, 1, 30, 200]),
+    bit=st.integers(0, 7),
+    partial=st.booleans(),
+)
+def test_damage_makes_no_names_and_hides_no_neighbours(
+    traces: Path, tmp_path: Path, at: float, count: int, bit: int, partial: bool
+) -> None:
+    """A bit turned, or some bytes gone, of a real file: what is read then holds every event that was not hit."""
+    data = bytearray(gzip.decompress((traces / REAL).read_bytes()))
+    events = extents(data.decode())
+    place = events[0][0] + int(at * (events[-1][1] - events[0][0]))
+    if count:
+        del data[place : place + count]
+    else:
+        data[place] ^= 1 << bit
+    found = read_or_message(raw(tmp_path / "damaged.json", bytes(data)), partial)
+    if isinstance(found, str):
+        return
+    names = found.events["name"].to_pylist()
+    assert not any(EVENT_KEY.search(name or "") for name in names)
+    if not {"skipped-events", "truncated"} & {finding.code for finding in found.quality}:
+        hit = Counter(name for begin, end, name in events if begin < place + max(count, 1) and place < end)
+        assert not Counter(source.read(traces / REAL).events["name"].to_pylist()) - hit - Counter(names)
 
 
 @settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -176,6 +176,35 @@ assert len(writer.written) == 1
     assert len({path.name for path in tmp_path.iterdir()}) == 2
 
 
+def test_a_forked_child_that_leaves_its_parents_block_writes_no_cycle_of_it(tmp_path: Path) -> None:
+    """What began before the fork is the parent's; what the child records afterwards is numbered from 0."""
+    script = """
+def take(profiler, place):
+    return Taken(lambda: small_trace().with_meta(clock="epoch", window_ns=(profiler.began, profiler.began + 1)))
+
+class Timed(Profile):
+    def __enter__(self):
+        self.began = time.time_ns()
+
+writer = CycleWriter(sys.argv[1], take)
+with Timed(writer):
+    child = os.fork()
+    if not child and os.fork():
+        sys.exit(5)
+if child:
+    assert os.waitpid(child, 0)[1] == 5 << 8
+else:
+    assert writer.written == []
+    for _ in range(2):
+        with Timed(writer): pass
+assert len(writer.written) == (1 if child else 2)
+print("ready", os.getpid(), file=sys.stderr)
+"""
+    code, told = run(script, tmp_path)
+    assert (code, told.count("ready"), told.count("\n")) == (0, 2, 2), told
+    assert cycles(tmp_path) == [0, 0, 1]
+
+
 def test_a_fork_waits_for_what_is_being_written(tmp_path: Path) -> None:
     """A child that is born while the thread works could find its locks held."""
     script = """
@@ -201,6 +230,12 @@ def test_a_process_says_once_that_its_profiler_never_ended_a_cycle(name: str, tm
     assert code == (name == "at an error")
     assert told.count(f"recorded nothing into {tmp_path}: its profiler never ended a cycle") == 1
     assert told.count("Error") == code
+
+
+def test_a_handler_that_was_not_called_does_not_speak_for_others(tmp_path: Path) -> None:
+    _, told = run("unused = CycleWriter(sys.argv[1], slow, warn_uncalled=True)\nwriter(None)", tmp_path)
+    assert "this process recorded nothing" not in told
+    assert cycles(tmp_path) == [0]
 
 
 def test_a_call_while_the_process_ends_is_a_call(tmp_path: Path) -> None:

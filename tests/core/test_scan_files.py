@@ -216,3 +216,52 @@ def test_difference_sees_a_difference(tmp_path: Path) -> None:
     b = source.read(write(tmp_path / "b.json", [event("b", 1)]))
     assert difference(a, b)
     assert difference("x", a)
+
+
+def odd(tmp_path: Path, *unusual: str) -> Path:
+    """Fifty usual events, and some as text behind the tenth of them."""
+    events = [json.dumps(event("e", 10 + i)) for i in range(50)]
+    events[10:10] = unusual
+    path = tmp_path / "t.json"
+    path.write_text('{"schemaVersion": 1, "baseTimeNanoseconds": 0, "traceEvents": [' + ",\n".join(events) + "]}")
+    return path
+
+
+def test_an_event_without_a_start_is_none(tmp_path: Path) -> None:
+    """It has no place, and would stretch the recording to its origin."""
+    path = odd(tmp_path, '{"ph":"X","cat":"cpu_op","name":"lost","pid":1,"tid":1,"dur":5}',
+               '{"ph":"i","cat":"cpu_instant_event","name":"lost","pid":1,"tid":1,"args":{"n":"\\u00e9"}}')  # fmt: skip
+    assert not both(path)
+    trace = source.read(path)
+    assert set(trace.events["name"].to_pylist()) == {"e"}
+    assert trace.ints("start_ns").min() == 10_000
+    assert [f.message[:8] for f in trace.quality if f.code == "events-without-start"] == ["2 events"]
+
+
+def test_an_event_that_ends_before_it_begins_takes_no_time(tmp_path: Path) -> None:
+    path = odd(tmp_path, '{"ph":"X","cat":"cpu_op","name":"back","pid":1,"tid":1,"ts":25,"dur":-5}',
+               '{"ph":"X","cat":"cpu_op","name":"b\\u00e9ck","pid":1,"tid":1,"ts":26,"dur":-5e0}')  # fmt: skip
+    assert not both(path)
+    trace = source.read(path)
+    assert trace.ints("dur_ns").min() == 0
+    assert trace.ints("dur_ns").sum() == 50 * 1000
+    assert [f.message[:8] for f in trace.quality if f.code == "negative-durations"] == ["2 events"]
+
+
+def test_a_counter_is_a_counter(tmp_path: Path) -> None:
+    path = odd(tmp_path, '{"ph":"C","name":"power","pid":1,"tid":1,"ts":25,"args":{"watts":3}}')
+    assert not both(path)
+    events = source.read(path).to_pandas()
+    assert events.loc[events["name"] == "power", ["kind", "args"]].to_numpy().tolist() == [["counter", '{"watts":3}']]
+
+
+@pytest.mark.parametrize("where", ["name", "argument"])
+def test_half_a_character_is_replaced_as_a_byte_that_is_no_text_is(tmp_path: Path, where: str) -> None:
+    text = r"a\ud800b\udc00" + r"\\ud800" + r"\ud83d\ude00"
+    path = odd(tmp_path, '{"ph":"X","cat":"cpu_op","name":"%s","pid":1,"tid":1,"ts":5,"dur":1,"args":{"n":"%s"}}'
+               % ((text, "x") if where == "name" else ("x", text)))  # fmt: skip
+    assert not both(path)
+    trace = source.read(path)
+    first = trace.events.slice(0, 1).to_pylist()[0]
+    assert (first["name"] if where == "name" else json.loads(first["args"])["n"]) == "a\ufffdb\ufffd\\ud800\U0001f600"
+    assert "repaired-events" in {finding.code for finding in trace.quality}

@@ -80,7 +80,7 @@ def _argument(buffer, name, name_end, start, memory, columns, key_number, to, fi
         else:
             columns.used = 1
             end, odd, found = _integer(buffer, start, rest, to)
-            odd = odd or (checked and found < 0)
+            odd = odd or (checked and found < 0) or found == NULL
             put_int64(columns.numbers, cell, found)
     elif action == OFFSET:
         columns.used = 1

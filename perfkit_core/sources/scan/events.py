@@ -76,7 +76,7 @@ def _clear(memory, columns):  # type: ignore[no-untyped-def]
     event.kind, event.text = NO_PHASE, columns.text
     event.odd = event.bare = event.coded = 0
     columns.odd_text = columns.empty = 0
-    put_int64(columns.numbers, START * columns.capacity + columns.rows, 0)
+    put_int64(columns.numbers, START * columns.capacity + columns.rows, NULL)
     put_int64(columns.numbers, DURATION * columns.capacity + columns.rows, 0)
     if columns.used:  # by an event that was no row, or has to be read once more
         for column in range(FIRST_INTEGER, columns.number_rows):

@@ -160,6 +160,6 @@ def _phase(letter):  # type: ignore[no-untyped-def]
     """What the ``ph`` of an event makes of it."""
     if letter == 0x58:  # X
         return SPAN
-    if letter == 0x69 or letter == 0x49 or letter == 0x52 or letter == 0x43:  # i, I, R, C
+    if letter == 0x69 or letter == 0x49 or letter == 0x52:  # i, I, R
         return INSTANT
     return FLOW if letter == 0x73 or letter == 0x74 or letter == 0x66 else OTHER  # s, t, f
