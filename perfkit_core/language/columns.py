@@ -30,6 +30,9 @@ COLUMNS: Final = (
     "probability_slower", "low_ns", "high_ns", "outlying", "found", "condition", "limit", "result", "change_ratio",
     "shape", "side", "capture", "kernel", "matrix16_tflop_per_s", "float32_tflop_per_s", "memory_gb_per_s",
     "device_memory_bytes",
+    # of lists of runs
+    "path", "format", "devices", "ranks", "cycles", "steps", "events", "file_bytes", "findings", "why_not_read",
+    "recorded_utc", "written_utc", "recorded_or_written_utc",
     # of architectures
     "trainable_parameters", "backward_flops", "inputs", "outputs", "shapes", "dtype", "tied", "setting",
 )  # fmt: skip
@@ -44,17 +47,20 @@ _OF_SENTENCES: Final = frozenset(("note", "value"))
 _TOLD: Final = frozenset(("apart", "merged"))
 SIDES: Final = ("base", "other")
 _OF_SIDES: Final = frozenset(("name", "run", "side"))
+OVERHEAD: Final = ("total time", "computation", "framework overhead", "calls into the device's runtime")
+"""Names of the rows of the view fluid_overhead."""
 WORDS: Final = (
     *SIDES,
     # kinds and phases of events, see the schema, and what is in no phase
     "unlaunched", "host", "device",
     # parts of a step
     "device_compute", "compute", "exposed_communication", "exposed_copy", "input_wait", "launch_and_host", "framework",
-    "idle", "interval", "forward_backward", "tail",
+    "idle", "interval", "forward_backward", "tail", "overlap", *OVERHEAD,
     # of advice and comparisons
     "high", "medium", "low", "none", "replay", "prior", "microbenchmark", "predicted", "verified", "refuted",
-    "abstained", "median", "mean", "minimum", "maximum", "slower", "faster", "no difference beyond noise",
-    "too few steps to tell", "base only", "other only", "both", "passed", "failed", "within noise", "cannot tell",
+    "abstained", "median", "mean", "minimum", "maximum", "slower", "faster", "slower, perhaps noise",
+    "faster, perhaps noise", "no difference beyond noise", "too few steps to tell", "base only", "other only", "both",
+    "passed", "failed", "within noise", "cannot tell",
     "category", "event", "family", "family_phase", "layer", "operator_shape", "unmatched",
     # rows that stand for what has no name
     "(median less mean of the middle steps)", "(nothing recorded)", "(no phase)", "(no layer)", "(no family)",
@@ -71,4 +77,5 @@ def worded(value: str, column: str = "") -> str:
     if column in _OF_SENTENCES and (" " in value or value in _TOLD):
         return retold(value)
     ours = column in OF_WORDS or (value.startswith("(") and value.endswith(")"))
-    return say(value) if ours or (value in SIDES and column in _OF_SIDES) else value
+    in_names = (value in SIDES and column in _OF_SIDES) or (value in OVERHEAD and column == "name")
+    return say(value) if ours or in_names else value

@@ -213,6 +213,7 @@ def test_tables_are_the_same_in_every_language() -> None:
 def test_words_of_ours_are_said_and_names_are_not() -> None:
     with speaking("zh"):
         assert (worded("compute", "category"), worded("(no module)", "name")) == ("计算", "（无模块）")
+        assert worded("framework overhead", "name") != "framework overhead" == worded("framework overhead", "operator")
         assert (worded("base", "run"), worded("base", "operator")) == ("基准", "base")
         assert [worded(name, "name") for name in ("copy", "compute", "(anonymous namespace)", "Copy")] == [
             "copy", "compute", "(anonymous namespace)", "Copy",
