@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +21,7 @@ from perfkit_core.paths import (
 )
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import Plugins, get_plugins
-from perfkit_core.rank_findings import files_left_out
+from perfkit_core.rank_findings import about_job, files_left_out
 from perfkit_core.recording import pending
 from perfkit_core.several import one_job
 from perfkit_core.sources.bytestream import head
@@ -41,11 +42,11 @@ def load(sources: PathLike | Sequence[PathLike], *, partial: bool = False, plugi
     """
     given = list(sources) if isinstance(sources, Sequence) and not isinstance(sources, str) else [sources]
     paths, findings = files_of(given, plugins or get_plugins(), partial)
-    if len(paths) == 1:
-        return load_one(paths[0], partial, plugins).with_findings(*findings)
     traces, lost = _each(paths, partial, plugins)
-    whole = one_job(traces).with_findings(*findings, *lost)
-    return whole if len(given) > 1 else named(whole, as_path(given[0]))
+    whole = one_job(traces)
+    if len(given) == 1 < len(paths):
+        whole = named(whole, as_path(given[0]))
+    return whole.with_findings(*findings, *lost, *about_job(whole.meta))
 
 
 def _each(paths: Sequence[Path], partial: bool, plugins: Plugins | None) -> tuple[list[Trace], tuple[Finding, ...]]:
@@ -113,8 +114,15 @@ def named(trace: Trace, path: Path) -> Trace:
 
 def read_with(source: Source, path: Path, partial: bool = False) -> Trace:
     """Read with one reader. The SourceError of a reader that forgot which file it read names it here."""
-    try:
+    with naming(path):
         return source.read(path, partial)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """A SourceError that is raised in here names the file."""
+    try:
+        yield
     except SourceError as error:
         if str(path) in error.message:
             raise

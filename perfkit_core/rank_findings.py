@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -12,6 +12,8 @@ from perfkit_core.trace_meta import Finding, TraceMeta
 
 _MOST_WAYS: Final = 3
 """In which the ranks may tell the same kind of thing one by one."""
+EDGES: Final = 0.05
+"""Share of the collectives that a rank of the group may lack, as recordings do not begin and end at one moment."""
 _ABSENCES: Final = frozenset({"no-steps", "no-phases", "no-device-events"})
 """Codes of what a cycle lacks, which is no fault where another one of its rank has it."""
 
@@ -89,7 +91,13 @@ def _of_all(text: str, failed: Mapping[int, str], count: int) -> str:
     return in_english(text, failed=len(failed), count=count, why=failed[min(failed)])
 
 
-def not_read(meta: TraceMeta) -> tuple[Finding, ...]:
+def about_job(meta: TraceMeta) -> tuple[Finding, ...]:
+    """Whether the ranks that were read are all of a job, and of one job: of a whole profile, as ranks that one of its
+    parts lacks may be in another one."""
+    return (*_not_read(meta), *_mixed(meta))
+
+
+def _not_read(meta: TraceMeta) -> tuple[Finding, ...]:
     """That several ranks of a job were read, but not all: of one alone the others are not expected."""
     absent = set(range(meta.world_size or 0)) - set(meta.ranks)
     if len(meta.ranks) < 2 or not absent:
@@ -103,12 +111,11 @@ def not_read(meta: TraceMeta) -> tuple[Finding, ...]:
     return (Finding("ranks-missing", text),)
 
 
-def mixed(worlds: Sequence[tuple[tuple[int, ...], int | None]]) -> tuple[Finding, ...]:
-    """That the parts of a profile, each with its ranks, tell different numbers of ranks of their job."""
+def _mixed(meta: TraceMeta) -> tuple[Finding, ...]:
+    """That the parts of a profile tell different numbers of ranks of their job."""
     of: dict[int, set[int]] = {}
-    for ranks, world in worlds:
-        if world:
-            of.setdefault(world, set()).update(ranks)
+    for rank, world in meta.told_worlds():
+        of.setdefault(world, set()).add(rank)
     if len(of) < 2:
         return ()
     text = in_english(
@@ -118,18 +125,32 @@ def mixed(worlds: Sequence[tuple[tuple[int, ...], int | None]]) -> tuple[Finding
     return (Finding("jobs-mixed", text),)
 
 
-def waits_not_known(unknown: Collection[int], count: int) -> tuple[Finding, ...]:
-    """That of some of so many ranks nothing tells how long they wait for others, although of the rest it is known."""
-    if not unknown:
-        return ()
-    text = in_english(
-        "how long {unknown} of {count} ranks wait for others is not known ({ranks}): no collectives tie their clocks "
-        "to those of others (--view clocks tells why)",
-        unknown=len(unknown),
-        count=count,
-        ranks=spelled(unknown),
-    )
-    return (Finding("waits-not-known", text),)
+def waits_not_known(unknown: Collection[int], count: int, incomplete: float = 0.0) -> tuple[Finding, ...]:
+    """That of some of so many ranks nothing tells how long they wait for others, although of the rest it is known; and
+    at what share of the collectives it is known at least, as not all ranks of the group can be compared."""
+    return (*_not_at_all(unknown, count), *_at_least(incomplete))
+
+
+def _not_at_all(unknown: Collection[int], count: int) -> Iterator[Finding]:
+    if unknown:
+        text = in_english(
+            "how long {unknown} of {count} ranks wait for others is not known ({ranks}): their clocks cannot be "
+            "compared with those of others (--view clocks tells why)",
+            unknown=len(unknown),
+            count=count,
+            ranks=spelled(unknown),
+        )
+        yield Finding("waits-not-known", text)
+
+
+def _at_least(incomplete: float) -> Iterator[Finding]:
+    if incomplete > EDGES:
+        text = in_english(
+            "at {share} of the collectives a rank of the group cannot be compared with the others, or was not read: "
+            "these wait at least as long as told, and that rank may be the last one",
+            share=f"{incomplete:.0%}",
+        )
+        yield Finding("waits-not-known", text)
 
 
 def spelled(ranks: Iterable[int]) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -15,11 +16,11 @@ import pyarrow.parquet as pq
 
 from perfkit_core import schema
 from perfkit_core.paths import arrow_input, modified_ns
-from perfkit_core.rank_findings import united
+from perfkit_core.rank_findings import about_job, united
 from perfkit_core.report import facts
 from perfkit_core.sources import run_folder
 from perfkit_core.storage.footer import Stored, read_metadata
-from perfkit_core.trace import Finding, TraceMeta
+from perfkit_core.trace import Finding, TraceMeta, joined_meta
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +69,12 @@ def of_stored(run: Run, files: Sequence[Path], about_folder: tuple[Finding, ...]
 def _findings(stored: Mapping[str, Stored]) -> tuple[Finding, ...]:
     """Those of the files read as one run: what a cycle lacks is none where another one of its rank has it."""
     numbers, findings = run_folder.numbered({file: one.meta for file, one in stored.items()})
-    parts = [((numbers[file],) if file in numbers else one.meta.ranks, one.quality) for file, one in stored.items()]
-    return (*united(parts), *findings)
+    metas = [
+        msgspec.structs.replace(one.meta, ranks=(numbers[file],)) if file in numbers else one.meta
+        for file, one in stored.items()
+    ]
+    parts = [(meta.ranks, one.quality) for meta, one in zip(metas, stored.values(), strict=True)]
+    return (*united(parts), *findings, *about_job(joined_meta(metas)))
 
 
 def _steps(files: Sequence[Path]) -> tuple[Any, Any]:

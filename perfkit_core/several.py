@@ -11,9 +11,8 @@ from typing import Final
 
 from perfkit_core.errors import SourceError
 from perfkit_core.language import in_english
-from perfkit_core.rank_findings import mixed, not_read
 from perfkit_core.schema import STEP
-from perfkit_core.trace import Finding, Trace, concat_traces, hull, with_rank
+from perfkit_core.trace import Finding, Trace, TraceMeta, concat_traces, hull, with_rank
 
 _RANK: Final = re.compile(r"(?<![A-Za-z])(?:rank|worker)[-_]?(\d{1,6})(?!\d)", re.IGNORECASE)
 """How a file's name tells a rank. Other numbers in it are processes, hosts, devices and times."""
@@ -21,25 +20,22 @@ _RANK: Final = re.compile(r"(?<![A-Za-z])(?:rank|worker)[-_]?(\d{1,6})(?!\d)", r
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What tells whether a source belongs to the same job as others. ``steps``: numbers of its steps; ``recording``:
-    what all cycles of a process have in common, where they tell."""
+    """What tells whether a source belongs to the same job as others. ``recording``: what all cycles of a process have
+    in common, where they tell."""
 
     source: str
     framework: str | None
     ranks: tuple[int, ...]
     clock: str
     window_ns: tuple[int, int] | None
-    steps: frozenset[int] = frozenset()
     recording: str | None = None
     cycle: int | None = None
 
     @classmethod
-    def of(cls, trace: Trace) -> Part:
+    def of(cls, meta: TraceMeta) -> Part:
         """The part that a trace is."""
-        steps = frozenset(trace.ints("step")[trace.rows("kind", STEP)].tolist())
-        meta = trace.meta
         told = (meta.source, meta.framework, meta.ranks, meta.clock, meta.window_ns)
-        return cls(*told, steps, meta.recording, meta.cycle)
+        return cls(*told, meta.recording, meta.cycle)
 
 
 def one_job(traces: Sequence[Trace]) -> Trace:
@@ -49,21 +45,19 @@ def one_job(traces: Sequence[Trace]) -> Trace:
     """
     if len(traces) == 1:
         return traces[0]
-    parts = [Part.of(trace) for trace in traces]
+    parts = [Part.of(trace.meta) for trace in traces]
     check_frameworks(parts)
     unknown = processes([part for part in parts if not part.ranks])
     if len(unknown) == 1 and all(not part.ranks for part in parts):
-        check_apart(parts)
+        check_apart(traces)
         return concat_traces(sorted(traces, key=in_time))
     known = {rank for part in parts for rank in part.ranks}
     numbers, findings = numbered_processes({part.source: part.recording for part in parts if not part.ranks}, known)
     if any(finding.code == BY_ORDER for finding in findings):
         check_one_time(map(_whole, unknown))
     ranked = [trace if trace.meta.ranks else with_rank(trace, numbers[trace.meta.source]) for trace in traces]
-    check_apart([Part.of(trace) for trace in ranked])
-    whole = concat_traces(ranked)
-    worlds = [(trace.meta.ranks, trace.meta.world_size) for trace in ranked]
-    return whole.with_findings(*findings, *not_read(whole.meta), *mixed(worlds))
+    check_apart(ranked)
+    return concat_traces(sorted(ranked, key=lambda trace: trace.meta.ranks)).with_findings(*findings)
 
 
 def processes(parts: Iterable[Part]) -> list[list[Part]]:
@@ -157,40 +151,50 @@ def check_one_time(unknown: Iterable[Part]) -> None:
         )
 
 
-def check_apart(parts: Iterable[Part]) -> None:
-    """Raises SourceError where two parts hold the same steps of the same rank, or the same cycle of one recording, or
+def check_apart(traces: Iterable[Trace]) -> None:
+    """Raises SourceError where two traces hold the same steps of the same rank, or the same cycle of one recording, or
     were made at the same time by one rank. Other cycles of one recording are apart, however their steps are
     numbered."""
-    parts = list(parts)
-    seen: dict[tuple[object, ...], Part] = {}
-    for part in parts:
-        cycle = (part.recording, part.cycle, part.ranks)
-        steps = itertools.product(part.ranks, part.steps)
-        for key in [*steps, *([cycle] if None not in cycle else [])]:
-            other = seen.setdefault(key, part)
-            if other is not part and not _other_cycle(other, part):
-                raise SourceError(
-                    f"{other.source} and {part.source} hold the same steps of the same rank",
-                    "name one source a rank; perfkit compare sets two runs side by side",
-                )
-    _check_times(parts)
+    cycles: dict[object, Part] = {}
+    of_rank: dict[int, list[tuple[Part, Trace]]] = {}
+    for trace in traces:
+        part = Part.of(trace.meta)
+        if part.recording is not None and part.cycle is not None:
+            _check_new(cycles, (part.recording, part.cycle, part.ranks), part)
+        for rank in part.ranks:
+            of_rank.setdefault(rank, []).append((part, trace))
+    for rank, some in of_rank.items():
+        (first, _), *others = some
+        if not all(_other_cycle(first, part) for part, _ in others):  # to look costs reading the steps of stored files
+            _check_steps(some)
+            _check_times(rank, [part for part, _ in some])
 
 
-def _check_times(parts: Iterable[Part]) -> None:
+def _check_steps(of_rank: Iterable[tuple[Part, Trace]]) -> None:
+    seen: dict[object, Part] = {}
+    for part, trace in of_rank:
+        for step in set(trace.ints("step")[trace.rows("kind", STEP)].tolist()):
+            _check_new(seen, step, part)
+
+
+def _check_new(seen: dict[object, Part], key: object, part: Part) -> None:
+    other = seen.setdefault(key, part)
+    if other is not part and not _other_cycle(other, part):
+        raise SourceError(
+            f"{other.source} and {part.source} hold the same steps of the same rank",
+            "name one source a rank; perfkit compare sets two runs side by side",
+        )
+
+
+def _check_times(rank: int, parts: Iterable[Part]) -> None:
     """A rank records one cycle after the other. Only clocks of epoch can be compared."""
-    timed: dict[int, list[tuple[tuple[int, int], Part]]] = {}
-    for part in parts:
-        if part.clock == "epoch" and part.window_ns:
-            for rank in part.ranks:
-                timed.setdefault(rank, []).append((part.window_ns, part))
-    for rank, cycles in timed.items():
-        ordered = sorted(cycles, key=lambda one: one[0])
-        for ((_, end), one), ((start, _), other) in itertools.pairwise(ordered):
-            if start < end and not _other_cycle(one, other):
-                raise SourceError(
-                    f"{one.source} and {other.source} hold the same time of rank {rank}",
-                    "name one source a rank and cycle; perfkit compare sets two runs side by side",
-                )
+    timed = [(part.window_ns, part) for part in parts if part.clock == "epoch" and part.window_ns]
+    for ((_, end), one), ((start, _), other) in itertools.pairwise(sorted(timed, key=lambda one: one[0])):
+        if start < end and not _other_cycle(one, other):
+            raise SourceError(
+                f"{one.source} and {other.source} hold the same time of rank {rank}",
+                "name one source a rank and cycle; perfkit compare sets two runs side by side",
+            )
 
 
 def _other_cycle(one: Part, other: Part) -> bool:

@@ -191,18 +191,23 @@ def concat_traces(traces: Sequence[Trace]) -> Trace:
     """
     if len(traces) == 1:
         return traces[0]
-    metas = [trace.meta for trace in traces]
-    meta = msgspec.structs.replace(
+    quality = united([(trace.meta.ranks, trace.quality) for trace in traces])
+    meta = joined_meta([trace.meta for trace in traces])
+    return Trace(JoinedColumns([trace._columns for trace in traces]), meta, quality)
+
+
+def joined_meta(metas: Sequence[TraceMeta]) -> TraceMeta:
+    """The metadata of several parts (ranks, cycles) as one: the first one's, with what is united over all."""
+    return msgspec.structs.replace(
         metas[0],
         ranks=tuple(sorted({rank for m in metas for rank in m.ranks})),
+        worlds=tuple(sorted({told for m in metas for told in m.told_worlds()})),
         devices=tuple({device.id: device for m in metas for device in m.devices}.values()),
         thread_names={key: name for m in metas for key, name in m.thread_names.items()},
         window_ns=hull([m.window_ns for m in metas if m.window_ns]),
         incomplete=any(m.incomplete for m in metas),
         cycle=metas[0].cycle if len({m.cycle for m in metas}) == 1 else None,
     )
-    quality = united([(trace.meta.ranks, trace.quality) for trace in traces])
-    return Trace(JoinedColumns([trace._columns for trace in traces]), meta, quality)
 
 
 def with_rank(trace: Trace, rank: int) -> Trace:

@@ -30,6 +30,8 @@ class TraceMeta(msgspec.Struct, frozen=True, kw_only=True):
     recording, or of its events where the source does not tell.
     ``thread_names`` maps "rank:pid:tid" to a name. ``cpu_utilisation`` holds ratios by scope (process, system).
     ``recording`` is what one process shares over its cycles, ``cycle`` the number of this one.
+    ``worlds`` holds (rank, number of ranks of its job) as the parts of a joined trace tell; :meth:`told_worlds` also of
+    a trace that is not joined.
     """
 
     source: str
@@ -50,3 +52,8 @@ class TraceMeta(msgspec.Struct, frozen=True, kw_only=True):
     thread_names: dict[str, str] = {}
     cpu_utilisation: dict[str, float] = {}
     extra: dict[str, Any] = {}
+    worlds: tuple[tuple[int, int], ...] = ()
+
+    def told_worlds(self) -> tuple[tuple[int, int], ...]:
+        """(rank, number of ranks of its job) as recorded; a rank whose parts disagree is there with each number."""
+        return self.worlds or tuple((rank, self.world_size) for rank in self.ranks if self.world_size)

@@ -1,17 +1,15 @@
-"""What many ranks are together: one job, its metadata, its steps, and what is doubtful about its data."""
+"""What many ranks are together: one job, its steps, and what is doubtful about its data."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import msgspec
 
 from perfkit_core.errors import SourceError, UsageError
 from perfkit_core.language import in_english
 from perfkit_core.rank_findings import united
 from perfkit_core.ranks.job import Facts
 from perfkit_core.several import BY_ORDER, Part, check_frameworks, check_one_time, numbered
-from perfkit_core.trace import Finding, TraceMeta, hull
+from perfkit_core.trace import Finding
 
 _SHOWN_STEPS = 20
 
@@ -21,7 +19,7 @@ def check(facts: Sequence[Facts]) -> tuple[Finding, ...]:
     several frameworks, one rank twice, or made one after the other without telling their rank."""
     if not facts:
         raise SourceError("no rank could be read", "without --partial the first one that fails is named")
-    check_frameworks(map(_part, facts))
+    check_frameworks(Part.of(fact.meta) for fact in facts)
     seen: dict[tuple[int, ...], str] = {}
     for fact in facts:
         source = fact.meta.source
@@ -30,25 +28,12 @@ def check(facts: Sequence[Facts]) -> tuple[Finding, ...]:
                 f"{seen[fact.meta.ranks]} and {source} both hold rank {_spelled(fact.meta.ranks)}",
                 "name the files of one run; perfkit compare sets two runs side by side",
             )
-    unknown = [_part(fact) for fact in facts if fact.meta.ranks and not fact.told]
+    unknown = [Part.of(fact.meta) for fact in facts if fact.meta.ranks and not fact.told]
     known = {rank for fact in facts if fact.told for rank in fact.meta.ranks}
     _, findings = numbered([part.source for part in unknown], known)
     if any(finding.code == BY_ORDER for finding in findings):
         check_one_time(unknown)
     return findings
-
-
-def meta(facts: Sequence[Facts]) -> TraceMeta:
-    """The first rank's metadata, with the ranks, devices and the extent of all."""
-    metas = [fact.meta for fact in facts]
-    return msgspec.structs.replace(
-        metas[0],
-        ranks=tuple(sorted({rank for one in metas for rank in one.ranks})),
-        devices=tuple({device.id: device for one in metas for device in one.devices}.values()),
-        window_ns=hull([one.window_ns for one in metas if one.window_ns]),
-        incomplete=any(one.incomplete for one in metas),
-        cycle=metas[0].cycle if len({one.cycle for one in metas}) == 1 else None,
-    )
 
 
 def steps(facts: Sequence[Facts], wanted: tuple[int, ...] | None) -> tuple[int, ...]:
@@ -70,11 +55,6 @@ def why_empty(view: str, facts: Sequence[Facts]) -> str:
     """Why the table of a view has no rows: as the first rank says."""
     nothing = in_english("nothing of this kind was recorded")
     return next((fact.empty[view] for fact in facts if view in fact.empty), nothing)
-
-
-def _part(fact: Facts) -> Part:
-    found = fact.meta
-    return Part(found.source, found.framework, found.ranks, found.clock, found.window_ns)
 
 
 def _spelled(ranks: tuple[int, ...]) -> str:

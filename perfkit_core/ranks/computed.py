@@ -10,12 +10,12 @@ import pandas as pd
 from perfkit_core.analyses.over_ranks.views import reduction
 from perfkit_core.analyses.select import step_numbers
 from perfkit_core.plugins.contracts import View, ViewRequest
-from perfkit_core.rank_findings import mixed, not_read, waits_not_known
+from perfkit_core.rank_findings import about_job, waits_not_known
 from perfkit_core.ranks import cluster
 from perfkit_core.ranks.job import Job, Partial, understood
 from perfkit_core.ranks.reduce import reduce_trace
 from perfkit_core.ranks.split import split
-from perfkit_core.trace import Finding, Trace, TraceMeta
+from perfkit_core.trace import Finding, Trace, TraceMeta, joined_meta
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Computed:
 def compute(trace: Trace, views: Sequence[View], job: Job) -> Computed:
     """The views of a trace; one of several ranks is reduced rank by rank. Raises UsageError."""
     found = of_ranks(split(trace), views, job)
-    waits = _waits(found.tables, trace.meta, job.request)
+    waits = _waits(found.tables, trace.meta, job)
     return replace(found, meta=trace.meta, quality=tuple(dict.fromkeys((*trace.quality, *waits))))
 
 
@@ -78,15 +78,14 @@ def merge(partials: Sequence[Partial], views: Sequence[View], job: Job) -> Compu
         return explain([one.views[view.name] for one in ordered]) if explain else cluster.why_empty(view.name, facts)
 
     recorded = frozenset(name for fact in facts for name in fact.recorded)
-    meta = cluster.meta(facts)
+    meta = joined_meta([fact.meta for fact in facts])
     return Computed(
         meta=meta,
         quality=(
             *cluster.quality(facts),
             *findings,
-            *not_read(meta),
-            *mixed([(fact.meta.ranks, fact.meta.world_size) for fact in facts]),
-            *_waits(tables, meta, job.request),
+            *about_job(meta),
+            *_waits(tables, meta, job),
         ),
         steps=steps,
         request=job.request,
@@ -97,11 +96,13 @@ def merge(partials: Sequence[Partial], views: Sequence[View], job: Job) -> Compu
     )
 
 
-def _waits(tables: Mapping[str, pd.DataFrame], meta: TraceMeta, request: ViewRequest) -> tuple[Finding, ...]:
-    """Whose waiting the view stragglers does not know, where it knows that of others."""
-    table = tables.get("stragglers")
-    restricted = request.steps is not None or any((request.pattern, request.kind, request.device))
+def _waits(tables: Mapping[str, pd.DataFrame], meta: TraceMeta, job: Job) -> tuple[Finding, ...]:
+    """Whose waiting the view stragglers does not know, where it knows that of others. Not where only some collectives
+    are counted: others may tell."""
+    table, request = tables.get("stragglers"), job.request
+    restricted = job.own_steps or request.steps is not None or any((request.pattern, request.kind, request.device))
     if table is None or table.empty or "rank" not in table or restricted:
         return ()
     known = set(table.loc[table["collectives"] > 0, "rank"].tolist())
-    return waits_not_known(set(meta.ranks) - known, len(meta.ranks))
+    incomplete = float(table["incomplete"].sum() / max(table["collectives"].sum(), 1))
+    return waits_not_known(set(meta.ranks) - known, len(meta.ranks), incomplete)

@@ -24,7 +24,7 @@ from perfkit_core.trace import Finding
 
 SUFFIX: Final = PARTIAL_SUFFIX
 FORMAT: Final = "perfkit partial"
-VERSION: Final = 3
+VERSION: Final = 4
 
 
 class Stored(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ from perfkit_core.paths import as_path
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.job import Facts, Failed, Job, Partial, RankFiles, understood
 from perfkit_core.ranks.split import split
-from perfkit_core.several import Part, check_apart, in_time
+from perfkit_core.several import check_apart, in_time
 from perfkit_core.trace import Trace, concat_traces, with_rank
 
 _LARGE: Final = ("extra", "thread_names")
@@ -53,7 +53,7 @@ def _read(files: RankFiles, partial: bool) -> tuple[Trace, bool]:
     told = all(trace.meta.ranks for trace in traces)
     if files.rank is not None:
         traces = [trace if trace.meta.ranks else with_rank(trace, files.rank) for trace in traces]
-    check_apart(map(Part.of, traces))
+    check_apart(traces)
     return concat_traces(sorted(traces, key=in_time)), told
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.analyses.communication.clock_model import MOST_CROSSING_NS
-from perfkit_core.analyses.communication.clock_offsets import SYNCHRONOUS, clock_offsets
+from perfkit_core.analyses.communication.clock_offsets import clock_offsets, meetings
 from perfkit_core.analyses.communication.instances import instances
 from perfkit_core.analyses.communication.matching import UNMATCHED, matched
 from perfkit_core.analyses.span import ranks
@@ -64,13 +64,14 @@ def meet(
     if len(ranks(trace)) < 2:
         return Meetings(graph, 0, 0, rank, np.zeros(len(rank), np.int64))
     found = matched(instances(trace), trace.meta.world_size)
-    offsets = clock_offsets(found)["constant_ns"]  # without a drift, which would change what nodes take
+    clocks = clock_offsets(found)
+    offsets = clocks["constant_ns"]  # without a drift, which would change what nodes take
     ahead_ns = _of_lanes(rank, offsets)
     graph = replace(graph, start_ns=graph.start_ns - ahead_ns[graph.lane])
     node = _nodes(graph, found["row"].to_numpy(np.int64), first, after, nodes)
-    usable = (found["match"] != UNMATCHED) & found["collective"].isin(SYNCHRONOUS)
-    usable &= found["rank"].map(offsets).notna()
-    members = _members(graph, node, found["match"].to_numpy(np.int64), usable.to_numpy(np.bool_), leads)
+    meeting = meetings(found, clocks).reindex(found.index, fill_value=UNMATCHED)
+    usable = (meeting != UNMATCHED) & found["rank"].map(offsets).notna()
+    members = _members(graph, node, np.asarray(meeting, np.int64), usable.to_numpy(np.bool_), leads)
     shown = shown_elsewhere(trace, graph, work, nodes[work.row], members.node, members.match)
     graph = replace(graph, edges=all_edges([graph.edges, shown]))
     for those in _attempts(graph, members):

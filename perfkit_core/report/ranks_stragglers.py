@@ -9,7 +9,7 @@ from typing import Final
 import pandas as pd
 
 from perfkit_core.language import in_english, say
-from perfkit_core.rank_findings import spelled
+from perfkit_core.rank_findings import EDGES, spelled
 from perfkit_core.report.headline import duration
 
 MATTERS: Final = 0.01
@@ -34,7 +34,8 @@ def found(ranks: pd.DataFrame, waiting: pd.DataFrame) -> Found:
     """From the tables of the views ranks and stragglers. A straggler causes a quarter of all waiting or more (of few
     ranks more than half as much again as its part would be); nobody is one where less than a hundredth of the step time
     is waited, nor where most of what it causes is within what clocks contradict themselves by. Ranks without a
-    collective that others have, too, are left out and told."""
+    collective that others have, too, are left out and told. Where ranks are missing at collectives, what is waited is
+    told as the least that it can be, and nobody is said to be no straggler."""
     if ranks.empty:
         return Found((), ())
     own = own_times(ranks)
@@ -50,7 +51,8 @@ def found(ranks: pd.DataFrame, waiting: pd.DataFrame) -> Found:
     unsure, late = late[doubtful], late[~doubtful]
     named = tuple(int(rank) for rank in late["rank"].tolist())
     unknown = sorted(set(ranks["rank"].tolist()) - set(waiting["rank"].tolist()))
-    lines = [*_late(late, whole), *_unsure(unsure)] or _nobody(known, whole, len(unknown))
+    at_least = bool(waiting["incomplete"].sum() > EDGES * waiting["collectives"].sum())
+    lines = [*_late(late, whole, at_least), *_unsure(unsure)] or _nobody(known, whole, len(unknown), at_least)
     return Found(named, (*lines, *_own(own, [rank for rank in named if rank in own]), *_unknown(unknown, len(own))))
 
 
@@ -61,14 +63,20 @@ def own_times(ranks: pd.DataFrame) -> dict[int, tuple[float, float]]:
     return {int(rank): (time, time / middle - 1) for rank, time in zip(average.index, average.tolist(), strict=True)}
 
 
-def _late(late: pd.DataFrame, whole: int) -> Iterator[str]:
+def _late(late: pd.DataFrame, whole: int, at_least: bool) -> Iterator[str]:
+    text = in_english(
+        "Rank {rank} keeps the others waiting: it came last to {last} of {collectives} collectives, and they waited "
+        "{time} for it, {share} of all waiting."
+    )
+    if at_least:
+        text = in_english(
+            "Of the ranks that can be compared, rank {rank} keeps the others waiting: it came last to {last} of "
+            "{collectives} collectives, and they waited at least {time}, {share} of all waiting that is known."
+        )
     names = ("rank", "last", "collectives", "caused_wait_ns")
     for rank, last, collectives, caused in zip(*(late[name].head(NAMED).tolist() for name in names), strict=True):
-        yield say(
-            "Rank {rank} keeps the others waiting: it came last to {last} of {collectives} collectives, and they "
-            "waited {time} for it, {share} of all waiting.",
-            rank=rank, last=last, collectives=collectives, time=duration(caused), share=f"{caused / whole:.0%}",
-        )  # fmt: skip
+        share = f"{caused / whole:.0%}"
+        yield say(text, rank=rank, last=last, collectives=collectives, time=duration(caused), share=share)
 
 
 def _unsure(late: pd.DataFrame) -> Iterator[str]:
@@ -80,7 +88,7 @@ def _unsure(late: pd.DataFrame) -> Iterator[str]:
         )  # fmt: skip
 
 
-def _nobody(ranks: pd.DataFrame, whole: int, unknown: int) -> Iterator[str]:
+def _nobody(ranks: pd.DataFrame, whole: int, unknown: int, at_least: bool) -> Iterator[str]:
     share = whole / float(ranks["dur_ns"].sum() or 1)
     text = in_english(
         "No single rank keeps the others waiting: together they waited {time} for each other, {share} of their step "
@@ -91,14 +99,19 @@ def _nobody(ranks: pd.DataFrame, whole: int, unknown: int) -> Iterator[str]:
             "No single one of the {known} ranks whose waiting is known keeps the others waiting: together they waited "
             "{time} for each other, {share} of their step time."
         )
+    if at_least:
+        text = in_english(
+            "Which rank keeps the others waiting is not known, as some cannot be compared or were not read: the rest "
+            "together waited at least {time} for each other, {share} of their step time."
+        )
     yield say(text, time=duration(float(whole)), share=f"{share:.1%}", known=ranks["rank"].nunique())
 
 
 def _unknown(unknown: Sequence[int], count: int) -> Iterator[str]:
     if unknown:
         yield say(
-            "How long {unknown} of {count} ranks wait for others is not known ({ranks}): no collectives tie their "
-            "clocks to those of others.",
+            "How long {unknown} of {count} ranks wait for others is not known ({ranks}): their clocks cannot be "
+            "compared with those of others.",
             unknown=len(unknown), count=count, ranks=spelled(unknown),
         )  # fmt: skip
 

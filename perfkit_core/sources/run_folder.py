@@ -19,10 +19,10 @@ from perfkit_core.errors import SourceError
 from perfkit_core.language import in_english
 from perfkit_core.paths import arrow_input, is_folder
 from perfkit_core.recording.incomplete import INCOMPLETE_MARK
-from perfkit_core.several import numbered_processes
+from perfkit_core.several import numbered_processes, one_job
 from perfkit_core.sources.bytestream import head
 from perfkit_core.storage.store import SUFFIX, read_metadata, read_stored
-from perfkit_core.trace import Finding, Trace, TraceMeta, concat_traces, with_rank
+from perfkit_core.trace import Finding, Trace, TraceMeta
 
 _PARQUET_MAGIC: Final = b"PAR1"
 TRACE_SUFFIXES: Final = (".json", ".json.gz", ".pb", ".pb.gz")
@@ -37,12 +37,12 @@ def sniff(path: Path, start: bytes) -> int:
 
 
 def read(path: Path, partial: bool = False) -> Trace:
-    """The run as one Trace: every cycle of every rank. Raises SourceError."""
+    """The run as one Trace: every cycle of every rank. Raises SourceError, also where these cannot be of one job."""
     if not is_folder(path):
         return _with_source(read_stored(path), path)
     files, findings = cycles(path)
-    traces, numbering = _ranked({str(file): _with_source(read_stored(file), path) for file in files})
-    return concat_traces(traces).with_findings(*findings, *numbering)
+    whole = one_job([_with_source(read_stored(file), file) for file in files])
+    return _with_source(whole, path).with_findings(*findings)
 
 
 def peek(path: Path) -> int | None:
@@ -95,13 +95,6 @@ def _meta(file: Path) -> TraceMeta:
 
 def _with_source(trace: Trace, path: Path) -> Trace:
     return trace.with_meta(source=str(path))
-
-
-def _ranked(traces: dict[str, Trace]) -> tuple[list[Trace], tuple[Finding, ...]]:
-    """The traces of the files, ordered by rank, and how those were numbered that know none."""
-    numbers, findings = numbered({file: trace.meta for file, trace in traces.items()})
-    ranked = (with_rank(trace, numbers[file]) if file in numbers else trace for file, trace in traces.items())
-    return sorted(ranked, key=lambda trace: trace.meta.ranks), findings
 
 
 def numbered(metas: Mapping[str, TraceMeta]) -> tuple[Mapping[str, int], tuple[Finding, ...]]:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from events import device, host, trace
-from ranks import KERNEL
+from ranks import KERNEL, collective
+from ranks import rank as of_rank
 
 from perfkit_core.loading import load
 from perfkit_core.replay.build import Replay, build
@@ -208,3 +209,14 @@ def test_one_slow_rank_makes_all_eight_slower(dlrm: Trace, slow: int) -> None:
     step = np.flatnonzero(dlrm.host & dlrm.rows("kind", "step"))
     later = found.played_ns(play(edited(replay, [Scale(step[found.rank == slow], 2, device=False)])))
     assert (later > found.recorded_ns).all()
+
+
+def test_ranks_that_agree_meet_each_other_whatever_others_clocks_do() -> None:
+    """The clocks of ranks 2 and 3 are set by 5 ms between two collectives of all four: two pairs, each on one clock."""
+    made = []
+    for one in range(4):
+        jump = 5_000_000 * (one > 1)
+        times = [(100_000, 200_000), (20_000_000 + jump, 20_100_000 + jump)]
+        both = (collective(*time, sequence=number, group_size=4) for number, time in enumerate(times))
+        made.append(of_rank(one, *both, clock=7_000_000 * (one > 1), step_ns=30_000_000, world=4))
+    assert (build(concat_traces(made)).tied, build(concat_traces(made)).apart) == (8, 0)

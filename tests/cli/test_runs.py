@@ -94,6 +94,15 @@ def test_what_the_last_cycle_lacks_is_no_finding_of_the_run(tmp_path: Path) -> N
     assert [any(one.code == "no-steps" for one in loaded[name]) for name in ("a", "b")] == [False, True]
 
 
+def test_what_is_said_of_all_ranks_together_counts(tmp_path: Path) -> None:
+    for rank, world in ((0, 3), (1, 4)):
+        write_cycle(cycle(0, rank, recording=f"r{rank}", world_size=world), tmp_path / "a")
+    (row,) = perfkit_core.list_runs(tmp_path).to_dict("records")
+    loaded = perfkit_core.load(tmp_path / "a").quality
+    assert {"ranks-missing", "jobs-mixed"} <= {one.code for one in loaded}
+    assert row["findings"] == len(loaded)
+
+
 def test_trace_files_are_read_on_request_only(folder: Path) -> None:
     unread = by_path(perfkit_core.list_runs(folder), folder)["trace.json"]
     assert unread["format"] == "torch"

@@ -87,15 +87,23 @@ def test_ranks_of_the_job_that_are_missing_are_told(
 
 
 @pytest.mark.parametrize("apart", [True, False])
-def test_ranks_of_several_jobs_are_told(tmp_path: Path, apart: bool) -> None:
-    for rank, world in ((0, 2), (1, 8), (2, 8)):
-        place = {"backend": "nccl", "rank": rank, "world_size": world}
-        chrome.write(tmp_path / f"{rank}.json", [chrome.event("aten::mm", 0, 1)], distributedInfo=place)
+@pytest.mark.parametrize(
+    ("cycles", "said"),
+    [(((0, 2), (1, 8), (2, 8)), "2: rank 0; 8: ranks 1, 2"), (((0, 3), (1, 3), (0, 2)), "2: rank 0; 3: ranks 0, 1"),
+     (((0, None), (0, 2), (1, 3)), "2: rank 0; 3: rank 1")],
+    ids=["ranks", "cycles", "not told by all"],
+)  # fmt: skip
+def test_ranks_of_several_jobs_are_told(
+    tmp_path: Path, cycles: tuple[tuple[int, int | None], ...], said: str, apart: bool
+) -> None:
+    for number, (rank, world) in enumerate(cycles):
+        place = {"backend": "nccl", "rank": rank, **({"world_size": world} if world else {})}
+        chrome.write(tmp_path / f"{number}.json", [chrome.event("aten::mm", 10 * number, 1)], distributedInfo=place)
     found = opened([tmp_path], together_bytes=0 if apart else 1 << 20).compute(
         choose_views(["overview"]), ViewRequest()
     )
     (told,) = [one.message for one in found.quality if one.code == "jobs-mixed"]
-    assert told.endswith("different numbers of ranks (2: rank 0; 8: ranks 1, 2)")
+    assert told.endswith(f"different numbers of ranks ({said})")
 
 
 @pytest.mark.parametrize("apart", [True, False])
@@ -111,10 +119,43 @@ def test_ranks_whose_waiting_is_not_known_are_told(tmp_path: Path, apart: bool) 
     profile = opened([tmp_path], together_bytes=0 if apart else 1 << 20)
     found = profile.compute(choose_views(["stragglers", "clocks"]), ViewRequest())
     (said,) = [one.message for one in found.quality if one.code == "waits-not-known"]
-    assert said.startswith("how long 2 of 4 ranks wait for others is not known (ranks 2, 3)")
+    assert said.startswith(
+        "how long 2 of 4 ranks wait for others is not known (ranks 2, 3): their clocks cannot be compared with those of"
+    )
     assert found.tables["clocks"]["rank"].tolist() == [0, 1, 2, 3]
     some = profile.compute(choose_views(["stragglers"]), ViewRequest(pattern="mm"))
     assert "waits-not-known" not in {one.code for one in some.quality}
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_waits_of_some_steps_do_not_tell_whose_are_not_known(tmp_path: Path, apart: bool) -> None:
+    """Rank 1's step holds no collective, but its collective outside the steps ties it to the others."""
+    told = {"Collective name": "allreduce", "Group size": 3, "Process Group Ranks": "[0, 1, 2]", "Seq": 1}
+    for rank, begin in enumerate((0, 100, 0)):
+        step = chrome.event("ProfilerStep#1", begin, 20, cat="user_annotation")
+        launch = chrome.event("cudaLaunchKernel", 2, 1, cat="cuda_runtime", args={"correlation": 1})
+        kernel = chrome.event("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 5, 5, cat="kernel", tid=7,
+                              args=told | {"correlation": 1})  # fmt: skip
+        place = {"backend": "nccl", "rank": rank, "world_size": 3}
+        chrome.write(tmp_path / f"{rank}.json", [step, launch, kernel], distributedInfo=place)
+    found = opened([tmp_path], together_bytes=0 if apart else 1 << 20).compute(
+        choose_views(["stragglers"]), ViewRequest(), own_steps=True
+    )
+    assert sorted(found.tables["stragglers"]["rank"]) == [0, 2]
+    assert "waits-not-known" not in {one.code for one in found.quality}
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_waits_for_ranks_that_were_not_read_are_known_at_least(tmp_path: Path, apart: bool) -> None:
+    told = {"Collective name": "allreduce", "Group size": 3, "Process Group Ranks": "[0, 1, 2]", "Seq": 1}
+    for rank in (0, 2):
+        kernel = chrome.event("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 0, 5, cat="kernel", args=told)
+        place = {"backend": "nccl", "rank": rank, "world_size": 3}
+        chrome.write(tmp_path / f"{rank}.json", [kernel], distributedInfo=place)
+    profile = opened([tmp_path], together_bytes=0 if apart else 1 << 20)
+    found = profile.compute(choose_views(["stragglers"]), ViewRequest())
+    (said,) = [one.message for one in found.quality if one.code == "waits-not-known"]
+    assert said.startswith("at 100% of the collectives a rank of the group cannot be compared")
 
 
 @pytest.mark.parametrize("apart", [True, False])

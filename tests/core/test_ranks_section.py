@@ -26,12 +26,13 @@ def steps(own: list[int], count: int = 2, dur: int = 1000) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def waiting(caused: list[int], doubtful: int = 0, of_nobody: int = 0) -> pd.DataFrame:
-    """The last ranks, ``of_nobody`` many, share no collective with others."""
+def waiting(caused: list[int], doubtful: int = 0, of_nobody: int = 0, incomplete: int = 0) -> pd.DataFrame:
+    """The last ranks, ``of_nobody`` many, share no collective with others; at ``incomplete`` of 10 collectives of the
+    first one a rank is missing."""
     known = len(caused) - of_nobody
     rows = [
         {"rank": rank, "collectives": 10 * (rank < known), "last": 5, "caused_wait_ns": each,
-         "doubtful_ns": each * doubtful // 100}
+         "doubtful_ns": each * doubtful // 100, "incomplete": incomplete * (rank == 0)}
         for rank, each in enumerate(caused)
     ]  # fmt: skip
     return pd.DataFrame(rows).sort_values("caused_wait_ns", ascending=False, ignore_index=True)
@@ -74,12 +75,29 @@ def test_ranks_whose_waiting_is_not_known_are_told() -> None:
     assert nobody == (
         "No single one of the 2 ranks whose waiting is known keeps the others waiting: together they waited 20 ns for "
         "each other, 0.5% of their step time.",
-        "How long 2 of 4 ranks wait for others is not known (ranks 2, 3): no collectives tie their clocks to those of "
-        "others.",
+        "How long 2 of 4 ranks wait for others is not known (ranks 2, 3): their clocks cannot be compared with those "
+        "of others.",
     )
     named = found(steps([500] * 4), waiting([0, 900, 0, 0], of_nobody=1))
     assert named.ranks == (1,)
     assert named.lines[-1].startswith("How long 1 of 4 ranks wait for others is not known (rank 3)")
+
+
+def test_of_ranks_that_are_not_all_there_the_least_is_told() -> None:
+    """A rank that is missing at 3 of 40 collectives may be the last; at 1 of 40 it is the edge of a recording."""
+    (nobody,) = found(steps([500] * 4), waiting([10, 10, 10, 10], incomplete=3)).lines
+    assert nobody == (
+        "Which rank keeps the others waiting is not known, as some cannot be compared or were not read: the rest "
+        "together waited at least 40 ns for each other, 0.5% of their step time."
+    )
+    named = found(steps([500] * 4), waiting([0, 900, 0, 0], incomplete=3))
+    assert named.ranks == (1,)
+    assert named.lines[0] == (
+        "Of the ranks that can be compared, rank 1 keeps the others waiting: it came last to 5 of 10 collectives, and "
+        "they waited at least 900 ns, 100% of all waiting that is known."
+    )
+    edge = found(steps([500] * 4), waiting([10, 10, 10, 10], incomplete=1)).lines
+    assert edge[0].startswith("No single rank keeps the others waiting")
 
 
 def test_without_collectives_slow_ranks_are_told_by_their_own_time() -> None:

@@ -1,4 +1,4 @@
-"""Run folders: the ranks and cycles of the last run; older runs and missing cycles are reported."""
+"""Run folders: the ranks and cycles of the last run; older runs, missing cycles and ranks are reported."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from events import codes
+from events import codes, host, trace
 from small_trace import small_trace
 
 from perfkit_core.errors import SourceError
 from perfkit_core.loading import load
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.ranks.profile import opened
 from perfkit_core.recording.capture import INCOMPLETE_MARK
+from perfkit_core.report.summary import choose_views
 from perfkit_core.storage import store
+from perfkit_core.storage.columns import StoredColumns
 from perfkit_core.trace import Trace
 
 
@@ -116,6 +120,46 @@ def test_processes_without_a_rank_at_one_time_are_numbered(tmp_path: Path) -> No
     assert found.ints("rank").tolist() == [0] * (len(found) // 2) + [1] * (len(found) // 2)
     (finding,) = (finding for finding in found.quality if finding.code == "ranks-by-order")
     assert finding.message == "2 sources do not tell the rank: numbered in the order given"
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_which_ranks_are_not_there_and_which_are_of_another_job_is_told(tmp_path: Path, apart: bool) -> None:
+    for rank, world in ((0, 4), (1, 4), (3, 8)):
+        record(tmp_path, "run", rank, rank, f"of {rank}", world_size=world)
+    profile = opened([tmp_path], together_bytes=0 if apart else 1 << 30)
+    told = {one.code: one.message for one in profile.compute(choose_views(["overview"]), ViewRequest()).quality}
+    assert told["ranks-missing"].startswith("1 of 4 ranks were not read (2)")
+    assert told["jobs-mixed"].endswith("(4: ranks 0, 1; 8: rank 3)")
+
+
+def test_ranks_that_another_folder_holds_are_not_missing(tmp_path: Path) -> None:
+    for rank in range(4):
+        record(tmp_path / f"{rank // 2}", "run", rank, rank, f"of {rank}", world_size=4)
+    assert "ranks-missing" in codes(load(tmp_path / "0"))
+    assert "ranks-missing" not in codes(load([tmp_path / "0", tmp_path / "1"]))
+
+
+@pytest.mark.parametrize(("step", "same"), [(0, "same steps of the same rank"), (5, "same time of rank 0")])
+def test_two_recordings_of_one_rank_at_one_time_are_refused(tmp_path: Path, step: int, same: str) -> None:
+    for begin, recording, number in ((0, "a", 0), (50, "b", step)):
+        events = [host("step", "step", begin, 100, step=number), host("op", "operator", begin + 5, 10)]
+        cycle = trace(events, rank=0).with_meta(recording=recording, cycle=0, window_ns=(begin, begin + 100))
+        store.write_cycle(cycle, tmp_path)
+    for source in (tmp_path, sorted(tmp_path.iterdir())):
+        with pytest.raises(SourceError, match=same):
+            load(source)
+
+
+def test_cycles_of_one_recording_are_apart_and_left_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However their steps are numbered, and where the tail of one overlaps the next."""
+    asked: list[str] = []
+    for cycle in (0, 1):
+        record(tmp_path, f"run {cycle}", 90 * cycle, cycle=cycle)
+    with monkeypatch.context() as watched:
+        watched.setattr(StoredColumns, "_read", lambda columns, groups, names: asked.extend(names))
+        load(tmp_path)
+    assert asked == []
+    assert labels(load(tmp_path)) == ["run 0"] * 2 + ["run 1"] * 2
 
 
 def test_parents_and_launches_stay_inside_their_part(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from perfkit_core.recording.capture import CycleWriter, Taken
 from perfkit_core.recording.incomplete import INCOMPLETE_MARK, mark
 from perfkit_core.storage.replacing import _keeping, replacing
 from perfkit_core.storage.store import SUFFIX, read_stored, write_cycle
+from perfkit_core.trace import with_rank
 
 EVENTS = ",".join(
     f'{{"ph":"X","cat":"cpu_op","name":"aten::op{i % 7}","pid":1,"tid":1,"ts":{i * 10},"dur":5}}' for i in range(60_000)
@@ -101,7 +102,8 @@ def test_a_protobuf_of_a_store_is_read_as_one_of_this_machine(memory: Any, trace
 
 
 def test_run_folders_are_written_to_a_store_and_read_again(memory: Any) -> None:
-    written = [write_cycle(small_trace(), paths.as_path("memory://runs/a")) for _ in range(2)]
+    ranks = [with_rank(small_trace(), rank) for rank in range(2)]
+    written = [write_cycle(rank, paths.as_path("memory://runs/a")) for rank in ranks]
     assert sorted(memory.find("/runs/a")) == sorted(f"/runs/a/{path.name}" for path in written), "nothing else is left"
     assert read_stored(written[0]).events.equals(small_trace().events)
     assert perfkit.load("memory://runs/a").meta.source == "memory://runs/a"

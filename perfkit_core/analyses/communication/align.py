@@ -5,6 +5,7 @@ Of ranks that nothing ties to others there are several clocks: the one to which 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -34,18 +35,28 @@ def aligned(trace: Trace) -> Trace:
     if clocks["reference_rank"].isna().all():
         text = in_english("nothing to align: no collectives of several ranks were recorded")
         return trace.with_findings(Finding("clocks-not-aligned", text))
-    told = _largest(clocks[clocks["offset_ns"].notna()])
+    known = clocks[clocks["offset_ns"].notna()]
+    told = _largest(known)
     found = [Finding("clocks-aligned", _shifted(told["offset_ns"].astype("int64")))] if len(told) > 1 else []
-    unknown = clocks.index.difference(told.index).tolist()
+    return _moved(trace, told).with_findings(*found, *_not_moved(clocks, known, told))
+
+
+def _not_moved(clocks: pd.DataFrame, known: pd.DataFrame, told: pd.DataFrame) -> Iterator[Finding]:
+    """Whose clocks cannot be told, and whose are told against others only than the one that is taken."""
+    unknown, elsewhere = clocks.index.difference(known.index).tolist(), known.index.difference(told.index).tolist()
     if unknown:
         text = in_english(
             "the clocks of {unknown} of {count} ranks could not be aligned: {ranks} (--view clocks tells why)",
-            unknown=len(unknown),
-            count=len(clocks),
-            ranks=_listed(unknown),
-        )
-        found.append(Finding("clocks-not-aligned", text))
-    return _moved(trace, told).with_findings(*found)
+            unknown=len(unknown), count=len(clocks), ranks=_listed(unknown),
+        )  # fmt: skip
+        yield Finding("clocks-not-aligned", text)
+    if elsewhere:
+        text = in_english(
+            "{elsewhere} of {count} ranks keep their times: {ranks}: no collectives set their clocks to that of rank "
+            "{reference}, but to others (reference_rank of --view clocks)",
+            elsewhere=len(elsewhere), count=len(clocks), ranks=_listed(elsewhere), reference=told.index[0],
+        )  # fmt: skip
+        yield Finding("clocks-not-aligned", text)
 
 
 def _largest(told: pd.DataFrame) -> pd.DataFrame:

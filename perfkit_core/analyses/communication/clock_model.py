@@ -18,9 +18,12 @@ MOST_CROSSING_NS: Final = 10**6
 """By how much the bounds may cross; what crosses further was not one collective, or not on such a clock."""
 
 MOST_DRIFT_PPM: Final = 500
-"""As fast as a system lets a clock be slewed (adjtime); what changes faster is no drift."""
+"""As fast as a system lets a clock be slewed (adjtime); a faster drift is not taken away."""
 
-_FOR_A_DRIFT: Final = 9
+_FASTEST_DRIFT_PPM: Final = 10_000
+"""No clock gains a hundredth; what changes faster is no drift."""
+
+FOR_A_DRIFT: Final = 9
 """Collectives from which a drift can be told: three at the beginning, three at the end."""
 
 _LEAST_SPAN_NS: Final = 10**9
@@ -58,12 +61,14 @@ def clock(mine: pd.DataFrame) -> dict[str, object]:
     the other."""
     time, difference = mine["reference"].to_numpy(), (mine["end"] - mine["reference"]).to_numpy()
     drift, moment = _drift(time, difference), int(mine["end"].min())
-    constant, rate = _fit(mine, 0.0, moment), 0.0
+    constant, rate, too_fast = _fit(mine, 0.0, moment), 0.0, False
     fit = constant
-    if drift is not None and abs(drift) * 1e6 <= MOST_DRIFT_PPM:
+    if drift is not None and abs(drift) * 1e6 <= _FASTEST_DRIFT_PPM:
         own = drift / (1 + drift)  # by its own time
         without = _fit(mine, own, moment)
-        if _is_told(abs(drift) * int(np.ptp(time)), constant, without):
+        even = _is_told(abs(drift) * int(np.ptp(time)), constant, without)
+        too_fast = even and abs(drift) * 1e6 > MOST_DRIFT_PPM
+        if even and not too_fast:
             fit, rate = without, own
     span = int(np.ptp(mine["end"].to_numpy()))
     return {
@@ -79,6 +84,7 @@ def clock(mine: pd.DataFrame) -> dict[str, object]:
         "constant_ns": constant.told_ns,
         "numbered": bool(mine["numbered"].all()),
         "may_drift": fit.crossing_ns * 1e6 <= MOST_DRIFT_PPM * span,
+        "too_fast": too_fast,
     }
 
 
@@ -113,7 +119,7 @@ def _is_told(gained: float, constant: _Fit, without: _Fit) -> bool:
 
 def _drift(time: IntArray, difference: IntArray) -> float | None:
     """Between the medians of the first and of the last third of the collectives."""
-    if len(time) < _FOR_A_DRIFT:
+    if len(time) < FOR_A_DRIFT:
         return None
     order, third = np.argsort(time), len(time) // 3
     first, last = order[:third], order[-third:]

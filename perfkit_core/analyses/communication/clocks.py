@@ -1,6 +1,6 @@
 """How far are the clocks of the ranks apart?
 
-From the collectives that they share, against the lowest rank of those that collectives tie together: see
+From the collectives that they share, against the lowest rank of those that collectives tie together and that agree: see
 ``clock_offsets``. Positive: the clock is ahead.
 """
 
@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pandas as pd
 
+from perfkit_core.analyses.communication.clock_model import FOR_A_DRIFT, MOST_DRIFT_PPM
 from perfkit_core.analyses.communication.clock_offsets import clock_offsets
 from perfkit_core.analyses.communication.matching import POINT_TO_POINT
 from perfkit_core.analyses.communication.partials import (
@@ -33,8 +34,8 @@ _UNTIED: Final = in_english("no collectives were recorded that could tie the clo
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Columns rank, reference_rank (what its clock is compared with; NA where nothing ties it to another), offset_ns
-    (NA where it cannot be told), earliest_ns and latest_ns (what it must lie between), drift_ppm (over a second and
-    more), matched and unmatched (collectives that the offset is from; those of no other rank), residual_ns,
+    (NA where it cannot be told), earliest_ns and latest_ns (what it must lie between), drift_ppm (of nine collectives
+    and more), matched and unmatched (collectives that the offset is from; those of no other rank), residual_ns,
     max_residual_ns (how far apart ends stay), note (why there is no offset, or of which moment it is)."""
     return merge(reduce_each(trace, request), request)
 
@@ -56,16 +57,31 @@ def merge(partials: Sequence[Partial], request: ViewRequest) -> pd.DataFrame:
 def _note(rank: int, row: Mapping[Any, Any]) -> str | None:
     if not row["matched"]:
         return in_english("it shares no collective in which ranks wait for each other with a rank whose clock is known")
-    if row["reference_rank"] == rank:
-        return in_english("the others are compared with this one")
     if pd.isna(row["offset_ns"]):
         return _contradiction(row)
+    if row["too_fast"]:
+        return _too_fast()
     if row["rate"]:
         return in_english("its drift is taken away: the offset is that at the end of the first collective it shares")
+    if pd.notna(row["contradicts"]):
+        text = in_english(
+            "its collectives contradict those of rank {rank}: it is compared with ranks that agree with it"
+        )
+        return in_english(text, rank=row["contradicts"])
+    if row["reference_rank"] == rank:
+        return in_english("the others are compared with this one")
     return None
 
 
 def _contradiction(row: Mapping[Any, Any]) -> str:
+    if row["too_fast"]:
+        return _too_fast()
+    if row["may_drift"] and pd.isna(row["drift_ppm"]):
+        return in_english(
+            "its clock may drift: that is told from {count} collectives on, the first third of them a second and more "
+            "before the last",
+            count=FOR_A_DRIFT,
+        )
     if row["may_drift"]:
         return in_english("its clock drifts, and not evenly enough for an offset")
     if row["numbered"]:
@@ -73,6 +89,10 @@ def _contradiction(row: Mapping[Any, Any]) -> str:
             "collectives of the same number contradict each other: they are of different runs, or a clock was set"
         )
     return in_english("collectives matched by order contradict each other: parts are missing")
+
+
+def _too_fast() -> str:
+    return in_english("its clock drifts by more than the {most} ppm that are taken away", most=MOST_DRIFT_PPM)
 
 
 def _explain(trace: Trace) -> str:

@@ -25,18 +25,20 @@ _UNTIED: Final = in_english(
 )
 _NUMBERS: Final = {"collectives": "int64", "last": "int64", "last_ratio": "Float64", "late_p50_ns": "Int64",
                    "late_max_ns": "Int64", "waited_ns": "Int64", "caused_wait_ns": "Int64",
-                   "doubtful_ns": "Int64"}  # fmt: skip
+                   "doubtful_ns": "Int64", "incomplete": "int64"}  # fmt: skip
 _OF_STEP: Final = {"collectives": "int64", "skew_p50_ns": "Int64", "skew_max_ns": "Int64", "waited_ns": "Int64",
-                   "last_rank": "Int64"}  # fmt: skip
+                   "last_rank": "Int64", "incomplete": "int64"}  # fmt: skip
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """A row a rank, by what it makes the others wait: rank, steps, avg_step_ns, collectives, last (how often it came
     last), last_ratio, late_p50_ns, late_max_ns (after the first rank), waited_ns, caused_wait_ns, doubtful_ns (how much
-    of that is within what clocks contradict themselves by).
+    of that is within what clocks contradict themselves by), incomplete (of the collectives those of which a rank's
+    clock or recording is missing: all waits are at least as long as told there, and another rank may have come last).
 
     By rank and step a row each. By step a row a step: step, min_step_ns, max_step_ns (over the ranks), collectives,
-    skew_p50_ns, skew_max_ns (last arrival less first), waited_ns (all ranks), last_rank (that caused most of it).
+    skew_p50_ns, skew_max_ns (last arrival less first), waited_ns (all ranks), last_rank (that caused most of it),
+    incomplete.
     """
     return merge(reduce_each(trace, request), request)
 
@@ -58,7 +60,7 @@ def merge(partials: Sequence[Partial], request: ViewRequest) -> pd.DataFrame:
 
 def _caused(found: pd.DataFrame, time: str) -> pd.Series[int]:
     """What the others waited, or may not have waited, at the collectives at which this rank came last."""
-    waited = found[time].groupby(found["match"]).transform("sum")
+    waited = found[time].groupby(found["meeting"]).transform("sum")
     return waited.where(found["last"] & found["wait_ns"].notna())
 
 
@@ -71,10 +73,10 @@ def _of_ranks(found: pd.DataFrame, steps: pd.DataFrame, by_step: bool) -> pd.Dat
         "collectives": grouped.size(), "last": grouped["last"].sum(), "last_ratio": grouped["last"].mean(),
         "late_p50_ns": grouped["late_ns"].agg(lower_median), "late_max_ns": grouped["late_ns"].max(),
         "waited_ns": grouped["wait_ns"].sum(), "caused_wait_ns": grouped["caused_ns"].sum(),
-        "doubtful_ns": grouped["doubtful_ns"].sum(),
+        "doubtful_ns": grouped["doubtful_ns"].sum(), "incomplete": grouped["incomplete"].sum(),
     }  # fmt: skip
     result = pd.DataFrame({**durations, **columns}).reset_index()
-    for name in ("collectives", "last"):
+    for name in ("collectives", "last", "incomplete"):
         result[name] = result[name].fillna(0)
     result = result.astype({"rank": "Int64", **dict.fromkeys(durations, "Int64"), **_NUMBERS})
     order = ["step", "rank"] if by_step else ["caused_wait_ns", "rank"]
@@ -85,12 +87,14 @@ def _of_steps(found: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
     """One arrival a collective, that of the last rank, tells its skew."""
     once, by_step = found[found["last"]].groupby("step"), steps.groupby("step")["dur_ns"]
     columns = {
-        "min_step_ns": by_step.min(), "max_step_ns": by_step.max(), "collectives": once.size(),
+        "min_step_ns": by_step.min(), "max_step_ns": by_step.max(), "collectives": once["match"].nunique(),
         "skew_p50_ns": once["skew_ns"].agg(lower_median), "skew_max_ns": once["skew_ns"].max(),
         "waited_ns": once["caused_ns"].sum(), "last_rank": _most_waited_for(found),
+        "incomplete": found[found["incomplete"]].groupby("step")["match"].nunique(),
     }  # fmt: skip
     result = pd.DataFrame(columns).rename_axis("step").reset_index()
-    result["collectives"] = result["collectives"].fillna(0)
+    for name in ("collectives", "incomplete"):
+        result[name] = result[name].fillna(0)
     return result.astype({"step": "Int64", "min_step_ns": "Int64", "max_step_ns": "Int64", **_OF_STEP})
 
 
@@ -122,6 +126,6 @@ VIEW = View(
     table=table,
     groupings=GROUPINGS,
     explain_empty=_explain,
-    per_step=("collectives", "last", "waited_ns", "caused_wait_ns", "doubtful_ns"),
+    per_step=("collectives", "last", "waited_ns", "caused_wait_ns", "doubtful_ns", "incomplete"),
     reduction=Reduction(reduce, merge, _explain_merged),
 )
