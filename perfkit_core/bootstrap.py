@@ -25,6 +25,11 @@ def median_interval(samples: Sequence[float] | npt.NDArray[Any], level: float = 
     return interval(medians(np.asarray(samples, np.float64), np.random.default_rng(_SEED)), level)
 
 
+def means(samples: Sequence[float] | npt.NDArray[Any]) -> FloatArray:
+    """Means of samples drawn with replacement, shape (DRAWS,). Raises ValueError without samples."""
+    return medians(np.asarray(samples, np.float64), np.random.default_rng(_SEED), np.mean)
+
+
 def two_medians(
     base: Sequence[float] | npt.NDArray[Any], other: Sequence[float] | npt.NDArray[Any]
 ) -> tuple[FloatArray, FloatArray]:

@@ -21,7 +21,7 @@ _TEXTS: Final[Mapping[str, str]] = {
     "copy_factor": in_english("a copy from pinned memory takes {value} its time"),
     "copy_ns": in_english("a copy that is waited for takes {value}"),
     "device_ns": in_english("the device takes {value} for each operator"),
-    "first_batch_ns": in_english("the first batch of an epoch still takes {value}"),
+    "first_batch_ns": in_english("the first batch of a loader still takes {value}"),
     "gap_factor": in_english("the gaps take {value} their time"),
     "handover_ns": in_english("a batch is handed over in {value}"),
     "kernel_factor": in_english("the kernels take {value} their time"),
@@ -30,7 +30,7 @@ _TEXTS: Final[Mapping[str, str]] = {
     "longest_kernel_factor": in_english("a fused kernel takes {value} the time of the longest of its chain"),
     "making_factor": in_english("a worker takes {value} the recorded time to make a batch"),
     "selecting_factor": in_english("selecting takes {value} its time"),
-    "steps_per_epoch": in_english("an epoch has {value} steps"),
+    "steps_per_epoch": in_english("a loader is begun every {value} steps"),
     "taken_over_ns": in_english("taking over a gradient takes {value} each"),
     "turns_factor": in_english("computing takes {value} its time once no thread reads ahead"),
 }

@@ -73,7 +73,7 @@ class Evaluation:
             prediction=prediction,
             severity=severity(prediction, facts.thresholds),
             steps=_steps(facts, candidate.rows),
-            place=self._places.of(candidate.rows),
+            place=self._places.of(candidate.rows, candidate.rows_ns),
             remedy=remedied(self.remedies, rule.id, self._mode, {**self._words, **candidate.fill, **candidate.words}),
         )
 

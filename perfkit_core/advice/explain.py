@@ -132,6 +132,8 @@ def _now(one: Advice, of: str) -> str:
     text = in_english("Now: {now}, the median recording; its 80% interval is {low} to {high}")
     if of == "step":
         text = in_english("Now: {now}, the median step; its 80% interval is {low} to {high}")
+    if one.candidate.base_ns is not None:
+        text = in_english("Now: {now}, the mean step; its 80% interval is {low} to {high}")
     return say(text, now=duration(p.base_ns), low=low, high=high)
 
 

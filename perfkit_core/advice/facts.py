@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,14 +15,11 @@ from perfkit_core.analyses.step.activity import Activity, activities, has_device
 from perfkit_core.analyses.step.exclusive import covered_ns
 from perfkit_core.intervals import Intervals
 from perfkit_core.language import say
+from perfkit_core.replay import rhythm
+from perfkit_core.replay.batches import begins_epoch, loads, waited
 from perfkit_core.replay.build import Replay, build
-from perfkit_core.replay.graph import BATCH
 from perfkit_core.replay.steps import Steps, steps
 from perfkit_core.trace import BoolArray, IntArray, Trace
-
-_LONG: Final = 0.5
-_LONGEST: Final = 0.9
-"""Waits for batches are long from this share of such a quantile of them on."""
 
 
 @dataclass(frozen=True)
@@ -58,17 +55,22 @@ class Facts:
     def period(self) -> int:
         """How many steps in a row belong together, since one of them waits for the batches of all: with starved loader
         workers as many as there are workers. 1 where every step waits for its own, or the waits take little."""
-        links, trace = self.replay.graph.edges, self.trace
-        rows = self.of_rank(np.unique(links.owner[links.cause == BATCH]))
-        rows = rows[trace.ints("step")[rows] >= 0]
-        waits = trace.ints("dur_ns")[rows]
-        if waits.sum() <= self.thresholds.loader_share * int(self.steps.recorded_ns[self.mine].sum()):
+        if self.waited_ns.sum() <= self.thresholds.loader_share * int(self.steps.recorded_ns[self.mine].sum()):
             return 1
-        long = waits >= _LONG * np.quantile(waits, _LONGEST)  # little is waited for the others, made in the same time
-        at = np.unique(self.steps.only(self.mine).position(trace, rows[long]))
-        if len(at) < 2:
-            return 1
-        return max(round(int(at[-1] - at[0]) / (len(at) - 1)), 1)
+        rows = loads(self.trace)
+        begins = self.steps.only(self.mine).position(self.trace, rows[begins_epoch(self.trace, rows)])
+        return rhythm.period(self.waited_ns, np.isin(np.arange(len(self.waited_ns)), begins))
+
+    @cached_property
+    def waited_ns(self) -> IntArray:
+        """What each step of :attr:`rank` waits for batches, beyond what it takes to get those that are there, shape
+        (its steps,)."""
+        node, waited_ns = waited(self.replay.graph)
+        steps = self.steps.only(self.mine)
+        step = steps.position(self.trace, self.replay.graph.row[node])
+        total = np.zeros(len(steps), np.int64)
+        np.add.at(total, step[step >= 0], waited_ns[step >= 0])
+        return total
 
     def typical(self, of_steps: npt.NDArray[Any]) -> float:
         """Median over the steps of a number of each, shape (all steps,) or (steps of :attr:`rank`,); where several in a

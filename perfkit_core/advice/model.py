@@ -38,10 +38,12 @@ class Candidate:
     """What a rule found, before anything is predicted.
 
     ``what`` says it in one sentence with numbers. ``evidence`` holds those numbers by name, units in the names.
-    ``rows`` are the events that show it (for the range of steps and the place in the code). ``preconditions`` hold,
+    ``rows`` are the events that show it (for the range of steps and the place in the code), ``rows_ns`` is what of the
+    time of each does (None: all of it). ``preconditions`` hold,
     ``vetoes`` were looked at and do not. ``edits`` is the transform of the recording, replayed where ``method`` is
-    replay. ``after_ns`` is the time of a step afterwards, for methods that do not replay. ``share_ns`` is the pattern's
-    own time in a step, where that is not the ceiling. ``ceiling_ns`` is what no
+    replay. ``after_ns`` is the time of a step afterwards, for methods that do not replay; ``base_ns`` that of a step
+    now, where it is the mean and not the median, for what only few steps have. ``share_ns`` is the pattern's own time
+    in a step, where that is not the ceiling. ``ceiling_ns`` is what no
     change of this kind can save more of in a step. ``period``: with the edits, one of so many steps in a row is unlike
     the others, so that they are replayed as one. ``direction`` is "to host" or "to device" for placement.
     ``fill`` are the words that the remedy's code has in braces, and part of what the finding is; ``words`` are further
@@ -52,9 +54,11 @@ class Candidate:
     what: str
     evidence: Mapping[str, Any]
     rows: IntArray = field(default_factory=lambda: NO_ROWS)
+    rows_ns: IntArray | None = None
     method: Method = "replay"
     edits: tuple[Edit, ...] = ()
     after_ns: Quantity | None = None
+    base_ns: int | None = None
     ceiling_ns: int | None = None
     share_ns: int | None = None
     period: int = 1
@@ -70,9 +74,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Time of a step in ns: now (median, and its interval), and afterwards as percentiles. ``saving_ns`` is base less
-    p50, 0 or more is not promised; its interval is narrower than that of the step: what makes the whole training slower
-    does so before and after. ``naive_ns`` is what removing the share of time would predict: shown beside, never used.
+    """Time of a step in ns: now (median, and its interval; the mean where the candidate has one), and afterwards as
+    percentiles. ``saving_ns`` is base less p50, 0 or more is not promised; its interval is narrower than that of the
+    step: what makes the whole training slower does so before and after. ``naive_ns`` is what removing the share of time
+    would predict: shown beside, never used.
     """
 
     method: Method

@@ -33,16 +33,18 @@ class Places:
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
 
-    def of(self, rows: IntArray) -> str | None:
+    def of(self, rows: IntArray, time_ns: IntArray | None = None) -> str | None:
         """``file:line (function)`` in which the rows (device work: its launches) spend most time; ``file:line (def
         function)`` where only the line is known in which the function begins, ``file (function)`` where none is;
-        ``in …`` with those of a library where none of the user was recorded, None where neither was."""
+        ``in …`` with those of a library where none of the user was recorded, None where neither was. ``time_ns``: what
+        of the time of each row counts (None: its duration, of device work that of its launch)."""
         rows = self._on_host(rows)
+        spent = self._trace.ints("dur_ns")[rows] if time_ns is None else time_ns
         codes, names = self._lines.codes[rows], self._lines.categories
         known = codes >= 0
         if not known.any():
             return None
-        time = np.bincount(codes[known], self._trace.ints("dur_ns")[rows][known] + 1, len(names))
+        time = np.bincount(codes[known], spent[known] + 1, len(names))
         users = np.array([not name.startswith(_IN) for name in names], np.bool_)
         return str(names[int(np.where(users, time, 0).argmax() if time[users].any() else time.argmax())])
 

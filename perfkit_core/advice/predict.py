@@ -31,15 +31,16 @@ differ by on an idle machine."""
 
 def predict(facts: Facts, candidate: Candidate) -> Prediction:
     """The prediction of one candidate."""
-    base = facts.step_ns
+    base = _base_ns(facts, candidate)
     naive = candidate.ceiling_ns if candidate.share_ns is None else candidate.share_ns
     naive_ns = None if naive is None else max(base - naive, 0)
     after = _after(facts, candidate)
-    now = Prediction(candidate.method, base, ceiling_ns=candidate.ceiling_ns, naive_ns=naive_ns, **_now(facts))
+    interval = _now(facts, candidate)
+    now = Prediction(candidate.method, base, ceiling_ns=candidate.ceiling_ns, naive_ns=naive_ns, **interval)
     if after is None:
         return now
     low, mid, high = widened(facts, after)
-    least, most = _saved(facts, after)
+    least, most = _saved(facts, base, after)
     ceiling = _ceiling_ns(facts, candidate, after)
     return replace(
         now, p10_ns=low, p50_ns=mid, p90_ns=high, saving_ns=base - mid, saving_p10_ns=least,
@@ -52,19 +53,26 @@ def _ceiling_ns(facts: Facts, candidate: Candidate, after: Quantity) -> int | No
     with all uncertain numbers at their best saves."""
     limit = most_ns(facts, candidate.edits, candidate.period) if candidate.method == "replay" else None
     known = candidate.ceiling_ns if limit is None else limit
-    return None if known is None else max(known, facts.step_ns - round(after.low))
+    return None if known is None else max(known, _base_ns(facts, candidate) - round(after.low))
 
 
-def _now(facts: Facts) -> dict[str, int]:
-    """The interval of the recorded median."""
-    shorter, longer = noise(facts)
-    return {"base_p10_ns": round(facts.step_ns * shorter), "base_p90_ns": round(facts.step_ns * longer)}
+def _base_ns(facts: Facts, candidate: Candidate) -> int:
+    return facts.step_ns if candidate.base_ns is None else candidate.base_ns
 
 
-def _saved(facts: Facts, after: Quantity) -> tuple[int, int]:
+def _now(facts: Facts, candidate: Candidate) -> dict[str, int]:
+    """The interval of the recorded median, or mean."""
+    if candidate.base_ns is None:
+        low, high = (facts.step_ns * factor for factor in noise(facts))
+    else:
+        low, high = bootstrap.interval(bootstrap.means(step_times(facts)), _LEVEL)
+    return {"base_p10_ns": round(low), "base_p90_ns": round(high)}
+
+
+def _saved(facts: Facts, base_ns: int, after: Quantity) -> tuple[int, int]:
     """10th and 90th percentile of the saving."""
     factors = noise(facts)
-    least, most = facts.step_ns - after.high, facts.step_ns - after.low
+    least, most = base_ns - after.high, base_ns - after.low
     return round(min(least * factor for factor in factors)), round(max(most * factor for factor in factors))
 
 

@@ -2,7 +2,8 @@
 
 Worker processes of a data loader, and a thread of it that reads ahead, work at a pace of their own: their batch arrives
 no earlier because the training asks for it earlier. So where the training waited, it goes on no sooner than the batch
-was recorded to arrive; where it did not, the batch was there. What the training makes itself is work like any other.
+was recorded to arrive; where it did not, the batch was there. What the training makes itself is work like any other,
+also within a call of the loader: where operators rebuild the batch in it, the wait is over with the last of them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 from perfkit_core import grouped, nesting
 from perfkit_core.replay.graph import BATCH, Edges, Graph, edges
 from perfkit_core.replay.host_segments import Segments
+from perfkit_core.replay.rhythm import period
 from perfkit_core.schema import DATALOADER, OPERATOR, RUNTIME, STEP, SYNC
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
@@ -24,11 +26,18 @@ _IN_THREAD: Final = re.compile(r"DataLoaderIterSingleProcess")
 """The loader of this name makes batches in a thread beside the training; that of the other framework, whose name has
 the same words in another order, in the training's own thread."""
 _BEGINS: Final = re.compile(r"(^|::)random_$")
-"""What beginning to iterate over a loader leaves in a recording: the seed that is drawn for its workers."""
+"""What beginning to iterate over a loader leaves in a recording: the seed that is drawn for its workers, in no
+other operator."""
+_ENTERED_NS: Final = 50_000
+"""Operators that begin so soon in a call are those of the profiler that marks it: a batch is rebuilt later."""
 _HANDED_OVER_NS: Final = 2_000_000
-"""Getting a batch that is there takes no longer: it is unpickled and pinned."""
+"""Getting a batch that is there takes no longer, but for what operators rebuild: it is unpickled and pinned."""
 _HANDED_OVER: Final = 0.1
 """Quantile of the calls of a loader that wait least: they show what getting a batch takes that is there."""
+_WORKERS: Final = 2
+_AHEAD: Final = 2
+"""Each worker has so many batches to make: when one is handed over, the next one is asked for. How many workers there
+are is only told by the rhythm of the waits; where it is not, so many are assumed."""
 _LEAST_NS: Final = 500_000
 _LEAST_SHARE: Final = 0.05
 """A call that takes so much longer than those waits: more than getting a batch varies, in ns and of the median step."""
@@ -68,7 +77,7 @@ def begins_epoch(trace: Trace, rows: IntArray) -> BoolArray:
     if not len(known):
         return np.zeros(len(rows), np.bool_)
     begun = trace.host & _matches(trace, _BEGINS)
-    begun &= ~nesting.lies_in(trace.ints("parent"), trace.rows("kind", DATALOADER) | begun)
+    begun &= ~nesting.lies_in(trace.ints("parent"), trace.rows("kind", DATALOADER, OPERATOR))
     events = np.append(rows[known], np.flatnonzero(begun & (step >= 0)))
     key, count = grouped.distinct([rank[events], step[events]], len(events))[0], len(known)
     steps = np.unique(key[:count])
@@ -89,13 +98,19 @@ def batch_waits(trace: Trace, segments: Segments, leads: BoolArray) -> BatchWait
     kept[kept] = leads[segments.thread[segments.first[rows[kept]]]]
     kept &= in_workers(trace, rows) | in_thread(trace, rows)
     rows, begins = rows[kept], begins[kept]
+    of_segment = _alone(trace, segments, rows)
+    length = segments.end_ns - segments.start_ns
+    longest = np.zeros(len(rows), np.int64)
+    np.maximum.at(longest, of_segment[of_segment >= 0], length[of_segment >= 0])
     own_ns = np.zeros(len(rows), np.int64)
     waits = np.zeros(len(rows), np.bool_)
     for rank in np.unique(trace.ints("rank")[rows]):
         here = np.flatnonzero((trace.ints("rank")[rows] == rank) & ~begins)
-        own_ns[here], waits[here] = _waits(trace, rows[here], int(rank))
-    node, call = _stretches(trace, segments, rows, waits, own_ns)
-    since, until = _since(segments, rows, begins)[call], node + 1
+        own_ns[here], waits[here] = _waits(trace, longest[here], int(rank))
+    least = np.where(waits, np.maximum(own_ns, _LEAST_NS), np.iinfo(np.int64).max)
+    node = np.flatnonzero((of_segment >= 0) & (length > np.append(least, 0)[of_segment]))
+    call = of_segment[node]
+    since, until = _since(segments, rows, begins, node, call, length[node]), node + 1
     lag_ns = segments.start_ns[until] - segments.start_ns[since]
     return BatchWaits(node, own_ns[call], edges(BATCH, since, until, lag_ns, rows[call], from_start=True))
 
@@ -108,43 +123,56 @@ def waited(graph: Graph) -> tuple[IntArray, IntArray]:
     return node, graph.start_ns[until] - graph.start_ns[node] - graph.dur_ns[node]
 
 
-def _waits(trace: Trace, rows: IntArray, rank: int) -> tuple[int, BoolArray]:
-    """What the calls of a rank take for a batch that is there, in ns, and which of them wait for theirs."""
-    if not len(rows):
+def _waits(trace: Trace, alone_ns: IntArray, rank: int) -> tuple[int, BoolArray]:
+    """What the calls of a rank take for a batch that is there, in ns, and which of them wait for theirs, given the
+    longest time in which each does nothing else."""
+    if not len(alone_ns):
         return 0, np.zeros(0, np.bool_)
     dur = trace.ints("dur_ns")
-    own = min(int(np.quantile(dur[rows], _HANDED_OVER)), _HANDED_OVER_NS)
+    own = min(int(np.quantile(alone_ns, _HANDED_OVER)), _HANDED_OVER_NS)
     steps = dur[trace.host & trace.rows("kind", STEP) & (trace.ints("rank") == rank)]
     least = max(_LEAST_NS, _LEAST_SHARE * float(np.median(steps)) if len(steps) else 0.0)
-    return own, dur[rows] - own > least
+    return own, alone_ns - own > least
 
 
-def _stretches(
-    trace: Trace, segments: Segments, rows: IntArray, waits: BoolArray, own_ns: IntArray
-) -> tuple[IntArray, IntArray]:
-    """The segments of the waiting calls in which nothing else is done, and the position of each one's call."""
+def _alone(trace: Trace, segments: Segments, rows: IntArray) -> IntArray:
+    """For each segment the position of the call that may wait then: nothing else is done in it, and operators that
+    rebuild the batch are still to come, where there are any in the call. -1: no call."""
     call = np.full(len(trace) + 1, -1, np.int64)  # the last one stands for no event
-    call[rows[waits]] = np.flatnonzero(waits)
+    call[rows] = np.arange(len(rows))
     call[:-1] = nesting.first_on_path(trace.ints("parent"), call[:-1])
+    start = trace.ints("start_ns")
+    rebuild = np.flatnonzero(trace.rows("kind", OPERATOR) & (call[:-1] >= 0))
+    rebuild = rebuild[start[rebuild] - start[rows[call[rebuild]]] > _ENTERED_NS]
+    until = trace.end_ns[rows]
+    until[np.unique(call[rebuild])] = 0
+    np.maximum.at(until, call[rebuild], start[rebuild])
     call[:-1][trace.rows("kind", OPERATOR, RUNTIME, SYNC)] = -1
-    of_segment = call[segments.row]
-    long = segments.end_ns - segments.start_ns > np.maximum(np.append(own_ns, 0)[of_segment], _LEAST_NS)
-    node = np.flatnonzero((of_segment >= 0) & long)
-    return node, of_segment[node]
+    found: IntArray = call[segments.row]
+    return np.where(segments.start_ns < np.append(until, 0)[found], found, -1)
 
 
-def _since(segments: Segments, rows: IntArray, begins: BoolArray) -> IntArray:
-    """For each call the segment that the making of its batch is counted from: the first call of its epoch, for it is
-    that which sets the makers to work; else the first segment of the thread."""
+def _since(
+    segments: Segments, rows: IntArray, begins: BoolArray, node: IntArray, call: IntArray, waited_ns: IntArray
+) -> IntArray:
+    """For each wait (``node``, of the ``call``) the segment from which the making of its batch is counted, the latest
+    of these: the first one of the thread; the first call of the epoch, which sets the makers to work; the end of the
+    call with which the batch was asked for; the end of the wait before, for since then the makers are behind."""
     thread = segments.thread[segments.first[rows]]
     found = np.searchsorted(segments.thread, thread)
+    waits = np.zeros(len(rows), np.int64)
+    np.add.at(waits, call, waited_ns)
     for one in np.unique(thread):
         own = np.flatnonzero(thread == one)
         own = own[np.argsort(segments.first[rows[own]], kind="stable")]
         starts = begins[own] & ~np.append(False, begins[own][:-1])
-        latest = np.maximum.accumulate(np.where(starts, np.arange(len(own)), -1))
-        found[own] = np.where(latest >= 0, segments.first[rows[own[np.maximum(latest, 0)]]], found[own])
-    return found
+        latest = np.maximum.accumulate(np.where(starts, segments.first[rows[own]], -1))
+        asked = _AHEAD * max(period(waits[own], starts), _WORKERS)
+        latest[asked:] = np.maximum(latest[asked:], segments.after[rows[own[:-asked]]])
+        found[own] = np.maximum(found[own], latest)
+    before = np.append(0, node[:-1] + 1)[: len(node)]
+    same = np.append(False, segments.thread[node[1:]] == segments.thread[node[:-1]])[: len(node)]
+    return np.maximum(found[call], np.where(same, before, 0))
 
 
 def _named(trace: Trace, rows: IntArray, words: re.Pattern[str]) -> BoolArray:

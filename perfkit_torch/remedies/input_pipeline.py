@@ -30,7 +30,8 @@ REMEDIES: Final = (
         """),
         "DataLoader(persistent_workers=True)",
         "1.7",
-        note="Make the loader once, outside the loop over epochs.",
+        note="Make each loader once, outside the loop over epochs, that of a validation, too: each one that is begun "
+        "again has to keep its workers.",
     ),
     Remedy(
         "more-workers",

@@ -82,6 +82,20 @@ def test_the_function_in_which_most_time_is_spent() -> None:
     assert places.of(op[:2]) == "train.py:10 (def f)"
 
 
+def test_only_a_part_of_the_time_can_count() -> None:
+    """As of a gap that is in the called function, with but a little in its caller."""
+    found = trace(
+        [
+            host("train.py(10): step", "python", 0, 90_000),
+            host("fw/profiler.py(7): start", "python", 1, 5),
+            host("train.py(20): wait", "python", 50_000, 10_000),
+        ]
+    )
+    rows = np.flatnonzero(found.rows("name", "train.py(10): step", "train.py(20): wait"))
+    assert Places(found).of(rows) == "train.py (step)"
+    assert Places(found).of(rows, np.array([500, 9_000])) == "train.py:20 (def wait)"
+
+
 def test_the_line_of_an_operator_s_own_stack_is_the_one_that_ran() -> None:
     found = trace([host("op", "operator", 0, 10, stack="fw/x.py(1): add;train.py(54): <module>")])
     assert Places(found).of(np.array([0])) == "train.py:54 (<module>)"

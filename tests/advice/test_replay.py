@@ -151,6 +151,26 @@ def test_a_batch_that_was_not_waited_for_was_there() -> None:
     assert played(found, Scale(rows(found, "work"), 0.5)) == [6 * MS, 6 * MS, 45 * MS, 6 * MS, 6 * MS]
 
 
+def test_a_batch_is_begun_when_it_is_asked_for() -> None:
+    """Two workers have four batches to make at most: the ninth is asked for with the end of the fifth call, 73 ms
+    before it arrives. Then 5 ms of work, and three batches that are there, 1 ms each, with 5 ms of work."""
+    found = waiting(*[(1, 0)] * 8, (30, 0), (1, 0))
+    assert played(found, Scale(rows(found, "work"), 0.5))[8] == (73 - 5 - 3 * 6 + 5) * MS
+
+
+def test_a_batch_that_is_late_behind_another_is_counted_from_that() -> None:
+    """The eleventh arrives 51 ms after the ninth, whenever that was."""
+    found = waiting(*[(1, 0)] * 8, (30, 0), (1, 0), (30, 0), (1, 0))
+    assert sum(played(found, Scale(rows(found, "work"), 0.5))[9:11]) == 51 * MS
+
+
+def test_workers_that_are_behind_keep_their_pace() -> None:
+    """Eight of them: a wait every eight steps, from arrival to arrival as recorded."""
+    found = waiting(*([(30, 0)] + [(1, 0)] * 7) * 4)
+    half = played(found, Scale(rows(found, "work"), 0.5))
+    assert [sum(half[at : at + 8]) for at in (9, 17)] == [sum(played(found)[at : at + 8]) for at in (9, 17)]
+
+
 def test_workers_that_an_epoch_starts_begin_when_it_begins() -> None:
     """The first batch of the second epoch is waited for by what starts its makers, the next one is theirs."""
     found = waiting((20, 0), (20, 0), (20, 5), (20, 0))
@@ -161,6 +181,21 @@ def test_more_workers_change_when_batches_arrive() -> None:
     found = waiting((20, 0), (20, 0), (20, 0))
     assert played(found, Load(rows(found, WORKERS), 1, batch_ns=12 * MS))[1:] == [12 * MS] * 2
     assert played(found, Remove(rows(found, WORKERS))) == [10 * MS] * 3
+
+
+def test_more_workers_rebuild_batches_no_sooner() -> None:
+    """Each call waits 20 ms and rebuilds its batch for 5; with a batch that is there it takes 1 ms and 5."""
+    found = []
+    for step in range(3):
+        begin = step * 35 * MS
+        found += [
+            host(f"step {step}", "step", begin, 35 * MS, step=step),
+            host(WORKERS, "dataloader", begin, 25 * MS),
+            host("rebuild", "operator", begin + 20 * MS, 5 * MS),
+            host("work", "operator", begin + 25 * MS, 10 * MS),
+        ]
+    recording = trace(found)
+    assert played(recording, Load(rows(recording, WORKERS), 1, batch_ns=MS, handover_ns=MS)) == [16 * MS] * 3
 
 
 def test_who_makes_a_batch_is_not_woken_by_who_waits_for_it() -> None:

@@ -9,8 +9,12 @@ import pytest
 from advised import Rows, found, predicted, why_not
 from events import host, trace
 
+from perfkit_core.advice.advise import advise
+from perfkit_core.advice.explain import report
 from perfkit_core.advice.rules.epochs import epoch_gap
 from perfkit_core.loading import load
+from perfkit_core.renderers import text
+from perfkit_core.replay.batches import begins_epoch, loads
 from perfkit_core.trace import Trace
 
 LOADER = {
@@ -32,8 +36,9 @@ def training(waits: list[int], name: str = LOADER["torch"], twice: bool = False,
         calls = [(now, 5), (now + wait - 4, 5)] if apart else [(now, wait)]
         rows += [host(name, "dataloader", start * MS, dur * MS) for start, dur in calls]
         rows += [host("another", "operator", (now + 10) * MS, MS)] if apart else []
-        rows += [host("random_", "operator", (now + wait) * MS, MS)] if seed and wait > 10 and not twice else []
-        rows.append(host("compute", "operator", (now + wait + apart) * MS, (90 - apart) * MS))
+        seeds = seed and wait > 10 and not twice
+        rows += [host("random_", "operator", (now + wait) * MS, MS)] if seeds else []
+        rows.append(host("compute", "operator", (now + wait + (apart or seeds)) * MS, (90 - (apart or seeds)) * MS))
         now += wait + 90
     return trace(rows)
 
@@ -44,9 +49,9 @@ def test_a_wait_longer_than_two_steps(twice: bool) -> None:
     (one,) = found(epoch_gap, recording)
     assert one.evidence["gap_ns"] == 400 * MS
     assert one.evidence["gap_ns_per_step"] == 50 * MS
-    # Eight steps of 150 ms on average, the typical one takes 100. Workers that live on take 3, 8 or 30 ms in place of
-    # 400: 49.625 or 49 ms less a step, of 150; or nothing less where epochs are much longer than what was recorded.
-    assert predicted(recording, one) == (66_916_667, 67_333_333, 100 * MS)
+    # Eight steps of 150 ms on average. Workers that live on take 3, 8 or 30 ms in place of 400: 49.625 or 49 ms less a
+    # step; or nothing less where epochs are much longer than what was recorded.
+    assert predicted(recording, one) == (100_375_000, 101 * MS, 150 * MS)
     assert set(recording.ints("step")[one.rows]) == {3}
 
 
@@ -54,7 +59,7 @@ def test_a_loader_that_takes_half_a_second_to_begin_anew() -> None:
     recording = training([10, 10, 10, 1010, 10, 10, 10, 10], LOADER["paddle"])
     (one,) = found(epoch_gap, recording)
     # 225 ms on average; 500, 505 or 515 ms in place of 1000: 62.5 or 61.875 ms less
-    assert predicted(recording, one) == (72_222_222, 72_500_000, 100 * MS)
+    assert predicted(recording, one) == (162_500_000, 163_125_000, 225 * MS)
     assert found(epoch_gap, training([10, 10, 10, 515, 10, 10, 10, 10], LOADER["paddle"])) == []
     assert len(found(epoch_gap, training([10, 10, 10, 516, 10, 10, 10, 10], LOADER["paddle"]))) == 1
 
@@ -62,6 +67,29 @@ def test_a_loader_that_takes_half_a_second_to_begin_anew() -> None:
 def test_a_wait_of_two_steps_is_none() -> None:
     assert found(epoch_gap, training([10, 10, 10, 210, 10, 10])) == []  # longer by 200 ms, a step takes 100
     assert len(found(epoch_gap, training([10, 10, 10, 211, 10, 10]))) == 1
+
+
+def test_what_few_steps_wait_is_told_of_the_mean_step() -> None:
+    """The typical step of 100 ms, 10 of which are its loader's, would get no shorter."""
+    recording = training([10, 10, 10, 410, 10, 10, 10, 10])
+    (one,) = advise(recording, rules=["epoch-gap"]).advice
+    assert (one.prediction.base_ns, one.prediction.saving_ns, one.prediction.saving_p10_ns) == (150 * MS, 49 * MS, 0)
+    said = "1 of 8 steps, in which a loader is begun, waits 400 ms longer for data than the others: 33% of the time "
+    assert one.candidate.what == said + "of all steps, which take 150 ms on average"
+    told = text.render(report(one, advise(recording, rules=["epoch-gap"]), recording))
+    assert "Now: 150 ms, the mean step; its 80% interval is " in told
+
+
+def test_random_numbers_of_another_operator_are_no_seed() -> None:
+    rows: Rows = []
+    for number, drawn in enumerate((False, True, False, False)):
+        begin = number * 100 * MS
+        rows.append(host(f"step {number}", "step", begin, 100 * MS, step=number))
+        rows.append(host(LOADER["torch"], "dataloader", begin, 10 * MS))
+        rows += [host("aten::randint", "operator", begin + 20 * MS, 2 * MS)] if drawn else []
+        rows += [host("aten::random_", "operator", begin + 21 * MS, MS)] if drawn else []
+    recording = trace(rows)
+    assert not begins_epoch(recording, loads(recording)).any()
 
 
 @pytest.mark.parametrize("name", LOADER.values())

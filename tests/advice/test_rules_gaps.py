@@ -10,6 +10,7 @@ from events import host, trace
 
 from perfkit_core.advice.advise import advise
 from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.place import Places
 from perfkit_core.advice.rules.gaps import host_gaps
 from perfkit_core.loading import load
 
@@ -115,6 +116,16 @@ def test_who_works_elsewhere() -> None:
     assert found(host_gaps, steps([*with_gap(2 * MS), beside], 10 * MS)) == []
     loading = op("next", 4 * MS, 2 * MS, kind="dataloader")
     assert found(host_gaps, steps([*with_gap(2 * MS), loading], 10 * MS)) == []
+
+
+def test_the_place_is_where_the_gaps_are_not_where_most_time_is() -> None:
+    """1.8 of the 2 ms without operators are in one function, the rest in its caller, which takes the whole step."""
+    python = [("train.py(7): train", 0, 10 * MS), ("fw.py(1): start", 1, 1), ("train.py(9): wait", 4 * MS, 1800)]
+    frames = [op(name, start, dur, kind="python") for name, start, dur in python]
+    recording = steps([*with_gap(2 * MS), *frames], 10 * MS)
+    (one,) = found(host_gaps, recording)
+    assert Places(recording).of(one.rows) == "train.py (train)"
+    assert Places(recording).of(one.rows, one.rows_ns) == "train.py:9 (def wait)"
 
 
 def test_python_frames_tell_where() -> None:

@@ -82,7 +82,7 @@ def test_assumptions_by_their_rule() -> None:
     assert told("loader-workers", factor) == "the host's own work takes 0.7–1.25 × its time beside workers"
     assert told("per-tensor-optimizer", factor) == "the optimizer takes 0.7–1.25 × its time on the host"
     assert told("another-rule", factor) == "host 0.7–1.25 ×"
-    assert told("any", Assumption("steps_per_epoch", "50", "recorded")) == "an epoch has 50 steps"
+    assert told("any", Assumption("steps_per_epoch", "50", "recorded")) == "a loader is begun every 50 steps"
     assert told("any", Assumption("waiting", "what ranks wait is not counted", "")) == "what ranks wait is not counted"
     moved = Assumption("aten::lt_on_host_ns", Quantity(2_500, 7_000, 26_000, ""), "")
     assert told("tiny-ops-on-device", moved) == "aten::lt takes 2.5–26 µs on the host"

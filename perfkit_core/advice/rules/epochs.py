@@ -1,4 +1,5 @@
-"""Rule 12: at the start of each epoch the training waits until new loader workers have started."""
+"""Rule 12: when a loader is begun, for an epoch or for a validation between steps, the training waits until new workers
+have started."""
 
 from __future__ import annotations
 
@@ -83,35 +84,31 @@ def _again_ns(facts: Facts, rows: IntArray) -> Quantity:
 
 def _persistent(facts: Facts, rows: IntArray, found: _Epochs) -> Candidate:
     total, starts, count = int(found.longer_ns.sum()), len(found.at), int(facts.mine.sum())
-    mean, again = float(facts.steps.recorded_ns[facts.mine].mean()), _again_ns(facts, rows)
-    low, mid, high = (
-        facts.step_ns * (1 - (total - starts * first) / count / mean) for first in (again.low, again.mid, again.high)
-    )
-    source = in_english("recorded; in longer epochs the saving is less")
+    mean, again = round(float(facts.steps.recorded_ns[facts.mine].mean())), _again_ns(facts, rows)
+    low, mid, high = (mean - (total - starts * first) / count for first in (again.low, again.mid, again.high))
+    source = in_english("recorded; where that is rarer the saving is less")
     epoch = Assumption("steps_per_epoch", f"{count / starts:.0f}", source)
     at = np.isin(facts.trace.ints("step")[rows], facts.steps.number[facts.mine][found.at])
     return Candidate(
         say(
-            "{starts} of {count} steps, the first of {verb}, {verb2} {longer} ms longer for {verb3} batch than the "
-            "others: {share:.0%} of the time of all steps",
+            "{starts} of {count} steps, in which a loader is begun, {verb} {longer} ms longer for data than the "
+            "others: {share:.0%} of the time of all steps, which take {mean} ms on average",
             starts=starts,
             count=count,
-            verb=verb(starts, "an epoch", "an epoch each"),
-            verb2=verb(starts, "waits", "wait"),
+            verb=verb(starts, "waits", "wait"),
             longer=millis(total / starts),
-            verb3=verb(starts, "its", "their"),
+            mean=millis(mean),
             share=total / count / mean,
         ),
         evidence={
             "epoch_starts": starts, "gap_ns": total // starts, "gap_ns_per_step": total // count,
-            "step_ns": facts.step_ns, "mean_step_ns": round(mean), "steps": count,
+            "step_ns": facts.step_ns, "mean_step_ns": mean, "steps": count,
         },
         rows=rows[at],
         method="prior",
-        after_ns=Quantity(
-            low, mid, max(high, facts.step_ns), in_english("recorded: without the waits, spread over the steps")
-        ),
-        ceiling_ns=round(facts.step_ns * total / count / mean),
+        base_ns=mean,
+        after_ns=Quantity(low, mid, max(high, mean), in_english("recorded: without the waits, spread over the steps")),
+        ceiling_ns=total // count,
         preconditions=(say("workers make the batches"), say("the first step of the recording is left out")),
         assumptions=(epoch, Assumption("first_batch_ns", again, again.source)),
         risks=(say("workers that live on keep their memory and their copy of the dataset between epochs"),),

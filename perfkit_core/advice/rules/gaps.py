@@ -70,7 +70,7 @@ def _each(facts: Facts, gaps: Intervals) -> float:
 def _without(facts: Facts, all_gaps: Gaps, total: float) -> Candidate:
     """Long ones: something else is done there."""
     gaps = all_gaps[facts.rank]
-    rows, frames = who(facts, gaps)
+    rows, rows_ns, frames = who(facts, gaps)
     longest = int((gaps[1] - gaps[0]).max())
     beside = around(facts, gaps)
     where = say("most of it in {frames}", frames=frames[0]) if frames else say("the longest {beside}", beside=beside)
@@ -83,6 +83,7 @@ def _without(facts: Facts, all_gaps: Gaps, total: float) -> Candidate:
         ),
         evidence=_evidence(facts, gaps, total) | {"python": frames, "longest": beside},
         rows=rows,
+        rows_ns=rows_ns,
         edits=(Shorten(all_gaps, LEFT),),
         ceiling_ns=_at_most(facts, gaps),
         preconditions=(say(_NOTHING),),
@@ -95,7 +96,7 @@ def _without(facts: Facts, all_gaps: Gaps, total: float) -> Candidate:
 def _between(facts: Facts, all_gaps: Gaps, total: float) -> Candidate:
     """Short ones: what Python does between operators."""
     gaps = all_gaps[facts.rank]
-    rows, frames = who(facts, gaps)
+    rows, rows_ns, frames = who(facts, gaps)
     length = gaps[1] - gaps[0]
     each = _each(facts, gaps)
     where = say(", most of it in {frames}", frames=frames[0]) if frames else ""
@@ -109,6 +110,7 @@ def _between(facts: Facts, all_gaps: Gaps, total: float) -> Candidate:
         ),
         evidence=_evidence(facts, gaps, total) | {"gaps_per_step": each, "python": frames},
         rows=rows,
+        rows_ns=rows_ns,
         edits=(Shorten(all_gaps, LEFT_BETWEEN),),
         ceiling_ns=_at_most(facts, gaps),
         preconditions=(say(_NOTHING),),

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core import intervals
+from perfkit_core import grouped, intervals
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.rules import calls
 from perfkit_core.advice.wording import both
@@ -48,9 +48,9 @@ def of_length(gaps: Intervals, least_ns: int, most_ns: int | None) -> Intervals:
     return gaps[0][kept], gaps[1][kept]
 
 
-def who(facts: Facts, gaps: Intervals) -> tuple[IntArray, list[str]]:
-    """The innermost events in whose time the gaps of ``facts.rank`` are, and the Python functions among them that have
-    most of it."""
+def who(facts: Facts, gaps: Intervals) -> tuple[IntArray, IntArray, list[str]]:
+    """The innermost events in whose time the gaps of ``facts.rank`` are, how much of the gaps each has to itself, and
+    the Python functions among them that have most of it."""
     trace, graph = facts.trace, facts.replay.graph
     lanes = graph.lane[facts.steps.first[facts.mine]]
     nodes = np.flatnonzero(np.isin(graph.lane, lanes) & (graph.row >= 0))
@@ -60,7 +60,8 @@ def who(facts: Facts, gaps: Intervals) -> tuple[IntArray, list[str]]:
     python, names = trace.rows("kind", PYTHON)[rows], frames.told(trace)
     spent = np.bincount(names.codes[rows[python]], within[python], minlength=len(names.values))
     most = [code for code in np.argsort(-spent, kind="stable")[:_FRAMES] if spent[code] > 0]
-    return np.unique(rows), [names.values[code] for code in most]
+    found, at = np.unique(rows, return_inverse=True)
+    return found, grouped.sums(at, len(found), within), [names.values[code] for code in most]
 
 
 def around(facts: Facts, gaps: Intervals) -> str:

@@ -13,7 +13,7 @@ from perfkit_core.advice.rules.phrases import millis
 from perfkit_core.errors import UsageError
 from perfkit_core.language import in_english, say
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.batches import in_thread, in_workers, loads
+from perfkit_core.replay.batches import begins_epoch, in_thread, in_workers, loads
 from perfkit_core.replay.edits.concurrency import Load
 from perfkit_core.replay.edits.contract import Edit
 from perfkit_core.replay.edits.durations import Scale
@@ -59,17 +59,20 @@ def no_workers(facts: Facts) -> list[Candidate]:
     if in_workers(facts.trace, rows).any() or share <= facts.thresholds.loader_share:
         return []
     workers = loader_cores.most_useful(facts, WORKERS)
-    if workers < 2 and in_thread(facts.trace, rows).any():  # one does no more than the thread
-        return []
-    return [with_workers(facts, workers)]
+    if in_thread(facts.trace, rows).any():
+        useful = workers > 1  # one does no more than the thread
+    else:
+        useful = _waiting_ns(facts) > _batches_a_step(facts, rows) * HANDOVER_NS.mid  # getting it takes so long, too
+    return [with_workers(facts, workers)] if useful else []
 
 
 def more_workers(facts: Facts) -> list[Candidate]:
-    """Rule 13: the training waits for batches although workers make them."""
-    rows, share = batches(facts), _share(facts)
-    if not in_workers(facts.trace, rows).any() or share <= facts.thresholds.loader_share:
+    """Rule 13: the training waits for batches although workers make them; that getting one takes long is no wait."""
+    rows = batches(facts)
+    waiting = facts.typical(facts.waited_ns)
+    if not in_workers(facts.trace, rows).any() or waiting <= facts.thresholds.loader_share * facts.step_ns:
         return []
-    return [_twice_as_many(facts, rows)]
+    return [_twice_as_many(facts, rows, waiting)]
 
 
 def with_workers(facts: Facts, workers: float) -> Candidate:
@@ -121,9 +124,10 @@ def _made_within(rows: IntArray, workers: float) -> tuple[Edit, ...]:
 
 
 def _made_beside(facts: Facts, rows: IntArray, workers: float) -> tuple[Edit, ...]:
-    """Workers make what a thread made while the steps computed: each batch took it a whole step where the steps wait,
-    and no longer where they do not."""
-    low, mid, high = (facts.step_ns * factor for factor in (FROM_THREAD.low, FROM_THREAD.mid, FROM_THREAD.high))
+    """Workers make what a thread made while the steps computed: those of a step took it the whole step where the steps
+    wait, and no longer where they do not."""
+    every = facts.step_ns / _batches_a_step(facts, rows)
+    low, mid, high = (every * factor for factor in (FROM_THREAD.low, FROM_THREAD.mid, FROM_THREAD.high))
     return (Load(rows, workers, Quantity(low, mid, high, FROM_THREAD.source), HANDOVER_NS),)
 
 
@@ -133,15 +137,22 @@ def _ceiling_ns(facts: Facts, waiting: float) -> int:
     return round(facts.step_ns - max(CONTENTION.low * (facts.step_ns - waiting), device))
 
 
-def _twice_as_many(facts: Facts, rows: IntArray) -> Candidate:
+def _batches_a_step(facts: Facts, rows: IntArray) -> float:
+    """Batches that a step gets on average; steps in which an epoch begins call their loader more often than that."""
+    steps = facts.steps.only(facts.mine)
+    calls, begins = (steps.position(facts.trace, some) for some in (rows, rows[begins_epoch(facts.trace, rows)]))
+    count = np.bincount(calls[calls >= 0], minlength=len(steps))
+    usual = np.setdiff1d(np.arange(len(steps)), begins)
+    return float(np.mean(count[usual] if count[usual].any() else count))
+
+
+def _twice_as_many(facts: Facts, rows: IntArray, waiting: float) -> Candidate:
     """Twice the workers, whatever their number: their batches come at least as fast, and at most twice as fast."""
-    waiting = _waiting_ns(facts)
     faster = Quantity(
         0.5, 0.55, 1.0, in_english("twice as many workers deliver up to twice as fast, where cores are left")
     )
-    every = facts.step_ns
+    every = facts.step_ns / _batches_a_step(facts, rows)
     batch = Quantity(every * faster.low, every * faster.mid, every * faster.high, faster.source)
-    handover = _at_most(HANDOVER_NS, waiting)  # which is part of the wait
     what = (
         in_english("each step waits {waiting} of {step_ns} ms for a batch, although workers make them")
         if facts.period == 1
@@ -152,14 +163,14 @@ def _twice_as_many(facts: Facts, rows: IntArray) -> Candidate:
     )
     return Candidate(
         say(what, waiting=millis(waiting), step_ns=millis(facts.step_ns), period=facts.period),
-        evidence={"loader_ns": round(waiting), "loader_ratio": _share(facts), "step_ns": facts.step_ns},
+        evidence={"loader_ns": round(waiting), "loader_ratio": waiting / facts.step_ns, "step_ns": facts.step_ns},
         rows=rows,
-        edits=(Load(rows, 1, batch_ns=batch, handover_ns=handover),),
+        edits=(Load(rows, 1, batch_ns=batch, handover_ns=HANDOVER_NS),),
         ceiling_ns=round(waiting),
         preconditions=(say("workers make the batches"),),
         assumptions=(
             Assumption("batch_every_ns", batch, faster.source),
-            Assumption("handover_ns", handover, handover.source),
+            Assumption("handover_ns", HANDOVER_NS, HANDOVER_NS.source),
         ),
         risks=(
             say(
@@ -169,10 +180,6 @@ def _twice_as_many(facts: Facts, rows: IntArray) -> Candidate:
         ),
         fill={"workers": "twice as many"},
     )
-
-
-def _at_most(quantity: Quantity, most: float) -> Quantity:
-    return Quantity(min(quantity.low, most), min(quantity.mid, most), min(quantity.high, most), quantity.source)
 
 
 def _waiting_ns(facts: Facts) -> float:

@@ -49,8 +49,9 @@ class Overlap:
 @dataclass(frozen=True, slots=True, eq=False)
 class Load:
     """Batches come from ``workers`` processes of each rank. ``rows`` are the events in which the training gets its
-    batches, those of a rank in the order of time; making a batch takes ``batch_ns`` (None: as long as it was recorded
-    to take in the training's own process), getting it ``handover_ns``.
+    batches, those of a rank in the order of time. Making a batch takes ``batch_ns`` (None: as long as it was recorded
+    to take in the training's own process), getting it ``handover_ns``; where others made it already (``batch_ns`` is
+    given), as long as it was recorded to take beside the wait, and in place of the wait ``handover_ns`` at most.
 
     What was waited for in the recording is no more: these workers take the place of whatever made the batches.
 
@@ -70,12 +71,17 @@ class Load:
         rank = ranks[rows]
         inside = nodes_of(replay, graph, rows, True) & graph.on_host
         workers = value(self.workers, case)
-        made = inclusive_ns(replay, graph, rows, inside)
-        if self.batch_ns is not None:
-            made = np.full(len(rows), value(self.batch_ns, case))
-        dur = np.where(inside, 0, graph.dur_ns)
+        handover = round(value(self.handover_ns, case))
+        waits = (graph.edges.cause == BATCH) & np.isin(graph.edges.owner, rows)
         first, after = replay.first[rows], replay.after[rows]
-        dur[first] += round(value(self.handover_ns, case))
+        if self.batch_ns is None:
+            made = inclusive_ns(replay, graph, rows, inside)
+            dur = np.where(inside, 0, graph.dur_ns)
+            dur[first] += handover
+        else:
+            made = np.full(len(rows), value(self.batch_ns, case))
+            dur, waiting = graph.dur_ns.copy(), graph.edges.dst[waits] - 1
+            dur[waiting] = np.minimum(dur[waiting], handover)
         new = np.arange(len(graph), len(graph) + len(rows))
         begins = np.append(True, rank[1:] != rank[:-1])[: len(rows)]
         every = np.where(begins, 0, np.rint(made / workers).astype(np.int64))
@@ -87,13 +93,11 @@ class Load:
             edges(HANDOFF, new, after),
             edges(HANDOFF, after[fills - free], new[fills], from_start=True),
         ]
-        recorded = graph.edges
-        recorded = recorded.only(~((recorded.cause == BATCH) & np.isin(recorded.owner, rows)))
         return Graph(
             np.append(dur, every),
             np.append(graph.row, np.full(len(new), -1)),
             np.append(graph.lane, graph.lane[first]),
             np.append(graph.start_ns, graph.start_ns[first]),
             graph.threads,
-            all_edges([recorded, *links]),
+            all_edges([graph.edges.only(~waits), *links]),
         )
