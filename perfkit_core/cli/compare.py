@@ -126,13 +126,15 @@ def _only(report: Report, names: list[str], known_only: bool = False) -> Report:
 
 
 def _elsewhere(name: str, tables: Collection[str]) -> str:
-    """How to compare a view that is none of the tables of this comparison."""
+    """How to get what is none of the tables of this comparison."""
     from perfkit_core.plugins.manager import get_plugins
     from perfkit_core.report.summary import COMPARED
 
     for table, view in COMPARED.items():
         if name == view and table in tables:
             return f"its table is {table!r}; "
+    if name == "gate":
+        return "it is the table of conditions: --fail-on 'step_time > 3%'; "
     if name in get_plugins().views():
         return f"a condition compares a number of this view: --fail-on '{name}.COLUMN[ROW] > 3%'; "
     return ""

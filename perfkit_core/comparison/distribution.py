@@ -46,7 +46,15 @@ def section(runs: Mapping[str, Sequence[Capture]], noise_ns: int | None) -> Iter
     if band is not None:
         note += " " + say("Shaded is where the median of a run equal to {base} may lie.", base=worded(base, "run"))
     chart = Chart("distribution", "run", ("dur_ns", "median_ns"), band=band, note=note)
-    yield Section("steps", say("Every step"), _told_apart(_alternating(steps)), limit=SHOWN, chart=chart)
+    found = _told_apart(_alternating(steps))
+    yield Section("steps", say("Every step"), found, _of_ranks(runs), limit=SHOWN, chart=chart)
+
+
+def _of_ranks(runs: Mapping[str, Sequence[Capture]]) -> str:
+    """Over what the times are, where a step has several."""
+    if not any(one.of_ranks for captures in runs.values() for one in captures):
+        return ""
+    return say("The duration of a step is the mean over its ranks; the median is over the steps of all ranks.")
 
 
 def _alternating(steps: pd.DataFrame) -> pd.DataFrame:

@@ -26,9 +26,9 @@ SHOWN_OUTLIERS = 10
 _PLAIN = Asked()
 SIDES = ("base", "other")
 _PER_STEP = (
-    in_english("Host time and calls of a step."),
-    in_english("Covered time and calls of a step."),
-    in_english("Time and calls of a step in the outermost operators of each name."),
+    in_english("Mean host time and calls of a step."),
+    in_english("Mean covered time and calls of a step."),
+    in_english("Mean time and calls of a step in the outermost operators of each name."),
 )
 _PER_RUN = (
     in_english("Host time of the run, as not both have steps."),
@@ -116,8 +116,7 @@ def source_of(captures: Sequence[Trace], side: str, name: str) -> Source:
 
 def _gate(found: Pair) -> Iterator[Section]:
     if found.outcomes:
-        note = say("A condition fails where its limit is exceeded by more than noise explains.")
-        yield Section("gate", say("Gate"), gate_table.table(found.outcomes), note)
+        yield gate_table.section(gate_table.table(found.outcomes))
 
 
 def _steps(found: Pair) -> Iterator[Section]:
@@ -126,10 +125,14 @@ def _steps(found: Pair) -> Iterator[Section]:
 
 
 def _verdict(found: Pair, tables: Comparison) -> Iterator[Section]:
-    yield Section("step_time", say("Step time"), tables.step_time, empty=say("steps are needed in both runs"))
+    of_ranks = any(one.of_ranks for side in found.captures for one in side)
+    note = say("Over the steps of all ranks.") if of_ranks and len(tables.step_time) else ""
+    yield Section("step_time", say("Step time"), tables.step_time, note, say("steps are needed in both runs"))
     if found.steps is not None:
-        title = say("How sure is the difference?")
-        yield Section("statistics", title, as_data.table(found.steps), say(_OF_STATISTICS))
+        title, note = say("How sure is the difference?"), say(_OF_STATISTICS)
+        if of_ranks:
+            note += " " + say("A step of several ranks is one sample.")
+        yield Section("statistics", title, as_data.table(found.steps), note)
 
 
 def _by_work(found: Pair) -> Iterator[Section]:

@@ -191,7 +191,8 @@ def same_recording(found: Pair) -> Iterator[str]:
 
 def _unlike(shares: Mapping[str, Mapping[str, float | None]]) -> Iterator[str]:
     """Where a comparison says little: most of a run has no counterpart."""
-    known = [share for by_place in shares.values() for share in by_place.values() if share is not None]
+    of_operators = [by_place[where] for by_place in shares.values() for where in _OF_OPERATORS]
+    known = [share for share in of_operators if share is not None]
     if known and min(known) < _ALIKE:
         share = f"{1 - min(known):.0%}"
         yield say(
@@ -199,11 +200,14 @@ def _unlike(shares: Mapping[str, Mapping[str, float | None]]) -> Iterator[str]:
         )
 
 
+_OF_OPERATORS = ("cpu", "device")
 _UNMATCHED = {
     ("base", "cpu"): in_english("Unmatched in base: {share} of cpu operator time."),
     ("base", "device"): in_english("Unmatched in base: {share} of device operator time."),
+    ("base", "step"): in_english("Unmatched in base: {share} of all time, each instant once."),
     ("other", "cpu"): in_english("Unmatched in other: {share} of cpu operator time."),
     ("other", "device"): in_english("Unmatched in other: {share} of device operator time."),
+    ("other", "step"): in_english("Unmatched in other: {share} of all time, each instant once."),
 }
 
 

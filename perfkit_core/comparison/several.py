@@ -34,11 +34,13 @@ def several_report(runs: Sequence[Run], asked: Asked) -> Report:
     pairs = [pair(runs[0].captures, one.captures, replace(asked, amounts=_amounts(asked, at)))
              for at, one in enumerate(runs)]  # fmt: skip
     whole = {one.name: pooled(one.captures) for one in runs}
+    times = (0 if found.steps is None else found.steps.other for found in pairs)
+    medians = dict(zip(whole, times, strict=True))
     others = list(zip(runs, pairs, strict=True))[1:]
     return Report(
         say("{count} runs compared", count=len(runs)),
         tuple(replace(facts.source(run.captures[0]), label=run.name) for run in runs),
-        (*_gate(others), _runs(runs, pairs), *_steps(runs, pairs), *columns(whole)),
+        (*_gate(others), _runs(runs, pairs), *_steps(runs, pairs), *columns(whole, medians)),
         headline=tuple(
             say("{run}: {sentence}", run=run.name, sentence=sentence)
             for run, found in others
@@ -63,8 +65,7 @@ def _gate(others: Sequence[tuple[Run, Pair]]) -> list[Section]:
         return []
     whole = pd.concat(tables, ignore_index=True)
     whole.insert(0, "run", whole.pop("run"))
-    note = say("A condition fails where its limit is exceeded by more than noise explains.")
-    return [Section("gate", say("Gate"), whole, note)]
+    return [gate_table.section(whole)]
 
 
 def _runs(runs: Sequence[Run], pairs: Sequence[Pair]) -> Section:

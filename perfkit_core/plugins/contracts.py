@@ -120,7 +120,8 @@ class View:
     ``groupings`` are the values of ``request.by`` it understands, ``order`` the column it is sorted by (descending; in
     a tree among siblings) when nothing is asked, None for the order of the table itself. ``group`` names a report of
     several views, which ``--view GROUP`` shows. ``native`` tells that the view heeds ``request.native``, ``per_step``
-    names the columns that are sums over the chosen steps, which an average divides. ``summed`` maps, in a tree, each
+    names the columns that are sums over the chosen steps, which an average divides, ``adds_up`` further columns whose
+    rows may be added up, though no average divides them. ``summed`` maps, in a tree, each
     column that is the sum over a row and all below it to the column of the row's own part, so that it can be counted
     anew without the rows that are not displayed. ``page``: the report on a run shows
     it; long tables that only scripts read are left out. ``reduction`` computes the view for many ranks, one at a time;
@@ -144,6 +145,7 @@ class View:
     page: bool = True
     reduction: Reduction | None = None
     of_capture: Callable[[Trace], bool] | None = None
+    adds_up: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

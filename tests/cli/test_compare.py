@@ -179,6 +179,7 @@ def test_the_same_work(perfkit, runs: Path) -> None:
             "compares a number of this view: --fail-on 'memory.COLUMN[ROW] > 3%'; known:",
         ),
         (["--fail-on", "phases.calls > 3%"], "perfkit compare has it, of one run it is 'model'; known: "),
+        (["--view", "gate"], "no table 'gate'; it is the table of conditions: --fail-on 'step_time > 3%'; known: "),
         (["--view", "nope"], "the comparison has no table 'nope'; known: waterfall, steps, step_time"),
     ],
 )

@@ -71,6 +71,20 @@ def test_it_says_on_how_many_steps_the_causes_rest() -> None:
     assert section.lines == ("Mean of the steps nearest to the median: 4 of 7 in base, 2 of 2 in other.",)
 
 
+def test_it_says_of_what_the_times_are_the_mean() -> None:
+    """Of whole recordings there is no mean."""
+    stepped = {one.name: one.note for one in comparison_report(run(1, 1, 1), run(2, 1, 1)).sections}
+    assert stepped["layers"] == "Mean of the middle steps. The time of each layer without the layers in it."
+    assert stepped["families"] == stepped["attribution"] == "Mean of the middle steps."
+    assert stepped["step_parts"].startswith("The median step as the mean of the middle steps, ")
+    assert stepped["waterfall"].startswith("From median to median: ")
+    assert stepped["phases"] == "Mean host time and calls of a step."
+    whole = trace([host("mm", "operator", 0, 5, module="fc"), host("act", "operator", 5, 5, module="fc")])
+    notes = " ".join(one.note for one in comparison_report(whole, run(1, 1, 1)).sections)
+    assert "Mean" not in notes
+    assert "median" not in notes
+
+
 def test_layers_sum_to_the_whole(tree: pd.DataFrame) -> None:
     found = by_layer(tree)
     assert dict(zip(found["layer"], found["difference_ns"], strict=True)) == {"fc": 60, "act": -20, "(no layer)": 5}

@@ -57,6 +57,7 @@ def test_rows_may_hold_anything() -> None:
         ("step_time.p99 > 3%", "'step_time' is no number"),
         ("operators > 3%", "'operators' is no number"),
         ("step_time > 5MB", "MB does not suit step_time; %, ns, us, µs, ms, s"),
+        ("step_time > 3", "the limit of step_time needs a unit; %, ns, us, µs, ms, s"),
         ("memory.allocated_bytes > 5ms", "ms does not suit allocated_bytes"),
         ("step_time > -3%", "in the other direction"),
         ("step_time < 3%", "in the other direction"),
@@ -173,22 +174,23 @@ def test_a_row_that_only_one_run_has_is_0_in_the_other() -> None:
     assert (found.result, found.base, found.other, found.change_ratio) == (FAILED, 0, 1_000_000, None)
 
 
-def memory_trace(kept: int = 0, highest: int = 100) -> Trace:
+def memory_trace(kept: int = 0, highest: int = 100, scaled: int = 0) -> Trace:
     """Steps of 100 ns, in which fw::add allocates 100 bytes, in the second one ``highest``, and frees them; fw::leak
-    allocates ``kept`` bytes in every step, and keeps them."""
+    allocates ``kept`` bytes in every step, and keeps them, as fw::scale does with ``scaled``. The canonical name of
+    fw::leak is matmul."""
     rows, total = [], 0
     for number in range(STEPS):
         start, size = number * 100, highest if number == 1 else 100
-        blocks = [(10, "fw::leak", kept, 16 * number + 64)] * bool(kept) + [
-            (40, "fw::add", size, 8),
-            (60, "fw::add", -size, 8),
-        ]
+        blocks = [(10, "fw::leak", kept, 32 * number + 64)] * bool(kept)
+        blocks += [(20, "fw::scale", scaled, 32 * number + 80)] * bool(scaled)
+        blocks += [(40, "fw::add", size, 8), (60, "fw::add", -size, 8)]
+        rows.append(host("fw::leak", "operator", start + 80, 5))
         rows.append(host(f"step {number}", "step", start, 100, step=number))
         for at, name, change, address in blocks:
             total += change
             moved = {"bytes": change, "address": address, "total_bytes": total}
             rows += [host(name, "operator", start + at, 10), host("[memory]", "memory", start + at + 5, 0, **moved)]
-    return trace(rows, rank=0)
+    return trace(rows, rank=0, names={"fw::leak": "matmul"}.get)
 
 
 @pytest.mark.parametrize("condition", ["> 500B", "> +500B", "> 10%"])
@@ -197,7 +199,7 @@ def test_a_peak_is_that_of_the_whole_capture(condition: str) -> None:
     found = judged(f"memory_places.peak_bytes[cpu] {condition}", memory_trace(), memory_trace(highest=1000))
     assert (found.result, found.base, found.other, found.noise) == (FAILED, 100, 1000, 0)
     assert summarize(memory_trace(highest=1000), "memory_places")["peak_bytes"].to_list() == [1000]
-    assert data([found])[0]["samples"] == "captures"
+    assert (data([found])[0]["samples"], data([found])[0]["statistic"]) == ("captures", "mean")
 
 
 def test_several_captures_have_a_peak_each() -> None:
@@ -220,6 +222,30 @@ def test_several_captures_have_a_peak_each() -> None:
 def test_what_stays_needs_more_than_a_step(number: str, least: str, value: int) -> None:
     found = judged(f"{number}[fw::leak] > +{least}", memory_trace(), memory_trace(kept=7))
     assert (found.result, found.base, found.other) == (FAILED, 0, value)
+
+
+@pytest.mark.parametrize(
+    ("number", "value"),
+    [
+        ("memory_leaks.bytes", 9 * (STEPS - 1)),
+        ("memory_leaks.blocks[cpu]", 2 * (STEPS - 1)),
+        ("memory_leaks.avg_step_bytes[cpu]", 9),
+        ("memory_leaks.avg_step_bytes[matmul]", 7),
+        ("memory_peak.bytes[cpu]", 9 * (STEPS - 1) + 100 + 9),
+    ],
+)
+def test_a_guard_that_passes_fails_when_several_operators_leak(number: str, value: int) -> None:
+    least = "1B" if "bytes" in number else "0"
+    healthy, leaking = memory_trace(), memory_trace(kept=7, scaled=2)
+    assert judged(f"{number} > +{least}", healthy, healthy).result == PASSED
+    found = judged(f"{number} > +{least}", healthy, leaking)
+    assert (found.result, found.other) == (FAILED, value)
+
+
+def test_steps_in_which_something_stayed_are_of_an_operator() -> None:
+    """Of several they do not add up: a guard that passes until two of them leak would be none."""
+    with pytest.raises(UsageError, match=r"memory_leaks.steps is not known in base"):
+        judged("memory_leaks.steps > 0", memory_trace(), memory_trace())
 
 
 def test_what_stays_is_not_0_where_no_memory_was_recorded() -> None:
@@ -299,6 +325,8 @@ def test_shares_are_compared_as_shares() -> None:
         ("operators.self_cpu_ns[relu] > 3%", "no row 'relu' in operators; known: fw::matmul"),
         ("steps.start_ns > 3%", None),
         ("operators.self_cpu_bytes[fw::matmul] > 3%", "is not known in base"),
+        ("modules.total_cpu_ns > 3%", "modules.total_cpu_ns is not known in base; perfkit summary shows what was"),
+        ("modules.speed > 3%", "modules has no number 'speed'; known: none, the view is empty"),
     ],
 )
 def test_what_is_not_there_is_told(condition: str, told: str | None) -> None:
@@ -358,6 +386,7 @@ def test_outcomes_for_people_and_programs() -> None:
     )
     assert row["difference"] == "+2.00 ms"
     (one,) = data(found)
+    assert one["statistic"] == "median"
     assert (one["unit"], one["base"], one["other"], one["difference"]) == ("ns", 20_000_000, 22_000_000, 2_000_000)
     assert one["interval"][0] <= 2_000_000 <= one["interval"][1]
     assert gate.outcomes((), gate.Gated(([], []), None, 0.0)) == ()

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from perfkit_core.comparison.attribution.attribute import BESIDE_MEDIAN
 from perfkit_core.comparison.attribution.wording import before, label, outside
 from perfkit_core.comparison.labels import LONGEST, distinguishing
+from perfkit_core.language import speaking
 
 
 @pytest.mark.parametrize(
@@ -46,18 +48,24 @@ def row(
 @pytest.mark.parametrize(
     ("cause", "said"),
     [
-        (row("conv_grad", "conv", "backward"), "conv grad, backward, on the device"),
+        (row("conv_grad", "conv", "backward"), "conv_grad, backward, on the device"),
         (row("(data loader)", "(outside operators)", "dataloader", "input_wait"), "data loader, waiting for input"),
         (row("(Python code)", "(outside operators)", category="launch_and_host"), "Python code, forward, on the host"),
         (row("(outside operators)", "(outside operators)", category="framework"), "outside operators, forward"),
         (row("(outside operators)", "copy", category="exposed_copy"), "copy outside operators, forward, exposed copy"),
         (row("(no launch recorded)", "matmul", "(no phase)"), "matmul without a recorded launch, on the device"),
-        (row(before("batch_norm"), "(nothing recorded)", "other", "idle"), "nothing recorded before batch norm"),
+        (row("read#_Iter.__next__", category="launch_and_host"), "read#_Iter.__next__, forward, on the host"),
+        (row(before("__next__"), "(nothing recorded)", "other", "idle"), "nothing recorded before __next__"),
         (row(before(""), "(nothing recorded)", "", "idle"), "nothing recorded until the end"),
     ],
 )
 def test_a_cause_is_said_in_words(cause: dict[str, str], said: str) -> None:
     assert label(cause) == said
+
+
+def test_a_part_that_is_its_own_category_is_said_once_in_every_language() -> None:
+    with speaking("zh"):
+        assert label(row(BESIDE_MEDIAN, "", "", BESIDE_MEDIAN)) == "中位数减去中间各步的平均"
 
 
 def test_time_before_python_code_has_one_pair_of_parentheses() -> None:

@@ -6,6 +6,7 @@ import pandas as pd
 from small_trace import small_trace
 from stepped_trace import stepped_trace
 
+from perfkit_core.comparison import comparison_report
 from perfkit_core.comparison.gate.conditions import parsed
 from perfkit_core.comparison.pair import Asked
 from perfkit_core.comparison.several import Run, several_report
@@ -64,6 +65,23 @@ def test_a_column_a_run() -> None:
     assert parts.sum().tolist() == [20_000_000, 30_000_000, 20_000_000]
     operators = table(report(*three()), "operators").set_index("name")
     assert operators.loc["fw::matmul"].tolist() == [1_000_000, 2_000_000, 1_000_000]
+
+
+def test_parts_are_those_of_the_median_step_as_between_two_runs() -> None:
+    """One step is far out: the mean of all is 40 ms, the median 20 ms, as the runs' table and two runs alone say."""
+    one, two = stepped_trace([20, 20.2, 99.8, 20], 1.0), stepped_trace([30, 30, 30, 30], 2.0)
+    found = report(Run("a", (one,)), Run("b", (two,)), Run("c", (two,)))
+    parts = table(found, "step_parts").set_index("name")
+    assert parts.sum().tolist() == [20_100_000, 30_000_000, 30_000_000]
+    assert parts.sum().tolist() == table(found, "runs")["median_step_ns"].tolist()
+    assert parts["a_ns"].to_dict() == {
+        "compute": 1_000_000, "idle": 19_000_000, "(median less mean of the middle steps)": 100_000,
+    }  # fmt: skip
+    of_two = table(comparison_report(one, two, Asked(noise=0.01)), "step_parts").set_index("category")
+    assert of_two["base_ns"].to_dict() == parts["a_ns"].to_dict()
+    notes = {section.name: section.note for section in found.sections}
+    assert notes["step_parts"] == "The median step as the mean of the middle steps, each instant once."
+    assert notes["phases"] == "Mean time of a step on the host."
 
 
 def test_a_run_without_steps_has_no_column_of_steps() -> None:

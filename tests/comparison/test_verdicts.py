@@ -9,12 +9,14 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from events import device, host, trace
 from stepped_trace import stepped_trace
 
 from perfkit_core.comparison import Asked, comparison_report, pair
 from perfkit_core.comparison.several import Run, several_report
 from perfkit_core.loading import load
 from perfkit_core.report.model import Report
+from perfkit_core.trace import concat_traces
 
 
 def raw_steps(path: Path) -> list[int]:
@@ -84,6 +86,37 @@ def test_runs_that_hardly_do_the_same_are_told_directly_below_the_verdict() -> N
     assert verdict.startswith("Too few steps to tell: ")
     assert unlike == "These runs hardly do the same: of one, 100% of the operator time has no counterpart."
     assert causes.startswith("The largest causes: ")
+
+
+def test_not_all_has_a_counterpart_where_device_work_of_other_steps_has_none() -> None:
+    """The same operator, but in other 60 of 100 ns are a kernel whose launch was not recorded."""
+    rows = [host("step 0", "step", 0, 100, step=0), host("mm", "operator", 0, 10)]
+    base, other = (
+        trace([*rows, device("gemm", "kernel", start, 60)], names={"mm": "matmul"}.get) for start in (200, 20)
+    )
+    told = comparison_report(base, other).headline
+    assert "Unmatched in other: 60.0% of all time, each instant once." in told
+    assert "All operator time has a counterpart." not in told
+    assert "All operator time has a counterpart." in comparison_report(base, base).headline
+    assert not any("hardly do the same" in sentence for sentence in told)
+
+
+def test_of_several_ranks_it_says_over_what_the_times_are() -> None:
+    ranks = [
+        trace([host("step 0", "step", 0, dur, step=0), host("mm", "operator", 0, 5)], rank=rank)
+        for rank, dur in enumerate((10, 20, 60))
+    ]
+    report = comparison_report(concat_traces(ranks), concat_traces(ranks))
+    steps, times, sure = (section(report, name) for name in ("steps", "step_time", "statistics"))
+    assert steps.table[["dur_ns", "median_ns"]].to_numpy().tolist() == [[30, 20]] * 2
+    assert steps.note == (
+        "The duration of a step is the mean over its ranks; the median is over the steps of all ranks."
+    )
+    assert times.table["base_ns"].tolist() == [20, 30, 10, 60]
+    assert times.note == "Over the steps of all ranks."
+    assert sure.note.endswith(" A step of several ranks is one sample.")
+    alone = comparison_report(ranks[0], ranks[1])
+    assert "ranks" not in " ".join(section(alone, name).note for name in ("steps", "step_time", "statistics"))
 
 
 @pytest.mark.parametrize("name", ["h100-bert-small", "sampled-rank0", "mi250-minitoy-train", "b200-eager-rank0of8"])

@@ -109,4 +109,5 @@ VIEW = View(
     order="bytes",
     explain_empty=_explain,
     of_capture=_told,
+    adds_up=("blocks", "bytes", "avg_step_bytes"),
 )

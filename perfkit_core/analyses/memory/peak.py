@@ -111,4 +111,5 @@ VIEW = View(
     order="bytes",
     explain_empty=explain_no_blocks,
     of_capture=has_blocks,
+    adds_up=("blocks", "bytes"),
 )

@@ -11,7 +11,7 @@ from perfkit_core.comparison.against import tables
 from perfkit_core.comparison.against.change import Change, change
 from perfkit_core.comparison.as_data import rows
 from perfkit_core.comparison.attribution.causes import waterfall
-from perfkit_core.comparison.attribution.sections import DRAWN, SHOWN_CAUSES, drawn, named
+from perfkit_core.comparison.attribution.sections import DRAWN, MEAN, SHOWN_CAUSES, drawn, named
 from perfkit_core.comparison.pair import Asked, pair
 from perfkit_core.comparison.report import SIDES, labels, reasons, report_of, source_of
 from perfkit_core.comparison.samples.statistics import (
@@ -31,8 +31,8 @@ from perfkit_core.trace import Trace
 Side = Sequence[Trace]
 NAMED_LAYERS = 3
 _NOTE = in_english(
-    "Before: what other took more than base in the earlier pair; now: in this one. The difference of the two is new: "
-    "what both pairs have in common cancels out."
+    "Before: what the median step of other took more than that of base in the earlier pair; now: in this one. The "
+    "difference of the two is new: what both pairs have in common cancels out."
 )
 _NO_LAYERS = in_english("layers are needed in all four runs")
 _VERDICTS = {
@@ -89,12 +89,14 @@ def _ends(trees: tuple[pd.DataFrame, pd.DataFrame]) -> tuple[int, int]:
 
 def _sections(found: _New) -> Iterator[Section]:
     ends = (say("difference before"), found.ends[0]), (say("difference now"), found.ends[1])
-    yield drawn("new_waterfall", say("What is new"), waterfall(found.causes, *ends, DRAWN))
+    stepped = found.step is not None
+    yield drawn("new_waterfall", say("What is new"), waterfall(found.causes, *ends, DRAWN), of_medians=stepped)
     if found.step is not None:
         yield Section("new_step_time", say("Is it real?"), tables.changes(found.step), say(_NOTE))
-    yield Section("new_causes", say("What is new, by cause"), found.causes, limit=SHOWN_CAUSES)
-    none = say(_NO_LAYERS)
-    yield Section("new_layers", say("What is new, by layer"), found.layers, empty=none, limit=SHOWN_CAUSES)
+    mean = say(MEAN) if stepped else ""
+    yield Section("new_causes", say("What is new, by cause"), found.causes, mean, limit=SHOWN_CAUSES)
+    none, note = say(_NO_LAYERS), mean if len(found.layers) else ""
+    yield Section("new_layers", say("What is new, by layer"), found.layers, note, empty=none, limit=SHOWN_CAUSES)
 
 
 def _sentences(found: _New) -> Iterator[str]:

@@ -43,11 +43,10 @@ class Alignment:
 
     @property
     def matched(self) -> dict[str, dict[str, float | None]]:
-        """Side → {"cpu", "device"} → share of operator time and device work that has a counterpart on any level."""
+        """Side → {"cpu", "device", "step"} → share of operator time, of device work and of the step that has a
+        counterpart on any level."""
         last = list(LEVELS)[-1]
-        return {
-            side: {what: levels[last][what] for what in MEASURES[:2]} for side, levels in self.matched_share.items()
-        }
+        return {side: levels[last] for side, levels in self.matched_share.items()}
 
     def __repr__(self) -> str:
         return f"Alignment({len(self.rows)} rows, {self.matched_share})"

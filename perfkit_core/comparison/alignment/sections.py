@@ -15,17 +15,23 @@ from perfkit_core.report.model import Section
 SHOWN = 15
 _ALL_MATCHED = in_english("everything has a counterpart")
 _ALONE_IN_STEP = in_english(
-    "Operators, and device work outside of them, that only one side has; times and calls of a step."
+    "Operators, and device work outside of them, that only one side has; mean times and calls of a step."
 )
 _ALONE_IN_RUN = in_english("Operators, and device work outside of them, that only one side has; for the run.")
 _SHARES = in_english(
-    "What has a counterpart on this level or one before it: of host operators, device work, and the whole step."
+    "What has a counterpart on this level or one before it: of host operators and device work of all steps, and of the "
+    "middle steps, each instant once."
+)
+_SHARES_OF_RUN = in_english(
+    "What has a counterpart on this level or one before it: of host operators, device work, and the whole recording, "
+    "each instant once."
 )
 
 
 def alignment_sections(found: Alignment) -> Iterator[Section]:
     """Sections matched and unmatched."""
-    yield Section("matched", say("How much has a counterpart"), shares(found), say(_SHARES))
+    note = say(_SHARES if found.per_step else _SHARES_OF_RUN)
+    yield Section("matched", say("How much has a counterpart"), shares(found), note)
     alone = found.rows[found.rows["level"] == UNMATCHED].drop(columns=["level", "shape", "dtype"])
     note = say(_ALONE_IN_STEP if found.per_step else _ALONE_IN_RUN)
     on_device = {side: any(one["device"] is not None for one in levels.values())

@@ -28,11 +28,16 @@ _EMPTY = in_english("a side has no events to compare")
 _NO_LAYERS = in_english(
     "layers are needed in both runs: annotate(model), or a profiler that records the calls of layers"
 )
+MEAN = in_english("Mean of the middle steps.")
 _OF_WATERFALL = in_english("The largest causes, one after the other.")
-_OF_PARTS = in_english("The median step, each instant once; the largest difference first.")
+_BETWEEN_MEDIANS = in_english("From median to median: the largest causes, one after the other.")
+_OF_PARTS = in_english(
+    "The median step as the mean of the middle steps, each instant once; the largest difference first."
+)
+_OF_RUNS = in_english("The whole recordings, each instant once; the largest difference first.")
 _OF_LAYERS = in_english("The time of each layer without the layers in it.")
 _OF_KERNELS = in_english(
-    "Time of a step in kernels and copies, each instant once. What other kernels hide counts nothing; calls are all."
+    "Time in kernels and copies, each instant once. What other kernels hide counts nothing; calls are all."
 )
 _EXPLAINED = in_english(
     "Each nanosecond of the step counts once, for the one thing that it is spent on (docs/semantics: attribution). "
@@ -87,20 +92,24 @@ def _of_attribution(why: Explained) -> Iterator[Section]:
         yield Section("attribution", say("Where the difference comes from"), tree, empty=say(_EMPTY))
         return
     found = causes(tree)
-    yield Section("step_parts", say("What the steps are spent on"), parts(tree), say(_OF_PARTS))
+    note = say(_OF_PARTS if why.steps else _OF_RUNS)
+    yield Section("step_parts", say("What the steps are spent on"), parts(tree), note)
     lines, title = (*_middle(why.steps), *_unlaunched(found)), say("What the difference is made of")
     yield Section("causes", title, found, say(_EXPLAINED), limit=SHOWN_CAUSES, lines=lines)
-    yield from _grouped(tree)
+    mean = [say(MEAN)] if why.steps else []
+    yield from _grouped(tree, mean)
     title = say("Where the difference comes from, level by level")
-    yield Section("attribution", title, tree.drop(columns="parent"), limit=SHOWN_ROWS)
+    yield Section("attribution", title, tree.drop(columns="parent"), " ".join(mean), limit=SHOWN_ROWS)
 
 
-def _grouped(tree: pd.DataFrame) -> Iterator[Section]:
+def _grouped(tree: pd.DataFrame, mean: list[str]) -> Iterator[Section]:
+    """``mean``: of what the times are the mean, where they are one."""
     title, layers = say("The difference by layer"), by_layer(tree)
-    yield Section("layers", title, layers, say(_OF_LAYERS), empty=say(_NO_LAYERS), limit=SHOWN_CAUSES)
-    yield Section("families", say("The difference by family"), by_family(tree), limit=SHOWN_CAUSES)
+    note = " ".join([*mean, say(_OF_LAYERS)]) if len(layers) else ""
+    yield Section("layers", title, layers, note, empty=say(_NO_LAYERS), limit=SHOWN_CAUSES)
+    yield Section("families", say("The difference by family"), by_family(tree), " ".join(mean), limit=SHOWN_CAUSES)
     title, kernels = say("The difference by kernel"), by_kernel(tree)
-    note = say(_OF_KERNELS) if len(kernels) else ""
+    note = " ".join([*mean, say(_OF_KERNELS)]) if len(kernels) else ""
     yield Section("kernels", title, kernels, note, empty=say("no work on a device was recorded"), limit=SHOWN_CAUSES)
 
 
@@ -109,13 +118,14 @@ def picture(found: Explained) -> Iterator[Section]:
     if not found.attribution.empty:
         base, other = (int(found.attribution[f"{side}_ns"].iloc[0]) for side in ("base", "other"))
         steps = waterfall(causes(found.attribution), ("base", base), ("other", other), DRAWN)
-        yield drawn("waterfall", say("From base to other"), steps)
+        yield drawn("waterfall", say("From base to other"), steps, of_medians=bool(found.steps))
 
 
-def drawn(name: str, title: str, steps: pd.DataFrame) -> Section:
-    """The section of a waterfall."""
+def drawn(name: str, title: str, steps: pd.DataFrame, of_medians: bool) -> Section:
+    """The section of a waterfall; ``of_medians``: whether its ends are medians of steps."""
     chart = Chart("waterfall", "name", ("difference_ns", "time_so_far_ns"), note=say("The axis may begin above 0."))
-    return Section(name, title, steps, say(_OF_WATERFALL) if len(steps) else "", say("nothing differs"), chart=chart)
+    note = say(_BETWEEN_MEDIANS if of_medians else _OF_WATERFALL) if len(steps) else ""
+    return Section(name, title, steps, note, say("nothing differs"), chart=chart)
 
 
 def parts(tree: pd.DataFrame) -> pd.DataFrame:

@@ -57,13 +57,18 @@ class Windows:
 
 def middle_steps(trace: Trace) -> Windows:
     """The middle steps, and the median of all."""
+    median = _median(np.sort(trace.ints("dur_ns")[step_rows(trace)]))
+    return _windows(trace, middle_rows(trace), median)
+
+
+def middle_rows(trace: Trace) -> IntArray:
+    """The rows of the middle steps."""
     rows, dur = step_rows(trace), trace.ints("dur_ns")
     order = rows[np.argsort(dur[rows], kind="stable")]
     count = len(order)
     middle = order[(count - 1) // 2 : count // 2 + 1]
     beside = np.abs(len(middle) * dur[order] - dur[middle].sum())
-    nearest = order[np.argsort(beside, kind="stable")][: max(_FEWEST, (count + 1) // 2)]
-    return _windows(trace, np.sort(nearest), _median(dur[order]))
+    return np.sort(order[np.argsort(beside, kind="stable")][: max(_FEWEST, (count + 1) // 2)])
 
 
 def whole_run(trace: Trace) -> Windows:

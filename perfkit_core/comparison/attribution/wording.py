@@ -57,12 +57,12 @@ def _subject(row: Mapping[Any, Any]) -> str:
 
 
 def _said(name: str) -> str:
-    """A name in parentheses as words; what a framework calls something stays as it is."""
+    """A name in parentheses as words; what an operator or event is called stays as it is."""
     if name.startswith(_BEFORE):
-        return say("nothing recorded before {name}", name=_spaced(_bare(name).removeprefix(_BEFORE[1:])))
+        return say("nothing recorded before {name}", name=_bare(name).removeprefix(_BEFORE[1:]))
     if name == OUTSIDE:
         return say("outside operators")
-    return _bare(say(name)) if name.startswith("(") else _spaced(name)
+    return _bare(say(name)) if name.startswith("(") else name
 
 
 def _phase(name: str, category: str) -> str:
@@ -86,7 +86,7 @@ def _where(category: str) -> str:
         "framework": "",
         "idle": "",  # the name says that nothing was recorded
     }
-    return where.get(category, _spaced(_bare(category)))
+    return where.get(category, _spaced(_bare(say(category))))
 
 
 def _spaced(name: str) -> str:

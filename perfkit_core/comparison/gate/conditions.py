@@ -79,6 +79,7 @@ def _size(text: str, column: str | None, unit: str) -> float:
     family = "ns" if column is None or column.endswith("_ns") else "bytes" if column.endswith("bytes") else ""
     known = _UNITS[family]
     if unit not in known:
-        told = ", ".join(filter(None, known))
-        raise UsageError(f"--fail-on {text!r}: {unit or 'no unit'} does not suit {column or STEP_TIME}", f"%, {told}")
+        told, name = ", ".join(filter(None, known)), column or STEP_TIME
+        wrong = f"{unit} does not suit {name}" if unit else f"the limit of {name} needs a unit"
+        raise UsageError(f"--fail-on {text!r}: {wrong}", f"%, {told}")
     return known[unit]

@@ -36,7 +36,7 @@ class Number:
     @property
     def sums(self) -> bool:
         """Whether the rows of the column add up."""
-        return self.column in self.view.per_step
+        return self.column in (*self.view.per_step, *self.view.adds_up)
 
     @property
     def exact(self) -> bool:
@@ -50,8 +50,9 @@ class Number:
 
     @property
     def none_is_zero(self) -> bool:
-        """Whether a row that is missing has none of it."""
-        return self.sums or (self.view.of_capture is not None and self.exact)
+        """Whether a row that is missing has none of it. What does not add up has no number without a row, neither
+        where there are several rows nor where there are none yet."""
+        return self.sums or (self.row is not None and self.view.of_capture is not None and self.exact)
 
     def on_device(self, rows: pd.DataFrame) -> bool:
         """Whether only devices work in what is counted; ``rows``: those that it is of."""

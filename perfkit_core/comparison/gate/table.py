@@ -9,7 +9,9 @@ import pandas as pd
 
 from perfkit_core.comparison.gate.conditions import STEP_TIME
 from perfkit_core.comparison.gate.outcomes import Outcome
+from perfkit_core.language import say
 from perfkit_core.report.headline import duration
+from perfkit_core.report.model import Section
 
 _SIZES = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 
@@ -28,15 +30,23 @@ def table(found: Sequence[Outcome]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns).astype({"change_ratio": "Float64"})
 
 
+def section(table: pd.DataFrame) -> Section:
+    """The table of one pair or more as people read it."""
+    note = say("A condition fails where its limit is exceeded by more than noise explains.")
+    note += " " + say("Of the step time the median is compared, of all else the mean over steps or captures.")
+    return Section("gate", say("Gate"), table, note)
+
+
 def data(found: Sequence[Outcome]) -> list[dict[str, Any]]:
     """A mapping a condition; numbers in the unit of the column (``unit``: "ns", "bytes" or ""). ``samples``: whether
-    "steps" are compared or whole "captures"."""
+    "steps" are compared or whole "captures"; ``statistic``: by their "median" or "mean"."""
     return [
         {
             "condition": one.condition.text, "result": one.result, "unit": _unit(one), "base": one.base,
             "other": one.other, "difference": one.difference, "change_ratio": one.change_ratio,
             "interval": None if one.low is None else [one.low, one.high], "noise": one.noise,
             "samples": "captures" if one.of_capture else "steps",
+            "statistic": "median" if one.condition.column is None else "mean",
         }
         for one in found
     ]  # fmt: skip

@@ -16,6 +16,7 @@ import pandas as pd
 
 from perfkit_core.analyses.memory.owners import IN_STEP, OUTSIDE
 from perfkit_core.analyses.merging_rows import stacked
+from perfkit_core.analyses.once import once
 from perfkit_core.analyses.select import step_numbers
 from perfkit_core.comparison.gate.number import Number
 from perfkit_core.errors import UsageError
@@ -28,6 +29,8 @@ from perfkit_core.trace import Trace
 
 MOST_STEPS: Final = 24
 """Of a capture that are looked at, spread over it: a view is computed once for each."""
+_CANONICAL: Final = "op_name"
+"""The column of the canonical name of an operator."""
 _SHOWN: Final = 8
 """Rows that an error names."""
 
@@ -64,8 +67,21 @@ def _steps(ranks: Ranks) -> list[ViewRequest]:
 
 
 def _table(ranks: Ranks, view: View, request: ViewRequest) -> pd.DataFrame:
-    """As a summary shows it."""
-    return of_ranks(ranks, [view], Job((view.name,), request)).tables[view.name]
+    """As a summary shows it, with the canonical names of operators; not in a tree, where one lies in another."""
+    table = of_ranks(ranks, [view], Job((view.name,), request)).tables[view.name]
+    if "name" not in table.columns or not {_CANONICAL, "depth"}.isdisjoint(table.columns):
+        return table
+    known = {name: canonical for trace in ranks for name, canonical in _canonical(trace).items()}
+    return table.assign(**{_CANONICAL: table["name"].map(known)})
+
+
+@once
+def _canonical(trace: Trace) -> dict[str, str]:
+    """The canonical name of each operator, by its own name."""
+    name, canonical = trace.codes("name"), trace.codes(_CANONICAL)
+    rows = np.flatnonzero(trace.host & (canonical.codes >= 0))
+    pairs = np.unique(np.stack([name.codes[rows], canonical.codes[rows]]), axis=1)
+    return {name.values[one]: canonical.values[other] for one, other in pairs.T.tolist()}
 
 
 def rows(captures: Sequence[Ranks], number: Number) -> pd.DataFrame:
@@ -95,17 +111,22 @@ def _recorded(captures: Sequence[Ranks], row: str) -> bool:
 
 
 def _named(trace: Trace) -> set[str]:
-    """What may tell a row: the names of events, ranks, and devices whose memory was recorded."""
+    """What may tell a row: the names of events, as recorded and canonical, ranks, and devices whose memory was
+    recorded."""
     device = trace.codes("device")
     of_memory = np.unique(device.codes[trace.rows("kind", MEMORY)])
     devices = (device.values[code] for code in of_memory.tolist() if code >= 0)
-    return {*trace.codes("name").values, *map(str, trace.meta.ranks), *devices}
+    names = (*trace.codes("name").values, *trace.codes(_CANONICAL).values)
+    return {*names, *map(str, trace.meta.ranks), *devices}
 
 
 def _value(table: pd.DataFrame, number: Number) -> float | None:
     if number.column not in table.columns or not pd.api.types.is_numeric_dtype(table[number.column]):
+        if table.empty and number.column in table.columns:  # without values it may have no type
+            return None
         known = ", ".join(str(name) for name in table.columns if pd.api.types.is_numeric_dtype(table[name]))
-        raise UsageError(f"{number.view.name} has no number {number.column!r}", f"known: {known}")
+        hint = f"known: {known or 'none, the view is empty'}"
+        raise UsageError(f"{number.view.name} has no number {number.column!r}", hint)
     rows = table if number.row is None else _matching(table, number.row)
     if number.row is None and "depth" in table.columns:
         rows = rows[rows["depth"] == 0]
@@ -130,7 +151,7 @@ def _adds_up(table: pd.DataFrame, number: Number) -> bool:
 
 def _matching(table: pd.DataFrame, row: str) -> pd.DataFrame:
     """Rows that have the wanted name, or all of several that commas separate, in what tells rows apart."""
-    names = [*key_columns.keys(table), *(["op_name"] if "op_name" in table.columns else [])]
+    names = [*key_columns.keys(table), *([_CANONICAL] if _CANONICAL in table.columns else [])]
     texts = table[names].astype(object).where(table[names].notna(), "").astype(str)
     exact = (texts == row).any(axis=1)
     if exact.any():

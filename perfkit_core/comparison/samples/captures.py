@@ -30,9 +30,14 @@ class Capture:
     step_ns: IntArray
 
     @property
+    def of_ranks(self) -> bool:
+        """Whether a step has a time for each of several ranks."""
+        return self.step_ns.ndim > 1
+
+    @property
     def mean_ns(self) -> IntArray:
         """One time a step: the mean of its ranks, to the nearest ns. Shape (steps,)."""
-        if self.step_ns.ndim == 1:
+        if not self.of_ranks:
             return self.step_ns
         return rounded_division(self.step_ns.sum(axis=1), self.step_ns.shape[1])
 
