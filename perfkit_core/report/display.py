@@ -58,7 +58,7 @@ def displayed(table: pd.DataFrame, view: View, display: Display, by: Sequence[st
     for pattern, wanted in ((display.show, True), (display.hide, False)):
         if pattern is not None:
             table = table[_mentions(table, pattern) == wanted]
-    return _columns(_sorted(table[_large_enough(table, display)], view, display), display, by)
+    return _columns(_sorted(table[_large_enough(table, display)], view, display, by), display, by)
 
 
 def check(tables: Mapping[str, pd.DataFrame], display: Display) -> None:
@@ -100,10 +100,14 @@ def _tree(table: pd.DataFrame, view: View, display: Display) -> pd.DataFrame:
 def _mentions(table: pd.DataFrame, pattern: str) -> BoolArray:
     found = np.zeros(len(table), np.bool_)
     for name in table.columns:
-        if pd.api.types.is_object_dtype(table[name]) or pd.api.types.is_string_dtype(table[name]):
+        if _is_text(table, name):
             texts = [value if isinstance(value, str) else None for value in table[name]]
             found |= patterns.matches(texts, pattern)
     return found
+
+
+def _is_text(table: pd.DataFrame, name: str) -> bool:
+    return pd.api.types.is_object_dtype(table[name]) or pd.api.types.is_string_dtype(table[name])
 
 
 def _large_enough(table: pd.DataFrame, display: Display) -> BoolArray:
@@ -114,10 +118,14 @@ def _large_enough(table: pd.DataFrame, display: Display) -> BoolArray:
     return keep
 
 
-def _sorted(table: pd.DataFrame, view: View, display: Display) -> pd.DataFrame:
+def _sorted(table: pd.DataFrame, view: View, display: Display, by: Sequence[str]) -> pd.DataFrame:
+    """Rows of equal weight in the order of the alphabet, whatever the events were numbered by."""
     column = _order(table, view, display)
     if column is None:
         return table.reset_index(drop=True)
+    texts = [name for name in key_columns.keys(table, by) if name != column and _is_text(table, name)]
+    if texts:
+        table = table.sort_values(texts, kind="stable", na_position="last")
     return table.sort_values(column, ascending=display.ascending, kind="stable", na_position="last", ignore_index=True)
 
 

@@ -19,9 +19,12 @@ def source(trace: Trace) -> Source:
     return described(trace.meta, trace.quality, step_numbers(trace))
 
 
-def described(meta: TraceMeta, quality: Sequence[Finding], steps: Sequence[int]) -> Source:
-    """The same for a profile of which only this is known; ``steps``: the numbers of those recorded."""
-    told = {in_english("Steps"): _steps(len(steps))} if len(steps) else _length(meta)
+def described(
+    meta: TraceMeta, quality: Sequence[Finding], steps: Sequence[int], chosen: Sequence[int] | None = None
+) -> Source:
+    """The same for a profile of which only this is known; ``steps``: the numbers of those recorded; ``chosen``: of
+    those that were asked for (None: none were)."""
+    told = {in_english("Steps"): _steps(len(steps), chosen)} if len(steps) else _length(meta)
     known = facts(meta) | told | _options(meta)
     return Source(Path(meta.source).name or meta.source, meta.source, tuple(quality), known)
 
@@ -37,8 +40,19 @@ def facts(meta: TraceMeta) -> dict[str, str]:
     return {name: text for name, text in known.items() if text}
 
 
-def _steps(count: int) -> str:
-    return say("1 step") if count == 1 else say("{count} steps", count=count)
+def _steps(count: int, chosen: Sequence[int] | None) -> str:
+    if chosen is None:
+        return say("1 step") if count == 1 else say("{count} steps", count=count)
+    numbers = sorted(set(chosen))
+    if len(numbers) == 1:
+        return say("step {number} ({count} recorded)", number=numbers[0], count=count)
+    return say("steps {numbers} ({count} recorded)", numbers=_listed(numbers), count=count)
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    """Ascending numbers, three and more in a row as a range."""
+    consecutive = len(numbers) > 2 and list(numbers) == list(range(numbers[0], numbers[-1] + 1))
+    return f"{numbers[0]}–{numbers[-1]}" if consecutive else ", ".join(map(str, numbers))
 
 
 def _length(meta: TraceMeta) -> dict[str, str]:
@@ -69,8 +83,7 @@ def _ranks(meta: TraceMeta) -> str:
     ranks = meta.ranks
     if not ranks:
         return ""
-    consecutive = len(ranks) > 2 and ranks == tuple(range(ranks[0], ranks[-1] + 1))
-    text = f"{ranks[0]}–{ranks[-1]}" if consecutive else ", ".join(map(str, ranks))
+    text = _listed(ranks)
     named = say("ranks {numbers}", numbers=text) if len(ranks) > 1 else say("rank {number}", number=text)
     return say("{ranks} of {count}", ranks=named, count=meta.world_size) if meta.world_size else named
 

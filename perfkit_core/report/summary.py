@@ -51,7 +51,10 @@ def summary_report(
     check(found.tables, display)
     steps = _steps(found, display)
     sections = tuple(_section(found, view, display, steps) for view in views)
-    return Report(found.meta.source, (described(found.meta, found.quality, found.steps),), sections)
+    chosen = found.request.steps
+    source = described(found.meta, found.quality, found.steps, chosen)
+    data = {} if chosen is None else {"steps": sorted(set(chosen))}
+    return Report(found.meta.source, (source,), sections, data=data)
 
 
 def summarize(
@@ -142,7 +145,7 @@ def _section(found: Computed, view: View, display: Display, steps: int) -> Secti
         title=say(view.title),
         table=table,
         note=_sentence(say(view.description)),
-        lines=tuple(_remarks(whole, view, display, steps)),
+        lines=tuple(_remarks(whole, view, display, steps, len(found.meta.ranks))),
         empty=why if table.empty else "",
         limit=display.limit,
         unit=display.unit,
@@ -150,9 +153,16 @@ def _section(found: Computed, view: View, display: Display, steps: int) -> Secti
     )
 
 
-def _remarks(whole: pd.DataFrame, view: View, display: Display, steps: int) -> Iterator[str]:
+def _remarks(whole: pd.DataFrame, view: View, display: Display, steps: int, ranks: int) -> Iterator[str]:
     """What the options did to the numbers, or could not do."""
-    if display.average:
+    if display.average and ranks > 1:
+        yield say(
+            "For one step of all {ranks} ranks together: what belongs to no step is left out, and sums over the ranks "
+            "are divided by the number of steps, {steps}.",
+            ranks=ranks,
+            steps=steps,
+        )
+    elif display.average:
         yield say(
             "For one step: what belongs to no step is left out, and sums are divided by the number of steps, {steps}.",
             steps=steps,

@@ -48,14 +48,13 @@ def sorted_siblings(table: pd.DataFrame, column: str, ascending: bool) -> pd.Dat
 
 def without(table: pd.DataFrame, parent: IntArray, gone: BoolArray, summed: Mapping[str, str]) -> pd.DataFrame:
     """The tree with the sums in it less what the rows that go have themselves. ``summed``: column that holds the sum of
-    a row and all below it → column of the row's own part."""
+    a row and all below it → column of the row's own part. Never below 0, where the rows that go overlap each other."""
     result = table.copy()
     for total, own in summed.items():
         if total in table.columns and own in table.columns:
             share = table[own].dtype.kind == "f"
             values = table[own].fillna(0).to_numpy(np.float64 if share else np.int64)
-            left = table[total] - _below(parent, np.where(gone, values, 0))
-            result[total] = left.clip(lower=0) if share else left
+            result[total] = (table[total] - _below(parent, np.where(gone, values, 0))).clip(lower=0)
     return result
 
 

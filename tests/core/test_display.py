@@ -17,7 +17,7 @@ from perfkit_core.report import key_columns
 from perfkit_core.report.average import per_step
 from perfkit_core.report.display import Display, check, displayed
 from perfkit_core.report.summary import choose_views, summarize, summary_report
-from perfkit_core.trace import Trace
+from perfkit_core.trace import Trace, concat_traces, with_rank
 
 FLAT = pd.DataFrame(
     {
@@ -53,7 +53,7 @@ def shown(table: pd.DataFrame, order: str | None = None, **options: Any) -> list
     [
         ({}, ["mm", "add", "relu", "copy_"]),
         ({"sort": "calls"}, ["add", "mm", "relu", "copy_"]),
-        ({"sort": "flops", "ascending": True}, ["mm", "add", "relu", "copy_"]),
+        ({"sort": "flops", "ascending": True}, ["mm", "add", "copy_", "relu"]),  # alike: by the alphabet
         ({"show": "^mat|relu"}, ["mm", "relu"]),
         ({"hide": "^mat|relu"}, ["add", "copy_"]),
         ({"show": "a", "hide": "add"}, ["mm"]),
@@ -106,6 +106,12 @@ def test_what_is_hidden_stays_counted_unless_only_the_displayed_is() -> None:
     summing = view(TREE, summed={"total_cpu_ns": "self_cpu_ns"})
     only = displayed(TREE, summing, Display(trim="conv", displayed_only=True))
     assert only.set_index("name")["total_cpu_ns"].to_dict() == {"net": 47, "block": 6, "norm": 4, "head": 40, "loss": 5}
+
+
+def test_a_sum_is_not_below_0_where_hidden_rows_overlap() -> None:
+    tree = pd.DataFrame({"depth": [0, 1, 1], "name": ["f", "g", "h"], "self": [0, 60, 60], "total": [100, 60, 60]})
+    only = displayed(tree, view(tree, summed={"total": "self"}), Display(hide="g|h", displayed_only=True))
+    assert only["total"].to_list() == [0]
 
 
 def test_shares_and_counts_with_all_below_follow_what_is_displayed_too() -> None:
@@ -265,6 +271,21 @@ def test_an_average_says_what_it_is_of() -> None:
     ).sections
     assert "what belongs to no step is left out" in section.lines[0]
     assert section.lines[0].endswith("2.")
+    two = concat_traces([with_rank(small_trace(), rank) for rank in (0, 1)])
+    (section,) = summary_report(two, choose_views(["overview"]), ViewRequest(), Display(average=True)).sections
+    assert section.lines[0].startswith("For one step of all 2 ranks together")
+
+
+def test_the_head_says_which_steps_were_asked_for() -> None:
+    def told(*steps: int) -> tuple[str, dict[str, Any]]:
+        request = ViewRequest(steps=steps or None)
+        report = summary_report(small_trace(), choose_views(["overview"]), request)
+        return report.sources[0].facts["Steps"], dict(report.data)
+
+    first, second = summarize(small_trace(), "steps")["step"]
+    assert told() == ("2 steps", {})
+    assert told(second) == (f"step {second} (2 recorded)", {"steps": [second]})
+    assert told(second, first) == (f"steps {first}, {second} (2 recorded)", {"steps": [first, second]})
 
 
 def test_filters_apply_to_the_views_that_know_them() -> None:

@@ -60,7 +60,7 @@ def test_every_name_is_a_row() -> None:
 def test_each_of_many_steps_is_worked_out() -> None:
     trace = extreme.steps(5_000)
     steps = summarize(trace, "steps")
-    assert (steps["device_busy_ns"] == 150).all()  # kernel 650–750, copy 700–800
+    assert (steps["device_launched_ns"] == 150).all()  # kernel 650–750, copy 700–800
     assert (steps["forward_ns"] == 400).all()
     parts = summarize(trace, "partition").set_index("category")["total_ns"]
     assert parts["device_compute"] == 5_000 * 100

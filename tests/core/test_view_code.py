@@ -10,6 +10,7 @@ from events import device, host, trace
 
 from perfkit_core.analyses.source import code, frames
 from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.report.summary import summarize
 from perfkit_core.trace import Trace
 
 MAIN, FORWARD, CALL = "/home/me/train.py(3): main", "/home/me/net.py(9): forward", "<built-in function linear>"
@@ -62,10 +63,50 @@ def test_only_what_is_counted() -> None:
     columns = "depth name calls total_cpu_ns total_device_ns"
     assert rows(trace(FRAMES), columns, steps=(1,)) == [(0, "train.py(3): main", 1, 100, 0)]
     assert rows(trace(FRAMES), columns, pattern="net|k") == [
-        (0, "train.py(3): main", 0, 0, 0),
+        (0, "train.py(3): main", 0, 160, 0),
         (1, "net.py(9): forward", 2, 160, 0),
         (2, "net.py(9): forward", 1, 20, 0),
     ]
+
+
+LONG = [  # main and loop begin before the steps and run in all of them, as does a thread
+    host(MAIN, "python", 0, 1000),
+    host("loop.py(1): loop", "python", 10, 980),
+    host("thread.py(1): run", "python", 20, 970, tid=2),
+    host("step 0", "step", 100, 200, step=0),
+    host(FORWARD, "python", 110, 100),
+    host(CALL, "python", 120, 30),
+    host("thread.py(9): put", "python", 130, 20, tid=2),
+    host("step 1", "step", 300, 200, step=1),
+    host(FORWARD, "python", 310, 40),
+]
+
+
+def test_frames_that_began_before_the_step_have_the_time_of_what_they_call_in_it() -> None:
+    columns = "depth name calls total_cpu_ns self_cpu_ns total_cpu_ratio"
+    assert rows(trace(LONG), columns, steps=(0,)) == [
+        (0, "train.py(3): main", 0, 100, 0, 100 / 120),
+        (1, "loop.py(1): loop", 0, 100, 0, 100 / 120),
+        (2, "net.py(9): forward", 1, 100, 70, 100 / 120),
+        (3, CALL, 1, 30, 30, 30 / 120),
+        (0, "thread.py(1): run", 0, 20, 0, 20 / 120),
+        (1, "thread.py(9): put", 1, 20, 20, 20 / 120),
+    ]
+
+
+def test_sums_of_the_displayed_frames_of_a_step() -> None:
+    shown = summarize(trace(LONG), "code", steps=[0], displayed_only=True, hide="forward|put")
+    assert shown[["name", "total_cpu_ns"]].to_numpy().tolist() == [
+        ["train.py(3): main", 30],
+        ["loop.py(1): loop", 30],
+        [CALL, 30],
+        ["thread.py(1): run", 0],
+    ]
+
+
+def test_frames_of_equal_weight_are_in_the_order_of_the_alphabet() -> None:
+    made = [host(f"{name}.py(1): f", "python", 10 * at, 5) for at, name in enumerate("cab")]
+    assert rows(trace(made), "file") == [("a.py",), ("b.py",), ("c.py",)]
 
 
 def test_stacks_that_operators_hold() -> None:

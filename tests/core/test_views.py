@@ -14,6 +14,7 @@ import pytest
 from events import device, host, trace
 
 from perfkit_core.analyses import VIEWS
+from perfkit_core.analyses.over_ranks.views import reduction
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.testing.conformance import check_trace, check_view
@@ -201,6 +202,37 @@ def test_overview(small: Trace) -> None:
     assert ratios["operator"] == pytest.approx(630 / 2000)
 
 
+def test_a_share_of_the_steps_is_of_what_runs_in_them() -> None:
+    """The first step launches more than it can run; the second one runs that, and what is left runs after both."""
+    rows = [
+        host("step 0", "step", 0, 100, step=0),
+        host("op", "operator", 0, 50),
+        host("launch", "runtime", 10, 5, correlation=1),
+        host("launch", "runtime", 20, 5, correlation=2),
+        host("step 1", "step", 100, 100, step=1),
+        host("launch", "runtime", 110, 5, correlation=3),
+        device("k1", "kernel", 40, 100, 1),
+        device("k2", "kernel", 140, 50, 2),
+        device("k3", "kernel", 190, 200, 3),
+    ]
+    found = trace(rows)
+
+    def kernels(found: Trace, *steps: int) -> tuple[Any, ...]:
+        overview = table(found, "overview", steps=steps or None).set_index("kind")
+        return tuple(overview.loc["kernel", ["calls", "time_ns", "ratio"]])
+
+    assert kernels(found) == kernels(found, 0, 1) == (3, 350, 160 / 200)
+    assert kernels(found, 0) == (2, 150, 60 / 100)
+    assert kernels(found, 1) == (1, 200, 100 / 100)
+    (busy,) = table(found, "device", steps=(0,))["busy_in_steps_ratio"]
+    assert busy == 60 / 100
+    two = [trace(rows, rank=0), trace(rows, rank=1)]
+    assert kernels(concat_traces(two), 0) == (4, 300, 120 / 200)
+    how, request = reduction(VIEW["overview"]), ViewRequest(steps=(0,))
+    merged = how.merge([how.reduce(one, request) for one in two], request)
+    assert merged.equals(table(concat_traces(two), "overview", steps=(0,)))
+
+
 def test_overview_by_category() -> None:
     rows = [host("a", "operator", 0, 10, category="cpu_op"), host("b", "annotation", 5, 10, category="user"),
             host("c", "operator", 20, 5, category="user")]  # fmt: skip
@@ -242,7 +274,7 @@ def test_a_device_that_only_copies_has_no_busy_time() -> None:
 
 
 def test_steps(small: Trace) -> None:
-    columns = "start_ns dur_ns dataloader_ns forward_ns backward_ns optimizer_ns device_busy_ns"
+    columns = "start_ns dur_ns dataloader_ns forward_ns backward_ns optimizer_ns device_launched_ns"
     assert by_name(small, "steps", columns, key="step") == {
         0: (0, 1000, 100, 300, 300, 200, 150 + 100 + 50),
         1: (1000, 1000, 0, 0, 0, 0, 100),
@@ -317,7 +349,7 @@ def test_ranks_are_added_up_and_never_united() -> None:
     steps = table(both, "steps")
     assert steps["rank"].tolist() == [0, 0, 1, 1]
     assert steps["forward_ns"].tolist() == [300, 0, 300, 0]
-    assert steps["device_busy_ns"].tolist() == [300, 100, 300, 100]
+    assert steps["device_launched_ns"].tolist() == [300, 100, 300, 100]
     assert by_name(both, "model", "total_cpu_ns total_device_ns", key="phase")["other"] == (2200, 200)
     assert by_name(both, "device", "busy_ns span_ns", key="device") == {"cuda:0": (720, 4000)}
 

@@ -49,11 +49,22 @@ _MODEL_SHARES: Final = {
     "device_ratio": Share("total_device_ns", whole=wholes.device_work_of_model),
 }
 
+_OVERVIEW: Final = merged(
+    overview.measured,
+    Merged(("calls", "time_ns", overview.RUNNING_NS), {"ratio": Share(overview.RUNNING_NS, whole=wholes.span)}),
+)
+
+
+def kinds_of_events(partials: Sequence[Any], request: ViewRequest) -> pd.DataFrame:
+    """The overview of all ranks, without what its shares are of."""
+    return _OVERVIEW.merge(partials, request).drop(columns=overview.RUNNING_NS)
+
+
 REDUCTIONS: Final = {
     "steps": listed(steps.table),
     "partition": over_all_steps("partition", partition.table, "category"),
     "step_trace": over_all_steps("step_trace", step_trace.table, "part"),
     "input_pipeline": listed(input_pipeline.table),
-    "overview": merged(overview.table, Merged(("calls", "time_ns"), {"ratio": Share("time_ns", whole=wholes.span)})),
+    "overview": Reduction(_OVERVIEW.reduce, kinds_of_events),
     "model": merged(model.table, Merged(("calls", *_TIMES), _MODEL_SHARES, finish=in_model_order)),
 }

@@ -23,15 +23,16 @@ from perfkit_core.analyses.tables import ratio
 from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.trace import IntArray, Trace
-from perfkit_core.trees import preorder
+from perfkit_core.trees import heaviest_first, preorder
 
 PER_STEP = ("calls", "total_cpu_ns", "self_cpu_ns", "total_device_ns", "self_device_ns")
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Tree: depth, name (``file.py(12): function``), file, line, function (null for what is no line of Python), calls
-    (0 where only the operators' stacks name the frame), total_cpu_ns, total_cpu_ratio, self_cpu_ns (without the frames
-    that it calls), self_cpu_ratio, total_device_ns, self_device_ns. Ratios: of the roots."""
+    (0 where only the operators' stacks name the frame, or only what it calls counts), total_cpu_ns, total_cpu_ratio,
+    self_cpu_ns (without the frames that it calls), self_cpu_ratio, total_device_ns, self_device_ns. Ratios: of the
+    roots."""
     counted = selected(trace, request)
     found = frames.events(trace, counted) if frames.recorded(trace) else frames.stacks(trace, counted)
     owner = attribution.self_device_ns(trace)
@@ -44,7 +45,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
         "self_device_ns": found.tree.own(device),
     }
     seen = nesting.sum_up(found.tree.parent, found.calls + found.total_ns) > 0
-    order = preorder(found.tree.parent, found.total_ns)
+    order = preorder(found.tree.parent, heaviest_first((found.names[key] for key in found.tree.key), found.total_ns))
     return _table(found, columns, order[seen[order]])
 
 

@@ -22,7 +22,8 @@ _NUMBER = re.compile(r"\(\d+\)(?=: )")
 @dataclass(frozen=True, slots=True)
 class Frames:
     """``tree``: its keys index ``names``, its ``node`` of every host event is that of the frame around it. Then for
-    each node how often it was called, and its time with and without the frames below it, shape (nodes,)."""
+    each node how often it was called, and its time with and without the frames below it, shape (nodes,). Only what
+    counts is in them: a node that does not itself has the time of the frames below it that do."""
 
     tree: Tree
     names: list[str]
@@ -73,9 +74,20 @@ def events(trace: Trace, counted: BoolArray) -> Frames:
     own = np.zeros(len(trace), np.int64)
     own[rows] = nesting.self_times(above, start, end)
     mine = frame & counted
-    calls, total = tree.own(mine.astype(np.int64)), tree.own(np.where(mine, trace.ints("dur_ns"), 0))
+    calls, total = tree.own(mine.astype(np.int64)), tree.inclusive(_less_inner(trace, parent, mine))
     self_ns = tree.own(np.where(mine, own, 0))
     return Frames(_spread(trace, tree, frame), names, calls, total, self_ns)
+
+
+def _less_inner(trace: Trace, parent: IntArray, counted: BoolArray) -> IntArray:
+    """Duration of each counted frame less those of the counted ones right below it: summed up, a counted frame has its
+    duration, and one that is not (it began before the chosen steps) that of the counted ones below it. Shape
+    (rows,)."""
+    rest = np.where(counted, trace.ints("dur_ns"), 0)
+    above = nesting.nearest_above(parent, counted)
+    inner = np.flatnonzero(counted & (above != NO_ROW))
+    np.subtract.at(rest, above[inner], trace.ints("dur_ns")[inner])
+    return rest
 
 
 def stacks(trace: Trace, counted: BoolArray) -> Frames:

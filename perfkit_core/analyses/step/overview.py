@@ -1,53 +1,92 @@
 """What kinds of events are there, and how much time do they cover?
 
 Time is a union over threads and streams, so nothing is counted twice within a row; rows of different kinds overlap.
+Calls and time of chosen steps are of what they start and launch; the share is of wall time, and so counts all that
+runs in the steps, and nothing that runs outside of them: it is never above 1.
 ``by=("category",)`` counts the framework's own event types. With ``native`` the table is Paddle's (see
 ``overview_native``).
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import pandas as pd
 
 from perfkit_core import grouped, intervals
-from perfkit_core.analyses.select import in_steps, selected
-from perfkit_core.analyses.span import rank_codes, span_ns
+from perfkit_core.analyses.select import accounted, in_steps, selected
+from perfkit_core.analyses.span import rank_codes, span_ns, spans
 from perfkit_core.analyses.step import overview_native
+from perfkit_core.analyses.step.exclusive import covered_ns
 from perfkit_core.analyses.tables import ratio
 from perfkit_core.errors import UsageError
 from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import View, ViewRequest
-from perfkit_core.trace import Trace
+from perfkit_core.trace import IntArray, Trace
 
 GROUPINGS = ("category",)
 
 
+RUNNING_NS: Final = "running_ns"
+"""Column of :func:`measured`: the time in the steps in which something of the row runs."""
+
+
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Columns kind (or category), place ("host" or "device"), calls, time_ns, ratio (to the union of the steps)."""
+    """Columns kind (or category), place ("host" or "device"), calls, time_ns, ratio (of the union of the steps, the
+    part in which something of the row runs)."""
+    return measured(trace, request).drop(columns=RUNNING_NS)
+
+
+def measured(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """The table with the column RUNNING_NS, whose share the ratio is."""
     column = _column(request)
     if request.native:
-        return overview_native.table(trace, request)
-    chosen = selected(trace, request)
+        found = overview_native.table(trace, request)
+        return found.assign(**{RUNNING_NS: found["time_ns"]})
+    chosen, here = selected(trace, request), in_steps(trace, request)
     codes = trace.codes(column)
-    rank, ranks = rank_codes(trace)
     group = codes.codes + ~trace.host * np.int32(len(codes.values))
-    group[~chosen | (codes.codes < 0)] = -1
-    calls = grouped.sums(group, 2 * len(codes.values), np.ones(len(group), np.bool_))
-    if ranks > 1:
-        group = np.where(group < 0, -1, group * np.int64(ranks) + rank)
-    count = 2 * len(codes.values) * ranks
-    time = intervals.union_length_by(group, count, trace.ints("start_ns"), trace.end_ns)
+    group[codes.codes < 0] = -1
+    counted = np.where(chosen, group, -1)
     result = pd.DataFrame(
         {
             column: pd.Series(codes.values * 2, dtype=object),
             "place": ["host"] * len(codes.values) + ["device"] * len(codes.values),
-            "calls": calls,
-            "time_ns": time.reshape(2 * len(codes.values), ranks).sum(axis=1),
+            "calls": grouped.sums(counted, 2 * len(codes.values), np.ones(len(group), np.bool_)),
+            "time_ns": _covered_ns(trace, counted, 2 * len(codes.values)),
         }
     )
-    result["ratio"] = ratio(result["time_ns"], span_ns(trace, in_steps(trace, request)))
+    running = np.where(accounted(trace, request), group, -1)
+    result[RUNNING_NS] = _running_ns(trace, running, 2 * len(codes.values), spans(trace, here))
+    result["ratio"] = ratio(result[RUNNING_NS], span_ns(trace, here))
     return result[result["calls"] > 0].reset_index(drop=True)
+
+
+def _covered_ns(trace: Trace, group: IntArray, count: int) -> IntArray:
+    """Time that the events of each group cover: a union within each rank, summed over ranks; shape (count,)."""
+    rank, ranks = rank_codes(trace)
+    time = intervals.union_length_by(_apart(group, rank, ranks), count * ranks, trace.ints("start_ns"), trace.end_ns)
+    total: IntArray = time.reshape(count, ranks).sum(axis=1)
+    return total
+
+
+def _running_ns(trace: Trace, group: IntArray, count: int, within: tuple[IntArray, IntArray, IntArray]) -> IntArray:
+    """As :func:`_covered_ns`, only what lies ``within`` intervals of each rank: number of the rank, start, end."""
+    rank, ranks = rank_codes(trace)
+    of_rank, first, last = intervals.union_by(within[0], ranks, *within[1:])
+    parts = intervals.union_by(_apart(group, rank, ranks), count * ranks, trace.ints("start_ns"), trace.end_ns)
+    total = np.zeros(count, np.int64)
+    for number, rows in enumerate(grouped.parts(parts[0] % ranks, ranks)):
+        there = of_rank == number
+        time = covered_ns((first[there], last[there]), parts[1][rows], parts[2][rows])
+        np.add.at(total, parts[0][rows] // ranks, time)
+    return total
+
+
+def _apart(group: IntArray, rank: IntArray, ranks: int) -> IntArray:
+    """Groups of each rank apart; -1 stays."""
+    return group if ranks == 1 else np.where(group < 0, -1, group * np.int64(ranks) + rank)
 
 
 def _column(request: ViewRequest) -> str:
@@ -60,8 +99,8 @@ def _column(request: ViewRequest) -> str:
 VIEW = View(
     name="overview",
     title="Overview by kind of event",
-    description="calls and covered time of each kind of event, outside the steps too where none are asked for; the "
-    "share is of the step time",
+    description="calls and covered time of each kind of event, with --step of what these steps launch; the share is "
+    "the part of the step time in which one runs",
     table=table,
     groupings=GROUPINGS,
     order="time_ns",

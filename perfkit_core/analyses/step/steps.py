@@ -17,8 +17,8 @@ from perfkit_core.trace import IntArray, Trace
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Columns rank (null where unknown), step, start_ns (since the first step of the rank), dur_ns, then for each phase
-    ``{phase}_ns`` (union of its segments on the host; null where the recording knows no phases) and device_busy_ns
-    (union of the device work launched in the step)."""
+    ``{phase}_ns`` (union of its segments on the host; null where the recording knows no phases) and
+    device_launched_ns (union of the device work launched in the step, which may run after it)."""
     rows = chosen_steps(trace, request)
     result = step_frame(trace, rows)
     result.insert(2, "start_ns", trace.ints("start_ns")[rows] - _origins(trace, rows))
@@ -27,7 +27,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     for index, name in enumerate(PHASES):
         if name != OTHER:
             result[f"{name}_ns"] = _phase_ns(found, index, key, len(rows))
-    result["device_busy_ns"] = _device_busy(trace, rows)
+    result["device_launched_ns"] = _device_launched(trace, rows)
     return result
 
 
@@ -46,7 +46,7 @@ def _phase_ns(found: Segments, phase: int, key: IntArray, count: int) -> pd.Seri
     return pd.Series(pd.arrays.IntegerArray(time, np.full(count, not len(found.phase))))
 
 
-def _device_busy(trace: Trace, rows: IntArray) -> IntArray:
+def _device_launched(trace: Trace, rows: IntArray) -> IntArray:
     work = trace.rows("kind", *DEVICE_WORK) & (trace.ints("step") >= 0)
     key = position(trace, rows, trace.ints("rank")[work], trace.ints("step")[work])
     return intervals.union_length_by(key, len(rows), trace.ints("start_ns")[work], trace.end_ns[work])
@@ -55,7 +55,7 @@ def _device_busy(trace: Trace, rows: IntArray) -> IntArray:
 VIEW = View(
     name="steps",
     title="Steps",
-    description="duration of each step, its phases and the busy time of the device",
+    description="duration of each step, its phases, and the time of the device work that it launched",
     table=table,
     explain_empty=lambda trace: in_english(
         "no training steps were recorded: give the profiler a schedule, and call its step() after each iteration"
