@@ -69,7 +69,7 @@ class _Reading:
     def __init__(self, path: Path, partial: bool, sparing: bool = False) -> None:
         self._file = ChromeFile(path, partial, sparing)
         self._dialect = PaddleDialect()
-        self.recorder = Recorder(self._dialect)
+        self.recorder = Recorder(self._dialect, partial)
 
     def portions(self) -> Iterator[None]:
         """Reads on, a portion at a time."""

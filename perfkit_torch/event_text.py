@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from perfkit_core.sources.repair import values_mended
 from perfkit_core.trace import IntArray
 
 Times = tuple[IntArray, IntArray]
@@ -52,8 +53,9 @@ class LiveBatch:
         return [f"{members},{ids}" if members and ids else members or ids for members, ids in both]
 
     def mended(self) -> LiveBatch:
-        """Metadata that is no valid JSON kept as one text, the argument ``metadata_json``."""
-        return replace(self, metadata=[more.strip() if _valid(more) else _quoted(more) for more in self.metadata])
+        """Metadata that is no valid JSON mended as an event of a file is (numbers as ``inf``), else kept as one text,
+        the argument ``metadata_json``."""
+        return replace(self, metadata=[*map(_mended, self.metadata)])
 
 
 def record(add: Callable[[bytes, Times], None], batch: LiveBatch) -> None:
@@ -79,6 +81,13 @@ def _valid(metadata: str) -> bool:
     except msgspec.DecodeError:
         return False
     return True
+
+
+def _mended(metadata: str) -> str:
+    if _valid(metadata):
+        return metadata.strip()
+    mended = values_mended(metadata.encode()).decode()
+    return mended if _valid(mended) else _quoted(metadata)
 
 
 def _quoted(metadata: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from perfkit_core.assemble import assemble
+from perfkit_core.errors import SourceError
 from perfkit_core.language import in_english
 from perfkit_core.sources.chrome import ChromeFile
 from perfkit_core.sources.decimals import to_ns
@@ -79,8 +80,8 @@ class _Reading:
 
     def __init__(self, path: Path, partial: bool, sparing: bool = False) -> None:
         self._file = ChromeFile(path, partial, sparing)
-        self._dialect = TorchDialect()
-        self.recorder = Recorder(self._dialect)
+        self._dialect, self._partial = TorchDialect(), partial
+        self.recorder = Recorder(self._dialect, partial)
         self._first_ns: list[int] = []
         self._below_1us: set[int] = set()
 
@@ -123,7 +124,7 @@ class _Reading:
             clock=self._clock(),
             ranks=() if rank is None else (rank,),
             world_size=world_size,
-            window_ns=_window(self._dialect, self.base_ns),
+            window_ns=self._window(),
             devices=devices(header.get("deviceProperties")),
             options={key: bool(header[key]) for key in _OPTIONS if key in header},
             thread_names={f"{'-' if rank is None else rank}:{key}": name for key, name in names},
@@ -142,6 +143,18 @@ class _Reading:
             found.append(Finding("no-clock-origin", text))
         return tuple(found)
 
+    def _window(self) -> tuple[int, int] | None:
+        if self._dialect.window is None:
+            return None
+        try:
+            times = to_ns([bytes(text) or None for text in self._dialect.window], lambda at: " (of the recording)")
+        except SourceError:
+            if not self._partial:
+                raise
+            return None
+        start, duration = times.tolist()
+        return self.base_ns + start, self.base_ns + start + duration
+
     def _clock(self) -> str:
         first_ns = min(self._first_ns, default=_EPOCH_FROM_NS) + self.base_ns
         return "epoch" if not self._first_ns or first_ns > _EPOCH_FROM_NS else "relative"
@@ -150,15 +163,6 @@ class _Reading:
 def _place(header: Mapping[str, Any]) -> tuple[int | None, int | None]:
     info = header.get("distributedInfo")
     return (integer(info.get("rank")), integer(info.get("world_size"))) if isinstance(info, dict) else (None, None)
-
-
-def _window(dialect: TorchDialect, base_ns: int) -> tuple[int, int] | None:
-    if dialect.window is None:
-        return None
-    start, duration = to_ns(
-        [bytes(text) or None for text in dialect.window], place=lambda at: " (of the recording)"
-    ).tolist()
-    return base_ns + start, base_ns + start + duration
 
 
 def devices(properties: Any) -> tuple[Device, ...]:

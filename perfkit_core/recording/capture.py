@@ -70,7 +70,7 @@ class CycleWriter(Generic[Profiler]):
         """What the profiler calls at the end of a cycle."""
         if self._uncalled is not None:
             self._uncalled.detach()
-        with termination.held():
+        with termination.held(profiler):
             self._keep(profiler)
             for callback in self._also:
                 try:

@@ -2,8 +2,9 @@
 
 Python's default is to end at once, which loses the running cycle and all that is not written. While that default is
 set, perfkit ends the process as ``sys.exit(143)`` would: ``with`` blocks are left, the profiler hands over its cycle,
-and everything is written. A second SIGTERM ends the process at once. A handler that the script has set is never
-replaced, and forked children have the default again.
+and everything is written. A profiler's own method is not left in the middle: torch would be stopped by its ``with``
+block while it does not run, and crash. A second SIGTERM ends the process at once. A handler that the script has set is
+never replaced, and forked children have the default again.
 """
 
 from __future__ import annotations
@@ -12,9 +13,13 @@ import contextlib
 import functools
 import os
 import signal
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any, Final
+
+from perfkit_core.recording import background
 
 EXIT_CODE: Final = 128 + signal.SIGTERM
 """What a shell reports of a process that SIGTERM ended."""
@@ -26,26 +31,47 @@ class _Termination:
     def __init__(self) -> None:
         self._held = 0  # blocks of the main thread, where Python runs handlers
         self._asked = False
+        self._profilers: set[type] = set()  # that have handed over a cycle
 
-    def __call__(self, number: int, frame: Any) -> None:
+    def __call__(self, number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         self._asked = True
-        self._end()
+        if not self._held:
+            self._end(frame)
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        """What begins in here is completed; the process ends afterwards."""
+    def held(self, profiler: object) -> Iterator[None]:
+        """What begins in here is completed and written; the process ends once the profiler's method has returned."""
         main = threading.current_thread() is threading.main_thread()
+        self._profilers.add(type(profiler))
         self._held += main
         try:
             yield
         finally:
             self._held -= main
-            if main:
-                self._end()
+            if main and self._asked and not self._held:
+                background.shared().flush()  # whatever the profiler does when it is stopped
+                self._end(sys._getframe())
 
-    def _end(self) -> None:
-        if self._asked and not self._held:
+    def _end(self, frame: FrameType | None) -> None:
+        """``frame`` is the innermost one."""
+        method = self._method(frame)
+        if method is None:
+            self._exit()
+        else:
+            _on_return(method, self._exit)
+
+    def _method(self, frame: FrameType | None) -> FrameType | None:
+        """The outermost frame that is a method of a profiler: the one that the training called."""
+        found = None
+        while frame is not None:
+            if "self" in frame.f_locals and type(frame.f_locals["self"]) in self._profilers:
+                found = frame
+            frame = frame.f_back
+        return found
+
+    def _exit(self) -> None:
+        if self._asked:
             self._asked = False
             raise SystemExit(EXIT_CODE)
 
@@ -71,6 +97,21 @@ def install() -> None:
             signal.signal(signal.SIGTERM, _shared())
 
 
-def held() -> contextlib.AbstractContextManager[None]:
-    """A ``with`` block in which SIGTERM, where :func:`install` was called, waits for the end of the block."""
-    return _shared().held()
+def held(profiler: object) -> contextlib.AbstractContextManager[None]:
+    """A ``with`` block in which SIGTERM, where :func:`install` was called, waits for the end of the block, and of the
+    method of ``profiler`` that it is run by."""
+    return _shared().held(profiler)
+
+
+def _on_return(frame: FrameType, action: Callable[[], None]) -> None:
+    """Call ``action`` when a running frame returns. What it raises is raised in the frame's caller."""
+    before = sys.gettrace()
+
+    def traced(frame: FrameType, event: str, arg: Any) -> Any:
+        if event == "return":
+            sys.settrace(before)
+            action()
+        return traced
+
+    frame.f_trace = traced
+    sys.settrace(lambda frame, event, arg: None)  # of a debugger or a coverage tool: would not ask the frame's own

@@ -18,6 +18,7 @@ from perfkit_core.sources.cursor import Cursor
 from perfkit_core.sources.dialect import Dialect
 from perfkit_core.sources.event_list import MAX_VALUE_BYTES, WINDOW_BYTES, EventList
 from perfkit_core.sources.portion import Portion
+from perfkit_core.sources.repair import NO_JSON_NUMBER, value_end, values_mended
 
 _SPACE: Final = re.compile(rb"\s*")
 _GAP: Final = re.compile(rb"[\s,]*")
@@ -28,9 +29,10 @@ _KEY: Final = re.compile(rb'\s*,?\s*"((?:[^"\\]|\\.)*)"\s*:\s*')
 class ChromeFile:
     """One pass over a file: iterate :meth:`batches` or :meth:`portions`, then read ``header`` and the counters.
 
-    ``repaired`` and ``skipped`` count events whose text was not valid JSON, or nested too deep; ``truncated_at`` is the
-    byte at which the file broke off. Without ``partial``, what cannot be repaired raises SourceError. ``sparing``: in
-    little memory.
+    ``repaired`` and ``skipped`` count events whose text was not valid JSON, or nested too deep, ``strays`` places
+    between events where something else stood; ``truncated_at`` is the byte at which the file broke off, ``more_at`` the
+    one at which something follows the document. Without ``partial``, what cannot be repaired raises SourceError.
+    ``sparing``: in little memory.
     """
 
     def __init__(self, path: Path, partial: bool = False, sparing: bool = False) -> None:
@@ -38,7 +40,9 @@ class ChromeFile:
         self.header: dict[str, Any] = {}
         self.repaired = 0
         self.skipped = 0
+        self.strays = 0
         self.truncated_at: int | None = None
+        self.more_at: int | None = None
         self._partial = partial
         self._at = Cursor(path, sparing)
         self._dialect: Dialect | None = None
@@ -74,6 +78,7 @@ class ChromeFile:
         finally:
             self.repaired += events.repaired
             self.skipped += events.skipped
+            self.strays += events.strays
 
     def _top_level(self) -> Iterator[list[ChromeEvent] | Portion]:
         self._at.skip(re.compile(rb"(?:\xef\xbb\xbf)?\s*"))
@@ -96,6 +101,7 @@ class ChromeFile:
         while True:
             key = self._key()
             if key is None:
+                self._at.position += 1
                 break
             if key == "traceEvents" and self._at.peek() == b"[":
                 found = True
@@ -110,10 +116,20 @@ class ChromeFile:
             )
 
     def _end(self) -> None:
-        """Behind the last value. More events there mean that a damage has closed the list."""
+        """Behind the document. More events there mean that a damage has closed the list."""
+        self._at.skip(_SPACE)
+        if not self._at.peek():
+            return
+        offset = self._at.offset
         self._at.skip(_CLOSED)
         if self._at.peek() == b",":
             raise self._at.broken("the list of events ends inside an event")
+        if not self._partial:
+            raise SourceError(
+                f"{self.path}: the document has ended, but the file goes on (byte {offset})",
+                "were two files written into one? Read each by itself, or the first one with --partial",
+            )
+        self.more_at = offset
 
     def _key(self) -> str | None:
         """The next key of the top-level object, None at its end."""
@@ -133,15 +149,12 @@ class ChromeFile:
         """The next JSON value, whole."""
         size = 4096
         while True:
-            start = self._at.position  # latin-1: one character a byte, so offsets stay
-            text = self._at.window.data[start : start + size].decode("latin-1")
+            raw = self._at.window.data[self._at.position : self._at.position + size]
             try:
-                _, end = json.JSONDecoder(strict=False).raw_decode(text)
-                complete = end < len(text)  # a number that ends with the text may go on behind it
+                end = _value_end(raw)
             except RecursionError:
                 raise self._at.broken("a header value is nested too deep") from None
-            except ValueError:
-                complete = False
+            complete = end is not None and end < len(raw)  # a number that ends with the text may go on behind it
             if complete or (self._at.window.finished and self._at.position + size >= len(self._at.window.data)):
                 break
             if size > MAX_VALUE_BYTES:
@@ -151,9 +164,30 @@ class ChromeFile:
                 pass
         if not complete:
             raise self._at.broken("the file ends inside a header value")
-        raw = text[:end].encode("latin-1").decode("utf-8", "replace")
-        self._at.position += end
-        return json.loads(raw, strict=False, parse_float=_number, parse_constant=str)
+        try:
+            found = _decoded(raw[:end])
+        except (ValueError, RecursionError):
+            raise self._at.broken("a header value is not valid JSON") from None
+        self._at.position += end or 0
+        return found
+
+
+def _value_end(raw: bytes) -> int | None:
+    """Behind the value that the text begins with; None where it does not end. Raises RecursionError."""
+    try:
+        _, end = json.JSONDecoder(strict=False).raw_decode(raw.decode("latin-1"))  # one character a byte: offsets stay
+    except json.JSONDecodeError as error:
+        return value_end(raw) if NO_JSON_NUMBER.match(raw, error.pos) else None
+    return end
+
+
+def _decoded(raw: bytes) -> Any:
+    """A value; numbers that JSON does not have as text. Raises ValueError, RecursionError."""
+    text = raw.decode("utf-8", "replace")
+    try:
+        return json.loads(text, strict=False, parse_float=_number, parse_constant=str)
+    except ValueError:
+        return json.loads(values_mended(raw), strict=False, parse_float=_number)
 
 
 def _number(text: str) -> float | str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
 import msgspec
 
+from perfkit_core.errors import SourceError
 from perfkit_core.sources.decimals import to_ns
 from perfkit_core.trace import IntArray
 
@@ -28,6 +29,19 @@ class ChromeEvent(msgspec.Struct, gc=False):
 DECODER: Final = msgspec.json.Decoder(list[ChromeEvent])
 UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoding raises for text that is not JSON, or nested too deep."""
+
+
+Times = Callable[[Sequence[ChromeEvent]], tuple[IntArray, IntArray]]
+"""Start and duration of events in ns, each of shape (events,). Raises SourceError."""
+
+
+def is_timed(event: ChromeEvent, times: Times) -> bool:
+    """Whether the times of an event can be read."""
+    try:
+        times([event])
+    except SourceError:
+        return False
+    return True
 
 
 def event_times(events: Sequence[ChromeEvent]) -> tuple[IntArray, IntArray]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import decimal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from perfkit_core.arrays import BLOCK
 from perfkit_core.errors import SourceError
 from perfkit_core.trace import IntArray
 
@@ -30,10 +31,34 @@ def to_ns(texts: Sequence[bytes | str | None], place: Callable[[int], str] = lam
         wrong = next(at for at, text in enumerate(texts) if not _is_time(text))
         shown = texts[wrong]
         shown = shown.decode("utf-8", "replace") if isinstance(shown, bytes) else str(shown)
-        raise SourceError(
-            f"a time stamp is not a number that fits 64 bits of nanoseconds: {shown[:40]!r}{place(wrong)}",
-            "the file is damaged, or no profiler wrote it: record it again",
-        ) from None
+        raise _not_fitting(shown, place(wrong), ", or leave such events out with --partial") from None
+
+
+def span_ns(start_ns: IntArray, dur_ns: IntArray) -> tuple[int, int]:
+    """First start and last end of events, of shape (events,) each, one at least; also where that end is no int64."""
+    first, last = int(start_ns.min()), int(start_ns.max())
+    for begin in range(0, len(start_ns), BLOCK):
+        start, duration = start_ns[begin : begin + BLOCK], dur_ns[begin : begin + BLOCK]
+        end = start + duration
+        wrapped = np.flatnonzero((end < start) & (duration > 0))
+        for at in wrapped[:1].tolist():
+            return first, int(start[at]) + int(duration[at])
+        last = max(last, int(end.max()))
+    return first, last
+
+
+def check_fits(times_ns: Iterable[int]) -> None:
+    """Raises SourceError where a time does not fit 64 bits of nanoseconds."""
+    for time_ns in times_ns:
+        if not -(2**63) < time_ns < 2**63:
+            raise _not_fitting(str(time_ns // 1000), "")
+
+
+def _not_fitting(text: str, place: str, more: str = "") -> SourceError:
+    return SourceError(
+        f"a time stamp is not a number that fits 64 bits of nanoseconds: {text[:40]!r}{place}",
+        f"the file is damaged, or no profiler wrote it: record it again{more}",
+    )
 
 
 def _is_time(text: bytes | str | None) -> bool:

@@ -28,13 +28,14 @@ _AFTER_EVENT: Final = re.compile(rb"\s*(?:,\s*\{|\]|,\s*\])")
 
 
 class EventList:
-    """``repaired`` and ``skipped`` count events whose text was not valid JSON, or nested too deep. Without ``partial``,
-    what cannot be repaired raises SourceError."""
+    """``repaired`` and ``skipped`` count events whose text was not valid JSON, or nested too deep, ``strays`` places
+    between events where something else stood. Without ``partial``, what cannot be repaired raises SourceError."""
 
     def __init__(self, at: Cursor, partial: bool, dialect: Dialect | None) -> None:
         """``at`` stands behind the bracket that opens the list."""
         self.repaired = 0
         self.skipped = 0
+        self.strays = 0
         self.partial = partial
         self._at = at
         self._dialect = dialect if dialect is not None and can_scan(dialect) else None
@@ -52,12 +53,32 @@ class EventList:
                 self._at.position += 1
                 return
             if opening != b"{":
-                raise self._at.broken("the list of events is not closed" if not opening else "not an event")
-            if turns and self._dialect and turns.scan_next():
+                if not opening:
+                    raise self._at.broken("the list of events is not closed")
+                self._resume()
+            elif turns and self._dialect and turns.scan_next():
                 self._at.drop()
                 yield from turns.portions(self._dialect)
             else:
                 yield self._batch() or self._salvage()
+
+    def _resume(self) -> None:
+        """Go on where the next event begins, or the list ends."""
+        found = self._next_beginning() if self.partial else None
+        if found is None:
+            raise self._at.broken("not an event")
+        self._at.position = found
+        self.strays += 1
+
+    def _next_beginning(self) -> int | None:
+        window = self._at.window
+        while True:
+            held = len(window.data) - self._at.position
+            last = window.finished or held >= MAX_VALUE_BYTES
+            found = repair.next_beginning(window.data, self._at.position, last)
+            if found is not None or last:
+                return found
+            window.more(max(held, WINDOW_BYTES))  # doubled: what is no event is not looked at too often
 
     def _batch(self) -> list[ChromeEvent] | None:
         """The events up to the last provable cut in the window; None when there is none among the likely places."""

@@ -9,10 +9,12 @@ from perfkit_core.trace import Finding
 
 
 def file_findings(file: ChromeFile, recorder: Recorder) -> tuple[Finding, ...]:
-    """Findings about truncation, repaired or skipped events, impossible times and event types that are not read."""
+    """Findings about truncation, what is no event, repaired or skipped events, impossible times and event types that
+    are not read."""
     found = []
     if file.truncated_at is not None:
         found.append(Finding("truncated", breaks_off(file.truncated_at)))
+    found += strays(file)
     if file.repaired:
         text = in_english("{count} events were not valid JSON and have been repaired", count=file.repaired)
         found.append(Finding("repaired-events", text))
@@ -21,6 +23,8 @@ def file_findings(file: ChromeFile, recorder: Recorder) -> tuple[Finding, ...]:
     if recorder.untimed:
         text = in_english("{count} events have no start time and are missing", count=recorder.untimed)
         found.append(Finding("events-without-start", text))
+    if recorder.mistimed:
+        found.append(mistimed(recorder.mistimed))
     if recorder.reversed:
         found.append(negative_durations(recorder.reversed))
     if recorder.unknown:
@@ -33,6 +37,28 @@ def file_findings(file: ChromeFile, recorder: Recorder) -> tuple[Finding, ...]:
 def breaks_off(at: int) -> str:
     """That a file is cut off; ``at``: bytes."""
     return in_english("the file breaks off at byte {at}: what was to be written behind it is missing", at=at)
+
+
+def strays(file: ChromeFile) -> list[Finding]:
+    """That something else stands behind the document, or between its events."""
+    found = []
+    if file.more_at is not None:
+        text = in_english(
+            "the file goes on behind the end of the document, at byte {at}: that was not read", at=file.more_at
+        )
+        found.append(Finding("more-behind", text))
+    if file.strays:
+        text = in_english(
+            "in {count} places between the events stood something else, which was left out", count=file.strays
+        )
+        found.append(Finding("stray-text", text))
+    return found
+
+
+def mistimed(count: int) -> Finding:
+    """Events that have no place in time."""
+    text = in_english("{count} events have a start or duration that is no time and are missing", count=count)
+    return Finding("events-without-start", text)
 
 
 def negative_durations(count: int) -> Finding:

@@ -20,9 +20,10 @@ from perfkit_core.exporters.chrome_extras import OWN_CATEGORY
 from perfkit_core.exporters.lane_names import Lane
 from perfkit_core.schema import NO_ROW
 from perfkit_core.sources.chrome import ChromeFile
-from perfkit_core.sources.chrome_event import ChromeEvent, event_times
+from perfkit_core.sources.chrome_event import ChromeEvent, event_times, is_timed
+from perfkit_core.sources.decimals import check_fits, span_ns
 from perfkit_core.sources.dialect import integer
-from perfkit_core.sources.findings import breaks_off, skipped
+from perfkit_core.sources.findings import breaks_off, mistimed, skipped, strays
 from perfkit_core.sources.own_chrome_mark import FORMAT
 from perfkit_core.trace import Finding, IntArray, Trace, TraceMeta
 
@@ -45,18 +46,20 @@ class _Own(msgspec.Struct):
 
 def read(path: Path, partial: bool = False) -> Trace:
     """The exported trace; ``meta.source`` is the file. Raises SourceError."""
-    file, rows = ChromeFile(path, partial), _Rows()
+    file, rows = ChromeFile(path, partial), _Rows(partial)
     for batch in file.batches():
         rows.add(batch)
     own = _own(file)
     events = rows.table(own.lanes, integer(file.header.get("baseTimeNanoseconds")) or 0)
     meta = msgspec.structs.replace(own.meta, source=str(path), format=FORMAT)
-    trace = Trace(events, meta, own.quality)
+    trace = Trace(events, meta, own.quality).with_findings(*strays(file))
+    if rows.mistimed:
+        trace = trace.with_findings(mistimed(rows.mistimed))
     if file.truncated_at is None and not file.skipped:
         return trace
     text = skipped(file.skipped) if file.truncated_at is None else breaks_off(file.truncated_at)
     meta = msgspec.structs.replace(meta, incomplete=True)
-    return Trace(events, meta, own.quality).with_findings(Finding("truncated", text))
+    return Trace(events, meta, trace.quality).with_findings(Finding("truncated", text))
 
 
 def _own(file: ChromeFile) -> _Own:
@@ -70,9 +73,12 @@ def _own(file: ChromeFile) -> _Own:
 
 
 class _Rows:
-    """Columns of the events as they are read."""
+    """Columns of the events as they are read; ``mistimed`` counts those with a start or duration that is no time: they
+    are left out with ``partial``, and raise SourceError without it."""
 
-    def __init__(self) -> None:
+    def __init__(self, partial: bool) -> None:
+        self.mistimed = 0
+        self._partial = partial
         self._batches: list[pa.RecordBatch] = []
         self._row: list[IntArray] = []
         self._place: list[IntArray] = []
@@ -82,7 +88,15 @@ class _Rows:
         kept = [event for event in events if event.ph in _SPANS and not _added(event)]
         if not kept:
             return
-        start_ns, dur_ns = event_times(kept)
+        try:
+            start_ns, dur_ns = event_times(kept)
+        except SourceError:
+            if not self._partial:
+                raise
+            self.mistimed += len(kept)
+            kept = [event for event in kept if is_timed(event, event_times)]
+            self.mistimed -= len(kept)
+            start_ns, dur_ns = event_times(kept)
         args = [event.args if isinstance(event.args, dict) else {} for event in kept]
         columns = {
             "name": _text([event.name for event in kept]),
@@ -107,6 +121,7 @@ class _Rows:
         row = np.concatenate(self._row)
         order = np.argsort(row, kind="stable")
         found, row = found.take(pa.array(order)), row[order]
+        check_fits(base_ns + time for time in span_ns(found["start_ns"].to_numpy(), found["dur_ns"].to_numpy()))
         columns = {name: found[name] for name in found.column_names}
         columns["start_ns"] = pa.array(found["start_ns"].to_numpy() + base_ns)
         for name in _REFERENCES:

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from perfkit_core.assemble import Recorded
-from perfkit_core.sources.chrome_event import DECODER, ChromeEvent
+from perfkit_core.errors import SourceError
+from perfkit_core.sources.chrome_event import DECODER, ChromeEvent, is_timed
 from perfkit_core.sources.described import Descriptions
 from perfkit_core.sources.dialect import Dialect, Label, integer
 from perfkit_core.sources.gathering import Gathering
@@ -36,15 +37,18 @@ class Recorder:
     """Takes events of one file or capture, in order; :meth:`recorded` returns what ``assemble`` takes.
 
     Also keeps what metadata events say: ``thread_names``; ``unknown`` counts events by an unsupported ``ph``,
-    ``untimed`` those without a start, which are no rows, ``reversed`` those whose duration was negative, which is 0.
+    ``untimed`` those without a start, which are no rows, ``mistimed`` those with a start or duration that is no time,
+    which are no rows either, ``reversed`` those whose duration was negative, which is 0. Without ``partial``, an event
+    that is mistimed raises SourceError.
     """
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: Dialect, partial: bool = False) -> None:
         self.thread_names: dict[str, str] = {}
         self.unknown: dict[str, int] = {}
         self.untimed = 0
+        self.mistimed = 0
         self.reversed = 0
-        self._dialect = dialect
+        self._dialect, self._partial = dialect, partial
         self._labels: dict[tuple[str, str], Label] = {}
         self._origins = Origins()
         self._vocabularies = {column: Vocabulary() for column in TEXTS}
@@ -157,15 +161,28 @@ class Recorder:
     ) -> tuple[Rows, list[int]]:
         """The rows of events, and which of the events they are. The only Python loop over events."""
         kept = [i for i, event in enumerate(events) if self._wanted(event)]
+        if times is None:
+            found, kept = self._times(events, kept)
+        else:
+            found = times[0][kept], times[1][kept]
         lists = RowLists(self._dialect, self._labels)
         for i in kept:
             lists.take(events[i])
-        if times is None:
+        return lists.rows(*found, self._origins, self._vocabularies), kept
+
+    def _times(self, events: Sequence[ChromeEvent], kept: list[int]) -> tuple[tuple[IntArray, IntArray], list[int]]:
+        """Start, NULL where there is none, and duration of the events ``kept``; and which are kept then."""
+        try:
             start_ns, dur_ns = self._dialect.times([events[i] for i in kept])
-            start_ns[[at for at, i in enumerate(kept) if not bytes(events[i].ts)]] = NULL
-        else:
-            start_ns, dur_ns = times[0][kept], times[1][kept]
-        return lists.rows(start_ns, dur_ns, self._origins, self._vocabularies), kept
+        except SourceError:
+            if not self._partial:
+                raise
+            timed = [i for i in kept if is_timed(events[i], self._dialect.times)]
+            self.mistimed += len(kept) - len(timed)
+            start_ns, dur_ns = self._dialect.times([events[i] for i in timed])
+            kept = timed
+        start_ns[[at for at, i in enumerate(kept) if not bytes(events[i].ts)]] = NULL
+        return (start_ns, dur_ns), kept
 
     def _wanted(self, event: ChromeEvent) -> bool:
         ph = event.ph if isinstance(event.ph, str) or event.ph is None else repr(event.ph)

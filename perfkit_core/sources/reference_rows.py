@@ -64,7 +64,7 @@ class RowLists:
             column = self._dialect.arguments.get(key)
             if column == "stream" and label.backend is None:  # a launch names the stream of its work, not its own
                 column = None
-            if column is None or found.get(column) is not None or _is_null(column, value):
+            if column is None or found.get(column) is not None or _has_no_room(column, value):
                 rest[key] = value
             else:
                 found[column] = value
@@ -96,9 +96,9 @@ def of_label(label: Label, category: str, name: str, device: str, pid: int | Non
     )  # fmt: skip
 
 
-def _is_null(column: str, value: Any) -> bool:
-    """Whether it is the number that stands for none in a column of integers."""
-    return column in _INTEGERS and isinstance(value, int) and integer(value) == NULL
+def _has_no_room(column: str, value: Any) -> bool:
+    """Whether a column of integers cannot hold it: no integer of 64 bits, or the one that stands for none."""
+    return column in _INTEGERS and value is not None and integer(value) in (None, NULL)
 
 
 def as_text(value: Any) -> str | None:

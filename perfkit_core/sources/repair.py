@@ -30,7 +30,9 @@ _ESCAPE = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\.", re.DOTALL
 )
 """Two halves of a character, a half alone (the group), any other escape."""
-_NUMBER: Final = rb"-?(?:\d[\d.eE+-]*|[iI]nf(?:inity)?|[nN]a[nN])"
+_NO_FINITE: Final = rb"[iI]nf(?:inity)?|[nN]a[nN]"
+NO_JSON_NUMBER: Final = re.compile(rb"-?(?:" + _NO_FINITE + rb")")
+_NUMBER: Final = rb"-?(?:\d[\d.eE+-]*|" + _NO_FINITE + rb")"
 _TOKEN = re.compile(rb"[\s,:]+|" + _STRING + rb"|" + _NUMBER + rb"|true|false|null|([{\[])|([}\]])")
 _STRING_OR_NUMBER = re.compile(_STRING + rb"|(" + _NUMBER + rb")")
 _FIRST_KEY = re.compile(rb'\{\s*"\w+"')
@@ -38,6 +40,9 @@ _BETWEEN = re.compile(rb"\s*,\s*(?=\{)")
 _OPEN_STRING = re.compile(rb'"(?:[^"\\\x00-\x1f]|\\.)*\\?')
 _CLOSED_BY: Final = {b"{": b"}", b"[": b"]"}
 _END = re.compile(rb"\}(?=\s*(?:,\s*\{|,?\s*\]))")
+_BEGINNING = re.compile(rb'[^\s\[:]\s*(\{\s*"(?:ph|cat|name|pid|tid|ts|dur)"\s*:)')
+"""An object that is neither a member's value nor the first one of a list within an event."""
+_END_OF_LIST = re.compile(rb'[^\s\w"]\s*(\])\s*(?:,\s*"[^"\\]*"\s*:|\}?\s*\Z)')
 
 
 def next_event(data: bytes, start: int, whole: bool) -> tuple[bytes, int, bool] | None:
@@ -63,6 +68,25 @@ def next_event(data: bytes, start: int, whole: bool) -> tuple[bytes, int, bool] 
     return _unusual_event(data, start, [end for end in ends if border and end <= border]) if ends else None
 
 
+def next_beginning(data: bytes, start: int, whole: bool) -> int | None:
+    """Where, behind text that is no event, the next event begins, or, where ``whole`` says that nothing follows
+    ``data``, the list of events ends. None: not in sight."""
+    beginning = _BEGINNING.search(data, start)
+    if beginning:
+        return beginning.start(1)
+    closing = _END_OF_LIST.search(data, start) if whole else None
+    return closing.start(1) if closing else None
+
+
+def value_end(data: bytes) -> int | None:
+    """Behind the value that ``data`` begins with, which may hold numbers that JSON does not have; None where it is no
+    such value, or not whole."""
+    if data[:1] in (b"{", b"["):
+        return _closing(data, 0) or None
+    scalar = _STRING_OR_NUMBER.match(data)
+    return scalar.end() if scalar else None
+
+
 def _unusual_event(data: bytes, start: int, ends: list[int]) -> tuple[bytes, int, bool] | None:
     """Sound, but with so many objects inside that its end was not tried; with the name as its last key; or damaged.
     The last of ``ends`` is where the next event begins; there are none where that is not in sight."""
@@ -76,7 +100,20 @@ def _unusual_event(data: bytes, start: int, ends: list[int]) -> tuple[bytes, int
         mended = _mended(data[start:end], _LAST)
         if mended:
             return mended, end, True
-    return (data[start : ends[-1]], ends[-1], False) if ends else None
+    if not ends:
+        return None
+    end = _neighbour(data, start, ends[-1]) or ends[-1]
+    return data[start:end], end, False
+
+
+def _neighbour(data: bytes, start: int, end: int) -> int | None:
+    """In front of the sound event that ends at ``end`` and begins behind ``start``, whose own closing brace is missing;
+    None where there is none."""
+    for gap in _BETWEEN.finditer(data, start, end):
+        found = _decoded(data[gap.end() : end])
+        if found and all(event.ph is not None for event in found):
+            return gap.start()
+    return None
 
 
 def _event_follows(data: bytes, start: int, end: int) -> bool:
@@ -138,8 +175,13 @@ def _mended(text: bytes, behind_name: re.Pattern[bytes]) -> bytes | None:
     opening = _NAME.search(text, 0, _MAX_NAME_BYTES)
     unsound = opening and not _SOUND_NAME.match(text, opening.end())
     named = _name_escaped(text, opening.end(), behind_name) if opening and unsound else None
-    mended = _numbers_as_text(_characters(_unicode(named or text)))
+    mended = values_mended(named or text)
     return mended if mended != text and _valid(mended) else None
+
+
+def values_mended(text: bytes) -> bytes:
+    """With numbers that JSON does not have as text, and without bytes that are not UTF-8 and halves of characters."""
+    return _numbers_as_text(_characters(_unicode(text)))
 
 
 def _name_escaped(text: bytes, first: int, behind_name: re.Pattern[bytes]) -> bytes | None:

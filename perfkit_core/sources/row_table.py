@@ -15,6 +15,7 @@ from perfkit_core import at_once, memory
 from perfkit_core.arrays import MISSING, constant
 from perfkit_core.assembly.ordering import by_time, texts_taken
 from perfkit_core.sources import origins, rows
+from perfkit_core.sources.decimals import check_fits, span_ns
 from perfkit_core.sources.origins import Origins
 from perfkit_core.sources.portion import NULL
 from perfkit_core.sources.rows import Rows
@@ -34,8 +35,11 @@ class RowTable:
     def __init__(
         self, found: Rows, known: Origins, vocabularies: Mapping[str, Vocabulary], base_ns: int, in_order: bool
     ) -> None:
-        """``base_ns`` is added to the starts. ``found`` is taken apart; with ``in_order`` by time."""
+        """``base_ns`` is added to the starts. ``found`` is taken apart; with ``in_order`` by time. Raises SourceError
+        where a start or an end does not fit 64 bits then."""
         self._rows, self._known, self._vocabularies = found, known, vocabularies
+        if found.count:
+            check_fits(base_ns + time for time in span_ns(found.integers["start_ns"], found.integers["dur_ns"]))
         if base_ns:
             found.integers["start_ns"] += base_ns
         self._order = by_time(found.integers["start_ns"], found.integers["dur_ns"]) if in_order else None

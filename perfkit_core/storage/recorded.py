@@ -26,6 +26,7 @@ from perfkit_core.assemble import OperatorNames, Recorded, assemble
 from perfkit_core.errors import SourceError
 from perfkit_core.paths import arrow_input, readable
 from perfkit_core.schema import NO_ROW
+from perfkit_core.sources.decimals import check_fits, span_ns
 from perfkit_core.storage.encoding import encoding
 from perfkit_core.storage.footer import KEY, Stored
 from perfkit_core.trace import Finding, IntArray, Trace, TraceMeta
@@ -62,6 +63,7 @@ class RecordedWriter:
         self.rows = 0
         self._held: list[pa.RecordBatch] = []
         self._held_rows = 0
+        self._span_ns: tuple[int, ...] = ()
         self._file = pq.ParquetWriter(path, SCHEMA, data_page_size=_PAGE_BYTES, **encoding(SCHEMA))
         self._closed = False
         self._thread = ThreadPoolExecutor(1)
@@ -71,6 +73,9 @@ class RecordedWriter:
         """Take events: columns of :data:`SCHEMA`, any order; those that are missing are null. Dictionaries may differ
         from batch to batch. Raises OSError."""
         self.rows += batch.num_rows
+        if batch.num_rows:
+            times = self._span_ns + span_ns(batch["start_ns"].to_numpy(), batch["dur_ns"].to_numpy())
+            self._span_ns = min(times), max(times)
         while batch.num_rows:
             part = batch.slice(0, ROW_GROUP - self._held_rows)
             self._held.append(_conform(part))
@@ -82,7 +87,9 @@ class RecordedWriter:
     def close(
         self, meta: TraceMeta, quality: tuple[Finding, ...] = (), rank: int | None = None, base_ns: int = 0
     ) -> None:
-        """Complete the file. ``base_ns`` is added to every start when it is read. Raises OSError."""
+        """Complete the file. ``base_ns`` is added to every start when it is read. Raises OSError; SourceError where a
+        start or an end does not fit 64 bits then."""
+        check_fits(base_ns + time for time in self._span_ns)
         self._flush()
         self._written()
         stored = Stored(
@@ -145,7 +152,7 @@ def read_recorded(
     if missing:
         raise SourceError(f"{path}: columns are missing ({', '.join(missing)})", "record the run again")
     if stored.base_ns:
-        start = pc.add(table["start_ns"], pa.scalar(stored.base_ns, pa.int64()))
+        start = pc.add_checked(table["start_ns"], pa.scalar(stored.base_ns, pa.int64()))
         table = table.set_column(table.schema.get_field_index("start_ns"), table.schema.field("start_ns"), start)
     recorded, quality = Recorded(table.drop_columns(["parent", "node"]), _tree(table)), stored.quality
     if complete is not None:

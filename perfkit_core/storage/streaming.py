@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from perfkit_core.errors import SourceError, UsageError, unwritable
-from perfkit_core.loading import check_rereadable, reader
+from perfkit_core.loading import check_rereadable, naming, reader
 from perfkit_core.paths import as_path, exists, is_folder, reaching
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import Plugins, get_plugins
@@ -32,7 +32,7 @@ def stream(
     chosen, streamed = _streamed(path, plugins or get_plugins())
     reader = chosen.name if chosen.complete is not None else ""
     try:
-        with replacing(target) as place, RecordedWriter(Path(place), reader) as writer:
+        with naming(path), replacing(target) as place, RecordedWriter(Path(place), reader) as writer:
             streamed(path, partial, writer)
             return writer.rows
     except OSError as error:

@@ -107,3 +107,22 @@ def test_loops_that_search_count_for_more(monkeypatch: pytest.MonkeyPatch) -> No
 
 def _first(values: np.ndarray) -> float:
     return float(values[0])
+
+
+def test_what_is_kept_compiled_follows_what_it_calls(tmp_path: Path) -> None:
+    """In another module, whose text numba does not look at; so are numbers from there."""
+    (tmp_path / "caller.py").write_text(
+        "from perfkit_core.compiling import compiled_at_once\nfrom called import NUMBER, called\n"
+        "@compiled_at_once\ndef caller(x):\n    return called(x) + NUMBER\n"
+    )
+    said = []
+    for number, factor in ((1, 10), (1, 20), (2, 20), (2, 20)):
+        (tmp_path / "called.py").write_text(
+            f"from perfkit_core.compiling import compiled_at_once\nNUMBER = {number}\n"
+            f"@compiled_at_once\ndef called(x):\n    return {factor} * x\n"
+        )
+        script = "from caller import caller; print(caller(1), sum(caller.stats.cache_hits.values()))"
+        said.append(
+            subprocess.run([sys.executable, "-B", "-c", script], cwd=tmp_path, capture_output=True, text=True).stdout
+        )
+    assert said == ["11 0\n", "21 0\n", "22 0\n", "22 1\n"]

@@ -117,6 +117,131 @@ def test_the_number_that_stands_for_none_in_a_column_stays_an_argument(tmp_path:
     assert not both(path)
 
 
+def damaged(tmp_path: Path, old: str, new: str) -> Path:
+    """EVENTS with one place of their text changed."""
+    text = json.dumps({"schemaVersion": 1, "traceEvents": EVENTS, "displayTimeUnit": "ns"})
+    assert old in text
+    return raw(tmp_path / "t.json", text.replace(old, new, 1).encode())
+
+
+def messages(trace: Trace, code: str) -> list[str]:
+    return [finding.message for finding in trace.quality if finding.code == code]
+
+
+def streamed(path: Path, partial: bool = False) -> Trace:
+    stored = path.with_suffix(".perfkit.parquet")
+    stream(path, stored, partial=partial)
+    return load(stored)
+
+
+OP7 = '{"ph": "X", "cat": "cpu_op", "name": "aten::op7"'
+STRAYS = {
+    "a brace": (f", {OP7}", f"}}, {OP7}"),
+    "a byte instead of the comma": (f", {OP7}", f"; {OP7}"),
+    "half an event": (f", {OP7}", f', "args": {{"a": [1, {{}}]}}}}, {OP7}'),
+    "a brace at the end of the list": ("]}}}]", "]}}}}]"),
+    "a byte at the end of the list": ("]}}}]", "]}}};]"),
+}
+
+
+@pytest.mark.parametrize("window_bytes", [200, 1 << 20])
+@pytest.mark.parametrize("name", STRAYS)
+def test_what_stands_between_events_is_left_out_when_partial(tmp_path: Path, name: str, window_bytes: int) -> None:
+    path = damaged(tmp_path, *STRAYS[name])
+    with pytest.raises(SourceError, match=r"t\.json: not an event \(byte \d+\)"):
+        load(path)
+    assert not both(path, partial=True, window_bytes=window_bytes)
+    with reading(NEVER, window_bytes=window_bytes):
+        found = load(path, partial=True)
+    assert found.events["name"].to_pylist() == [f"aten::op{i}" for i in range(40)]
+    assert [message[:11] for message in messages(found, "stray-text")] == ["in 1 places"]
+    assert not messages(found, "truncated")
+    assert streamed(path, partial=True).quality == found.quality
+
+
+def test_text_behind_which_no_event_comes_is_the_end_of_the_file(tmp_path: Path) -> None:
+    path = damaged(tmp_path, f", {OP7}", ", 5 ")
+    path.write_bytes(path.read_bytes()[: path.read_bytes().index(b", 5 ") + 40])
+    found = load(path, partial=True)
+    assert len(found) == 7
+    assert messages(found, "truncated")[0].startswith(f"the file breaks off at byte {path.read_bytes().index(b'5 ,')}")
+
+
+@pytest.mark.parametrize(("field", "value"), [("ts", "inf"), ("ts", "null"), ("dur", "Infinity"), ("ts", "1e400")])
+def test_an_event_whose_time_is_none_is_left_out_when_partial(tmp_path: Path, field: str, value: str) -> None:
+    path = damaged(tmp_path, f'"{field}": 7' if field == "ts" else '"dur": 2', f'"{field}": {value}')
+    for read in (load, streamed):
+        with pytest.raises(SourceError, match=r"t\.json: a time stamp is not a number.*of the event 'aten::op"):
+            read(path)
+        found = read(path, partial=True)
+        assert len(found) == 39
+        assert [message[:8] for message in messages(found, "events-without-start")] == ["1 events"]
+    assert not both(path, partial=True)
+
+
+def test_a_recording_whose_own_time_is_none_lasts_as_long_as_its_events_when_partial(tmp_path: Path) -> None:
+    recording = {**event("PyTorch Profiler (0)", 1, cat="Trace"), "ts": None}
+    path = write(tmp_path / "t.json", [event("aten::a", 1), recording])
+    with pytest.raises(SourceError, match=r"t\.json: a time stamp is not a number.*of the recording"):
+        load(path)
+    found = load(path, partial=True)
+    assert (len(found), found.meta.window_ns) == (1, (1000, 2000))
+
+
+@pytest.mark.parametrize("partial", [False, True])
+def test_a_number_of_the_header_that_json_does_not_have_is_kept_as_text(tmp_path: Path, partial: bool) -> None:
+    """In front of the events, as in an event."""
+    path = raw(tmp_path / "t.json", b'{"schemaVersion": 1, "a": {"b": [inf, -nan, {}]}, "c": -inf, "traceEvents": %s}'
+               % json.dumps(EVENTS).encode())  # fmt: skip
+    found = load(path, partial=partial)
+    assert (len(found), found.quality) == (40, load(damaged(tmp_path, "ns", "ns")).quality)
+    assert found.meta.extra == {"a": {"b": ["inf", "-nan", {}]}, "c": "-inf"}
+
+
+@pytest.mark.parametrize("more", ["{}", "]", "}", "x"])
+def test_what_follows_the_document_is_told(tmp_path: Path, more: str) -> None:
+    path = damaged(tmp_path, "ns", "ns")
+    size = path.stat().st_size
+    path.write_bytes(path.read_bytes() + f"\n {more}".encode())
+    for read in (load, streamed):
+        with pytest.raises(SourceError, match=rf"t\.json: the document has ended, but.*\(byte {size + 2}\)"):
+            read(path)
+        found = read(path, partial=True)
+        assert len(found) == 40
+        assert f"byte {size + 2}:" in messages(found, "more-behind")[0]
+
+
+@pytest.mark.parametrize(
+    ("base_ns", "ts", "dur"),
+    [(1790857026 * 10**9, 9 * 10**15, 1), (0, 9 * 10**15, 9 * 10**15), (-(2**62), -(2**53), 1)],
+)
+def test_a_time_beyond_64_bits_is_refused(tmp_path: Path, base_ns: int, ts: int, dur: int) -> None:
+    """Also where only the sum is: of the origin and a start, of a start and a duration."""
+    path = write(tmp_path / "t.json", [event("a", 1), event("b", ts, dur)], baseTimeNanoseconds=base_ns)
+    for read in (load, streamed):
+        with pytest.raises(SourceError, match=r"t\.json: a time stamp is not a number that fits 64 bits"):
+            read(path)
+
+
+def test_what_no_column_of_integers_holds_stays_an_argument(tmp_path: Path) -> None:
+    values = [{}, 1.5, "x", 2**64, True, [1]]
+    path = write(tmp_path / "t.json", [event("[memory]", at, args={"Addr": value}) for at, value in enumerate(values)])
+    assert not both(path)
+    found = source.read(path).events
+    assert found["address"].null_count == len(values)
+    assert [json.loads(text) for text in found["args"].to_pylist()] == [{"Addr": value} for value in values]
+
+
+def test_an_event_without_its_brace_takes_no_other_with_it(tmp_path: Path) -> None:
+    events = [event(f"aten::op{i}", i) for i in range(40)]
+    text = json.dumps({"schemaVersion": 1, "traceEvents": events})
+    path = raw(tmp_path / "t.json", text.replace('"ts": 7, "dur": 1}', '"ts": 7, "dur": 1').encode())
+    assert not both(path, partial=True)
+    found = load(path, partial=True)
+    assert found.events["name"].to_pylist() == [f"aten::op{i}" for i in range(40) if i != 7]
+    assert messages(found, "skipped-events")[0].startswith("1 events")
+
+
 REAL = "torch/mi250-minitoy-train.json.gz"
 DAMAGES = {
     "a comma": (b'"name": "aten::transpose", "pid": 597913,', b'"name": "aten::transpose", "pid": 597913'),

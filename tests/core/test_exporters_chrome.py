@@ -226,6 +226,17 @@ def test_a_step_keeps_what_runs_on_the_device_meanwhile(tmp_path: Path) -> None:
     assert message.startswith("2 pieces")
 
 
+def test_an_export_with_a_damaged_time_gives_the_other_events(tmp_path: Path) -> None:
+    export(trace([host(f"op{i}", "operator", 10 * i, 5) for i in range(3)]), tmp_path / "t.json")
+    text = (tmp_path / "t.json").read_bytes()
+    damaged = raw(tmp_path / "damaged.json", text.replace(b'"dur":0.005', b'"dur":"x"', 1))
+    with pytest.raises(SourceError, match=r"damaged\.json: a time stamp is not a number"):
+        load(damaged)
+    part = load(damaged, partial=True)
+    assert part.events["name"].to_pylist() == ["op1", "op2"]
+    assert "events-without-start" in {finding.code for finding in part.quality}
+
+
 def test_a_cut_export_gives_its_beginning(tmp_path: Path) -> None:
     found = trace([host(f"op{i}", "operator", 10 * i, 5) for i in range(1000)])
     export(found, tmp_path / "t.json")

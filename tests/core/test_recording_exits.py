@@ -100,6 +100,44 @@ print("not reached", file=sys.stderr)
     assert cycles(tmp_path) == [0]
 
 
+@pytest.mark.parametrize("when", ["while it hands over a cycle", "before it does"])
+def test_sigterm_lets_the_profiler_end_its_own_method(when: str, tmp_path: Path) -> None:
+    """Everything is written by then, whatever the profiler does afterwards; the training goes on no further."""
+    handing_over = "hands" in when
+    script = f"""
+class Stepping:
+    inside = False
+
+    def step(self, before=lambda: None, also=lambda: None):
+        self.inside = True
+        before()
+        self.hand_over(also)
+        self.inside = False
+
+    def hand_over(self, also):
+        writer(self)
+        also()
+
+def end():
+    os.kill(os.getpid(), signal.SIGTERM)
+
+def written():
+    assert {not handing_over} or len(os.listdir(sys.argv[1])) == 2
+
+writer._also = (lambda profiler: end() if {handing_over} and writer._cycle == 2 else None,)
+profiler = Stepping()
+profiler.step()
+try:
+    profiler.step(before=lambda: None if {handing_over} else end(), also=written)
+    print("not reached", file=sys.stderr)
+finally:
+    assert not profiler.inside
+    assert sys.gettrace() is None
+"""
+    assert run(script, tmp_path) == (128 + TERM, "")
+    assert cycles(tmp_path) == [0, 1]
+
+
 def test_a_second_sigterm_ends_at_once(tmp_path: Path) -> None:
     script = """
 writer = CycleWriter(sys.argv[1], lambda profiler, place: slow(profiler, place, 99))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scanned import NEVER, reading
 
 from perfkit_core.errors import SourceError
 from perfkit_core.sources.bytestream import head
@@ -102,6 +103,27 @@ def test_bytes_beyond_int32_are_unknown(paddle_traces: Path) -> None:
         assert set(copies["copy_kind"]) == {"HtoD"}
         assert "overflowed-bytes" in codes(trace)
         assert ("no-device-properties" in codes(trace)) == (not trace.meta.devices)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        '{"increase_bytes": 5, "bytes": -5}',
+        '{"increase_bytes": 5, "bytes": "-5"}',
+        '{"bytes": -5, "increase_bytes": 5}',
+    ],
+)
+def test_bytes_beyond_int32_are_told_by_both_readers(tmp_path: Path, args: str) -> None:
+    """Also where the column holds another argument already."""
+    event = '{"ph": "X", "cat": "Memcpy", "name": "a[1.0 us]", "pid": 0, "tid": 1, "ts": 1, "dur": 1, "args": %s}'
+    path = tmp_path / "t.json"
+    path.write_text('{"schemaVersion": "1.0.0", "traceEvents": [%s]}' % ", ".join([event % args] * 3))  # noqa: UP031
+    for scan_from in (0, NEVER):
+        with reading(scan_from):
+            trace = read_json(path)
+        assert trace.events["bytes"].to_pylist() == [5] * 3
+        assert trace.events["args"].to_pylist() == [None] * 3
+        assert "overflowed-bytes" in codes(trace)
 
 
 def test_launch_shapes_agree_with_the_pb(paddle_traces: Path) -> None:

@@ -59,6 +59,22 @@ with torch.profiler.profile(schedule=schedule, on_trace_ready=handler, with_stac
     assert steps_of(load(tmp_path)) == [0, 1, 2]
 
 
+@pytest.mark.parametrize("warmup", [0, 1])
+def test_sigterm_while_torch_goes_on_to_the_next_cycle(warmup: int, tmp_path: Path) -> None:
+    """Its ``with`` block would stop a profiler that does not run, which crashes the process."""
+    script = f"""
+import signal
+cycles = iter((None, lambda: os.kill(os.getpid(), signal.SIGTERM)))
+handler._also = (lambda profiler: (next(cycles, None) or int)(),)
+schedule = torch.profiler.schedule(wait=0, warmup={warmup}, active=2)
+with torch.profiler.profile(schedule=schedule, on_trace_ready=handler) as profiler:
+    steps(profiler, 99)
+"""
+    code, told = run(script, tmp_path, prelude=PRELUDE)
+    assert code == 128 + signal.SIGTERM, told
+    assert steps_of(load(tmp_path))[:4] == ([1, 2, 4, 5] if warmup else [0, 1, 2, 3])
+
+
 def test_loaders_that_fork_while_a_cycle_is_written(tmp_path: Path) -> None:
     """Their processes have our handler in them: they neither hang nor write."""
     script = """

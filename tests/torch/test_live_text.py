@@ -115,6 +115,15 @@ def test_metadata_that_is_no_json_is_kept_as_text(broken: str) -> None:
     assert found["external"].to_pylist()[6] == 6
 
 
+@pytest.mark.parametrize("value", ["inf", "-nan", "1e400"])
+def test_a_number_that_json_does_not_have_is_kept_as_text(value: str) -> None:
+    """As in a file: the ids beside it keep their columns."""
+    kernel = Activity(("kernel", "gemm", 1, 7, 1, 1, 5, 3, f'"stream": 7, "correlation": 5, "blocks": {value}'))
+    (row,) = columns(Results((kernel,))).to_pylist()
+    assert (row["stream"], row["correlation"], row["external"]) == (7, 5, 3)
+    assert row["args"] == f'{{"blocks":"{value}"}}'
+
+
 def test_an_operator_says_itself_which_it_is() -> None:
     run = (Activity(("cpu_op", "aten::mm", 10, 11, 1, 1, 5, 0, '"External id": 4, "note": 1')),)
     assert columns(Results(run))["external"].to_pylist() == [5]

@@ -77,6 +77,7 @@ def _argument(buffer, name, name_end, start, memory, columns, key_number, to, fi
         cell = (FIRST_INTEGER + action - (NOT_NEGATIVE if checked else INTEGER)) * columns.capacity + row
         if int64(columns.numbers, cell) != NULL:
             action = np.int64(REST)
+            odd = checked and byte(buffer, start + (byte(buffer, start) == _QUOTE)) == _MINUS
         else:
             columns.used = 1
             end, odd, found = _integer(buffer, start, rest, to)

@@ -23,7 +23,7 @@ def sniff(path: Path, head: bytes) -> int:
 def read(path: Path, partial: bool = False) -> Trace:
     """The timeline as a Trace. Raises SourceError."""
     file = ChromeFile(path, partial)
-    recorder = Recorder(MindSporeDialect())
+    recorder = Recorder(MindSporeDialect(), partial)
     for batch in file.batches():
         recorder.add(list(with_stream(batch)))
     meta = TraceMeta(
