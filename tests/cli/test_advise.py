@@ -12,7 +12,11 @@ from pathlib import Path
 import pytest
 from events import host, trace
 
+from perfkit_core import load
+from perfkit_core.advice.advise import what_ifs
+from perfkit_core.advice.explain import report
 from perfkit_core.cli.main import FAILED
+from perfkit_core.renderers import text
 from perfkit_core.storage.store import write_cycle
 from perfkit_core.trace import with_rank
 from perfkit_core.verification.ledger import Record, append
@@ -176,9 +180,9 @@ def test_what_does_not_pay_is_no_small_gain(perfkit, tmp_path: Path) -> None:
     assert "\nCost: 300 µs more (" in out
     assert "it may save time all the same: measure it" in out
     assert "Saving:" not in out
-    explained = perfkit("advise", tmp_path / "run", "--rule", "loader-workers", "--threshold", "loader_share=0.001",
-                        "--explain", "loader-workers").out  # fmt: skip
-    assert "No severity: it saves nothing." in explained
+    run = load(tmp_path / "run")
+    answers = what_ifs(run, [("loader-workers", 2)])
+    assert "No severity: it saves nothing." in text.render(report(answers.advice[0], answers, run))
 
 
 def test_every_output_says_what_it_wrote(perfkit, loading: Path, tmp_path: Path) -> None:
