@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import pytest
 
 from perfkit_core.compiling import ENOUGH_CELLS, Interpreted
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent
+sys.path.append(str(ROOT))  # tests/ and benchmarks/ are packages of the repository; perfkit is what is installed
 TRACES = Path(os.environ.get("PERFKIT_TRACES", ROOT.parent / "shared" / "traces"))
 NO_TRACES = f"no real traces at {TRACES}: set PERFKIT_TRACES"
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from perfkit_core.plugins.manager import get_plugins
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.paths import ROOT
 
 
 def generator() -> ModuleType:

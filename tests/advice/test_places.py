@@ -7,13 +7,13 @@ from pathlib import Path
 import click
 import numpy as np
 import pytest
-from events import device, host, trace
 
 from perfkit_core.advice.place import Places, innermost
 from perfkit_core.advice.remedies import mode, remedied
 from perfkit_core.loading import load
 from perfkit_core.plugins.contracts import Remedy
 from perfkit_core.trace import Trace
+from tests.support.events import device, host, trace
 
 SITE = "/opt/env/lib/python3.11/site-packages"
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from events import host, trace
 
 from perfkit_core.advice import as_data
 from perfkit_core.advice.advise import advise
@@ -22,6 +21,7 @@ from perfkit_core.replay.edits.gaps import Shorten
 from perfkit_core.replay.simulate import play
 from perfkit_core.replay.steps import steps
 from perfkit_core.trace import Trace, concat_traces
+from tests.support.events import host, trace
 
 HOURS_NS = 3 * 3600 * 10**9
 KEPT = ("rule", "what", "evidence", "prediction")

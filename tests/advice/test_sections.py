@@ -8,8 +8,6 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from events import host, trace
-from small_trace import HOSTILE
 
 from perfkit_core.advice import explain, sections
 from perfkit_core.advice.advise import advise
@@ -25,6 +23,8 @@ from perfkit_core.report.model import Report, Section
 from perfkit_core.report.page import run_report
 from perfkit_core.storage.store import write_cycle
 from perfkit_core.trace import Trace, with_rank
+from tests.support.events import host, trace
+from tests.support.small_trace import HOSTILE
 
 MS = 1_000_000
 FENCED = "first\n```\nlast"

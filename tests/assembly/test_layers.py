@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from events import column, device, host, trace
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +10,7 @@ from perfkit_core.layers import layer_flops, module_labels
 from perfkit_core.layers.architecture import Architecture, Layer, Parameter, from_meta, path_parents, to_extra
 from perfkit_core.layers.module_labels import encode, encode_backward
 from perfkit_core.trace import TraceMeta
+from tests.support.events import column, device, host, trace
 
 NET, FIRST, SECOND = encode("", "Net"), encode("first", "Linear"), encode("block.second", "Conv")
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

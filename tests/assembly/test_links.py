@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from events import codes, column, device, host, names_of_rows, trace
 from hypothesis import given
 from hypothesis import strategies as st
 
 from perfkit_core.assembly import links
+from tests.support.events import codes, column, device, host, names_of_rows, trace
 
 
 def test_one_launch_may_have_thousands_of_kernels() -> None:

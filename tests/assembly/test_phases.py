@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from events import codes, column, device, host, trace
+from tests.support.events import codes, column, device, host, trace
 
 
 def test_a_span_gives_its_phase_to_everything_below_and_to_its_kernels() -> None:

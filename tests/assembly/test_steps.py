@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from events import codes, column, device, host, trace
 from hypothesis import given
 from hypothesis import strategies as st
 
 from perfkit_core.assembly import steps
+from tests.support.events import codes, column, device, host, trace
 
 
 def two_steps(*more: dict[str, object]) -> list[dict[str, object]]:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
 from perfkit_core.cli.main import main
+from tests.support.paths import DATA
 
-DATA = Path(__file__).parents[1] / "data" / "torch-mlp.json.gz"
+RECORDING = DATA / "torch-mlp.json.gz"
 
 
 def shown(capsys: pytest.CaptureFixture[str], view: str, by: str) -> list[dict[str, object]]:
-    assert main(["summary", str(DATA), "--view", "families,operators", "--by", by, "--format", "json"]) == 0
+    assert main(["summary", str(RECORDING), "--view", "families,operators", "--by", by, "--format", "json"]) == 0
     rows: list[dict[str, object]] = json.loads(capsys.readouterr().out)["views"][view]
     return rows
 
@@ -26,5 +26,5 @@ def test_only_the_named_view_is_split(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_what_no_view_knows_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["summary", str(DATA), "--view", "families,operators", "--by", "families.shape"]) == 2
+    assert main(["summary", str(RECORDING), "--view", "families,operators", "--by", "families.shape"]) == 2
     assert "cannot be grouped by 'families.shape'" in capsys.readouterr().err

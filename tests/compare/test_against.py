@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from events import host, trace
-from stepped_trace import MS, stepped_trace
 
 from perfkit_core.comparison.against.change import Change, change
 from perfkit_core.comparison.against.report import against_report
@@ -15,6 +13,8 @@ from perfkit_core.comparison.attribution.attribute import attribute
 from perfkit_core.comparison.pair import Asked, pair
 from perfkit_core.report.model import Report
 from perfkit_core.trace import Trace
+from tests.support.events import host, trace
+from tests.support.stepped_trace import MS, stepped_trace
 
 NAMES = {"mm": "matmul", "act": "relu", "gemm": "matmul", "swish": "silu"}
 QUIET = Asked(noise=0.01)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from events import device, host, trace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from perfkit_core.comparison.alignment.sequence import aligned
 from perfkit_core.loading import load
 from perfkit_core.schema import DEVICE_WORK, NO_ROW, OPERATOR_KINDS
 from perfkit_core.trace import Trace
+from tests.support.events import device, host, trace
 
 NAMES = {"mm": "matmul", "addmm": "linear", "add": "add", "act": "relu", "gelu": "gelu", "cp": "copy", "sum": "sum",
          "max": "max", "mm_grad": "matmul_grad", "add_grad": "add_grad", "stored": "accumulate_grad"}  # fmt: skip

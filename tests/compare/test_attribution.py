@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from events import device, host, trace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +19,7 @@ from perfkit_core.comparison.attribution.attribute import BESIDE_MEDIAN, COLUMNS
 from perfkit_core.comparison.attribution.steps import middle_steps
 from perfkit_core.loading import load
 from perfkit_core.trace import Trace
+from tests.support.events import device, host, trace
 
 NAMES = {"mm": "matmul", "act": "relu", "cp": "copy"}
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from events import host, trace
 
 from perfkit_core.comparison import comparison_report
 from perfkit_core.comparison.attribution.attribute import attribute
@@ -17,6 +16,7 @@ from perfkit_core.loading import load
 from perfkit_core.renderers import charts
 from perfkit_core.report.model import Report, Section
 from perfkit_core.trace import Trace
+from tests.support.events import host, trace
 
 NAMES = {"mm": "matmul", "act": "relu", "sum": "sum"}
 PAIRS = [("h100-bert-small", "mi300x-bert-small"), ("h100-vit", "mi300x-vit"), ("h100-qwen05b", "mi300x-qwen05b"),

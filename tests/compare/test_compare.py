@@ -13,8 +13,7 @@ from perfkit_core.comparison.canonical import operator_time
 from perfkit_core.loading import load
 from perfkit_core.schema import NO_ROW, OPERATOR_KINDS
 from perfkit_core.trace import Trace
-
-DATA = Path(__file__).resolve().parent.parent / "data"
+from tests.support.paths import DATA
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from events import device, host, trace
-from small_trace import small_trace
-from stepped_trace import stepped_trace
 
 from perfkit_core.comparison.gate import outcomes as gate
 from perfkit_core.comparison.gate.conditions import BUDGET, CHANGE, DIFFERENCE, parsed
@@ -16,6 +13,9 @@ from perfkit_core.comparison.pair import Asked, pair
 from perfkit_core.errors import UsageError
 from perfkit_core.report.summary import summarize
 from perfkit_core.trace import Trace, concat_traces
+from tests.support.events import device, host, trace
+from tests.support.small_trace import small_trace
+from tests.support.stepped_trace import stepped_trace
 
 STEADY = [20.0, 20.1, 20.0, 19.9, 20.0, 20.1, 20.0, 19.9]
 STEPS = 60

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from live_examples import BASE, FRAMEWORKS, MODELS, PLAIN, Example, holds
 
 from perfkit_core.comparison.alignment import align
+from tests.support.live_examples import BASE, FRAMEWORKS, MODELS, PLAIN, Example, holds
 
 MATCHED = 0.9
 SIDES = ("base", "other")

@@ -8,8 +8,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from events import host, trace
-from small_trace import small_trace
 
 from perfkit_core.comparison import normalise, peaks
 from perfkit_core.comparison.samples.captures import Capture, capture
@@ -17,8 +15,9 @@ from perfkit_core.comparison.work import FLOP, SAMPLE, TOKEN, Work, batch_of_sha
 from perfkit_core.errors import UsageError
 from perfkit_core.loading import load
 from perfkit_core.trace import Device, Trace
+from tests.support.events import host, trace
+from tests.support.small_trace import small_trace
 
-DATA = Path(__file__).resolve().parent.parent / "data"
 MS = 1_000_000
 
 

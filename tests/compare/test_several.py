@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pandas as pd
-from small_trace import small_trace
-from stepped_trace import stepped_trace
 
 from perfkit_core.comparison import comparison_report
 from perfkit_core.comparison.gate.conditions import parsed
@@ -12,6 +10,8 @@ from perfkit_core.comparison.pair import Asked
 from perfkit_core.comparison.several import Run, several_report
 from perfkit_core.renderers import html, markdown, text
 from perfkit_core.report.model import Report
+from tests.support.small_trace import small_trace
+from tests.support.stepped_trace import stepped_trace
 
 STEADY = [20.0, 20.1, 20.0, 19.9, 20.0, 20.1, 20.0, 19.9]
 

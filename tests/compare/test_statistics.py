@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_trace import small_trace
 
 from perfkit_core.comparison.samples.captures import Capture, capture, pooled
 from perfkit_core.comparison.samples.noise import between_runs, noise_band, student
@@ -23,6 +22,7 @@ from perfkit_core.comparison.samples.statistics import (
 )
 from perfkit_core.comparison.sentences import step_sentence
 from perfkit_core.trace import concat_traces, with_rank
+from tests.support.small_trace import small_trace
 
 MS = 1_000_000
 STEPS = st.lists(st.integers(1, 10**12), min_size=1, max_size=12)

@@ -9,14 +9,14 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from events import device, host, trace
-from stepped_trace import stepped_trace
 
 from perfkit_core.comparison import Asked, comparison_report, pair
 from perfkit_core.comparison.several import Run, several_report
 from perfkit_core.loading import load
 from perfkit_core.report.model import Report
 from perfkit_core.trace import concat_traces
+from tests.support.events import device, host, trace
+from tests.support.stepped_trace import stepped_trace
 
 
 def raw_steps(path: Path) -> list[int]:

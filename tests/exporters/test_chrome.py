@@ -6,18 +6,18 @@ import json
 from collections import Counter
 from pathlib import Path
 
-import chrome_check
 import msgspec
 import pytest
-from chrome import raw
-from events import device, host, trace
-from small_trace import HOSTILE, small_trace
 
 from perfkit_core import export, load
 from perfkit_core.errors import SourceError, UsageError
 from perfkit_core.report.summary import summarize
 from perfkit_core.testing.conformance import check_trace
 from perfkit_core.trace import Trace, concat_traces, with_rank
+from tests.support import chrome_check
+from tests.support.chrome import raw
+from tests.support.events import device, host, trace
+from tests.support.small_trace import HOSTILE, small_trace
 
 REAL = (
     "torch/h100-vit.json.gz",

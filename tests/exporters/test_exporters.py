@@ -15,8 +15,6 @@ from typing import Any, BinaryIO
 
 import pandas as pd
 import pytest
-from events import host, trace
-from small_trace import HOSTILE, small_trace
 
 from perfkit_core import UsageError, export, load
 from perfkit_core.exporters import EXPORTERS
@@ -24,6 +22,8 @@ from perfkit_core.exporting import choose, writing
 from perfkit_core.plugins.contracts import Exporter, ExportOptions
 from perfkit_core.testing.conformance import check_exporter
 from perfkit_core.trace import Trace
+from tests.support.events import host, trace
+from tests.support.small_trace import HOSTILE, small_trace
 
 FORMATS = {one.name: one for one in EXPORTERS}
 FEW = (

@@ -7,13 +7,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import chrome_check
 import pytest
 
 import perfkit_core
 from perfkit_core.trace import Trace
+from tests.support import chrome_check
+from tests.support.paths import DATA
 
-DATA = Path(__file__).resolve().parent.parent / "data"
 NATIVE = {"torch": "torch-mlp.json.gz", "paddle": "paddle-mlp.json.gz"}
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import wire
-from events import device, host, trace
 
 from perfkit_core import export, load
 from perfkit_core.exporters.frames import frame
 from perfkit_core.exporters.weights import WEIGHTS
 from perfkit_core.trace import Trace, concat_traces, with_rank
+from tests.support import wire
+from tests.support.events import device, host, trace
 
 REAL = (
     "torch/h100-vit.json.gz",

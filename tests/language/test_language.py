@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from babel.messages.catalog import Catalog, Message
 from babel.messages.pofile import read_po
-from page_words import english, texts
 
 from perfkit_core.advice.advise import advise
 from perfkit_core.advice.page import report as advice_page
@@ -31,8 +30,9 @@ from perfkit_core.report.model import Report, Source
 from perfkit_core.report.page import run_report
 from perfkit_core.report.summary import summarize
 from perfkit_core.trace import Finding, Trace
+from tests.support.page_words import english, texts
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 PACKAGES = ("perfkit_core", "perfkit_torch", "perfkit_paddle")
 DATA = ROOT / "tests" / "data"
 TORCH, PADDLE = DATA / "torch-mlp.json.gz", DATA / "paddle-mlp.json.gz"

@@ -10,8 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from events import device, host, trace
-from small_trace import small_trace
 
 import perfkit_core
 from perfkit_core import schema
@@ -22,6 +20,8 @@ from perfkit_core.storage import columns as stored_columns
 from perfkit_core.storage import store
 from perfkit_core.testing.round_trip import plain
 from perfkit_core.trace import Trace, concat_traces, with_rank
+from tests.support.events import device, host, trace
+from tests.support.small_trace import small_trace
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from events import device, host, trace
 
 import perfkit_core as perfkit
 from perfkit_core.operators.families import family
@@ -13,6 +12,7 @@ from perfkit_core.operators.kernel_families import kernel_family
 from perfkit_core.operators.of_events import _SERVES, event_families
 from perfkit_core.schema import DEVICE_WORK
 from perfkit_core.trace import Trace
+from tests.support.events import device, host, trace
 
 NAMES = {"mm": "matmul", "relu_node": "relu_grad", "region": "compiled_region", "to": "cast"}.get
 

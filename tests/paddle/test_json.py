@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from scanned import NEVER, reading
 
 from perfkit_core.errors import SourceError
 from perfkit_core.sources.bytestream import head
@@ -20,6 +19,7 @@ from perfkit_paddle.json_source import read_json
 from perfkit_paddle.json_times import offset as offset_ns
 from perfkit_paddle.json_times import refine
 from perfkit_paddle.pb_source import read_pb
+from tests.support.scanned import NEVER, reading
 
 SAME = ("name", "kind", "tid", "pid", "device", "stream", "correlation", "step", "phase", "op_name", "parent_name")
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from paddle_summary import tables
 
 from perfkit_core.analyses.memory import by_operator, checks, curve, peak, places
 from perfkit_core.loading import load
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace import Trace
+from tests.support.paddle_summary import tables
 
 EVERYTHING, NATIVE = ViewRequest(), ViewRequest(native=True)
 MEASURES = {"allocation_count": "allocations", "free_count": "frees", "allocation_size": "allocated_bytes",

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import paddle_layers
 import pandas as pd
 import pytest
 
 import perfkit_core as perfkit
 from perfkit_core.testing.conformance import check_trace
 from perfkit_core.trace import Trace
+from tests.support import paddle_layers
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:When training, we now always track"),

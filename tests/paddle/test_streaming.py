@@ -17,8 +17,7 @@ from perfkit_core.storage.streaming import stream
 from perfkit_core.testing.round_trip import plain
 from perfkit_core.trace import Trace
 from perfkit_paddle import pb_pieces
-
-DATA = Path(__file__).resolve().parent.parent / "data"
+from tests.support.paths import DATA
 
 
 def streamed(file: Path, folder: Path, partial: bool = False) -> Trace:

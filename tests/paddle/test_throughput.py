@@ -12,12 +12,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fake_clock import Clock
 
 import perfkit_paddle
 from perfkit_core.throughput import Costs, Throughput
 from perfkit_core.throughput.native import SKIPPED
 from perfkit_paddle.throughput import DeviceEvents
+from tests.support.fake_clock import Clock
 
 TICK_NS = 1_953_125
 """2⁻⁹ s: Paddle subtracts seconds in floats, which is exact for multiples of this."""

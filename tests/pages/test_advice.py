@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from events import host, trace
-from page_moments import hold, release
 from playwright.sync_api import expect
-from small_trace import HOSTILE
 
 from perfkit_core.cli.main import main
 from perfkit_core.storage.store import write_cycle
+from tests.support.events import host, trace
+from tests.support.page_moments import hold, release
+from tests.support.paths import EXAMPLES
+from tests.support.small_trace import HOSTILE
 
 MS = 1_000_000
-LEDGER = Path(__file__).parents[2] / "examples" / "advice" / "ledger.jsonl"
+LEDGER = EXAMPLES / "advice" / "ledger.jsonl"
 FILE = "torch/pairs/resnet50-workers0.json.gz"
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 from playwright.sync_api import expect
-from stepped_trace import stepped_trace
 
 from perfkit_core.cli.main import main
 from perfkit_core.loading import load
 from perfkit_core.storage.store import write_cycle
+from tests.support.stepped_trace import stepped_trace
 
 Opened = Callable[[Path], Any]
 STEADY = [20.0, 20.2, 20.0, 19.8, 20.0, 20.2, 60.0, 19.8]

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from page_moments import hold, release
 from playwright.sync_api import expect
 
 from perfkit_core.renderers.html import render
 from perfkit_core.report.model import Report, Section, Source
+from tests.support.page_moments import hold, release
 
 CODE = "loader = DataLoader(num_workers=4)\nmodel = '</script><b>'\n"
 

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile_files import EVIL, FILE, named, recording, sound
 from playwright.sync_api import expect
 
 from perfkit_core.cli.main import main
 from perfkit_core.renderers.cells import visible
+from tests.support.hostile_files import EVIL, FILE, named, recording, sound
+from tests.support.paths import EXAMPLES
 
 Open = Callable[[Path], Any]
 SHOWN = visible(EVIL)
@@ -76,7 +77,7 @@ def test_advice(opened: Open, recordings: tuple[Path, Path], tmp_path: Path) -> 
 
 
 def test_a_ledger(opened: Open, tmp_path: Path) -> None:
-    lines = (Path(__file__).parents[2] / "examples" / "advice" / "ledger.jsonl").read_text().splitlines()[:4]
+    lines = (EXAMPLES / "advice" / "ledger.jsonl").read_text().splitlines()[:4]
     hostile = {name: named(name) for name in ("base", "change", "cpu", "advice", "rule", "framework")}
     ledger = tmp_path / "ledger.jsonl"
     ledger.write_text("\n".join(json.dumps(json.loads(line) | hostile) for line in lines), encoding="utf-8")

@@ -9,11 +9,11 @@ from typing import Any
 import pandas as pd
 import pytest
 from playwright.sync_api import expect
-from timeline_page import small
 
 from perfkit_core.renderers.html import render
 from perfkit_core.report import timeline
 from perfkit_core.report.model import Chart, Report, Section
+from tests.support.timeline_page import small
 
 CONTROLS = "a[href], button, select, input, canvas, td.long, summary, th [role=button], .dt-paging-button"
 """What a page is used with."""

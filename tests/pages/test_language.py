@@ -14,8 +14,9 @@ from perfkit_core.language import speaking
 from perfkit_core.loading import load
 from perfkit_core.renderers.html import render
 from perfkit_core.report.page import run_report
+from tests.support.paths import DATA
 
-TORCH = Path(__file__).parents[1] / "data" / "torch-mlp.json.gz"
+TORCH = DATA / "torch-mlp.json.gz"
 CHINESE = re.compile(r"[\u4e00-\u9fff]")
 
 

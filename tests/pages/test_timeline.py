@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from events import host, trace
 from playwright.sync_api import expect
-from timeline_page import NAMES, details, point, seen, small
 
 import perfkit_core
 from perfkit_core.renderers.html import render
 from perfkit_core.report import timeline
 from perfkit_core.report.model import Report
 from perfkit_core.report.page import run_report
+from tests.support.events import host, trace
+from tests.support.timeline_page import NAMES, details, point, seen, small
 
 
 @pytest.fixture

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from events import device, host, trace
 from playwright.sync_api import expect
-from timeline_page import NAMES, details, point, scrolled, seen, small
 
 from perfkit_core.renderers.html import render
 from perfkit_core.report import timeline
 from perfkit_core.report.model import Report
 from perfkit_core.trace import Trace
+from tests.support.events import device, host, trace
+from tests.support.timeline_page import NAMES, details, point, scrolled, seen, small
 
 Show = Callable[[Trace], Any]
 

@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from events import device, host
-from events import trace as made
 
 from perfkit_core import intervals
 from perfkit_core.advice.advise import advise
@@ -26,8 +24,11 @@ from perfkit_core.plugins.manager import Plugins
 from perfkit_core.plugins.manager import load as load_plugins
 from perfkit_core.testing.conformance import check_exporter
 from perfkit_core.trace import Trace
+from tests.support.events import device, host
+from tests.support.events import trace as made
+from tests.support.paths import ROOT
 
-EXAMPLE = Path(__file__).resolve().parent.parent / "example_plugin"
+EXAMPLE = ROOT / "tests" / "example_plugin"
 
 
 @pytest.fixture(scope="module")

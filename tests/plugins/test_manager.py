@@ -8,12 +8,12 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
-from chrome import event, write
 
 from perfkit_core.errors import SourceError
 from perfkit_core.loading import load as read
 from perfkit_core.plugins.manager import Plugins, load
 from perfkit_core.plugins.markers import PROJECT
+from tests.support.chrome import event, write
 
 GOOD = """
 from perfkit_core.errors import SourceError

@@ -9,7 +9,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from events import codes, host, trace
 
 import perfkit_core
 from perfkit_core.errors import SourceError
@@ -20,6 +19,7 @@ from perfkit_core.recording.capture import CycleWriter
 from perfkit_core.recording.place import Place
 from perfkit_core.recording.taken import Taken
 from perfkit_core.trace import Trace
+from tests.support.events import codes, host, trace
 
 SECOND = 10**9
 

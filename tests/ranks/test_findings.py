@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import chrome
 import pytest
 
 from perfkit_core.loading import load
@@ -13,6 +12,7 @@ from perfkit_core.rank_findings import spelled, united
 from perfkit_core.ranks.profile import opened
 from perfkit_core.report.summary import choose_views
 from perfkit_core.trace import Finding, concat_traces
+from tests.support import chrome
 
 ROUND, LOST, MORE = Finding("round", "rounded"), Finding("lost", "3 lost"), Finding("lost", "4 lost")
 

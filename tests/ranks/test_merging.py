@@ -7,7 +7,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from events import device, host, trace
 
 from perfkit_core.analyses import VIEWS
 from perfkit_core.analyses.over_ranks.views import reduction
@@ -15,6 +14,7 @@ from perfkit_core.loading import load_one
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.ranks.split import split
 from perfkit_core.trace import Trace, concat_traces
+from tests.support.events import device, host, trace
 
 VIEW = {view.name: view for view in VIEWS}
 LISTED = ("graph", "fluid_head")

@@ -13,11 +13,8 @@ from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 
-import chrome
 import pandas as pd
 import pytest
-from rank_files import write_ranks
-from small_trace import small_trace
 
 import perfkit_core
 from perfkit_core.errors import SourceError, UsageError
@@ -35,8 +32,11 @@ from perfkit_core.report.summary import choose_views
 from perfkit_core.several import rank_of_name
 from perfkit_core.storage.store import write_cycle
 from perfkit_core.trace import with_rank
+from tests.support import chrome
+from tests.support.paths import DATA
+from tests.support.rank_files import write_ranks
+from tests.support.small_trace import small_trace
 
-DATA = Path(__file__).resolve().parent.parent / "data"
 VIEWS = (
     "steps",
     "partition",

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chrome import HEADER, event, raw, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from perfkit_core.sources.bytestream import Window
 from perfkit_core.sources.chrome import ChromeFile
 from perfkit_core.trace import Trace
 from perfkit_torch import source
+from tests.support.chrome import HEADER, event, raw, write
 
 HOSTILE = [
     '}, {"ph": "X"}]',

@@ -9,10 +9,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from chrome import event, raw, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from scanned import NEVER, both, reading
 
 from perfkit_core.errors import SourceError
 from perfkit_core.loading import load, read_with
@@ -20,6 +18,8 @@ from perfkit_core.plugins.contracts import Source
 from perfkit_core.storage.streaming import stream
 from perfkit_core.trace import Trace
 from perfkit_torch import source
+from tests.support.chrome import event, raw, write
+from tests.support.scanned import NEVER, both, reading
 
 TORCH = Source("torch", "torch", source.sniff, source.read)
 EVENTS = [event(f"aten::op{i}", i, 2, args={"Input Dims": [[i]], "n": {"m": [{}, {}]}}) for i in range(40)]

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from events import host, trace
 
 from perfkit_core.errors import SourceError
 from perfkit_core.loading import load
 from perfkit_core.several import one_job
 from perfkit_core.trace import Trace, with_rank
-
-DATA = Path(__file__).resolve().parent.parent / "data"
+from tests.support.events import host, trace
+from tests.support.paths import DATA
 
 
 def test_frameworks_do_not_mix() -> None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
 from perfkit_core.analyses.operator import operators, user_annotations
 from perfkit_core.loading import load
 from perfkit_core.plugins.contracts import ViewRequest
-
-DATA = Path(__file__).resolve().parent.parent / "data"
+from tests.support.paths import DATA
 
 
 @pytest.mark.parametrize("name", ["torch-mlp.json.gz", "paddle-mlp.pb"])

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from events import codes, host, trace
-from small_trace import small_trace
 
 from perfkit_core.errors import SourceError
 from perfkit_core.loading import load
@@ -18,6 +16,8 @@ from perfkit_core.report.summary import choose_views
 from perfkit_core.storage import store
 from perfkit_core.storage.columns import StoredColumns
 from perfkit_core.trace import Trace
+from tests.support.events import codes, host, trace
+from tests.support.small_trace import small_trace
 
 
 def record(

@@ -8,15 +8,15 @@ import random
 from pathlib import Path
 
 import pytest
-from chrome import event, write
-from scanned import both, difference, reading
 
 from perfkit_core.loading import load
 from perfkit_core.sources.portion import Portion
 from perfkit_core.sources.recorder import Recorder
 from perfkit_torch import source
+from tests.support.chrome import event, write
+from tests.support.paths import DATA
+from tests.support.scanned import both, difference, reading
 
-DATA = Path(__file__).parent.parent / "data"
 PIECES = (
     b'"', b"\\", b"{", b"}", b"[", b"]", b",", b":", b" ", b"\n", b"\x00", b"\xff", "你".encode(), b"0", b"-", b".5",
     b"1e5", b"null", b"true", b'"dur": 1.5', b'"ts": 1.23456789', b"\\u0041", b"12345678901234567890",

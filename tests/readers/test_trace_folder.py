@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import chrome
 import pytest
 
 from perfkit_core.comparison import comparison_report
@@ -13,6 +12,8 @@ from perfkit_core.loading import load
 from perfkit_core.ranks.profile import opened
 from perfkit_core.sources.trace_folder import once
 from perfkit_core.trace import Finding
+from tests.support import chrome
+from tests.support.paths import DATA
 
 
 def profile(path: Path, rank: int | None = None) -> Path:
@@ -41,7 +42,7 @@ def test_the_exact_format_goes_first() -> None:
 
 
 def test_the_exact_format_of_a_real_recording_is_read(tmp_path: Path) -> None:
-    data = Path(__file__).resolve().parent.parent / "data"
+    data = DATA
     for name in ("paddle-mlp.pb", "paddle-mlp.json.gz"):
         (tmp_path / name).write_bytes((data / name).read_bytes())
     found = load(tmp_path)

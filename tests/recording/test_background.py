@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_trace import small_trace
 
 from perfkit_core.loading import load
 from perfkit_core.recording import background, pending
@@ -16,6 +15,7 @@ from perfkit_core.recording.capture import INCOMPLETE_MARK, CycleWriter, Taken
 from perfkit_core.runs import list_runs
 from perfkit_core.storage.store import read_stored
 from perfkit_core.trace import Trace
+from tests.support.small_trace import small_trace
 
 
 class Gate:

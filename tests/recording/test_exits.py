@@ -6,12 +6,12 @@ import signal
 from pathlib import Path
 
 import pytest
-from recording_scripts import run
-from small_trace import small_trace
 
 from perfkit_core.loading import load
 from perfkit_core.recording.capture import INCOMPLETE_MARK
 from perfkit_core.storage.store import SUFFIX, read_stored
+from tests.support.recording_scripts import run
+from tests.support.small_trace import small_trace
 
 TERM, INT = signal.SIGTERM, signal.SIGINT
 
@@ -291,7 +291,7 @@ def test_children_of_multiprocessing_end_with_their_cycles(method: str, tmp_path
     """They leave without the end of an interpreter; the parent's cycle is being written when they are born."""
     prelude = """
 import sys, time, multiprocessing
-from small_trace import small_trace
+from tests.support.small_trace import small_trace
 from perfkit_core.recording.capture import CycleWriter, Taken
 
 def finish():

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_trace import small_trace
 
 from perfkit_core.loading import load
 from perfkit_core.recording import failures
 from perfkit_core.recording.capture import INCOMPLETE_MARK, CycleWriter, Taken
+from tests.support.small_trace import small_trace
 
 
 def writer(folder: Path, **more: Any) -> CycleWriter[Any]:

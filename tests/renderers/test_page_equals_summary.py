@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_tables import Cell, Shown, page_sections
 
 from perfkit_core.cli.main import main
 from perfkit_core.plugins.contracts import View
 from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.headings import label
 from perfkit_core.report.page import LONGEST, REQUEST, page_views
+from tests.support.page_tables import Cell, Shown, page_sections
 
 TRACES = (
     "torch/mi250-minitoy-train.json.gz",

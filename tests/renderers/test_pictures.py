@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from small_trace import HOSTILE
 
 from perfkit_core.renderers.html import render
 from perfkit_core.renderers.shares import parts
 from perfkit_core.renderers.spans import MOST, spans
 from perfkit_core.report.model import Chart, Report, Section, Source
+from tests.support.small_trace import HOSTILE
 
 NOW, AFTER = ("now_ns", "now_ns", "now_ns"), ("low_ns", "mid_ns", "high_ns")
 CHART = Chart("intervals", "name", (*NOW, *AFTER), names=("now", "afterwards"))

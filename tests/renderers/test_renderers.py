@@ -12,8 +12,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from events import device, host, trace
-from small_trace import HOSTILE, KERNEL, small_trace
 
 import perfkit_core
 from perfkit_core.errors import UsageError
@@ -27,8 +25,11 @@ from perfkit_core.report.model import Chart, Report, Section, Source
 from perfkit_core.report.page import run_report
 from perfkit_core.report.summary import choose_views, summary_report
 from perfkit_core.trace import Finding
+from tests.support.events import device, host, trace
+from tests.support.paths import ROOT
+from tests.support.small_trace import HOSTILE, KERNEL, small_trace
 
-GOLDEN = Path(__file__).resolve().parent.parent / "golden"
+GOLDEN = ROOT / "tests" / "golden"
 
 
 def one(table: pd.DataFrame, **more: object) -> Report:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from events import device, host, trace
 
 from perfkit_core.replay.build import build
 from perfkit_core.replay.edits.contract import Edit, edited
@@ -20,6 +19,7 @@ from perfkit_core.replay.simulate import play
 from perfkit_core.replay.steps import steps
 from perfkit_core.replay.sync_records import sync_records
 from perfkit_core.trace import IntArray, Trace
+from tests.support.events import device, host, trace
 
 US = 1_000
 

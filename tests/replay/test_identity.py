@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from events import device, host, trace
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.identity import identity, table
@@ -14,6 +13,7 @@ from perfkit_core.advice.in_sum import replayed
 from perfkit_core.replay.build import build
 from perfkit_core.replay.identity import unexplained_ratio
 from perfkit_core.trace import Trace
+from tests.support.events import device, host, trace
 
 
 def kernels(late_ns: int) -> Trace:

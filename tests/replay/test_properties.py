@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from events import host, trace
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from recordings import recordings
 
 from perfkit_core.loading import load
 from perfkit_core.replay.build import Replay, build
@@ -23,6 +21,8 @@ from perfkit_core.replay.simulate import play
 from perfkit_core.replay.steps import steps
 from perfkit_core.schema import STEP
 from perfkit_core.trace import IntArray, Trace, concat_traces
+from tests.support.events import host, trace
+from tests.support.recordings import recordings
 
 Rows = list[dict[str, Any]]
 NOTHING: IntArray = np.empty(0, np.int64)

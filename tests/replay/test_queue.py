@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from events import device, host, trace
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.rules.device_time import busy_ns, kernels
@@ -18,6 +17,7 @@ from perfkit_core.replay.launch_queue import DEPTH
 from perfkit_core.replay.simulate import play
 from perfkit_core.replay.steps import steps
 from perfkit_core.trace import Trace
+from tests.support.events import device, host, trace
 
 KERNEL_NS, CALL_NS, QUEUED_NS = 10_000, 1_000, 1_000
 

@@ -8,9 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from events import device, host, trace
-from ranks import KERNEL, collective
-from ranks import rank as of_rank
 
 from perfkit_core.loading import load
 from perfkit_core.replay.build import Replay, build
@@ -20,6 +17,9 @@ from perfkit_core.replay.edits.removal import Remove
 from perfkit_core.replay.simulate import play
 from perfkit_core.replay.steps import steps
 from perfkit_core.trace import IntArray, Trace, concat_traces
+from tests.support.events import device, host, trace
+from tests.support.ranks import KERNEL, collective
+from tests.support.ranks import rank as of_rank
 
 US = 1000
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from events import device, host, trace
 
 from perfkit_core.loading import load
 from perfkit_core.replay.build import build
@@ -18,6 +17,7 @@ from perfkit_core.replay.edits.removal import Remove
 from perfkit_core.replay.simulate import play
 from perfkit_core.replay.steps import steps
 from perfkit_core.trace import IntArray, Trace
+from tests.support.events import device, host, trace
 
 
 def rows(trace: Trace, name: str) -> IntArray:

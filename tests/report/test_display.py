@@ -6,8 +6,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from events import device, host, trace
-from small_trace import small_trace
 
 from perfkit_core.analyses import grouping
 from perfkit_core.errors import UsageError
@@ -18,6 +16,8 @@ from perfkit_core.report.average import per_step
 from perfkit_core.report.display import Display, check, displayed
 from perfkit_core.report.summary import choose_views, summarize, summary_report
 from perfkit_core.trace import Trace, concat_traces, with_rank
+from tests.support.events import device, host, trace
+from tests.support.small_trace import small_trace
 
 FLAT = pd.DataFrame(
     {

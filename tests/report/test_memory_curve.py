@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from events import host, trace
 
 import perfkit_core
 from perfkit_core.analyses.memory import curve
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.report import memory_curve
 from perfkit_core.trace import Trace
+from tests.support.events import host, trace
 
 
 def memory(start: int, size: int, total: int | None = None, place: str = "cuda:0") -> dict[str, object]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from events import host, trace
 
 from perfkit_core.errors import SourceError
 from perfkit_core.loading import load
 from perfkit_core.renderers import html
 from perfkit_core.report.page import LONGEST, run_report
 from perfkit_core.report.tree_rows import parents
+from tests.support.events import host, trace
 
 
 def test_a_long_table_is_cut_to_its_largest_rows_and_says_so() -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from events import device, host, trace
 
 import perfkit_core
 from perfkit_core.renderers.timelines import payload
 from perfkit_core.report import timeline as timelines
 from perfkit_core.report.timeline_model import Row, Timeline
 from perfkit_core.trace import Trace, concat_traces
+from tests.support.events import device, host, trace
 
 
 def steps(count: int, inside: int = 2) -> Trace:

@@ -19,6 +19,7 @@ from perfkit_core.compiling import ENOUGH_CELLS, Interpreted, compiled
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.sources.scan import scanner
 from perfkit_paddle import pb_pieces
+from tests.support.paths import DATA
 
 LOAD_NUMBA = (scanner, pb_pieces, text_order)
 """Modules that would end the counting where a test begins with it."""
@@ -78,7 +79,7 @@ def test_what_an_interpreted_function_calls_is_not_counted(monkeypatch: pytest.M
 
 
 def test_a_small_recording_is_read_without_numba_and_a_process_that_has_it_uses_it() -> None:
-    recording = str(Path(__file__).parents[1] / "data" / "torch-mlp.json.gz")
+    recording = str(DATA / "torch-mlp.json.gz")
     code = f"""
 import sys
 from perfkit_core import compiling

@@ -12,7 +12,6 @@ from typing import Any
 
 import fsspec
 import pytest
-from small_trace import small_trace
 
 import perfkit_core as perfkit
 from perfkit_core import paths
@@ -23,6 +22,7 @@ from perfkit_core.recording.incomplete import INCOMPLETE_MARK, mark
 from perfkit_core.storage.replacing import _keeping, replacing
 from perfkit_core.storage.store import SUFFIX, read_stored, write_cycle
 from perfkit_core.trace import with_rank
+from tests.support.small_trace import small_trace
 
 EVENTS = ",".join(
     f'{{"ph":"X","cat":"cpu_op","name":"aten::op{i % 7}","pid":1,"tid":1,"ts":{i * 10},"dur":5}}' for i in range(60_000)

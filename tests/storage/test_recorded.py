@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from small_trace import small_trace
 
 import perfkit_core
 import perfkit_paddle.json_source
@@ -21,6 +20,7 @@ from perfkit_core.storage.recorded import ROW_GROUP
 from perfkit_core.storage.store import RecordedWriter, read_stored
 from perfkit_core.testing.round_trip import plain
 from perfkit_core.trace import Trace
+from tests.support.small_trace import small_trace
 
 FILES = (
     "torch/h100-bert-small.json.gz",

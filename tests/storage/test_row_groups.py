@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from small_trace import small_trace
 
 from perfkit_core.loading import load
 from perfkit_core.storage import row_groups
 from perfkit_core.storage.encoding import encoding
 from perfkit_core.storage.relocation import relocated
+from tests.support.small_trace import small_trace
 
 MARK = {b"perfkit": b'{"a": 1}'}
 OWN = "tests/data/torch-mlp.json.gz"

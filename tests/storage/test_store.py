@@ -11,14 +11,14 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from events import trace
-from small_trace import small_trace
 
 from perfkit_core import schema
 from perfkit_core.errors import SourceError
 from perfkit_core.storage import store
 from perfkit_core.testing.conformance import check_round_trip
 from perfkit_core.trace import Finding, TraceMeta
+from tests.support.events import trace
+from tests.support.small_trace import small_trace
 
 
 def test_a_stored_trace_is_the_same_for_perfkit_pandas_polars_and_duckdb(tmp_path: Path) -> None:

@@ -8,13 +8,14 @@ import textwrap
 from collections.abc import Iterator
 
 import pytest
-from small_trace import small_trace
 
 import perfkit_core as perfkit
 from perfkit_core import paths
 from perfkit_core.errors import SourceError, UsageError
 from perfkit_core.recording.failures import why_unwritable
 from perfkit_core.storage.store import write_cycle
+from tests.support.paths import ROOT
+from tests.support.small_trace import small_trace
 
 s3fs = pytest.importorskip("s3fs", reason="the driver of S3 is not installed")
 moto = pytest.importorskip("moto.server", reason="moto, the server that the test needs, is not installed")
@@ -64,8 +65,8 @@ def test_a_cycle_that_is_written_while_the_process_ends_arrives(bucket: str) -> 
     """The first connection of the process is made then, to a server with a name: names are looked up in threads."""
     script = f"""
         import sys, time
-        sys.path[:0] = {[path for path in sys.path if path.endswith("support")]}
-        from small_trace import small_trace
+        sys.path.append({str(ROOT)!r})
+        from tests.support.small_trace import small_trace
         from perfkit_core import paths
         from perfkit_core.recording import background
         from perfkit_core.storage.store import write_cycle

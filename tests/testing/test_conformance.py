@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from events import device, host, trace
 
 from perfkit_core import schema
 from perfkit_core.loading import load, load_one
@@ -28,10 +27,11 @@ from perfkit_core.sources.bytestream import head
 from perfkit_core.testing.conformance import check_plugin, check_round_trip, check_source, check_trace, check_view
 from perfkit_core.testing.plugins import check_operator_name
 from perfkit_core.trace import Finding, Trace
+from tests.support.events import device, host, trace
+from tests.support.paths import DATA, ROOT
 
-EXAMPLE = Path(__file__).resolve().parent.parent / "example_plugin"
+EXAMPLE = ROOT / "tests" / "example_plugin"
 ADAPTERS = ("perfkit_torch.plugin", "perfkit_paddle.plugin", "perfkit_mindspore.plugin")
-OWN = Path(__file__).resolve().parent.parent / "data"
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def test_paddle_reader_store_and_views(plugins: Plugins, traces: Path, tmp_path:
 
 @pytest.mark.parametrize("name", ["torch-mlp.json.gz", "paddle-mlp.pb", "paddle-mlp.json.gz"])
 def test_our_own_recordings_keep_every_promise(plugins: Plugins, tmp_path: Path, name: str) -> None:
-    found = load(OWN / name, plugins=plugins)
+    found = load(DATA / name, plugins=plugins)
     check_trace(found, own_tree=name.startswith("paddle"))
     check_round_trip(found, tmp_path)
 
@@ -218,7 +218,7 @@ def test_own_trees_may_leave_the_time_of_the_parent_but_not_the_process() -> Non
 def test_a_reader_that_takes_everything_or_reads_damaged_files_silently_is_found(tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     path.write_text("[]", encoding="utf-8")
-    good = load_one(OWN / "torch-mlp.json.gz")
+    good = load_one(DATA / "torch-mlp.json.gz")
     with pytest.raises(AssertionError, match="takes a foreign file"):
         check_source(Source("greedy", "all", lambda path, head: 1, lambda path, partial: good), path)
     with pytest.raises(AssertionError, match="without a word"):

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from fake_clock import Clock, Device
 from hypothesis import given
 from hypothesis import strategies as st
 
 from perfkit_core.errors import UsageError
 from perfkit_core.throughput import DeviceClock, Throughput
 from perfkit_core.throughput.summary import Costs, Rates
+from tests.support.fake_clock import Clock, Device
 
 
 class OnDevice(Throughput):

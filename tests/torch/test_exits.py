@@ -6,10 +6,10 @@ import signal
 from pathlib import Path
 
 import pytest
-from recording_scripts import run
 
 from perfkit_core.loading import load
 from perfkit_core.trace import Trace
+from tests.support.recording_scripts import run
 
 pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
 

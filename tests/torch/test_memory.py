@@ -23,7 +23,7 @@ GPU = ["h100-bert-small", "h100-vit", "h100-qwen05b", "mi300x-bert-small", "mi30
 def profiled() -> Callable[..., Any]:
     """A small training in torch's profiler with memory events: the profiler."""
     torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
-    from torch_models import MODELS
+    from tests.support.torch_models import MODELS
 
     def run(name: str, **options: Any) -> Any:
         torch.manual_seed(0)

@@ -14,13 +14,13 @@ import pytest
 import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
-from torch_layers import Net, picture
 
 import perfkit_core as perfkit
 from perfkit_core.errors import UsageError
 from perfkit_core.testing.conformance import check_trace
 from perfkit_core.trace import Trace
 from perfkit_torch import annotate, describe, trace_handler
+from tests.support.torch_layers import Net, picture
 
 MADE_BY = {"ConvolutionBackward0": "Conv2d", "NativeBatchNormBackward0": "BatchNorm2d",
            "NativeLayerNormBackward0": "LayerNorm"}  # fmt: skip

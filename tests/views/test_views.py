@@ -11,7 +11,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from events import device, host, trace
 
 from perfkit_core.analyses import VIEWS
 from perfkit_core.analyses.over_ranks.views import reduction
@@ -19,6 +18,7 @@ from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.testing.conformance import check_trace, check_view
 from perfkit_core.trace import Trace, concat_traces
+from tests.support.events import device, host, trace
 
 VIEW = {view.name: view for view in VIEWS}
 ROWS = [

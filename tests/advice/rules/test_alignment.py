@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from device_steps import Op, training
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import NotEvaluableError
@@ -15,6 +14,7 @@ from perfkit_core.advice.thresholds import Thresholds
 from perfkit_core.loading import load
 from perfkit_paddle.operators import operator_name as paddle_name
 from perfkit_torch.operator_names import operator_name as torch_name
+from tests.support.device_steps import Op, training
 
 
 def padded(kernel: str, shapes: str, us: int = 100, dtypes: str = '["c10::Half","c10::Half","c10::Half"]') -> Facts:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from device_steps import Op, training
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import NotEvaluableError
@@ -19,6 +18,7 @@ from perfkit_core.trace import Trace
 from perfkit_paddle.operators import operator_name as paddle_name
 from perfkit_torch.capture import extract, place
 from perfkit_torch.operator_names import operator_name as torch_name
+from tests.support.device_steps import Op, training
 
 REST = ("other", 900)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from device_steps import Op, training
-from events import host, trace
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import NotEvaluableError
@@ -15,6 +13,8 @@ from perfkit_core.trace import Trace
 from perfkit_paddle.operators import operator_name as paddle_name
 from perfkit_torch.capture import extract, place
 from perfkit_torch.operator_names import operator_name as torch_name
+from tests.support.device_steps import Op, training
+from tests.support.events import host, trace
 
 PRODUCT = ("ampere_fp16_s16816gemm_fp16_128x128", 900)
 

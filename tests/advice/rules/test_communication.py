@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from events import device, host, trace
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import NotEvaluableError
@@ -18,6 +17,7 @@ from perfkit_core.advice.rules.data_parallel import replicas
 from perfkit_core.trace import Trace, concat_traces
 from perfkit_paddle.operators import operator_name as paddle_name
 from perfkit_torch.operator_names import operator_name as torch_name
+from tests.support.events import device, host, trace
 
 US = 1000
 KERNEL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from events import host, trace
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import NotEvaluableError
@@ -14,6 +13,7 @@ from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rules.compilation import compiled_again
 from perfkit_core.loading import load
 from perfkit_core.trace import Trace
+from tests.support.events import host, trace
 
 US = 1000
 TORCH, PADDLE = "_compile.compile_inner (dynamo_timed)", "create_new_interpretercore"

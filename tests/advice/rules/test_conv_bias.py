@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from device_steps import Op, training
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import NotEvaluableError
@@ -17,6 +16,7 @@ from perfkit_core.loading import load
 from perfkit_core.trace import Trace
 from perfkit_paddle.operators import operator_name as paddle_name
 from perfkit_torch.operator_names import operator_name as torch_name
+from tests.support.device_steps import Op, training
 
 KERNEL = "cudnn_volta_scudnn_128x64_relu_small_nn_v1"
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from device_steps import Op, steps_of, training
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import NotEvaluableError
@@ -15,6 +14,7 @@ from perfkit_core.advice.rules import convolution
 from perfkit_core.loading import load
 from perfkit_paddle.operators import operator_name as paddle_name
 from perfkit_torch.operator_names import operator_name as torch_name
+from tests.support.device_steps import Op, steps_of, training
 
 KERNEL = "cudnn_volta_scudnn_128x64_relu_small_nn_v1"
 GUESSED = '{"Concrete Inputs":["","","[0, 0]","[1, 1]","[1, 1]","1","False","False","True"]}'

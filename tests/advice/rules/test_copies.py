@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from advised import BOTH, Rows, call, copy, found, kernel, op, predicted, steps, why_not
 
 from perfkit_core.advice.rules.copies import pageable_copies
 from perfkit_core.advice.rules.creation import filled_on_host
@@ -11,6 +10,7 @@ from perfkit_core.advice.rules.round_trips import host_fallback, round_trips
 from perfkit_core.calibration.model import LARGE, SMALL, SOURCE, Calibration, Measurement, copy_name
 from perfkit_core.replay.quantity import Quantity
 from perfkit_core.trace import Device
+from tests.support.advised import BOTH, Rows, call, copy, found, kernel, op, predicted, steps, why_not
 
 TO = {"torch": "aten::to", "paddle": "memcpy_h2d"}
 BACK = {"torch": "aten::to", "paddle": "memcpy_d2h"}

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from advised import Rows, call, found, kernel, op, predicted, steps, why_not
-from events import device, host, trace
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.rules.device_memory import device_malloc
 from perfkit_core.loading import load
 from perfkit_core.trace import Trace
+from tests.support.advised import Rows, call, found, kernel, op, predicted, steps, why_not
+from tests.support.events import device, host, trace
 
 
 def step(*more: dict[str, Any]) -> Rows:

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from advised import Rows, found, predicted, why_not
-from events import host, trace
 
 from perfkit_core.advice.advise import advise
 from perfkit_core.advice.explain import report
@@ -16,6 +14,8 @@ from perfkit_core.loading import load
 from perfkit_core.renderers import text
 from perfkit_core.replay.batches import begins_epoch, loads
 from perfkit_core.trace import Trace
+from tests.support.advised import Rows, found, predicted, why_not
+from tests.support.events import host, trace
 
 LOADER = {
     "torch": "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from advised import BOTH, Rows, call, found, kernel, op, predicted, steps, why_not
-from events import host, trace
 
 from perfkit_core.advice.advise import advise
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.place import Places
 from perfkit_core.advice.rules.gaps import host_gaps
 from perfkit_core.loading import load
+from tests.support.advised import BOTH, Rows, call, found, kernel, op, predicted, steps, why_not
+from tests.support.events import host, trace
 
 NAMES = {"torch": ("aten::mm", "aten::add"), "paddle": ("matmul dygraph", "add dygraph")}
 MS = 1000

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from advised import BOTH, Rows, call, found, kernel, op, predicted, steps, why_not
 
 from perfkit_core.advice.rules.chains import chains
 from perfkit_core.advice.rules.launches import launch_bound
 from perfkit_core.trace import Trace
+from tests.support.advised import BOTH, Rows, call, found, kernel, op, predicted, steps, why_not
 
 NAME = {"torch": "aten::add", "paddle": "add dygraph"}
 

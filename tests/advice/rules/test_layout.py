@@ -6,8 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from device_steps import A100, Op, training
-from events import device, host, trace
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import NotEvaluableError
@@ -18,6 +16,8 @@ from perfkit_core.loading import load
 from perfkit_core.trace import Trace
 from perfkit_paddle.operators import operator_name as paddle_name
 from perfkit_torch.operator_names import operator_name as torch_name
+from tests.support.device_steps import A100, Op, training
+from tests.support.events import device, host, trace
 
 CONVOLUTION = "cutlass_tensorop_s1688fprop_optimized_tf32_128x128_16x4_nhwc_align4"
 CONVERSIONS = (

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from advised import Rows, call, found, kernel, op, predicted, steps
-from events import host, trace
 
 from perfkit_core.advice.advise import advise, what_ifs
 from perfkit_core.advice.facts import Facts
@@ -17,6 +15,8 @@ from perfkit_core.advice.rules.outliers import outliers
 from perfkit_core.advice.rules.utilisation import find as low_utilisation
 from perfkit_core.loading import load
 from perfkit_core.trace import Trace
+from tests.support.advised import Rows, call, found, kernel, op, predicted, steps
+from tests.support.events import host, trace
 
 
 def loading(name: str = "DataLoader.next", **host: int) -> Trace:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from advised import BOTH, Rows, call, found, kernel, op, predicted, steps
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.predict import predict
@@ -13,6 +12,7 @@ from perfkit_core.advice.rules.loops import select_loops
 from perfkit_core.advice.rules.rounds import rounds
 from perfkit_core.loading import load
 from perfkit_core.trace import Trace
+from tests.support.advised import BOTH, Rows, call, found, kernel, op, predicted, steps
 
 WORDS = {
     "torch": ("aten::select", "aten::tanh", "autograd::engine::evaluate_function: SelectBackward0"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from events import host, trace
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import NotEvaluableError
@@ -13,6 +12,7 @@ from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rules.memory import find, peaks
 from perfkit_core.loading import load
 from perfkit_core.trace import Device
+from tests.support.events import host, trace
 
 GPU = Device("cuda:0", "NVIDIA A100", 1000)
 

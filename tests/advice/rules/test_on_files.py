@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from advised import found
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.rules.copies import pageable_copies
@@ -17,6 +16,7 @@ from perfkit_core.advice.rules.placement import tiny_operators
 from perfkit_core.advice.rules.synchronisation import device_sync, host_sync
 from perfkit_core.advice.rules.waiting_operators import waiting_operator
 from perfkit_core.loading import load
+from tests.support.advised import found
 
 Event = dict[str, Any]
 

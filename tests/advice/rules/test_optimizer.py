@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from advised import BOTH, Rows, call, found, kernel, op, predicted, steps, why_not
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.rules.gradients import zeroed_gradients
 from perfkit_core.advice.rules.optimizer import per_tensor, tensors_of
 from perfkit_core.loading import load
 from perfkit_core.trace import Trace
+from tests.support.advised import BOTH, Rows, call, found, kernel, op, predicted, steps, why_not
 
 SPAN = {"torch": "Optimizer.step#AdamW.step", "paddle": "Optimization Step"}
 

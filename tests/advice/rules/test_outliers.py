@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from events import device, host, trace
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import NotEvaluableError
@@ -15,6 +14,7 @@ from perfkit_core.advice.rules.outliers import outliers
 from perfkit_core.advice.thresholds import overridden
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.trace import Trace
+from tests.support.events import device, host, trace
 
 US = 1000
 USUAL = (98, 99, 100, 101, 102, 98, 99, 100, 101, 102)

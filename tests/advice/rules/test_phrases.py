@@ -6,12 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
-from advised import call, copy, found, op, steps
 
 from perfkit_core.advice.advise import advise
 from perfkit_core.advice.rules.copies import pageable_copies
 from perfkit_core.advice.rules.phrases import counted, millis, number, times, verb
 from perfkit_core.loading import load
+from tests.support.advised import call, copy, found, op, steps
 
 PLURAL_OF_ONE = re.compile(
     r"(?<![\d.,])1 (times|operators|kernels|copies|results|casts|numbers|rounds|tensors|gradients|chains|stretches)\b"

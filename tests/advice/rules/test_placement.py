@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from advised import BOTH, Rows, call, copy, found, kernel, op, predicted, steps, why_not
 
 from perfkit_core.advice.rules.captured import host_tensors
 from perfkit_core.advice.rules.placement import tiny_operators
 from perfkit_core.calibration.model import SOURCE, Calibration, Measurement
 from perfkit_core.trace import Device, Trace
+from tests.support.advised import BOTH, Rows, call, copy, found, kernel, op, predicted, steps, why_not
 
 MADE = {"torch": "aten::fill_", "paddle": "full dygraph"}
 LESS = {"torch": "aten::lt", "paddle": "less_than dygraph"}

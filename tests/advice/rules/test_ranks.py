@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from events import device, host, trace
-from ranks import KERNEL
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import NotEvaluableError
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rules.ranks import skewed
 from perfkit_core.trace import Trace, concat_traces
+from tests.support.events import device, host, trace
+from tests.support.ranks import KERNEL
 
 US = 1000
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from advised import BOTH, Rows, call, copy, found, kernel, op, predicted, steps, why_not
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import NotEvaluableError
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rules.synchronisation import device_sync, host_sync, host_sync_every
+from tests.support.advised import BOTH, Rows, call, copy, found, kernel, op, predicted, steps, why_not
 
 
 def fetching(framework: str, dur: int = 55, kind: str = "DtoH pageable") -> Rows:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from device_steps import A100, MI300, P100, V100, Op, training
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import NotEvaluableError
@@ -16,6 +15,7 @@ from perfkit_core.loading import load
 from perfkit_core.trace import Device, Trace
 from perfkit_paddle.operators import operator_name as paddle_name
 from perfkit_torch.operator_names import operator_name as torch_name
+from tests.support.device_steps import A100, MI300, P100, V100, Op, training
 
 
 def product(kernel: str, us: int = 300, on: Device | None = V100, dtypes: str | None = None) -> Trace:

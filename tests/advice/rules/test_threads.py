@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from advised import found, op, steps, why_not
 
 from perfkit_core.advice.rules.threads import oversubscribed
 from perfkit_core.trace import Trace
+from tests.support.advised import found, op, steps, why_not
 
 
 def recorded(**numbers: object) -> Trace:

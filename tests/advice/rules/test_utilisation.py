@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from events import device, host, trace
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import NotEvaluableError
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rules.utilisation import find
 from perfkit_core.loading import load
+from tests.support.events import device, host, trace
 
 
 def working(busy_ns: int, loading_ns: int = 0) -> Facts:

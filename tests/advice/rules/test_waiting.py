@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from advised import BOTH, Rows, call, found, kernel, op, steps, why_not
-
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rules.waiting_operators import waiting_operator
+from tests.support.advised import BOTH, Rows, call, found, kernel, op, steps, why_not
 
 SLICE = {"torch": "aten::slice_backward", "paddle": "Global_SliceGradNode"}
 

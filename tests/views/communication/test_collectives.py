@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from ranks import collective, rank
 
 from perfkit_core.analyses.communication import bandwidth, clocks, partials, stragglers
 from perfkit_core.analyses.communication.align import aligned
@@ -22,6 +21,7 @@ from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.testing.conformance import check_view
 from perfkit_core.trace import Trace, concat_traces
+from tests.support.ranks import collective, rank
 
 VIEWS = (bandwidth.VIEW, clocks.VIEW, stragglers.VIEW)
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from events import device, host, trace
 
 from perfkit_core.analyses.communication import distributed
 from perfkit_core.analyses.step import partition
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.testing.conformance import check_view
 from perfkit_core.trace import Trace, concat_traces
+from tests.support.events import device, host, trace
 
 ROWS = [
     host("step 0", "step", 0, 1000, step=0),

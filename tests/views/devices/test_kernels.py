@@ -6,13 +6,13 @@ import json
 
 import pandas as pd
 import pytest
-from events import device, host, trace
 
 from perfkit_core.analyses.devices import kernels, memcpy
 from perfkit_core.analyses.operator import memory_manipulation
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.testing.conformance import check_view
 from perfkit_core.trace import Trace
+from tests.support.events import device, host, trace
 
 FIRST = json.dumps({"grid": [8, 1, 1], "block": [256, 1, 1], "registers per thread": 32, "shared memory": 1024,
                     "est. achieved occupancy %": 50}, separators=(",", ":"))  # fmt: skip

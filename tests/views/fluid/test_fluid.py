@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 import pandas as pd
 import pytest
-from events import device, host, trace
 
 from perfkit_core.analyses import VIEWS
 from perfkit_core.errors import UsageError
@@ -22,6 +21,7 @@ from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.report.summary import summarize
 from perfkit_core.testing.conformance import check_view
 from perfkit_core.trace import Device, Trace
+from tests.support.events import device, host, trace
 
 VIEW = {view.name: view for view in VIEWS if view.group == "fluid"}
 NAMES = {"conv": "conv", "add": "add", "mm": "matmul", "empty": "fill", "view": "reshape"}

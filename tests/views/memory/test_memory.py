@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from events import host, trace
 
 from perfkit_core.analyses import VIEWS
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.testing.conformance import check_trace, check_view
 from perfkit_core.trace import Trace, concat_traces
+from tests.support.events import host, trace
 
 VIEW = {view.name: view for view in VIEWS if view.name.startswith("memory") and view.name != "memory_manipulation"}
 A, B, C, D, OLD = 0x1000, 0x2000, 0x3000, 0x4000, 0x5000

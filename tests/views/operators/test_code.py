@@ -6,12 +6,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from events import device, host, trace
 
 from perfkit_core.analyses.source import code, frames
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.report.summary import summarize
 from perfkit_core.trace import Trace
+from tests.support.events import device, host, trace
 
 MAIN, FORWARD, CALL = "/home/me/train.py(3): main", "/home/me/net.py(9): forward", "<built-in function linear>"
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from events import device, host, trace
 
 import perfkit_core as perfkit
 from perfkit_core.analyses import VIEWS
 from perfkit_core.analyses.over_ranks.views import reduction
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace import Trace, concat_traces
+from tests.support.events import device, host, trace
 
 VIEW = next(view for view in VIEWS if view.name == "families")
 NAMES = {"conv": "conv", "mm": "matmul", "mm_bwd": "matmul_grad", "copy": "copy"}.get

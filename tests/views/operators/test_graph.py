@@ -6,12 +6,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from events import device, host, trace
 
 from perfkit_core.analyses.operator import graph
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace import Trace
+from tests.support.events import device, host, trace
 
 ROWS = [
     host("step 0", "step", 0, 1000, step=0),

@@ -9,7 +9,6 @@ import msgspec
 import numpy as np
 import pandas as pd
 import pytest
-from events import device, host, trace
 
 import perfkit_core as perfkit
 from perfkit_core import nesting
@@ -21,6 +20,7 @@ from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.schema import DEVICE_WORK, OPERATOR_KINDS
 from perfkit_core.testing.conformance import check_view
 from perfkit_core.trace import Trace, concat_traces
+from tests.support.events import device, host, trace
 
 
 def step(number: int, start: int) -> list[dict[str, Any]]:

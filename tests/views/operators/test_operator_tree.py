@@ -6,13 +6,13 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from events import device, host, trace
 
 from perfkit_core.analyses.operator import operator_kinds, operator_tree
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.report.summary import summarize
 from perfkit_core.testing.conformance import check_view
 from perfkit_core.trace import Trace
+from tests.support.events import device, host, trace
 
 NAMES = {"linear": "matmul", "mm": "matmul", "add": "add"}.get
 ROWS = [

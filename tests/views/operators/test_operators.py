@@ -6,13 +6,13 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from events import device, host, trace
 
 from perfkit_core.analyses.operator import operators, user_annotations
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.testing.conformance import check_trace, check_view
 from perfkit_core.trace import Trace
+from tests.support.events import device, host, trace
 
 ROWS = [
     host("outer label", "annotation", 0, 400),

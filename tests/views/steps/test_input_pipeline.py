@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pandas as pd
-from events import device, host, trace
 
 from perfkit_core.analyses.step import input_pipeline
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.testing.conformance import check_view
+from tests.support.events import device, host, trace
 
 LOADER = "enumerate(Loader)#Workers"
 ROWS = [

@@ -6,12 +6,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from events import device, host, trace
 
 from perfkit_core.analyses.devices import device as device_view
 from perfkit_core.analyses.step import model, overview
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace import Trace, concat_traces
+from tests.support.events import device, host, trace
 
 ROWS = [
     host("Step#0", "step", 0, 1000, step=0, category="ProfileStep"),

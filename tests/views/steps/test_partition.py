@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from events import device, host, trace
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from perfkit_core.loading import load
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.testing.conformance import check_view
 from perfkit_core.trace import Trace, concat_traces
+from tests.support.events import device, host, trace
 
 BY_STEP = ViewRequest(by=("step",))
 ON_GPU = [

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from ranks import collective, rank
 
 import perfkit_core
 from perfkit_core.analyses.step import ranks
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace import concat_traces
+from tests.support.ranks import collective, rank
 
 
 def test_own_time_is_the_step_without_what_others_are_waited_for() -> None:

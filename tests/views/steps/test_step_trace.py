@@ -7,7 +7,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from events import codes, host, trace
 
 from perfkit_core.analyses.step import step_trace
 from perfkit_core.errors import UsageError
@@ -15,6 +14,7 @@ from perfkit_core.loading import load
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.testing.conformance import check_view
 from perfkit_core.trace import Trace
+from tests.support.events import codes, host, trace
 
 ROWS = [
     host("step 0", "step", 0, 1000, step=0),
