@@ -27,10 +27,19 @@ def test_generated_pages_are_up_to_date(page: str) -> None:
     assert (ROOT / "docs" / page).read_text(encoding="utf-8") == made, "run: python docs/generate.py"
 
 
-def test_semantics_names_every_view() -> None:
+def test_semantics_has_a_section_for_every_view() -> None:
     text = (ROOT / "docs" / "semantics.md").read_text(encoding="utf-8")
     for view in get_plugins().views():
-        assert re.search(rf"^\| {view} \|", text, re.M), view
+        assert f"\n### {view}\n" in text, view
+
+
+def test_prose_fits_into_120_columns() -> None:
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
+        inside_code = False
+        for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+            inside_code ^= line.lstrip().startswith("```")
+            if not inside_code and not line.startswith("|"):
+                assert len(line) <= 120, f"{page.relative_to(ROOT)}:{number}"
 
 
 def test_links_in_the_documentation_lead_somewhere() -> None:
