@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from perfkit_core.operator_names import CANONICAL, CONTAINERS, is_canonical, is_container
-from perfkit_core.operators.families import FAMILIES, family
-from perfkit_core.operators.table_text import read_table
-from perfkit_core.operators.vocabulary import VOCABULARY
+from perfkit_core.operators.names import (
+    CANONICAL,
+    CONTAINERS,
+    FAMILIES,
+    family,
+    is_canonical,
+    is_container,
+    native_names,
+)
 
 
 def test_a_name_is_of_one_family() -> None:
     """Else rows of one operator would lie in two families."""
-    names = Counter(name for text in VOCABULARY.values() for name in text.split())
+    names = Counter(name for members in FAMILIES.values() for name in members)
     assert [name for name, count in names.items() if count > 1] == []
     assert set(names) == CANONICAL
-    assert len(FAMILIES) == len(set(FAMILIES)) == len(VOCABULARY)
 
 
 @pytest.mark.parametrize(
@@ -57,9 +63,47 @@ def test_containers_only_run_other_operators() -> None:
     assert all(is_canonical(name) for name in CONTAINERS)
 
 
-def test_a_table_of_an_adapter() -> None:
-    """Lines that are indented go on; a name in two places is a mistake."""
-    assert read_table("matmul: mm addmm\n mv\nadd: add\n") == {
-        "mm": "matmul", "addmm": "matmul", "mv": "matmul", "add": "add"}  # fmt: skip
-    with pytest.raises(ValueError, match="mm is matmul and bmm"):
-        read_table("matmul: mm\nbmm: mm")
+@pytest.fixture
+def adapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
+    """Writes an adapter's ``operator_names.toml``; returns the name of the package."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def write(text: str) -> str:
+        package = f"adapter_{tmp_path.name}_{len(list(tmp_path.iterdir()))}"
+        tmp_path.joinpath(package).mkdir()
+        tmp_path.joinpath(package, "__init__.py").touch()
+        tmp_path.joinpath(package, "operator_names.toml").write_text(text, encoding="utf-8")
+        return package
+
+    return write
+
+
+def test_a_table_of_an_adapter(adapter: Callable[[str], str]) -> None:
+    table = native_names(
+        adapter(
+            """
+            [names]
+            matmul = ["mm", "addmm"]
+            add = ["add"]
+            [patterns]
+            libraries = [{ name = "conv", patterns = ["conv[123]d", "winograd"], ignore_case = true }]
+            """
+        )
+    )
+    assert table.names == {"mm": "matmul", "addmm": "matmul", "add": "add"}
+    ((name, pattern),) = table.patterns["libraries"]
+    assert (name, bool(pattern.search("MyWinograd"))) == ("conv", True)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[names]\nmatmul = ["mm"]\nbmm = ["mm"]', "operator_names.toml: mm is listed under matmul and under bmm"),
+        ('[names]\nmatmul = "mm"', r"operator_names.toml: Expected `array`, got `str` - at `\$.names"),
+        ('[name]\nmatmul = ["mm"]', "operator_names.toml: Object "),
+        ("[names]\nmatmul = [mm]", "operator_names.toml: Invalid value"),
+    ],
+)
+def test_a_table_that_does_not_fit(adapter: Callable[[str], str], text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        native_names(adapter(text))

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from perfkit_core.operators.families import FAMILIES
-from perfkit_core.operators.fused_kernels import fused_name
-from perfkit_core.operators.kernel_families import kernel_family
-from perfkit_core.operators.kernel_functors import _FUNCTORS
-from perfkit_core.operators.kernel_rules import RULES
-from perfkit_core.operators.names import is_canonical
+from perfkit_core.operators.kernel_families import fused_name, kernel_family, kernel_rules
+from perfkit_core.operators.names import FAMILIES, is_canonical
 
 ATEN = "void at::native::vectorized_elementwise_kernel<4, {}, std::array<char*, 2ul> >(int, {})"
 ATEN_CASTING = "void at::native::unrolled_elementwise_kernel<{}, at::native::memory::LoadWithCast<1> >(int)"
@@ -188,8 +184,11 @@ def test_a_name_that_does_not_tell_has_no_family(kernel: str) -> None:
 
 def test_rules_name_families() -> None:
     """A rule that named none would raise where it fires."""
-    assert {name for name, _ in (*RULES, *_FUNCTORS)} <= set(FAMILIES)
-    assert all(words.search("") is None for _, words in (*RULES, *_FUNCTORS)), "a word that every name has"
+    rules = kernel_rules()
+    assert {name for name, _ in (*rules.words, *rules.functions)} <= set(FAMILIES)
+    assert [name for name, _ in rules.fused if not is_canonical(name)] == []
+    patterns = [pattern for _, pattern in (*rules.words, *rules.functions, *rules.fused)]
+    assert [one.pattern for one in patterns if one.search("")] == [], "a word that every name has"
 
 
 def test_a_fused_kernel_has_a_canonical_name() -> None:

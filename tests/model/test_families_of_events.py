@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import perfkit_core as perfkit
-from perfkit_core.operators.families import family
 from perfkit_core.operators.kernel_families import kernel_family
+from perfkit_core.operators.names import family
 from perfkit_core.operators.of_events import _SERVES, event_families
 from perfkit_core.schema import DEVICE_WORK
 from perfkit_core.trace import Trace

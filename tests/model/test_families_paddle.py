@@ -14,8 +14,7 @@ import torch
 import perfkit_core as perfkit
 import perfkit_paddle
 import perfkit_torch
-from perfkit_core.operators.families import family
-from perfkit_core.operators.names import is_container
+from perfkit_core.operators.names import family, is_container
 from perfkit_core.schema import OPERATOR
 from perfkit_paddle.operators import operator_name
 

@@ -8,11 +8,8 @@ import sys
 import pytest
 import torch
 
-from perfkit_core.operator_names import is_canonical
-from perfkit_core.operators.families import family
-from perfkit_torch.library_operators import _PATTERNS
+from perfkit_core.operators.names import family, is_canonical, native_names
 from perfkit_torch.operator_names import operator_name
-from perfkit_torch.operator_tables import TABLE
 
 UNMAPPED_AT_MOST = 0.03
 """Of the operators on tensors: what a new version of PyTorch adds should be looked at when it comes to more."""
@@ -92,7 +89,9 @@ def test_names_decided_by_hand(native: str, canonical: str | None) -> None:
 
 def test_tables_map_into_the_vocabulary() -> None:
     """No name that other frameworks could not have."""
-    assert [name for name in (*TABLE.values(), *(name for _, name in _PATTERNS)) if not is_canonical(name)] == []
+    table = native_names("perfkit_torch")
+    by_pattern = [name for patterns in table.patterns.values() for name, _ in patterns]
+    assert [name for name in (*table.names.values(), *by_pattern) if not is_canonical(name)] == []
 
 
 LIST = """

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.operator_names import is_canonical
+from perfkit_core.operators.names import is_canonical, native_names
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_paddle.names import EVENT_TYPES, MEMORY_TYPES, copy_kind, is_known, label, place_device
-from perfkit_paddle.operator_tables import TABLE
 from perfkit_paddle.operators import operator_name
 from perfkit_paddle.pb_source import read_pb
 
@@ -60,7 +59,7 @@ def test_operator_names(native: str, canonical: str | None) -> None:
 
 def test_the_table_maps_into_the_vocabulary() -> None:
     """No name that other frameworks could not have."""
-    assert {value for value in TABLE.values() if not is_canonical(value)} == set()
+    assert {value for value in native_names("perfkit_paddle").names.values() if not is_canonical(value)} == set()
 
 
 def test_all_operators_of_real_runs_have_a_name(paddle_traces: Path) -> None:
