@@ -3,7 +3,7 @@
 A new view needs its file and a line here (a plugin's view: the hook ``perfkit_analyses``). What several views share
 lies beside the packages: which events count (``select``), what rows are split by (``grouping``), whose the device work
 is (``attribution``), the time that ratios are of (``span``), how tables of ranks merge (``merging``), and small helpers
-for tables. How each view merges over ranks is in ``over_ranks``.
+for tables.
 """
 
 from __future__ import annotations
@@ -23,11 +23,10 @@ from perfkit_core.analyses.operator import (
     operators,
     user_annotations,
 )
-from perfkit_core.analyses.over_ranks.views import with_reductions
 from perfkit_core.analyses.source import code
 from perfkit_core.analyses.step import input_pipeline, model, overview, partition, ranks, step_trace, steps
 
-_VIEWS = (
+VIEWS = (
     steps.VIEW,
     partition.VIEW,
     ranks.VIEW,
@@ -63,5 +62,3 @@ _VIEWS = (
     fluid_memcpy.VIEW,
     events.VIEW,
 )
-
-VIEWS = with_reductions(_VIEWS)

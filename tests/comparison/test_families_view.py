@@ -11,7 +11,7 @@ from events import device, host, trace
 
 import perfkit_core as perfkit
 from perfkit_core.analyses import VIEWS
-from perfkit_core.analyses.over_ranks.views import reduction
+from perfkit_core.analyses.merging import reduction
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace import Trace, concat_traces
 

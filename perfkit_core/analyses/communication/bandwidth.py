@@ -9,6 +9,7 @@ when the last rank has come, and needs the recordings of all ranks of the group.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import pandas as pd
@@ -21,6 +22,7 @@ from perfkit_core.analyses.tables import lower_median
 from perfkit_core.errors import UsageError
 from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.table_columns import CALLS, MAX, MIN, added_by, count, duration, key, rate, size
 from perfkit_core.trace import Trace
 
 GROUPINGS: Final = ("size", "rank", "step")
@@ -94,15 +96,36 @@ def _explain(trace: Trace) -> str:
     return in_english("no communication between processes was recorded")
 
 
+COLUMNS: Final = (
+    *added_by(("rank", "step")),
+    key("collective", "Collective"),
+    key("size", "Size", description="class of sizes; by size exact bytes"),
+    key("group", "Group"),
+    key("group_size", "Group size"),
+    key("algorithm", "Algorithm"),
+    key("protocol", "Protocol"),
+    replace(CALLS, description="on all ranks"),
+    size("message_bytes", "Message", noun="size", description="median"),
+    duration("total_ns", "Total", per_step=True),
+    duration("min_ns", "Min", merge=MIN, of_capture=True),
+    duration("median_ns", "Median"),
+    duration("max_ns", "Max", merge=MAX, of_capture=True),
+    rate("algorithm_bandwidth_bytes_per_s", "Algorithm bandwidth"),
+    rate("bus_bandwidth_bytes_per_s", "Bus bandwidth"),
+    count("known_transfers", "Known transfers", per_step=True, description="calls of which the transfer is known"),
+    duration("transfer_ns", "Transfer", description="median, from when the last rank has come"),
+    rate("transfer_bus_bandwidth_bytes_per_s", "Transfer bus bandwidth"),
+)
+
 VIEW = View(
     name="collectives",
     title="Collectives",
     description="size, time, algorithm and bandwidth of the communication between processes; their transfer alone "
     "where all ranks of the group were recorded",
     table=table,
+    columns=COLUMNS,
     groupings=GROUPINGS,
     order="total_ns",
     explain_empty=_explain,
-    per_step=("calls", "total_ns", "known_transfers"),
     reduction=Reduction(reduce, merge),
 )

@@ -8,7 +8,7 @@ recorded, what runs within them counts, whenever it was launched, as in the view
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from perfkit_core.intervals import Intervals
 from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
 from perfkit_core.schema import NO_ROW
+from perfkit_core.table_columns import DEVICE, RATIO, added_by, count, duration, size, words
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 GROUPINGS = ("rank",)
@@ -106,14 +107,24 @@ def _count(mask: BoolArray) -> int:
     return int(mask.sum())
 
 
+COLUMNS = (
+    *added_by(GROUPINGS),
+    words("part", "Part"),
+    count("host_calls", "Host calls", exact=True, per_step=True, description="of communication the outermost ones"),
+    count("device_calls", "Device calls", exact=True, per_step=True, place=DEVICE),
+    duration("time_ns", "Time", per_step=True),
+    replace(RATIO, description="of the steps; without steps, of the extent of the events"),
+    size("bytes", "Size", per_step=True, description="of the messages"),
+)
+
 VIEW = View(
     name="distributed",
     title="Communication and computation",
     description="time of communication between processes, of computation, and of both at once",
     table=table,
+    columns=COLUMNS,
     groupings=GROUPINGS,
     explain_empty=lambda trace: in_english("no communication between processes was recorded"),
     native=True,
-    per_step=("host_calls", "device_calls", "time_ns", "bytes"),
     reduction=Reduction(reduce, merge),
 )

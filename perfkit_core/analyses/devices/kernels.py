@@ -6,6 +6,7 @@ not recorded count too.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -18,8 +19,9 @@ from perfkit_core.analyses.native_text import short_kernel_names
 from perfkit_core.analyses.select import selected
 from perfkit_core.analyses.tables import group, plain, ratio, texts
 from perfkit_core.language import in_english
-from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.schema import KERNEL
+from perfkit_core.table_columns import CALLS, DEVICE, DEVICE_NAME, NAME, ON_DEVICE, RATIO, Share, added_by, key
 from perfkit_core.trace import IntArray, Trace
 
 GROUPINGS: Final = ("operator", "stream", "device", "launch", "module", "phase", "step", "rank")
@@ -55,14 +57,29 @@ def _keys(trace: Trace, request: ViewRequest, rows: IntArray) -> dict[str, Any]:
     return found
 
 
+COLUMNS: Final = (
+    NAME,
+    DEVICE_NAME,
+    *(known for known in added_by(GROUPINGS) if known.name != "device"),
+    key("grid", "Grid", by=(LAUNCH,)),
+    key("block", "Block", by=(LAUNCH,)),
+    key("registers", "Registers", by=(LAUNCH,), description="of a thread"),
+    key("shared_bytes", "Shared", unit="bytes", by=(LAUNCH,), description="of a block"),
+    key("occupancy_ratio", "Occupancy", unit="ratio", by=(LAUNCH,)),
+    replace(CALLS, place=DEVICE),
+    *ON_DEVICE,
+    replace(RATIO, merge=Share("total_device_ns"), place=DEVICE, description="of the time of all rows"),
+)
+
 VIEW = View(
     name="kernels",
     title="Kernels",
     description="calls and time of each kernel on the device",
     table=table,
+    columns=COLUMNS,
     groupings=GROUPINGS,
     order="total_device_ns",
     explain_empty=lambda trace: in_english("no kernels on a device were recorded"),
     native=True,
-    per_step=("calls", "total_device_ns"),
+    reduction=MergedRows(),
 )

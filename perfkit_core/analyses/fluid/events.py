@@ -6,6 +6,8 @@ computation, calls that copy). Time is that of the host and of the device work l
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 
@@ -15,8 +17,22 @@ from perfkit_core.analyses.operator.own_time import is_call
 from perfkit_core.analyses.select import selected
 from perfkit_core.analyses.tables import rounded_division
 from perfkit_core.language import in_english
-from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.schema import NO_ROW, OPERATOR_DETAIL, OPERATOR_KINDS
+from perfkit_core.table_columns import (
+    CALLS,
+    DEPTH,
+    DEVICE,
+    HOST,
+    MAX,
+    MIN,
+    NAME,
+    RATIO,
+    Average,
+    Share,
+    duration,
+    share,
+)
 from perfkit_core.trace import BoolArray, IntArray, Trace
 from perfkit_core.trees import Tree, heaviest_first, merge, preorder
 
@@ -70,15 +86,31 @@ def _share(part: IntArray, whole: IntArray) -> np.ndarray:
     return np.where(whole > 0, part / np.maximum(whole, 1), 0.0)
 
 
+COLUMNS = (
+    DEPTH,
+    NAME,
+    CALLS,
+    duration("total_ns", "Total", per_step=True, description="CPU + device"),
+    duration("cpu_ns", "CPU", per_step=True, place=HOST),
+    share("cpu_ratio", "CPU", Share("cpu_ns", column="total_ns"), place=HOST, description="of the total of the row"),
+    duration("device_ns", "Device", per_step=True, place=DEVICE),
+    share("device_ratio", "Device", Share("device_ns", column="total_ns"), place=DEVICE),
+    duration("min_ns", "Min", merge=MIN, of_capture=True, description="of the total of a call"),
+    duration("max_ns", "Max", merge=MAX, of_capture=True),
+    duration("avg_ns", "Avg", merge=Average("total_ns")),
+    replace(RATIO, merge=Share("total_ns"), description="of the sum of the outermost rows"),
+)
+
 VIEW = View(
     name="fluid_events",
     title="Event Summary",
     description="host and device time of the outermost operators and of what they call",
     table=table,
+    columns=COLUMNS,
     groupings=scope.GROUPINGS,
     order="total_ns",
     explain_empty=lambda trace: in_english("no operators were recorded"),
     group=scope.GROUP,
     page=False,
-    per_step=("calls", "total_ns", "cpu_ns", "device_ns"),
+    reduction=MergedRows(weight=("total_ns",), together_only=True),
 )

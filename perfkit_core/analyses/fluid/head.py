@@ -10,10 +10,12 @@ import pandas as pd
 
 from perfkit_core.analyses.fluid import events, scope
 from perfkit_core.analyses.fluid.threads import described, thread_numbers
+from perfkit_core.analyses.merging import in_order_of
 from perfkit_core.analyses.select import in_steps, step_numbers
 from perfkit_core.language import in_english
-from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.schema import DEVICE_WORK, NESTED_KINDS
+from perfkit_core.table_columns import key, words
 from perfkit_core.trace import Trace
 
 _TOLD: Final = {True: in_english("apart"), False: in_english("merged")}
@@ -65,12 +67,21 @@ def _steps(trace: Trace, request: ViewRequest) -> str:
     return in_english("{steps} of {count} recorded", steps=asked, count=len(recorded))
 
 
+COLUMNS: Final = (
+    words("setting", "Setting"),
+    key("value", "Value"),
+)
+
 VIEW = View(
     name="fluid_head",
     title="Profiling Report",
     description="what was profiled, and how the tables below are to be read",
     table=table,
+    columns=COLUMNS,
     groupings=scope.GROUPINGS,
     group=scope.GROUP,
     page=False,
+    reduction=MergedRows(
+        finish=lambda table, request: in_order_of(table, "setting", dict.fromkeys(table["setting"])), together_only=True
+    ),
 )

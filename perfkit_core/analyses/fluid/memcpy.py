@@ -6,6 +6,7 @@ around that call (``cudaMemcpyAsync``, ``GpuMemcpySync:GPU->CPU``). Copies outsi
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -14,11 +15,14 @@ import pandas as pd
 from perfkit_core import nesting, patterns
 from perfkit_core.analyses.fluid import scope
 from perfkit_core.analyses.fluid.overhead import total_time
+from perfkit_core.analyses.merging import parents
 from perfkit_core.analyses.select import selected
 from perfkit_core.language import in_english
-from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.schema import MEMCPY, NO_ROW, RUNTIME, SYNC
+from perfkit_core.table_columns import CALLS, DEPTH, NAME, RATIO, Share, duration
 from perfkit_core.trace import IntArray, Trace
+from perfkit_core.trees import preorder
 
 MODES: Final = ("GpuMemcpyAsync", "GpuMemcpySync", "GpuMemcpy (launch not recorded)")
 _ASYNC, _SYNC, _UNKNOWN = range(3)
@@ -56,14 +60,35 @@ def _modes(trace: Trace, rows: IntArray) -> IntArray:
     return np.where(by == NO_ROW, _UNKNOWN, np.where(asynchronous[by], _ASYNC, _SYNC))
 
 
+def _operators_ns(trace: Trace, request: ViewRequest, table: pd.DataFrame) -> int:
+    return total_time(trace, request)
+
+
+def _in_order_of_modes(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
+    """Asynchronous copies before synchronous ones, below them the directions, the longest first."""
+    place = table["name"].map({name: -number for number, name in enumerate(MODES)})
+    depth = table["depth"].to_numpy(np.int64)
+    weight = np.where(depth == 0, place.fillna(0).to_numpy(np.int64), table["total_ns"].to_numpy(np.int64))
+    return table.iloc[preorder(parents(depth), weight)].reset_index(drop=True)
+
+
+COLUMNS: Final = (
+    DEPTH,
+    replace(NAME, description="mode, below it the directions"),
+    CALLS,
+    duration("total_ns", "Total", per_step=True),
+    replace(RATIO, merge=Share("total_ns", whole=_operators_ns), description="of the total time of the operators"),
+)
+
 VIEW = View(
     name="fluid_memcpy",
     title="Memcpy Summary",
     description="copies by direction, asynchronous and synchronous ones apart, outside of operators too",
     table=table,
+    columns=COLUMNS,
     order="total_ns",
     explain_empty=lambda trace: in_english("no copies to, from or on a device were recorded"),
     group=scope.GROUP,
     page=False,
-    per_step=("calls", "total_ns"),
+    reduction=MergedRows(finish=_in_order_of_modes),
 )

@@ -8,6 +8,9 @@ overhead: dispatch, inference of shapes, preparation of data, launches. Never ne
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Final
+
 import numpy as np
 import pandas as pd
 
@@ -15,13 +18,17 @@ from perfkit_core import grouped, intervals, nesting
 from perfkit_core.analyses.fluid import scope
 from perfkit_core.analyses.fluid.computing import computing
 from perfkit_core.analyses.fluid.threads import thread_numbers
+from perfkit_core.analyses.merging import in_order_of
 from perfkit_core.analyses.tables import ratio
 from perfkit_core.compiling import compiled
 from perfkit_core.language import in_english
-from perfkit_core.language.columns import OVERHEAD
-from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.schema import KERNEL, NO_ROW, RUNTIME, SYNC
+from perfkit_core.table_columns import DEPTH, DEVICE, HOST, NAME, RATIO, Share, duration
 from perfkit_core.trace import IntArray, Trace
+
+OVERHEAD: Final = ("total time", "computation", "framework overhead", "calls into the device's runtime")
+"""Names of the rows."""
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
@@ -101,12 +108,28 @@ def _occupied(trace: Trace, work: IntArray) -> int:
     return int(intervals.union_length_by(stream, len(first), start, end).sum())
 
 
+def _in_order(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
+    """The rows in the order of the view, with their share of the first."""
+    table = in_order_of(table, "name", OVERHEAD)
+    return table.assign(ratio=ratio(table["total_ns"], int(table["total_ns"].iloc[0])))
+
+
+COLUMNS: Final = (
+    DEPTH,
+    replace(NAME, words=OVERHEAD),
+    duration("total_ns", "Total", per_step=True, description="CPU + device"),
+    duration("cpu_ns", "CPU", per_step=True, place=HOST),
+    duration("device_ns", "Device", per_step=True, place=DEVICE),
+    replace(RATIO, merge=Share("total_ns"), description="of the total time"),
+)
+
 VIEW = View(
     name="fluid_overhead",
     title="Overhead Summary",
     description="computation and framework overhead in the operators, on the host and of the device work they launched",
     table=table,
+    columns=COLUMNS,
     explain_empty=lambda trace: in_english("no operators were recorded"),
     group=scope.GROUP,
-    per_step=("total_ns", "cpu_ns", "device_ns"),
+    reduction=MergedRows(finish=_in_order),
 )

@@ -5,6 +5,7 @@ Each memory event counts once: for the innermost operator around it, outside of 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ import pandas as pd
 from perfkit_core.analyses.memory import native, owners
 from perfkit_core.analyses.memory.events import MemoryEvents, explain_empty, memory_events
 from perfkit_core.analyses.tables import plain, texts
-from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.table_columns import DEVICE_NAME, NAME, added_by, count, key, size
 from perfkit_core.trace import BoolArray, Codes, IntArray, Trace
 
 GROUPINGS = ("phase", "module", "step", "thread", "category", "rank")
@@ -60,14 +62,27 @@ def _measures(change: IntArray) -> dict[str, Any]:
     }
 
 
+COLUMNS = (
+    replace(NAME, description="of the owner"),
+    DEVICE_NAME,
+    key("type", "Type", description="allocated; reserved: the allocator's own reserve"),
+    *added_by(GROUPINGS),
+    count("allocations", "Allocations", exact=True, per_step=True),
+    count("frees", "Frees", exact=True, per_step=True),
+    size("allocated_bytes", "Allocated", per_step=True),
+    size("freed_bytes", "Freed", per_step=True),
+    size("increase_bytes", "Increase", per_step=True),
+)
+
 VIEW = View(
     name="memory",
     title="Memory by operator",
     description="allocations and frees, each counted once, at the innermost operator (natively: in several rows)",
     table=table,
+    columns=COLUMNS,
     groupings=GROUPINGS,
     order="allocated_bytes",
     explain_empty=explain_empty,
     native=True,
-    per_step=MEASURES,
+    reduction=MergedRows(),
 )

@@ -20,6 +20,7 @@ from perfkit_core.analyses.memory.events import (
 from perfkit_core.analyses.memory.levels import levels
 from perfkit_core.analyses.select import selected
 from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.table_columns import DEVICE_NAME, RANK, count, size
 from perfkit_core.trace import IntArray, Trace
 
 
@@ -57,11 +58,25 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     )
 
 
+COLUMNS = (
+    RANK,
+    DEVICE_NAME,
+    count("events", "Events"),
+    count("unexplained_changes", "Unexplained changes", description="of the total, without an event of that size"),
+    size("unexplained_bytes", "Unexplained"),
+    count("old_frees", "Old frees", exact=True, description="of what was not allocated in the recording"),
+    size("old_freed_bytes", "Old freed"),
+    count("repeated_allocations", "Repeated allocations", exact=True, description="at an address that was not free"),
+    count("resized_frees", "Resized frees", exact=True, description="of another size than was allocated"),
+    count("without_address", "Without address"),
+)
+
 VIEW = View(
     name="memory_checks",
     title="Memory events that do not add up",
     description="frees and changes of the total that the recorded events do not explain; all 0 is as it should be",
     table=table,
+    columns=COLUMNS,
     explain_empty=explain_empty,
     page=False,
 )

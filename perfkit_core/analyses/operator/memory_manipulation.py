@@ -20,7 +20,7 @@ from perfkit_core.analyses.select import selected
 from perfkit_core.analyses.step import step_share
 from perfkit_core.analyses.tables import group, integers, plain, texts
 from perfkit_core.language import in_english
-from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.schema import (
     ANNOTATION,
     DEVICE_WORK,
@@ -29,6 +29,7 @@ from perfkit_core.schema import (
     OPERATOR_DETAIL,
     RUNTIME,
 )
+from perfkit_core.table_columns import CALLS, CPU, DEVICE, HOST, KIND, NAME, ON_DEVICE, Share, added_by, share
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 GROUPINGS: Final = ("thread", "label", "scope", "module", "phase", "step", "rank")
@@ -75,14 +76,26 @@ def _launched_ns(trace: Trace) -> IntArray:
     return nesting.sum_up(trace.ints("parent"), own)
 
 
+COLUMNS: Final = (
+    NAME,
+    KIND,
+    *added_by(GROUPINGS),
+    CALLS,
+    *CPU,
+    share("cpu_ratio", "CPU", Share("total_cpu_ns", whole=step_share.host_ns), place=HOST, description="of the steps"),
+    *ON_DEVICE,
+    share("device_ratio", "Device", Share("total_device_ns", whole=step_share.device_ns), place=DEVICE),
+)
+
 VIEW = View(
     name="memory_manipulation",
     title="Memory manipulation",
     description="host calls that copy or fill memory, and the device work that they launch",
     table=table,
+    columns=COLUMNS,
     groupings=GROUPINGS,
     order="total_cpu_ns",
     explain_empty=lambda trace: in_english("no host event copies or fills memory by its name"),
     native=True,
-    per_step=("calls", "total_cpu_ns", "total_device_ns"),
+    reduction=MergedRows(),
 )

@@ -17,8 +17,22 @@ from perfkit_core.analyses.operator.operator_entries import Entries, entries
 from perfkit_core.analyses.operator.spans import GROUPINGS
 from perfkit_core.analyses.tables import Groups, group, integers, plain
 from perfkit_core.language import in_english
-from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.schema import DEVICE_WORK, NO_ROW
+from perfkit_core.table_columns import (
+    CALLS,
+    CPU,
+    DEPTH,
+    DEVICE,
+    FLOPS,
+    HOST,
+    KIND,
+    NAME,
+    ON_DEVICE,
+    Share,
+    added_by,
+    share,
+)
 from perfkit_core.trace import BoolArray, Codes, IntArray, Trace
 from perfkit_core.trees import Tree, heaviest_first, merge, preorder
 
@@ -103,14 +117,45 @@ def _flops(trace: Trace, found: Entries, nodes: Groups) -> pd.arrays.IntegerArra
 
 _UNKNOWN: Final = int(np.iinfo(np.int64).min)
 
+
+def _roots_of_a_group(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
+    """Natively the shares of the roots are of those with the same groupings."""
+    groupings = [known.name for known in COLUMNS if known.by and known.name in table]
+    if not (request.native and groupings):
+        return table
+    root = table["depth"] == 0
+    keys = [table[name].astype("string").fillna("") for name in groupings]
+    for side in ("cpu", "device"):
+        total = table[f"total_{side}_ns"].astype("Float64").fillna(0).to_numpy(np.float64)
+        whole = pd.Series(np.where(root, total, 0)).groupby(keys).transform("sum").to_numpy()
+        share = np.where(whole == 0, 0, total / np.where(whole == 0, 1, whole))
+        known = table[f"{side}_ratio"].notna()
+        table[f"{side}_ratio"] = np.where(root & known, share, table[f"{side}_ratio"])
+    return table
+
+
+COLUMNS: Final = (
+    DEPTH,
+    NAME,
+    KIND,
+    *added_by(GROUPINGS),
+    CALLS,
+    *CPU,
+    share("cpu_ratio", "CPU", Share("total_cpu_ns", above=True), place=HOST, description="of the row above"),
+    *ON_DEVICE,
+    share("device_ratio", "Device", Share("total_device_ns", above=True), place=DEVICE),
+    FLOPS,
+)
+
 VIEW = View(
     name="operator_tree",
     title="What operators are made of",
     description="operators, below them what they contain, and at the leaves the device work that they launch",
     table=table,
+    columns=COLUMNS,
     groupings=GROUPINGS,
     order="total_cpu_ns",
     explain_empty=lambda trace: in_english("no operators were recorded"),
     native=True,
-    per_step=("calls", "total_cpu_ns", "total_device_ns", "flops"),
+    reduction=MergedRows(weight=("total_cpu_ns", "total_device_ns"), finish=_roots_of_a_group),
 )

@@ -18,6 +18,7 @@ from perfkit_core.analyses.step.step_rows import chosen_steps, position, step_fr
 from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import MEMCPY
+from perfkit_core.table_columns import DUR, RANK, count, duration, key, share, size, text
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 TO_DEVICE = "HtoD"
@@ -114,10 +115,25 @@ def _why_empty(trace: Trace) -> str:
     return in_english("neither a data loader nor copies from the host to a device were recorded")
 
 
+COLUMNS = (
+    RANK,
+    key("step", "Step"),
+    DUR,
+    text("loader", "Loader", description="its name; several are separated by commas"),
+    count("loads", "Loads", description="calls of the loader"),
+    duration("input_wait_ns", "Input wait"),
+    share("input_ratio", "Input", description="of the step"),
+    count("copies", "Copies"),
+    size("copied_bytes", "Copied"),
+    duration("copy_ns", "Copy", description="union"),
+    duration("hidden_copy_ns", "Hidden copy", description="the part that computation covers"),
+)
+
 VIEW = View(
     name="input_pipeline",
     title="Input of the steps",
     description="time that each step waits for the data loader, and copies of its input to the device",
     table=table,
+    columns=COLUMNS,
     explain_empty=_why_empty,
 )

@@ -10,13 +10,15 @@ has a row of its own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
 from perfkit_core import intervals
 from perfkit_core.analyses.attribution import unlaunched
+from perfkit_core.analyses.merging import in_order_of
+from perfkit_core.analyses.native_rules import native_steps
 from perfkit_core.analyses.select import in_steps, marked
 from perfkit_core.analyses.span import rank_codes, union_ns
 from perfkit_core.analyses.step import model_native
@@ -24,11 +26,12 @@ from perfkit_core.analyses.step.model_rows import model_table, row
 from perfkit_core.analyses.step.segments import Segments, segments
 from perfkit_core.analyses.step.step_rows import chosen_steps, position
 from perfkit_core.language import in_english
-from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.schema import DEVICE_WORK, NO_ROW, OTHER, PHASES, STEP
+from perfkit_core.table_columns import CALLS, CPU, DEVICE, HOST, ON_DEVICE, Share, share, words
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
-UNLAUNCHED = "unlaunched"
+UNLAUNCHED: Final = "unlaunched"
 """The row of the device work whose launch was not recorded."""
 
 
@@ -107,12 +110,43 @@ def _uncovered(trace: Trace, steps: IntArray, found: Segments) -> int:
     return int((both - intervals.union_length_by(of_segment, len(ranks), found.start_ns, found.end_ns)).sum())
 
 
+def _steps_ns(trace: Trace, request: ViewRequest, table: pd.DataFrame) -> int:
+    """The union of the steps of a rank; the time of its phases where there are no steps."""
+    if not (table["phase"] == STEP).any():
+        return int(table["total_cpu_ns"].fillna(0).sum())
+    if request.native:
+        return union_ns(trace, native_steps(trace, in_steps(trace, request)))
+    return union_ns(trace, marked(trace, chosen_steps(trace, request)))
+
+
+def _device_ns(trace: Trace, request: ViewRequest, table: pd.DataFrame) -> int:
+    """The device work of the steps of a rank, or of its phases where there are no steps."""
+    step = table["phase"] == STEP
+    counted = table[step] if step.any() else table[table["device_ratio"].notna()]
+    return int(counted["total_device_ns"].fillna(0).sum())
+
+
+def _in_order(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
+    """Phases in the order of the view, whichever rank had them first."""
+    return in_order_of(table, "phase", (STEP, *PHASES, UNLAUNCHED))
+
+
+COLUMNS: Final = (
+    words("phase", "Phase"),
+    CALLS,
+    *CPU,
+    share("cpu_ratio", "CPU", Share("total_cpu_ns", whole=_steps_ns), place=HOST, description="of the steps"),
+    *ON_DEVICE,
+    share("device_ratio", "Device", Share("total_device_ns", whole=_device_ns), place=DEVICE),
+)
+
 VIEW = View(
     name="model",
     title="Phases of the step",
     description="host and device time of data loading, forward, backward and optimizer",
     table=table,
+    columns=COLUMNS,
     explain_empty=lambda trace: in_english("neither steps nor phases were recorded"),
     native=True,
-    per_step=("calls", "total_cpu_ns", "total_device_ns"),
+    reduction=MergedRows(finish=_in_order),
 )

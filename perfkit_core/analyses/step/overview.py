@@ -9,20 +9,23 @@ runs in the steps, and nothing that runs outside of them: it is never above 1.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 import pandas as pd
 
 from perfkit_core import grouped, intervals
+from perfkit_core.analyses.native_rules import native_steps
 from perfkit_core.analyses.select import accounted, in_steps, selected
-from perfkit_core.analyses.span import rank_codes, span_ns, spans
+from perfkit_core.analyses.span import rank_codes, span_ns, spans, union_ns
 from perfkit_core.analyses.step import overview_native
 from perfkit_core.analyses.step.exclusive import covered_ns
 from perfkit_core.analyses.tables import ratio
 from perfkit_core.errors import UsageError
 from perfkit_core.language import in_english
-from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.table_columns import CALLS, CATEGORY, KIND, PLACE, RATIO, Share, duration
 from perfkit_core.trace import IntArray, Trace
 
 GROUPINGS = ("category",)
@@ -84,6 +87,12 @@ def _running_ns(trace: Trace, group: IntArray, count: int, within: tuple[IntArra
     return total
 
 
+def _span(trace: Trace, request: ViewRequest, table: pd.DataFrame) -> int:
+    """The union of the steps of a rank."""
+    here = in_steps(trace, request)
+    return union_ns(trace, native_steps(trace, here)) if request.native else span_ns(trace, here)
+
+
 def _apart(group: IntArray, rank: IntArray, ranks: int) -> IntArray:
     """Groups of each rank apart; -1 stays."""
     return group if ranks == 1 else np.where(group < 0, -1, group * np.int64(ranks) + rank)
@@ -96,15 +105,29 @@ def _column(request: ViewRequest) -> str:
     return "category" if request.by else "kind"
 
 
+COLUMNS: Final = (
+    KIND,
+    replace(CATEGORY, by=("category",), device_values=("device_compute", "exposed_copy")),
+    PLACE,
+    CALLS,
+    duration("time_ns", "Time", per_step=True),
+    replace(RATIO, merge=Share(RUNNING_NS, whole=_span), description="the part of the steps in which one runs"),
+)
+
 VIEW = View(
     name="overview",
     title="Overview by kind of event",
     description="calls and covered time of each kind of event, with --step of what these steps launch; the share is "
     "the part of the step time in which one runs",
     table=table,
+    columns=COLUMNS,
     groupings=GROUPINGS,
     order="time_ns",
     explain_empty=lambda trace: in_english("no events were recorded"),
     native=True,
-    per_step=("calls", "time_ns"),
+    reduction=MergedRows(
+        partial=measured,
+        columns=(duration(RUNNING_NS, "Running"),),
+        finish=lambda table, request: table.drop(columns=RUNNING_NS),
+    ),
 )

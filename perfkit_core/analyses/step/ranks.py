@@ -14,11 +14,12 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.analyses.merging_rows import stacked
+from perfkit_core.analyses.merging import stacked
 from perfkit_core.analyses.select import in_steps
 from perfkit_core.analyses.step import partition
 from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.table_columns import DUR, RANK, duration, key
 from perfkit_core.trace import Trace
 
 _KEYS: Final = ("rank", "step", "dur_ns")
@@ -75,11 +76,22 @@ def _why(ranks: int) -> str:
     )
 
 
+COLUMNS: Final = (
+    RANK,
+    key("step", "Step"),
+    DUR,
+    duration("dur_over_median_ns", "Duration over median", description="less the median over the ranks"),
+    duration("own_time_ns", "Own time", description="without communication that nothing hides"),
+    duration("own_time_over_median_ns", "Own time over median"),
+    *partition.IN_STEPS,
+)
+
 VIEW = View(
     name="ranks",
     title="Ranks side by side",
     description="each step of each rank: how long it took, and its own time, without communication that nothing hides",
     table=table,
+    columns=COLUMNS,
     explain_empty=_explain,
     reduction=Reduction(reduce, merge, lambda partials: _why(len(partials))),
 )
