@@ -77,9 +77,9 @@ class Column:
     them. ``of_capture``: an extreme, which only the whole capture tells. ``place``: only the host or only devices work
     in what it counts. ``own``, of a column of a tree that sums up all below a row: the column of the row's own part.
     ``by``: the groupings that add it (none: it is always there). ``words``: the values are words of ours, and not names
-    (or those of them that are). ``device_values``: the values of rows in which only a device works. ``quantity``:
-    columns of one quantity are shown in one unit. ``noun`` completes the heading of a size in a sentence. ``proper``:
-    the title is a name, in no language.
+    (or those of them that are), or sentences. ``device_values``: the values of rows in which only a device works.
+    ``quantity``: columns of one quantity are shown in one unit (without it, the name tells). ``noun`` completes the
+    heading of a size in a sentence. ``proper``: the title is a name, in no language.
     """
 
     name: str
@@ -94,7 +94,7 @@ class Column:
     place: Place = ""
     own: str = ""
     by: tuple[str, ...] = ()
-    words: bool | tuple[str, ...] = False
+    words: bool | tuple[str, ...] | Literal["sentences"] = False
     device_values: tuple[str, ...] = ()
     quantity: str = ""
     noun: str = "memory"
@@ -173,6 +173,11 @@ def statistics(what: str, title: str, place: Place, per_step: bool = True) -> tu
     )
 
 
+MAKERS: Final = ("Column", "duration", "size", "rate", "share", "operations", "count", "key", "description", "text",
+                 "words")  # fmt: skip
+"""Functions whose second argument is a heading."""
+
+
 def by_name(columns: Iterable[Column]) -> dict[str, Column]:
     """The columns by their names."""
     return {column.name: column for column in columns}
@@ -196,7 +201,7 @@ def keys(columns: Iterable[Column], table: pd.DataFrame, by: Sequence[str] = ())
         known = declared.get(name) or named(name)
         if name not in declared:
             numeric = name not in VOCABULARY and pd.api.types.is_numeric_dtype(table[name])
-            measured |= numeric or known.kind == MEASURE
+            measured |= numeric or known.kind in (MEASURE, POSITION)
         describes = known.kind == DESCRIPTION
         if name in declared:
             told = known.kind == KEY or (describes and not asked.isdisjoint(known.by))
@@ -277,11 +282,16 @@ _STATISTICS: Final = frozenset(
 _PARTS: Final = frozenset(("count_effect", "per_call_effect", "time_so_far"))
 """The same of several words: what a difference is made of, and where it has led to."""
 _SUFFIXES: Final[tuple[Unit, ...]] = ("bytes_per_s", "tflop_per_s", "gb_per_s", "ratio", "bytes", "ns", "flops")
-_BARE: Final = {"ns": "Time", "bytes": "Size", "bytes_per_s": "Bandwidth", "ratio": "Share"}
+_BARE: Final = {"ns": "Time", "bytes": "Size", "bytes_per_s": "Bandwidth", "ratio": "Share", "gb_per_s": "Bandwidth",
+                "tflop_per_s": "Operations"}  # fmt: skip
 _EXACT: Final = ("calls", "steps", "blocks", "allocations", "frees", "bytes", "flops")
 _EXTREMES: Final = frozenset(("min", "max", "peak"))
+_POSITIONS: Final = ("start_ns", "time_ns", "end_ns", "peak_time_ns")
 _MEASURES: Final = ("per_s", "calls", "steps")
-_UPPER: Final = {word: word.upper() for word in ("cpu", "gpu", "npu", "id", "pid", "tid", "utc")}
+_SPELLED: Final = {"dur": "duration", "flops": "FLOPs"} | {
+    word: word.upper() for word in ("cpu", "gpu", "npu", "id", "pid", "tid", "utc")
+}
+_PLACES: Final = ("cpu", "gpu", "npu", "device")
 
 
 def quantity(known: Column) -> tuple[str, str]:
@@ -304,6 +314,8 @@ def named(name: str) -> Column:
     if name in VOCABULARY:
         return VOCABULARY[name]
     unit: Unit = next((end for end in _SUFFIXES if name == end or name.endswith(f"_{end}")), "")
+    if name in _POSITIONS:
+        return Column(name, _title(name, unit), unit, POSITION, of_capture=name.startswith("peak"))
     measures = unit != "" or name in _MEASURES
     merge: Any = {"min": MIN, "max": MAX, "avg": Average("total" + name[3:])}.get(name.split("_")[0], "")
     return Column(
@@ -325,9 +337,10 @@ def _stem(name: str, unit: str) -> str:
 
 def _title(name: str, unit: str) -> str:
     """``self_cpu_ns`` → ``Self CPU``."""
-    stem = _stem(name, unit)
+    stem = name if unit == "flops" else _stem(name, unit)
     if not stem:
         return _BARE.get(unit, name)
-    words = _UPPER | {"dur": "duration"}
-    title = " ".join(words.get(word, word) for word in stem.split("_"))
+    if unit == "bytes" and stem.split("_")[-1] in _PLACES:  # a place alone would be read as its time
+        stem += "_memory"
+    title = " ".join(_SPELLED.get(word, word) for word in stem.split("_"))
     return title[:1].upper() + title[1:]

@@ -62,7 +62,9 @@ def _merged(view: View, how: MergedRows) -> Reduction:
             for name, whole in partial[_WHOLES].items():
                 wholes[name] = wholes.get(name, 0) + whole
         found = merge_tables([partial[_TABLE] for partial in partials], columns, how.weight, wholes)
-        return how.finish(found, request) if how.finish and len(found) else found
+        if how.finish is None or (found.empty and how.partial is None):
+            return found
+        return how.finish(found, request)
 
     return Reduction(reduce, merge)
 

@@ -144,6 +144,7 @@ def _section(found: Computed, view: View, display: Display, steps: int) -> Secti
         name=view.name,
         title=say(view.title),
         table=table,
+        columns=view.columns,
         note=_sentence(say(view.description)),
         lines=tuple(_remarks(whole, view, display, steps, len(found.meta.ranks))),
         empty=why if table.empty else "",

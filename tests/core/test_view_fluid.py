@@ -16,8 +16,8 @@ import pytest
 from events import device, host, trace
 
 from perfkit_core.analyses import VIEWS
+from perfkit_core.analyses.fluid.overhead import OVERHEAD
 from perfkit_core.errors import UsageError
-from perfkit_core.language.columns import OVERHEAD
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.report.summary import summarize
 from perfkit_core.testing.conformance import check_view

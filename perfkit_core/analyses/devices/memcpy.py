@@ -75,7 +75,7 @@ VIEW = View(
     explain_empty=lambda trace: in_english("no copies to, from or on a device were recorded"),
     reduction=MergedRows(
         partial=measured,
-        columns=(duration(TOLD_NS, "Time of known size"),),
+        columns=(duration(TOLD_NS, TOLD_NS),),
         finish=lambda table, request: with_speed(table),
     ),
 )

@@ -127,7 +127,7 @@ VIEW = View(
     native=True,
     reduction=MergedRows(
         partial=measured,
-        columns=(duration(RUNNING_NS, "Running"),),
+        columns=(duration(RUNNING_NS, RUNNING_NS),),
         finish=lambda table, request: table.drop(columns=RUNNING_NS),
     ),
 )
