@@ -8,20 +8,27 @@ for tables.
 
 from __future__ import annotations
 
-from perfkit_core.analyses.communication import bandwidth, clocks, distributed, stragglers
+from perfkit_core.analyses.communication import clocks, collectives, distributed, stragglers
 from perfkit_core.analyses.devices import device, kernels, memcpy
-from perfkit_core.analyses.fluid import events, head, overhead
-from perfkit_core.analyses.fluid import memcpy as fluid_memcpy
-from perfkit_core.analyses.memory import by_operator, checks, curve, leaks, peak, per_step, places
+from perfkit_core.analyses.fluid import fluid_events, fluid_head, fluid_memcpy, fluid_overhead
+from perfkit_core.analyses.memory import (
+    memory,
+    memory_checks,
+    memory_curve,
+    memory_leaks,
+    memory_peak,
+    memory_places,
+    memory_steps,
+)
 from perfkit_core.analyses.module import modules
 from perfkit_core.analyses.operator import (
+    annotations,
     families,
     graph,
     memory_manipulation,
     operator_kinds,
     operator_tree,
     operators,
-    user_annotations,
 )
 from perfkit_core.analyses.source import code
 from perfkit_core.analyses.step import input_pipeline, model, overview, partition, ranks, step_trace, steps
@@ -35,14 +42,14 @@ VIEWS = (
     overview.VIEW,
     model.VIEW,
     distributed.VIEW,
-    bandwidth.VIEW,
+    collectives.VIEW,
     stragglers.VIEW,
     clocks.VIEW,
     operators.VIEW,
     operator_tree.VIEW,
     operator_kinds.VIEW,
     families.VIEW,
-    user_annotations.VIEW,
+    annotations.VIEW,
     memory_manipulation.VIEW,
     modules.VIEW,
     code.VIEW,
@@ -50,15 +57,15 @@ VIEWS = (
     kernels.VIEW,
     memcpy.VIEW,
     device.VIEW,
-    by_operator.VIEW,
-    places.VIEW,
-    peak.VIEW,
-    curve.VIEW,
-    per_step.VIEW,
-    leaks.VIEW,
-    checks.VIEW,
-    head.VIEW,
-    overhead.VIEW,
+    memory.VIEW,
+    memory_places.VIEW,
+    memory_peak.VIEW,
+    memory_curve.VIEW,
+    memory_steps.VIEW,
+    memory_leaks.VIEW,
+    memory_checks.VIEW,
+    fluid_head.VIEW,
+    fluid_overhead.VIEW,
     fluid_memcpy.VIEW,
-    events.VIEW,
+    fluid_events.VIEW,
 )

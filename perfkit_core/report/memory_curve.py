@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.analyses.memory import curve
+from perfkit_core.analyses.memory import memory_curve
 from perfkit_core.language import say
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.report.model import Chart, Section
@@ -21,7 +21,7 @@ STRETCHES: Final = 400
 def section(trace: Trace) -> Section:
     """Columns time_ns (the end of the stretch, since the first memory event) and a column of bytes for each device (and
     rank, where there are several): the highest level in the stretch, so that no peak is lost."""
-    table = curve.table(trace, ViewRequest())
+    table = memory_curve.table(trace, ViewRequest())
     pools = _pools(table)
     levels = {"time_ns": _ends(table)} | {f"{name}_bytes": _highest(one, table) for name, one in pools.items()}
     found = pd.DataFrame(levels) if pools else pd.DataFrame(columns=["time_ns"])

@@ -16,7 +16,7 @@ from page_words import english, texts
 
 from perfkit_core.advice.advise import advise
 from perfkit_core.advice.page import report as advice_page
-from perfkit_core.analyses.fluid import overhead
+from perfkit_core.analyses.fluid import fluid_overhead
 from perfkit_core.cli.main import main
 from perfkit_core.comparison.report import comparison_report
 from perfkit_core.language import LANGUAGES, in_english, language, retold, say, speaking
@@ -213,7 +213,7 @@ def test_tables_are_the_same_in_every_language() -> None:
 
 
 def test_words_of_ours_are_said_and_names_are_not() -> None:
-    named_by_us = next(column for column in overhead.COLUMNS if column.name == "name")
+    named_by_us = next(column for column in fluid_overhead.COLUMNS if column.name == "name")
     with speaking("zh"):
         assert (worded("compute", CATEGORY), worded("(no module)", NAME)) == ("计算", "（无模块）")
         assert worded("framework overhead", named_by_us) != "framework overhead" == worded("framework overhead", NAME)

@@ -16,7 +16,7 @@ import pytest
 from events import device, host, trace
 
 from perfkit_core.analyses import VIEWS
-from perfkit_core.analyses.fluid.overhead import OVERHEAD
+from perfkit_core.analyses.fluid.fluid_overhead import OVERHEAD
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.report.summary import summarize

@@ -34,10 +34,7 @@ _UNTIED: Final = in_english("no collectives were recorded that could tie the clo
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Columns rank, reference_rank (what its clock is compared with; NA where nothing ties it to another), offset_ns
-    (NA where it cannot be told), earliest_ns and latest_ns (what it must lie between), drift_ppm (of nine collectives
-    and more), matched and unmatched (collectives that the offset is from; those of no other rank), residual_ns,
-    max_residual_ns (how far apart ends stay), note (why there is no offset, or of which moment it is)."""
+    """One row a rank; see :data:`COLUMNS`. NA: it cannot be told."""
     return merge(reduce_each(trace, request), request)
 
 

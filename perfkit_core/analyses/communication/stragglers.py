@@ -32,15 +32,9 @@ _OF_STEP: Final = {"collectives": "int64", "skew_p50_ns": "Int64", "skew_max_ns"
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """A row a rank, by what it makes the others wait: rank, steps, avg_step_ns, collectives, last (how often it came
-    last), last_ratio, late_p50_ns, late_max_ns (after the first rank), waited_ns, caused_wait_ns, doubtful_ns (how much
-    of that is within what clocks contradict themselves by), incomplete (of the collectives those of which a rank's
-    clock or recording is missing: all waits are at least as long as told there, and another rank may have come last).
-
-    By rank and step a row each. By step a row a step: step, min_step_ns, max_step_ns (over the ranks), collectives,
-    skew_p50_ns, skew_max_ns (last arrival less first), waited_ns (all ranks), last_rank (that caused most of it),
-    incomplete.
-    """
+    """One row a rank, by what it makes the others wait; see :data:`COLUMNS`. Where something is ``incomplete``, all
+    waits are at least as long as told there, and another rank may have come last. By rank and step a row each, by step
+    a row a step."""
     return merge(reduce_each(trace, request), request)
 
 

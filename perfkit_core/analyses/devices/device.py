@@ -32,8 +32,7 @@ from perfkit_core.trace import BoolArray, IntArray, Trace
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Columns device, product, kernels, busy_ns, span_ns, utilisation_ratio, busy_in_steps_ratio; rows for the CPU have
-    only utilisation_ratio."""
+    """One row a device; see :data:`COLUMNS`. Rows for the CPU have only utilisation_ratio."""
     chosen = in_steps(trace, request)
     counts = trace.rows("kind", KERNEL) & (counted(trace) if request.native else True)
     steps = _events(trace, native_steps(trace, chosen)) if request.native else spans(trace, chosen)

@@ -26,9 +26,7 @@ TOLD_NS: Final = "told_ns"
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Columns kind (memcpy, memset), copy_kind, device, [the groupings,] calls, bytes (NA where no event tells),
-    total_device_ns, avg_device_ns, min_device_ns, max_device_ns, bytes_per_s (of the events that tell). Raises
-    UsageError."""
+    """One row a kind of copy and device; see :data:`COLUMNS`. Sizes are NA where no event tells. Raises UsageError."""
     return with_speed(measured(trace, request))
 
 

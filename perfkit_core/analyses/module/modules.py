@@ -17,8 +17,7 @@ from perfkit_core import grouped, nesting
 from perfkit_core.analyses.grouping import keys
 from perfkit_core.analyses.merging import parents
 from perfkit_core.analyses.module import module_counts
-from perfkit_core.analyses.module.module_counts import Counts
-from perfkit_core.analyses.module.module_tree import ModuleTree, module_tree
+from perfkit_core.analyses.module.module_counts import Counts, ModuleTree, module_tree
 from perfkit_core.analyses.select import selected
 from perfkit_core.analyses.tables import Groups, group, integers, ratio
 from perfkit_core.language import in_english
@@ -61,12 +60,7 @@ _SUMMED: Final = {
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Tree: depth, name (own part of the path), class, calls (forward), backward_calls (null where backward passes are
-    not labelled), call_ns (forward calls from begin to end, all they do included), total_cpu_ns, total_cpu_ratio,
-    self_cpu_ns, self_cpu_ratio (of operators, with the layers below and without; shares of all operators), the same for
-    device_ns, parameters (elements, with all below), self_parameters, parameter_bytes (with all below), flops (with all
-    below), self_flops, total_allocated_bytes, self_allocated_bytes, occurrence (outermost operators, with all below),
-    module (the path; null for what is in none). Unknown is null. Grouped: a root for each group, its layers below."""
+    """The layers as a tree; see :data:`COLUMNS`. Unknown is NA. Grouped: a root for each group, its layers below."""
     keys(trace, request, np.empty(0, np.int64), GROUPINGS)  # refuses what it cannot be grouped by
     selected(trace, request)  # and steps and patterns that mean nothing
     tree = module_tree(trace)

@@ -58,8 +58,8 @@ class _Counted:
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Columns name (the family), [the groupings,] calls and self_cpu_ns (of operators), self_cpu_ratio, device_calls
-    and device_ns (of device work; NA where none was recorded), device_ratio. The ratios are to the sums of all rows.
+    """One row a family; see :data:`COLUMNS`. The ratios are to the sums of all rows; NA where no device work was
+    recorded.
 
     By operator a tree: below each family its operators, with the device work of that family that they launched. Raises
     UsageError."""

@@ -42,13 +42,7 @@ GROUPINGS = ("edge",)
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """One row an outermost operator: node (number), name, op_name, phase, module, step, tid, start_ns (since the
-    first), total_cpu_ns, device_events, total_device_ns, streams, then the nodes before it: after (on its thread),
-    after_on_stream (on the first of its streams), forward (of a backward node) and forward_by ("sequence" or "order",
-    see ``dataflow``); null where there is none.
-
-    By edge: before, after (nodes), before_name, after_name, edge ("thread", "stream", "backward").
-    """
+    """One row an outermost operator, by edge one an edge; see :data:`COLUMNS`. NA where there is none."""
     if set(request.by) - set(GROUPINGS):
         raise UsageError(f"the graph cannot be grouped by {request.by[0]!r}", f"known: {', '.join(GROUPINGS)}")
     first = step_numbers(trace)[:1]

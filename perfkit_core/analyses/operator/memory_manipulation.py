@@ -39,8 +39,7 @@ _USER_DEFINED: Final = "UserDefined$"
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Columns name, kind, [the groupings,] calls, total/avg/min/max_cpu_ns, cpu_ratio (to the union of the steps),
-    total/avg/min/max_device_ns of what was launched inside, device_ratio (to the device work of the steps). Raises
+    """One row a name and kind; see :data:`COLUMNS`. Device times are those of what was launched inside. Raises
     UsageError."""
     rows = np.flatnonzero(_manipulates(trace, request.native) & selected(trace, request))
     keys: dict[str, Any] = {"name": texts(overloads.operator_names(trace), rows)}

@@ -43,9 +43,8 @@ _SUMS: Final = ("calls", "self_cpu_ns", "total_cpu_ns", "self_device_ns", "total
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Columns depth, name (depth 0: the kind; 1: an operator), [the groupings,] calls, self_cpu_ns, self_cpu_ratio,
-    total_cpu_ns, self_device_ns, self_device_ratio, total_device_ns. The ratios are to the self time of all operators.
-    Calls and totals of a kind leave out operators inside another of the same kind. Raises UsageError."""
+    """Depth 0: the kind; 1: an operator; see :data:`COLUMNS`. The ratios are to the self time of all operators. Calls
+    and totals of a kind leave out operators inside another of the same kind. Raises UsageError."""
     counted = trace.host & trace.rows("kind", *OPERATOR_KINDS) & own_time.is_call(trace)
     counted &= spans.chosen(trace, request)
     rows = np.flatnonzero(counted)

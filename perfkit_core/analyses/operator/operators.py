@@ -29,10 +29,7 @@ MEMORY_ROW = "[memory]"
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Columns name, [shapes, stack, overload, tid, label, scope, module, phase, step, device, rank,] op_name, calls,
-    self_cpu_ns, self_cpu_ratio, total_cpu_ns, total_cpu_ratio (to the time of the outermost), avg/min/max_cpu_ns,
-    self_device_ns, self_device_ratio, total_device_ns, avg/min/max_device_ns (of a call, with all inside), self_ and
-    total_ cpu_bytes and device_bytes (allocated less freed), flops. What was not recorded is NA. Raises UsageError."""
+    """One row a name, by what is asked for; see :data:`COLUMNS`. What was not recorded is NA. Raises UsageError."""
     whole = span_table(trace, request, trace.host & trace.rows("kind", *OPERATOR_KINDS), "op_name")
     parts = [_without_operator(trace, request, name, rows) for name, rows in unowned(trace, request).items()]
     if request.native and operator_memory.recorded(trace):

@@ -42,10 +42,7 @@ from perfkit_core.trees import heaviest_first, preorder
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Tree: depth, name (``file.py(12): function``), file, line, function (null for what is no line of Python), calls
-    (0 where only the operators' stacks name the frame, or only what it calls counts), total_cpu_ns, total_cpu_ratio,
-    self_cpu_ns (without the frames that it calls), self_cpu_ratio, total_device_ns, self_device_ns. Ratios: of the
-    roots."""
+    """The frames as a tree; see :data:`COLUMNS`. Ratios: of the roots."""
     counted = selected(trace, request)
     found = frames.events(trace, counted) if frames.recorded(trace) else frames.stacks(trace, counted)
     owner = attribution.self_device_ns(trace)

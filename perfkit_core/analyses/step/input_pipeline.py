@@ -26,9 +26,7 @@ TO_DEVICE = "HtoD"
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """A row a step: rank, step, dur_ns, loader (its name, several separated by ", "; null: none in the step), loads
-    (calls of the loader), input_wait_ns, input_ratio (of the step; these three null where no loader was recorded at
-    all), copies, copied_bytes (null where copies do not tell), copy_ns (union), hidden_copy_ns."""
+    """A row a step; see :data:`COLUMNS`. NA: no loader was recorded at all, or copies do not tell their size."""
     steps = chosen_steps(trace, request)
     acts = activities(trace)
     loads, copies = _loads(trace, acts), _copies(trace)

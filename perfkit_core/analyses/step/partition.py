@@ -40,9 +40,8 @@ ON_HOST: Final = ("compute", "exposed_communication", "input_wait", "framework",
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """A row a category in the order of precedence: [rank,] category, steps, total_ns (over the steps), avg/min/max_ns
-    (of a step), ratio (to the steps). By step: a row a step: rank, step, dur_ns and ``{category}_ns``, which sum to
-    dur_ns."""
+    """A row a category in the order of precedence; by step a row a step, whose parts sum to its duration. See
+    :data:`COLUMNS`."""
     whole = by_step(VIEW.name, request)
     names = ON_DEVICE if has_device_work(trace) else ON_HOST
     steps = chosen_steps(trace, request)

@@ -27,9 +27,7 @@ _COMPARED: Final = ("dur_over_median_ns", "own_time_ns", "own_time_over_median_n
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """A row a rank and step: rank, step, dur_ns, dur_over_median_ns (less the median over the ranks), own_time_ns,
-    own_time_over_median_ns, then the parts of the view partition (``{category}_ns``), which sum to dur_ns. Without rows
-    where a single rank was recorded."""
+    """A row a rank and step; see :data:`COLUMNS`. Without rows where a single rank was recorded."""
     if len(trace.meta.ranks) < 2:
         in_steps(trace, request)  # a step that is not there is told all the same
         request = replace(request, steps=())

@@ -25,9 +25,7 @@ PARTS: Final = ("interval", "forward_backward", "tail")
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """A row a part: [rank,] part, steps (that could be cut), total_ns (over them), avg/min/max_ns (of a step), ratio
-    (to their duration). By step: a row a step: rank, step, dur_ns, interval_ns, forward_backward_ns, tail_ns (null
-    where the step cannot be cut) and, if any cannot, missing (why)."""
+    """A row a part; by step a row a step, NA where it cannot be cut. See :data:`COLUMNS`."""
     wide = by_step(VIEW.name, request)
     steps = _cut(trace, chosen_steps(trace, request))
     return steps if wide else over_steps(steps, PARTS, "part", "rank" in request.by)

@@ -17,9 +17,8 @@ from perfkit_core.trace import IntArray, Trace
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Columns rank (null where unknown), step, start_ns (since the first step of the rank), dur_ns, then for each phase
-    ``{phase}_ns`` (union of its segments on the host; null where the recording knows no phases) and
-    device_launched_ns (union of the device work launched in the step, which may run after it)."""
+    """One row a step; see :data:`COLUMNS`. Phases are the union of their segments on the host, NA where the recording
+    knows no phases."""
     rows = chosen_steps(trace, request)
     result = step_frame(trace, rows)
     result.insert(2, "start_ns", trace.ints("start_ns")[rows] - _origins(trace, rows))

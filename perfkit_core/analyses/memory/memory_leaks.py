@@ -26,9 +26,7 @@ GROUPINGS = ("module", "phase", "shape", "stack", "thread")
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Columns name (outermost operator that allocated it), rank, device, [module, phase, shapes, stack, tid,] steps (in
-    how many something stayed), of_steps (how many were recorded with the step after them), blocks, bytes,
-    avg_step_bytes (over of_steps)."""
+    """One row an operator and device; see :data:`COLUMNS`."""
     found = memory_events(trace)
     ends = step_ends(trace, found)
     event, step = _staying(found, ends, blocks(trace))

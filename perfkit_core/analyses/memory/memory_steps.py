@@ -28,10 +28,7 @@ from perfkit_core.trace import BoolArray, IntArray, Trace
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Columns rank, device, step, allocated_bytes, alive_blocks and alive_bytes (allocated in the step and alive at its
-    end), alive_next_blocks and alive_next_bytes (… at the end of the next step), alive_last_blocks and
-    alive_last_bytes (… of the last step recorded without a gap), end_bytes (allocated at the end of the step),
-    growth_bytes (since the end of the step before; in the first of a run since its beginning). NA: not known."""
+    """One row a device and step; see :data:`COLUMNS`. NA: not known."""
     found = memory_events(trace)
     ends, made = step_ends(trace, found), blocks(trace)
     level = levels(trace)

@@ -17,8 +17,7 @@ LABELLED = (ANNOTATION, DATALOADER, FORWARD, BACKWARD, OPTIMIZER)
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """As the view operators, with kind in place of op_name, and shares of the steps in place of those of the rows:
-    total_cpu_ratio (to the union of the steps), total_device_ratio (to the device work of the steps). Kind
+    """As the view operators, with shares of the steps in place of those of the rows; see :data:`COLUMNS`. Kind
     ``annotation`` is the user's own label, the others are the framework's."""
     counted = trace.host & trace.rows("kind", *LABELLED)
     if not request.native:

@@ -25,10 +25,7 @@ from perfkit_core.trace import IntArray, Trace
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Columns rank, device, events, unexplained_changes (events at which the recorded total moved by something else
-    than what was allocated or freed; NA: no totals) and their sum unexplained_bytes, old_frees and old_freed_bytes
-    (frees of what was not allocated in the recording), repeated_allocations (at an address that was not free: its free
-    was not recorded), resized_frees (of another size than was allocated), without_address."""
+    """One row a device; see :data:`COLUMNS`. NA: no totals were recorded."""
     found = memory_events(trace)
     made, moved = blocks(trace), levels(trace).unexplained
     counted = selected(trace, request)[found.row]

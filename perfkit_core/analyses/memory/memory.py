@@ -6,15 +6,17 @@ Each memory event counts once: for the innermost operator around it, outside of 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
-from perfkit_core.analyses.memory import native, owners
+from perfkit_core.analyses.memory import owners
 from perfkit_core.analyses.memory.events import MemoryEvents, explain_empty, memory_events
+from perfkit_core.analyses.step.step_rows import cut_off_rows
 from perfkit_core.analyses.tables import plain, texts
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.schema import NO_ROW
 from perfkit_core.table_columns import DEVICE_NAME, NAME, added_by, count, key, size
 from perfkit_core.trace import BoolArray, Codes, IntArray, Trace
 
@@ -23,8 +25,7 @@ MEASURES = ("allocations", "frees", "allocated_bytes", "freed_bytes", "increase_
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Columns name (of the owner), device, type (allocated; reserved: the allocator's own reserve), [phase, module,
-    step, tid, category, rank,] allocations, frees, allocated_bytes, freed_bytes, increase_bytes.
+    """One row an owner and device; see :data:`COLUMNS`.
 
     ``native``: as the framework's own memory summary counts, which is more than once.
     """
@@ -42,8 +43,8 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 def _owned(trace: Trace, found: MemoryEvents, as_native: bool) -> tuple[IntArray, IntArray]:
     """Positions of memory events, and the row of the host event that each counts for."""
-    if as_native and native.exists(trace):
-        return native.owned(trace, found)
+    if as_native and exists(trace):
+        return owned(trace, found)
     return np.arange(len(found.row)), owners.innermost(trace, found.row)
 
 
@@ -60,6 +61,43 @@ def _measures(change: IntArray) -> dict[str, Any]:
         "freed_bytes": np.where(freed, -change, 0),
         "increase_bytes": change,
     }
+
+
+ALLOCATIONS: Final = ("Allocate", "ReservedAllocate")
+"""Categories of memory events, where the recording tells them."""
+OPERATOR: Final = "Operator"
+INNER: Final = "OperatorInner"
+
+
+def exists(trace: Trace) -> bool:
+    """Whether the framework of this recording has such a summary."""
+    return bool(trace.rows("category", *ALLOCATIONS).any())
+
+
+def owned(trace: Trace, found: MemoryEvents) -> tuple[IntArray, IntArray]:
+    """Positions of memory events, and the row of the host event that each counts for; some twice.
+
+    Every host event has a row with what happened directly in it; an operator also takes what happened in its direct
+    children, except that the parts that frameworks call inner have no row of their own. Only recordings that tell what
+    each memory event was have such a summary. What lies outside every host event is in no row.
+    """
+    parent, category = trace.ints("parent"), trace.codes("category")
+    nearest = _in_cut_off_steps(trace, found.row, parent[found.row])
+    above = np.append(parent, NO_ROW)[nearest]
+    own = np.flatnonzero((nearest != NO_ROW) & ~np.append(category.rows(INNER), False)[nearest])
+    lent = np.flatnonzero(np.append(category.rows(OPERATOR), False)[above] & (above != NO_ROW))
+    return np.concatenate([own, lent]), np.concatenate([nearest[own], above[lent]])
+
+
+def _in_cut_off_steps(trace: Trace, rows: IntArray, nearest: IntArray) -> IntArray:
+    """The same, with the last step in which nothing was computed: it is no step of ours, so nothing lies in it."""
+    start, end = trace.ints("start_ns"), trace.end_ns
+    for step in np.flatnonzero(cut_off_rows(trace)):
+        inside = (nearest == NO_ROW) & (start[rows] >= start[step]) & (start[rows] <= end[step])
+        for column in ("rank", "pid", "tid"):
+            inside &= trace.ints(column)[rows] == trace.ints(column)[step]
+        nearest = np.where(inside, step, nearest)
+    return nearest
 
 
 COLUMNS = (

@@ -14,7 +14,7 @@ import pandas as pd
 
 from perfkit_core import nesting, patterns
 from perfkit_core.analyses.fluid import scope
-from perfkit_core.analyses.fluid.overhead import total_time
+from perfkit_core.analyses.fluid.fluid_overhead import total_time
 from perfkit_core.analyses.merging import parents
 from perfkit_core.analyses.select import selected
 from perfkit_core.language import in_english
@@ -30,8 +30,7 @@ _SAYS_WHICH: Final = "(?i)memcpy_?a?sync"
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Columns depth, name (mode, below it the directions), calls, total_ns, ratio (to the total time of the overhead
-    summary; null where no operators were recorded)."""
+    """Modes, below them the directions; see :data:`COLUMNS`. The ratio is NA where no operators were recorded."""
     rows = np.flatnonzero(selected(trace, request) & trace.rows("kind", MEMCPY))
     codes = trace.codes("copy_kind")
     ways = np.array([*map(scope.direction, codes.values), scope.direction("")], dtype=object)

@@ -24,10 +24,7 @@ from perfkit_core.trace import IntArray, Trace
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Columns rank, device, allocations, frees, start_bytes (allocated before the first event), peak_bytes (with what
-    was allocated before), peak_time_ns (since the first event of the rank), end_bytes, growth_bytes (by the events
-    alone), peak_growth_bytes (peak less start), peak_reserved_bytes, process_peak_bytes and process_peak_reserved_bytes
-    (since the process began, where the framework tells). NA: not recorded."""
+    """One row a device; see :data:`COLUMNS`. NA: not recorded."""
     found = memory_events(trace)
     counted = chosen(trace, request, found.row, names(trace, innermost(trace, found.row)))
     pools = np.unique(found.pool[counted])

@@ -43,9 +43,7 @@ class Peaks:
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Columns name (outermost operator), rank, device, [module, phase, shapes, stack, step, tid,] blocks, bytes, ratio
-    (to the total at the peak; to the sum of the rows where no totals were recorded). With ``steps``: the peak in them.
-    """
+    """One row an operator and device; see :data:`COLUMNS`. With ``steps``: the peak in them."""
     found = memory_events(trace)
     level, made = levels(trace), blocks(trace)
     peaks = _peaks(trace, found, level, request)

@@ -22,9 +22,7 @@ from perfkit_core.trace import Trace
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """One row an event, and one at time 0 for what was allocated before: columns rank, device, time_ns (since the first
-    event of the rank), step, change_bytes, growth_bytes (sum of the changes), allocated_bytes (the recorded total; NA
-    where none was), reserved_bytes, unexplained_bytes (by how much the total moved without an event)."""
+    """One row an event, and one at time 0 for what was allocated before; see :data:`COLUMNS`."""
     found = memory_events(trace)
     counted = chosen(trace, request, found.row, names(trace, innermost(trace, found.row)))
     level = levels(trace)
