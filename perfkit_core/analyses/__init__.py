@@ -21,8 +21,8 @@ from perfkit_core.analyses.memory import (
     memory_steps,
 )
 from perfkit_core.analyses.module import modules
+from perfkit_core.analyses.operator import annotations as user_annotations
 from perfkit_core.analyses.operator import (
-    annotations,
     families,
     graph,
     memory_manipulation,
@@ -49,7 +49,7 @@ VIEWS = (
     operator_tree.VIEW,
     operator_kinds.VIEW,
     families.VIEW,
-    annotations.VIEW,
+    user_annotations.VIEW,
     memory_manipulation.VIEW,
     modules.VIEW,
     code.VIEW,

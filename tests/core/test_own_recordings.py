@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.analyses.operator import annotations, operators
+from perfkit_core.analyses.operator import annotations as user_annotations
+from perfkit_core.analyses.operator import operators
 from perfkit_core.loading import load
 from perfkit_core.plugins.contracts import ViewRequest
 
@@ -28,7 +29,7 @@ def test_operator_rows_equal_the_native_ones(name: str) -> None:
 def test_every_native_torch_row_is_in_one_of_our_tables() -> None:
     native = json.loads((DATA / "torch-mlp.native.json").read_text())
     trace = load(DATA / "torch-mlp.json.gz")
-    mine = {*operators.table(trace, ViewRequest())["name"], *annotations.table(trace, ViewRequest())["name"]}
+    mine = {*operators.table(trace, ViewRequest())["name"], *user_annotations.table(trace, ViewRequest())["name"]}
     assert set(native) - mine == {"ProfilerStep*"}
 
 

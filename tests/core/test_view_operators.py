@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 from events import device, host, trace
 
-from perfkit_core.analyses.operator import annotations, operators
+from perfkit_core.analyses.operator import annotations as user_annotations
+from perfkit_core.analyses.operator import operators
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.testing.conformance import check_trace, check_view
@@ -51,7 +52,7 @@ def rows(found: Trace, columns: str, key: str = "name", **request: Any) -> dict[
 def test_the_view_keeps_its_contract(small: Trace) -> None:
     check_trace(small)
     check_view(operators.VIEW, small)
-    check_view(annotations.VIEW, small)
+    check_view(user_annotations.VIEW, small)
 
 
 def test_overloads_are_one_row_unless_asked_for(small: Trace) -> None:
@@ -68,7 +69,7 @@ def test_a_redispatch_to_another_overload_is_one_call() -> None:
 
 def test_a_label_that_looks_like_an_overload_stays_itself() -> None:
     found = trace([host("lib::to.mine", "annotation", 0, 100), host("lib::to.dtype", "operator", 10, 80)])
-    assert annotations.table(found, ViewRequest())["name"].tolist() == ["lib::to.mine"]
+    assert user_annotations.table(found, ViewRequest())["name"].tolist() == ["lib::to.mine"]
 
 
 def test_time_of_details_belongs_to_their_operator(small: Trace) -> None:
@@ -167,7 +168,7 @@ def test_labels_have_shares_of_the_steps() -> None:
         host("launch", "runtime", 600, 10, correlation=2),
         device("k", "kernel", 700, 10, correlation=2),
     ])  # fmt: skip
-    (row,) = annotations.table(found, ViewRequest()).to_dict("records")
+    (row,) = user_annotations.table(found, ViewRequest()).to_dict("records")
     assert row["total_cpu_ratio"] == pytest.approx(0.25)
     assert row["total_device_ratio"] == pytest.approx(30 / 40)
 

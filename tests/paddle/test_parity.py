@@ -15,7 +15,8 @@ import pandas as pd
 import pytest
 
 from perfkit_core.analyses.devices import device, kernels, memcpy
-from perfkit_core.analyses.operator import annotations, operator_tree, operators
+from perfkit_core.analyses.operator import annotations as user_annotations
+from perfkit_core.analyses.operator import operator_tree, operators
 from perfkit_core.loading import load
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace import Trace
@@ -73,7 +74,7 @@ def test_operators_by_thread(workloads: dict[str, tuple[Trace, dict[str, Any]]])
 def test_user_defined(workloads: dict[str, tuple[Trace, dict[str, Any]]]) -> None:
     count = 0
     for name, (trace, stats) in workloads.items():
-        table = annotations.table(trace, EVERYTHING)
+        table = user_annotations.table(trace, EVERYTHING)
         count += rows_equal(table[table["kind"] == "annotation"], stats["userdefined"], name)
     print(f"user labels: {count} numbers equal")
     assert count > 10
@@ -186,7 +187,7 @@ def test_live_run(live: tuple[Trace, Any]) -> None:
     events = statistic.event_summary
     count = rows_equal(operators.table(trace, EVERYTHING), _plain(events.items), "operators")
     count += _children_equal(operator_tree.table(trace, ViewRequest(native=True)), events.items)
-    labels = annotations.table(trace, EVERYTHING)
+    labels = user_annotations.table(trace, EVERYTHING)
     labels = labels[labels["kind"] == "annotation"]
     count += rows_equal(labels, _plain(events.userdefined_items), "labels")
     assert kernels.table(trace, EVERYTHING).empty

@@ -16,7 +16,8 @@ torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[t
 from torch_models import MODELS, train  # noqa: E402
 
 from perfkit_core.analyses.devices import device, memcpy  # noqa: E402
-from perfkit_core.analyses.operator import annotations, operators  # noqa: E402
+from perfkit_core.analyses.operator import annotations as user_annotations  # noqa: E402
+from perfkit_core.analyses.operator import operators  # noqa: E402
 from perfkit_core.analyses.step import model as model_view  # noqa: E402
 from perfkit_core.analyses.step import overview, steps  # noqa: E402
 from perfkit_core.loading import load  # noqa: E402
@@ -63,7 +64,7 @@ def native(events: Any) -> pd.DataFrame:
 
 def ours(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """All rows of our tables that key_averages() has in its single one."""
-    spans = [operators.table(trace, request), annotations.table(trace, request)]
+    spans = [operators.table(trace, request), user_annotations.table(trace, request)]
     spans.append(operators.span_table(trace, request, trace.rows("kind", "step", "python"), "kind"))
     table = pd.concat(spans)
     table["name"] = table["name"].str.replace(r"^ProfilerStep#\d+$", "ProfilerStep*", regex=True)

@@ -86,7 +86,7 @@ def forward_stacks(trace: Trace, rows: IntArray) -> pd.Categorical:
     """
     node = nesting.nearest_on_path(trace.ints("parent"), _backward_nodes(trace))
     source = np.where(node == NO_ROW, np.arange(len(trace)), np.append(_first(trace, node), NO_ROW)[node])
-    whole = stacks.as_recorded(trace, np.maximum(source[rows], 0))
+    whole = as_recorded(trace, np.maximum(source[rows], 0))
     codes = np.where(source[rows] == NO_ROW, -1, whole.codes)
     return pd.Categorical.from_codes(codes, categories=whole.categories)
 
