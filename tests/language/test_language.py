@@ -15,12 +15,13 @@ from babel.messages.pofile import read_po
 
 from perfkit_core.advice.advise import advise
 from perfkit_core.advice.page import report as advice_page
+from perfkit_core.analyses.fluid import fluid_overhead
 from perfkit_core.cli.main import main
 from perfkit_core.comparison.report import comparison_report
 from perfkit_core.language import LANGUAGES, in_english, language, retold, say, speaking
 from perfkit_core.language.__main__ import HERE, TEMPLATE
 from perfkit_core.language.catalogue import Catalogue, read
-from perfkit_core.language.columns import worded
+from perfkit_core.language.columns import SIDES, worded
 from perfkit_core.language.extract import messages
 from perfkit_core.loading import load
 from perfkit_core.renderers.html import render as as_page
@@ -29,6 +30,7 @@ from perfkit_core.renderers.text import render as as_text
 from perfkit_core.report.model import Report, Source
 from perfkit_core.report.page import run_report
 from perfkit_core.report.summary import summarize
+from perfkit_core.table_columns import CATEGORY, NAME, key
 from perfkit_core.trace import Finding, Trace
 from tests.support.page_words import english, texts
 from tests.support.paths import ROOT
@@ -211,11 +213,12 @@ def test_tables_are_the_same_in_every_language() -> None:
 
 
 def test_words_of_ours_are_said_and_names_are_not() -> None:
+    named_by_us = next(column for column in fluid_overhead.COLUMNS if column.name == "name")
     with speaking("zh"):
-        assert (worded("compute", "category"), worded("(no module)", "name")) == ("计算", "（无模块）")
-        assert worded("framework overhead", "name") != "framework overhead" == worded("framework overhead", "operator")
-        assert (worded("base", "run"), worded("base", "operator")) == ("基准", "base")
-        assert [worded(name, "name") for name in ("copy", "compute", "(anonymous namespace)", "Copy")] == [
+        assert (worded("compute", CATEGORY), worded("(no module)", NAME)) == ("计算", "（无模块）")
+        assert worded("framework overhead", named_by_us) != "framework overhead" == worded("framework overhead", NAME)
+        assert (worded("base", key("run", "Run", words=SIDES)), worded("base", NAME)) == ("基准", "base")
+        assert [worded(name, NAME) for name in ("copy", "compute", "(anonymous namespace)", "Copy")] == [
             "copy", "compute", "(anonymous namespace)", "Copy",
         ]  # fmt: skip
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from perfkit_core import collective_labels
-from perfkit_core.analyses.communication import bandwidth, clocks, stragglers
+from perfkit_core.analyses.communication import clocks, collectives, stragglers
 from perfkit_core.collectives import HOST, KEY, Collective
 from perfkit_core.loading import load
 from perfkit_core.plugins.contracts import ViewRequest
@@ -81,7 +81,7 @@ def trace(job: Path, request: pytest.FixtureRequest) -> Trace:
 
 def test_sizes_of_a_live_job(trace: Trace) -> None:
     """65536 floats; 1024 doubles of each of two ranks; three steps of two ranks. None after the block."""
-    table = bandwidth.table(trace, ViewRequest(by=("size",)))
+    table = collectives.table(trace, ViewRequest(by=("size",)))
     found = {row["collective"]: (row["size"], row["calls"], row["group_size"]) for row in table.to_dict("records")}
     barrier = found.pop("barrier")
     assert found == {"all_reduce": (4 << 16, 6, 2), "all_gather": (8 << 11, 6, 2)}
@@ -108,7 +108,7 @@ def test_kernels_of_a_gpu_align(traces: Path) -> None:
     found = clocks.table(both, EVERYTHING)
     assert found["offset_ns"].tolist() == [0, 4321]
     assert found["matched"].tolist() == [3, 3]
-    (row,) = bandwidth.table(both, EVERYTHING).to_dict("records")
+    (row,) = collectives.table(both, EVERYTHING).to_dict("records")
     assert (row["collective"], row["algorithm"], row["protocol"], row["calls"]) == ("all_reduce", "RING", "LL", 6)
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from perfkit_core.analyses import VIEWS
-from perfkit_core.analyses.over_ranks.views import reduction
+from perfkit_core.analyses.merging import reduction
 from perfkit_core.loading import load_one
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.ranks.split import split

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from perfkit_core.analyses.operator import operators, user_annotations
+from perfkit_core.analyses.operator import annotations as user_annotations
+from perfkit_core.analyses.operator import operators
 from perfkit_core.loading import load
 from perfkit_core.plugins.contracts import ViewRequest
 from tests.support.paths import DATA

@@ -19,7 +19,6 @@ from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.renderers import csv, html, markdown, text
 from perfkit_core.renderers import json as as_json
 from perfkit_core.renderers.cells import visible
-from perfkit_core.renderers.headings import label
 from perfkit_core.report.display import Display
 from perfkit_core.report.model import Chart, Report, Section, Source
 from perfkit_core.report.page import run_report
@@ -179,7 +178,7 @@ def test_not_recorded_of_a_real_profile_is_what_no_row_has(traces: Path) -> None
     lines = {line.partition(": ")[0]: line.partition(": ")[2] for line in text.render(report).splitlines()}
     assert "forward" in some
     assert not lines.get("Not recorded", "").count("Forward")
-    assert [label(name) for name in some] == lines["None in these rows"].split(", ")
+    assert [choose_views(["graph"])[0].column(name).title for name in some] == lines["None in these rows"].split(", ")
 
 
 def test_html_says_a_fact_once() -> None:

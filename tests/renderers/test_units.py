@@ -1,4 +1,4 @@
-"""Headings, units and numbers are told by a column's name and its magnitudes."""
+"""Headings, units and numbers of columns, also of those that nobody declared."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import pytest
 
 from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.columns import columns
-from perfkit_core.renderers.headings import label, without_units
+from perfkit_core.renderers.headings import without_units
+from perfkit_core.table_columns import duration, named, size
 
 
 def shown(**values: object) -> list[tuple[str, tuple[str, ...]]]:
@@ -20,11 +21,11 @@ def shown(**values: object) -> list[tuple[str, tuple[str, ...]]]:
         ("self_cpu_ns", "Self CPU"), ("total_bytes", "Total"), ("bytes", "Size"), ("ratio", "Share"),
         ("dur_ns", "Duration"), ("self_cpu_bytes", "Self CPU memory"), ("allocated_bytes", "Allocated"),
         ("bytes_per_s", "Bandwidth"), ("flops", "FLOPs"), ("self_flops", "Self FLOPs"), ("op_name", "Op name"),
-        ("calls", "Calls"), ("columns", "Columns"), ("occurrence", "Operators"),
+        ("calls", "Calls"), ("columns", "Columns"),
     ],
 )  # fmt: skip
 def test_headings(name: str, heading: str) -> None:
-    assert label(name) == heading
+    assert named(name).title == heading
 
 
 def test_the_unit_is_that_of_the_median() -> None:
@@ -63,8 +64,8 @@ def test_what_compares_has_one_unit_that_of_the_larger(names: tuple[str, ...]) -
 
 def test_columns_of_several_runs_have_one_unit_whatever_the_runs_are_called() -> None:
     table = pd.DataFrame({"slow_ns": [2_135_840], "total paddle_ns": [125_415_476], "b_ns": [280]})
-    headings = {str(name): str(name).removesuffix("_ns") for name in table.columns}
-    found = [(column.label, column.cells) for column in columns(table, headings=headings)]
+    runs = [duration(name, name.removesuffix("_ns"), quantity="run", proper=True) for name in map(str, table.columns)]
+    found = [(column.label, column.cells) for column in columns(table, runs)]
     assert found == [("slow (ms)", ("2.136",)), ("total paddle (ms)", ("125.415",)), ("b (ms)", ("0.000280",))]
 
 
@@ -121,4 +122,5 @@ def test_other_languages_are_left_alone() -> None:
 
 
 def test_a_message_has_a_size_and_is_no_memory() -> None:
-    assert without_units(["message_bytes", "allocated_bytes"], []) == ["Message size", "Allocated memory"]
+    sizes = [size("message_bytes", "Message", noun="size"), size("allocated_bytes", "Allocated")]
+    assert without_units(sizes, []) == ["Message size", "Allocated memory"]

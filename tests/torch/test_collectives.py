@@ -16,8 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from perfkit_core.analyses.communication import bandwidth, clocks, distributed, stragglers
+from perfkit_core.analyses.communication import clocks, distributed, stragglers
 from perfkit_core.analyses.communication.align import aligned
+from perfkit_core.analyses.communication.collectives import table as collectives_table
 from perfkit_core.collectives import KEY, Collective, with_description
 from perfkit_core.loading import load
 from perfkit_core.plugins.contracts import ViewRequest
@@ -81,7 +82,7 @@ def test_sizes_and_bandwidths_of_kernels_that_tell_them(traces: Path) -> None:
         told = event["args"]
         moved = max(told["In msg nelems"], told["Out msg nelems"]) * size_of[told["dtype"]]
         expected[told["Collective name"], moved].append(event["dur"] * 1e-6)
-    table = bandwidth.table(load(path), ViewRequest(by=("size",)))
+    table = collectives_table(load(path), ViewRequest(by=("size",)))
     words = {"all_reduce": "allreduce", "broadcast": "broadcast"}
     found = {(words[row["collective"]], row["size"]): row for row in table.to_dict("records")}
     assert set(found) == set(expected)
@@ -95,7 +96,7 @@ def test_sizes_and_bandwidths_of_kernels_that_tell_them(traces: Path) -> None:
 
 def test_a_gathering_counts_what_a_rank_gets(traces: Path) -> None:
     """B200: 8 × 25136 elements of two bytes; each link carries seven eighths."""
-    table = bandwidth.table(load(traces / "torch" / "b200-eager-rank0of8.json.gz"), ViewRequest(by=("size",)))
+    table = collectives_table(load(traces / "torch" / "b200-eager-rank0of8.json.gz"), ViewRequest(by=("size",)))
     (row,) = table[table["collective"] == "all_gather"].to_dict("records")
     assert row["message_bytes"] == 8 * 25136 * 2
     assert row["total_ns"] == 21953
@@ -129,7 +130,7 @@ def test_waiting_for_the_last_rank(dlrm: tuple[Trace, list[list[dict[str, Any]]]
 def test_transfers_agree_between_ranks(dlrm: tuple[Trace, list[list[dict[str, Any]]]]) -> None:
     """What is left of an all-to-all after the last rank has come: as long as that rank's own kernel (µs clocks)."""
     trace, kernels = dlrm
-    table = bandwidth.table(trace, ViewRequest(by=("rank", "size")))
+    table = collectives_table(trace, ViewRequest(by=("rank", "size")))
     first = table[(table["collective"] == "all_to_all") & (table["size"] == 192)].sort_values("rank")
     assert len(first) == 8
     (rank7,) = (event["dur"] for event in kernels[7][1:2])
@@ -186,7 +187,7 @@ def test_a_live_job_with_a_slow_rank(tmp_path: Path) -> None:
     jobs = [subprocess.Popen([*command, str(rank)], stderr=subprocess.DEVNULL) for rank in range(2)]
     assert [job.wait(120) for job in jobs] == [0, 0]
     trace = load(tmp_path / "run")
-    sizes = bandwidth.table(trace, ViewRequest(by=("size",)))
+    sizes = collectives_table(trace, ViewRequest(by=("size",)))
     assert sorted(zip(sizes["size"].tolist(), sizes["calls"].tolist(), strict=True)) == [(4096, 6), (1 << 20, 6)]
     assert (sizes["group_size"] == 2).all()
     second = clocks.table(trace, EVERYTHING).iloc[1]

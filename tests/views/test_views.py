@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from perfkit_core.analyses import VIEWS
-from perfkit_core.analyses.over_ranks.views import reduction
+from perfkit_core.analyses.merging import reduction
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.testing.conformance import check_trace, check_view

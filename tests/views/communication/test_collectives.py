@@ -12,18 +12,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perfkit_core.analyses.communication import bandwidth, clocks, partials, stragglers
+from perfkit_core.analyses.communication import clocks, collectives, partials, stragglers
 from perfkit_core.analyses.communication.align import aligned
-from perfkit_core.analyses.communication.bus_factors import bus_factors
-from perfkit_core.analyses.communication.kernel_names import kernel_name
-from perfkit_core.analyses.communication.message_sizes import size_class
+from perfkit_core.analyses.communication.collectives import bus_factors, size_class
+from perfkit_core.analyses.communication.instances import kernel_name
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.testing.conformance import check_view
 from perfkit_core.trace import Trace, concat_traces
 from tests.support.ranks import collective, rank
 
-VIEWS = (bandwidth.VIEW, clocks.VIEW, stragglers.VIEW)
+VIEWS = (collectives.VIEW, clocks.VIEW, stragglers.VIEW)
 
 
 def first() -> Trace:
@@ -56,23 +55,23 @@ def test_collectives() -> None:
         "message_bytes size calls total_ns min_ns median_ns max_ns algorithm_bandwidth_bytes_per_s "
         "bus_bandwidth_bytes_per_s known_transfers transfer_ns transfer_bus_bandwidth_bytes_per_s"
     )
-    assert rows(bandwidth.VIEW, both(), columns) == [
+    assert rows(collectives.VIEW, both(), columns) == [
         (3000, "2 to 4 KiB", 2, 300, 100, 100, 200, 20e9, 20e9, 2, 100, 30e9),
         (1000, "512 B to 1 KiB", 2, 250, 50, 50, 200, 8e9, 8e9, 2, 50, 20e9),
     ]
-    assert rows(bandwidth.VIEW, both(), "collective group group_size algorithm protocol")[0] == (
+    assert rows(collectives.VIEW, both(), "collective group group_size algorithm protocol")[0] == (
         "all_reduce", "dp", 2, "RING", "LL128",
     )  # fmt: skip
 
 
 def test_collectives_by_rank_and_size() -> None:
     """One rank's own times; the transfer is known from the other rank all the same."""
-    found = rows(bandwidth.VIEW, both(), "rank size total_ns transfer_ns", by=("rank", "size"))
+    found = rows(collectives.VIEW, both(), "rank size total_ns transfer_ns", by=("rank", "size"))
     assert sorted(found) == [(0, 1000, 200, 50), (0, 3000, 100, 100), (1, 1000, 50, 50), (1, 3000, 200, 100)]
 
 
 def test_one_rank_alone_has_no_transfer() -> None:
-    assert rows(bandwidth.VIEW, first(), "bus_bandwidth_bytes_per_s known_transfers transfer_ns") == [
+    assert rows(collectives.VIEW, first(), "bus_bandwidth_bytes_per_s known_transfers transfer_ns") == [
         (5e9, 0, None), (30e9, 0, None),
     ]  # fmt: skip
 
@@ -148,8 +147,8 @@ def test_a_clock_that_contradicts_itself_is_not_told() -> None:
 def test_a_group_that_nobody_tells_is_the_world_when_all_took_part() -> None:
     told = {"group": None, "group_size": None}
     one, two = (rank(number, collective(0, 100, **told)) for number in range(2))
-    assert rows(bandwidth.VIEW, concat_traces([one, two]), "group_size bus_bandwidth_bytes_per_s") == [(2, 1e10)]
-    assert rows(bandwidth.VIEW, one, "group_size bus_bandwidth_bytes_per_s") == [(None, None)]
+    assert rows(collectives.VIEW, concat_traces([one, two]), "group_size bus_bandwidth_bytes_per_s") == [(2, 1e10)]
+    assert rows(collectives.VIEW, one, "group_size bus_bandwidth_bytes_per_s") == [(None, None)]
 
 
 def test_sends_are_of_no_group() -> None:
@@ -250,7 +249,7 @@ def test_what_the_ends_of_a_collective_are_apart_leaves_open_who_waits() -> None
     trace = meeting({0: 0, 1: 400_000}, {})
     assert rows(clocks.VIEW, trace, "offset_ns max_residual_ns")[1] == (0, 400_000)
     assert rows(stragglers.VIEW, trace, "rank caused_wait_ns doubtful_ns") == [(1, 800_000, 800_000), (0, 0, 0)]
-    ((calls, known, transfer),) = rows(bandwidth.VIEW, trace, "calls known_transfers transfer_ns")
+    ((calls, known, transfer),) = rows(collectives.VIEW, trace, "calls known_transfers transfer_ns")
     assert (calls, known, transfer) == (10, 8, 10**6)
 
 
@@ -337,7 +336,7 @@ def test_ranks_that_nothing_ties_to_others_have_a_clock_of_their_own() -> None:
         (0, 0, 0, 1), (1, 0, 1000, 1), (2, 2, 0, 1), (3, 2, 1000, 1), (4, None, None, 0),
     ]  # fmt: skip
     assert rows(stragglers.VIEW, pipeline(), "rank collectives last caused_wait_ns")[0] == (3, 1, 1, 150)
-    assert rows(bandwidth.VIEW, pipeline(), "group known_transfers transfer_ns") == [("dp0", 2, 200), ("dp1", 2, 50)]
+    assert rows(collectives.VIEW, pipeline(), "group known_transfers transfer_ns") == [("dp0", 2, 200), ("dp1", 2, 50)]
 
 
 def test_a_lowest_rank_that_only_broadcasts_keeps_nobody_from_a_clock() -> None:
@@ -423,10 +422,10 @@ def test_nothing_to_align() -> None:
 
 
 def test_only_the_chosen_step_is_counted_but_all_align() -> None:
-    assert rows(bandwidth.VIEW, both(), "calls", steps=(7,)) == [(2,), (2,)]
-    assert rows(bandwidth.VIEW, both(), "calls", pattern="nothing like it") == []
+    assert rows(collectives.VIEW, both(), "calls", steps=(7,)) == [(2,), (2,)]
+    assert rows(collectives.VIEW, both(), "calls", pattern="nothing like it") == []
     with pytest.raises(UsageError, match="step 3"):
-        bandwidth.table(both(), ViewRequest(steps=(3,)))
+        collectives.table(both(), ViewRequest(steps=(3,)))
 
 
 def test_partials_are_plain() -> None:

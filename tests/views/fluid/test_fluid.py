@@ -15,8 +15,8 @@ import pandas as pd
 import pytest
 
 from perfkit_core.analyses import VIEWS
+from perfkit_core.analyses.fluid.fluid_overhead import OVERHEAD
 from perfkit_core.errors import UsageError
-from perfkit_core.language.columns import OVERHEAD
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.report.summary import summarize
 from perfkit_core.testing.conformance import check_view

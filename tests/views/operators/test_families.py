@@ -10,7 +10,7 @@ import pytest
 
 import perfkit_core as perfkit
 from perfkit_core.analyses import VIEWS
-from perfkit_core.analyses.over_ranks.views import reduction
+from perfkit_core.analyses.merging import reduction
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace import Trace, concat_traces
 from tests.support.events import device, host, trace

@@ -7,7 +7,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from perfkit_core.analyses.operator import operators, user_annotations
+from perfkit_core.analyses.operator import annotations as user_annotations
+from perfkit_core.analyses.operator import operators
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.testing.conformance import check_trace, check_view

@@ -7,6 +7,8 @@ leaves nothing so; what is made once (the state of an optimizer) stays from one 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 
@@ -17,15 +19,14 @@ from perfkit_core.analyses.memory.step_ends import StepEnds, step_ends
 from perfkit_core.analyses.tables import plain, rounded_division
 from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.table_columns import DEVICE_NAME, NAME, RANK, added_by, count, size
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 GROUPINGS = ("module", "phase", "shape", "stack", "thread")
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Columns name (outermost operator that allocated it), rank, device, [module, phase, shapes, stack, tid,] steps (in
-    how many something stayed), of_steps (how many were recorded with the step after them), blocks, bytes,
-    avg_step_bytes (over of_steps)."""
+    """One row an operator and device; see :data:`COLUMNS`."""
     found = memory_events(trace)
     ends = step_ends(trace, found)
     event, step = _staying(found, ends, blocks(trace))
@@ -97,6 +98,18 @@ def _explain(trace: Trace) -> str:
     return in_english("nothing that was allocated in a step stayed")
 
 
+COLUMNS = (
+    replace(NAME, description="the outermost operator that allocated it"),
+    RANK,
+    DEVICE_NAME,
+    *added_by(GROUPINGS),
+    count("steps", "Steps", exact=True, description="in how many something stayed"),
+    count("of_steps", "Of steps", exact=True, description="how many were recorded with the step after them"),
+    count("blocks", "Blocks", exact=True, adds_up=True),
+    size("bytes", "Size", adds_up=True),
+    size("avg_step_bytes", "Avg step", adds_up=True, description="over all of these steps"),
+)
+
 VIEW = View(
     name="memory_leaks",
     title="Memory that stays",
@@ -105,9 +118,9 @@ VIEW = View(
         "every step, what is made once (the state of an optimizer) does not"
     ),
     table=table,
+    columns=COLUMNS,
     groupings=GROUPINGS,
     order="bytes",
     explain_empty=_explain,
     of_capture=_told,
-    adds_up=("blocks", "bytes", "avg_step_bytes"),
 )

@@ -23,14 +23,12 @@ from perfkit_core.analyses.memory.step_ends import StepEnds, step_ends
 from perfkit_core.analyses.select import accounted, in_steps
 from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.table_columns import DEVICE_NAME, RANK, count, key, size
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Columns rank, device, step, allocated_bytes, alive_blocks and alive_bytes (allocated in the step and alive at its
-    end), alive_next_blocks and alive_next_bytes (… at the end of the next step), alive_last_blocks and
-    alive_last_bytes (… of the last step recorded without a gap), end_bytes (allocated at the end of the step),
-    growth_bytes (since the end of the step before; in the first of a run since its beginning). NA: not known."""
+    """One row a device and step; see :data:`COLUMNS`. NA: not known."""
     found = memory_events(trace)
     ends, made = step_ends(trace, found), blocks(trace)
     level = levels(trace)
@@ -91,6 +89,21 @@ def _explain(trace: Trace) -> str:
     return explain_empty(trace) if not len(memory_events(trace).row) else in_english("no training steps were recorded")
 
 
+COLUMNS = (
+    RANK,
+    DEVICE_NAME,
+    key("step", "Step"),
+    size("allocated_bytes", "Allocated"),
+    count("alive_blocks", "Alive blocks", exact=True, description="allocated in the step and alive at its end"),
+    size("alive_bytes", "Alive"),
+    count("alive_next_blocks", "Alive next blocks", exact=True, description="… at the end of the next step"),
+    size("alive_next_bytes", "Alive next"),
+    count("alive_last_blocks", "Alive last blocks", exact=True, description="… of the last step without a gap"),
+    size("alive_last_bytes", "Alive last"),
+    size("end_bytes", "End", description="all that is allocated at the end of the step"),
+    size("growth_bytes", "Growth", description="since the end of the step before"),
+)
+
 VIEW = View(
     name="memory_steps",
     title="Memory of each step",
@@ -99,5 +112,6 @@ VIEW = View(
         "all that was allocated at its end, and how that grew"
     ),
     table=table,
+    columns=COLUMNS,
     explain_empty=_explain,
 )

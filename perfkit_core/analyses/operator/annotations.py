@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pandas as pd
 
-from perfkit_core.analyses.operator.spans import GROUPINGS, SUMS, span_table
+from perfkit_core.analyses.operator.spans import GROUPINGS, SPAN_COLUMNS, span_table
 from perfkit_core.analyses.step import step_share
 from perfkit_core.language import in_english
 from perfkit_core.layers.modules import labelled
-from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.schema import ANNOTATION, BACKWARD, DATALOADER, FORWARD, OPTIMIZER
+from perfkit_core.table_columns import DEVICE, HOST, KIND, NAME, Share, added_by, share
 from perfkit_core.trace import BoolArray, Trace
 
 LABELLED = (ANNOTATION, DATALOADER, FORWARD, BACKWARD, OPTIMIZER)
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """As the view operators, with kind in place of op_name, and shares of the steps in place of those of the rows:
-    total_cpu_ratio (to the union of the steps), total_device_ratio (to the device work of the steps). Kind
+    """As the view operators, with shares of the steps in place of those of the rows; see :data:`COLUMNS`. Kind
     ``annotation`` is the user's own label, the others are the framework's."""
     counted = trace.host & trace.rows("kind", *LABELLED)
     if not request.native:
@@ -36,14 +36,24 @@ def _layers(trace: Trace) -> BoolArray:
     return found
 
 
+COLUMNS = (
+    NAME,
+    *added_by(GROUPINGS),
+    KIND,
+    *SPAN_COLUMNS,
+    share("total_cpu_ratio", "Total CPU", Share("total_cpu_ns", whole=step_share.host_ns), place=HOST),
+    share("total_device_ratio", "Total device", Share("total_device_ns", whole=step_share.device_ns), place=DEVICE),
+)
+
 VIEW = View(
     name="annotations",
     title="Labelled ranges",
     description="time of the ranges that the user or the framework labelled, and of the device work launched inside",
     table=table,
+    columns=COLUMNS,
     groupings=GROUPINGS,
     order="total_cpu_ns",
     explain_empty=lambda trace: in_english("no labelled ranges were recorded"),
     native=True,
-    per_step=SUMS,
+    reduction=MergedRows(),
 )

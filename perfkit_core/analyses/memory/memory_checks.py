@@ -20,14 +20,12 @@ from perfkit_core.analyses.memory.events import (
 from perfkit_core.analyses.memory.levels import levels
 from perfkit_core.analyses.select import selected
 from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.table_columns import DEVICE_NAME, RANK, count, size
 from perfkit_core.trace import IntArray, Trace
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Columns rank, device, events, unexplained_changes (events at which the recorded total moved by something else
-    than what was allocated or freed; NA: no totals) and their sum unexplained_bytes, old_frees and old_freed_bytes
-    (frees of what was not allocated in the recording), repeated_allocations (at an address that was not free: its free
-    was not recorded), resized_frees (of another size than was allocated), without_address."""
+    """One row a device; see :data:`COLUMNS`. NA: no totals were recorded."""
     found = memory_events(trace)
     made, moved = blocks(trace), levels(trace).unexplained
     counted = selected(trace, request)[found.row]
@@ -57,11 +55,25 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     )
 
 
+COLUMNS = (
+    RANK,
+    DEVICE_NAME,
+    count("events", "Events"),
+    count("unexplained_changes", "Unexplained changes", description="of the total, without an event of that size"),
+    size("unexplained_bytes", "Unexplained"),
+    count("old_frees", "Old frees", exact=True, description="of what was not allocated in the recording"),
+    size("old_freed_bytes", "Old freed"),
+    count("repeated_allocations", "Repeated allocations", exact=True, description="at an address that was not free"),
+    count("resized_frees", "Resized frees", exact=True, description="of another size than was allocated"),
+    count("without_address", "Without address"),
+)
+
 VIEW = View(
     name="memory_checks",
     title="Memory events that do not add up",
     description="frees and changes of the total that the recorded events do not explain; all 0 is as it should be",
     table=table,
+    columns=COLUMNS,
     explain_empty=explain_empty,
     page=False,
 )

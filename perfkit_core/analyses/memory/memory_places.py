@@ -19,14 +19,12 @@ from perfkit_core.analyses.memory.levels import Levels, before, levels, peak
 from perfkit_core.analyses.memory.owners import chosen, innermost, names
 from perfkit_core.analyses.rank_origin import since_first_event
 from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.table_columns import DEVICE_NAME, POSITION, RANK, Column, count, size
 from perfkit_core.trace import IntArray, Trace
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Columns rank, device, allocations, frees, start_bytes (allocated before the first event), peak_bytes (with what
-    was allocated before), peak_time_ns (since the first event of the rank), end_bytes, growth_bytes (by the events
-    alone), peak_growth_bytes (peak less start), peak_reserved_bytes, process_peak_bytes and process_peak_reserved_bytes
-    (since the process began, where the framework tells). NA: not recorded."""
+    """One row a device; see :data:`COLUMNS`. NA: not recorded."""
     found = memory_events(trace)
     counted = chosen(trace, request, found.row, names(trace, innermost(trace, found.row)))
     pools = np.unique(found.pool[counted])
@@ -69,6 +67,22 @@ def _pool(
     }
 
 
+COLUMNS = (
+    RANK,
+    DEVICE_NAME,
+    count("allocations", "Allocations", exact=True),
+    count("frees", "Frees", exact=True),
+    size("start_bytes", "Start", description="allocated before the first event"),
+    size("peak_bytes", "Peak", of_capture=True, description="with what was allocated before"),
+    Column("peak_time_ns", "Peak time", "ns", POSITION, of_capture=True, description="since the rank's first event"),
+    size("end_bytes", "End"),
+    size("growth_bytes", "Growth", description="by the events alone"),
+    size("peak_growth_bytes", "Peak growth", of_capture=True, description="peak less start"),
+    size("peak_reserved_bytes", "Peak reserved", of_capture=True),
+    size("process_peak_bytes", "Process peak", of_capture=True, description="since the process began"),
+    size("process_peak_reserved_bytes", "Process peak reserved", of_capture=True),
+)
+
 VIEW = View(
     name="memory_places",
     title="Memory of each device",
@@ -77,6 +91,7 @@ VIEW = View(
         "alone; process peak: since the process began"
     ),
     table=table,
+    columns=COLUMNS,
     explain_empty=explain_empty,
     of_capture=has_events,
 )

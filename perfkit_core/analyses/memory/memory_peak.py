@@ -25,6 +25,7 @@ from perfkit_core.analyses.memory.owners import keys, names, outermost
 from perfkit_core.analyses.select import selected
 from perfkit_core.analyses.tables import plain
 from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.table_columns import DEVICE_NAME, NAME, RANK, RATIO, added_by, count, size
 from perfkit_core.trace import IntArray, Trace
 
 GROUPINGS = ("module", "phase", "shape", "stack", "step", "thread")
@@ -42,9 +43,7 @@ class Peaks:
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Columns name (outermost operator), rank, device, [module, phase, shapes, stack, step, tid,] blocks, bytes, ratio
-    (to the total at the peak; to the sum of the rows where no totals were recorded). With ``steps``: the peak in them.
-    """
+    """One row an operator and device; see :data:`COLUMNS`. With ``steps``: the peak in them."""
     found = memory_events(trace)
     level, made = levels(trace), blocks(trace)
     peaks = _peaks(trace, found, level, request)
@@ -102,14 +101,24 @@ def _finished(
     return rows.reset_index(drop=True)
 
 
+COLUMNS: Final = (
+    replace(NAME, description="the outermost operator that allocated it"),
+    RANK,
+    DEVICE_NAME,
+    *added_by(GROUPINGS),
+    count("blocks", "Blocks", exact=True, adds_up=True),
+    size("bytes", "Size", adds_up=True),
+    replace(RATIO, description="of the total at the peak; of the sum of the rows where no totals were recorded"),
+)
+
 VIEW = View(
     name="memory_peak",
     title="Memory at the peak",
     description="what was alive when most was allocated, by the outermost operator that allocated it",
     table=table,
+    columns=COLUMNS,
     groupings=GROUPINGS,
     order="bytes",
     explain_empty=explain_no_blocks,
     of_capture=has_blocks,
-    adds_up=("blocks", "bytes"),
 )

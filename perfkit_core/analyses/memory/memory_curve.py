@@ -17,13 +17,12 @@ from perfkit_core.analyses.memory.levels import levels
 from perfkit_core.analyses.memory.owners import chosen, innermost, names
 from perfkit_core.analyses.rank_origin import since_first_event
 from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.table_columns import DEVICE_NAME, POSITION, RANK, STEP, Column, size
 from perfkit_core.trace import Trace
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """One row an event, and one at time 0 for what was allocated before: columns rank, device, time_ns (since the first
-    event of the rank), step, change_bytes, growth_bytes (sum of the changes), allocated_bytes (the recorded total; NA
-    where none was), reserved_bytes, unexplained_bytes (by how much the total moved without an event)."""
+    """One row an event, and one at time 0 for what was allocated before; see :data:`COLUMNS`."""
     found = memory_events(trace)
     counted = chosen(trace, request, found.row, names(trace, innermost(trace, found.row)))
     level = levels(trace)
@@ -50,11 +49,24 @@ def _whole(request: ViewRequest) -> bool:
     return request.steps is None and request.pattern is None and request.device is None and request.kind is None
 
 
+COLUMNS = (
+    RANK,
+    DEVICE_NAME,
+    Column("time_ns", "Time", "ns", POSITION, description="since the first event of the rank"),
+    STEP,
+    size("change_bytes", "Change"),
+    size("growth_bytes", "Growth", description="sum of the changes"),
+    size("allocated_bytes", "Allocated", description="the recorded total"),
+    size("reserved_bytes", "Reserved"),
+    size("unexplained_bytes", "Unexplained", description="by how much the total moved without an event"),
+)
+
 VIEW = View(
     name="memory_curve",
     title="Memory over time",
     description="allocated and reserved memory of each device after every allocation and free",
     table=table,
+    columns=COLUMNS,
     explain_empty=explain_empty,
     page=False,
 )

@@ -8,27 +8,29 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.analyses.fluid import events, scope
-from perfkit_core.analyses.fluid.threads import described, thread_numbers
+from perfkit_core.analyses.fluid import fluid_events, scope
+from perfkit_core.analyses.fluid.scope import described, thread_numbers
+from perfkit_core.analyses.merging import in_order_of
 from perfkit_core.analyses.select import in_steps, step_numbers
 from perfkit_core.language import in_english
-from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.schema import DEVICE_WORK, NESTED_KINDS
+from perfkit_core.table_columns import key, words
 from perfkit_core.trace import Trace
 
 _TOLD: Final = {True: in_english("apart"), False: in_english("merged")}
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Columns setting, value: place, framework, steps, time unit, order, operator instances and threads merged or
-    apart, and which thread each number means."""
+    """Place, framework, steps, time unit, order, operator instances and threads merged or apart, and which thread each
+    number means."""
     apart, version = scope.asked_for(request, scope.THREAD), (trace.meta.framework, trace.meta.framework_version)
     rows = [
         (in_english("place"), _place(trace)),
         (in_english("framework"), " ".join(filter(None, version)) or in_english("not recorded")),
         (in_english("steps"), _steps(trace, request)),
         (in_english("time unit"), in_english("as each column says; ns in csv and json")),
-        (in_english("sorted by"), request.sort or events.VIEW.order),
+        (in_english("sorted by"), request.sort or fluid_events.VIEW.order),
         (in_english("operator instances"), _TOLD[scope.asked_for(request, scope.INSTANCE)]),
         (in_english("threads"), _TOLD[apart]),
         *(_threads(trace) if apart else ()),
@@ -65,12 +67,21 @@ def _steps(trace: Trace, request: ViewRequest) -> str:
     return in_english("{steps} of {count} recorded", steps=asked, count=len(recorded))
 
 
+COLUMNS: Final = (
+    words("setting", "Setting"),
+    key("value", "Value"),
+)
+
 VIEW = View(
     name="fluid_head",
     title="Profiling Report",
     description="what was profiled, and how the tables below are to be read",
     table=table,
+    columns=COLUMNS,
     groupings=scope.GROUPINGS,
     group=scope.GROUP,
     page=False,
+    reduction=MergedRows(
+        finish=lambda table, request: in_order_of(table, "setting", dict.fromkeys(table["setting"])), together_only=True
+    ),
 )
