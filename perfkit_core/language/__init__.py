@@ -5,6 +5,22 @@ kept (a finding in a run folder), ``retold`` says it in the language of the mome
 columns and rules in commands and machine formats, and errors of the command line, stay English.
 """
 
-from perfkit_core.language.current import LANGUAGES, in_english, language, retold, say, speaking, texts_of
+from perfkit_core.language.current import LANGUAGES, in_english, language, retold, speaking, texts_of
+from perfkit_core.language.messages import Message, Text, english, mark, message, plural, render, say
 
-__all__ = ["LANGUAGES", "in_english", "language", "retold", "say", "speaking", "texts_of"]
+__all__ = [
+    "LANGUAGES",
+    "Message",
+    "Text",
+    "english",
+    "in_english",
+    "language",
+    "mark",
+    "message",
+    "plural",
+    "render",
+    "retold",
+    "say",
+    "speaking",
+    "texts_of",
+]

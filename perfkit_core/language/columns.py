@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from perfkit_core.language.current import retold, say
+from perfkit_core.language.current import retold
+from perfkit_core.language.messages import say
 
 COLUMNS: Final = (
     # of pages and of advice

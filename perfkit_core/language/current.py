@@ -17,12 +17,11 @@ _ENGLISH: Final = Catalogue({}, {})
 _name, _catalogue = "en", _ENGLISH
 
 
-def say(text: str, /, **values: object) -> str:
-    """A text in the language of the moment, the English one where it has no translation.
-
-    ``values`` replace the ``{words}`` of the text, as ``str.format`` does; without any the text stays as it is.
-    """
-    return _filled(_catalogue.texts.get(text, text), values)
+def translate(text: str, plural: str | None = None, count: int = 1) -> str:
+    """Return the template in the language of the moment, the English one where it has no translation."""
+    if plural is not None and count != 1:
+        return _catalogue.texts.get(plural, plural)
+    return _catalogue.texts.get(text, text)
 
 
 def in_english(text: str, /, **values: object) -> str:
