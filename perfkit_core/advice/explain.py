@@ -15,7 +15,7 @@ from perfkit_core.advice.predict import ONE_STEP
 from perfkit_core.advice.sections import step_or_recording
 from perfkit_core.advice.severity import WORDS as SEVERITIES
 from perfkit_core.advice.table import table
-from perfkit_core.language import in_english, retold, say
+from perfkit_core.language import mark, say
 from perfkit_core.report import facts
 from perfkit_core.report.headline import duration
 from perfkit_core.report.model import Report, Section
@@ -23,7 +23,7 @@ from perfkit_core.trace import Trace
 from perfkit_core.verification.ledger import Record
 
 _NO_TABLE: Final = pd.DataFrame()
-_DIRECTIONS: Final = {"to host": in_english("to host"), "to device": in_english("to device")}
+_DIRECTIONS: Final = {"to host": mark("to host"), "to device": mark("to device")}
 
 
 def meant(found: Advices, wanted: str) -> Advice:
@@ -94,8 +94,8 @@ def _evidence(one: Advice) -> Section:
 
 def _rows(rows: list[int]) -> str:
     some = words.some(list(map(str, rows)))
-    one = in_english("Shown by row {rows} of the event table")
-    return say(one if len(rows) == 1 else in_english("Shown by rows {rows} of the event table"), rows=some)
+    one = mark("Shown by row {rows} of the event table")
+    return say(one if len(rows) == 1 else mark("Shown by rows {rows} of the event table"), rows=some)
 
 
 def _transform(one: Advice, trace: Trace) -> Section:
@@ -112,11 +112,11 @@ def _prediction(one: Advice, found: Advices, of: str) -> Section:
     lines = [_now(one, of), *sentences.expected(one.prediction, of)]
     lines += [sentences.sentence(sentences.after(one, found))] if one.id in found.after else []
     if one.prediction.naive_ns is not None:
-        text = in_english(
+        text = mark(
             "Whoever takes its share of the time for the saving expects a recording of {time}; the replay does not."
         )
         if of == "step":
-            text = in_english(
+            text = mark(
                 "Whoever takes its share of the time for the saving expects a step of {time}; the replay does not."
             )
         lines.append(say(text, time=duration(one.prediction.naive_ns)))
@@ -129,11 +129,11 @@ def _prediction(one: Advice, found: Advices, of: str) -> Section:
 def _now(one: Advice, of: str) -> str:
     p = one.prediction
     low, high = duration(p.base_p10_ns or p.base_ns), duration(p.base_p90_ns or p.base_ns)
-    text = in_english("Now: {now}, the median recording; its 80% interval is {low} to {high}")
+    text = mark("Now: {now}, the median recording; its 80% interval is {low} to {high}")
     if of == "step":
-        text = in_english("Now: {now}, the median step; its 80% interval is {low} to {high}")
+        text = mark("Now: {now}, the median step; its 80% interval is {low} to {high}")
     if one.candidate.base_ns is not None:
-        text = in_english("Now: {now}, the mean step; its 80% interval is {low} to {high}")
+        text = mark("Now: {now}, the mean step; its 80% interval is {low} to {high}")
     return say(text, now=duration(p.base_ns), low=low, high=high)
 
 
@@ -141,8 +141,7 @@ def _trust(one: Advice, found: Advices, of: str) -> Section:
     it = one.candidate
     lines = [in_sum.replayed(found.identity, of), _noise(found, of)]
     lines += [
-        say("Assumed: {what} ({source}).", what=assumptions.told(one.rule, a), source=retold(a.source))
-        for a in it.assumptions
+        say("Assumed: {what} ({source}).", what=assumptions.told(one.rule, a), source=a.source) for a in it.assumptions
     ]
     lines += [] if it.assumptions else [say("Nothing else is assumed: the number rests on the recording alone.")]
     why = found.excluded.get(one.id)
@@ -152,15 +151,15 @@ def _trust(one: Advice, found: Advices, of: str) -> Section:
 
 def _noise(found: Advices, of: str) -> str:
     if found.noise_ns is None:
-        text = in_english(
+        text = mark(
             "No steps were recorded, so nothing shows how steps differ: the interval is {share} wider each way."
         )
         if of == "step":
-            text = in_english(
+            text = mark(
                 "Only one step was recorded, so nothing shows how steps differ: the interval is {share} wider each way."
             )
         return say(text, share=f"{ONE_STEP:.0%}")
-    text = in_english("Noise of the run: the median of the steps is known to ±{time} (80% interval).")
+    text = mark("Noise of the run: the median of the steps is known to ±{time} (80% interval).")
     return say(text, time=duration(found.noise_ns))
 
 

@@ -7,10 +7,10 @@ from typing import Final
 
 from perfkit_core.advice.model import Advices, Prediction
 from perfkit_core.advice.sentences import sentence
-from perfkit_core.language import in_english, say
+from perfkit_core.language import mark, say
 from perfkit_core.report.headline import duration
 
-NOTHING: Final = in_english("nothing was found that would save time")
+NOTHING: Final = mark("nothing was found that would save time")
 
 
 def of(found: Advices, whole: str) -> Iterator[str]:

@@ -7,8 +7,8 @@ from typing import Final
 
 from perfkit_core.advice import wording
 from perfkit_core.advice.model import Advices, Identity
-from perfkit_core.advice.sentences import after, expected, sentence
-from perfkit_core.language import in_english, say
+from perfkit_core.advice.sentences import after, capitalized, expected
+from perfkit_core.language import Text, mark, say
 from perfkit_core.report.headline import duration
 
 _RULES: Final = 4
@@ -34,10 +34,10 @@ def replayed(identity: Identity, of: str) -> str:
     elif of == "step":
         text += say(" (median of {count} steps; worst {worst})", count=identity.steps, worst=f"{identity.worst:.2%}")
     if identity.unexplained is not None:
-        more = in_english(". {share} of the device's work starts later than anything recorded explains")
+        more = mark(". {share} of the device's work starts later than anything recorded explains")
         text += say(more, share=f"{identity.unexplained:.1%}")
     if identity.untold_waits:
-        more = in_english(
+        more = mark(
             ". For {count} times that a stream is told to wait nothing recorded says what it waits for: where several "
             "streams work at once, a saving may be smaller than said, and a cost larger"
         )
@@ -50,7 +50,7 @@ def together(found: Advices, of: str) -> Iterator[str]:
     if found.combined is None or len(found.together) < 2:
         return
     first, second = expected(found.combined, of)
-    text = in_english("{which}, replayed at once: {first}. {second}.")
+    text = mark("{which}, replayed at once: {first}. {second}.")
     yield say(text, which=_which(found), first=f"{first[:1].lower()}{first[1:]}", second=second)
 
 
@@ -77,22 +77,20 @@ def without_saving(found: Advices) -> Iterator[str]:
 
 
 def not_evaluable(found: Advices, every: bool = False) -> Iterator[str]:
-    """The rules that could not be evaluated, a sentence a reason. What would have to be recorded stands behind the
-    colon of a reason: the machine formats have it, and so has ``--rule``. ``every``: name all rules."""
+    """The rules that could not be evaluated, a sentence a reason. What to record is left to the machine formats and to
+    ``--rule``. ``every``: name all rules."""
     reasons = found.not_evaluable
-    by_reason: dict[str, list[str]] = {}
-    for rule, why in reasons.items():
-        by_reason.setdefault(why if len(reasons) == 1 else wording.parted(why)[0], []).append(rule)
     if len(reasons) == 1:
-        for why, (rule,) in by_reason.items():
-            yield say("Cannot be evaluated here: {rule} ({why}).", rule=rule, why=why)
+        for rule, why in reasons.items():
+            yield say("Cannot be evaluated here: {rule} ({why}).", rule=rule, why=why.text)
     elif reasons:
+        by_reason: dict[Text, list[str]] = {}
+        for rule, why in reasons.items():
+            by_reason.setdefault(why.reason, []).append(rule)
         most = len(reasons) if every else _RULES
         cut = any(len(rules) > most for rules in by_reason.values())
-        text = in_english(
-            "{count} rules cannot be evaluated here. What to record: perfkit advise {source} --rule ID{more}."
-        )
+        text = mark("{count} rules cannot be evaluated here. What to record: perfkit advise {source} --rule ID{more}.")
         more = say("; --format json names all") if cut else ""
         yield say(text, count=len(reasons), source=found.source, more=more)
-        for why, rules in by_reason.items():
-            yield say("{reason}: {rules}.", reason=sentence(why)[:-1], rules=wording.several(rules, most))
+        for reason, rules in by_reason.items():
+            yield say("{reason}: {rules}.", reason=capitalized(reason), rules=wording.several(rules, most))

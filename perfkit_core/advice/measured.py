@@ -9,13 +9,13 @@ from typing import Final
 
 from perfkit_core.advice.model import Advice
 from perfkit_core.advice.sentences import percent
-from perfkit_core.language import in_english, say
+from perfkit_core.language import mark, say
 from perfkit_core.verification.ledger import Record
 
 _WORDS: Final = {
-    "verified": in_english("verified"),
-    "refuted": in_english("refuted"),
-    "abstained": in_english("could not tell"),
+    "verified": mark("verified"),
+    "refuted": mark("refuted"),
+    "abstained": mark("could not tell"),
 }
 
 _COMMAND: Final = 60

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
+from perfkit_core.language import Text, message, render
 from perfkit_core.replay.edits.contract import Edit
 from perfkit_core.replay.quantity import Number, Quantity
 from perfkit_core.trace import IntArray
@@ -21,7 +22,33 @@ NO_ROWS: Final[IntArray] = np.empty(0, np.int64)
 
 
 class NotEvaluableError(Exception):
-    """A rule cannot tell on this recording; the text says why ("no stacks were recorded: ...")."""
+    """A rule cannot be evaluated on this recording: the ``reason``, and what to ``record`` instead ("": nothing helps).
+
+    Both are fragments, without a capital and a full stop: they are shown within a sentence."""
+
+    def __init__(self, reason: Text, record: Text = "") -> None:
+        super().__init__(reason, record)
+        self.reason = reason
+        self.record = record
+
+    def __str__(self) -> str:
+        return str(Reason(self.reason, self.record))
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a rule could not be evaluated, and what to ``record`` so that it can be ("": nothing helps)."""
+
+    reason: Text
+    record: Text = ""
+
+    @property
+    def text(self) -> Text:
+        """Both in one message."""
+        return message("{reason}: {record}", reason=self.reason, record=self.record) if self.record else self.reason
+
+    def __str__(self) -> str:
+        return render(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +56,8 @@ class Assumption:
     """Something a prediction rests on: a number with its unit in the name, and where it comes from."""
 
     name: str
-    value: Number | str
-    source: str
+    value: Number | Text
+    source: Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +78,7 @@ class Candidate:
     replaces or hinders.
     """
 
-    what: str
+    what: Text
     evidence: Mapping[str, Any]
     rows: IntArray = field(default_factory=lambda: NO_ROWS)
     rows_ns: IntArray | None = None
@@ -62,10 +89,10 @@ class Candidate:
     ceiling_ns: int | None = None
     share_ns: int | None = None
     period: int = 1
-    preconditions: tuple[str, ...] = ()
-    vetoes: tuple[str, ...] = ()
+    preconditions: tuple[Text, ...] = ()
+    vetoes: tuple[Text, ...] = ()
     assumptions: tuple[Assumption, ...] = ()
-    risks: tuple[str, ...] = ()
+    risks: tuple[Text, ...] = ()
     conflicts: tuple[str, ...] = ()
     direction: str | None = None
     fill: Mapping[str, str] = field(default_factory=dict)
@@ -162,10 +189,10 @@ class Advices:
 
     identity: Identity
     advice: tuple[Advice, ...]
-    not_evaluable: Mapping[str, str]
+    not_evaluable: Mapping[str, Reason]
     combined: Prediction | None = None
     together: tuple[str, ...] = ()
-    excluded: Mapping[str, str] = field(default_factory=dict)
+    excluded: Mapping[str, Text] = field(default_factory=dict)
     without_saving: tuple[Advice, ...] = ()
     noise_ns: int | None = None
     after: Mapping[str, After] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pandas as pd
 
 from perfkit_core.advice import ledger_groups, wording
-from perfkit_core.language import in_english, say
+from perfkit_core.language import mark, say
 from perfkit_core.report.model import Chart, Report, Section
 from perfkit_core.verification import ledger
 from perfkit_core.verification.ledger import Record, Summary
@@ -28,10 +28,10 @@ CHART: Final = Chart(
     "name",
     ("predicted_low_ratio", "predicted_saving_ratio", "predicted_high_ratio",
      "saving_low_ratio", "saving_ratio", "saving_high_ratio"),
-    names=(in_english("saving predicted, p10 to p90"), in_english("saving measured, 95% interval")),
+    names=(mark("saving predicted, p10 to p90"), mark("saving measured, 95% interval")),
 )  # fmt: skip
 """The picture of :func:`table`."""
-_NOTE: Final = in_english(
+_NOTE: Final = mark(
     "Savings and noise are shares of the step before the change; errors are (predicted − measured) ÷ measured, so that "
     "too much was promised where that of the saving is positive."
 )

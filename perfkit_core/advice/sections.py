@@ -14,7 +14,7 @@ from perfkit_core.advice.model import Advice, Advices
 from perfkit_core.advice.overview import overview
 from perfkit_core.advice.table import row_types, table
 from perfkit_core.analyses.select import step_numbers
-from perfkit_core.language import in_english, say
+from perfkit_core.language import mark, say
 from perfkit_core.paths import PathLike
 from perfkit_core.report import facts
 from perfkit_core.report.model import Report, Section
@@ -23,7 +23,7 @@ from perfkit_core.verification.ledger import Record
 
 FIRST: Final = 3
 """Advice that a report on a whole profile shows in words."""
-_MORE: Final = in_english("All that the first advice rests on: perfkit advise {source} --explain {id}.")
+_MORE: Final = mark("All that the first advice rests on: perfkit advise {source} --explain {id}.")
 
 
 def report(found: Advices, trace: Trace, records: Sequence[Record] = (), every: bool = False) -> Report:
@@ -138,5 +138,5 @@ def identity_report(sources: Sequence[PathLike], partial: bool = False) -> Repor
 
 def _summary(found: pd.DataFrame) -> str:
     middle, worst = float(found["error_ratio"].median()), float(found["worst_error_ratio"].max())
-    text = in_english("{count} of them with steps: median error {median}, worst step {worst}.")
+    text = mark("{count} of them with steps: median error {median}, worst step {worst}.")
     return say(text, count=len(found), median=f"{middle:.2%}", worst=f"{worst:.2%}")

@@ -8,13 +8,13 @@ from typing import Final
 from perfkit_core.advice import wording
 from perfkit_core.advice.assumptions import told
 from perfkit_core.advice.model import Advice, Advices, After, Prediction
-from perfkit_core.language import in_english, say
+from perfkit_core.language import Text, mark, render, say
 from perfkit_core.report.headline import duration
 
 _HOW: Final = {
-    "replay": in_english("replayed on the recording"),
-    "microbenchmark": in_english("from measurements of single operations on such a device"),
-    "prior": in_english("from what such changes saved elsewhere, not from this recording"),
+    "replay": mark("replayed on the recording"),
+    "microbenchmark": mark("from measurements of single operations on such a device"),
+    "prior": mark("from what such changes saved elsewhere, not from this recording"),
 }
 """Where a number comes from, by method."""
 
@@ -62,9 +62,9 @@ def expected(prediction: Prediction, of: str) -> Iterator[str]:
     if p.p50_ns is None or p.saving_ns is None:
         yield say("; ").join(filter(None, (say("Saving: cannot be told from this recording"), _ceiling(p))))
         return
-    text = in_english("Recording: {now} now, {then} afterwards (p10 to p90: {interval})")
+    text = mark("Recording: {now} now, {then} afterwards (p10 to p90: {interval})")
     if of == "step":
-        text = in_english("Step: {now} now, {then} afterwards (p10 to p90: {interval})")
+        text = mark("Step: {now} now, {then} afterwards (p10 to p90: {interval})")
     yield say(text, now=duration(p.base_ns), then=duration(p.p50_ns), interval=_from_to(p.p10_ns, p.p90_ns))
     yield _loss(p) if p.saving_ns < 0 else _saving(p)
 
@@ -100,7 +100,7 @@ def how_sure(advice: Advice, found: Advices) -> str:
     parts.append(say("assumed: {what}", what=taken) if taken else say("nothing assumed"))
     parts += _sign(advice.prediction)
     if found.noise_ns and 0 < (advice.prediction.saving_ns or 0) < found.noise_ns:
-        text = in_english("less than these steps differ by chance (±{time}): take many to measure it")
+        text = mark("less than these steps differ by chance (±{time}): take many to measure it")
         parts.append(say(text, time=duration(found.noise_ns)))
     why = found.excluded.get(advice.id)
     if why and advice.prediction.method == "replay":
@@ -157,9 +157,14 @@ def percent(share: float) -> str:
     return f"{share:.0%}" if abs(share) >= 0.1 else f"{share:.1%}"
 
 
-def sentence(text: str) -> str:
-    """With a full stop, and a capital unless it begins with the name of something."""
-    first = text.split(" ", 1)[0].rstrip(",:;")
-    begin = first.capitalize() if first.isalpha() and first.islower() else first
-    begun = f"{begin}{text[len(first) :]}"
-    return begun if text.endswith((".", "!", "?", "。")) else say("{sentence}.", sentence=begun)
+def sentence(text: Text) -> str:
+    """Return the text with a full stop, and a capital unless it begins with a name."""
+    begun = capitalized(text)
+    return begun if begun.endswith((".", "!", "?", "。")) else say("{sentence}.", sentence=begun)
+
+
+def capitalized(text: Text) -> str:
+    """Return the text with a capital, unless it begins with a name such as ``torch.compile``."""
+    shown = render(text)
+    first = shown.split(" ", 1)[0].rstrip(",:;")
+    return f"{first.capitalize()}{shown[len(first) :]}" if first.isalpha() and first.islower() else shown

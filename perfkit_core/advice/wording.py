@@ -33,12 +33,6 @@ def both(names: Sequence[str]) -> str:
     return say("{names} and {last}", names=first, last=last) if first and last else first or last
 
 
-def parted(why: str) -> tuple[str, str]:
-    """A reason why something cannot be told, and what it says to record ("": nothing)."""
-    reason, _, record = why.partition(say(": "))
-    return reason, record
-
-
 def each(has_steps: bool) -> str:
     """What numbers of a recording count for."""
     return say("a step") if has_steps else say("of the whole recording")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from perfkit_core.advice import wording
-from perfkit_core.language import in_english, say
+from perfkit_core.language import Message, mark, render, say
 from perfkit_core.replay.quantity import Number, Quantity
 
 _SHOWN: Final = 8
@@ -15,7 +15,7 @@ _UNITS: Final = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
 _SUFFIXES: Final = ("_ns", "_bytes", "_ratio", "_factor", "_left")
 _SHARES: Final = ("_ratio", "_left")
 _RATE: Final = "_per_ns"
-_KINDS: Final = {"_ns": in_english(", time"), "_bytes": in_english(", size"), "_factor": in_english(", factor")}
+_KINDS: Final = {"_ns": mark(", time"), "_bytes": mark(", size"), "_factor": mark(", factor")}
 _ABBREVIATIONS: Final = {"cpu": "CPU", "gpu": "GPU", "id": "ID"}
 
 
@@ -49,6 +49,8 @@ def value(named: str, what: Any) -> str:
         return say("not known")
     if isinstance(what, bool):
         return say("yes") if what else say("no")
+    if isinstance(what, Message):
+        return render(what)
     if isinstance(what, Quantity):
         return likely(named, what)
     if isinstance(what, (int, float)):

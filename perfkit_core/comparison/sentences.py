@@ -18,16 +18,16 @@ from perfkit_core.comparison.samples.statistics import (
     TOO_FEW,
     SampleStatistics,
 )
-from perfkit_core.language import in_english, say
+from perfkit_core.language import mark, say
 from perfkit_core.report.headline import duration
 
 _WORDS = {
-    SLOWER: in_english("Slower"),
-    FASTER: in_english("Faster"),
-    PERHAPS_SLOWER: in_english("Slower, but not told from noise of the machine"),
-    PERHAPS_FASTER: in_english("Faster, but not told from noise of the machine"),
-    NO_DIFFERENCE: in_english("No difference beyond noise"),
-    TOO_FEW: in_english("Too few steps to tell"),
+    SLOWER: mark("Slower"),
+    FASTER: mark("Faster"),
+    PERHAPS_SLOWER: mark("Slower, but not told from noise of the machine"),
+    PERHAPS_FASTER: mark("Faster, but not told from noise of the machine"),
+    NO_DIFFERENCE: mark("No difference beyond noise"),
+    TOO_FEW: mark("Too few steps to tell"),
 }
 _ENOUGH = 3
 """Captures of a side that tell what processes differ by."""
@@ -35,9 +35,9 @@ _ALIKE = 0.5
 _NEARLY_ALL = 0.9995
 """What is above this is told as all but 0.0 %."""
 _ORIGINS = {
-    "given": in_english("as given"),
-    "recorded": in_english("as recorded"),
-    "shapes": in_english("by the shapes of its operators"),
+    "given": mark("as given"),
+    "recorded": mark("as recorded"),
+    "shapes": mark("by the shapes of its operators"),
 }
 
 
@@ -68,7 +68,7 @@ def _gate(found: Sequence[Outcome]) -> Iterator[str]:
         if unsure:
             told = say("{told}; exceeded, but not beyond noise: {conditions}", told=told, conditions="; ".join(unsure))
         if unknown:
-            text = in_english("{told}; exceeded, with too few steps or captures to tell it from noise: {conditions}")
+            text = mark("{told}; exceeded, with too few steps or captures to tell it from noise: {conditions}")
             told = say(text, told=told, conditions="; ".join(unknown))
         yield say("Gate: {told}.", told=told)
 
@@ -180,7 +180,7 @@ def _options(found: Pair) -> Iterator[str]:
         yield say("The profiler was asked for other things, which takes time: {told}.", told="; ".join(told))
 
 
-_ALONE = (in_english("{names} in base only"), in_english("{names} in other only"))
+_ALONE = (mark("{names} in base only"), mark("{names} in other only"))
 
 
 def same_recording(found: Pair) -> Iterator[str]:
@@ -202,12 +202,12 @@ def _unlike(shares: Mapping[str, Mapping[str, float | None]]) -> Iterator[str]:
 
 _OF_OPERATORS = ("cpu", "device")
 _UNMATCHED = {
-    ("base", "cpu"): in_english("Unmatched in base: {share} of cpu operator time."),
-    ("base", "device"): in_english("Unmatched in base: {share} of device operator time."),
-    ("base", "step"): in_english("Unmatched in base: {share} of all time, each instant once."),
-    ("other", "cpu"): in_english("Unmatched in other: {share} of cpu operator time."),
-    ("other", "device"): in_english("Unmatched in other: {share} of device operator time."),
-    ("other", "step"): in_english("Unmatched in other: {share} of all time, each instant once."),
+    ("base", "cpu"): mark("Unmatched in base: {share} of cpu operator time."),
+    ("base", "device"): mark("Unmatched in base: {share} of device operator time."),
+    ("base", "step"): mark("Unmatched in base: {share} of all time, each instant once."),
+    ("other", "cpu"): mark("Unmatched in other: {share} of cpu operator time."),
+    ("other", "device"): mark("Unmatched in other: {share} of device operator time."),
+    ("other", "step"): mark("Unmatched in other: {share} of all time, each instant once."),
 }
 
 

@@ -13,7 +13,7 @@ from perfkit_core.comparison.pair import Asked, Pair, pair
 from perfkit_core.comparison.samples.captures import pooled
 from perfkit_core.comparison.sentences import same_recording, step_sentence
 from perfkit_core.comparison.several_columns import columns
-from perfkit_core.language import in_english, say
+from perfkit_core.language import mark, say
 from perfkit_core.report import facts
 from perfkit_core.report.model import Report, Section
 from perfkit_core.trace import Trace
@@ -70,7 +70,7 @@ def _gate(others: Sequence[tuple[Run, Pair]]) -> list[Section]:
 
 def _runs(runs: Sequence[Run], pairs: Sequence[Pair]) -> Section:
     rows = [_row(run, found, run is runs[0]) for run, found in zip(runs, pairs, strict=True)]
-    text = in_english("The base is {name}; low to high: 95% interval of the difference of the median steps.")
+    text = mark("The base is {name}; low to high: 95% interval of the difference of the median steps.")
     return Section("runs", say("Runs"), pd.DataFrame(rows), say(text, name=runs[0].name))
 
 

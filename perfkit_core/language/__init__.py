@@ -1,16 +1,29 @@
-"""In which language does perfkit speak? Texts stand in English where they arise; a catalogue translates them.
+"""Texts that people read: messages that become sentences when they are shown, and their translations.
 
-``say`` marks a text that people read and returns it in the language of the moment; ``in_english`` marks one that is
-kept (a finding in a run folder), ``retold`` says it in the language of the moment when it is shown. Names of views,
-columns and rules in commands and machine formats, and errors of the command line, stay English.
+Texts are written in English where they are used. ``message`` and ``plural`` build a message, which is kept and shown
+later; ``say`` returns a sentence in the language of the moment at once; ``mark`` marks a constant that is given to one
+of them. Names of views, columns and rules in commands and machine formats, and errors of the command line, stay
+English.
 """
 
-from perfkit_core.language.current import LANGUAGES, in_english, language, retold, speaking, texts_of
-from perfkit_core.language.messages import Message, Text, english, mark, message, plural, render, say
+from perfkit_core.language.current import LANGUAGES, language, speaking, texts_of
+from perfkit_core.language.messages import (
+    Message,
+    Sentence,
+    Text,
+    english,
+    in_english,
+    mark,
+    message,
+    plural,
+    render,
+    say,
+)
 
 __all__ = [
     "LANGUAGES",
     "Message",
+    "Sentence",
     "Text",
     "english",
     "in_english",
@@ -19,7 +32,6 @@ __all__ = [
     "message",
     "plural",
     "render",
-    "retold",
     "say",
     "speaking",
     "texts_of",

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from perfkit_core.language.current import retold
-from perfkit_core.language.messages import say
+from perfkit_core.language.messages import Sentence, render, say
 
 COLUMNS: Final = (
     # of pages and of advice
@@ -44,8 +43,6 @@ OF_WORDS: Final = frozenset(
      "outcome", "result", "setting")
 )  # fmt: skip
 """Columns whose values are words of ours, and no names."""
-_OF_SENTENCES: Final = frozenset(("note", "value"))
-_TOLD: Final = frozenset(("apart", "merged"))
 SIDES: Final = ("base", "other")
 _OF_SIDES: Final = frozenset(("name", "run", "side"))
 OVERHEAD: Final = ("total time", "computation", "framework overhead", "calls into the device's runtime")
@@ -75,8 +72,8 @@ WORDS: Final = (
 def worded(value: str, column: str = "") -> str:
     """A cell in the language of the moment where it is a word of ours, or stands in brackets for what has no name;
     names stay as they are."""
-    if column in _OF_SENTENCES and (" " in value or value in _TOLD):
-        return retold(value)
+    if isinstance(value, Sentence):
+        return render(value.message)
     ours = column in OF_WORDS or (value.startswith("(") and value.endswith(")"))
     in_names = (value in SIDES and column in _OF_SIDES) or (value in OVERHEAD and column == "name")
     return say(value) if ours or in_names else value

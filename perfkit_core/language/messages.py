@@ -6,8 +6,8 @@ and hashed as such, and becomes a sentence in the language of the moment when it
     message("The host waits {wait:ns} of the {step:ns} step", wait=2_000_000, step=10_000_000)
 
 Placeholders are formatted by their spec: ``ns`` (duration), ``bytes`` (size), ``ratio`` (per cent), ``count``,
-``list`` (``a, b, c``), ``and`` (``a, b and c``), ``plain`` or none (as it is). Other specs are those of ``format``.
-Values may be messages; they are translated with the one around them.
+``list`` (``a, b, c``), ``and`` (``a, b and c``), ``parts`` (``a; b``), ``plain`` or none (as it is). Other specs are
+those of ``format``. Values may be messages; they are translated with the one around them.
 """
 
 from __future__ import annotations
@@ -54,6 +54,21 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
         return bool(self.template)
 
 
+class Sentence(str):
+    """A sentence in a cell of a table: English for whoever computes with the table, its message for who shows it."""
+
+    __slots__ = ("message",)
+    message: Message
+
+    def __new__(cls, message: Message) -> Sentence:
+        sentence = super().__new__(cls, english(message))
+        sentence.message = message
+        return sentence
+
+    def __getnewargs__(self) -> tuple[Message]:  # type: ignore[override]
+        return (self.message,)
+
+
 Text: TypeAlias = Message | str
 """What is shown to people; a ``str`` is shown as it is (a name, a text of a plugin, a finding of an old run)."""
 
@@ -73,9 +88,14 @@ def mark(template: str) -> str:
     return template
 
 
-def say(template: str, /, **values: Any) -> str:
+def say(template: Text, /, **values: Any) -> str:
     """Return the sentence of a template at once, in the language of the moment. For what is shown, not kept."""
-    return _formatted(_CURRENT, template, values)
+    return _formatted(_CURRENT, template.template if isinstance(template, Message) else template, values)
+
+
+def in_english(template: Text, /, **values: Any) -> Message:
+    """Return :func:`message`. The former name; to be removed once nothing uses it."""
+    return message(template.template if isinstance(template, Message) else template, **values)
 
 
 def render(text: Text | None) -> str:
@@ -92,6 +112,8 @@ def _value(value: Any) -> Value:
     """What a message keeps of a value: numbers, texts and messages, whatever the libraries that they come from."""
     if value is None or isinstance(value, Message) or type(value) in (bool, int, float, str):
         return value  # type: ignore[no-any-return]
+    if isinstance(value, Sentence):
+        return value.message
     if isinstance(value, str):
         return str(value)
     if hasattr(value, "item"):  # a number of numpy
@@ -111,14 +133,14 @@ class _Formatter(string.Formatter):
         if format_spec in _UNITS and isinstance(value, (int, float)):
             return _UNITS[format_spec](value)
         if isinstance(value, (list, tuple)):
-            return self._list([self.format_field(one, "") for one in value], last_by_and=format_spec == "and")
-        if format_spec in ("", "plain", "list", "and") or format_spec in _UNITS or isinstance(value, Message):
+            return self._list([self.format_field(one, "") for one in value], format_spec)
+        if format_spec in ("", "plain", "list", "and", "parts") or format_spec in _UNITS or isinstance(value, Message):
             return _rendered(self, value)
         return format(value, format_spec)
 
-    def _list(self, texts: list[str], last_by_and: bool) -> str:
-        separator = self.translate(", ", None, 1)
-        if last_by_and and len(texts) > 1:
+    def _list(self, texts: list[str], spec: str) -> str:
+        separator = self.translate("; " if spec == "parts" else ", ", None, 1)
+        if spec == "and" and len(texts) > 1:
             names, last = separator.join(texts[:-1]), texts[-1]
             return self.translate("{names} and {last}", None, 1).format(names=names, last=last)
         return separator.join(texts)

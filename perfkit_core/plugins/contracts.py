@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
-from perfkit_core.language import in_english
+from perfkit_core.language import Text, message
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -137,7 +137,7 @@ class View:
     table: Callable[[Trace, ViewRequest], pd.DataFrame]
     groupings: tuple[str, ...] = ()
     order: str | None = None
-    explain_empty: Callable[[Trace], str] = field(default=lambda trace: in_english("nothing of this kind was recorded"))
+    explain_empty: Callable[[Trace], Text] = field(default=lambda trace: message("nothing of this kind was recorded"))
     group: str | None = None
     native: bool = False
     per_step: tuple[str, ...] = ()

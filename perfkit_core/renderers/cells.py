@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from perfkit_core.language import say
+from perfkit_core.language import Text, render, say
 from perfkit_core.language.columns import worded
 from perfkit_core.renderers.families import Unit
 
@@ -54,12 +54,15 @@ def text(value: Any, column: str = "") -> str:
         return MISSING
     if isinstance(value, bool):
         return say("yes") if value else say("no")
-    return visible(worded(str(value), column))
+    return visible(worded(value if isinstance(value, str) else render(value), column))
 
 
-def visible(text: str) -> str:
-    """Control, bidirectional and line-separating characters written out: a name must not steer a terminal or a page."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else _escaped(c) for c in text)
+def visible(text: Text) -> str:
+    """Return the text, a message as its sentence, with control, bidirectional and line-separating characters escaped.
+
+    A name must not steer a terminal or a page."""
+    shown = render(text)
+    return shown if shown.isprintable() else "".join(c if c.isprintable() else _escaped(c) for c in shown)
 
 
 def _escaped(character: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from perfkit_core.language import in_english, say
+from perfkit_core.language import mark, say
 from perfkit_core.renderers.families import OPERATIONS, SHARES, SIZES, family, stem
 
 _UPPER: Final = {word: word.upper() for word in ("cpu", "gpu", "npu", "id", "pid", "tid", "utc")}
@@ -14,9 +14,9 @@ _MESSAGES: Final = ("message_bytes",)
 """Sizes of what is sent, and no memory."""
 _PLACES: Final = ("cpu", "gpu", "npu", "device")
 _SORTS: Final = {
-    "ns": in_english("time"),
-    "bytes": in_english("memory"),
-    "bytes_per_s": in_english("bandwidth"),
+    "ns": mark("time"),
+    "bytes": mark("memory"),
+    "bytes_per_s": mark("bandwidth"),
     "ratio": "%",
 }
 

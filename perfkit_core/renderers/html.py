@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
-from perfkit_core.language import language, retold, say, texts_of
+from perfkit_core.language import language, say, texts_of
 from perfkit_core.renderers import charts, libraries, sources
 from perfkit_core.renderers.blocks import LONGEST, SHORTEST, Block, at_a_glance, nested, of_section
 from perfkit_core.renderers.cells import visible
@@ -51,7 +51,7 @@ def render(report: Report) -> str:
             shortest=SHORTEST,
             plain=_PLAIN,
             language=language(),
-            texts={text: said for name in scripts for text, said in texts_of(name).items()},
+            texts={text: said for name in scripts for text, said in texts_of(_resource(name)).items()},
         )
     )
 
@@ -100,7 +100,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(say=say, retold=retold)
+    environment.globals.update(say=say)
     environment.filters.update(visible=visible, bar=bar, cut=cut, bare=bare, packed=packed)
     return environment
 

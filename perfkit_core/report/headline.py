@@ -8,7 +8,7 @@ from typing import Final
 
 import pandas as pd
 
-from perfkit_core.language import in_english, say
+from perfkit_core.language import mark, say
 
 _MANY: Final = 10
 """From this many steps on, the spread is told without the lowest and highest tenth."""
@@ -17,14 +17,14 @@ _MANY: Final = 10
 _SAID: Final = 0.01
 """A share below this is left to the table."""
 _WORDS: Final = {
-    "device_compute": in_english("computation on devices"),
-    "compute": in_english("in operators"),
-    "exposed_communication": in_english("communication that nothing hides"),
-    "exposed_copy": in_english("copies that nothing hides"),
-    "input_wait": in_english("waiting for input"),
-    "launch_and_host": in_english("launching and other host work while devices have nothing to do"),
-    "framework": in_english("host work outside operators"),
-    "idle": in_english("nothing that was recorded"),
+    "device_compute": mark("computation on devices"),
+    "compute": mark("in operators"),
+    "exposed_communication": mark("communication that nothing hides"),
+    "exposed_copy": mark("copies that nothing hides"),
+    "input_wait": mark("waiting for input"),
+    "launch_and_host": mark("launching and other host work while devices have nothing to do"),
+    "framework": mark("host work outside operators"),
+    "idle": mark("nothing that was recorded"),
 }
 """What the categories of the view partition are, in a sentence."""
 
@@ -61,13 +61,11 @@ def _steps(table: pd.DataFrame | None) -> Iterator[str]:
         return
     known = {"median": duration(float(times.median())), "count": len(times), "most": duration(float(times.max()))}
     if len(times) < _MANY:
-        text = in_english("Median step time {median} over {count} steps, from {least} to {most}.")
+        text = mark("Median step time {median} over {count} steps, from {least} to {most}.")
         yield say(text, least=duration(float(times.min())), **known)
         return
     low, high = duration(float(times.quantile(0.1))), duration(float(times.quantile(0.9)))
-    text = in_english(
-        "Median step time {median} over {count} steps; eight in ten took {low} to {high}, the slowest {most}."
-    )
+    text = mark("Median step time {median} over {count} steps; eight in ten took {low} to {high}, the slowest {most}.")
     yield say(text, low=low, high=high, **known)
 
 

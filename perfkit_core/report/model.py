@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
 
+from perfkit_core.language import Text
 from perfkit_core.trace import Finding
 
 if TYPE_CHECKING:
@@ -71,12 +72,12 @@ class Section:
     title: str
     table: pd.DataFrame
     note: str = ""
-    empty: str = ""
+    empty: Text = ""
     limit: int | None = None
     chart: Chart | None = None
     unit: str | None = None
     unknown: tuple[str, ...] | None = None
-    lines: tuple[str, ...] = ()
+    lines: tuple[Text, ...] = ()
     code: str = ""
     timeline: Timeline | None = None
     within: str = ""
@@ -110,7 +111,7 @@ class Report:
     title: str
     sources: tuple[Source, ...]
     sections: tuple[Section, ...]
-    headline: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+    headline: tuple[Text, ...] = ()
+    warnings: tuple[Text, ...] = ()
     glance: tuple[Section, ...] = ()
     data: Mapping[str, Any] = field(default_factory=dict)

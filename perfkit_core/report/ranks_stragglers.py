@@ -8,7 +8,7 @@ from typing import Final
 
 import pandas as pd
 
-from perfkit_core.language import in_english, say
+from perfkit_core.language import mark, say
 from perfkit_core.rank_findings import EDGES, spelled
 from perfkit_core.report.headline import duration
 
@@ -64,12 +64,12 @@ def own_times(ranks: pd.DataFrame) -> dict[int, tuple[float, float]]:
 
 
 def _late(late: pd.DataFrame, whole: int, at_least: bool) -> Iterator[str]:
-    text = in_english(
+    text = mark(
         "Rank {rank} keeps the others waiting: it came last to {last} of {collectives} collectives, and they waited "
         "{time} for it, {share} of all waiting."
     )
     if at_least:
-        text = in_english(
+        text = mark(
             "Of the ranks that can be compared, rank {rank} keeps the others waiting: it came last to {last} of "
             "{collectives} collectives, and they waited at least {time}, {share} of all waiting that is known."
         )
@@ -90,17 +90,17 @@ def _unsure(late: pd.DataFrame) -> Iterator[str]:
 
 def _nobody(ranks: pd.DataFrame, whole: int, unknown: int, at_least: bool) -> Iterator[str]:
     share = whole / float(ranks["dur_ns"].sum() or 1)
-    text = in_english(
+    text = mark(
         "No single rank keeps the others waiting: together they waited {time} for each other, {share} of their step "
         "time."
     )
     if unknown:
-        text = in_english(
+        text = mark(
             "No single one of the {known} ranks whose waiting is known keeps the others waiting: together they waited "
             "{time} for each other, {share} of their step time."
         )
     if at_least:
-        text = in_english(
+        text = mark(
             "Which rank keeps the others waiting is not known, as some cannot be compared or were not read: the rest "
             "together waited at least {time} for each other, {share} of their step time."
         )
@@ -140,7 +140,7 @@ def _slower(own: Mapping[int, tuple[float, float]]) -> Found:
     lines = [_said(rank, *own[rank]) for rank in slow[:NAMED]]
     if not lines:
         times = [time for time, _ in own.values()]
-        text = in_english(
+        text = mark(
             "No rank is much slower than the others: without communication that nothing hides their steps take {low} "
             "to {high}."
         )

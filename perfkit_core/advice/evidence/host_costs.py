@@ -13,7 +13,7 @@ import numpy as np
 from perfkit_core import calibration
 from perfkit_core.advice.evidence.outer_operators import OuterOperators, elements
 from perfkit_core.advice.facts import Facts
-from perfkit_core.language import in_english
+from perfkit_core.language import message
 from perfkit_core.replay.quantity import Quantity
 from perfkit_core.trace import IntArray, Trace
 
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
     from perfkit_core.calibration.model import Calibration
 
 HOST_NS: Final = Quantity(
-    2_500, 7_000, 26_000, in_english("prior: operators on few numbers in 5 public recordings, of each the median")
+    2_500, 7_000, 26_000, message("prior: operators on few numbers in 5 public recordings, of each the median")
 )
 LAUNCH_NS: Final = Quantity(
     10_000,
     30_000,
     52_000,
-    in_english("prior: operators that launch one kernel in 17 public recordings, of each the median"),
+    message("prior: operators that launch one kernel in 17 public recordings, of each the median"),
 )
 COPY_NS: Final = Quantity(
     88_000,
     41_000,
     30_000,
-    in_english(
+    message(
         "prior: copies of at most 512 bytes that the host waits for, with their operators, in 11 public recordings on "
         "devices from V100 to MI300X, of each the mean of what is not ten times the median"
     ),
 )
 """What a copy less saves: the most comes first."""
-READ_NS: Final = Quantity(500, 1_000, 2_000, in_english("prior: a number that lies on the host is read without a copy"))
+READ_NS: Final = Quantity(500, 1_000, 2_000, message("prior: a number that lies on the host is read without a copy"))
 _ENOUGH: Final = 3
 """So many calls in the same recording tell more than calls elsewhere."""
 
@@ -72,4 +72,4 @@ def _recorded(dur_ns: IntArray, otherwise: Quantity) -> Quantity:
     if len(dur_ns) < _ENOUGH:
         return otherwise
     low, mid, high = np.quantile(dur_ns, [0.25, 0.5, 0.75]).tolist()
-    return Quantity(low, mid, high, in_english("middle half of {count} calls of the same recording", count=len(dur_ns)))
+    return Quantity(low, mid, high, message("middle half of {count} calls of the same recording", count=len(dur_ns)))

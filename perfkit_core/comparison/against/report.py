@@ -23,31 +23,31 @@ from perfkit_core.comparison.samples.statistics import (
     TOO_FEW,
 )
 from perfkit_core.comparison.sentences import signed
-from perfkit_core.language import in_english, say
+from perfkit_core.language import mark, say
 from perfkit_core.report.headline import duration
 from perfkit_core.report.model import Report, Section
 from perfkit_core.trace import Trace
 
 Side = Sequence[Trace]
 NAMED_LAYERS = 3
-_NOTE = in_english(
+_NOTE = mark(
     "Before: what the median step of other took more than that of base in the earlier pair; now: in this one. The "
     "difference of the two is new: what both pairs have in common cancels out."
 )
-_NO_LAYERS = in_english("layers are needed in all four runs")
+_NO_LAYERS = mark("layers are needed in all four runs")
 _VERDICTS = {
-    SLOWER: in_english("New: other has lost {change} against base since the earlier pair{interval}{noise}."),
-    FASTER: in_english("New: other has gained {change} on base since the earlier pair{interval}{noise}."),
-    PERHAPS_SLOWER: in_english(
+    SLOWER: mark("New: other has lost {change} against base since the earlier pair{interval}{noise}."),
+    FASTER: mark("New: other has gained {change} on base since the earlier pair{interval}{noise}."),
+    PERHAPS_SLOWER: mark(
         "Perhaps new, but not told from noise of the machine: other has lost {change} against base since the earlier "
         "pair{interval}{noise}; record three of each."
     ),
-    PERHAPS_FASTER: in_english(
+    PERHAPS_FASTER: mark(
         "Perhaps new, but not told from noise of the machine: other has gained {change} on base since the earlier "
         "pair{interval}{noise}; record three of each."
     ),
-    NO_DIFFERENCE: in_english("Nothing new beyond noise: the difference has changed by {change}{interval}{noise}."),
-    TOO_FEW: in_english("Too few steps to tell what is new: the difference has changed by {change}{interval}{noise}."),
+    NO_DIFFERENCE: mark("Nothing new beyond noise: the difference has changed by {change}{interval}{noise}."),
+    TOO_FEW: mark("Too few steps to tell what is new: the difference has changed by {change}{interval}{noise}."),
 }
 
 

@@ -18,28 +18,24 @@ from perfkit_core.comparison.attribution.steps import middle_steps
 from perfkit_core.comparison.attribution.wording import UNLAUNCHED, label
 from perfkit_core.comparison.joined import with_difference
 from perfkit_core.comparison.sentences import signed
-from perfkit_core.language import in_english, say
+from perfkit_core.language import mark, say
 from perfkit_core.report.headline import duration
 from perfkit_core.report.model import Chart, Section
 from perfkit_core.trace import Trace
 
 SHOWN_CAUSES, SHOWN_ROWS, DRAWN, NAMED = 15, 30, 10, 3
-_EMPTY = in_english("a side has no events to compare")
-_NO_LAYERS = in_english(
-    "layers are needed in both runs: annotate(model), or a profiler that records the calls of layers"
-)
-MEAN = in_english("Mean of the middle steps.")
-_OF_WATERFALL = in_english("The largest causes, one after the other.")
-_BETWEEN_MEDIANS = in_english("From median to median: the largest causes, one after the other.")
-_OF_PARTS = in_english(
-    "The median step as the mean of the middle steps, each instant once; the largest difference first."
-)
-_OF_RUNS = in_english("The whole recordings, each instant once; the largest difference first.")
-_OF_LAYERS = in_english("The time of each layer without the layers in it.")
-_OF_KERNELS = in_english(
+_EMPTY = mark("a side has no events to compare")
+_NO_LAYERS = mark("layers are needed in both runs: annotate(model), or a profiler that records the calls of layers")
+MEAN = mark("Mean of the middle steps.")
+_OF_WATERFALL = mark("The largest causes, one after the other.")
+_BETWEEN_MEDIANS = mark("From median to median: the largest causes, one after the other.")
+_OF_PARTS = mark("The median step as the mean of the middle steps, each instant once; the largest difference first.")
+_OF_RUNS = mark("The whole recordings, each instant once; the largest difference first.")
+_OF_LAYERS = mark("The time of each layer without the layers in it.")
+_OF_KERNELS = mark(
     "Time in kernels and copies, each instant once. What other kernels hide counts nothing; calls are all."
 )
-_EXPLAINED = in_english(
+_EXPLAINED = mark(
     "Each nanosecond of the step counts once, for the one thing that it is spent on (docs/semantics: attribution). "
     "Count effect: it is called more or less often; per call effect: a call takes longer or shorter. Explained: of the "
     "whole difference, by this row and those before it."
