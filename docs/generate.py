@@ -11,7 +11,7 @@ import click
 
 from perfkit_core import schema
 from perfkit_core.advice.thresholds import Thresholds
-from perfkit_core.operators.vocabulary import VOCABULARY
+from perfkit_core.operators.names import FAMILIES
 from perfkit_core.plugins import hookspecs
 from perfkit_core.plugins.contracts import Remedy
 from perfkit_core.plugins.manager import get_plugins
@@ -186,7 +186,7 @@ one kernel (MTIA) is a `compiled_region`: nothing of its inside is recorded.
 def operators() -> str:
     """What families are, and the canonical names in each."""
     parts = [MADE, "# Operators and their families", "", OPERATORS + "| family | canonical names |", "|---|---|"]
-    parts += [f"| `{family}` | {', '.join(names.split())} |" for family, names in VOCABULARY.items()]
+    parts += [f"| `{family}` | {', '.join(names)} |" for family, names in FAMILIES.items()]
     return "\n".join([*parts, ""])
 
 

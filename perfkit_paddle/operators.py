@@ -1,4 +1,4 @@
-"""Paddle's operator names → the canonical ones. Rules take off what says how; one table says what.
+"""Paddle's operator names → canonical names. Rules take off what says how; ``operator_names.toml`` says what.
 
 The same operator appears as ``conv2d dygraph`` (eager), ``pd_op.conv2d`` (PIR), ``conv2d`` (old static graph), its
 gradient as ``Global_Conv2dGradNodeFinal`` (3.x), ``Conv2dGradNodeFinal`` (2.6), ``pd_op.conv2d_grad`` or
@@ -11,8 +11,7 @@ import functools
 import re
 from typing import Final
 
-from perfkit_core.operator_names import CANONICAL, GRADIENT_SUFFIX
-from perfkit_paddle.operator_tables import TABLE
+from perfkit_core.operators.names import CANONICAL, GRADIENT_SUFFIX, native_names
 
 _GRAD_NODE: Final = re.compile(r"(?:Global_|Local_)?(\w+?)GradNode(?:Final)?")
 _ACCUMULATION: Final = re.compile(r"(?:Global_|Local_)?GradNodeAccumulation")
@@ -28,10 +27,13 @@ _KIND: Final = re.compile(
 )
 _STORAGE: Final = re.compile(r"^(?:sparse_|fused_|fusion_|partial_|global_|strings_)")
 
+_names: Final = functools.partial(native_names, "perfkit_paddle")
+"""The table of ``operator_names.toml``, parsed at the first call."""
+
 
 @functools.lru_cache(maxsize=65536)
 def operator_name(native: str) -> str | None:
-    """The canonical operator of a native operator name, ``NAME_grad`` for a gradient; None where unknown."""
+    """Return the canonical operator of a native operator name, ``NAME_grad`` for a gradient; None where unknown."""
     if _ACCUMULATION.fullmatch(native):
         return "accumulate_grad"
     if _OF_THE_USER.fullmatch(native):
@@ -46,10 +48,11 @@ def operator_name(native: str) -> str | None:
 
 
 def _bare(native: str) -> str:
-    """The operator's own name, without prefix, suffix and the underscore of in-place operators."""
+    """Return the operator's own name, without prefix, suffix and the underscore of in-place operators."""
+    names = _names().names
     name = _SUFFIX.sub("", native)
     for prefix in _PREFIXES:
-        name = name if name in TABLE else name.removeprefix(prefix)
+        name = name if name in names else name.removeprefix(prefix)
     return name.rstrip("_")
 
 
@@ -59,10 +62,11 @@ def _snake(camel: str) -> str:
 
 
 def _canonical(name: str) -> str | None:
-    """By the table: as it is, or without what tells the storage or a variant of the kernel."""
+    """Look the name up as it is, then without what tells the storage or a variant of the kernel."""
+    names = _names().names
     kind = _KIND.sub("", name)
     for each in (name, kind, _KIND.sub("", kind), _STORAGE.sub("", name), _STORAGE.sub("", kind)):
-        found = TABLE.get(each) or (each if each in CANONICAL else None)
-        if found:
-            return found
+        canonical = names.get(each) or (each if each in CANONICAL else None)
+        if canonical:
+            return canonical
     return None

@@ -1,7 +1,7 @@
-"""PyTorch's operator names → canonical names (perfkit_core.operators).
+"""PyTorch's operator names → canonical names.
 
 Rules take off what says how an operator was written (namespace, overload, back end, in place, functional copy of a
-view, gradient); one table says what it computes (:mod:`perfkit_torch.operator_tables`).
+view, gradient); a table says what it computes (``operator_names.toml``).
 """
 
 from __future__ import annotations
@@ -10,16 +10,9 @@ import functools
 import re
 from typing import Final
 
-from perfkit_core.operator_names import GRADIENT_SUFFIX
-from perfkit_torch.library_operators import library_operator
-from perfkit_torch.operator_tables import TABLE
-from perfkit_torch.quantized_operators import quantized_operator
+from perfkit_core.operators.kernel_families import fused_name
+from perfkit_core.operators.names import GRADIENT_SUFFIX, native_names
 
-_NODES: Final = {
-    "addmm": "matmul", "mm": "matmul", "linear": "matmul", "t": "transpose", "unsafe_view": "reshape",
-    "convolution": "conv", "cudnn_batch_norm": "batch_norm", "native_batch_norm": "batch_norm",
-    "max_pool2d_with_indices": "pool",
-}  # fmt: skip
 _EVALUATE: Final = "autograd::engine::evaluate_function: "
 _NAMESPACE: Final = re.compile(
     r"^(?:aten|prims|rngprims|inductor|inductor_prims|c10d|_c10d_functional|_c10d_functional_autograd|_dtensor|nccl|gloo|mkl|"
@@ -41,60 +34,84 @@ _PREFIX: Final = re.compile(
 _ENDING: Final = re.compile(r"(?:_copy|_out|_functional|_inplace|_coalesced|_forward|_jvp)$")
 
 
+_names: Final = functools.partial(native_names, "perfkit_torch")
+"""The tables of ``operator_names.toml``, parsed at the first call."""
+
+
 @functools.lru_cache(maxsize=65536)
 def operator_name(native: str) -> str | None:
-    """Canonical name of a torch operator, None where unknown."""
+    """Return the canonical name of a torch operator, None where unknown."""
     name = native.removeprefix(_EVALUATE)
     if name.endswith("AccumulateGrad"):
         return "accumulate_grad"
-    found = _own(name) if _NAMESPACE.match(name) else _foreign(name)
-    return found or _node_of_library(name) or library_operator(name)
-
-
-def _foreign(name: str) -> str | None:
-    """Of a node of autograd, or of a quantised operator."""
-    node = _BACKWARD_NODE.fullmatch(name)
-    if node:
-        return _gradient(_CAMEL.sub("_", _DIMENSION.sub(r"\1d", node[1])).lower())
-    return quantized_operator(_QUANTIZED.sub("", name)) if _QUANTIZED.match(name) else None
-
-
-def _node_of_library(name: str) -> str | None:
-    """Of a node whose forward operator an extension library defines."""
-    node = _BACKWARD_NODE.fullmatch(name) or _CUSTOM_NODE.fullmatch(name)
-    found = library_operator(node[1] or node[2]) if node else None
-    return found + GRADIENT_SUFFIX if found else None
+    canonical = _own(name) if _NAMESPACE.match(name) else _foreign(name)
+    return canonical or _node_of_library(name) or _library(name)
 
 
 def _own(native: str) -> str | None:
-    """Of an operator of PyTorch's own."""
+    """Return the name of an operator of PyTorch's own."""
     name = _NAMESPACE.sub("", native).partition(".")[0]
     name = name if name.endswith("__") else name.rstrip("_")
+    names = _names().names
     kernel = _BACKWARD_KERNEL.fullmatch(name)
     if name.startswith(("_foreach_", "_fused_")) and not kernel:
-        return TABLE.get(name) or _over_lists(name)
-    return _gradient(kernel[1]) if kernel and name not in TABLE else _forward(name)
+        return names.get(name) or _over_lists(name)
+    return _gradient(kernel[1]) if kernel and name not in names else _forward(name)
 
 
 def _over_lists(name: str) -> str | None:
-    """Of an operator over lists of tensors, which optimizers use; or of one that is fused otherwise."""
+    """Return the name of an operator over lists of tensors, which optimizers use, or of one that is fused otherwise."""
     other = None if name.startswith("_foreach_") else _forward(name.removeprefix("_fused_"))
     return other or "optimizer_update"
 
 
 def _forward(name: str) -> str | None:
-    """By the table: as it is, or without what tells how it is written."""
-    if name in TABLE:
-        return TABLE[name]
+    """Look the name up as it is, then without what tells how the operator is written."""
+    names = _names().names
+    if name in names:
+        return names[name]
     bare = name.lstrip("_")
     short = _ENDING.sub("", bare)
     for each in (bare, _PREFIX.sub("", bare).lstrip("_"), short, _PREFIX.sub("", short)):
-        found = TABLE.get(each) or TABLE.get(f"_{each}")
-        if found:
-            return found
+        canonical = names.get(each) or names.get(f"_{each}")
+        if canonical:
+            return canonical
     return None
 
 
 def _gradient(forward: str) -> str | None:
-    name = _NODES.get(forward) or _forward(forward)
+    name = _forward(forward)
     return name + GRADIENT_SUFFIX if name else None
+
+
+def _foreign(name: str) -> str | None:
+    """Return the name of an autograd node, or of a quantized operator."""
+    node = _BACKWARD_NODE.fullmatch(name)
+    if node:
+        return _gradient(_CAMEL.sub("_", _DIMENSION.sub(r"\1d", node[1])).lower())
+    return _quantized(_QUANTIZED.sub("", name)) if _QUANTIZED.match(name) else None
+
+
+def _quantized(native: str) -> str | None:
+    """Return the name of a quantized, oneDNN or sparse operator without its namespace."""
+    name = native.partition(".")[0].rstrip("_").removeprefix("_")
+    names, patterns = _names().names, _names().patterns["quantized"]
+    if name in names:
+        return names[name]
+    return next((canonical for canonical, pattern in patterns if pattern.search(name.lower())), None)
+
+
+def _node_of_library(name: str) -> str | None:
+    """Return the name of an autograd node whose forward operator an extension library defines."""
+    node = _BACKWARD_NODE.fullmatch(name) or _CUSTOM_NODE.fullmatch(name)
+    canonical = _library(node[1] or node[2]) if node else None
+    return canonical + GRADIENT_SUFFIX if canonical else None
+
+
+@functools.lru_cache(maxsize=65536)
+def _library(name: str) -> str | None:
+    """Return the name of an operator that is not PyTorch's own: of an extension library, of a compiler."""
+    if name.startswith("triton_"):
+        return fused_name(name)
+    patterns = _names().patterns["libraries"]
+    return next((canonical for canonical, pattern in patterns if pattern.match(name)), None)

@@ -38,7 +38,7 @@ def calibrate(calibrator: Calibrator, report: Callable[[str], None] = lambda tex
         len(usable_cpus()),
         bench.device.name if bench.device else None,
         bench.threads,
-        datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         tuple(measured(bench, report)),
     )
     cache.save(found)

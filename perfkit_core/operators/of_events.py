@@ -13,8 +13,8 @@ import numpy as np
 from perfkit_core import nesting
 from perfkit_core.analyses import attribution
 from perfkit_core.analyses.once import once
-from perfkit_core.operators.families import FAMILIES, family
 from perfkit_core.operators.kernel_families import kernel_family
+from perfkit_core.operators.names import FAMILIES, family
 from perfkit_core.schema import DEVICE_WORK, KERNEL, MEMCPY, MEMSET, NO_ROW
 from perfkit_core.trace import BoolArray, Codes, IntArray, Trace
 

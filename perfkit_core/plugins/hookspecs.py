@@ -68,9 +68,10 @@ def perfkit_calibrations() -> Sequence[Calibrator]:  # type: ignore[empty-body]
 def perfkit_operator_names() -> OperatorNames:  # type: ignore[empty-body]
     """Native operator names → canonical names, by framework. Fills the ``op_name`` column of every trace.
 
-    The names are those of :mod:`perfkit_core.operators.vocabulary`, of gradients with ``_grad`` behind them; None for a
-    name that does not tell. What only runs other operators is ``control_flow``, ``compiled_region`` or
-    ``custom_function``: what is inside of it then counts under its own names.
+    Canonical names are listed in ``perfkit_core/operators/families.toml``; a gradient's name ends with ``_grad``.
+    Return None for an unknown name. What only runs other operators is ``control_flow``, ``compiled_region`` or
+    ``custom_function``: what is inside then counts under its own names. An adapter may keep its names in a file
+    ``operator_names.toml``, which :func:`perfkit_core.operators.names.native_names` reads.
     """
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 from perfkit_core.analyses.select import step_numbers
@@ -99,4 +99,4 @@ def _recorded(meta: TraceMeta) -> str:
     at = recorded_at_ns(meta)
     if at is None:
         return ""
-    return datetime.fromtimestamp(at // 1_000_000_000, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    return datetime.fromtimestamp(at // 1_000_000_000, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -20,7 +20,7 @@ from perfkit_core.throughput.text import info_line
 from perfkit_core.throughput.timing import Timing
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 Batch = TypeVar("Batch")
 

@@ -47,7 +47,7 @@ def verify(
     plan: runs.Plan, predicted: Predicted | None = None, report: Callable[[str], None] = lambda text: None
 ) -> Outcome:
     """Run both commands in turns and judge. ``report`` is told what runs. Raises CaptureError."""
-    date = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return judged(plan, date, runs.measure(plan, report), predicted)
 
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from remedy_code import FILL, RULES, filled, ident, names, of, unknown_arguments
 
 from perfkit_core.advice.remedies import remedied
 from perfkit_core.plugins.contracts import Remedy
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_paddle.remedies import REMEDIES
+from tests.support.remedy_code import FILL, RULES, filled, ident, names, of, unknown_arguments
 
 CODED = [remedy for remedy in REMEDIES if remedy.code]
 NO_CODE = {

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from packaging.version import Version
-from remedy_code import FILL, RULES, filled, ident, names, of, unknown_arguments
 
 from perfkit_core import load
 from perfkit_core.advice.advise import advise
@@ -21,6 +20,7 @@ from perfkit_core.plugins.contracts import Remedy
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_torch import trace_handler
 from perfkit_torch.remedies import REMEDIES
+from tests.support.remedy_code import FILL, RULES, filled, ident, names, of, unknown_arguments
 
 torch = pytest.importorskip("torch")
 CODED = [remedy for remedy in REMEDIES if remedy.code]

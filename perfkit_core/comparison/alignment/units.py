@@ -17,8 +17,7 @@ import pandas as pd
 
 from perfkit_core import nesting
 from perfkit_core.analyses.once import once
-from perfkit_core.operators.families import family
-from perfkit_core.operators.names import is_container
+from perfkit_core.operators.names import family, is_container
 from perfkit_core.operators.of_events import event_families
 from perfkit_core.schema import NO_ROW, OPTIMIZER
 from perfkit_core.trace import BoolArray, Codes, IntArray, Trace

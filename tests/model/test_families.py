@@ -1,0 +1,109 @@
+"""The vocabulary: every canonical name is of one family, gradients with their operators."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from perfkit_core.operators.names import (
+    CANONICAL,
+    CONTAINERS,
+    FAMILIES,
+    family,
+    is_canonical,
+    is_container,
+    native_names,
+)
+
+
+def test_a_name_is_of_one_family() -> None:
+    """Else rows of one operator would lie in two families."""
+    names = Counter(name for members in FAMILIES.values() for name in members)
+    assert [name for name, count in names.items() if count > 1] == []
+    assert set(names) == CANONICAL
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("matmul", "matmul"),
+        ("matmul_grad", "matmul"),
+        ("bmm", "matmul"),
+        ("conv_transpose_grad", "conv"),
+        ("layer_norm", "normalization"),
+        ("norm", "reduction"),
+        ("accumulate_grad", "gradient"),
+        ("concat", "layout"),
+        ("all_reduce", "collective"),
+        ("item", "host_read"),
+        ("no_such_name", None),
+        ("_grad", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_the_family_of_a_name(name: str | None, expected: str | None) -> None:
+    """A gradient is of its operator's family; ``accumulate_grad`` is no gradient of an operator."""
+    assert family(name) == expected
+
+
+def test_no_family_takes_what_no_other_has() -> None:
+    """A family of the rest would make every coverage whole."""
+    assert {"other", "others", "unknown", "misc", "rest"} & set(FAMILIES) == set()
+
+
+def test_containers_only_run_other_operators() -> None:
+    """What is inside of them has families of its own, so they never stand for it."""
+    assert {family(name) for name in CONTAINERS} == {"control_flow", "compiled_region", "custom_function"}
+    assert is_container("compiled_region_grad")
+    assert not is_container("matmul")
+    assert all(is_canonical(name) for name in CONTAINERS)
+
+
+@pytest.fixture
+def adapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
+    """Writes an adapter's ``operator_names.toml``; returns the name of the package."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def write(text: str) -> str:
+        package = f"adapter_{tmp_path.name}_{len(list(tmp_path.iterdir()))}"
+        tmp_path.joinpath(package).mkdir()
+        tmp_path.joinpath(package, "__init__.py").touch()
+        tmp_path.joinpath(package, "operator_names.toml").write_text(text, encoding="utf-8")
+        return package
+
+    return write
+
+
+def test_a_table_of_an_adapter(adapter: Callable[[str], str]) -> None:
+    table = native_names(
+        adapter(
+            """
+            [names]
+            matmul = ["mm", "addmm"]
+            add = ["add"]
+            [patterns]
+            libraries = [{ name = "conv", patterns = ["conv[123]d", "winograd"], ignore_case = true }]
+            """
+        )
+    )
+    assert table.names == {"mm": "matmul", "addmm": "matmul", "add": "add"}
+    ((name, pattern),) = table.patterns["libraries"]
+    assert (name, bool(pattern.search("MyWinograd"))) == ("conv", True)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[names]\nmatmul = ["mm"]\nbmm = ["mm"]', "operator_names.toml: mm is listed under matmul and under bmm"),
+        ('[names]\nmatmul = "mm"', r"operator_names.toml: Expected `array`, got `str` - at `\$.names"),
+        ('[name]\nmatmul = ["mm"]', "operator_names.toml: Object "),
+        ("[names]\nmatmul = [mm]", "operator_names.toml: Invalid value"),
+    ],
+)
+def test_a_table_that_does_not_fit(adapter: Callable[[str], str], text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        native_names(adapter(text))
