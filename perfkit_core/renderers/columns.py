@@ -9,16 +9,20 @@ from typing import Any, Final
 import pandas as pd
 
 from perfkit_core.language import say
+from perfkit_core.language.units import DECIMALS, ColumnFormat, column_format, is_number
 from perfkit_core.renderers import cells
 from perfkit_core.renderers.families import SHARES, SIZES, TIMES, Unit, family
 from perfkit_core.renderers.headings import label
-from perfkit_core.renderers.scales import is_number, scales
+from perfkit_core.renderers.scales import scales
 
 _DEPTH: Final = "depth"
 _KINDS: Final = (TIMES, SIZES)
 """What is compared with the largest, the more telling first."""
 _POSITIONS: Final = ("start_ns", "time_ns", "end_ns", "peak_time_ns")
 """Points in time, which are no larger than others."""
+_NAMING: Final = frozenset(("depth", "rank", "step", "pid", "tid", "stream", "node", "line", "line2", "before", "after",
+                            "after_on_stream", "forward", "group"))  # fmt: skip
+"""Numbers that name a thing and count nothing."""
 NO_HEADINGS: Final[Mapping[str, str]] = {}
 
 
@@ -73,10 +77,19 @@ def _formatted(table: pd.DataFrame, first: int | None, unit: str | None, heading
     whole = {str(name): values(table[name]) for name in table.columns}
     units = scales({name: column[:first] for name, column in whole.items()}, unit, headings)
     return [
-        _column(name, headings.get(name) or say(label(name)), column, units.get(name))
+        _column(
+            name, headings.get(name) or say(label(name)), column, _format(name, column[:first], units.get(name), unit)
+        )
         for name, column in whole.items()
         if not column or any(value is not None for value in column)
     ]
+
+
+def _format(name: str, column: Sequence[Any], unit: Unit | None, fixed: str | None) -> ColumnFormat:
+    """How the numbers of a column are written. A unit that was asked for may need more decimals than one that suits."""
+    most = unit.decimals if unit and fixed and family(name) is TIMES else DECIMALS
+    names_things = name in _NAMING or name.endswith(("_rank", "_step"))
+    return column_format(column, unit, most, separated=not names_things)
 
 
 def _with_bars(shown: list[Column]) -> list[Column]:
@@ -101,11 +114,11 @@ def _comparable(column: Column) -> bool:
     return family(column.name) in _KINDS and column.name not in _POSITIONS and several and min(numbers) >= 0
 
 
-def _column(name: str, heading: str, column: Sequence[Any], unit: Unit | None) -> Column:
+def _column(name: str, heading: str, column: Sequence[Any], form: ColumnFormat) -> Column:
     if not column or not all(value is None or is_number(value) for value in column):
         return Column(name, heading, False, tuple(cells.text(value, name) for value in column))
-    heading = f"{heading} ({unit.name})" if unit else heading
-    texts = tuple(cells.number(value, unit) for value in column)
+    heading = f"{heading} ({form.unit.name})" if form.unit else heading
+    texts = tuple(cells.MISSING if value is None else form.text(value) for value in column)
     order = tuple("" if value is None else str(value) for value in column)
     return Column(name, heading, True, texts, _shares(name, column), order)
 

@@ -8,7 +8,8 @@ import pandas as pd
 
 from perfkit_core.language import say
 from perfkit_core.language.columns import worded
-from perfkit_core.renderers.cells import number, visible
+from perfkit_core.language.units import format_in, with_unit
+from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.columns import values
 from perfkit_core.renderers.families import Unit
 from perfkit_core.renderers.headings import label
@@ -60,5 +61,5 @@ def _lane(name: str, group: pd.DataFrame, chart: Chart, unit: Unit | None) -> di
         "marked": marked,
         "named": sum(marked) <= NAMED,
         "median": median / size,
-        "median_text": f"{number(median, unit)} {unit.name if unit else ''}".strip(),
+        "median_text": with_unit(format_in(median, unit), unit),
     }

@@ -8,7 +8,8 @@ import pandas as pd
 
 from perfkit_core.language import say
 from perfkit_core.language.columns import worded
-from perfkit_core.renderers.cells import number, visible
+from perfkit_core.language.units import format_in
+from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.columns import values
 from perfkit_core.renderers.families import Unit
 from perfkit_core.renderers.headings import label
@@ -47,5 +48,5 @@ def waterfall(chart: Chart, table: pd.DataFrame) -> dict[str, Any]:
 def _text(difference: int | None, reached: int, unit: Unit | None) -> str:
     """A total as it is, a difference with its sign."""
     if difference is None:
-        return number(reached, unit)
-    return f"{'+' if difference > 0 else ''}{number(difference, unit)}"
+        return format_in(reached, unit)
+    return f"{'+' if difference > 0 else ''}{format_in(difference, unit)}"
