@@ -14,7 +14,8 @@ from perfkit_core.advice.model import Advice, Advices
 from perfkit_core.advice.overview import overview
 from perfkit_core.advice.table import row_types, table
 from perfkit_core.analyses.select import step_numbers
-from perfkit_core.language import mark, say
+from perfkit_core.language import Message, Text, mark, render, say
+from perfkit_core.language.units import format_ratio
 from perfkit_core.paths import PathLike
 from perfkit_core.report import facts
 from perfkit_core.report.model import Report, Section
@@ -98,11 +99,11 @@ def _fix(advice: Advice) -> Iterator[str]:
 def in_sum(found: Advices, of: str, every: bool = False) -> Section:
     """What all of it comes to, and what is not known."""
     more = [say(_MORE, source=found.source, id=one.id) for one in found.advice[:1]]
-    lines = (*more, *_sum(found, of, every))
+    lines: tuple[Text, ...] = (*more, *_sum(found, of, every))
     return Section("in_sum", say("In sum"), pd.DataFrame(), lines=lines)
 
 
-def _sum(found: Advices, of: str, every: bool = False) -> Iterator[str]:
+def _sum(found: Advices, of: str, every: bool = False) -> Iterator[Message]:
     yield from sums.together(found, of)
     yield from sums.gains(found)
     yield sums.replayed(found.identity, of)
@@ -112,7 +113,7 @@ def _sum(found: Advices, of: str, every: bool = False) -> Iterator[str]:
 
 def table_section(found: Advices, of: str) -> Section:
     """All advice, a row each."""
-    note = " ".join(_sum(found, of))
+    note = " ".join(map(render, _sum(found, of)))
     return Section("advice", say("Advice"), table(found), note=note, empty=say(headline.NOTHING))
 
 
@@ -139,4 +140,4 @@ def identity_report(sources: Sequence[PathLike], partial: bool = False) -> Repor
 def _summary(found: pd.DataFrame) -> str:
     middle, worst = float(found["error_ratio"].median()), float(found["worst_error_ratio"].max())
     text = mark("{count} of them with steps: median error {median}, worst step {worst}.")
-    return say(text, count=len(found), median=f"{middle:.2%}", worst=f"{worst:.2%}")
+    return say(text, count=len(found), median=format_ratio(middle), worst=format_ratio(worst))

@@ -5,7 +5,8 @@ and hashed as such, and becomes a sentence in the language of the moment when it
 
     message("The host waits {wait:ns} of the {step:ns} step", wait=2_000_000, step=10_000_000)
 
-Placeholders are formatted by their spec: ``ns`` (duration), ``bytes`` (size), ``ratio`` (per cent), ``count``,
+Placeholders are formatted by their spec: ``ns`` (duration), ``bytes`` (size), ``ratio`` (per cent), each also with a
+sign as in ``+ns``, ``count``,
 ``list`` (``a, b, c``), ``and`` (``a, b and c``), ``parts`` (``a; b``), ``plain`` or none (as it is). Other specs are
 those of ``format``. Values may be messages; they are translated with the one around them.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import string
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -26,8 +28,11 @@ _Translate: TypeAlias = Callable[[str, str | None, int], str]
 
 _UNITS: Final[Mapping[str, Callable[[float], str]]] = {
     "ns": format_duration,
+    "+ns": partial(format_duration, signed=True),
     "bytes": format_bytes,
+    "+bytes": partial(format_bytes, signed=True),
     "ratio": format_ratio,
+    "+ratio": partial(format_ratio, signed=True),
     "count": format_count,
 }
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from perfkit_core.analyses.select import step_numbers
 from perfkit_core.language import mark, say
-from perfkit_core.report.headline import duration
 from perfkit_core.report.model import Source
 from perfkit_core.trace import Device, Finding, Trace, TraceMeta
 
@@ -60,7 +59,7 @@ def _length(meta: TraceMeta) -> dict[str, str]:
     if meta.window_ns is None:
         return {}
     start, end = meta.window_ns
-    return {mark("Length"): say("{time} recorded", time=duration(end - start))}
+    return {mark("Length"): say("{time:ns} recorded", time=end - start)}
 
 
 def _options(meta: TraceMeta) -> dict[str, str]:

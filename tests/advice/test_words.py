@@ -26,6 +26,7 @@ from perfkit_core.replay.edits.unblocking import Unblock
 from perfkit_core.replay.edits.uncertain import InCases
 from perfkit_core.replay.quantity import Case, Quantity
 from tests.support.events import host, trace
+from tests.support.rendered import rendered
 
 ROWS = np.array([0, 1, 3])
 
@@ -139,7 +140,11 @@ def test_every_advice_of_recordings_is_explained_in_words(traces: Path) -> None:
         for one in (*found.advice, *found.without_saving):
             parts = {part.name: part for part in report(one, found, recording).sections}
             shown = " ".join(
-                [*parts["transform"].lines, *parts["trust"].lines, *map(str, parts["evidence"].table["value"])]
+                [
+                    *rendered(parts["transform"].lines),
+                    *rendered(parts["trust"].lines),
+                    *map(str, parts["evidence"].table["value"]),
+                ]
             )
             assert not re.search(r"\b\w+_(ns|factor|left|bytes)\b|\b(True|False|None)\b|\d{7}", shown), shown
             assert "Quantity" not in shown

@@ -17,9 +17,7 @@ from perfkit_core.comparison.attribution.leaves import CATEGORY
 from perfkit_core.comparison.attribution.steps import middle_steps
 from perfkit_core.comparison.attribution.wording import UNLAUNCHED, label
 from perfkit_core.comparison.joined import with_difference
-from perfkit_core.comparison.sentences import signed
-from perfkit_core.language import mark, say
-from perfkit_core.report.headline import duration
+from perfkit_core.language import Message, Text, mark, message, say
 from perfkit_core.report.model import Chart, Section
 from perfkit_core.trace import Trace
 
@@ -62,18 +60,21 @@ def explained(base: Trace, other: Trace, medians: tuple[int, int] | None = None)
     return Explained(attribute(base, other, medians), found, steps)
 
 
-def sentences(found: Explained) -> tuple[str, ...]:
+def sentences(found: Explained) -> tuple[Message, ...]:
     """The largest causes, for a hurried reader; none where nothing differs."""
     if found.attribution.empty:
         return ()
     largest = named(causes(found.attribution))
-    return (say("The largest causes: {causes}.", causes=largest),) if largest else ()
+    return (message("The largest causes: {causes:parts}.", causes=largest),) if largest else ()
 
 
-def named(found: pd.DataFrame) -> str:
-    """The first causes that differ, with their differences; "" where nothing does."""
+def named(found: pd.DataFrame) -> list[Message]:
+    """Return the first causes that differ, with their differences."""
     largest = found[found["difference_ns"] != 0].head(NAMED)
-    return say("; ").join(f"{label(row)} {signed(int(row['difference_ns']))}" for row in largest.to_dict("records"))
+    return [
+        message("{name} {difference:+ns}", name=label(row), difference=row["difference_ns"])
+        for row in largest.to_dict("records")
+    ]
 
 
 def sections(found: Explained) -> tuple[Section, ...]:
@@ -90,7 +91,8 @@ def _of_attribution(why: Explained) -> Iterator[Section]:
     found = causes(tree)
     note = say(_OF_PARTS if why.steps else _OF_RUNS)
     yield Section("step_parts", say("What the steps are spent on"), parts(tree), note)
-    lines, title = (*_middle(why.steps), *_unlaunched(found)), say("What the difference is made of")
+    lines: tuple[Text, ...] = (*_middle(why.steps), *_unlaunched(found))
+    title = say("What the difference is made of")
     yield Section("causes", title, found, say(_EXPLAINED), limit=SHOWN_CAUSES, lines=lines)
     mean = [say(MEAN)] if why.steps else []
     yield from _grouped(tree, mean)
@@ -142,14 +144,14 @@ def _middle(steps: tuple[tuple[int, int], ...]) -> Iterator[str]:
         )  # fmt: skip
 
 
-def _unlaunched(found: pd.DataFrame) -> Iterator[str]:
+def _unlaunched(found: pd.DataFrame) -> Iterator[Message]:
     """What the device does for launches that were not recorded cannot be told apart by phase, layer and operator."""
     lost = found[found["operator"] == UNLAUNCHED]
     if len(lost):
-        base, other = (duration(int(lost[f"{side}_ns"].sum())) for side in ("base", "other"))
-        yield say(
-            "{base} of base and {other} of other is device work without a recorded launch, as of the step before the "
-            "recording: it has a family, but no phase, layer or operator.",
+        base, other = (int(lost[f"{side}_ns"].sum()) for side in ("base", "other"))
+        yield message(
+            "{base:ns} of base and {other:ns} of other is device work without a recorded launch, as of the step before "
+            "the recording: it has a family, but no phase, layer or operator.",
             base=base,
             other=other,
         )
