@@ -105,7 +105,7 @@ def test_without_collectives_slow_ranks_are_told_by_their_own_time() -> None:
     told = found(steps([500, 500, 524, 525]), NOTHING)
     assert told.ranks == (3,)
     assert rendered(told.lines) == (
-        "Rank 3 is slower on its own: without communication that nothing hides, its steps take 525 ns, 5.0% above the "
+        "Rank 3 is slower on its own: without communication that nothing hides, its steps take 525 ns, 5% above the "
         "median rank.",
     )
     assert found(steps([500, 500, 524]), NOTHING).ranks == ()
