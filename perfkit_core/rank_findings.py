@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Final
 
 from perfkit_core.language import in_english
+from perfkit_core.language.units import format_ratio
 from perfkit_core.trace_meta import Finding, TraceMeta
 
 _MOST_WAYS: Final = 3
@@ -148,7 +149,7 @@ def _at_least(incomplete: float) -> Iterator[Finding]:
         text = in_english(
             "at {share} of the collectives a rank of the group cannot be compared with the others, or was not read: "
             "these wait at least as long as told, and that rank may be the last one",
-            share=f"{incomplete:.0%}",
+            share=format_ratio(incomplete),
         )
         yield Finding("waits-not-known", text)
 

@@ -12,9 +12,9 @@ from perfkit_core.advice.model import Advice, After, Candidate, Prediction
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.step_time import step_ns
 from perfkit_core.language import say
+from perfkit_core.language.units import format_duration
 from perfkit_core.replay.edits.contract import Edit, edited
 from perfkit_core.replay.simulate import CyclicGraphError
-from perfkit_core.report.headline import duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def _replayed(facts: Facts, taken: Sequence[Advice], excluded: dict[str, str]) -
             excluded[one.id] = say("it cannot be replayed together with the others")
             continue
         if step > least_ns:
-            excluded[one.id] = say("together with the others it costs {time}", time=duration(step - least_ns))
+            excluded[one.id] = say("together with the others it costs {time}", time=format_duration(step - least_ns))
         else:
             least_ns = step
             kept.append(one)

@@ -12,6 +12,7 @@ import numpy as np
 from perfkit_core import intervals
 from perfkit_core.advice import wording, words
 from perfkit_core.language import in_english, say
+from perfkit_core.language.units import format_count
 from perfkit_core.renderers.shortening import cut
 from perfkit_core.replay.edits.batching import Batch
 from perfkit_core.replay.edits.concurrency import Load, Overlap
@@ -110,7 +111,7 @@ def _(edit: Batch) -> str:
 def _(edit: Shorten) -> str:
     return say(
         "in {count} gaps, {total} together, host threads take {time}",
-        count=f"{sum(len(gaps[0]) for gaps in edit.gaps.values()):,}",
+        count=format_count(sum(len(gaps[0]) for gaps in edit.gaps.values())),
         total=words.value("_ns", sum(map(intervals.length, edit.gaps.values()))),
         time=_their_time(edit.factor),
     )
@@ -163,7 +164,7 @@ def events(edit: Any, trace: Trace) -> str:
     codes, counts = np.unique(names.codes[rows], return_counts=True)
     most = np.argsort(-counts, kind="stable")
     called = [cut(names.values[code], _LONGEST) if code >= 0 else say("without a name") for code in codes]
-    told = [f"{counts[at]:,} × {called[at]}" for at in most]
+    told = [f"{format_count(counts[at])} × {called[at]}" for at in most]
     rest = int(counts[most[_NAMES:]].sum())
     first = say(", ").join(told[:_NAMES])
-    return say("{names} and {count} of other names", names=first, count=f"{rest:,}") if rest else first
+    return say("{names} and {count} of other names", names=first, count=format_count(rest)) if rest else first

@@ -16,8 +16,8 @@ from perfkit_core.advice.sections import step_or_recording
 from perfkit_core.advice.severity import WORDS as SEVERITIES
 from perfkit_core.advice.table import table
 from perfkit_core.language import in_english, retold, say
+from perfkit_core.language.units import format_duration, format_ratio
 from perfkit_core.report import facts
-from perfkit_core.report.headline import duration
 from perfkit_core.report.model import Report, Section
 from perfkit_core.trace import Trace
 from perfkit_core.verification.ledger import Record
@@ -119,7 +119,7 @@ def _prediction(one: Advice, found: Advices, of: str) -> Section:
             text = in_english(
                 "Whoever takes its share of the time for the saving expects a step of {time}; the replay does not."
             )
-        lines.append(say(text, time=duration(one.prediction.naive_ns)))
+        lines.append(say(text, time=format_duration(one.prediction.naive_ns)))
     chosen = Advices(found.identity, (one,), {})
     columns = ["method", "step_ns", "p10_ns", "p50_ns", "p90_ns", "saving_ns", "saving_ratio", "ceiling_ns", "floor_ns",
                "step_p10_ns", "step_p90_ns"]  # fmt: skip
@@ -128,13 +128,13 @@ def _prediction(one: Advice, found: Advices, of: str) -> Section:
 
 def _now(one: Advice, of: str) -> str:
     p = one.prediction
-    low, high = duration(p.base_p10_ns or p.base_ns), duration(p.base_p90_ns or p.base_ns)
+    low, high = format_duration(p.base_p10_ns or p.base_ns), format_duration(p.base_p90_ns or p.base_ns)
     text = in_english("Now: {now}, the median recording; its 80% interval is {low} to {high}")
     if of == "step":
         text = in_english("Now: {now}, the median step; its 80% interval is {low} to {high}")
     if one.candidate.base_ns is not None:
         text = in_english("Now: {now}, the mean step; its 80% interval is {low} to {high}")
-    return say(text, now=duration(p.base_ns), low=low, high=high)
+    return say(text, now=format_duration(p.base_ns), low=low, high=high)
 
 
 def _trust(one: Advice, found: Advices, of: str) -> Section:
@@ -159,9 +159,9 @@ def _noise(found: Advices, of: str) -> str:
             text = in_english(
                 "Only one step was recorded, so nothing shows how steps differ: the interval is {share} wider each way."
             )
-        return say(text, share=f"{ONE_STEP:.0%}")
+        return say(text, share=format_ratio(ONE_STEP))
     text = in_english("Noise of the run: the median of the steps is known to ±{time} (80% interval).")
-    return say(text, time=duration(found.noise_ns))
+    return say(text, time=format_duration(found.noise_ns))
 
 
 def _risks(one: Advice) -> Section:
@@ -195,4 +195,4 @@ def _outcome(one: Advice, found: Advices, records: Sequence[Record]) -> Section:
 
 def _off(record: Record | None) -> Iterator[str]:
     if record is not None and record.saving_error is not None:
-        yield say("The prediction of the saving was {error} off.", error=f"{record.saving_error:+.0%}")
+        yield say("The prediction of the saving was {error} off.", error=format_ratio(record.saving_error, signed=True))

@@ -8,7 +8,7 @@ from typing import Final
 from perfkit_core.advice.model import Advices, Prediction
 from perfkit_core.advice.sentences import sentence
 from perfkit_core.language import in_english, say
-from perfkit_core.report.headline import duration
+from perfkit_core.language.units import format_duration
 
 NOTHING: Final = in_english("nothing was found that would save time")
 
@@ -65,8 +65,8 @@ def _answer(what: str, p: Prediction, which: str = "") -> str:
     if p.p50_ns is None:
         return say("what {what} would take cannot be told from this recording.", what=what)
     words = {
-        "what": what, "now": duration(p.base_ns), "then": duration(p.p50_ns), "low": duration(p.p10_ns or 0),
-        "high": duration(p.p90_ns or 0),
+        "what": what, "now": format_duration(p.base_ns), "then": format_duration(p.p50_ns),
+        "low": format_duration(p.p10_ns or 0), "high": format_duration(p.p90_ns or 0),
     }  # fmt: skip
     if (p.saving_ns or 0) <= 0:
         return say("{what} takes {now} now, and would take {then} ({low} to {high}): it does not pay.", **words)

@@ -9,7 +9,7 @@ from perfkit_core.advice import wording
 from perfkit_core.advice.model import Advices, Identity
 from perfkit_core.advice.sentences import after, expected, sentence
 from perfkit_core.language import in_english, say
-from perfkit_core.report.headline import duration
+from perfkit_core.language.units import format_duration, format_ratio
 
 _RULES: Final = 4
 """Rules that are named for one reason; the machine formats have all."""
@@ -27,15 +27,17 @@ def replayed(identity: Identity, of: str) -> str:
     """How well the unchanged recording was repeated. ``of``: what was compared, "step" or "recording"."""
     if identity.error is None or identity.worst is None:
         return say("Nothing was replayed: the recording holds no events of a host.")
-    error = f"{identity.error:.2%}"
+    error = format_ratio(identity.error)
     text = say("Replayed unchanged, the recording repeats itself with an error of {error}", error=error)
     if of == "step" and identity.steps == 1:
-        text += say(" (median of 1 step; worst {worst})", worst=f"{identity.worst:.2%}")
+        text += say(" (median of 1 step; worst {worst})", worst=format_ratio(identity.worst))
     elif of == "step":
-        text += say(" (median of {count} steps; worst {worst})", count=identity.steps, worst=f"{identity.worst:.2%}")
+        text += say(
+            " (median of {count} steps; worst {worst})", count=identity.steps, worst=format_ratio(identity.worst)
+        )
     if identity.unexplained is not None:
         more = in_english(". {share} of the device's work starts later than anything recorded explains")
-        text += say(more, share=f"{identity.unexplained:.1%}")
+        text += say(more, share=format_ratio(identity.unexplained))
     if identity.untold_waits:
         more = in_english(
             ". For {count} times that a stream is told to wait nothing recorded says what it waits for: where several "
@@ -69,7 +71,7 @@ def without_saving(found: Advices) -> Iterator[str]:
     for one in found.without_saving:
         saving = one.prediction.saving_ns or 0
         if one.id not in found.after:
-            little.append(f"{one.id} ({duration(saving)})") if saving > 0 else none.append(one.id)
+            little.append(f"{one.id} ({format_duration(saving)})") if saving > 0 else none.append(one.id)
     if none:
         yield say("Looked at, saves nothing: {ids}.", ids=say(", ").join(none))
     if little:

@@ -15,6 +15,7 @@ from perfkit_core.advice.overview import overview
 from perfkit_core.advice.table import row_types, table
 from perfkit_core.analyses.select import step_numbers
 from perfkit_core.language import in_english, say
+from perfkit_core.language.units import format_ratio
 from perfkit_core.paths import PathLike
 from perfkit_core.report import facts
 from perfkit_core.report.model import Report, Section
@@ -139,4 +140,4 @@ def identity_report(sources: Sequence[PathLike], partial: bool = False) -> Repor
 def _summary(found: pd.DataFrame) -> str:
     middle, worst = float(found["error_ratio"].median()), float(found["worst_error_ratio"].max())
     text = in_english("{count} of them with steps: median error {median}, worst step {worst}.")
-    return say(text, count=len(found), median=f"{middle:.2%}", worst=f"{worst:.2%}")
+    return say(text, count=len(found), median=format_ratio(middle), worst=format_ratio(worst))

@@ -9,7 +9,7 @@ from perfkit_core.advice import wording
 from perfkit_core.advice.assumptions import told
 from perfkit_core.advice.model import Advice, Advices, After, Prediction
 from perfkit_core.language import in_english, say
-from perfkit_core.report.headline import duration
+from perfkit_core.language.units import format_duration, format_ratio
 
 _HOW: Final = {
     "replay": in_english("replayed on the recording"),
@@ -36,10 +36,10 @@ def saves(prediction: Prediction) -> str:
     if share == 0:
         return say("saves nothing")
     if share > 0 and (prediction.saving_p10_ns or 0) < 0:
-        return say("may save {share} of the time", share=percent(share))
+        return say("may save {share} of the time", share=format_ratio(share))
     if share > 0:
-        return say("saves {share} of the time", share=percent(share))
-    return say("costs {share} more time", share=percent(-share))
+        return say("saves {share} of the time", share=format_ratio(share))
+    return say("costs {share} more time", share=format_ratio(-share))
 
 
 def lines(advice: Advice, found: Advices, of: str) -> Iterator[str]:
@@ -65,32 +65,34 @@ def expected(prediction: Prediction, of: str) -> Iterator[str]:
     text = in_english("Recording: {now} now, {then} afterwards (p10 to p90: {interval})")
     if of == "step":
         text = in_english("Step: {now} now, {then} afterwards (p10 to p90: {interval})")
-    yield say(text, now=duration(p.base_ns), then=duration(p.p50_ns), interval=_from_to(p.p10_ns, p.p90_ns))
+    yield say(
+        text, now=format_duration(p.base_ns), then=format_duration(p.p50_ns), interval=_from_to(p.p10_ns, p.p90_ns)
+    )
     yield _loss(p) if p.saving_ns < 0 else _saving(p)
 
 
 def _saving(p: Prediction) -> str:
     interval = _from_to(p.saving_p10_ns, p.saving_p90_ns)
-    told = say("Saving: {time} ({interval})", time=duration(p.saving_ns or 0), interval=interval)
+    told = say("Saving: {time} ({interval})", time=format_duration(p.saving_ns or 0), interval=interval)
     return say("; ").join(filter(None, (told, _ceiling(p))))
 
 
 def _loss(p: Prediction) -> str:
     """A saving below 0 is said as what it is."""
     most, least = -(p.saving_p10_ns or 0), -(p.saving_p90_ns or 0)
-    time = duration(-(p.saving_ns or 0))
+    time = format_duration(-(p.saving_ns or 0))
     return say("Cost: {time} more ({interval})", time=time, interval=_from_to(least, most))
 
 
 def _from_to(low: int | None, high: int | None) -> str:
-    return say("{low} to {high}", low=duration(low or 0), high=duration(high or 0))
+    return say("{low} to {high}", low=format_duration(low or 0), high=format_duration(high or 0))
 
 
 def _ceiling(prediction: Prediction) -> str:
     """What no change of this kind can save more than without others, said as what it is."""
     if prediction.ceiling_ns is None:
         return ""
-    return say("never more than {time} by itself", time=duration(prediction.ceiling_ns))
+    return say("never more than {time} by itself", time=format_duration(prediction.ceiling_ns))
 
 
 def how_sure(advice: Advice, found: Advices) -> str:
@@ -101,7 +103,7 @@ def how_sure(advice: Advice, found: Advices) -> str:
     parts += _sign(advice.prediction)
     if found.noise_ns and 0 < (advice.prediction.saving_ns or 0) < found.noise_ns:
         text = in_english("less than these steps differ by chance (±{time}): take many to measure it")
-        parts.append(say(text, time=duration(found.noise_ns)))
+        parts.append(say(text, time=format_duration(found.noise_ns)))
     why = found.excluded.get(advice.id)
     if why and advice.prediction.method == "replay":
         parts.append(say("not in the combined saving: {why}", why=why))
@@ -114,7 +116,7 @@ def after(advice: Advice, found: Advices) -> str:
     own, then = advice.prediction.saving_ns or 0, found.after[advice.id]
     words = {
         "others": _others(advice, then, found), "verb": "is" if len(then.once) == 1 else "are",
-        "own": duration(own), "then": duration(then.saving_ns),
+        "own": format_duration(own), "then": format_duration(then.saving_ns),
     }  # fmt: skip
     if 0 < then.saving_ns < own:
         return say("little is left of it ({then}) once {others} {verb} done", **words)
@@ -150,11 +152,6 @@ def steps(advice: Advice) -> str:
     if first == last:
         return say("step {number}", number=first)
     return say("steps {first} to {last}", first=first, last=last)
-
-
-def percent(share: float) -> str:
-    """A share with as many digits as matter."""
-    return f"{share:.0%}" if abs(share) >= 0.1 else f"{share:.1%}"
 
 
 def sentence(text: str) -> str:

@@ -19,7 +19,7 @@ from perfkit_core.comparison.samples.statistics import (
     SampleStatistics,
 )
 from perfkit_core.language import in_english, say
-from perfkit_core.report.headline import duration
+from perfkit_core.language.units import format_count, format_duration, format_ratio
 
 _WORDS = {
     SLOWER: in_english("Slower"),
@@ -33,7 +33,7 @@ _ENOUGH = 3
 """Captures of a side that tell what processes differ by."""
 _ALIKE = 0.5
 _NEARLY_ALL = 0.9995
-"""What is above this is told as all but 0.0 %."""
+"""What lacks a counterpart beside a larger matched share is not worth a sentence."""
 _ORIGINS = {
     "given": in_english("as given"),
     "recorded": in_english("as recorded"),
@@ -83,18 +83,18 @@ def _steps(found: Pair) -> Iterator[str]:
         yield say(
             "Single captures hide what processes differ by, which is taken for {share}: several of each side, or "
             "--noise where it is known, can tell smaller differences.",
-            share=f"{found.between:.0%}",
+            share=format_ratio(found.between),
         )
 
 
 def step_sentence(steps: SampleStatistics) -> str:
     """The verdict on the median step, with its interval and the noise."""
     if not steps.difference:
-        return say("The median step takes {time} in both.", time=duration(steps.base))
+        return say("The median step takes {time} in both.", time=format_duration(steps.base))
     words = {"verdict": say(_WORDS[steps.verdict]), "change": _change(steps), "interval": _interval(steps)}
     if steps.noise is None:
         return say("{verdict}: the median step takes {change}{interval}.", **words)
-    noise = duration(steps.noise) + _quick(steps) + _to_do(steps)
+    noise = format_duration(steps.noise) + _quick(steps) + _to_do(steps)
     return say(
         "{verdict}: the median step takes {change}{interval}; equal runs may differ by {noise}.", **words, noise=noise
     )
@@ -105,7 +105,7 @@ def _quick(steps: SampleStatistics) -> str:
     above = abs(steps.difference) > (steps.noise or 0)
     if steps.verdict not in (NO_DIFFERENCE, *PERHAPS) or steps.quickest is None or not above:
         return ""
-    return say(", and the quickest steps do by {time} only", time=duration(abs(steps.quickest)))
+    return say(", and the quickest steps do by {time} only", time=format_duration(abs(steps.quickest)))
 
 
 def _to_do(steps: SampleStatistics) -> str:
@@ -116,10 +116,10 @@ def _to_do(steps: SampleStatistics) -> str:
 
 
 def _change(steps: SampleStatistics) -> str:
-    times = {"other": duration(steps.other), "base": duration(steps.base)}
+    times = {"other": format_duration(steps.other), "base": format_duration(steps.base)}
     if steps.change_ratio is None:
         return say("{other} instead of {base}", **times)
-    share = f"{abs(steps.change_ratio):.1%}"
+    share = format_ratio(abs(steps.change_ratio))
     if steps.difference > 0:
         return say("{other} instead of {base}, {share} longer", **times, share=share)
     return say("{other} instead of {base}, {share} shorter", **times, share=share)
@@ -128,13 +128,8 @@ def _change(steps: SampleStatistics) -> str:
 def _interval(steps: SampleStatistics) -> str:
     if steps.low is None or steps.high is None:
         return ""
-    low, high = signed(steps.low), signed(steps.high)
+    low, high = format_duration(steps.low, signed=True), format_duration(steps.high, signed=True)
     return say(" (95% interval of the difference {low} to {high})", low=low, high=high)
-
-
-def signed(ns: int) -> str:
-    """A difference with its sign: ``+1.20 ms``."""
-    return duration(ns) if ns <= 0 else f"+{duration(ns)}"
 
 
 def _by_work(found: Pair) -> Iterator[str]:
@@ -145,7 +140,7 @@ def _by_work(found: Pair) -> Iterator[str]:
 def _per(one: Normalised) -> str:
     steps = one.statistics
     if not steps.difference:
-        return say("{time} in both.", time=duration(steps.base))
+        return say("{time} in both.", time=format_duration(steps.base))
     return say("{verdict}, {change}.", verdict=say(_WORDS[steps.verdict]).lower(), change=_change(steps))
 
 
@@ -155,8 +150,8 @@ def _other_work(found: Pair) -> Iterator[str]:
         works = (one.base, one.other)
         yield say(
             "Their steps do not do the same work: {base} and {other} {unit}s in base and other ({origin}).",
-            base=f"{float(one.base.amount):g}",
-            other=f"{float(one.other.amount):g}",
+            base=format_count(float(one.base.amount)),
+            other=format_count(float(one.other.amount)),
             unit=say(one.unit),
             origin=say(" and ").join(dict.fromkeys(say(_ORIGINS[work.origin]) for work in works)),
         )
@@ -194,7 +189,7 @@ def _unlike(shares: Mapping[str, Mapping[str, float | None]]) -> Iterator[str]:
     of_operators = [by_place[where] for by_place in shares.values() for where in _OF_OPERATORS]
     known = [share for share in of_operators if share is not None]
     if known and min(known) < _ALIKE:
-        share = f"{1 - min(known):.0%}"
+        share = format_ratio(1 - min(known))
         yield say(
             "These runs hardly do the same: of one, {share} of the operator time has no counterpart.", share=share
         )
@@ -218,4 +213,4 @@ def _matched(shares: Mapping[str, Mapping[str, float | None]]) -> Iterator[str]:
         yield say("All operator time has a counterpart.")
     for key, share in known.items():
         if share < _NEARLY_ALL:
-            yield say(_UNMATCHED[key], share=f"{1 - share:.1%}")
+            yield say(_UNMATCHED[key], share=format_ratio(1 - share))

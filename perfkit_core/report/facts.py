@@ -9,7 +9,7 @@ from pathlib import Path
 
 from perfkit_core.analyses.select import step_numbers
 from perfkit_core.language import in_english, say
-from perfkit_core.report.headline import duration
+from perfkit_core.language.units import format_duration
 from perfkit_core.report.model import Source
 from perfkit_core.trace import Device, Finding, Trace, TraceMeta
 
@@ -60,7 +60,7 @@ def _length(meta: TraceMeta) -> dict[str, str]:
     if meta.window_ns is None:
         return {}
     start, end = meta.window_ns
-    return {in_english("Length"): say("{time} recorded", time=duration(end - start))}
+    return {in_english("Length"): say("{time} recorded", time=format_duration(end - start))}
 
 
 def _options(meta: TraceMeta) -> dict[str, str]:

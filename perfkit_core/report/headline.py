@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 import pandas as pd
 
 from perfkit_core.language import in_english, say
+from perfkit_core.language.units import format_duration, format_ratio
 
 _MANY: Final = 10
 """From this many steps on, the spread is told without the lowest and highest tenth."""
@@ -43,28 +43,23 @@ def headline(tables: Mapping[str, pd.DataFrame]) -> tuple[str, ...]:
     return (*steps, *parts, *loading, *_devices(tables.get("device")))
 
 
-def duration(ns: float) -> str:
-    """A duration in words, three digits: ``12.3 ms``."""
-    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if abs(ns) >= size:
-            value = ns / size
-            return f"{value:.{max(0, 2 - int(math.log10(abs(value))))}f} {unit}"
-    return f"{ns:.0f} ns"
-
-
 def _steps(table: pd.DataFrame | None) -> Iterator[str]:
     if table is None or table.empty:
         return
     times = table["dur_ns"].astype("float64")
     if len(times) == 1:
-        yield say("The one recorded step took {time}.", time=duration(float(times.iloc[0])))
+        yield say("The one recorded step took {time}.", time=format_duration(float(times.iloc[0])))
         return
-    known = {"median": duration(float(times.median())), "count": len(times), "most": duration(float(times.max()))}
+    known = {
+        "median": format_duration(float(times.median())),
+        "count": len(times),
+        "most": format_duration(float(times.max())),
+    }
     if len(times) < _MANY:
         text = in_english("Median step time {median} over {count} steps, from {least} to {most}.")
-        yield say(text, least=duration(float(times.min())), **known)
+        yield say(text, least=format_duration(float(times.min())), **known)
         return
-    low, high = duration(float(times.quantile(0.1))), duration(float(times.quantile(0.9)))
+    low, high = format_duration(float(times.quantile(0.1))), format_duration(float(times.quantile(0.9)))
     text = in_english(
         "Median step time {median} over {count} steps; eight in ten took {low} to {high}, the slowest {most}."
     )
@@ -78,7 +73,7 @@ def _parts(table: pd.DataFrame | None) -> Iterator[str]:
     known = table[(table["ratio"] >= _SAID).fillna(False)].sort_values("ratio", ascending=False, kind="stable")
     pairs = zip(known["category"], known["ratio"], strict=True)
     said = [
-        say("{share} is {what}", share=f"{share:.1%}", what=say(_WORDS.get(category, category)))
+        say("{share} is {what}", share=format_ratio(share), what=say(_WORDS.get(category, category)))
         for category, share in pairs
     ]
     if said:
@@ -89,7 +84,7 @@ def _data_loading(table: pd.DataFrame | None) -> Iterator[str]:
     if table is None or table.empty or "step" not in set(table["phase"]):
         return
     for share in table.loc[table["phase"] == "dataloader", "cpu_ratio"].dropna():
-        yield say("Data loading takes {share} of the step time.", share=f"{share:.1%}")
+        yield say("Data loading takes {share} of the step time.", share=format_ratio(share))
 
 
 def _devices(table: pd.DataFrame | None) -> Iterator[str]:
@@ -102,10 +97,10 @@ def _devices(table: pd.DataFrame | None) -> Iterator[str]:
         yield say(
             "{device} is busy in steps {share} of the time, communication included.",
             device=busy["device"].iloc[0],
-            share=f"{shares.iloc[0]:.1%}",
+            share=format_ratio(shares.iloc[0]),
         )
     elif len(busy):
-        least, most = f"{shares.min():.1%}", f"{shares.max():.1%}"
+        least, most = format_ratio(shares.min()), format_ratio(shares.max())
         yield say(
             "The {count} devices are busy in steps {share} of the time, communication included.",
             count=len(busy),

@@ -9,6 +9,7 @@ import pandas as pd
 
 from perfkit_core.language import say
 from perfkit_core.language.columns import worded
+from perfkit_core.language.units import format_ratio
 
 DEVICES: Final = 4
 """Devices that get a sentence, those with most memory first; the table has all."""
@@ -31,7 +32,8 @@ def sentences(peak: pd.DataFrame) -> Iterator[str]:
 def _sentence(device: str, rank: Any, rows: pd.DataFrame, places: int) -> Iterator[str]:
     largest = rows[(rows["ratio"] >= _SAID).fillna(False)].nlargest(NAMED, "ratio", keep="first")
     names = [
-        f"{worded(name)} {share:.1%}" for name, share in zip(largest["name"], largest["ratio"].tolist(), strict=True)
+        f"{worded(name)} {format_ratio(share)}"
+        for name, share in zip(largest["name"], largest["ratio"].tolist(), strict=True)
     ]
     if not names:
         return

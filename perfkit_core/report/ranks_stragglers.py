@@ -9,8 +9,8 @@ from typing import Final
 import pandas as pd
 
 from perfkit_core.language import in_english, say
+from perfkit_core.language.units import format_duration, format_ratio
 from perfkit_core.rank_findings import EDGES, spelled
-from perfkit_core.report.headline import duration
 
 MATTERS: Final = 0.01
 """Share of the step time of all ranks below which waiting is left to the table."""
@@ -75,8 +75,8 @@ def _late(late: pd.DataFrame, whole: int, at_least: bool) -> Iterator[str]:
         )
     names = ("rank", "last", "collectives", "caused_wait_ns")
     for rank, last, collectives, caused in zip(*(late[name].head(NAMED).tolist() for name in names), strict=True):
-        share = f"{caused / whole:.0%}"
-        yield say(text, rank=rank, last=last, collectives=collectives, time=duration(caused), share=share)
+        share = format_ratio(caused / whole)
+        yield say(text, rank=rank, last=last, collectives=collectives, time=format_duration(caused), share=share)
 
 
 def _unsure(late: pd.DataFrame) -> Iterator[str]:
@@ -84,7 +84,7 @@ def _unsure(late: pd.DataFrame) -> Iterator[str]:
         yield say(
             "Whether rank {rank} keeps the others waiting is not known: most of the {time} that they seem to wait for "
             "it is within what the clocks of the ranks contradict each other by.",
-            rank=rank, time=duration(caused),
+            rank=rank, time=format_duration(caused),
         )  # fmt: skip
 
 
@@ -104,7 +104,7 @@ def _nobody(ranks: pd.DataFrame, whole: int, unknown: int, at_least: bool) -> It
             "Which rank keeps the others waiting is not known, as some cannot be compared or were not read: the rest "
             "together waited at least {time} for each other, {share} of their step time."
         )
-    yield say(text, time=duration(float(whole)), share=f"{share:.1%}", known=ranks["rank"].nunique())
+    yield say(text, time=format_duration(float(whole)), share=format_ratio(share), known=ranks["rank"].nunique())
 
 
 def _unknown(unknown: Sequence[int], count: int) -> Iterator[str]:
@@ -124,13 +124,13 @@ def _own(own: Mapping[int, tuple[float, float]], named: Sequence[int]) -> Iterat
             yield say(
                 "Without communication that nothing hides, a step of rank {rank} takes {time}, {more} above the median "
                 "rank.",
-                rank=rank, time=duration(time), more=f"{over:.1%}",
+                rank=rank, time=format_duration(time), more=format_ratio(over),
             )  # fmt: skip
         else:
             yield say(
                 "Without communication that nothing hides, a step of rank {rank} takes {time}, no more than that of "
                 "the median rank: it begins late rather than working longer.",
-                rank=rank, time=duration(time),
+                rank=rank, time=format_duration(time),
             )  # fmt: skip
 
 
@@ -144,7 +144,7 @@ def _slower(own: Mapping[int, tuple[float, float]]) -> Found:
             "No rank is much slower than the others: without communication that nothing hides their steps take {low} "
             "to {high}."
         )
-        lines = [say(text, low=duration(min(times)), high=duration(max(times)))]
+        lines = [say(text, low=format_duration(min(times)), high=format_duration(max(times)))]
     return Found(tuple(slow), tuple(lines))
 
 
@@ -158,5 +158,5 @@ def _said(rank: int, time: float, over: float) -> str:
     return say(
         "Rank {rank} is slower on its own: without communication that nothing hides, its steps take {time}, {more} "
         "above the median rank.",
-        rank=rank, time=duration(time), more=f"{over:.1%}",
+        rank=rank, time=format_duration(time), more=format_ratio(over),
     )  # fmt: skip

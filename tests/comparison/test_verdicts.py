@@ -95,7 +95,7 @@ def test_not_all_has_a_counterpart_where_device_work_of_other_steps_has_none() -
         trace([*rows, device("gemm", "kernel", start, 60)], names={"mm": "matmul"}.get) for start in (200, 20)
     )
     told = comparison_report(base, other).headline
-    assert "Unmatched in other: 60.0% of all time, each instant once." in told
+    assert "Unmatched in other: 60% of all time, each instant once." in told
     assert "All operator time has a counterpart." not in told
     assert "All operator time has a counterpart." in comparison_report(base, base).headline
     assert not any("hardly do the same" in sentence for sentence in told)

@@ -15,13 +15,11 @@ import pyarrow as pa
 from perfkit_core.analyses.communication.clock_offsets import ahead_ns, clock_offsets
 from perfkit_core.analyses.communication.partials import all_collectives, all_ranks, reduce_each
 from perfkit_core.language import in_english
+from perfkit_core.language.units import format_duration
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace import Finding, IntArray, Trace
 
 _LEAST_NS: Final = 500
-_UNITS: Final = ((10**9, "s"), (10**6, "ms"), (10**3, "µs"))
-_FROM: Final = 10
-"""From how many of a unit on it is used: 1,234 µs say more than 1 ms."""
 
 
 def aligned(trace: Trace) -> Trace:
@@ -87,7 +85,8 @@ def _in_proportion(part: IntArray, whole: IntArray, changed: IntArray) -> IntArr
 
 def _shifted(offsets: pd.Series[int]) -> str:
     low, high = int(offsets.iloc[1:].min()), int(offsets.iloc[1:].max())
-    return in_english(_apart(low, high), rank=offsets.index[0], behind=_spelled(abs(low)), ahead=_spelled(abs(high)))
+    behind, ahead = format_duration(abs(low)), format_duration(abs(high))
+    return in_english(_apart(low, high), rank=offsets.index[0], behind=behind, ahead=ahead)
 
 
 def _apart(low: int, high: int) -> str:
@@ -107,11 +106,6 @@ def _apart(low: int, high: int) -> str:
             "clocks are set to that of rank {rank}, by common collectives: the others were up to {ahead} ahead"
         )
     return in_english("clocks are set to that of rank {rank}, by common collectives: the others were as it is")
-
-
-def _spelled(size_ns: int) -> str:
-    unit, text = next(((unit, text) for unit, text in _UNITS if size_ns >= _FROM * unit), _UNITS[-1])
-    return f"{(size_ns + unit // 2) // unit:,} {text}"
 
 
 def _listed(ranks: list[int], most: int = 8) -> str:

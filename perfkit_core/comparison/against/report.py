@@ -22,9 +22,8 @@ from perfkit_core.comparison.samples.statistics import (
     SLOWER,
     TOO_FEW,
 )
-from perfkit_core.comparison.sentences import signed
 from perfkit_core.language import in_english, say
-from perfkit_core.report.headline import duration
+from perfkit_core.language.units import format_duration
 from perfkit_core.report.model import Report, Section
 from perfkit_core.trace import Trace
 
@@ -106,18 +105,21 @@ def _sentences(found: _New) -> Iterator[str]:
         yield say("The largest new causes: {causes}.", causes=largest)
     layers = found.layers[found.layers["difference_ns"] != 0].head(NAMED_LAYERS)
     if len(layers):
-        told = (f"{row['layer']} {signed(int(row['difference_ns']))}" for row in layers.to_dict("records"))
+        told = (
+            f"{row['layer']} {format_duration(row['difference_ns'], signed=True)}" for row in layers.to_dict("records")
+        )
         yield say("By layer: {layers}.", layers="; ".join(told))
 
 
 def _verdict(step: Change) -> str:
-    size = signed(step.change) if step.verdict in (NO_DIFFERENCE, TOO_FEW) else duration(abs(step.change))
+    signed = step.verdict in (NO_DIFFERENCE, TOO_FEW)
+    size = format_duration(step.change if signed else abs(step.change), signed)
     interval = noise = ""
     if step.low is not None and step.high is not None:
-        ends = {"low": signed(step.low), "high": signed(step.high)}
+        ends = {"low": format_duration(step.low, signed=True), "high": format_duration(step.high, signed=True)}
         interval = say(" (95% interval of the change {low} to {high})", **ends)
     if step.noise is not None:
-        noise = say("; equal pairs may differ by {noise}", noise=duration(step.noise))
+        noise = say("; equal pairs may differ by {noise}", noise=format_duration(step.noise))
     return say(_VERDICTS[step.verdict], change=size, interval=interval, noise=noise)
 
 

@@ -17,9 +17,8 @@ from perfkit_core.comparison.attribution.leaves import CATEGORY
 from perfkit_core.comparison.attribution.steps import middle_steps
 from perfkit_core.comparison.attribution.wording import UNLAUNCHED, label
 from perfkit_core.comparison.joined import with_difference
-from perfkit_core.comparison.sentences import signed
 from perfkit_core.language import in_english, say
-from perfkit_core.report.headline import duration
+from perfkit_core.language.units import format_duration
 from perfkit_core.report.model import Chart, Section
 from perfkit_core.trace import Trace
 
@@ -77,7 +76,9 @@ def sentences(found: Explained) -> tuple[str, ...]:
 def named(found: pd.DataFrame) -> str:
     """The first causes that differ, with their differences; "" where nothing does."""
     largest = found[found["difference_ns"] != 0].head(NAMED)
-    return say("; ").join(f"{label(row)} {signed(int(row['difference_ns']))}" for row in largest.to_dict("records"))
+    return say("; ").join(
+        f"{label(row)} {format_duration(row['difference_ns'], signed=True)}" for row in largest.to_dict("records")
+    )
 
 
 def sections(found: Explained) -> tuple[Section, ...]:
@@ -150,7 +151,7 @@ def _unlaunched(found: pd.DataFrame) -> Iterator[str]:
     """What the device does for launches that were not recorded cannot be told apart by phase, layer and operator."""
     lost = found[found["operator"] == UNLAUNCHED]
     if len(lost):
-        base, other = (duration(int(lost[f"{side}_ns"].sum())) for side in ("base", "other"))
+        base, other = (format_duration(int(lost[f"{side}_ns"].sum())) for side in ("base", "other"))
         yield say(
             "{base} of base and {other} of other is device work without a recorded launch, as of the step before the "
             "recording: it has a family, but no phase, layer or operator.",
