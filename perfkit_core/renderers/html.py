@@ -52,7 +52,7 @@ def render(report: Report) -> str:
             shortest=SHORTEST,
             plain=_PLAIN,
             language=language(),
-            units=[kind.units for kind in FAMILIES],
+            units=[kind.units for kind in FAMILIES] if "units.js" in scripts else None,
             texts={text: said for name in scripts for text, said in texts_of(name).items()},
         )
     )
@@ -71,7 +71,8 @@ def _libraries(blocks: Sequence[Block]) -> dict[str, str]:
 def _scripts(blocks: Sequence[Block]) -> Iterator[str]:
     """The page's own scripts, as far as there is something for them to do."""
     yield "page.js"
-    yield "units.js"
+    if any(block.figure or block.timeline for block in blocks):
+        yield "units.js"
     yield from charts.scripts({block.figure["kind"] for block in blocks if block.figure})
     if any(block.timeline for block in blocks):
         yield from TIMELINE
