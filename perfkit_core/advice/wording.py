@@ -5,19 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfkit_core.language import say
-
-
-def ms(dur_ns: float) -> str:
-    """A time in ms, with as many digits as it needs to be told from 0."""
-    return f"{dur_ns / 1e6:.1f}" if abs(dur_ns) >= 1e6 else f"{dur_ns / 1e6:.3f}"
+from perfkit_core.language.units import format_bytes
 
 
 def size(count: float) -> str:
     """A number of bytes."""
-    for unit, bytes_each in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
-        if count >= bytes_each:
-            return f"{count / bytes_each:.1f} {unit}"
-    return say("{count} bytes", count=f"{count:.0f}")
+    return format_bytes(count)
 
 
 def several(names: Sequence[str], most: int = 3) -> str:

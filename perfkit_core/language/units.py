@@ -31,8 +31,8 @@ _LARGE: Final = 10_000.0
 """Numbers of a column outside of these read badly in its unit."""
 _LOST: Final = 0.01
 """A column of which most numbers are smaller would show one digit of them, or none."""
-_SMALLEST: Final = 0.01
-"""A number without a unit that is smaller is not told from others as small."""
+_PLAIN_DECIMALS: Final = 6
+"""The most decimals of a number without a unit, which no smaller unit can show better."""
 
 Values = Sequence[Any]
 
@@ -127,9 +127,6 @@ def format_rate(per_s: float, things: str = "") -> str:
 
 def format_ratio(ratio: float, signed: bool = False) -> str:
     """Return a share as ``12.3%``, ``5%`` or ``<0.01%``."""
-    percent = round(ratio * 100.0, 9)  # 0.07 * 100 is 7.000000000000001
-    if percent.is_integer() and (percent or not ratio):
-        return f"{_sign(ratio, signed)}{percent:,.0f}%"
     return format_quantity(ratio, SHARES, signed)
 
 
@@ -138,10 +135,8 @@ def format_count(count: float) -> str:
     if not math.isfinite(count):
         return str(count)
     if float(count).is_integer():
-        return f"{count:,.0f}"
-    if abs(count) < _SMALLEST:
-        return f"<{_SMALLEST}" if count > 0 else f">-{_SMALLEST}"
-    text = f"{count:,.{_decimals(count)}f}"
+        return _fixed(count, 0)
+    text = _fixed(count, min(_decimals(count), _PLAIN_DECIMALS))
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
@@ -161,6 +156,8 @@ def format_in(value: float, unit: Unit | None) -> str:
     if not math.isfinite(value):
         return str(value)
     scaled = value / unit.size
+    if unit in SHARES.units and abs(scaled) >= 1 and round(scaled, 9).is_integer():  # 0.07 / 0.01 is 7.000000000000001
+        return _fixed(scaled, 0)
     return _fixed(scaled, min(_decimals(scaled), unit.decimals))
 
 
@@ -214,13 +211,13 @@ def column_format(
     column: Iterable[Any], unit: Unit | None, most: int = DECIMALS, separated: bool = True
 ) -> ColumnFormat:
     """Return the format of a column in a unit: three quarters of its numbers have three digits or more, with at most
-    ``most`` decimals. Whole numbers without a unit are whole."""
+    ``most`` decimals of the unit. Whole numbers without a unit are whole."""
     sizes = sorted(magnitudes(column))
     if not sizes or (unit is None and all(size.is_integer() for size in sizes)):
         return ColumnFormat(unit, 0, separated)
     quarter = sizes[len(sizes) // 4]
     if unit is None:
-        return ColumnFormat(None, min(_decimals(quarter), most), separated)
+        return ColumnFormat(None, min(_decimals(quarter), _PLAIN_DECIMALS), separated)
     return ColumnFormat(unit, min(_decimals(quarter / unit.size), unit.decimals, most), separated)
 
 
@@ -310,10 +307,10 @@ def parse_count(text: str) -> float:
 def parse_quantity(text: str, family: Family | None, needs_unit: bool = False) -> float:
     """Return a number in the base unit of its family (None: a plain number). Raises UsageError.
 
-    Units may stand right after the number or after a space; a number without one is in the base unit unless
-    ``needs_unit`` is set.
+    Units may stand right after the number or after a space; ``K``, ``M``, ``G`` and ``T`` are thousands of the base
+    unit. A number without a unit is in the base unit unless ``needs_unit`` is set.
     """
-    match, sizes = _QUANTITY.fullmatch(text.strip()), writable_units(family)
+    match, sizes = _QUANTITY.fullmatch(text.strip()), writable_units(family) | _THOUSANDS
     if match is None or not (match["unit"] in sizes or (not match["unit"] and not needs_unit)):
         what, example = _EXAMPLES[family.suffix if family else ""]
         raise UsageError(f"{text!r} is not {what}", f"write it as in {example}; units: {', '.join(sizes)}")

@@ -98,7 +98,8 @@ def _times(column: pd.Series, name: str) -> dict[str, Any]:
     """Points in time, in a unit that suits them."""
     unit = common_unit({name: values(column)})
     title = f"{say(label(name))} ({unit.name})" if unit else say(label(name))
-    return {"title": title, "values": _scaled(column, unit.size if unit else 1.0), "continuous": True}
+    scaled = _scaled(column, unit.size if unit else 1.0)
+    return {"title": title, "values": scaled, "unit": unit.name if unit else "", "continuous": True}
 
 
 def _labelled(column: pd.Series, name: str) -> dict[str, Any]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pandas as pd
 
 from perfkit_core.language import say
-from perfkit_core.language.units import DECIMALS, ColumnFormat, column_format, is_number
+from perfkit_core.language.units import DECIMALS, ColumnFormat, Values, column_format, is_number
 from perfkit_core.renderers import cells
-from perfkit_core.renderers.families import SHARES, SIZES, TIMES, Unit, family
+from perfkit_core.renderers.families import SHARES, SIZES, TIMES, family, is_term, quantity
 from perfkit_core.renderers.headings import label
 from perfkit_core.renderers.scales import scales
 
@@ -75,21 +75,32 @@ def _indented(table: pd.DataFrame, shown: list[Column], indent: str) -> list[Col
 
 def _formatted(table: pd.DataFrame, first: int | None, unit: str | None, headings: Mapping[str, str]) -> list[Column]:
     whole = {str(name): values(table[name]) for name in table.columns}
-    units = scales({name: column[:first] for name, column in whole.items()}, unit, headings)
-    return [
-        _column(
-            name, headings.get(name) or say(label(name)), column, _format(name, column[:first], units.get(name), unit)
-        )
-        for name, column in whole.items()
-        if not column or any(value is not None for value in column)
-    ]
+    known = {name: cells for name, cells in whole.items() if not cells or any(value is not None for value in cells)}
+    forms = _formats({name: cells[:first] for name, cells in known.items()}, unit, headings)
+    return [_column(name, headings.get(name) or say(label(name)), known[name], forms[name]) for name in known]
 
 
-def _format(name: str, column: Sequence[Any], unit: Unit | None, fixed: str | None) -> ColumnFormat:
-    """How the numbers of a column are written. A unit that was asked for may need more decimals than one that suits."""
-    most = unit.decimals if unit and fixed and family(name) is TIMES else DECIMALS
-    names_things = name in _NAMING or name.endswith(("_rank", "_step"))
-    return column_format(column, unit, most, separated=not names_things)
+def _formats(columns: Mapping[str, Values], fixed: str | None, alike: Collection[str]) -> dict[str, ColumnFormat]:
+    """Return how the numbers of each column are written; ``fixed`` and ``alike`` as in :func:`scales`.
+
+    The terms of a difference, and several runs, are read together: they have the same decimals where they have the same
+    unit.
+    """
+    units = scales(columns, fixed, alike)
+    beside: dict[str, object] = {name: name for name in columns}
+    beside |= {name: (units.get(name), quantity(name)) for name in columns if is_term(name)}
+    beside |= {name: units.get(name) for name in columns if name in alike}
+    together: dict[object, list[Any]] = {}
+    for name, column in columns.items():
+        together.setdefault(beside[name], []).extend(column)
+    forms = {}
+    for name in columns:
+        unit = units.get(name)
+        # A unit that was asked for may need more decimals than one that suits.
+        most = unit.decimals if unit and fixed and family(name) is TIMES else DECIMALS
+        names_things = name in _NAMING or name.endswith(("_rank", "_step"))
+        forms[name] = column_format(together[beside[name]], unit, most, separated=not names_things)
+    return forms
 
 
 def _with_bars(shown: list[Column]) -> list[Column]:

@@ -11,7 +11,8 @@ from typing import Final
 from perfkit_core.language.units import FAMILIES, OPERATIONS, SHARES, SIZES, TIME_UNITS, TIMES, Family, Unit, family
 
 __all__ = [
-    "FAMILIES", "OPERATIONS", "SHARES", "SIZES", "TIMES", "TIME_UNITS", "Family", "Unit", "family", "quantity", "stem",
+    "FAMILIES", "OPERATIONS", "SHARES", "SIZES", "TIMES", "TIME_UNITS", "Family", "Unit", "family", "is_term",
+    "quantity", "stem",
 ]  # fmt: skip
 
 _STATISTICS: Final = frozenset(
@@ -21,12 +22,18 @@ _STATISTICS: Final = frozenset(
 """Words that do not change what is measured, only which number of it is told."""
 _PARTS: Final = frozenset(("count_effect", "per_call_effect", "time_so_far"))
 """The same of several words: what a difference is made of, and where it has led to."""
+_TERMS: Final = frozenset(("base", "other", "difference"))
 
 
 def stem(name: str) -> str:
     """A column's name without the suffix of its family: ``self_cpu_ns`` → ``self_cpu``."""
     found = family(name)
     return name.removesuffix(found.suffix).rstrip("_") if found else name
+
+
+def is_term(name: str) -> bool:
+    """Return whether a column is a term of a difference: base, other, difference, and what it is made of."""
+    return stem(name) in _PARTS or not _TERMS.isdisjoint(name.split("_"))
 
 
 def quantity(name: str) -> tuple[str, str]:

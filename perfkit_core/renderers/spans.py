@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from perfkit_core.language import say
-from perfkit_core.language.units import format_in, format_ratio
+from perfkit_core.language.units import format_in, with_unit
 from perfkit_core.renderers.cells import text
 from perfkit_core.renderers.columns import values
 from perfkit_core.renderers.families import Unit
@@ -141,4 +141,5 @@ def _interval(ends: Ends, unit: Unit | None) -> str:
 
 def _number(value: float, unit: Unit | None) -> str:
     """Times have one unit after all of them, shares have it each."""
-    return format_ratio(value) if unit is not None and unit.name == "%" else format_in(value, unit)
+    number = format_in(value, unit)
+    return with_unit(number, unit) if unit is not None and unit.name == "%" else number

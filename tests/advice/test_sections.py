@@ -184,9 +184,7 @@ def test_a_recording_without_steps_speaks_of_none() -> None:
     found = advise(recording, plugins=SimpleNamespace(rules=lambda: {"r": rule}, remedies=lambda framework: []))
     told = sections.report(found, recording)
     assert rendered(told.headline)[0].startswith("One change: the recording takes 100 µs now")
-    assert "Replayed unchanged, the recording repeats itself with an error of 0%." in rendered(
-        told.sections[-1].lines
-    )
+    assert "Replayed unchanged, the recording repeats itself with an error of 0%." in rendered(told.sections[-1].lines)
     (sure,) = (part for part in explain.report(found.advice[0], found, recording).sections if part.name == "trust")
     assert rendered(sure.lines)[1].startswith(
         "No steps were recorded, so nothing shows how steps differ: the interval is 5%"

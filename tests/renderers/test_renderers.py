@@ -280,7 +280,7 @@ def test_html_shows_hostile_names_as_text() -> None:
     section = Section("v", HOSTILE, table, HOSTILE, chart=Chart("bar", "name", ("dur_ns",)))
     rendered = html.render(Report(HOSTILE, (source, source), (section, section), (HOSTILE,)))
     page = Page(rendered.replace(_library(), ""))
-    assert page.tags.count("script") == 9, "two charts' data, the texts, the library, and five scripts"
+    assert page.tags.count("script") == 11, "two charts' data, the texts, the units, the library, and six scripts"
     assert "img" not in page.tags
     assert not [name for name, _ in page.attributes if name.startswith("on")]
     assert page.cells[0].strip().endswith(visible(HOSTILE))

@@ -57,7 +57,7 @@ def test_columns_of_one_table_share_a_unit_where_that_reads_well() -> None:
 )
 def test_what_compares_has_one_unit_that_of_the_larger(names: tuple[str, ...]) -> None:
     values = dict(zip(names, ([125_415_476], [2_000_000], [123_000], [28_000]), strict=True))
-    assert [cells for _, (cells,) in shown(**values)] == ["125", "2.00", "0.123", "0.028"]
+    assert [float(cells) for _, (cells,) in shown(**values)] == pytest.approx([125.415, 2, 0.123, 0.028], rel=0.005)
     assert {heading.partition("(")[2] for heading, _ in shown(**values)} == {"ms)"}
 
 
@@ -73,7 +73,7 @@ def test_columns_of_several_runs_have_one_unit_whatever_the_runs_are_called() ->
     table = pd.DataFrame({"slow_ns": [2_135_840], "total paddle_ns": [125_415_476], "b_ns": [28_000]})
     headings = {str(name): str(name).removesuffix("_ns") for name in table.columns}
     found = [(column.label, column.cells) for column in columns(table, headings=headings)]
-    assert found == [("slow (ms)", ("2.14",)), ("total paddle (ms)", ("125",)), ("b (ms)", ("0.028",))]
+    assert found == [("slow (ms)", ("2.136",)), ("total paddle (ms)", ("125.415",)), ("b (ms)", ("0.028",))]
 
 
 def test_one_large_number_moves_its_quantity_to_a_larger_unit() -> None:
@@ -86,6 +86,19 @@ def test_one_large_number_moves_its_quantity_to_a_larger_unit() -> None:
 def test_sizes_and_times_of_a_place_are_told_apart() -> None:
     headings = [heading for heading, _ in shown(self_cpu_ns=[5], self_cpu_ratio=[0.5], self_cpu_bytes=[2**20])]
     assert headings == ["Self CPU (ns)", "Self CPU (%)", "Self CPU memory (MiB)"]
+
+
+def test_the_terms_of_a_difference_have_the_same_decimals() -> None:
+    base, other, difference = [92_010_000, 17_110_000], [99_262_000, 20_586_000], [7_252_000, 3_476_000]
+    assert shown(base_ns=base, other_ns=other, difference_ns=difference, base_calls=[53, 2], other_calls=[53, 0.67],
+                 max_ns=base) == [
+        ("Base (ms)", ("92.01", "17.11")),
+        ("Other (ms)", ("99.26", "20.59")),
+        ("Difference (ms)", ("7.25", "3.48")),
+        ("Base calls", ("53.00", "2.00")),
+        ("Other calls", ("53.00", "0.67")),
+        ("Max (ms)", ("92.0", "17.1")),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

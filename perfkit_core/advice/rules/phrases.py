@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.wording import several
 from perfkit_core.language import say
+from perfkit_core.language.units import TIME_UNITS, format_count, format_in
 
 
 def number(count: float) -> str:
     """``3``, ``2.5``, ``1,240``: three digits, of large numbers the whole part."""
-    return f"{count:,.0f}" if abs(count) >= 100 or count == round(count) else f"{count:.3g}"
+    return format_count(count)
 
 
 def counted(count: float, one: str, more: str | None = None) -> str:
@@ -42,8 +43,7 @@ def numbered(numbers: Sequence[int]) -> str:
 
 def millis(dur_ns: float) -> str:
     """A time in ms, without the unit, with three digits or all of its whole part: ``0.0432``, ``18.4``, ``1,686``."""
-    ms = dur_ns / 1e6
-    return f"{ms:,.0f}" if abs(ms) >= 100 else f"{ms:.3g}"
+    return format_in(dur_ns, TIME_UNITS["ms"])
 
 
 def part_of_step(facts: Facts, part_ns: float) -> str:

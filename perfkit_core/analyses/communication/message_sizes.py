@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+from perfkit_core.language.units import SIZES
+
+_UNITS = tuple(unit.name for unit in SIZES.units)
 
 
 def size_class(size: pd.Series[int]) -> pd.Series[str]:
