@@ -46,10 +46,10 @@ def find(facts: Facts) -> list[Candidate]:
         return []
     hidden = min(exposed, median["room_ns"]) / median["transfer_ns"]
     factor = Quantity(max(1 - hidden, 0.0), max(1 - _HALF * hidden, 0.0), 1.0, _OVERLAP)
-    waits, uncounted = message("one rank does not show what is waiting and what is transfer"), message("")
     if facts.replay.tied:
-        waits = message("waits for the last rank are not counted")
+        waits, uncounted = message("waits for the last rank are not counted"), None
     else:
+        waits = message("one rank does not show what is waiting and what is transfer")
         uncounted = message("; waits for other ranks count, as these were not recorded")
     return [
         Candidate(

@@ -83,9 +83,9 @@ def _late(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> Candidate:
     )  # fmt: skip
 
 
-def _growth_text(growth: pd.Series[int]) -> Message:
+def _growth_text(growth: pd.Series[int]) -> Message | None:
     if growth.empty:
-        return message("")
+        return None
     parts = [
         message(
             "{name} (+{time:ns})",

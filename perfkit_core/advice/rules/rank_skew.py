@@ -83,7 +83,7 @@ def find(facts: Facts) -> list[Candidate]:
                 "By itself rank {slow} takes {skew:ns} per step longer than the median rank{part}.",
                 slow=slow,
                 skew=skew,
-                part="" if best is None else _MOST_OF_IT[best.part],
+                part=None if best is None else _MOST_OF_IT[best.part],
             ),
             evidence=evidence,
             rows=_rows_of(facts.trace, slow, HOST if best is None else best.part),

@@ -53,7 +53,7 @@ def _recompiled(facts: Facts, rows: IntArray) -> Candidate:
     hit = np.isin(facts.steps.number, numbers)
     count, recorded, time = int(hit.sum()), facts.steps.recorded_ns, int(trace.ints("dur_ns")[rows].sum())
     most = 2 * count > len(facts.steps)
-    longer, more = None, message("")
+    longer, more = None, None
     if (~hit).any():
         longer = float(np.mean(recorded[hit]) - float(np.median(recorded[~hit])))
         more = message("; these steps take {longer:ns} longer than the others", longer=longer)

@@ -76,9 +76,9 @@ def find(facts: Facts) -> list[Candidate]:
         Candidate(
             plural(
                 "{count:count} operator {per_step} on at most {elements} elements ({names}) runs on the device, and the"
-                " host waits for the result ({copies:count} copies): {time}.",
+                " host waits for the result (copies: {copies:count}): {time}.",
                 "{count:count} operators {per_step} on at most {elements} elements ({names}) run on the device, and the"
-                " host waits for the results ({copies:count} copies): {time}.",
+                " host waits for the results (copies: {copies:count}): {time}.",
                 plural_of(count),
                 count=count,
                 per_step=each_step(facts),
