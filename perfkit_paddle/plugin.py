@@ -31,9 +31,9 @@ def perfkit_step_timers() -> Mapping[str, Callable[[], Any]]:
 
 @hookimpl
 def perfkit_remedies() -> Mapping[str, Sequence[Remedy]]:
-    from perfkit_paddle.remedies import REMEDIES
+    from perfkit_core.advice.remedies import read_remedies
 
-    return {"paddle": REMEDIES}
+    return {"paddle": read_remedies("perfkit_paddle")}
 
 
 @hookimpl

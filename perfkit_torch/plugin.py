@@ -32,9 +32,9 @@ def perfkit_step_timers() -> Mapping[str, Callable[[], Any]]:
 
 @hookimpl
 def perfkit_remedies() -> Mapping[str, Sequence[Remedy]]:
-    from perfkit_torch.remedies import REMEDIES
+    from perfkit_core.advice.remedies import read_remedies
 
-    return {"torch": REMEDIES}
+    return {"torch": read_remedies("perfkit_torch")}
 
 
 @hookimpl

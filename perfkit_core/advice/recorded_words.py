@@ -28,7 +28,7 @@ def recorded_words(trace: Trace) -> dict[str, str]:
     device = next((one.name for one in trace.meta.devices if one.name), "the device")
     return {
         "half": type_, "half_short": _SHORT.get(type_, "bf16"), "device": device, "runtime": runtime,
-        "clocks": _CLOCKS.get(runtime, "what the maker's tool says"), "training": _training(trace),
+        "clocks": _CLOCKS.get(runtime, "the vendor's tool"), "training": _training(trace),
     }  # fmt: skip
 
 

@@ -1,22 +1,71 @@
-"""What to write against a finding, in the framework and the mode of the recording."""
+"""What to write against a finding, in the framework and the mode of the recording: read from files, and chosen."""
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final, Literal
 
+import msgspec
 import numpy as np
 
 from perfkit_core.advice.model import Remedied
 from perfkit_core.language import say
-from perfkit_core.plugins.contracts import Remedy
+from perfkit_core.plugins.contracts import VERIFY, Remedy
+from perfkit_core.toml_files import convert, read_toml
 from perfkit_core.trace import Trace
 
 EAGER, STATIC, ANY = "eager", "static", "any"
 _GRAPH: Final = re.compile(r"executor::run", re.IGNORECASE)
 """Who executes a whole graph calls it so; a compiled function inside eager code is changed where it is written."""
 _WORD: Final = re.compile(r"\{(\w+)\}")
+_NAMED_TEXT: Final = re.compile(r"\$\{([\w-]+)\}")
+
+
+class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A table of ``remedies.toml``: the fields of :class:`Remedy`, whose rule is the name of the table."""
+
+    code: str = ""
+    api: str = ""
+    since: str = ""
+    mode: Literal["eager", "static", "any"] = "any"
+    note: str = ""
+    verify: str = VERIFY
+    when: dict[str, tuple[str, ...]] = {}
+
+
+@functools.cache
+def read_remedies(package: str) -> tuple[Remedy, ...]:
+    """Return the remedies in ``remedies.toml`` of an adapter's package, in the order of the file.
+
+    The file has an array of tables for each rule, ``[[host-sync]]``. Its table ``[texts]`` and the file
+    ``remedy_texts.toml`` of this package name texts that several remedies share: ``${name}`` in ``code`` or ``note``
+    stands for one. Line breaks in a note are spaces. Raises ValueError for what does not fit.
+    """
+    where = f"{package}/remedies.toml"
+    tables = read_toml(package, "remedies.toml")
+    texts = read_toml("perfkit_core.advice", "remedy_texts.toml") | tables.pop("texts", {})
+    rules = convert(tables, dict[str, list[dict[str, Any]]], where)
+    return tuple(
+        _remedy(rule, entry, texts, f"{where}: [[{rule}]] {number}")
+        for rule, entries in rules.items()
+        for number, entry in enumerate(entries, 1)
+    )
+
+
+def _remedy(rule: str, table: Mapping[str, Any], texts: Mapping[str, str], where: str) -> Remedy:
+    def named(match: re.Match[str]) -> str:
+        if match[1] not in texts:
+            raise ValueError(f"{where}: there is no text {match[1]}")
+        return texts[match[1]]
+
+    entry = convert(table, _Entry, where)
+    code, note = (_NAMED_TEXT.sub(named, text) for text in (entry.code, entry.note))
+    if not code and not note:
+        raise ValueError(f"{where}: neither code nor note")
+    fields = msgspec.structs.asdict(entry) | {"code": code.strip("\n"), "note": " ".join(note.split())}
+    return Remedy(rule, **fields)
 
 
 def mode(trace: Trace) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
 
 from perfkit_core.language import Text, message
 
@@ -198,6 +198,10 @@ class Rule:
     what_if: Callable[[Facts, float], Candidate] | None = None
 
 
+VERIFY: Final = "--base 'python train.py' --change 'python train_changed.py'"
+"""What ``perfkit verify`` compares where a remedy names nothing else."""
+
+
 @dataclass(frozen=True, slots=True)
 class Remedy:
     """What to write in a framework against what the rule ``rule`` found.
@@ -215,7 +219,7 @@ class Remedy:
     since: str = ""
     mode: str = "any"
     note: str = ""
-    verify: str = "--base 'python train.py' --change 'python train_changed.py'"
+    verify: str = VERIFY
     when: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
 
 

@@ -61,7 +61,8 @@ def test_what_is_compiled_is_not_to_be_compiled(framework: str) -> None:
     rows = [op(name, 100 * i, 60) for i in range(100)]
     recording = steps(rows, 10 * MS, framework=framework).with_meta(framework=framework)
     (advice,) = advise(recording, rules=["host-gap"]).advice
-    assert (advice.remedy.code, advice.remedy.note[:24]) == ("", "Code is compiled already")
+    assert advice.remedy.code == ""
+    assert advice.remedy.note.startswith("The code is already compiled")
     plain = steps([op(NAMES[framework][1], 100 * i, 60) for i in range(100)], 10 * MS, framework=framework)
     (advice,) = advise(plain.with_meta(framework=framework), rules=["host-gap"]).advice
     assert {"torch": "torch.compile", "paddle": "to_static"}[framework] in advice.remedy.code
