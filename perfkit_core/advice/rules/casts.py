@@ -49,10 +49,7 @@ def find(facts: Facts) -> list[Candidate]:
             plural(
                 "{count:count} cast {per_step} takes {time} on {where}.",
                 "{count:count} casts {per_step} take {time} on {where}.",
-                plural_of(count),
-                count=count,
-                per_step=each_step(facts),
-                time=of_step(facts, spent),
+                plural_of(count), count=count, per_step=each_step(facts), time=of_step(facts, spent),
                 where=message("the device") if facts.on_device else message("the host"),
             ),
             evidence={

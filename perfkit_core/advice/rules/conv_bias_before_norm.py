@@ -41,10 +41,7 @@ def find(facts: Facts) -> list[Candidate]:
             plural(
                 "{count:count} convolution {per_step} adds a bias that a batch norm subtracts again: {time}.",
                 "{count:count} convolutions {per_step} add a bias that a batch norm subtracts again: {time}.",
-                plural_of(per_step),
-                count=per_step,
-                per_step=each_step(facts),
-                time=of_step(facts, spent),
+                plural_of(per_step), count=per_step, per_step=each_step(facts), time=of_step(facts, spent),
             ),
             evidence={
                 "bias_ns": round(spent), "bias_ratio": spent / max(facts.step_ns, 1), "step_ns": facts.step_ns,

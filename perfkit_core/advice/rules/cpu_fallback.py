@@ -40,10 +40,7 @@ def find(facts: Facts) -> list[Candidate]:
             plural(
                 "{names} runs on the host for {spent:ns}, and its data are copied there and back: {time}.",
                 "{names} run on the host for {spent:ns}, and their data are copied there and back: {time}.",
-                len(names),
-                names=listed(names),
-                spent=spent,
-                time=of_step(facts, copies),
+                len(names), names=listed(names), spent=spent, time=of_step(facts, copies),
             ),
             evidence={
                 "operators": names[:5], "operators_per_step": facts.per_step(len(rows)), "operators_ns": round(spent),

@@ -57,10 +57,7 @@ def find(facts: Facts) -> list[Candidate]:
             plural(
                 "{n:count} call of {names} {where}: {time}.",
                 "{n:count} calls of {names} {where}: {time}.",
-                len(rows),
-                names=listed(names),
-                where=where,
-                time=of_step(facts, total / later),
+                len(rows), names=listed(names), where=where, time=of_step(facts, total / later),
             ),
             evidence={
                 "calls": len(rows), "calls_ns": total, "calls_of_a_step_ns": total // later, "step_ns": facts.step_ns,

@@ -41,8 +41,7 @@ def find(facts: Facts) -> list[Candidate]:
             message(
                 "The host waits in {call} until the device has finished everything, and launches nothing meanwhile: "
                 "{time}.",
-                call=call,
-                time=of_step(facts, spent),
+                call=call, time=of_step(facts, spent),
             ),
             evidence={
                 "calls_per_step": facts.per_step(len(rows)), "call_ns": round(spent), "waiting_ns": round(waited),

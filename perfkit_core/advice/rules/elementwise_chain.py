@@ -85,11 +85,7 @@ def find(facts: Facts) -> list[Candidate]:
                 "{device:ns} on the device; the launches that it would save take {time} on the host.",
                 "{count:count} chains {per_step} of {kernels:.3g} elementwise kernels, where one kernel each would do, "
                 "take {device:ns} on the device; the launches that these would save take {time} on the host.",
-                plural_of(per_step),
-                count=per_step,
-                per_step=each_step(facts),
-                kernels=kernels,
-                device=device,
+                plural_of(per_step), count=per_step, per_step=each_step(facts), kernels=kernels, device=device,
                 time=of_step(facts, host),
             ),
             evidence={

@@ -64,11 +64,7 @@ def find(facts: Facts) -> list[Candidate]:
                 "others: {share:.0%} of the time of all steps, whose mean is {mean:ns}.",
                 "{n} of {count:count} steps, in which a loader is begun, wait {longer:ns} longer for data than the "
                 "others: {share:.0%} of the time of all steps, whose mean is {mean:ns}.",
-                starts,
-                count=count,
-                longer=total / starts,
-                mean=mean,
-                share=total / count / mean,
+                starts, count=count, longer=total / starts, mean=mean, share=total / count / mean,
             ),
             evidence={
                 "epoch_starts": starts, "gap_ns": total // starts, "gap_ns_per_step": total // count,

@@ -64,12 +64,8 @@ def find(facts: Facts) -> list[Candidate]:
                 "({size:bytes}): {time}.",
                 "{count:count} tensors {per_step} are filled on the host by {names} and then copied to the device "
                 "({size:bytes}): {time}.",
-                plural_of(count),
-                count=count,
-                per_step=each_step(facts),
-                names=listed(names),
-                size=facts.per_step(total),
-                time=of_step(facts, spent),
+                plural_of(count), count=count, per_step=each_step(facts), names=listed(names),
+                size=facts.per_step(total), time=of_step(facts, spent),
             ),
             evidence={
                 "copies_per_step": count, "operators": names[:5], "bytes_per_step": round(facts.per_step(total)),

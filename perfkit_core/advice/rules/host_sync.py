@@ -85,12 +85,8 @@ def _not_fetched(facts: Facts, copies: Transfers, how: Text) -> Candidate:
         plural(
             "The host fetches {count:count} result {per_step} ({names}) and waits for it: {time}{how}.",
             "The host fetches {count:count} results {per_step} ({names}) and waits for them: {time}{how}.",
-            plural_of(count),
-            count=count,
-            per_step=each_step(facts),
-            names=listed(names) if names else message("copies"),
-            time=of_step(facts, spent),
-            how=how,
+            plural_of(count), count=count, per_step=each_step(facts),
+            names=listed(names) if names else message("copies"), time=of_step(facts, spent), how=how,
         ),
         evidence={
             "copies_per_step": count, "call_ns": round(spent), "waiting_ns": waited, "step_ns": facts.step_ns,

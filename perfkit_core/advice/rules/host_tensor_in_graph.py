@@ -40,11 +40,7 @@ def find(facts: Facts) -> list[Candidate]:
                 "copies prevent its capture as a graph.",
                 "{count:count} numbers of the host are copied to the device {per_step} inside {region}: {time}. Such "
                 "copies prevent its capture as a graph.",
-                plural_of(count),
-                count=count,
-                per_step=each_step(facts),
-                region=region,
-                time=of_step(facts, spent),
+                plural_of(count), count=count, per_step=each_step(facts), region=region, time=of_step(facts, spent),
             ),
             evidence={
                 "copies_per_step": count, "copies_ns": round(spent), "step_ns": facts.step_ns, "region": region,

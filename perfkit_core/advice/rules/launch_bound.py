@@ -89,10 +89,7 @@ def find(facts: Facts) -> list[Candidate]:
                 "{device:ns}; the median kernel takes {kernel:ns}.",
                 "The host works for {time} to launch {kernels:count} kernels, which keep the device busy for "
                 "{device:ns}; the median kernel takes {kernel:ns}.",
-                plural_of(launches.kernels),
-                time=of_step(facts, host),
-                kernels=launches.kernels,
-                device=device,
+                plural_of(launches.kernels), time=of_step(facts, host), kernels=launches.kernels, device=device,
                 kernel=kernel_ns,
             ),
             evidence={

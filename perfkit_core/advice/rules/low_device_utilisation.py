@@ -36,8 +36,7 @@ def find(facts: Facts) -> list[Candidate]:
         Candidate(
             message(
                 "The device works for {time} ({ratio:.1%}): it has room for larger batches.",
-                time=of_step(facts, facts.busy_ns),
-                ratio=busy_ratio,
+                time=of_step(facts, facts.busy_ns), ratio=busy_ratio,
             ),
             evidence={
                 "busy_ns": round(facts.busy_ns), "busy_ratio": busy_ratio, "step_ns": facts.step_ns, **memory,

@@ -23,10 +23,7 @@ def find(facts: Facts) -> list[Candidate]:
         Candidate(
             message(
                 "At the peak {bytes:bytes} of the {total:bytes} ({ratio:.0%}) of {device} are allocated.",
-                bytes=peak.bytes,
-                total=peak.of_bytes,
-                ratio=peak.ratio,
-                device=peak.device,
+                bytes=peak.bytes, total=peak.of_bytes, ratio=peak.ratio, device=peak.device,
             ),
             evidence={
                 "peak_bytes": peak.bytes, "device_bytes": peak.of_bytes, "memory_ratio": peak.ratio,

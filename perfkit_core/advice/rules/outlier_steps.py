@@ -60,11 +60,7 @@ def _late(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> Candidate:
         plural(
             "{n} of {count} steps takes {longer:ns} longer than the usual {usual:ns}: {steps}{growth}.",
             "{n} of {count} steps take {longer:ns} longer than the usual {usual:ns}: {steps}{growth}.",
-            len(late),
-            count=len(steps),
-            longer=longer,
-            usual=usual,
-            steps=numbered_steps(numbers),
+            len(late), count=len(steps), longer=longer, usual=usual, steps=numbered_steps(numbers),
             growth=_growth_text(growth),
         ),
         evidence={

@@ -60,11 +60,7 @@ def find(facts: Facts) -> list[Candidate]:
             plural(
                 "{count:count} copy {per_step} from pageable memory ({size:bytes}) blocks the host: {time}.",
                 "{count:count} copies {per_step} from pageable memory ({size:bytes}) block the host: {time}.",
-                plural_of(count),
-                count=count,
-                per_step=each_step(facts),
-                size=size,
-                time=of_step(facts, spent),
+                plural_of(count), count=count, per_step=each_step(facts), size=size, time=of_step(facts, spent),
             ),
             evidence={
                 "copies_per_step": count, "bytes_per_step": round(size), "call_ns": round(spent),

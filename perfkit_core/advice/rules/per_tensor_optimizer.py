@@ -180,9 +180,7 @@ def _updated_at_once(facts: Facts, parts: IntArray, loop: Loop) -> list[Candidat
                 "{time}.",
                 "The optimizer calls {n} operators for each of {tensors:count} tensors, one tensor after the other: "
                 "{time}.",
-                int(loop.operators),
-                tensors=loop.tensors,
-                time=of_step(facts, host),
+                int(loop.operators), tensors=loop.tensors, time=of_step(facts, host),
             ),
             evidence={
                 "optimizer": loop.name, "optimizer_ns": round(host), "step_ns": facts.step_ns,

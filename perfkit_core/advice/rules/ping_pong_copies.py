@@ -32,11 +32,7 @@ def find(facts: Facts) -> list[Candidate]:
                 "copied): {time}.",
                 "Data go to the host and come back unchanged, {count:count} round trips {per_step} ({size:bytes} "
                 "copied): {time}.",
-                plural_of(count),
-                count=count,
-                per_step=each_step(facts),
-                size=size,
-                time=of_step(facts, spent),
+                plural_of(count), count=count, per_step=each_step(facts), size=size, time=of_step(facts, spent),
             ),
             evidence={
                 "round_trips_per_step": count, "bytes_per_step": round(size), "copies_ns": round(spent),

@@ -60,11 +60,7 @@ def _recompiled(facts: Facts, rows: IntArray) -> Candidate:
     return Candidate(
         message(
             "Code is compiled again in {compiling} of {count} steps ({time:ns}): {steps}{more}.",
-            compiling=count,
-            count=len(facts.steps),
-            time=time,
-            steps=numbered_steps(numbers.tolist()),
-            more=more,
+            compiling=count, count=len(facts.steps), time=time, steps=numbered_steps(numbers.tolist()), more=more,
         ),
         evidence={
             "steps": numbers.tolist(), "compile_ns": time, "compiles": len(rows), "step_ns": facts.step_ns,

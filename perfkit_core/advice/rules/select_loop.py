@@ -80,9 +80,7 @@ def find(facts: Facts) -> list[Candidate]:
                 "backward pass of the selections.",
                 "A loop of {n:count} rounds selects a part of a tensor in each ({operator}): {time}, including the "
                 "backward pass of the selections.",
-                count,
-                operator=name_of(trace, rounds.rows[0]),
-                time=of_step(facts, spent),
+                count, operator=name_of(trace, rounds.rows[0]), time=of_step(facts, spent),
             ),
             evidence={
                 "rounds": count, "loops": int((loops > 0).sum()), "selections": len(rounds.rows),

@@ -79,13 +79,8 @@ def find(facts: Facts) -> list[Candidate]:
                 " host waits for the result (copies: {copies:count}): {time}.",
                 "{count:count} operators {per_step} on at most {elements} elements ({names}) run on the device, and the"
                 " host waits for the results (copies: {copies:count}): {time}.",
-                plural_of(count),
-                count=count,
-                per_step=each_step(facts),
-                elements=facts.thresholds.tiny_elements,
-                names=listed(names),
-                copies=copy_count,
-                time=of_step(facts, spent),
+                plural_of(count), count=count, per_step=each_step(facts), elements=facts.thresholds.tiny_elements,
+                names=listed(names), copies=copy_count, time=of_step(facts, spent),
             ),
             evidence={
                 "operators_per_step": count, "operators": names[:5], "operators_ns": round(spent),

@@ -53,9 +53,7 @@ def find(facts: Facts) -> list[Candidate]:
         Candidate(
             message(
                 "16-bit products have a dimension of {size}, which is not a multiple of {multiple}: {time}.",
-                size=size,
-                multiple=MULTIPLE,
-                time=of_step(facts, spent),
+                size=size, multiple=MULTIPLE, time=of_step(facts, spent),
             ),
             evidence={
                 "kernel_ns": round(spent), "kernel_ratio": spent / max(facts.step_ns, 1), "step_ns": facts.step_ns,

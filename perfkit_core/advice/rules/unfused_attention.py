@@ -26,10 +26,7 @@ from perfkit_core.schema import FORWARD
 from perfkit_core.trace import IntArray, Trace
 
 _FUSED: Final = Quantity(
-    0.25,
-    0.4,
-    0.9,
-    message("Dao et al., FlashAttention, NeurIPS 2022: 2 to 4 times as fast; less for short sequences"),
+    0.25, 0.4, 0.9, message("Dao et al., FlashAttention, NeurIPS 2022: 2 to 4 times as fast; less for short sequences")
 )
 """Factor of the device time of the chain in one fused kernel."""
 _PRODUCT, _SOFTMAX, _BETWEEN, _OTHER = 1, 2, 3, 4
@@ -66,10 +63,7 @@ def find(facts: Facts) -> list[Candidate]:
             plural(
                 "{count:count} chain of product, softmax and product {per_step} takes {time} on the device.",
                 "{count:count} chains of product, softmax and product {per_step} take {time} on the device.",
-                plural_of(per_step),
-                count=per_step,
-                per_step=each_step(facts),
-                time=of_step(facts, spent),
+                plural_of(per_step), count=per_step, per_step=each_step(facts), time=of_step(facts, spent),
             ),
             evidence={
                 "chains": count, "device_ns": round(spent), "device_ratio": spent / max(facts.step_ns, 1),

@@ -84,9 +84,7 @@ def _candidate(facts: Facts, calls: IntArray, shortest_ns: int) -> Candidate:
     return Candidate(
         message(
             "{operator} takes {time}, but it waits {cause}: making it faster saves little, what it waits for counts.",
-            operator=name,
-            time=of_step(facts, spent),
-            cause=_cause(trace, inside, work),
+            operator=name, time=of_step(facts, spent), cause=_cause(trace, inside, work),
         ),
         evidence={
             "operator": name, "long_calls": len(calls), "longest_ns": int(own.max()), "shortest_ns": shortest_ns,

@@ -61,10 +61,7 @@ def find(facts: Facts) -> list[Candidate]:
                 "{tensors:count} gradient {per_step} is filled with zeros, and the new gradient added to it: {time}.",
                 "{tensors:count} gradients {per_step} are filled with zeros, and the new gradients added to them: "
                 "{time}.",
-                plural_of(tensors),
-                tensors=tensors,
-                per_step=each_step(facts),
-                time=of_step(facts, spent),
+                plural_of(tensors), tensors=tensors, per_step=each_step(facts), time=of_step(facts, spent),
             ),
             evidence={
                 "tensors": round(tensors), "additions": len(adds) // max(len(facts.steps), 1),
