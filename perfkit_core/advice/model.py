@@ -1,4 +1,4 @@
-"""What an advice is made of: what a rule found, what the replay predicts, what to do."""
+"""The parts of an advice: what a rule found, what the replay predicts, what to do."""
 
 from __future__ import annotations
 
@@ -53,29 +53,46 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """Something a prediction rests on: a number with its unit in the name, and where it comes from."""
+    """A number that a prediction rests on, with its unit in the name, and where it comes from."""
 
     name: str
     value: Number | Text
     source: Text
 
 
+def assume(**quantities: Quantity) -> tuple[Assumption, ...]:
+    """Return an assumption for each quantity by its name; the quantity says where it comes from."""
+    return tuple(Assumption(name, quantity, quantity.source) for name, quantity in quantities.items())
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """What a rule found, before anything is predicted.
 
-    ``what`` says it in one sentence with numbers. ``evidence`` holds those numbers by name, units in the names.
-    ``rows`` are the events that show it (for the range of steps and the place in the code), ``rows_ns`` is what of the
-    time of each does (None: all of it). ``preconditions`` hold,
-    ``vetoes`` were looked at and do not. ``edits`` is the transform of the recording, replayed where ``method`` is
-    replay. ``after_ns`` is the time of a step afterwards, for methods that do not replay; ``base_ns`` that of a step
-    now, where it is the mean and not the median, for what only few steps have. ``share_ns`` is the pattern's own time
-    in a step, where that is not the ceiling. ``ceiling_ns`` is what no
-    change of this kind can save more of in a step. ``period``: with the edits, one of so many steps in a row is unlike
-    the others, so that they are replayed as one. ``direction`` is "to host" or "to device" for placement.
-    ``fill`` are the words that the remedy's code has in braces, and part of what the finding is; ``words`` are further
-    ones, which only choose the remedy and complete its text. ``conflicts`` are ids of rules whose advice this one
-    replaces or hinders.
+    What people read:
+
+    - ``what``: the finding in one sentence with its numbers;
+    - ``preconditions``: what was checked and holds; ``vetoes``: what was checked and does not hold (fragments);
+    - ``risks``: what may go wrong when the advice is followed, a sentence each;
+    - ``assumptions``: the numbers that the prediction rests on.
+
+    What programs read:
+
+    - ``evidence``: the numbers by name, with units in the names;
+    - ``rows``: the events that show it (for the range of steps and the place in the code); ``rows_ns``: the time of
+      each that counts (None: all of it);
+    - ``direction``: "to host" or "to device" for placement;
+    - ``fill``: the words that the remedy's code has in braces, and part of what identifies the finding; ``words``:
+      further ones, which only choose the remedy and complete its text;
+    - ``conflicts``: ids of rules whose advice this one replaces or hinders.
+
+    What is predicted from it:
+
+    - ``method``, and for "replay" the ``edits`` of the recording, else ``after_ns``, the time of a step afterwards;
+    - ``base_ns``: the time of a step now where it is the mean and not the median, for what only few steps have;
+    - ``ceiling_ns``: no change of this kind saves more in a step; ``share_ns``: the pattern's own time in a step where
+      that is not the ceiling;
+    - ``period``: with the edits, one of so many steps in a row differs from the others: they are replayed as one.
     """
 
     what: Text
