@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
-from perfkit_core.language import in_english
+from perfkit_core.language import Message, Text, message, plural
 from perfkit_core.trace_meta import Finding, TraceMeta
 
 _MOST_WAYS: Final = 3
@@ -35,7 +35,7 @@ def united(parts: _Parts) -> tuple[Finding, ...]:
     many = {code for code, ways in Counter(one.code for one in of).items() if ways > _MOST_WAYS}
     rank = [ranks[0] for ranks, _ in found]
     told = (
-        _first(code, of, rank) if code in many else [Finding(one.code, _told(one.message, (rank[n] for n in of[one])))
+        _first(code, of, rank) if code in many else [Finding(one.code, _told(one.text, (rank[n] for n in of[one])))
                                                      for one in of if one.code == code]
         for code in dict.fromkeys(one.code for one in of)
     )  # fmt: skip
@@ -56,39 +56,53 @@ def _first(code: str, of: Mapping[Finding, set[int]], rank: Sequence[int]) -> li
     """What the first part says, and how many say the like."""
     parts = set().union(*(numbers for one, numbers in of.items() if one.code == code))
     first, more = min(parts), len(parts) - 1
-    text = in_english("{message} (rank {number}; alike in {more} more of {ranks} ranks)")
     return [
-        Finding(code, in_english(text, message=one.message, number=rank[first], more=more, ranks=len(rank)))
+        Finding(
+            code,
+            message(
+                "{finding} (rank {number}; alike in {more} more of {ranks} ranks)",
+                finding=one.text,
+                number=rank[first],
+                more=more,
+                ranks=len(rank),
+            ),
+        )
         for one, numbers in of.items()
         if one.code == code and first in numbers
     ]
 
 
-def _told(message: str, ranks: Iterable[int]) -> str:
-    numbers = _numbers(ranks)
-    if numbers.isdecimal():
-        return in_english("{message} (rank {number})", message=message, number=numbers)
-    return in_english("{message} (ranks {numbers})", message=message, numbers=numbers)
+def _told(finding: Text, ranks: Iterable[int]) -> Message:
+    one = set(ranks)
+    return plural(
+        "{finding} (rank {numbers})", "{finding} (ranks {numbers})", len(one), finding=finding, numbers=_numbers(one)
+    )
 
 
-def left_out(failed: Mapping[int, str], count: int) -> tuple[Finding, ...]:
+def left_out(failed: Mapping[int, Text], count: int) -> tuple[Finding, ...]:
     """That some of so many ranks could not be read: their numbers in the order of the ranks, and why."""
     if not failed:
         return ()
-    text = in_english("{failed} of {count} ranks could not be read and are left out, the first: {why}")
-    return (Finding("ranks-left-out", _of_all(text, failed, count)),)
+    text = message(
+        "{failed} of {count} ranks could not be read and are left out, the first: {why}",
+        failed=len(failed),
+        count=count,
+        why=failed[min(failed)],
+    )
+    return (Finding("ranks-left-out", text),)
 
 
-def files_left_out(failed: Mapping[int, str], count: int) -> tuple[Finding, ...]:
+def files_left_out(failed: Mapping[int, Text], count: int) -> tuple[Finding, ...]:
     """The same of files, of which a rank may have several."""
     if not failed:
         return ()
-    text = in_english("{failed} of {count} files could not be read and are left out, the first: {why}")
-    return (Finding("ranks-left-out", _of_all(text, failed, count)),)
-
-
-def _of_all(text: str, failed: Mapping[int, str], count: int) -> str:
-    return in_english(text, failed=len(failed), count=count, why=failed[min(failed)])
+    text = message(
+        "{failed} of {count} files could not be read and are left out, the first: {why}",
+        failed=len(failed),
+        count=count,
+        why=failed[min(failed)],
+    )
+    return (Finding("ranks-left-out", text),)
 
 
 def about_job(meta: TraceMeta) -> tuple[Finding, ...]:
@@ -102,7 +116,7 @@ def _not_read(meta: TraceMeta) -> tuple[Finding, ...]:
     absent = set(range(meta.world_size or 0)) - set(meta.ranks)
     if len(meta.ranks) < 2 or not absent:
         return ()
-    text = in_english(
+    text = message(
         "{missing} of {count} ranks were not read ({ranks}): how long a transfer takes once all have come is not known",
         missing=len(absent),
         count=meta.world_size,
@@ -118,9 +132,9 @@ def _mixed(meta: TraceMeta) -> tuple[Finding, ...]:
         of.setdefault(world, set()).add(rank)
     if len(of) < 2:
         return ()
-    text = in_english(
-        "recordings of several jobs are mixed: their ranks tell different numbers of ranks ({worlds})",
-        worlds="; ".join(f"{world}: {spelled(ranks)}" for world, ranks in sorted(of.items())),
+    text = message(
+        "recordings of several jobs are mixed: their ranks tell different numbers of ranks ({worlds:parts})",
+        worlds=[message("{world}: {ranks}", world=world, ranks=spelled(ranks)) for world, ranks in sorted(of.items())],
     )
     return (Finding("jobs-mixed", text),)
 
@@ -133,7 +147,7 @@ def waits_not_known(unknown: Collection[int], count: int, incomplete: float = 0.
 
 def _not_at_all(unknown: Collection[int], count: int) -> Iterator[Finding]:
     if unknown:
-        text = in_english(
+        text = message(
             "how long {unknown} of {count} ranks wait for others is not known ({ranks}): their clocks cannot be "
             "compared with those of others (--view clocks tells why)",
             unknown=len(unknown),
@@ -145,18 +159,18 @@ def _not_at_all(unknown: Collection[int], count: int) -> Iterator[Finding]:
 
 def _at_least(incomplete: float) -> Iterator[Finding]:
     if incomplete > EDGES:
-        text = in_english(
-            "at {share} of the collectives a rank of the group cannot be compared with the others, or was not read: "
-            "these wait at least as long as told, and that rank may be the last one",
-            share=f"{incomplete:.0%}",
+        text = message(
+            "at {share:ratio} of the collectives a rank of the group cannot be compared with the others, or was not "
+            "read: these wait at least as long as told, and that rank may be the last one",
+            share=incomplete,
         )
         yield Finding("waits-not-known", text)
 
 
-def spelled(ranks: Iterable[int]) -> str:
-    """``rank 3``, ``ranks 0–3, 5``."""
-    numbers = _numbers(ranks)
-    return f"rank{'s' * (not numbers.isdecimal())} {numbers}"
+def spelled(ranks: Iterable[int]) -> Message:
+    """Return ``rank 3``, ``ranks 0–3, 5``."""
+    ranks = set(ranks)
+    return plural("rank {numbers}", "ranks {numbers}", len(ranks), numbers=_numbers(ranks))
 
 
 def _numbers(ranks: Iterable[int]) -> str:

@@ -73,7 +73,10 @@ def _findings(stored: Mapping[str, Stored]) -> tuple[Finding, ...]:
         msgspec.structs.replace(one.meta, ranks=(numbers[file],)) if file in numbers else one.meta
         for file, one in stored.items()
     ]
-    parts = [(meta.ranks, one.quality) for meta, one in zip(metas, stored.values(), strict=True)]
+    parts = [
+        (meta.ranks, [found.finding() for found in one.quality])
+        for meta, one in zip(metas, stored.values(), strict=True)
+    ]
     return (*united(parts), *findings, *about_job(joined_meta(metas)))
 
 

@@ -10,7 +10,7 @@ from pathlib import PurePath
 from typing import Final
 
 from perfkit_core.errors import SourceError
-from perfkit_core.language import in_english
+from perfkit_core.language import Message, plural
 from perfkit_core.schema import STEP
 from perfkit_core.trace import Finding, Trace, TraceMeta, concat_traces, hull, with_rank
 
@@ -109,16 +109,20 @@ def numbered_processes(
     return {source: numbers[first[name]] for source, name in process.items()}, findings
 
 
-def _by_name(count: int) -> str:
-    if count == 1:
-        return in_english("1 source does not tell the rank: taken from the names of the files")
-    return in_english("{count} sources do not tell the rank: taken from the names of the files", count=count)
+def _by_name(count: int) -> Message:
+    return plural(
+        "1 source does not tell the rank: taken from the names of the files",
+        "{n} sources do not tell the rank: taken from the names of the files",
+        count,
+    )
 
 
-def _by_order(count: int) -> str:
-    if count == 1:
-        return in_english("1 source does not tell the rank: numbered in the order given")
-    return in_english("{count} sources do not tell the rank: numbered in the order given", count=count)
+def _by_order(count: int) -> Message:
+    return plural(
+        "1 source does not tell the rank: numbered in the order given",
+        "{n} sources do not tell the rank: numbered in the order given",
+        count,
+    )
 
 
 def rank_of_name(source: str) -> int | None:

@@ -281,6 +281,7 @@ _STATISTICS: Final = frozenset(
 """Words of names that do not change what is measured, only which number of it is told."""
 _PARTS: Final = frozenset(("count_effect", "per_call_effect", "time_so_far"))
 """The same of several words: what a difference is made of, and where it has led to."""
+_TERMS: Final = frozenset(("base", "other", "difference"))
 _SUFFIXES: Final[tuple[Unit, ...]] = ("bytes_per_s", "tflop_per_s", "gb_per_s", "ratio", "bytes", "ns", "flops")
 _BARE: Final = {"ns": "Time", "bytes": "Size", "bytes_per_s": "Bandwidth", "ratio": "Share", "gb_per_s": "Bandwidth",
                 "tflop_per_s": "Operations"}  # fmt: skip
@@ -292,6 +293,11 @@ _SPELLED: Final = {"dur": "duration", "flops": "FLOPs"} | {
     word: word.upper() for word in ("cpu", "gpu", "npu", "id", "pid", "tid", "utc")
 }
 _PLACES: Final = ("cpu", "gpu", "npu", "device")
+
+
+def is_term(known: Column) -> bool:
+    """Return whether a column is a term of a difference: base, other, difference, and what it is made of."""
+    return _stem(known.name, known.unit) in _PARTS or not _TERMS.isdisjoint(known.name.split("_"))
 
 
 def quantity(known: Column) -> tuple[str, str]:

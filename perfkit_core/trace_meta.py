@@ -6,12 +6,49 @@ from typing import Any
 
 import msgspec
 
+from perfkit_core.language import Message, Text, english, render
+from perfkit_core.language.messages import Value
+
 
 class Finding(msgspec.Struct, frozen=True):
-    """Something about the data that a reader must know before believing a number. ``code`` is stable, for scripts."""
+    """Something about the data that a reader must know before believing a number.
+
+    ``code`` is stable, for scripts. ``text`` is what people are shown; a ``str`` is shown as it is.
+    """
+
+    code: str
+    text: Text
+
+    @property
+    def message(self) -> str:
+        """The sentence, in the language of the moment."""
+        return render(self.text)
+
+
+class StoredFinding(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A finding in a file: the English sentence, and the message it was made from.
+
+    Files of older versions have the sentence alone; it is shown as it is.
+    """
 
     code: str
     message: str
+    template: str = ""
+    values: dict[str, Value] = {}
+    plural: str | None = None
+
+    @classmethod
+    def of(cls, finding: Finding) -> StoredFinding:
+        """Return what is stored of a finding."""
+        if isinstance(finding.text, str):
+            return cls(finding.code, finding.text)
+        text = finding.text
+        return cls(finding.code, english(text), text.template, text.values, text.plural)
+
+    def finding(self) -> Finding:
+        """Return the finding that was stored."""
+        text = Message(self.template, self.values, self.plural) if self.template else self.message
+        return Finding(self.code, text)
 
 
 class Device(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from perfkit_core.language import in_english
+from perfkit_core.language import message
 from perfkit_core.schema import CPU, DEVICE_WORK
 from perfkit_core.trace import Device, Finding
 from perfkit_paddle.names import DEVICE_BACKEND
@@ -19,25 +19,25 @@ _RENAMED: Final = {"smCount": "numSms"}
 
 def truncated() -> Finding:
     """The file broke off."""
-    return Finding("truncated", in_english("the file is cut off or damaged: what comes after the damage is missing"))
+    return Finding("truncated", message("the file is cut off or damaged: what comes after the damage is missing"))
 
 
 def skipped(count: int) -> Finding:
     """Events that could not be read."""
-    text = in_english("{count} damaged events could not be read and are missing", count=count)
+    text = message("{count} damaged events could not be read and are missing", count=count)
     return Finding("skipped-events", text)
 
 
 def unknown_types(counts: Mapping[str, int]) -> Finding:
     """Event types that no known Paddle writes."""
     types = ", ".join(f"{name} ({count})" for name, count in counts.items())
-    text = in_english("event types that perfkit does not know are kept as 'other': {types}", types=types)
+    text = message("event types that perfkit does not know are kept as 'other': {types}", types=types)
     return Finding("unknown-event-types", text)
 
 
 def unlabelled(count: int) -> Finding:
     """Names without the duration that Paddle appends: text in a name closed it early."""
-    text = in_english(
+    text = message(
         "{count} names lack the duration that Paddle appends: quotes in them may hide their end or other events",
         count=count,
     )
@@ -47,14 +47,14 @@ def unlabelled(count: int) -> Finding:
 def rounded(start_error_ns: int, duration_error_ns: int, memory_error_ns: int) -> Finding:
     """Paddle's JSON keeps times as float32 µs and whole µs, those of memory events as whole µs alone. An error of 0:
     there are no memory events."""
-    text = in_english(
+    text = message(
         "Paddle's JSON rounds clocks: starts may be off by {start} ns, durations by {duration} ns; "
         "its .pb file is exact (export_protobuf, or perfkit's trace_handler)",
         start=start_error_ns,
         duration=duration_error_ns,
     )
     if memory_error_ns:
-        text = in_english(
+        text = message(
             "Paddle's JSON rounds clocks: starts may be off by {start} ns, those of memory events by {memory} ns, "
             "durations by {duration} ns; its .pb file is exact (export_protobuf, or perfkit's trace_handler)",
             start=start_error_ns,
@@ -66,9 +66,9 @@ def rounded(start_error_ns: int, duration_error_ns: int, memory_error_ns: int) -
 
 def parents_rebuilt(odd_threads: int) -> Finding:
     """Paddle's JSON holds no tree."""
-    text = in_english("parents are worked out from the order of the events and from rounded times")
+    text = message("parents are worked out from the order of the events and from rounded times")
     if odd_threads:
-        text = in_english(
+        text = message(
             "parents are worked out from the order of the events and from rounded times; {count} threads are not in "
             "Paddle's order: there neighbours within the rounding may be swapped",
             count=odd_threads,
@@ -78,13 +78,13 @@ def parents_rebuilt(odd_threads: int) -> Finding:
 
 def partial_step(number: int) -> Finding:
     """stop() ends the step that is running."""
-    text = in_english("step {number} was ended by the profiler's stop(): it is not a whole iteration", number=number)
+    text = message("step {number} was ended by the profiler's stop(): it is not a whole iteration", number=number)
     return Finding("partial-step", text)
 
 
 def save_failed(reason: str) -> Finding:
     """Paddle's own writer failed; the live tree tells less."""
-    text = in_english(
+    text = message(
         "Paddle could not write its protobuf ({reason}): copy kinds and operator inputs are missing", reason=reason
     )
     return Finding("save-failed", text)
@@ -92,7 +92,7 @@ def save_failed(reason: str) -> Finding:
 
 def overflowed_bytes(count: int) -> Finding:
     """Paddle's JSON prints bytes as int32."""
-    text = in_english("{count} copies of 2 GiB or more have a negative size in Paddle's JSON: unknown", count=count)
+    text = message("{count} copies of 2 GiB or more have a negative size in Paddle's JSON: unknown", count=count)
     return Finding("overflowed-bytes", text)
 
 
@@ -106,7 +106,7 @@ def devices(events: pa.Table, known: tuple[Device, ...]) -> tuple[Finding, ...]:
     missing = sorted(used - told)
     if not missing:
         return ()
-    text = in_english("the file does not describe {devices}", devices=", ".join(missing))
+    text = message("the file does not describe {devices}", devices=", ".join(missing))
     return (Finding("no-device-properties", text),)
 
 

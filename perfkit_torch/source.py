@@ -11,7 +11,7 @@ import numpy as np
 
 from perfkit_core.assemble import assemble
 from perfkit_core.errors import SourceError
-from perfkit_core.language import in_english
+from perfkit_core.language import message
 from perfkit_core.sources.chrome import ChromeFile
 from perfkit_core.sources.decimals import to_ns
 from perfkit_core.sources.dialect import integer
@@ -136,10 +136,10 @@ class _Reading:
         """What is doubtful: damage, and what the times themselves show."""
         found = list(file_findings(self._file, self.recorder))
         if {(below + self.base_ns) % 1000 for below in self._below_1us} == {0}:
-            text = in_english("times were written in whole microseconds: each is up to 1 µs off")
+            text = message("times were written in whole microseconds: each is up to 1 µs off")
             found.append(Finding("rounded-clock", text))
         if self._clock() == "relative":
-            text = in_english("the file does not tell the date of its times: they count from a boot")
+            text = message("the file does not tell the date of its times: they count from a boot")
             found.append(Finding("no-clock-origin", text))
         return tuple(found)
 

@@ -11,7 +11,7 @@ from perfkit_core.advice.asking import chosen
 from perfkit_core.advice.evaluate import Evaluation
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.identity import identity
-from perfkit_core.advice.model import Advice, Advices
+from perfkit_core.advice.model import Advice, Advices, Reason
 from perfkit_core.advice.predict import noise, step_times
 from perfkit_core.advice.severity import worth_saying
 from perfkit_core.advice.thresholds import overridden
@@ -84,7 +84,7 @@ def noise_ns(facts: Facts) -> int | None:
     return round((high - low) / 2 * facts.step_ns)
 
 
-def _result(facts: Facts, found: Iterable[Advice], not_evaluable: Mapping[str, str]) -> Advices:
+def _result(facts: Facts, found: Iterable[Advice], not_evaluable: Mapping[str, Reason]) -> Advices:
     ranked = sorted(found, key=_rank)
     said = [one for one in ranked if worth_saying(one.prediction, facts.thresholds)]
     without = tuple(one for one in ranked if one not in said)

@@ -11,6 +11,7 @@ import numpy as np
 from perfkit_core.advice.assumptions import told
 from perfkit_core.advice.model import Advice, Advices, After, Assumption, Identity, Prediction
 from perfkit_core.advice.outcomes import latest
+from perfkit_core.language import Message, english, render
 from perfkit_core.replay.quantity import Quantity
 from perfkit_core.trace import Trace
 from perfkit_core.verification.ledger import Record
@@ -22,13 +23,13 @@ def document(found: Advices, trace: Trace, records: Sequence[Record] = ()) -> di
     return {
         "source": trace.meta.source,
         "framework": trace.meta.framework,
-        "quality": [{"code": finding.code, "message": finding.message} for finding in trace.quality],
+        "quality": [{"code": finding.code, "message": english(finding.text)} for finding in trace.quality],
         "identity": _identity(found.identity),
         "noise_ns": found.noise_ns,
         "advice": [advice(one, found, records) for one in found.advice],
         "combined": _combined(found),
         "without_saving": [advice(one, found, records) for one in found.without_saving],
-        "not_evaluable": [{"rule": rule, "why": why} for rule, why in found.not_evaluable.items()],
+        "not_evaluable": [{"rule": rule, "why": str(why)} for rule, why in found.not_evaluable.items()],
     }
 
 
@@ -37,13 +38,13 @@ def advice(one: Advice, found: Advices, records: Sequence[Record] = ()) -> dict[
     it = one.candidate
     return {
         "id": one.id, "rule": one.rule, "number": one.number, "version": one.version, "title": one.title,
-        "what": it.what, "severity": one.severity, "framework": one.framework, "mode": one.mode,
-        "direction": it.direction, "evidence": dict(it.evidence), "rows": it.rows.tolist(),
+        "what": render(it.what), "severity": one.severity, "framework": one.framework, "mode": one.mode,
+        "direction": it.direction, "evidence": data(it.evidence), "rows": it.rows.tolist(),
         "steps": list(one.steps) if one.steps else None, "place": one.place,
-        "preconditions": list(it.preconditions), "vetoes": list(it.vetoes),
+        "preconditions": list(map(render, it.preconditions)), "vetoes": list(map(render, it.vetoes)),
         "transform": [data(edit) for edit in it.edits], "prediction": prediction(one.prediction),
-        "trust": _trust(one, found), "risks": list(it.risks), "conflicts": list(it.conflicts),
-        "excluded_because": found.excluded.get(one.id), "after": _after(found.after.get(one.id)),
+        "trust": _trust(one, found), "risks": list(map(render, it.risks)), "conflicts": list(it.conflicts),
+        "excluded_because": render(found.excluded.get(one.id)) or None, "after": _after(found.after.get(one.id)),
         "what_if": _question(one, found), "remedy": asdict(one.remedy) if one.remedy else None,
         "outcome": _outcome(latest(records, one.id)),
     }  # fmt: skip
@@ -72,7 +73,9 @@ def prediction(found: Prediction) -> dict[str, Any]:
 def data(value: Any) -> Any:
     """An edit (or a part of one) as plain data: its kind, then its fields; uncertain numbers as their percentiles."""
     if isinstance(value, Quantity):
-        return {"p10": value.low, "p50": value.mid, "p90": value.high, "source": value.source}
+        return {"p10": value.low, "p50": value.mid, "p90": value.high, "source": english(value.source)}
+    if isinstance(value, Message):
+        return english(value)
     if isinstance(value, np.ndarray):
         return value.tolist()
     if is_dataclass(value) and not isinstance(value, type):
@@ -89,7 +92,7 @@ def _trust(one: Advice, found: Advices) -> dict[str, Any]:
 
 
 def _assumption(rule: str, one: Assumption) -> dict[str, Any]:
-    return {"name": one.name, "value": data(one.value), "source": one.source, "text": told(rule, one)}
+    return {"name": one.name, "value": data(one.value), "source": english(one.source), "text": told(rule, one)}
 
 
 def _identity(found: Identity) -> dict[str, Any]:

@@ -11,10 +11,9 @@ from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Advice, After, Candidate, Prediction
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.step_time import step_ns
-from perfkit_core.language import say
+from perfkit_core.language import Text, message
 from perfkit_core.replay.edits.contract import Edit, edited
 from perfkit_core.replay.simulate import CyclicGraphError
-from perfkit_core.report.headline import duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +23,7 @@ class Combined:
 
     prediction: Prediction | None = None
     together: tuple[str, ...] = ()
-    excluded: Mapping[str, str] = field(default_factory=dict)
+    excluded: Mapping[str, Text] = field(default_factory=dict)
     after: Mapping[str, After] = field(default_factory=dict)
 
 
@@ -32,7 +31,7 @@ def combined(facts: Facts, advice: Sequence[Advice], without_saving: Sequence[Ad
     """All advice that do not exclude each other, replayed at once. ``advice``: the largest saving first; of two that
     exclude each other, or of which the second costs time beside the first, the first stays. ``without_saving`` is asked
     what it saves after them."""
-    excluded: dict[str, str] = {}
+    excluded: dict[str, Text] = {}
     taken: list[Advice] = []
     for one in advice:
         reason = _why_not(one, taken)
@@ -46,18 +45,18 @@ def combined(facts: Facts, advice: Sequence[Advice], without_saving: Sequence[Ad
     return replace(found, after=after(facts, taken, others))
 
 
-def _why_not(one: Advice, taken: Sequence[Advice]) -> str | None:
+def _why_not(one: Advice, taken: Sequence[Advice]) -> Text | None:
     if one.prediction.saving_ns is None:
-        return say("how much it saves is not known")
+        return message("how much it saves is not known")
     for other in taken:
         if other.rule in one.candidate.conflicts or one.rule in other.candidate.conflicts:
-            return say("{id} takes its place", id=other.id)
+            return message("{id} takes its place", id=other.id)
     if one.prediction.method != "replay":
-        return say("its saving is no replay ({method})", method=one.prediction.method)
+        return message("its saving is no replay ({method})", method=one.prediction.method)
     return None
 
 
-def _replayed(facts: Facts, taken: Sequence[Advice], excluded: dict[str, str]) -> Combined:
+def _replayed(facts: Facts, taken: Sequence[Advice], excluded: dict[str, Text]) -> Combined:
     """What cannot be changed together with the larger savings, or costs time beside them, stays out and says so."""
     kept: list[Advice] = []
     least_ns = math.inf
@@ -65,10 +64,10 @@ def _replayed(facts: Facts, taken: Sequence[Advice], excluded: dict[str, str]) -
         try:
             step = _step_ns(facts, [*kept, one])
         except CyclicGraphError:
-            excluded[one.id] = say("it cannot be replayed together with the others")
+            excluded[one.id] = message("it cannot be replayed together with the others")
             continue
         if step > least_ns:
-            excluded[one.id] = say("together with the others it costs {time}", time=duration(step - least_ns))
+            excluded[one.id] = message("together with the others it costs {time:ns}", time=step - least_ns)
         else:
             least_ns = step
             kept.append(one)

@@ -11,7 +11,8 @@ import numpy as np
 
 from perfkit_core import intervals
 from perfkit_core.advice import wording, words
-from perfkit_core.language import in_english, say
+from perfkit_core.language import mark, say
+from perfkit_core.language.units import format_count
 from perfkit_core.renderers.shortening import cut
 from perfkit_core.replay.edits.batching import Batch
 from perfkit_core.replay.edits.concurrency import Load, Overlap
@@ -25,9 +26,9 @@ from perfkit_core.replay.quantity import Case, Number, Quantity, value
 from perfkit_core.trace import Trace
 
 _CASES: Final[Mapping[Case, str]] = {
-    Case.SHORT: in_english("best"),
-    Case.LIKELY: in_english("likely"),
-    Case.LONG: in_english("worst"),
+    Case.SHORT: mark("best"),
+    Case.LIKELY: mark("likely"),
+    Case.LONG: mark("worst"),
 }
 _LONGEST: Final = 80
 """Characters of the name of an event."""
@@ -99,9 +100,9 @@ def _(edit: Overlap) -> str:
 @change.register
 def _(edit: Batch) -> str:
     launches = 1 if edit.group is None else len(np.unique(edit.group))
-    text = in_english("become {count} launches of {time} each, with at most {gap} between their work")
+    text = mark("become {count} launches of {time} each, with at most {gap} between their work")
     if launches == 1:
-        text = in_english("become {count} launch of {time}, with at most {gap} between their work")
+        text = mark("become {count} launch of {time}, with at most {gap} between their work")
     count, time = words.value("launches", launches), words.likely("_ns", edit.host_ns)
     return say(text, count=count, time=time, gap=words.likely("_ns", edit.gap_ns))
 
@@ -110,7 +111,7 @@ def _(edit: Batch) -> str:
 def _(edit: Shorten) -> str:
     return say(
         "in {count} gaps, {total} together, host threads take {time}",
-        count=f"{sum(len(gaps[0]) for gaps in edit.gaps.values()):,}",
+        count=format_count(sum(len(gaps[0]) for gaps in edit.gaps.values())),
         total=words.value("_ns", sum(map(intervals.length, edit.gaps.values()))),
         time=_their_time(edit.factor),
     )
@@ -122,7 +123,7 @@ def _(edit: Move) -> str:
     parts = [say("run on the host: each takes {time} there", time=words.likely("_ns", edit.host_ns))]
     if not edit.to_host:
         launch, work = words.likely("_ns", edit.host_ns), words.likely("_ns", edit.device_ns)
-        text = in_english("run on the device: each takes {launch} on the host and {work} on the device")
+        text = mark("run on the device: each takes {launch} on the host and {work} on the device")
         parts = [say(text, launch=launch, work=work)]
     if gone:
         parts.append(say("{count} calls of copies and waits do not take place", count=gone))
@@ -163,7 +164,7 @@ def events(edit: Any, trace: Trace) -> str:
     codes, counts = np.unique(names.codes[rows], return_counts=True)
     most = np.argsort(-counts, kind="stable")
     called = [cut(names.values[code], _LONGEST) if code >= 0 else say("without a name") for code in codes]
-    told = [f"{counts[at]:,} × {called[at]}" for at in most]
+    told = [f"{format_count(counts[at])} × {called[at]}" for at in most]
     rest = int(counts[most[_NAMES:]].sum())
     first = say(", ").join(told[:_NAMES])
-    return say("{names} and {count} of other names", names=first, count=f"{rest:,}") if rest else first
+    return say("{names} and {count} of other names", names=first, count=format_count(rest)) if rest else first

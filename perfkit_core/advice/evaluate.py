@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 from perfkit_core.advice import naming
 from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Advice, Candidate, NotEvaluableError
+from perfkit_core.advice.model import Advice, Candidate, NotEvaluableError, Reason
 from perfkit_core.advice.place import Places
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.recorded_words import recorded_words
 from perfkit_core.advice.remedies import mode, remedied
 from perfkit_core.advice.severity import severity
 from perfkit_core.errors import UsageError
-from perfkit_core.language import say
+from perfkit_core.language import message, say
 from perfkit_core.plugins.contracts import Remedy, Rule
 from perfkit_core.trace import IntArray
 
@@ -25,7 +25,7 @@ class Evaluation:
 
     facts: Facts
     remedies: Sequence[Remedy]
-    not_evaluable: dict[str, str] = field(default_factory=dict)
+    not_evaluable: dict[str, Reason] = field(default_factory=dict)
     _mode: str = field(init=False)
     _places: Places = field(init=False)
     _words: Mapping[str, str] = field(init=False)
@@ -78,12 +78,12 @@ class Evaluation:
         )
 
 
-def why(error: Exception) -> str:
-    """The reason in one line; of an error that no rule raises on purpose also its kind."""
-    text = " ".join(str(error).split())
+def why(error: Exception) -> Reason:
+    """Return the reason; of an error that no rule raises on purpose its kind and its text in one line."""
     if isinstance(error, NotEvaluableError):
-        return text
-    return say("the rule failed ({error}: {text})", error=type(error).__name__, text=text)
+        return Reason(error.reason, error.record)
+    text = " ".join(str(error).split())
+    return Reason(message("the rule failed ({error}: {text})", error=type(error).__name__, text=text))
 
 
 def _steps(facts: Facts, rows: IntArray) -> tuple[int, int] | None:

@@ -16,15 +16,14 @@ from perfkit_core.advice.predict import ONE_STEP
 from perfkit_core.advice.sections import step_or_recording
 from perfkit_core.advice.severity import WORDS as SEVERITIES
 from perfkit_core.advice.table import table
-from perfkit_core.language import in_english, retold, say
+from perfkit_core.language import Message, Text, mark, message, say
 from perfkit_core.report import facts
-from perfkit_core.report.headline import duration
 from perfkit_core.report.model import Report, Section, declared
 from perfkit_core.trace import Trace
 from perfkit_core.verification.ledger import Record
 
 _NO_TABLE: Final = pd.DataFrame()
-_DIRECTIONS: Final = {"to host": in_english("to host"), "to device": in_english("to device")}
+_DIRECTIONS: Final = {"to host": mark("to host"), "to device": mark("to device")}
 
 
 def meant(found: Advices, wanted: str) -> Advice:
@@ -68,9 +67,9 @@ def _rule(one: Advice) -> str:
     )
 
 
-def _where(one: Advice) -> str:
+def _where(one: Advice) -> Message:
     known = [part for part in (one.place, sentences.steps(one)) if part]
-    return say("; ").join(known) or say("no line of code was recorded")
+    return message("{parts:parts}", parts=known) if known else message("no line of code was recorded")
 
 
 def _severity(one: Advice) -> str:
@@ -95,8 +94,8 @@ def _evidence(one: Advice) -> Section:
 
 def _rows(rows: list[int]) -> str:
     some = words.some(list(map(str, rows)))
-    one = in_english("Shown by row {rows} of the event table")
-    return say(one if len(rows) == 1 else in_english("Shown by rows {rows} of the event table"), rows=some)
+    one = mark("Shown by row {rows} of the event table")
+    return say(one if len(rows) == 1 else mark("Shown by rows {rows} of the event table"), rows=some)
 
 
 def _transform(one: Advice, trace: Trace) -> Section:
@@ -110,40 +109,34 @@ def _transform(one: Advice, trace: Trace) -> Section:
 
 
 def _prediction(one: Advice, found: Advices, of: str) -> Section:
-    lines = [_now(one, of), *sentences.expected(one.prediction, of)]
+    lines: list[Text] = [_now(one, of), *sentences.expected(one.prediction, of)]
     lines += [sentences.sentence(sentences.after(one, found))] if one.id in found.after else []
     if one.prediction.naive_ns is not None:
-        text = in_english(
-            "Whoever takes its share of the time for the saving expects a recording of {time}; the replay does not."
-        )
+        text = mark("Subtracting its share of the time would suggest a recording of {time:ns}; the replay does not.")
         if of == "step":
-            text = in_english(
-                "Whoever takes its share of the time for the saving expects a step of {time}; the replay does not."
-            )
-        lines.append(say(text, time=duration(one.prediction.naive_ns)))
+            text = mark("Subtracting its share of the time would suggest a step of {time:ns}; the replay does not.")
+        lines.append(message(text, time=one.prediction.naive_ns))
     chosen = Advices(found.identity, (one,), {})
     columns = ["method", "step_ns", "p10_ns", "p50_ns", "p90_ns", "saving_ns", "saving_ratio", "ceiling_ns", "floor_ns",
                "step_p10_ns", "step_p90_ns"]  # fmt: skip
     return Section("prediction", say("Prediction"), table(chosen)[columns], lines=tuple(lines))
 
 
-def _now(one: Advice, of: str) -> str:
+def _now(one: Advice, of: str) -> Message:
     p = one.prediction
-    low, high = duration(p.base_p10_ns or p.base_ns), duration(p.base_p90_ns or p.base_ns)
-    text = in_english("Now: {now}, the median recording; its 80% interval is {low} to {high}")
+    text = mark("Now: {now:ns}, the median recording; its 80% interval is {low:ns} to {high:ns}")
     if of == "step":
-        text = in_english("Now: {now}, the median step; its 80% interval is {low} to {high}")
+        text = mark("Now: {now:ns}, the median step; its 80% interval is {low:ns} to {high:ns}")
     if one.candidate.base_ns is not None:
-        text = in_english("Now: {now}, the mean step; its 80% interval is {low} to {high}")
-    return say(text, now=duration(p.base_ns), low=low, high=high)
+        text = mark("Now: {now:ns}, the mean step; its 80% interval is {low:ns} to {high:ns}")
+    return message(text, now=p.base_ns, low=p.base_p10_ns or p.base_ns, high=p.base_p90_ns or p.base_ns)
 
 
 def _trust(one: Advice, found: Advices, of: str) -> Section:
     it = one.candidate
-    lines = [in_sum.replayed(found.identity, of), _noise(found, of)]
+    lines: list[Text] = [in_sum.replayed(found.identity, of), _noise(found, of)]
     lines += [
-        say("Assumed: {what} ({source}).", what=assumptions.told(one.rule, a), source=retold(a.source))
-        for a in it.assumptions
+        say("Assumed: {what} ({source}).", what=assumptions.told(one.rule, a), source=a.source) for a in it.assumptions
     ]
     lines += [] if it.assumptions else [say("Nothing else is assumed: the number rests on the recording alone.")]
     why = found.excluded.get(one.id)
@@ -151,18 +144,21 @@ def _trust(one: Advice, found: Advices, of: str) -> Section:
     return Section("trust", say("How sure it is"), _NO_TABLE, lines=tuple(lines))
 
 
-def _noise(found: Advices, of: str) -> str:
-    if found.noise_ns is None:
-        text = in_english(
-            "No steps were recorded, so nothing shows how steps differ: the interval is {share} wider each way."
+def _noise(found: Advices, of: str) -> Message:
+    if found.noise_ns is not None:
+        return message(
+            "Noise of the run: the median of the steps is known to ±{time:ns} (80% interval).", time=found.noise_ns
         )
-        if of == "step":
-            text = in_english(
-                "Only one step was recorded, so nothing shows how steps differ: the interval is {share} wider each way."
-            )
-        return say(text, share=f"{ONE_STEP:.0%}")
-    text = in_english("Noise of the run: the median of the steps is known to ±{time} (80% interval).")
-    return say(text, time=duration(found.noise_ns))
+    if of == "step":
+        return message(
+            "Only one step was recorded, so nothing shows how steps differ: the interval is {share:ratio} wider each "
+            "way.",
+            share=ONE_STEP,
+        )
+    return message(
+        "No steps were recorded, so nothing shows how steps differ: the interval is {share:ratio} wider each way.",
+        share=ONE_STEP,
+    )
 
 
 def _risks(one: Advice) -> Section:
@@ -187,13 +183,13 @@ def _action(one: Advice) -> Section:
 def _outcome(one: Advice, found: Advices, records: Sequence[Record]) -> Section:
     """The remedy knows what to compare; the ledger shows how far the prediction was off."""
     verify = one.remedy.verify if one.remedy else "perfkit verify --base COMMAND --change COMMAND"
-    lines = [*measured.lines(one, records)] or [say("Predicted, not measured.")]
+    lines: list[Text] = [*measured.lines(one, records)] or [say("Predicted, not measured.")]
     lines += _off(latest(records, one.id))
     lines.append(say("This measures it with your commands, and keeps the outcome in a ledger:"))
     code = f"perfkit advise {found.source} -o advice.json\n{verify} --advice advice.json:{one.id} --ledger ledger.jsonl"
     return Section("outcome", say("Outcome"), _NO_TABLE, lines=tuple(lines), code=code)
 
 
-def _off(record: Record | None) -> Iterator[str]:
+def _off(record: Record | None) -> Iterator[Message]:
     if record is not None and record.saving_error is not None:
-        yield say("The prediction of the saving was {error} off.", error=f"{record.saving_error:+.0%}")
+        yield message("The prediction of the saving was {error:+ratio} off.", error=record.saving_error)

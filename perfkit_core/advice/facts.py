@@ -1,4 +1,7 @@
-"""What rules ask of a recording: computed when first asked for, once."""
+"""What rules ask of a recording: its replay, its steps, and times as sums or medians over them.
+
+Each property is computed when it is first read, and kept.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from perfkit_core import intervals
 from perfkit_core.advice.model import NotEvaluableError
 from perfkit_core.advice.thresholds import Thresholds
 from perfkit_core.analyses.step.activity import Activity, activities, has_device_work
 from perfkit_core.analyses.step.exclusive import covered_ns
 from perfkit_core.intervals import Intervals
-from perfkit_core.language import say
+from perfkit_core.language import Text, message
 from perfkit_core.replay import rhythm
 from perfkit_core.replay.batches import begins_epoch, loads, waited
 from perfkit_core.replay.build import Replay, build
 from perfkit_core.replay.steps import Steps, steps
+from perfkit_core.schema import DEVICE_WORK
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 
@@ -48,8 +53,13 @@ class Facts:
     def step_ns(self) -> int:
         """Median time of a step. Raises NotEvaluableError for a recording without host events."""
         if not len(self.steps):
-            raise NotEvaluableError(say("no host events were recorded: nothing tells when a step begins"))
+            raise NotEvaluableError(message("no host events were recorded, so the start of a step is unknown"))
         return int(self.typical(self.steps.recorded_ns))
+
+    @cached_property
+    def in_steps(self) -> BoolArray:
+        """True for events of a step, for all events where no steps were recorded, shape (rows,)."""
+        return self.trace.ints("step") >= 0 if self.has_steps else np.ones(len(self.trace), np.bool_)
 
     @cached_property
     def period(self) -> int:
@@ -119,19 +129,66 @@ class Facts:
         begin, end = (self.replay.recorded_ns(nodes[self.mine]) for nodes in (self.steps.first, self.steps.after))
         return covered_ns(what, begin, end)
 
+    def exceeds(self, spent_ns: float, share: float) -> bool:
+        """Return whether a time is more than this share of the step: what nearly every rule asks before it fires."""
+        return spent_ns > share * self.step_ns
+
+    def mean_ns(self, rows: IntArray) -> float:
+        """Return the time of some events, summed and averaged over the steps."""
+        return self.per_step(int(self.trace.ints("dur_ns")[rows].sum()))
+
+    def totals(self, rows: IntArray, values: IntArray | None = None) -> IntArray:
+        """Return what the values of the rows (None: 1 each) add up to in each step, shape (all steps,)."""
+        total = np.zeros(len(self.steps), np.int64)
+        step = self.steps.position(self.trace, rows)
+        np.add.at(total, step[step >= 0], 1 if values is None else values[step >= 0])
+        return total
+
+    def median_total(self, rows: IntArray, values: IntArray | None = None) -> float:
+        """Return the median of :meth:`totals`."""
+        return float(np.median(self.totals(rows, values))) if len(self.steps) else 0.0
+
+    def covered_ns(self, rows: IntArray) -> float:
+        """Return how much of a step the events of :attr:`rank` among the rows cover (union), median over its steps."""
+        if not len(self.steps) or not len(rows):
+            return 0.0
+        covered = intervals.union_of(np.sort(self.of_rank(rows)), self.trace.ints("start_ns"), self.trace.end_ns)
+        return float(np.median(self.within_steps(covered)))
+
+    @cached_property
+    def busy_ns(self) -> float:
+        """How much of a step any device works (union, of :attr:`rank`), median over its steps."""
+        return self.covered_ns(np.flatnonzero(~self.trace.host & self.trace.rows("kind", *DEVICE_WORK)))
+
+    @cached_property
+    def waiting_ns(self) -> IntArray:
+        """How much of its self time each host event waits for a device or another thread, shape (rows,)."""
+        trace, graph = self.trace, self.replay.graph
+        nodes = np.flatnonzero(graph.on_host & (graph.row >= 0))
+        busy = np.zeros(len(trace), np.int64)
+        np.add.at(busy, graph.row[nodes], graph.dur_ns[nodes])
+        waiting: IntArray = np.where(self.replay.first >= 0, np.maximum(trace.ints("self_ns") - busy, 0), 0)
+        return waiting
+
+    def ceiling_ns(self, part_ns: IntArray) -> int:
+        """Return by how much the typical step is shorter once each step loses its part, shape (all steps,), and nothing
+        waits instead."""
+        return self.step_ns - max(int(self.typical(self.steps.recorded_ns - part_ns)), 0)
+
     def need_steps(self) -> None:
-        """Raises NotEvaluableError where no steps were recorded."""
+        """Raise NotEvaluableError where no steps were recorded."""
         if not self.has_steps:
             raise NotEvaluableError(
-                say("no steps were recorded: give the profiler a schedule, and call its step() after each iteration")
+                message("no steps were recorded"),
+                message("give the profiler a schedule, and call its step() after each iteration"),
             )
 
     def need_device(self) -> None:
-        """Raises NotEvaluableError where no work of a device was recorded."""
+        """Raise NotEvaluableError where no device work was recorded."""
         if not self.on_device:
-            raise NotEvaluableError(say("no work of a device was recorded"))
+            raise NotEvaluableError(message("no device work was recorded"))
 
-    def need(self, column: str, how: str) -> None:
-        """Raises NotEvaluableError where a column of the event table holds nothing; ``how`` says how to record it."""
+    def need(self, column: str, record: Text) -> None:
+        """Raise NotEvaluableError where a column of the event table is empty; ``record`` says how to record it."""
         if not self.trace.known(column):
-            raise NotEvaluableError(say("no {column} were recorded: {how}", column=column, how=how))
+            raise NotEvaluableError(message("no {column} were recorded", column=column), record)

@@ -7,39 +7,38 @@ from typing import Final
 
 from perfkit_core.advice.model import Advices, Prediction
 from perfkit_core.advice.sentences import sentence
-from perfkit_core.language import in_english, say
-from perfkit_core.report.headline import duration
+from perfkit_core.language import Message, Text, mark, message, plural
 
-NOTHING: Final = in_english("nothing was found that would save time")
+NOTHING: Final = mark("nothing was found that would save time")
 
 
-def of(found: Advices, whole: str) -> Iterator[str]:
+def of(found: Advices, whole: str) -> Iterator[Text]:
     """``whole``: what the times are of, "step" or "recording"."""
-    what = say("a step") if whole == "step" else say("the recording")
+    what = message("a step") if whole == "step" else message("the recording")
     if found.asked:
         for question, one in zip(found.asked, found.advice, strict=True):
-            yield say("{question}: {answer}", question=question, answer=_answer(what, one.prediction))
+            yield message("{question}: {answer}", question=question, answer=_answer(what, one.prediction))
         return
     savings = [one.prediction for one in found.advice if one.prediction.saving_ns is not None]
     if not savings:
         if not found.advice and not found.without_saving and len(found.not_evaluable) == 1:
-            yield say("What was asked cannot be told from this recording.")
+            yield message("What was asked cannot be told from this recording.")
             return
-        yield sentence(f"{say(NOTHING)}{_notes(len(found.advice))}")
+        yield sentence(message("{nothing}{notes}", nothing=message(NOTHING), notes=_notes(len(found.advice))))
         return
     best = _best(found, savings)
     answer = _answer(what, best, _with(found, best, len(savings)))
-    yield say("{question}: {answer}", question=_count(len(savings)), answer=answer)
+    yield message("{question}: {answer}", question=_count(len(savings)), answer=answer)
 
 
-def _notes(count: int) -> str:
+def _notes(count: int) -> Message | None:
     if count < 2:
-        return say("; one thing is worth knowing") if count else ""
-    return say("; some things are worth knowing")
+        return message("; one thing is worth knowing") if count else None
+    return message("; some things are worth knowing")
 
 
-def _count(changes: int) -> str:
-    return say("One change") if changes == 1 else say("{count} changes", count=changes)
+def _count(changes: int) -> Message:
+    return plural("One change", "{n} changes", changes)
 
 
 def _best(found: Advices, savings: list[Prediction]) -> Prediction:
@@ -49,25 +48,26 @@ def _best(found: Advices, savings: list[Prediction]) -> Prediction:
     return together if together is not None and (together.saving_ns or 0) >= alone else savings[0]
 
 
-def _with(found: Advices, best: Prediction, changes: int) -> str:
+def _with(found: Advices, best: Prediction, changes: int) -> Message | None:
     """Which of the changes the time is with."""
     if changes == 1:
-        return ""
+        return None
     if len(found.together) < 2 or best is not found.combined:
-        return say(" with the first")
+        return message(" with the first")
     if len(found.together) == changes:
-        return say(" with both") if changes == 2 else say(" with all of them")
-    return say(" with the {count} that can be combined", count=len(found.together))
+        return message(" with both") if changes == 2 else message(" with all of them")
+    return message(" with the {count} that can be combined", count=len(found.together))
 
 
-def _answer(what: str, p: Prediction, which: str = "") -> str:
+def _answer(what: Message, p: Prediction, which: Message | None = None) -> Message:
     """Now and afterwards, with the interval."""
     if p.p50_ns is None:
-        return say("what {what} would take cannot be told from this recording.", what=what)
-    words = {
-        "what": what, "now": duration(p.base_ns), "then": duration(p.p50_ns), "low": duration(p.p10_ns or 0),
-        "high": duration(p.p90_ns or 0),
-    }  # fmt: skip
+        return message("what {what} would take cannot be told from this recording.", what=what)
+    values = {"what": what, "now": p.base_ns, "then": p.p50_ns, "low": p.p10_ns or 0, "high": p.p90_ns or 0}
     if (p.saving_ns or 0) <= 0:
-        return say("{what} takes {now} now, and would take {then} ({low} to {high}): it does not pay.", **words)
-    return say("{what} takes {now} now, and should take {then} ({low} to {high}){which}.", which=which, **words)
+        return message(
+            "{what} takes {now:ns} now, and would take {then:ns} ({low:ns} to {high:ns}): it does not pay.", **values
+        )
+    return message(
+        "{what} takes {now:ns} now, and should take {then:ns} ({low:ns} to {high:ns}){which}.", which=which, **values
+    )

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from perfkit_core.advice.model import Advice
-from perfkit_core.advice.sentences import percent
-from perfkit_core.language import in_english, say
+from perfkit_core.language import mark, say
+from perfkit_core.language.units import format_ratio
 from perfkit_core.verification.ledger import Record
 
 _WORDS: Final = {
-    "verified": in_english("verified"),
-    "refuted": in_english("refuted"),
-    "abstained": in_english("could not tell"),
+    "verified": mark("verified"),
+    "refuted": mark("refuted"),
+    "abstained": mark("could not tell"),
 }
 
 _COMMAND: Final = 60
@@ -68,15 +68,15 @@ def _savings(one: Record) -> str:
     """Measured and predicted, as shares of the step."""
     if one.saving_ratio is None:
         return ""
-    saved = say("; cost {share}", share=percent(-one.saving_ratio))
+    saved = say("; cost {share}", share=format_ratio(-one.saving_ratio))
     if one.saving_ratio >= 0:
-        saved = say("; saved {share}", share=percent(one.saving_ratio))
+        saved = say("; saved {share}", share=format_ratio(one.saving_ratio))
     if None not in (one.saving_low_ratio, one.saving_high_ratio):
-        low, high = percent(one.saving_low_ratio or 0), percent(one.saving_high_ratio or 0)
+        low, high = format_ratio(one.saving_low_ratio or 0), format_ratio(one.saving_high_ratio or 0)
         saved += say(" ({low} to {high})", low=low, high=high)
     if one.predicted_saving_ratio is None:
         return saved
-    return saved + say(", {share} was predicted", share=percent(one.predicted_saving_ratio))
+    return saved + say(", {share} was predicted", share=format_ratio(one.predicted_saving_ratio))
 
 
 def _among(found: Sequence[Record]) -> str:

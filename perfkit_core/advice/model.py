@@ -1,4 +1,4 @@
-"""What an advice is made of: what a rule found, what the replay predicts, what to do."""
+"""The parts of an advice: what a rule found, what the replay predicts, what to do."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
+from perfkit_core.language import Text, message, render
 from perfkit_core.replay.edits.contract import Edit
 from perfkit_core.replay.quantity import Number, Quantity
 from perfkit_core.trace import IntArray
@@ -21,37 +22,80 @@ NO_ROWS: Final[IntArray] = np.empty(0, np.int64)
 
 
 class NotEvaluableError(Exception):
-    """A rule cannot tell on this recording; the text says why ("no stacks were recorded: ...")."""
+    """A rule cannot be evaluated on this recording: the ``reason``, and what to ``record`` instead ("": nothing helps).
+
+    Both are fragments, without a capital and a full stop: they are shown within a sentence."""
+
+    def __init__(self, reason: Text, record: Text = "") -> None:
+        super().__init__(reason, record)
+        self.reason = reason
+        self.record = record
+
+    def __str__(self) -> str:
+        return str(Reason(self.reason, self.record))
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a rule could not be evaluated, and what to ``record`` so that it can be ("": nothing helps)."""
+
+    reason: Text
+    record: Text = ""
+
+    @property
+    def text(self) -> Text:
+        """Both in one message."""
+        return message("{reason}: {record}", reason=self.reason, record=self.record) if self.record else self.reason
+
+    def __str__(self) -> str:
+        return render(self.text)
 
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """Something a prediction rests on: a number with its unit in the name, and where it comes from."""
+    """A number that a prediction rests on, with its unit in the name, and where it comes from."""
 
     name: str
-    value: Number | str
-    source: str
+    value: Number | Text
+    source: Text
+
+
+def assume(**quantities: Quantity) -> tuple[Assumption, ...]:
+    """Return an assumption for each quantity by its name; the quantity says where it comes from."""
+    return tuple(Assumption(name, quantity, quantity.source) for name, quantity in quantities.items())
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """What a rule found, before anything is predicted.
 
-    ``what`` says it in one sentence with numbers. ``evidence`` holds those numbers by name, units in the names.
-    ``rows`` are the events that show it (for the range of steps and the place in the code), ``rows_ns`` is what of the
-    time of each does (None: all of it). ``preconditions`` hold,
-    ``vetoes`` were looked at and do not. ``edits`` is the transform of the recording, replayed where ``method`` is
-    replay. ``after_ns`` is the time of a step afterwards, for methods that do not replay; ``base_ns`` that of a step
-    now, where it is the mean and not the median, for what only few steps have. ``share_ns`` is the pattern's own time
-    in a step, where that is not the ceiling. ``ceiling_ns`` is what no
-    change of this kind can save more of in a step. ``period``: with the edits, one of so many steps in a row is unlike
-    the others, so that they are replayed as one. ``direction`` is "to host" or "to device" for placement.
-    ``fill`` are the words that the remedy's code has in braces, and part of what the finding is; ``words`` are further
-    ones, which only choose the remedy and complete its text. ``conflicts`` are ids of rules whose advice this one
-    replaces or hinders.
+    What people read:
+
+    - ``what``: the finding in one sentence with its numbers;
+    - ``preconditions``: what was checked and holds; ``vetoes``: what was checked and does not hold (fragments);
+    - ``risks``: what may go wrong when the advice is followed, a sentence each;
+    - ``assumptions``: the numbers that the prediction rests on.
+
+    What programs read:
+
+    - ``evidence``: the numbers by name, with units in the names;
+    - ``rows``: the events that show it (for the range of steps and the place in the code); ``rows_ns``: the time of
+      each that counts (None: all of it);
+    - ``direction``: "to host" or "to device" for placement;
+    - ``fill``: the words that the remedy's code has in braces, and part of what identifies the finding; ``words``:
+      further ones, which only choose the remedy and complete its text;
+    - ``conflicts``: ids of rules whose advice this one replaces or hinders.
+
+    What is predicted from it:
+
+    - ``method``, and for "replay" the ``edits`` of the recording, else ``after_ns``, the time of a step afterwards;
+    - ``base_ns``: the time of a step now where it is the mean and not the median, for what only few steps have;
+    - ``ceiling_ns``: no change of this kind saves more in a step; ``share_ns``: the pattern's own time in a step where
+      that is not the ceiling;
+    - ``period``: with the edits, one of so many steps in a row differs from the others: they are replayed as one.
     """
 
-    what: str
+    what: Text
     evidence: Mapping[str, Any]
     rows: IntArray = field(default_factory=lambda: NO_ROWS)
     rows_ns: IntArray | None = None
@@ -62,10 +106,10 @@ class Candidate:
     ceiling_ns: int | None = None
     share_ns: int | None = None
     period: int = 1
-    preconditions: tuple[str, ...] = ()
-    vetoes: tuple[str, ...] = ()
+    preconditions: tuple[Text, ...] = ()
+    vetoes: tuple[Text, ...] = ()
     assumptions: tuple[Assumption, ...] = ()
-    risks: tuple[str, ...] = ()
+    risks: tuple[Text, ...] = ()
     conflicts: tuple[str, ...] = ()
     direction: str | None = None
     fill: Mapping[str, str] = field(default_factory=dict)
@@ -162,10 +206,10 @@ class Advices:
 
     identity: Identity
     advice: tuple[Advice, ...]
-    not_evaluable: Mapping[str, str]
+    not_evaluable: Mapping[str, Reason]
     combined: Prediction | None = None
     together: tuple[str, ...] = ()
-    excluded: Mapping[str, str] = field(default_factory=dict)
+    excluded: Mapping[str, Text] = field(default_factory=dict)
     without_saving: tuple[Advice, ...] = ()
     noise_ns: int | None = None
     after: Mapping[str, After] = field(default_factory=dict)

@@ -11,7 +11,8 @@ import pandas as pd
 
 from perfkit_core.advice import ledger_groups, wording
 from perfkit_core.advice.columns import COLUMNS
-from perfkit_core.language import in_english, say
+from perfkit_core.language import mark, say
+from perfkit_core.language.units import format_ratio
 from perfkit_core.report.model import Chart, Report, Section, declared
 from perfkit_core.verification import ledger
 from perfkit_core.verification.ledger import Record, Summary
@@ -29,10 +30,10 @@ CHART: Final = Chart(
     "name",
     ("predicted_low_ratio", "predicted_saving_ratio", "predicted_high_ratio",
      "saving_low_ratio", "saving_ratio", "saving_high_ratio"),
-    names=(in_english("saving predicted, p10 to p90"), in_english("saving measured, 95% interval")),
+    names=(mark("saving predicted, p10 to p90"), mark("saving measured, 95% interval")),
 )  # fmt: skip
 """The picture of :func:`table`."""
-_NOTE: Final = in_english(
+_NOTE: Final = mark(
     "Savings and noise are shares of the step before the change; errors are (predicted − measured) ÷ measured, so that "
     "too much was promised where that of the saving is positive."
 )
@@ -121,13 +122,13 @@ def _lines(found: Summary) -> Iterator[str]:
 def _errors(found: Summary) -> Iterator[str]:
     errors = []
     if found.saving_error is not None:
-        errors.append(say("of the saving {error}", error=f"{found.saving_error:.1%}"))
+        errors.append(say("of the saving {error}", error=format_ratio(found.saving_error)))
     if found.step_error is not None:
-        errors.append(say("of the step {error}", error=f"{found.step_error:.1%}"))
+        errors.append(say("of the step {error}", error=format_ratio(found.step_error)))
     if errors:
         yield say("Median error {errors}.", errors=wording.both(errors))
     if found.covered is not None:
-        yield say("{share} of the savings lay between p10 and p90.", share=f"{found.covered:.0%}")
+        yield say("{share} of the savings lay between p10 and p90.", share=format_ratio(found.covered))
 
 
 def _measurements(count: int) -> str:

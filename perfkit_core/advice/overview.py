@@ -8,15 +8,15 @@ from typing import Any, Final
 import pandas as pd
 
 from perfkit_core.advice.model import Advices, Prediction
-from perfkit_core.advice.sentences import percent
 from perfkit_core.advice.table import frame, numbers, row
-from perfkit_core.language import in_english, say
+from perfkit_core.language import mark, say
+from perfkit_core.language.units import format_ratio
 from perfkit_core.report.model import Chart, Section
 
 _NAMES: Final = (
-    in_english("now, and its 80% interval"),
-    in_english("afterwards: likely, and p10 to p90"),
-    in_english("the median at best, by itself"),
+    mark("now, and its 80% interval"),
+    mark("afterwards: likely, and p10 to p90"),
+    mark("the median at best, by itself"),
 )
 _COLUMNS: Final = (
     "id", "advice", "severity", "saving_ns", "saving_ratio", "place", "step_ns", "step_p10_ns", "step_p90_ns", "p10_ns",
@@ -59,7 +59,7 @@ def _changed(text: str, prediction: Prediction) -> str:
     if prediction.saving_ns is None:
         return text
     share = prediction.saving_ns / max(prediction.base_ns, 1)
-    return f"{text}{say(': ')}{'−' if share >= 0 else '+'}{percent(abs(share))}"
+    return f"{text}{say(': ')}{'−' if share >= 0 else '+'}{format_ratio(abs(share))}"
 
 
 def _together(found: Advices) -> list[dict[str, Any]]:

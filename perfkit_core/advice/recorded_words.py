@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
+from perfkit_core.advice.evidence.device_capabilities import tensor_cores
+from perfkit_core.advice.evidence.kernels import kernels
 from perfkit_core.advice.model import NotEvaluableError
-from perfkit_core.advice.rules.device_time import kernels
-from perfkit_core.advice.rules.matrix_units import of_devices
 from perfkit_core.schema import BACKWARD, OPTIMIZER, RUNTIME, SYNC
 from perfkit_core.trace import Trace
 
@@ -44,7 +44,7 @@ def _half(trace: Trace) -> str:
     if not trace.meta.devices and not len(kernels(trace)):
         return BFLOAT16
     try:
-        return BFLOAT16 if of_devices(trace.meta.devices).bfloat16 else FLOAT16
+        return BFLOAT16 if tensor_cores(trace.meta.devices).bfloat16 else FLOAT16
     except NotEvaluableError:
         return UNKNOWN
 

@@ -15,7 +15,8 @@ from perfkit_core.advice.model import Advice, Advices
 from perfkit_core.advice.overview import overview
 from perfkit_core.advice.table import row_types, table
 from perfkit_core.analyses.select import step_numbers
-from perfkit_core.language import in_english, say
+from perfkit_core.language import Message, Text, mark, render, say
+from perfkit_core.language.units import format_ratio
 from perfkit_core.paths import PathLike
 from perfkit_core.report import facts
 from perfkit_core.report.model import Report, Section, declared
@@ -24,7 +25,7 @@ from perfkit_core.verification.ledger import Record
 
 FIRST: Final = 3
 """Advice that a report on a whole profile shows in words."""
-_MORE: Final = in_english("All that the first advice rests on: perfkit advise {source} --explain {id}.")
+_MORE: Final = mark("All that the first advice rests on: perfkit advise {source} --explain {id}.")
 
 
 def report(found: Advices, trace: Trace, records: Sequence[Record] = (), every: bool = False) -> Report:
@@ -99,11 +100,11 @@ def _fix(advice: Advice) -> Iterator[str]:
 def in_sum(found: Advices, of: str, every: bool = False) -> Section:
     """What all of it comes to, and what is not known."""
     more = [say(_MORE, source=found.source, id=one.id) for one in found.advice[:1]]
-    lines = (*more, *_sum(found, of, every))
+    lines: tuple[Text, ...] = (*more, *_sum(found, of, every))
     return Section("in_sum", say("In sum"), pd.DataFrame(), lines=lines)
 
 
-def _sum(found: Advices, of: str, every: bool = False) -> Iterator[str]:
+def _sum(found: Advices, of: str, every: bool = False) -> Iterator[Message]:
     yield from sums.together(found, of)
     yield from sums.gains(found)
     yield sums.replayed(found.identity, of)
@@ -113,7 +114,7 @@ def _sum(found: Advices, of: str, every: bool = False) -> Iterator[str]:
 
 def table_section(found: Advices, of: str) -> Section:
     """All advice, a row each."""
-    note = " ".join(_sum(found, of))
+    note = " ".join(map(render, _sum(found, of)))
     return Section("advice", say("Advice"), table(found), note=note, empty=say(headline.NOTHING), columns=COLUMNS)
 
 
@@ -141,5 +142,5 @@ def identity_report(sources: Sequence[PathLike], partial: bool = False) -> Repor
 
 def _summary(found: pd.DataFrame) -> str:
     middle, worst = float(found["error_ratio"].median()), float(found["worst_error_ratio"].max())
-    text = in_english("{count} of them with steps: median error {median}, worst step {worst}.")
-    return say(text, count=len(found), median=f"{middle:.2%}", worst=f"{worst:.2%}")
+    text = mark("{count} of them with steps: median error {median}, worst step {worst}.")
+    return say(text, count=len(found), median=format_ratio(middle), worst=format_ratio(worst))

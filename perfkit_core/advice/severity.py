@@ -7,16 +7,16 @@ from typing import Final, Literal
 
 from perfkit_core.advice.model import Prediction
 from perfkit_core.advice.thresholds import Thresholds
-from perfkit_core.language import in_english
+from perfkit_core.language import mark
 
 Severity = Literal["high", "medium", "low", "none", "note"]
 """``none``: it saves nothing, or costs time; ``note``: no number is known."""
 WORDS: Final[Mapping[Severity, str]] = {
-    "high": in_english("high"),
-    "medium": in_english("medium"),
-    "low": in_english("low"),
-    "none": in_english("none"),
-    "note": in_english("note"),
+    "high": mark("high"),
+    "medium": mark("medium"),
+    "low": mark("low"),
+    "none": mark("none"),
+    "note": mark("note"),
 }
 """What people read."""
 

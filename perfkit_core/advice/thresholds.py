@@ -16,47 +16,47 @@ from perfkit_core.errors import UsageError
 @dataclass(frozen=True, slots=True)
 class Thresholds:
     """Shares are of the step time unless the comment says otherwise; sizes and times have their unit in the name. Each
-    comment gives the rules that use it, and the source where the number is not our own choice."""
+    comment gives the numbers of the rules that use it, and the source where the value is not our own choice."""
 
-    severity_high: float = 0.10  # all: a saving of so much of the step is high
-    severity_medium: float = 0.03  # all: a saving of so much of the step is medium, a smaller one low
-    least_saving: float = 0.001  # all: what saves less is not worth reading
-    loader_share: float = 0.05  # 10, 13
-    device_malloc_share: float = 0.01  # 8: of the steps after the first
-    epoch_gap_steps: float = 2.0  # 12: how many steps the gap is as long as
-    launch_kernel_ns: int = 10_000  # 15: a kernel that takes less is as long as its launch
-    launch_device_share: float = 0.5  # 15: a device that is busy for longer is not waiting for launches, mostly
-    chain_kernels: int = 3  # 16: elementwise kernels in a row
-    chain_share: float = 0.02  # 16: of the kernels in chains, and of the calls that launch them
-    optimizer_tensors: int = 10  # 17, 18: tensors that are gone through one by one
-    loop_selects: int = 10  # 19: rounds of a loop
-    host_gap_share: float = 0.05  # 20
-    host_gap_ns: int = 500_000  # 20: as below, whatever the step takes
-    host_gap_one: float = 0.01  # 20: a shorter gap is of the kind that Python makes between operators
-    host_gaps: int = 10  # 20: so many short gaps in a step are many; fewer count where one alone is host_gap_share
-    host_gap_least_ns: int = 20_000  # 20: a shorter gap is what calling an operator takes, recorded
-    tiny_elements: int = 64  # 1, 2: a tensor of so many elements is tiny (TensorFlow pins such operators to the host)
-    tiny_bytes: int = 512  # 1, 2, 6: the same as bytes of the largest type
-    sync_share: float = 0.02  # 6, 7: of the step, in calls that wait for a device
-    pageable_share: float = 0.01  # 11: of the step, in copies of pageable memory to a device
-    round_trip_bytes: int = 1024  # 3: smaller copies of equal size are equal by chance
-    fallback_bytes: int = 65536  # 5: copies around an operator on the host
+    severity_high: float = 0.10  # all: a saving of this share of the step has high severity
+    severity_medium: float = 0.03  # all: a saving of this share has medium severity, a smaller one low
+    least_saving: float = 0.001  # all: a smaller saving is not shown as advice
+    loader_share: float = 0.05  # 10, 13: time that the training waits for data
+    device_malloc_share: float = 0.01  # 8: of the steps after the first, in calls of the driver
+    epoch_gap_steps: float = 2.0  # 12: least length of the gap, in steps
+    launch_kernel_ns: int = 10_000  # 15: a median kernel that is shorter takes about as long as its launch
+    launch_device_share: float = 0.5  # 15: a device that is busy for longer mostly does not wait for launches
+    chain_kernels: int = 3  # 16: least elementwise kernels in a row
+    chain_share: float = 0.02  # 16: time of the kernels in chains, or of the calls that launch them
+    optimizer_tensors: int = 10  # 17, 18: least tensors that are processed one by one
+    loop_selects: int = 10  # 19: least rounds of a loop
+    host_gap_share: float = 0.05  # 20: time in gaps
+    host_gap_ns: int = 500_000  # 20: a gap of this length is long, whatever host_gap_one says
+    host_gap_one: float = 0.01  # 20: a shorter gap is typical of Python between operators
+    host_gaps: int = 10  # 20: least short gaps in a step, unless one of them alone takes host_gap_share
+    host_gap_least_ns: int = 20_000  # 20: a shorter gap is the recorded overhead of calling an operator
+    tiny_elements: int = 64  # 1: most elements of a tiny tensor (TensorFlow pins such operators to the host)
+    tiny_bytes: int = 512  # 1, 2, 6: tiny_elements of the largest type, in bytes
+    sync_share: float = 0.02  # 6, 7: time in calls that wait for a device
+    pageable_share: float = 0.01  # 11: time in copies of pageable memory to a device
+    round_trip_bytes: int = 1024  # 3: sizes of smaller copies may be equal by chance
+    fallback_bytes: int = 65536  # 5: least size of the copies around an operator on the host
     waiting_ratio: float = 100.0  # 9: longest by shortest call of an operator
     waiting_overlap: float = 0.8  # 9: of its long calls, while a device works
-    waiting_share: float = 0.02  # 9: of the step, in the long calls of an operator
-    cast_share: float = 0.03  # 21
-    multiply_share: float = 0.05  # 22, 23, 24: what kernels that multiply matrices must take to be worth a change
-    layout_share: float = 0.05  # 25, of the time in which the device works
-    convolution_share: float = 0.3  # 26, of the time in which the device works
-    attention_share: float = 0.02  # 27
-    bias_share: float = 0.005  # 28
-    memory_share: float = 0.9  # 29, of the memory of the device
-    busy_share: float = 0.5  # 30
-    exposed_share: float = 0.10  # 31
+    waiting_share: float = 0.02  # 9: time in the long calls of an operator
+    cast_share: float = 0.03  # 21: time in casts
+    multiply_share: float = 0.05  # 22, 23, 24: time of kernels that multiply matrices
+    layout_share: float = 0.05  # 25: of the time in which the device works
+    convolution_share: float = 0.3  # 26: of the time in which the device works
+    attention_share: float = 0.02  # 27: time of unfused attention on the device
+    bias_share: float = 0.005  # 28: time of the bias and its gradient
+    memory_share: float = 0.9  # 29: of the memory of the device
+    busy_share: float = 0.5  # 30: time in which the device works
+    exposed_share: float = 0.10  # 31: time of communication during which nothing is computed
     skew_share: float = 0.05  # 34: slowest rank less the median of the ranks
     outlier_sigmas: float = 3.0  # 36: standard deviations above the median, by the median absolute deviation
-    outlier_share: float = 0.05  # 36: of the median step, what an outlier must be longer
-    clock_share: float = 0.05  # 36: by how much all kernels must take longer at the end than at the beginning
+    outlier_share: float = 0.05  # 36: by how much an outlier is longer, as a share of the median step
+    clock_share: float = 0.05  # 36: by how much all kernels take longer at the end than at the beginning
 
 
 def overridden(given: Mapping[str, float]) -> Thresholds:

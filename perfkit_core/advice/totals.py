@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import pandas as pd
 
-from perfkit_core.advice import in_sum, sentences, wording
+from perfkit_core.advice import in_sum, sentences
 from perfkit_core.advice.model import Advice, Advices
-from perfkit_core.language import say
+from perfkit_core.language import render, say
 from perfkit_core.report.model import Section
 
 _NAME: Final = "in_sum"
@@ -45,8 +45,10 @@ def without_saving(found: Advices) -> pd.DataFrame:
 
 def not_evaluable(found: Advices) -> pd.DataFrame:
     """rule, reason, to_record (what the reason asks for; NA where it asks for nothing)."""
-    parted = [(rule, *wording.parted(why)) for rule, why in found.not_evaluable.items()]
-    rows = [(rule, sentences.sentence(reason)[:-1], record or pd.NA) for rule, reason, record in parted]
+    rows = [
+        (rule, sentences.capitalized(why.reason), render(why.record) or pd.NA)
+        for rule, why in found.not_evaluable.items()
+    ]
     return pd.DataFrame(rows, columns=["rule", "reason", "to_record"], dtype=object)
 
 
@@ -61,7 +63,7 @@ def _savings(one: Advice, found: Advices) -> dict[str, Any]:
 
 
 def _combined(one: Advice, found: Advices) -> dict[str, Any]:
-    return {"combined": one.id in found.together, "why": found.excluded.get(one.id)}
+    return {"combined": one.id in found.together, "why": render(found.excluded.get(one.id)) or None}
 
 
 def _typed(rows: list[dict[str, Any]]) -> pd.DataFrame:

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from perfkit_core.advice import wording
-from perfkit_core.language import in_english, say
+from perfkit_core.language import Message, mark, render, say
+from perfkit_core.language.units import SHARES, SIZES, TIMES, format_count, format_range
 from perfkit_core.replay.quantity import Number, Quantity
 
 _SHOWN: Final = 8
 """Of a list; the machine formats have all."""
-_UNITS: Final = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
 _SUFFIXES: Final = ("_ns", "_bytes", "_ratio", "_factor", "_left")
 _SHARES: Final = ("_ratio", "_left")
 _RATE: Final = "_per_ns"
-_KINDS: Final = {"_ns": in_english(", time"), "_bytes": in_english(", size"), "_factor": in_english(", factor")}
+_KINDS: Final = {"_ns": mark(", time"), "_bytes": mark(", size"), "_factor": mark(", factor")}
 _ABBREVIATIONS: Final = {"cpu": "CPU", "gpu": "GPU", "id": "ID"}
 
 
@@ -49,6 +49,8 @@ def value(named: str, what: Any) -> str:
         return say("not known")
     if isinstance(what, bool):
         return say("yes") if what else say("no")
+    if isinstance(what, Message):
+        return render(what)
     if isinstance(what, Quantity):
         return likely(named, what)
     if isinstance(what, (int, float)):
@@ -83,28 +85,15 @@ def between(named: str, low: float, high: float) -> str:
     if named.endswith(_RATE):
         return _ends(low, high, "")
     if named.endswith("_ns"):
-        return _scaled(low, high)
+        return format_range(low, high, TIMES)
     if named.endswith(_SHARES):
-        return _ends(100 * low, 100 * high, "%")
+        return format_range(low, high, SHARES)
     if "bytes" in named.split("_"):
-        ends = dict.fromkeys((wording.size(low), wording.size(high)))
-        return say(" to ").join(ends)
+        return format_range(low, high, SIZES)
     return _ends(low, high, " ×" if named.endswith("factor") else "")
 
 
-def _scaled(low: float, high: float) -> str:
-    unit, size = next((one for one in _UNITS if abs(high) >= one[1]), _UNITS[-1])
-    return _ends(low / size, high / size, f" {unit}")
-
-
 def _ends(low: float, high: float, unit: str) -> str:
-    ends = list(dict.fromkeys((_digits(low), _digits(high))))
+    ends = list(dict.fromkeys((format_count(low), format_count(high))))
     dash = say(" to ") if low < 0 else "–"
     return f"{dash.join(ends)}{unit}"
-
-
-def _digits(number: float) -> str:
-    """Three digits that matter; whole numbers are shown whole."""
-    if abs(number) >= 1000 or float(number).is_integer():
-        return f"{number:,.0f}"
-    return f"{number:.3g}"

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from perfkit_core import memory
-from perfkit_core.language import in_english
+from perfkit_core.language import message
 from perfkit_core.schema import DEVICE_WORK, NO_ROW, OPERATOR_KINDS, RUNTIME, SYNC
 from perfkit_core.trace import Finding, IntArray, Trace
 
@@ -62,12 +62,12 @@ def _match(wanted: IntArray, keys: IntArray, rows: IntArray) -> IntArray:
 def _findings(trace: Trace, launched_by: IntArray) -> tuple[Finding, ...]:
     work = trace.rows("kind", *DEVICE_WORK)
     if not work.any():
-        text = in_english("no work on a device was recorded: device times are 0")
+        text = message("no work on a device was recorded: device times are 0")
         return (Finding("no-device-events", text),)
     lost = int((work & (launched_by == NO_ROW)).sum())
     if not lost:
         return ()
-    text = in_english(
+    text = message(
         "{lost} of {count} device events have no recorded launch: they are in no operator, step or phase",
         lost=lost,
         count=int(work.sum()),

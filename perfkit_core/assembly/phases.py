@@ -16,7 +16,7 @@ from perfkit_core import grouped, nesting
 from perfkit_core.arrays import texts
 from perfkit_core.assembly.closures import PhaseArray, without_closures
 from perfkit_core.assembly.threads import thread_numbers
-from perfkit_core.language import in_english
+from perfkit_core.language import message
 from perfkit_core.schema import ANNOTATION, BACKWARD, FORWARD, NO_ROW, OPERATOR_KINDS, OTHER, PHASES
 from perfkit_core.trace import BoolArray, Finding, IntArray, Trace
 
@@ -96,13 +96,11 @@ def _up_to_last_proof(trace: Trace, rows: IntArray, inside: BoolArray, proves: B
 
 def _findings(phase: PhaseArray, inferred: IntArray, labelled: bool) -> tuple[Finding, ...]:
     if len(inferred):
-        text = in_english("no forward spans were recorded: forward is what sequence numbers tie to the backward pass")
+        text = message("no forward spans were recorded: forward is what sequence numbers tie to the backward pass")
         if labelled:
-            text = in_english(
-                "outside of the labelled layers forward is what sequence numbers tie to the backward pass"
-            )
+            text = message("outside of the labelled layers forward is what sequence numbers tie to the backward pass")
         return (Finding("forward-inferred", text),)
     if not (phase >= 0).any():
-        text = in_english("neither data loading, forward, backward nor optimizer spans were recorded")
+        text = message("neither data loading, forward, backward nor optimizer spans were recorded")
         return (Finding("no-phases", text),)
     return ()

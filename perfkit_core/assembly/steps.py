@@ -12,7 +12,7 @@ import numpy as np
 
 from perfkit_core import nesting
 from perfkit_core.assembly.threads import thread_numbers
-from perfkit_core.language import in_english
+from perfkit_core.language import message
 from perfkit_core.schema import (
     BACKWARD,
     DATALOADER,
@@ -111,10 +111,10 @@ def _partial(trace: Trace) -> tuple[Finding, ...]:
     found = []
     if len(cut):
         numbers = ", ".join(map(str, cut))
-        text = in_english("the recording ended inside step {numbers}: it is not counted as a step", numbers=numbers)
+        text = message("the recording ended inside step {numbers}: it is not counted as a step", numbers=numbers)
         found.append(Finding(PARTIAL, text))
     if len(empty):
-        text = in_english(
+        text = message(
             "step {numbers} was opened when the recording ended, and nothing took place in it: it is left out",
             numbers=", ".join(map(str, empty)),
         )
@@ -123,7 +123,7 @@ def _partial(trace: Trace) -> tuple[Finding, ...]:
 
 
 def _no_steps() -> Finding:
-    text = in_english(
+    text = message(
         "no training steps were recorded: give the profiler a schedule, and call its step() after each iteration"
     )
     return Finding("no-steps", text)
@@ -132,9 +132,9 @@ def _no_steps() -> Finding:
 def _findings(start: IntArray, end: IntArray, number: IntArray) -> tuple[Finding, ...]:
     found = []
     if (start[1:] < end[:-1]).any():
-        text = in_english("some steps overlap: events are counted in the one begun last")
+        text = message("some steps overlap: events are counted in the one begun last")
         found.append(Finding("overlapping-steps", text))
     if len(np.unique(number)) < len(number):
-        text = in_english("some step numbers occur more than once in one recording")
+        text = message("some step numbers occur more than once in one recording")
         found.append(Finding("repeated-step-numbers", text))
     return tuple(found)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from perfkit_core.errors import UsageError
+from perfkit_core.language.units import SHARES, parse_quantity
 
 if TYPE_CHECKING:
     from perfkit_core.comparison.pair import Asked
@@ -40,7 +41,11 @@ def _amounts(text: str | None, runs: int, name: str) -> tuple[int, ...]:
 def _share(text: str | None) -> float | None:
     if text is None:
         return None
-    match = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*%\s*", text)
-    if match is None or float(match[1]) > 100:
-        raise UsageError(f"--noise {text!r} is no share", "write it in percent, as in --noise 2%")
-    return float(match[1]) / 100
+    hint = "write it in percent, as in --noise 2%"
+    try:
+        share = parse_quantity(text, SHARES, needs_unit=True)
+    except UsageError as error:
+        raise UsageError(f"--noise {error.message}", hint) from None
+    if not 0 <= share <= 1:
+        raise UsageError(f"--noise {text!r} is not between 0% and 100%", hint)
+    return share

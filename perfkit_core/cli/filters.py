@@ -11,6 +11,7 @@ import click
 from perfkit_core.cli import options
 from perfkit_core.cli.numbers import Whole
 from perfkit_core.errors import UsageError
+from perfkit_core.language.units import family, parse_quantity
 from perfkit_core.plugins.contracts import ViewRequest
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ _OPTIONS: Final = (
     click.option("--depth", type=Whole(), metavar="N", help="Deepest level of a tree; roots are 0."),
     click.option("--min", "minimums", multiple=True, metavar="COLUMN=VALUE",
                  help="Show only rows that reach it: total_cpu_ns=1ms, flops=1e6, self_cpu_ratio=5%. Units: ns, us, "
-                 "ms, s; B, KB, MB, GB, KiB, MiB, GiB; K, M, G, T (thousand, million, …); %."),
+                 "ms, s; B, KiB, MiB, GiB, KB, MB, GB (decimal); K, M, G, T (thousand, million, …); %."),
     click.option("--displayed-only", is_flag=True, help="Sums over the rows below (modules, code) count only what is "
                  "shown."),
     click.option("--columns", multiple=True, metavar="COLUMN", help="Show only these, in this order, and "
@@ -48,14 +49,7 @@ _OPTIONS: Final = (
     click.option("--unit", type=click.Choice(["ns", "us", "ms", "s"]), help="Unit of all times, where people read."),
 )  # fmt: skip
 
-_SCALES: Final = {
-    "": 1, "%": 0.01, "ns": 1, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9,
-    "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12,
-    "B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30,
-}  # fmt: skip
-_MINIMUM: Final = re.compile(
-    r"(?P<column>\w+)=(?P<number>-?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(?P<scale>\D*)"
-)
+_MINIMUM: Final = re.compile(r"(?P<column>\w+)=(?P<value>.+)")
 
 
 def filters(command: Command) -> Command:
@@ -92,7 +86,9 @@ def display(given: Mapping[str, Any], limit: int | None) -> Display:
 
 def _minimum(text: str) -> tuple[str, float]:
     match = _MINIMUM.fullmatch(text)
-    if match is None or match["scale"] not in _SCALES:
-        units = ", ".join(filter(None, _SCALES))
-        raise UsageError(f"not a minimum: {text!r}", f"COLUMN=VALUE as in --min flops=1e6; VALUE may end in {units}")
-    return match["column"], float(match["number"]) * _SCALES[match["scale"]]
+    if match is None:
+        raise UsageError(f"--min {text!r} is not COLUMN=VALUE", "write it as in --min flops=1e6")
+    try:
+        return match["column"], parse_quantity(match["value"], family(match["column"]))
+    except UsageError as error:
+        raise UsageError(f"--min {match['column']}: {error.message}", error.hint) from None

@@ -10,14 +10,14 @@ import click
 from perfkit_core.cli import options
 from perfkit_core.cli.output import FOR_PEOPLE, emit, renderer, told
 from perfkit_core.cli.progress import working
-from perfkit_core.language import in_english, say
+from perfkit_core.language import mark, say
 from perfkit_core.paths import as_path, readable
 from perfkit_core.table_columns import count, duration, size, text
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_NOT_READ = in_english("Trace files are listed unread; --read-files reads them for their figures.")
+_NOT_READ = mark("Trace files are listed unread; --read-files reads them for their figures.")
 
 _COLUMNS = (
     text("path", "Path"),

@@ -17,7 +17,7 @@ from perfkit_core.comparison.pair import Asked, Pair, pair
 from perfkit_core.comparison.samples.outliers import outliers
 from perfkit_core.comparison.sentences import headline, warnings
 from perfkit_core.comparison.sides import Comparison, compare
-from perfkit_core.language import in_english, say
+from perfkit_core.language import mark, say
 from perfkit_core.report.facts import source
 from perfkit_core.report.model import Report, Section, Source, declared
 from perfkit_core.trace import Trace
@@ -27,16 +27,16 @@ SHOWN_OUTLIERS = 10
 _PLAIN = Asked()
 SIDES = ("base", "other")
 _PER_STEP = (
-    in_english("Mean host time and calls of a step."),
-    in_english("Mean covered time and calls of a step."),
-    in_english("Mean time and calls of a step in the outermost operators of each name."),
+    mark("Mean host time and calls of a step."),
+    mark("Mean covered time and calls of a step."),
+    mark("Mean time and calls of a step in the outermost operators of each name."),
 )
 _PER_RUN = (
-    in_english("Host time of the run, as not both have steps."),
-    in_english("Covered time of the run, as not both have steps."),
-    in_english("Time of the run in the outermost operators of each name, as not both have steps."),
+    mark("Host time of the run, as not both have steps."),
+    mark("Covered time of the run, as not both have steps."),
+    mark("Time of the run in the outermost operators of each name, as not both have steps."),
 )
-_OF_STATISTICS = in_english(
+_OF_STATISTICS = mark(
     "The difference of the median steps, other less base, with its 95% interval; noise: what equal runs may differ by; "
     "probability slower: how likely a step of other is longer than one of base (0.5: as likely as not)."
 )
@@ -113,7 +113,7 @@ def source_of(captures: Sequence[Trace], side: str, name: str) -> Source:
     """The first capture's head; of several, their number and the findings of all."""
     found = [source(trace) for trace in captures]
     findings = tuple(dict.fromkeys(finding for one in found for finding in one.quality))
-    several = {in_english("Captures"): say("{count} captures", count=len(found))} if found[1:] else {}
+    several = {mark("Captures"): say("{count} captures", count=len(found))} if found[1:] else {}
     label = say("{side}: {name}", side=say(side), name=name)
     return replace(found[0], label=label, quality=findings, facts={**found[0].facts, **several})
 

@@ -14,7 +14,7 @@ from perfkit_core.comparison.pair import Asked, Pair, pair
 from perfkit_core.comparison.samples.captures import pooled
 from perfkit_core.comparison.sentences import same_recording, step_sentence
 from perfkit_core.comparison.several_columns import columns
-from perfkit_core.language import in_english, say
+from perfkit_core.language import Message, mark, message, say
 from perfkit_core.report import facts
 from perfkit_core.report.model import Report, Section, declared
 from perfkit_core.trace import Trace
@@ -43,7 +43,7 @@ def several_report(runs: Sequence[Run], asked: Asked) -> Report:
         tuple(replace(facts.source(run.captures[0]), label=run.name) for run in runs),
         declared((*_gate(others), _runs(runs, pairs), *_steps(runs, pairs), *columns(whole, medians)), COLUMNS),
         headline=tuple(
-            say("{run}: {sentence}", run=run.name, sentence=sentence)
+            message("{run}: {sentence}", run=run.name, sentence=sentence)
             for run, found in others
             for sentence in (_sentence(found), *same_recording(found))
         ),
@@ -56,8 +56,8 @@ def _amounts(asked: Asked, at: int) -> tuple[int, ...]:
     return (asked.amounts[0], asked.amounts[at]) if asked.amounts else ()
 
 
-def _sentence(found: Pair) -> str:
-    return say("no steps to compare.") if found.steps is None else step_sentence(found.steps)
+def _sentence(found: Pair) -> Message:
+    return message("no steps to compare.") if found.steps is None else step_sentence(found.steps)
 
 
 def _gate(others: Sequence[tuple[Run, Pair]]) -> list[Section]:
@@ -71,7 +71,7 @@ def _gate(others: Sequence[tuple[Run, Pair]]) -> list[Section]:
 
 def _runs(runs: Sequence[Run], pairs: Sequence[Pair]) -> Section:
     rows = [_row(run, found, run is runs[0]) for run, found in zip(runs, pairs, strict=True)]
-    text = in_english("The base is {name}; low to high: 95% interval of the difference of the median steps.")
+    text = mark("The base is {name}; low to high: 95% interval of the difference of the median steps.")
     return Section("runs", say("Runs"), pd.DataFrame(rows), say(text, name=runs[0].name))
 
 

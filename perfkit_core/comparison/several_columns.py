@@ -21,14 +21,14 @@ from perfkit_core.comparison.attribution.attribute import BESIDE_MEDIAN
 from perfkit_core.comparison.attribution.effects import shared_out
 from perfkit_core.comparison.attribution.steps import middle_rows
 from perfkit_core.comparison.canonical import operator_time
-from perfkit_core.language import in_english, say
+from perfkit_core.language import mark, say
 from perfkit_core.language.columns import SIDES
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.report.model import Section
 from perfkit_core.table_columns import duration, key
 from perfkit_core.trace import BoolArray, Trace
 
-_OF_PARTS = in_english("The median step as the mean of the middle steps, each instant once.")
+_OF_PARTS = mark("The median step as the mean of the middle steps, each instant once.")
 SHOWN: Final = 20
 """Operators that people are shown first."""
 Times = Callable[[Trace, BoolArray], "pd.Series[int]"]

@@ -25,6 +25,7 @@ from perfkit_core.exporters.lanes import Lanes, lanes
 from perfkit_core.plugins.contracts import ExportOptions
 from perfkit_core.sources.own_chrome_mark import FORMAT
 from perfkit_core.trace import IntArray, Trace
+from perfkit_core.trace_meta import StoredFinding
 
 VERSION: Final = 1
 ROWS: Final = 1 << 14
@@ -47,7 +48,13 @@ def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
 def _header(trace: Trace, found: Lanes, base: int) -> bytes:
     source = os.fsencode(trace.meta.source).decode("utf-8", "replace")
     meta = msgspec.structs.replace(trace.meta, source=source)
-    own = {"format": FORMAT, "version": VERSION, "meta": meta, "quality": trace.quality, "lanes": found.lanes}
+    own = {
+        "format": FORMAT,
+        "version": VERSION,
+        "meta": meta,
+        "quality": list(map(StoredFinding.of, trace.quality)),
+        "lanes": found.lanes,
+    }
     head = {"perfkit": own, "displayTimeUnit": "ns", "baseTimeNanoseconds": base}
     return msgspec.json.encode(head)[:-1] + b',"traceEvents":['
 

@@ -11,7 +11,7 @@ from perfkit_core import nesting, schema
 from perfkit_core.analyses.select import in_steps
 from perfkit_core.analyses.span import span
 from perfkit_core.analyses.step.exclusive import covered_ns
-from perfkit_core.language import in_english
+from perfkit_core.language import message
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.schema import DEVICE_WORK, NO_ROW
 from perfkit_core.trace import BoolArray, Finding, IntArray, Trace
@@ -27,7 +27,7 @@ def only_steps(trace: Trace, steps: tuple[int, ...] | None) -> Trace:
     kept = only_rows(_of_no_step(trace, others), chosen | others)
     if not others.any():
         return kept
-    text = in_english(
+    text = message(
         "{count} pieces of device work that run in these steps were not launched in them: here they have no launch, "
         "and are in no operator, step or phase",
         count=int(others.sum()),

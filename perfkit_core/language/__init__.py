@@ -1,10 +1,38 @@
-"""In which language does perfkit speak? Texts stand in English where they arise; a catalogue translates them.
+"""Texts that people read: messages that become sentences when they are shown, and their translations.
 
-``say`` marks a text that people read and returns it in the language of the moment; ``in_english`` marks one that is
-kept (a finding in a run folder), ``retold`` says it in the language of the moment when it is shown. Names of views,
-columns and rules in commands and machine formats, and errors of the command line, stay English.
+Texts are written in English where they are used. ``message`` and ``plural`` build a message, which is kept and shown
+later; ``say`` returns a sentence in the language of the moment at once; ``mark`` marks a constant that is given to one
+of them. Names of views, columns and rules in commands and machine formats, and errors of the command line, stay
+English.
 """
 
-from perfkit_core.language.current import LANGUAGES, in_english, language, retold, say, speaking, texts_of
+from perfkit_core.language.current import LANGUAGES, language, speaking, texts_of
+from perfkit_core.language.messages import (
+    Message,
+    Sentence,
+    Text,
+    english,
+    in_english,
+    mark,
+    message,
+    plural,
+    render,
+    say,
+)
 
-__all__ = ["LANGUAGES", "in_english", "language", "retold", "say", "speaking", "texts_of"]
+__all__ = [
+    "LANGUAGES",
+    "Message",
+    "Sentence",
+    "Text",
+    "english",
+    "in_english",
+    "language",
+    "mark",
+    "message",
+    "plural",
+    "render",
+    "say",
+    "speaking",
+    "texts_of",
+]

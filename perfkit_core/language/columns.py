@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from perfkit_core.language.current import retold, say
+from perfkit_core.language.messages import Sentence, render, say
 from perfkit_core.table_columns import Column
 
-_TOLD: Final = frozenset(("apart", "merged"))
 SIDES: Final = ("base", "other")
 WORDS: Final = (
     *SIDES,
@@ -35,8 +34,8 @@ WORDS: Final = (
 def worded(value: str, column: Column | None = None) -> str:
     """A cell in the language of the moment where it is a word of ours, or stands in brackets for what has no name;
     names stay as they are."""
+    if isinstance(value, Sentence):
+        return render(value.message)
     words = column.words if column else False
-    if words == "sentences":
-        return retold(value) if " " in value or value in _TOLD else value
-    ours = value in words if isinstance(words, tuple) else words
+    ours = value in words if isinstance(words, tuple) else words is True
     return say(value) if ours or (value.startswith("(") and value.endswith(")")) else value

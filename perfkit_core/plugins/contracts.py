@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
 
-from perfkit_core.language import in_english
+from perfkit_core.language import Text, message
 from perfkit_core.table_columns import Column, column
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Reduction:
 
     reduce: Callable[[Trace, ViewRequest], Any]
     merge: Callable[[Sequence[Any], ViewRequest], pd.DataFrame]
-    explain: Callable[[Sequence[Any]], str] | None = None
+    explain: Callable[[Sequence[Any]], Text] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class View:
     columns: tuple[Column, ...] = ()
     groupings: tuple[str, ...] = ()
     order: str | None = None
-    explain_empty: Callable[[Trace], str] = field(default=lambda trace: in_english("nothing of this kind was recorded"))
+    explain_empty: Callable[[Trace], Text] = field(default=lambda trace: message("nothing of this kind was recorded"))
     group: str | None = None
     native: bool = False
     page: bool = True

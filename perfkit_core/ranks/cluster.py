@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfkit_core.errors import SourceError, UsageError
-from perfkit_core.language import in_english
+from perfkit_core.language import Text, message
 from perfkit_core.rank_findings import united
 from perfkit_core.ranks.job import Facts
 from perfkit_core.several import BY_ORDER, Part, check_frameworks, check_one_time, numbered
@@ -51,9 +51,9 @@ def quality(facts: Sequence[Facts]) -> tuple[Finding, ...]:
     return united([(fact.meta.ranks, fact.quality) for fact in facts])
 
 
-def why_empty(view: str, facts: Sequence[Facts]) -> str:
+def why_empty(view: str, facts: Sequence[Facts]) -> Text:
     """Why the table of a view has no rows: as the first rank says."""
-    nothing = in_english("nothing of this kind was recorded")
+    nothing = message("nothing of this kind was recorded")
     return next((fact.empty[view] for fact in facts if view in fact.empty), nothing)
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 
 from perfkit_core.analyses.merging import reduction
 from perfkit_core.analyses.select import step_numbers
+from perfkit_core.language import Text
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.rank_findings import about_job, waits_not_known
 from perfkit_core.ranks import cluster
@@ -30,7 +31,7 @@ class Computed:
     request: ViewRequest
     averaged: bool
     tables: Mapping[str, pd.DataFrame]
-    why_empty: Callable[[View], str]
+    why_empty: Callable[[View], Text]
     holds: Callable[[str], bool]
 
 
@@ -73,7 +74,7 @@ def merge(partials: Sequence[Partial], views: Sequence[View], job: Job) -> Compu
         for view in views
     }
 
-    def why_empty(view: View) -> str:
+    def why_empty(view: View) -> Text:
         explain = reduction(view).explain
         return explain([one.views[view.name] for one in ordered]) if explain else cluster.why_empty(view.name, facts)
 

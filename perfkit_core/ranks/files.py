@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from perfkit_core.errors import SourceError, UsageError, unwritable
-from perfkit_core.language import in_english
+from perfkit_core.language import english, message
 from perfkit_core.paths import PathLike, as_path, open_binary
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.ranks import tables
@@ -24,7 +24,7 @@ from perfkit_core.trace import Finding
 
 SUFFIX: Final = PARTIAL_SUFFIX
 FORMAT: Final = "perfkit partial"
-VERSION: Final = 4
+VERSION: Final = 5
 
 
 class Stored(msgspec.Struct, frozen=True):
@@ -115,13 +115,13 @@ def _missing(shares: Sequence[tuple[int, int]], partial: bool) -> tuple[Finding,
     absent = [f"{number}/{of}" for number in range(1, of + 1) if number not in set(numbers)]
     if not absent:
         return ()
-    text = in_english("share {share} of the ranks is missing", share=absent[0])
+    text = message("share {share} of the ranks is missing", share=absent[0])
     if absent[1:]:
-        text = in_english(
+        text = message(
             "share {share} of the ranks is missing, and {count} more", share=absent[0], count=len(absent) - 1
         )
     if not partial:
-        raise SourceError(text, "name all shares, or --partial to do without")
+        raise SourceError(english(text), "name all shares, or --partial to do without")
     return (Finding("shares-missing", text),)
 
 

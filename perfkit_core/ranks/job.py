@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from perfkit_core.language import Text
 from perfkit_core.plugins.contracts import View, ViewRequest, split_grouping
 from perfkit_core.trace import Finding, TraceMeta
 
@@ -39,7 +40,7 @@ class Facts(msgspec.Struct, frozen=True):
     events: int
     steps: tuple[int, ...]
     recorded: tuple[str, ...] = ()
-    empty: dict[str, str] = {}
+    empty: dict[str, Text] = {}
 
 
 class Partial(msgspec.Struct, frozen=True):

@@ -102,7 +102,8 @@ def _axis(found: pd.Series, column: Column) -> dict[str, Any]:
         return {"title": heading(column), "values": _labels(found, column), "continuous": False}
     unit = common_unit(column, [values(found)])
     title = f"{heading(column)} ({unit.name})" if unit else heading(column)
-    return {"title": title, "values": _scaled(found, unit.size if unit else 1.0), "continuous": True}
+    scaled = _scaled(found, unit.size if unit else 1.0)
+    return {"title": title, "values": scaled, "unit": unit.name if unit else "", "continuous": True}
 
 
 def _names(section: Section, chart: Chart) -> dict[str, list[str]]:

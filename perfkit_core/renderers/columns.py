@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import pandas as pd
 
+from perfkit_core.language.units import DECIMALS, ColumnFormat, Values, column_format, is_number
 from perfkit_core.renderers import cells
-from perfkit_core.renderers.families import Unit
 from perfkit_core.renderers.headings import heading
-from perfkit_core.renderers.scales import is_number, scales
-from perfkit_core.table_columns import POSITION, Column, column
+from perfkit_core.renderers.scales import scales
+from perfkit_core.table_columns import MEASURE, POSITION, Column, column, is_term, quantity
 
 _DEPTH: Final = "depth"
 _COMPARED: Final = ("ns", "bytes")
@@ -73,12 +73,32 @@ def _formatted(
     table: pd.DataFrame, declared: Sequence[Column], first: int | None, unit: str | None
 ) -> list[ShownColumn]:
     whole = [(column(declared, str(name)), values(table[name])) for name in table.columns]
-    units = scales([(known, found[:first]) for known, found in whole], unit)
-    return [
-        _column(known, found, units.get(known.name))
-        for known, found in whole
-        if not found or any(value is not None for value in found)
-    ]
+    known = [(column, cells) for column, cells in whole if not cells or any(value is not None for value in cells)]
+    forms = _formats([(column, cells[:first]) for column, cells in known], unit)
+    return [_column(column, cells, forms[column.name]) for column, cells in known]
+
+
+def _formats(columns: Sequence[tuple[Column, Values]], fixed: str | None) -> dict[str, ColumnFormat]:
+    """Return how the numbers of each column are written; ``fixed`` as in :func:`scales`.
+
+    The terms of a difference, and several runs, are read together: they have the same decimals where they have the same
+    unit.
+    """
+    units = scales(columns, fixed)
+    together: dict[object, list[Any]] = {}
+    beside: dict[str, object] = {}
+    for shown, values_of in columns:
+        compared = shown.proper or is_term(shown)
+        beside[shown.name] = (units.get(shown.name), quantity(shown)) if compared else shown.name
+        together.setdefault(beside[shown.name], []).extend(values_of)
+    forms = {}
+    for shown, _ in columns:
+        unit = units.get(shown.name)
+        # A unit that was asked for may need more decimals than one that suits.
+        most = unit.decimals if unit and fixed and shown.unit == "ns" else DECIMALS
+        compared_values = together[beside[shown.name]]
+        forms[shown.name] = column_format(compared_values, unit, most, separated=shown.kind in (MEASURE, POSITION))
+    return forms
 
 
 def _with_bars(shown: list[ShownColumn]) -> list[ShownColumn]:
@@ -102,12 +122,12 @@ def _comparable(shown: ShownColumn) -> bool:
     return len(shown.order) > 2 and len(numbers) > 1 and min(numbers) >= 0
 
 
-def _column(known: Column, found: Sequence[Any], unit: Unit | None) -> ShownColumn:
+def _column(known: Column, found: Sequence[Any], form: ColumnFormat) -> ShownColumn:
     label = heading(known)
     if not found or not all(value is None or is_number(value) for value in found):
         return ShownColumn(known, label, False, tuple(cells.text(value, known) for value in found))
-    label = f"{label} ({unit.name})" if unit else label
-    texts = tuple(cells.number(value, unit) for value in found)
+    label = f"{label} ({form.unit.name})" if form.unit else label
+    texts = tuple(cells.MISSING if value is None else form.text(value) for value in found)
     order = tuple("" if value is None else str(value) for value in found)
     return ShownColumn(known, label, True, texts, _shares(known, found), order)
 

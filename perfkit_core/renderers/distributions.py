@@ -7,9 +7,9 @@ from typing import Any, Final
 import pandas as pd
 
 from perfkit_core.language.columns import worded
-from perfkit_core.renderers.cells import number, visible
+from perfkit_core.language.units import Unit, format_in, with_unit
+from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.columns import values
-from perfkit_core.renderers.families import Unit
 from perfkit_core.renderers.headings import heading
 from perfkit_core.renderers.scales import common_unit
 from perfkit_core.renderers.shortening import cut
@@ -60,5 +60,5 @@ def _lane(name: str, group: pd.DataFrame, chart: Chart, unit: Unit | None) -> di
         "marked": marked,
         "named": sum(marked) <= NAMED,
         "median": median / size,
-        "median_text": f"{number(median, unit)} {unit.name if unit else ''}".strip(),
+        "median_text": with_unit(format_in(median, unit), unit),
     }

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from perfkit_core.language import in_english, say
+from perfkit_core.language import mark, say
 from perfkit_core.table_columns import Column
 
 _SORTS: Final = {
-    "ns": in_english("time"),
-    "bytes": in_english("memory"),
-    "bytes_per_s": in_english("bandwidth"),
+    "ns": mark("time"),
+    "bytes": mark("memory"),
+    "bytes_per_s": mark("bandwidth"),
     "ratio": "%",
 }
 

@@ -9,9 +9,9 @@ from typing import Any, Final
 import pandas as pd
 
 from perfkit_core.language import say
+from perfkit_core.language.units import Unit
 from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.columns import values
-from perfkit_core.renderers.families import Unit
 from perfkit_core.renderers.headings import heading
 from perfkit_core.renderers.scales import common_unit
 from perfkit_core.renderers.values import plain

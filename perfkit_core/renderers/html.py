@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
-from perfkit_core.language import language, retold, say, texts_of
+from perfkit_core.language import language, say, texts_of
+from perfkit_core.language.units import FAMILIES
 from perfkit_core.renderers import charts, libraries, sources
 from perfkit_core.renderers.blocks import LONGEST, SHORTEST, Block, at_a_glance, nested, of_section
 from perfkit_core.renderers.cells import visible
@@ -51,7 +52,8 @@ def render(report: Report) -> str:
             shortest=SHORTEST,
             plain=_PLAIN,
             language=language(),
-            texts={text: said for name in scripts for text, said in texts_of(name).items()},
+            texts={text: said for name in scripts for text, said in texts_of(_resource(name)).items()},
+            units=[kind.units for kind in FAMILIES] if "units.js" in scripts else None,
         )
     )
 
@@ -69,6 +71,8 @@ def _libraries(blocks: Sequence[Block]) -> dict[str, str]:
 def _scripts(blocks: Sequence[Block]) -> Iterator[str]:
     """The page's own scripts, as far as there is something for them to do."""
     yield "page.js"
+    if any(block.figure or block.timeline for block in blocks):
+        yield "units.js"
     yield from charts.scripts({block.figure["kind"] for block in blocks if block.figure})
     if any(block.timeline for block in blocks):
         yield from TIMELINE
@@ -100,7 +104,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(say=say, retold=retold)
+    environment.globals.update(say=say)
     environment.filters.update(visible=visible, bar=bar, cut=cut, bare=bare, packed=packed)
     return environment
 

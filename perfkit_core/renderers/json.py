@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pandas as pd
 
+from perfkit_core.language import english
 from perfkit_core.renderers.values import plain, records
 from perfkit_core.report.model import Report
 
@@ -23,7 +24,7 @@ def render(report: Report) -> str:
     findings = dict.fromkeys(finding for source in report.sources for finding in source.quality)
     content: dict[str, Any] = {
         "source": paths[0] if len(paths) == 1 else paths,
-        "quality": [{"code": finding.code, "message": finding.message} for finding in findings],
+        "quality": [{"code": finding.code, "message": english(finding.text)} for finding in findings],
         "views": {section.name: _rows(section.table) for section in report.sections},
     }
     return document({**content, **report.data})

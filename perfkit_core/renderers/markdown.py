@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from perfkit_core.language import retold, say
+from perfkit_core.language import Text, say
 from perfkit_core.renderers import parts, sources
 from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.columns import ShownColumn, columns
@@ -41,7 +41,7 @@ def _blocks(report: Report) -> Iterator[str]:
 def _findings(report: Report) -> Iterator[str]:
     for finding in sources.findings(report):
         label = f"{prose(finding.label)}: " if finding.label else ""
-        yield f"- {label}{prose(retold(finding.message))} ({code(finding.code)})"
+        yield f"- {label}{prose(finding.text)} ({code(finding.code)})"
 
 
 def _section(section: Section) -> Iterator[str]:
@@ -91,6 +91,6 @@ def block(text: str) -> str:
     return "\n".join((fence, *map(visible, text.splitlines()), fence))
 
 
-def prose(text: str) -> str:
+def prose(text: Text) -> str:
     """Text whose special characters mean themselves."""
     return _SPECIAL.sub(r"\\\1", visible(text))

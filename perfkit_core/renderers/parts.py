@@ -7,7 +7,7 @@ from typing import Final
 
 import pandas as pd
 
-from perfkit_core.language import say
+from perfkit_core.language import render, say
 from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.headings import without_units
 from perfkit_core.report.model import Report, Section, Source
@@ -59,7 +59,7 @@ def _never(section: Section, name: str) -> bool:
 
 def reason(section: Section) -> str:
     """Why a section has no rows."""
-    text = section.empty or say("nothing to show")
+    text = render(section.empty) or say("nothing to show")
     begun = text[:1].upper() + text[1:]
     return begun if text.endswith((".", "。")) else say("{sentence}.", sentence=begun)
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from perfkit_core.language.units import format_ratio
 from perfkit_core.renderers.cells import text
 from perfkit_core.renderers.columns import values
 from perfkit_core.report.model import Section
 
 COLOURS: Final = 8
 """Of the style sheet; further parts begin anew."""
-_LEAST: Final = 0.0005
-"""A share that would be shown as none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +33,12 @@ def parts(section: Section) -> tuple[Part, ...]:
     whole = sum(sizes)
     named = zip(values(table[chart.x]), sizes, strict=True)
     return tuple(
-        Part(text(name, section.column(chart.x)), round(100 * size / whole, 2), _said(size / whole), position % COLOURS)
+        Part(
+            text(name, section.column(chart.x)),
+            round(100 * size / whole, 2),
+            format_ratio(size / whole),
+            position % COLOURS,
+        )
         for position, (name, size) in enumerate(named)
         if size > 0
     )
-
-
-def _said(share: float) -> str:
-    return f"{share:.1%}" if share >= _LEAST else "<0.1%"

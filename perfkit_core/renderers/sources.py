@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from perfkit_core.language import in_english, say
+from perfkit_core.language import Text, mark, say
 from perfkit_core.renderers.cells import MISSING, visible
 from perfkit_core.report.model import Report
 
 BESIDE: Final = 3
 """So many sources have a column each; more have a row each."""
-_SOURCE: Final = in_english("Source")
+_SOURCE: Final = mark("Source")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +36,15 @@ class Told:
     """A finding, and the labels of the sources that it is of: "" where there is only one source."""
 
     label: str
-    message: str
+    text: Text
     code: str
 
 
 def findings(report: Report) -> list[Told]:
     """Each finding once."""
-    owners: dict[tuple[str, str], list[str]] = {}
+    owners: dict[tuple[Text, str], list[str]] = {}
     for source in report.sources:
-        for finding in dict.fromkeys((one.message, one.code) for one in source.quality):
+        for finding in dict.fromkeys((one.text, one.code) for one in source.quality):
             owners.setdefault(finding, []).append(visible(source.label))
     return [Told(_owned(labels, len(report.sources)), *finding) for finding, labels in owners.items()]
 

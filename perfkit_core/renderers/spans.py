@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from perfkit_core.language import say
+from perfkit_core.language.units import Unit, format_in, with_unit
 from perfkit_core.renderers.cells import text
 from perfkit_core.renderers.columns import values
-from perfkit_core.renderers.families import Unit
 from perfkit_core.renderers.scales import common_unit
 from perfkit_core.report.model import Section
 
@@ -133,17 +133,12 @@ def _interval(ends: Ends, unit: Unit | None) -> str:
     if middle is None:
         return say("not known")
     if low is None or high is None or low == high:
-        return _digits(middle, unit)
+        return _number(middle, unit)
     dash = "–" if low >= 0 else "…"
-    return f"{_digits(middle, unit)} ({_digits(low, unit)}{dash}{_digits(high, unit)})"
+    return f"{_number(middle, unit)} ({_number(low, unit)}{dash}{_number(high, unit)})"
 
 
-def _digits(value: float, unit: Unit | None) -> str:
-    """Three digits that matter, of shares two."""
-    if not value:
-        return "0"
-    scaled = float(value) / (unit.size if unit else 1.0)
-    share = unit is not None and unit.name == "%"
-    before = math.floor(math.log10(abs(scaled))) + 1
-    decimals = max(0, (2 if share else 3) - max(before, 0 if share else before))
-    return f"{scaled:,.{decimals}f}{'%' if share else ''}"
+def _number(value: float, unit: Unit | None) -> str:
+    """Times have one unit after all of them, shares have it each."""
+    number = format_in(value, unit)
+    return with_unit(number, unit) if unit is not None and unit.name == "%" else number

@@ -10,7 +10,7 @@ from typing import Final
 
 from rich.cells import cell_len, set_cell_size
 
-from perfkit_core.language import retold, say
+from perfkit_core.language import say
 from perfkit_core.renderers import parts, sources
 from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.columns import ShownColumn, columns
@@ -39,7 +39,7 @@ def _head(report: Report, styled: bool) -> Iterator[str]:
         yield from ("", _bold(say("Data quality"), styled))
     for finding in findings:
         label = f"{finding.label}: " if finding.label else ""
-        yield f"  ! {label}{visible(retold(finding.message))} [{visible(finding.code)}]"
+        yield f"  ! {label}{visible(finding.text)} [{visible(finding.code)}]"
     said = (*report.headline, *report.warnings)
     if said:
         yield ""

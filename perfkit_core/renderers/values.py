@@ -8,6 +8,8 @@ from typing import Any
 
 import pandas as pd
 
+from perfkit_core.language import Message, english
+
 
 def records(table: pd.DataFrame) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Column names, and rows of None, bool, int, float, str, list and dict."""
@@ -28,6 +30,8 @@ def plain(value: Any) -> Any:
     """A value of pandas or numpy as JSON knows it. NA, NaN, NaT and infinities are None."""
     if value is None or isinstance(value, (str, bool, int)):
         return value
+    if isinstance(value, Message):
+        return english(value)
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from perfkit_core.language.columns import worded
-from perfkit_core.renderers.cells import number, visible
+from perfkit_core.language.units import Unit, format_in
+from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.columns import values
-from perfkit_core.renderers.families import Unit
 from perfkit_core.renderers.headings import heading
 from perfkit_core.renderers.scales import common_unit
 from perfkit_core.renderers.shortening import cut
@@ -44,5 +44,5 @@ def waterfall(section: Section, chart: Chart) -> dict[str, Any]:
 def _text(difference: int | None, reached: int, unit: Unit | None) -> str:
     """A total as it is, a difference with its sign."""
     if difference is None:
-        return number(reached, unit)
-    return f"{'+' if difference > 0 else ''}{number(difference, unit)}"
+        return format_in(reached, unit)
+    return f"{'+' if difference > 0 else ''}{format_in(difference, unit)}"

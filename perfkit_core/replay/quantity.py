@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from perfkit_core.language import Text
+
 
 class Case(Enum):
     """Which value of every uncertain number counts: that which makes the steps shortest, the likely one, the
@@ -23,7 +25,7 @@ class Quantity:
     low: float
     mid: float
     high: float
-    source: str
+    source: Text
 
     def at(self, case: Case) -> float:
         """The value in one case."""

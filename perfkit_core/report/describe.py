@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core import nesting
-from perfkit_core.language import in_english, say
+from perfkit_core.language import mark, say
 from perfkit_core.layers.architecture import Architecture, Layer
 from perfkit_core.layers.layer_calls import TensorSpec
 from perfkit_core.report.model import Report, Section, Source
@@ -75,7 +75,7 @@ def report(model: Architecture) -> Report:
     note, empty = " ".join(_notes(model)), say("the model has no layers")
     section = Section("architecture", say("Architecture"), found, note=note, empty=empty, columns=COLUMNS)
     layers = say("{count} layers", count=len(model.layers))
-    facts = {in_english("Framework"): model.framework, in_english("Layers"): layers} | _same_everywhere(model)
+    facts = {mark("Framework"): model.framework, mark("Layers"): layers} | _same_everywhere(model)
     title = say("Architecture of {name}", name=model.name)
     return Report(title, (Source(model.name, model.name, (), facts),), (section,))
 
@@ -103,7 +103,7 @@ def _readable(found: pd.DataFrame) -> pd.DataFrame:
 def _same_everywhere(model: Architecture) -> dict[str, str]:
     places = {layer.device for layer in model.layers if layer.device is not None}
     types = {p.dtype for layer in model.layers for p in layer.parameters}
-    known = {in_english("Device"): places, in_english("Type"): types}
+    known = {mark("Device"): places, mark("Type"): types}
     return {name: next(iter(found)) for name, found in known.items() if len(found) == 1}
 
 

@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from perfkit_core.analyses.select import step_numbers
-from perfkit_core.language import in_english, say
-from perfkit_core.report.headline import duration
+from perfkit_core.language import mark, say
 from perfkit_core.report.model import Source
 from perfkit_core.trace import Device, Finding, Trace, TraceMeta
 
@@ -24,7 +23,7 @@ def described(
 ) -> Source:
     """The same for a profile of which only this is known; ``steps``: the numbers of those recorded; ``chosen``: of
     those that were asked for (None: none were)."""
-    told = {in_english("Steps"): _steps(len(steps), chosen)} if len(steps) else _length(meta)
+    told = {mark("Steps"): _steps(len(steps), chosen)} if len(steps) else _length(meta)
     known = facts(meta) | told | _options(meta)
     return Source(Path(meta.source).name or meta.source, meta.source, tuple(quality), known)
 
@@ -32,10 +31,10 @@ def described(
 def facts(meta: TraceMeta) -> dict[str, str]:
     """Framework, Devices, Ranks, Recorded: those that are known, each readable without its name."""
     known = {
-        in_english("Framework"): " ".join(part for part in (meta.framework, meta.framework_version) if part),
-        in_english("Devices"): devices(meta.devices),
-        in_english("Ranks"): _ranks(meta),
-        in_english("Recorded"): _recorded(meta),
+        mark("Framework"): " ".join(part for part in (meta.framework, meta.framework_version) if part),
+        mark("Devices"): devices(meta.devices),
+        mark("Ranks"): _ranks(meta),
+        mark("Recorded"): _recorded(meta),
     }
     return {name: text for name, text in known.items() if text}
 
@@ -60,13 +59,13 @@ def _length(meta: TraceMeta) -> dict[str, str]:
     if meta.window_ns is None:
         return {}
     start, end = meta.window_ns
-    return {in_english("Length"): say("{time} recorded", time=duration(end - start))}
+    return {mark("Length"): say("{time:ns} recorded", time=end - start)}
 
 
 def _options(meta: TraceMeta) -> dict[str, str]:
     """Of the profiler: what was switched on, and what was set."""
     known = [name if value is True else f"{name}={value}" for name, value in meta.options.items() if _is_set(value)]
-    return {in_english("Options"): say("options {names}", names=", ".join(known))} if known else {}
+    return {mark("Options"): say("options {names}", names=", ".join(known))} if known else {}
 
 
 def _is_set(value: object) -> bool:

@@ -2,112 +2,111 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 import pandas as pd
 
-from perfkit_core.language import in_english, say
+from perfkit_core.language import Message, mark, message
+from perfkit_core.language.units import format_ratio
 
 _MANY: Final = 10
 """From this many steps on, the spread is told without the lowest and highest tenth."""
-
-
 _SAID: Final = 0.01
 """A share below this is left to the table."""
 _WORDS: Final = {
-    "device_compute": in_english("computation on devices"),
-    "compute": in_english("in operators"),
-    "exposed_communication": in_english("communication that nothing hides"),
-    "exposed_copy": in_english("copies that nothing hides"),
-    "input_wait": in_english("waiting for input"),
-    "launch_and_host": in_english("launching and other host work while devices have nothing to do"),
-    "framework": in_english("host work outside operators"),
-    "idle": in_english("nothing that was recorded"),
+    "device_compute": mark("computation on devices"),
+    "compute": mark("in operators"),
+    "exposed_communication": mark("communication that nothing hides"),
+    "exposed_copy": mark("copies that nothing hides"),
+    "input_wait": mark("waiting for input"),
+    "launch_and_host": mark("launching and other host work while devices have nothing to do"),
+    "framework": mark("host work outside operators"),
+    "idle": mark("nothing that was recorded"),
 }
 """What the categories of the view partition are, in a sentence."""
 
 
-def headline(tables: Mapping[str, pd.DataFrame]) -> tuple[str, ...]:
-    """Sentences from the tables of the views steps, partition, model and device; none where they are empty or missing.
+def headline(tables: Mapping[str, pd.DataFrame]) -> tuple[Message, ...]:
+    """Return sentences from the tables of the views steps, partition, model and device; none where they are missing.
 
     Shares are of the step time: without steps there is nothing that they would be shares of.
     """
     steps = tuple(_steps(tables.get("steps")))
     if not steps:
         return ()
-    parts = tuple(_parts(tables.get("partition")))
-    waits = any(say(_WORDS["input_wait"]) in sentence for sentence in parts)
-    loading = () if waits else _data_loading(tables.get("model"))
-    return (*steps, *parts, *loading, *_devices(tables.get("device")))
+    parts = _parts(tables.get("partition"))
+    # what is waited for input is part of the time of data loading: one of the two is enough
+    loading = () if "input_wait" in parts else _data_loading(tables.get("model"))
+    return (*steps, *_of_step(parts), *loading, *_devices(tables.get("device")))
 
 
-def duration(ns: float) -> str:
-    """A duration in words, three digits: ``12.3 ms``."""
-    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if abs(ns) >= size:
-            value = ns / size
-            return f"{value:.{max(0, 2 - int(math.log10(abs(value))))}f} {unit}"
-    return f"{ns:.0f} ns"
-
-
-def _steps(table: pd.DataFrame | None) -> Iterator[str]:
+def _steps(table: pd.DataFrame | None) -> Iterator[Message]:
     if table is None or table.empty:
         return
     times = table["dur_ns"].astype("float64")
     if len(times) == 1:
-        yield say("The one recorded step took {time}.", time=duration(float(times.iloc[0])))
-        return
-    known = {"median": duration(float(times.median())), "count": len(times), "most": duration(float(times.max()))}
-    if len(times) < _MANY:
-        text = in_english("Median step time {median} over {count} steps, from {least} to {most}.")
-        yield say(text, least=duration(float(times.min())), **known)
-        return
-    low, high = duration(float(times.quantile(0.1))), duration(float(times.quantile(0.9)))
-    text = in_english(
-        "Median step time {median} over {count} steps; eight in ten took {low} to {high}, the slowest {most}."
-    )
-    yield say(text, low=low, high=high, **known)
+        yield message("The one recorded step took {time:ns}.", time=times.iloc[0])
+    elif len(times) < _MANY:
+        yield message(
+            "Median step time {median:ns} over {count} steps, from {least:ns} to {most:ns}.",
+            median=times.median(),
+            count=len(times),
+            least=times.min(),
+            most=times.max(),
+        )
+    else:
+        yield message(
+            "Median step time {median:ns} over {count} steps; eight in ten took {low:ns} to {high:ns}, the slowest "
+            "{most:ns}.",
+            median=times.median(),
+            count=len(times),
+            low=times.quantile(0.1),
+            high=times.quantile(0.9),
+            most=times.max(),
+        )
 
 
-def _parts(table: pd.DataFrame | None) -> Iterator[str]:
-    """The partition of the steps, the largest part first."""
+def _parts(table: pd.DataFrame | None) -> dict[str, float]:
+    """Return the categories of the step time and their shares, the largest first, without those too small to tell."""
     if table is None or table.empty:
-        return
-    known = table[(table["ratio"] >= _SAID).fillna(False)].sort_values("ratio", ascending=False, kind="stable")
-    pairs = zip(known["category"], known["ratio"], strict=True)
-    said = [
-        say("{share} is {what}", share=f"{share:.1%}", what=say(_WORDS.get(category, category)))
-        for category, share in pairs
-    ]
-    if said:
-        yield say("Of the step time {parts}.", parts=say(", ").join(said))
+        return {}
+    told = table[(table["ratio"] >= _SAID).fillna(False)].sort_values("ratio", ascending=False, kind="stable")
+    return dict(zip(told["category"], told["ratio"], strict=True))
 
 
-def _data_loading(table: pd.DataFrame | None) -> Iterator[str]:
+def _of_step(parts: Mapping[str, float]) -> Iterator[Message]:
+    if parts:
+        told = [
+            message("{share:ratio} is {what}", share=share, what=message(_WORDS.get(category, category)))
+            for category, share in parts.items()
+        ]
+        yield message("Of the step time {parts:list}.", parts=told)
+
+
+def _data_loading(table: pd.DataFrame | None) -> Iterator[Message]:
     if table is None or table.empty or "step" not in set(table["phase"]):
         return
     for share in table.loc[table["phase"] == "dataloader", "cpu_ratio"].dropna():
-        yield say("Data loading takes {share} of the step time.", share=f"{share:.1%}")
+        yield message("Data loading takes {share:ratio} of the step time.", share=share)
 
 
-def _devices(table: pd.DataFrame | None) -> Iterator[str]:
+def _devices(table: pd.DataFrame | None) -> Iterator[Message]:
     """How busy devices are: in steps only, and not to be taken for computation."""
     if table is None or table.empty:
         return
     busy = table[table["busy_ns"].notna() & table["busy_in_steps_ratio"].notna()]
     shares = busy["busy_in_steps_ratio"]
     if len(busy) == 1:
-        yield say(
-            "{device} is busy in steps {share} of the time, communication included.",
+        yield message(
+            "{device} is busy in steps {share:ratio} of the time, communication included.",
             device=busy["device"].iloc[0],
-            share=f"{shares.iloc[0]:.1%}",
+            share=shares.iloc[0],
         )
     elif len(busy):
-        least, most = f"{shares.min():.1%}", f"{shares.max():.1%}"
-        yield say(
+        least, most = format_ratio(shares.min()), format_ratio(shares.max())
+        yield message(
             "The {count} devices are busy in steps {share} of the time, communication included.",
             count=len(busy),
-            share=least if least == most else say("{low} to {high}", low=least, high=most),
+            share=least if least == most else message("{low} to {high}", low=least, high=most),
         )

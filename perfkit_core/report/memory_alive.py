@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from perfkit_core.language import say
+from perfkit_core.language import Message, message
 from perfkit_core.language.columns import worded
 
 DEVICES: Final = 4
@@ -17,7 +17,7 @@ _SAID: Final = 0.01
 """A share below this is left to the table."""
 
 
-def sentences(peak: pd.DataFrame) -> Iterator[str]:
+def sentences(peak: pd.DataFrame) -> Iterator[Message]:
     """From the table of the view memory_peak."""
     if peak.empty:
         return
@@ -28,15 +28,17 @@ def sentences(peak: pd.DataFrame) -> Iterator[str]:
         yield from _sentence(device, rank, peak[mine.fillna(False) & (peak["device"] == device)], len(places))
 
 
-def _sentence(device: str, rank: Any, rows: pd.DataFrame, places: int) -> Iterator[str]:
+def _sentence(device: str, rank: Any, rows: pd.DataFrame, places: int) -> Iterator[Message]:
     largest = rows[(rows["ratio"] >= _SAID).fillna(False)].nlargest(NAMED, "ratio", keep="first")
     names = [
-        f"{worded(name)} {share:.1%}" for name, share in zip(largest["name"], largest["ratio"].tolist(), strict=True)
+        message("{name} {share:ratio}", name=worded(name), share=share)
+        for name, share in zip(largest["name"], largest["ratio"].tolist(), strict=True)
     ]
     if not names:
         return
-    told = say(", ").join(names)
     if pd.isna(rank) or places == 1:
-        yield say("Alive at the peak of {device}: {names}.", device=device, names=told)
+        yield message("Alive at the peak of {device}: {names:list}.", device=device, names=names)
     else:
-        yield say("Alive at the peak of rank {rank}, {device}: {names}.", rank=rank, device=device, names=told)
+        yield message(
+            "Alive at the peak of rank {rank}, {device}: {names:list}.", rank=rank, device=device, names=names
+        )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
 
+from perfkit_core.language import Text
 from perfkit_core.table_columns import Column, column
 from perfkit_core.trace import Finding
 
@@ -69,12 +70,12 @@ class Section:
     title: str
     table: pd.DataFrame
     note: str = ""
-    empty: str = ""
+    empty: Text = ""
     limit: int | None = None
     chart: Chart | None = None
     unit: str | None = None
     unknown: tuple[str, ...] | None = None
-    lines: tuple[str, ...] = ()
+    lines: tuple[Text, ...] = ()
     code: str = ""
     timeline: Timeline | None = None
     within: str = ""
@@ -117,7 +118,7 @@ class Report:
     title: str
     sources: tuple[Source, ...]
     sections: tuple[Section, ...]
-    headline: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+    headline: tuple[Text, ...] = ()
+    warnings: tuple[Text, ...] = ()
     glance: tuple[Section, ...] = ()
     data: Mapping[str, Any] = field(default_factory=dict)

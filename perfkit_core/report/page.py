@@ -8,7 +8,7 @@ from typing import Final
 
 import pandas as pd
 
-from perfkit_core.language import in_english, say
+from perfkit_core.language import mark, say
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.profile import Profile, Whole
@@ -102,10 +102,10 @@ def _not_too_long(section: Section, view: View) -> Section:
     no smaller."""
     if len(section.table) <= LONGEST:
         return section
-    text = in_english("The {shown} first of {count} rows; all: perfkit summary --view {view}.")
+    text = mark("The {shown} first of {count} rows; all: perfkit summary --view {view}.")
     kept = section.table.index[:LONGEST]
     if view.order is not None:
-        text = in_english("The {shown} largest of {count} rows; all: perfkit summary --view {view}.")
+        text = mark("The {shown} largest of {count} rows; all: perfkit summary --view {view}.")
         kept = section.table.nlargest(LONGEST, view.order, keep="first").index.sort_values()
     note = f"{section.note} {say(text, shown=LONGEST, count=len(section.table), view=view.name)}"
     return replace(section, table=section.table.loc[kept].reset_index(drop=True), note=note)

@@ -8,6 +8,7 @@ from typing import Final
 
 import pandas as pd
 
+from perfkit_core.language import Text
 from perfkit_core.report import ranks_stragglers, ranks_stretches
 from perfkit_core.report.model import Chart, Section
 
@@ -34,6 +35,6 @@ def with_picture(section: Section, tables: Mapping[str, pd.DataFrame]) -> Sectio
     return replace(section, table=table, note=f"{section.note} {note}".strip(), lines=found.lines, chart=chart)
 
 
-def in_short(sections: Iterable[Section]) -> tuple[str, ...]:
+def in_short(sections: Iterable[Section]) -> tuple[Text, ...]:
     """What a hurried reader needs to know of the ranks: the worst of those that are pointed at."""
     return tuple(one.lines[0] for one in sections if one.name == VIEW and one.chart and one.chart.marked)

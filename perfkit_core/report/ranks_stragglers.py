@@ -8,9 +8,8 @@ from typing import Final
 
 import pandas as pd
 
-from perfkit_core.language import in_english, say
+from perfkit_core.language import Message, message
 from perfkit_core.rank_findings import EDGES, spelled
-from perfkit_core.report.headline import duration
 
 MATTERS: Final = 0.01
 """Share of the step time of all ranks below which waiting is left to the table."""
@@ -27,7 +26,7 @@ class Found:
     """The ranks to point at, the worst first, and sentences on them."""
 
     ranks: tuple[int, ...]
-    lines: tuple[str, ...]
+    lines: tuple[Message, ...]
 
 
 def found(ranks: pd.DataFrame, waiting: pd.DataFrame) -> Found:
@@ -63,74 +62,81 @@ def own_times(ranks: pd.DataFrame) -> dict[int, tuple[float, float]]:
     return {int(rank): (time, time / middle - 1) for rank, time in zip(average.index, average.tolist(), strict=True)}
 
 
-def _late(late: pd.DataFrame, whole: int, at_least: bool) -> Iterator[str]:
-    text = in_english(
-        "Rank {rank} keeps the others waiting: it came last to {last} of {collectives} collectives, and they waited "
-        "{time} for it, {share} of all waiting."
-    )
-    if at_least:
-        text = in_english(
-            "Of the ranks that can be compared, rank {rank} keeps the others waiting: it came last to {last} of "
-            "{collectives} collectives, and they waited at least {time}, {share} of all waiting that is known."
-        )
+def _late(late: pd.DataFrame, whole: int, at_least: bool) -> Iterator[Message]:
     names = ("rank", "last", "collectives", "caused_wait_ns")
     for rank, last, collectives, caused in zip(*(late[name].head(NAMED).tolist() for name in names), strict=True):
-        share = f"{caused / whole:.0%}"
-        yield say(text, rank=rank, last=last, collectives=collectives, time=duration(caused), share=share)
+        values = {"rank": rank, "last": last, "collectives": collectives, "time": caused, "share": caused / whole}
+        if at_least:
+            yield message(
+                "Of the ranks that can be compared, rank {rank} keeps the others waiting: it came last to {last} of "
+                "{collectives} collectives, and they waited at least {time:ns}, {share:ratio} of all waiting that is "
+                "known.",
+                **values,
+            )
+        else:
+            yield message(
+                "Rank {rank} keeps the others waiting: it came last to {last} of {collectives} collectives, and they "
+                "waited {time:ns} for it, {share:ratio} of all waiting.",
+                **values,
+            )
 
 
-def _unsure(late: pd.DataFrame) -> Iterator[str]:
+def _unsure(late: pd.DataFrame) -> Iterator[Message]:
     for rank, caused in zip(*(late[name].head(NAMED).tolist() for name in ("rank", "caused_wait_ns")), strict=True):
-        yield say(
-            "Whether rank {rank} keeps the others waiting is not known: most of the {time} that they seem to wait for "
-            "it is within what the clocks of the ranks contradict each other by.",
-            rank=rank, time=duration(caused),
+        yield message(
+            "Whether rank {rank} keeps the others waiting is not known: most of the {time:ns} that they seem to wait "
+            "for it is within what the clocks of the ranks contradict each other by.",
+            rank=rank, time=caused,
         )  # fmt: skip
 
 
-def _nobody(ranks: pd.DataFrame, whole: int, unknown: int, at_least: bool) -> Iterator[str]:
-    share = whole / float(ranks["dur_ns"].sum() or 1)
-    text = in_english(
-        "No single rank keeps the others waiting: together they waited {time} for each other, {share} of their step "
-        "time."
-    )
-    if unknown:
-        text = in_english(
-            "No single one of the {known} ranks whose waiting is known keeps the others waiting: together they waited "
-            "{time} for each other, {share} of their step time."
-        )
+def _nobody(ranks: pd.DataFrame, whole: int, unknown: int, at_least: bool) -> Iterator[Message]:
+    values = {"time": whole, "share": whole / float(ranks["dur_ns"].sum() or 1)}
     if at_least:
-        text = in_english(
+        yield message(
             "Which rank keeps the others waiting is not known, as some cannot be compared or were not read: the rest "
-            "together waited at least {time} for each other, {share} of their step time."
+            "together waited at least {time:ns} for each other, {share:ratio} of their step time.",
+            **values,
         )
-    yield say(text, time=duration(float(whole)), share=f"{share:.1%}", known=ranks["rank"].nunique())
+    elif unknown:
+        yield message(
+            "No single one of the {known} ranks whose waiting is known keeps the others waiting: together they waited "
+            "{time:ns} for each other, {share:ratio} of their step time.",
+            **values,
+            known=ranks["rank"].nunique(),
+        )
+    else:
+        yield message(
+            "No single rank keeps the others waiting: together they waited {time:ns} for each other, {share:ratio} of "
+            "their step time.",
+            **values,
+        )
 
 
-def _unknown(unknown: Sequence[int], count: int) -> Iterator[str]:
+def _unknown(unknown: Sequence[int], count: int) -> Iterator[Message]:
     if unknown:
-        yield say(
+        yield message(
             "How long {unknown} of {count} ranks wait for others is not known ({ranks}): their clocks cannot be "
             "compared with those of others.",
             unknown=len(unknown), count=count, ranks=spelled(unknown),
         )  # fmt: skip
 
 
-def _own(own: Mapping[int, tuple[float, float]], named: Sequence[int]) -> Iterator[str]:
+def _own(own: Mapping[int, tuple[float, float]], named: Sequence[int]) -> Iterator[Message]:
     """Whether those that come late do more than others."""
     for rank in named[:NAMED]:
         time, over = own[rank]
         if over > 0:
-            yield say(
-                "Without communication that nothing hides, a step of rank {rank} takes {time}, {more} above the median "
-                "rank.",
-                rank=rank, time=duration(time), more=f"{over:.1%}",
+            yield message(
+                "Without communication that nothing hides, a step of rank {rank} takes {time:ns}, {more:ratio} above "
+                "the median rank.",
+                rank=rank, time=time, more=over,
             )  # fmt: skip
         else:
-            yield say(
-                "Without communication that nothing hides, a step of rank {rank} takes {time}, no more than that of "
+            yield message(
+                "Without communication that nothing hides, a step of rank {rank} takes {time:ns}, no more than that of "
                 "the median rank: it begins late rather than working longer.",
-                rank=rank, time=duration(time),
+                rank=rank, time=time,
             )  # fmt: skip
 
 
@@ -140,11 +146,13 @@ def _slower(own: Mapping[int, tuple[float, float]]) -> Found:
     lines = [_said(rank, *own[rank]) for rank in slow[:NAMED]]
     if not lines:
         times = [time for time, _ in own.values()]
-        text = in_english(
-            "No rank is much slower than the others: without communication that nothing hides their steps take {low} "
-            "to {high}."
+        text = message(
+            "No rank is much slower than the others: without communication that nothing hides their steps take "
+            "{low:ns} to {high:ns}.",
+            low=min(times),
+            high=max(times),
         )
-        lines = [say(text, low=duration(min(times)), high=duration(max(times)))]
+        lines = [text]
     return Found(tuple(slow), tuple(lines))
 
 
@@ -154,9 +162,9 @@ def _spread(over: Sequence[float]) -> float:
     return distances[(len(distances) - 1) // 2]
 
 
-def _said(rank: int, time: float, over: float) -> str:
-    return say(
-        "Rank {rank} is slower on its own: without communication that nothing hides, its steps take {time}, {more} "
-        "above the median rank.",
-        rank=rank, time=duration(time), more=f"{over:.1%}",
+def _said(rank: int, time: float, over: float) -> Message:
+    return message(
+        "Rank {rank} is slower on its own: without communication that nothing hides, its steps take {time:ns}, "
+        "{more:ratio} above the median rank.",
+        rank=rank, time=time, more=over,
     )  # fmt: skip

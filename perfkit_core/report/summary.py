@@ -12,7 +12,7 @@ from typing import Any, Final
 import pandas as pd
 
 from perfkit_core.errors import UsageError, spelled_like
-from perfkit_core.language import retold, say
+from perfkit_core.language import Text, say
 from perfkit_core.paths import PathLike, absolute, readable
 from perfkit_core.plugins.contracts import View, ViewRequest, split_grouping
 from perfkit_core.plugins.manager import get_plugins
@@ -139,7 +139,7 @@ def _section(found: Computed, view: View, display: Display, steps: int) -> Secti
     if display.average:
         whole = per_step(whole, view, steps)
     table = displayed(whole, view, display, understood(view, found.request).by)
-    why = say("nothing here passes the display filters") if len(whole) else _why_empty(found, view)
+    why: Text = say("nothing here passes the display filters") if len(whole) else _why_empty(found, view)
     return Section(
         name=view.name,
         title=say(view.title),
@@ -202,9 +202,9 @@ def check_average(views: Sequence[View]) -> None:
         )
 
 
-def _why_empty(found: Computed, view: View) -> str:
+def _why_empty(found: Computed, view: View) -> Text:
     if of_all(found.request):
-        return retold(found.why_empty(view))
+        return found.why_empty(view)
     return say("nothing here is of the steps, names, kinds and devices that were asked for")
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 from perfkit_core import nesting
 from perfkit_core.analyses.step.step_rows import step_rows
 from perfkit_core.exporters.lanes import instants, lanes
-from perfkit_core.language import in_english, say
+from perfkit_core.language import mark, say
 from perfkit_core.report.model import Section
 from perfkit_core.report.timeline_model import Part, Row, Timeline
 from perfkit_core.schema import NO_ROW
@@ -36,9 +36,7 @@ def section(trace: Trace, most: int = MOST_BOXES) -> Section:
     table = _told(found)
     note = say("Threads and streams of a step, to zoom and move about in. The table tells what is in each row.")
     if left_out:
-        more = in_english(
-            "{count} of the recording's events are not in the page: perfkit export -o trace.json.gz has all."
-        )
+        more = mark("{count} of the recording's events are not in the page: perfkit export -o trace.json.gz has all.")
         note = f"{note} {say(more, count=left_out)}"
     if len(table) > MOST_ROWS:
         note = f"{note} {say('The table has the first {most} of {count} rows.', most=MOST_ROWS, count=len(table))}"

@@ -26,6 +26,7 @@ from perfkit_core.sources.dialect import integer
 from perfkit_core.sources.findings import breaks_off, mistimed, skipped, strays
 from perfkit_core.sources.own_chrome_mark import FORMAT
 from perfkit_core.trace import Finding, IntArray, Trace, TraceMeta
+from perfkit_core.trace_meta import StoredFinding
 
 _SPANS: Final = ("X", "i")
 _REFERENCES: Final = ("parent", "launched_by")
@@ -40,7 +41,7 @@ class _Own(msgspec.Struct):
 
     version: int
     meta: TraceMeta
-    quality: tuple[Finding, ...]
+    quality: tuple[StoredFinding, ...]
     lanes: list[Lane]
 
 
@@ -52,7 +53,7 @@ def read(path: Path, partial: bool = False) -> Trace:
     own = _own(file)
     events = rows.table(own.lanes, integer(file.header.get("baseTimeNanoseconds")) or 0)
     meta = msgspec.structs.replace(own.meta, source=str(path), format=FORMAT)
-    trace = Trace(events, meta, own.quality).with_findings(*strays(file))
+    trace = Trace(events, meta, tuple(one.finding() for one in own.quality)).with_findings(*strays(file))
     if rows.mistimed:
         trace = trace.with_findings(mistimed(rows.mistimed))
     if file.truncated_at is None and not file.skipped:

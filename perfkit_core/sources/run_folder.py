@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from perfkit_core.errors import SourceError
-from perfkit_core.language import in_english
+from perfkit_core.language import message
 from perfkit_core.paths import arrow_input, is_folder
 from perfkit_core.recording.incomplete import INCOMPLETE_MARK
 from perfkit_core.several import numbered_processes, one_job
@@ -118,7 +118,7 @@ def _latest(metas: dict[Path, TraceMeta]) -> tuple[list[Path], list[Finding]]:
     ordered = sorted((file for files in chosen for file in files), key=lambda f: (metas[f].ranks, f.name))
     if not older:
         return ordered, []
-    text = in_english("older recordings in the same folder are left out ({count}): use one folder a run", count=older)
+    text = message("older recordings in the same folder are left out ({count}): use one folder a run", count=older)
     return ordered, [Finding("older-recordings", text)]
 
 
@@ -143,7 +143,7 @@ def _incomplete(path: Path) -> list[Finding]:
     lost = _lost(path)
     if not lost:
         return []
-    text = in_english("{count} cycles could not be kept, the first: {why}", count=len(lost), why=lost[0])
+    text = message("{count} cycles could not be kept, the first: {why}", count=len(lost), why=lost[0])
     return [Finding("incomplete-run", text)]
 
 
@@ -156,7 +156,7 @@ def _gaps(metas: Iterable[TraceMeta], told: int) -> list[Finding]:
     count = sum(max(found) + 1 - len(found) for found in numbers.values()) - told
     if count <= 0:
         return []
-    text = in_english("{count} cycles that were recorded before others are not in the folder", count=count)
+    text = message("{count} cycles that were recorded before others are not in the folder", count=count)
     return [Finding("missing-cycles", text)]
 
 

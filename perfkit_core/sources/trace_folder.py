@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from perfkit_core.errors import SourceError
+from perfkit_core.language import plural
 from perfkit_core.paths import is_file, is_folder, readable
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.several import rank_of_name
@@ -39,10 +40,23 @@ def expanded(
         others = [file for file in files if file not in set(profiles)]
         if not partial:
             _check_missing(others, chosen)
-        findings += _left_out("files-left-out", path, others, "no profiles", "no profile")
+        if others:
+            text = plural(
+                "1 file of {folder} is no profile and left out: {names:list}",
+                "{n} files of {folder} are no profiles and left out: {names:list}",
+                len(others),
+                **_named(path, others),
+            )
+            findings.append(Finding("files-left-out", text))
         copies = [file for file in profiles if file not in set(chosen)]
-        same = "of recordings that lie there in another format", "of a recording that lies there in another format"
-        findings += _left_out("formats-left-out", path, copies, *same)
+        if copies:
+            text = plural(
+                "1 file of {folder} is of a recording that lies there in another format and left out: {names:list}",
+                "{n} files of {folder} are of recordings that lie there in another format and left out: {names:list}",
+                len(copies),
+                **_named(path, copies),
+            )
+            findings.append(Finding("formats-left-out", text))
     return found, tuple(findings)
 
 
@@ -83,12 +97,10 @@ def _pattern(stem: str) -> str:
     return re.sub(r"\d+", "#", stem)
 
 
-def _left_out(code: str, folder: Path, files: Sequence[Path], many: str, one: str) -> list[Finding]:
-    if not files:
-        return []
-    told = f"{len(files)} files of {folder} are {many}" if files[1:] else f"1 file of {folder} is {one}"
-    names = ", ".join(file.name for file in files[:3]) + (", …" if files[3:] else "")
-    return [Finding(code, readable(f"{told} and left out: {names}"))]
+def _named(folder: Path, files: Sequence[Path]) -> dict[str, Any]:
+    """Return the values of a message about files of a folder: the names of the first three."""
+    names = [readable(file.name) for file in files[:3]] + ["…"] * (len(files) > 3)
+    return {"folder": readable(folder), "names": names}
 
 
 def trace_files(folder: Path) -> list[Path]:

@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 
 from perfkit_core import schema
 from perfkit_core.errors import SourceError
-from perfkit_core.trace import Finding, TraceMeta
+from perfkit_core.trace import TraceMeta
+from perfkit_core.trace_meta import StoredFinding
 
 KEY: Final = b"perfkit"
 
@@ -24,7 +25,7 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     schema_version: int
     meta: TraceMeta
-    quality: tuple[Finding, ...]
+    quality: tuple[StoredFinding, ...]
     stage: Literal["trace", "recorded"] = "trace"
     rank: int | None = None
     base_ns: int = 0

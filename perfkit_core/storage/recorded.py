@@ -30,6 +30,7 @@ from perfkit_core.sources.decimals import check_fits, span_ns
 from perfkit_core.storage.encoding import encoding
 from perfkit_core.storage.footer import KEY, Stored
 from perfkit_core.trace import Finding, IntArray, Trace, TraceMeta
+from perfkit_core.trace_meta import StoredFinding
 
 Complete = Callable[[Recorded, TraceMeta], tuple[Recorded, tuple[Finding, ...]]]
 """Works out, over all events of a streamed file, what its reader could not tell portion by portion."""
@@ -95,7 +96,7 @@ class RecordedWriter:
         stored = Stored(
             schema_version=schema.SCHEMA_VERSION,
             meta=msgspec.structs.replace(meta, source=readable(meta.source)),
-            quality=quality,
+            quality=tuple(map(StoredFinding.of, quality)),
             stage="recorded",
             rank=rank,
             base_ns=base_ns,
@@ -154,7 +155,8 @@ def read_recorded(
     if stored.base_ns:
         start = pc.add_checked(table["start_ns"], pa.scalar(stored.base_ns, pa.int64()))
         table = table.set_column(table.schema.get_field_index("start_ns"), table.schema.field("start_ns"), start)
-    recorded, quality = Recorded(table.drop_columns(["parent", "node"]), _tree(table)), stored.quality
+    recorded = Recorded(table.drop_columns(["parent", "node"]), _tree(table))
+    quality = tuple(one.finding() for one in stored.quality)
     if complete is not None:
         recorded, findings = complete(recorded, stored.meta)
         quality += findings

@@ -27,6 +27,7 @@ from perfkit_core.storage.footer import KEY, Stored, is_ours, read_metadata
 from perfkit_core.storage.recorded import Complete, RecordedWriter, read_recorded
 from perfkit_core.storage.replacing import replacing
 from perfkit_core.trace import Trace, TraceMeta
+from perfkit_core.trace_meta import StoredFinding
 
 SUFFIX: Final = ".perfkit.parquet"
 PARTIAL_SUFFIX: Final = ".perfkit.partial"
@@ -61,7 +62,12 @@ def write_table(trace: Trace, file: BinaryIO) -> None:
     """Write a trace, with its metadata, to a file that is open, as it comes. Raises OSError."""
     table = trace.events.unify_dictionaries()
     empty = tuple(name for name in table.column_names if table[name].null_count == len(table))
-    stored = Stored(schema_version=schema.SCHEMA_VERSION, meta=trace.meta, quality=trace.quality, empty=empty)
+    stored = Stored(
+        schema_version=schema.SCHEMA_VERSION,
+        meta=trace.meta,
+        quality=tuple(map(StoredFinding.of, trace.quality)),
+        empty=empty,
+    )
     row_groups.write(table.replace_schema_metadata({KEY: stored.json()}), file, _ROW_GROUP, encoding(table.schema))
 
 
@@ -93,7 +99,9 @@ def read_stored(path: Path) -> Trace:
             found = pq.read_metadata(file)
         stored = read_metadata(found, path)
         if stored.stage == "trace":
-            return Trace(stored_columns(path, found, stored.empty), stored.meta, stored.quality)
+            return Trace(
+                stored_columns(path, found, stored.empty), stored.meta, tuple(one.finding() for one in stored.quality)
+            )
         return read_recorded(path, stored, _operator_names(stored.meta), _complete(stored.reader, path))
     except (pa.ArrowException, OSError, ValueError) as error:
         raise SourceError(f"{path}: not a readable Parquet file ({error})", "record the run again") from None

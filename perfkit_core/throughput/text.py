@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from perfkit_core.language.units import format_ratio
 from perfkit_core.throughput.log import UNKNOWN
 from perfkit_core.throughput.steps import Steps
 
@@ -56,7 +57,7 @@ def _headline(summary: ThroughputSummary) -> Iterator[str]:
     if summary.samples is not None and summary.steps_without_samples:
         yield f"number of samples unknown in {_steps(summary.steps_without_samples)}, left out of the rate"
     if summary.reader_ratio is not None:
-        yield f"waiting for input: {summary.reader_ratio:.2%} of the batch cost"
+        yield f"waiting for input: {format_ratio(summary.reader_ratio)} of the batch cost"
 
 
 def _steps(count: int) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pandas as pd
 
-from perfkit_core.report.headline import duration
+from perfkit_core.language.units import format_count, format_duration, format_ratio
 from perfkit_core.report.model import Report, Section
 from perfkit_core.verification.outcome import Outcome, record
 from perfkit_core.verification.rounds import PER_ROUND
@@ -28,9 +28,10 @@ def report(outcome: Outcome) -> Report:
 def _headline(outcome: Outcome) -> Iterator[str]:
     found = outcome.measured
     yield f"{outcome.verdict.value.capitalize()}: {_says(outcome)}."
+    low, high = format_ratio(found.saving_low), format_ratio(found.saving_high)
     yield (
-        f"Saving {_share(found.saving)} (between {_share(found.saving_low)} and {_share(found.saving_high)} at "
-        f"{LEVEL:.0%}); noise floor {_share(found.noise)}: so much do equal runs of the base differ."
+        f"Saving {format_ratio(found.saving)} (between {low} and {high} at {format_ratio(LEVEL)}); noise floor "
+        f"{format_ratio(found.noise)}: so much do equal runs of the base differ."
     )
     if outcome.predicted is not None:
         yield from _beside(outcome)
@@ -54,8 +55,8 @@ def _says(outcome: Outcome) -> str:
 def _told(outcome: Outcome) -> tuple[str, str]:
     found = outcome.measured
     if outcome.plan.metric.is_step_time:
-        return duration(found.base), duration(found.change)
-    return f"{found.base:g}", f"{found.change:g}"
+        return format_duration(found.base), format_duration(found.change)
+    return format_count(found.base), format_count(found.change)
 
 
 def _beside(outcome: Outcome) -> Iterator[str]:
@@ -63,11 +64,12 @@ def _beside(outcome: Outcome) -> Iterator[str]:
     if predicted is None:
         return
     error = saving_error(found, predicted)
-    off = "" if error is None else f"; the prediction of the saving is off by {error:+.0%}"
-    step = step_error(found, predicted)
+    off = "" if error is None else f"; the prediction of the saving is off by {format_ratio(error, signed=True)}"
+    step = format_ratio(step_error(found, predicted), signed=True)
+    low, high = format_ratio(predicted.saving_low), format_ratio(predicted.saving_high)
     yield (
-        f"{fit(found, predicted).value.capitalize()}: {_share(predicted.saving)} was predicted (between "
-        f"{_share(predicted.saving_low)} and {_share(predicted.saving_high)}){off}, that of the step by {step:+.1%}."
+        f"{fit(found, predicted).value.capitalize()}: {format_ratio(predicted.saving)} was predicted "
+        f"(between {low} and {high}){off}, that of the step by {step}."
     )
 
 
@@ -119,7 +121,3 @@ def _runs(outcome: Outcome) -> Section:
 
 def _exact(name: str) -> Any:
     return round if name == "step_ns" else float
-
-
-def _share(value: float) -> str:
-    return f"{value:.1%}"

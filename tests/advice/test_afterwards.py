@@ -21,6 +21,7 @@ from perfkit_core.replay.edits.removal import Remove
 from perfkit_core.replay.simulate import play
 from perfkit_core.trace import Trace
 from tests.support.events import device, host, trace
+from tests.support.rendered import rendered
 
 US = 1_000
 
@@ -64,7 +65,7 @@ def test_a_saving_that_another_one_hides() -> None:
     own = {one.id: one.prediction.saving_ns for one in (*advices.advice, *advices.without_saving)}
     assert own == {prepare: 0, kernel: 23 * US}
     assert advices.after == {prepare: After((kernel,), 50 * US)}
-    told = sections.report(advices, waiting()).sections[-1].lines
+    told = rendered(sections.report(advices, waiting()).sections[-1].lines)
     said = f"(Without prepare) saves nothing by itself, 50.0 µs once {kernel} is done."
     assert f"Worth it afterwards: {prepare} {said}" in told
     assert not [line for line in told if line.startswith("Looked at")]
@@ -106,9 +107,8 @@ def test_a_saving_of_which_nothing_is_left() -> None:
     assert {one.rule: one.prediction.saving_ns for one in advices.advice} == {"outer": 60 * US, "inner": 50 * US}
     assert advices.combined.saving_ns == 60 * US
     assert advices.after == {outer: After((inner,), 10 * US), inner: After((outer,), 0)}
-    assert (
-        f"With others: nothing is left of it once {outer} is done"
-        in sections.report(advices, recording).sections[1].lines
+    assert f"With others: nothing is left of it once {outer} is done" in rendered(
+        sections.report(advices, recording).sections[1].lines
     )
     told = {one["id"]: one["after"] for one in document(advices, recording)["advice"]}
     assert told == {outer: {"once": [inner], "saving_ns": 10 * US}, inner: {"once": [outer], "saving_ns": 0}}

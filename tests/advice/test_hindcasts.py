@@ -79,7 +79,7 @@ def test_an_operator_that_waits_is_no_saving() -> None:
     assert found is not None
     assert found.method == "none"
     assert (found.after_ns, found.ceiling_ns, found.edits) == (None, None, ())
-    assert "waits" in found.what
+    assert "waits" in str(found.what)
 
 
 def test_an_operator_that_works_on_the_device_is_not_said_to_wait() -> None:

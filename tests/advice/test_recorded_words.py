@@ -12,7 +12,7 @@ from perfkit_core.advice.advise import advise
 from perfkit_core.advice.model import Remedied
 from perfkit_core.advice.recorded_words import recorded_words
 from perfkit_core.advice.remedies import remedied
-from perfkit_core.advice.rules.optimizer import class_of
+from perfkit_core.advice.rules.per_tensor_optimizer import class_of
 from perfkit_core.loading import load
 from perfkit_core.plugins.contracts import Remedy
 from perfkit_core.plugins.manager import get_plugins

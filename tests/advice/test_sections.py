@@ -24,6 +24,7 @@ from perfkit_core.report.page import run_report
 from perfkit_core.storage.store import write_cycle
 from perfkit_core.trace import Trace, with_rank
 from tests.support.events import host, trace
+from tests.support.rendered import rendered
 from tests.support.small_trace import HOSTILE
 
 MS = 1_000_000
@@ -123,7 +124,7 @@ def test_a_saving_that_may_be_a_loss_says_so() -> None:
         rows = np.flatnonzero(found.rows("name", "fw::matmul"))
         rule = Rule("r", 1, 1, "T", lambda facts: [Candidate("c", {}, rows, edits=(Scale(rows, factor),))])
         result = advise(found, plugins=SimpleNamespace(rules=lambda: {"r": rule}, remedies=lambda framework: []))
-        return " ".join(sections.report(result, found).sections[0].lines)
+        return " ".join(rendered(sections.report(result, found).sections[0].lines))
 
     surely, perhaps = Quantity(0.4, 0.5, 0.9, "x"), Quantity(0.4, 0.5, 1.1, "x")
     assert "Saving: 20.0 ms (4.00 ms to 24.0 ms)" in told(surely)  # of 40 ms: 24, 20 and 4
@@ -135,10 +136,10 @@ def test_a_saving_that_may_be_a_loss_says_so() -> None:
 def test_what_saves_little_is_named_with_its_saving() -> None:
     found = loading()
     report = sections.report(advise(found, thresholds={"least_saving": 0.9}), found)
-    told = " ".join(report.sections[-1].lines)
+    told = " ".join(rendered(report.sections[-1].lines))
     assert "saves too little to read on" in told
     assert "loader-workers-" in told
-    assert report.headline == ("Nothing was found that would save time.",)
+    assert rendered(report.headline) == ("Nothing was found that would save time.",)
 
 
 def told(*parts: int) -> Report:
@@ -158,18 +159,22 @@ def told(*parts: int) -> Report:
 
 def test_one_two_and_many_changes() -> None:
     one, two, three = told(10_000), told(10_000, 9_000), told(10_000, 9_000, 1_000)
-    assert one.headline == ("One change: a step takes 100 µs now, and should take 90.0 µs (85.5 µs to 94.5 µs).",)
-    assert two.headline[0].endswith("and should take 81.0 µs (77.0 µs to 85.0 µs) with both.")
-    assert three.headline[0].endswith("and should take 80.0 µs (76.0 µs to 84.0 µs) with all of them.")
-    assert not [line for line in one.sections[-1].lines if "replayed at once" in line]
+    assert rendered(one.headline) == (
+        "One change: a step takes 100 µs now, and should take 90.0 µs (85.5 µs to 94.5 µs).",
+    )
+    assert rendered(two.headline)[0].endswith("and should take 81.0 µs (77.0 µs to 85.0 µs) with both.")
+    assert rendered(three.headline)[0].endswith("and should take 80.0 µs (76.0 µs to 84.0 µs) with all of them.")
+    assert not [line for line in rendered(one.sections[-1].lines) if "replayed at once" in line]
     for report, begin in ((two, "Both, replayed at once: step: 100 µs"), (three, "All 3, replayed at once: step: 100")):
-        (line,) = (line for line in report.sections[-1].lines if "replayed at once" in line)
+        (line,) = (line for line in rendered(report.sections[-1].lines) if "replayed at once" in line)
         assert line.startswith(begin)
         assert "never more" not in line
 
 
 def test_a_ceiling_is_that_of_one_change_by_itself() -> None:
-    assert "Saving: 10.0 µs (9.50 µs to 10.0 µs); never more than 10.0 µs by itself" in told(10_000).sections[0].lines
+    assert "Saving: 10.0 µs (9.50 µs to 10.0 µs); never more than 10.0 µs by itself" in rendered(
+        told(10_000).sections[0].lines
+    )
 
 
 def test_a_recording_without_steps_speaks_of_none() -> None:
@@ -178,7 +183,9 @@ def test_a_recording_without_steps_speaks_of_none() -> None:
     rule = Rule("r", 1, 1, "T", lambda facts: [Candidate("c", {}, at, edits=(Scale(at, 0.5),))])
     found = advise(recording, plugins=SimpleNamespace(rules=lambda: {"r": rule}, remedies=lambda framework: []))
     told = sections.report(found, recording)
-    assert told.headline[0].startswith("One change: the recording takes 100 µs now")
-    assert "Replayed unchanged, the recording repeats itself with an error of 0.00%." in told.sections[-1].lines
+    assert rendered(told.headline)[0].startswith("One change: the recording takes 100 µs now")
+    assert "Replayed unchanged, the recording repeats itself with an error of 0%." in rendered(told.sections[-1].lines)
     (sure,) = (part for part in explain.report(found.advice[0], found, recording).sections if part.name == "trust")
-    assert sure.lines[1].startswith("No steps were recorded, so nothing shows how steps differ: the interval is 5%")
+    assert rendered(sure.lines)[1].startswith(
+        "No steps were recorded, so nothing shows how steps differ: the interval is 5%"
+    )

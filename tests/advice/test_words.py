@@ -26,6 +26,7 @@ from perfkit_core.replay.edits.unblocking import Unblock
 from perfkit_core.replay.edits.uncertain import InCases
 from perfkit_core.replay.quantity import Case, Quantity
 from tests.support.events import host, trace
+from tests.support.rendered import rendered
 
 ROWS = np.array([0, 1, 3])
 
@@ -34,16 +35,16 @@ ROWS = np.array([0, 1, 3])
     ("name", "value", "said"),
     [
         ("between_ns", 812_345, "812 µs"), ("loader_ns", 69_810_500, "69.8 ms"), ("gap_ns", 0, "0 ns"),
-        ("step_ns", 3_393_189_557, "3.39 s"), ("longer_ns", -1_500, "-1.5 µs"),
-        ("bytes_per_step", 1024, "1.0 KB"), ("peak_bytes", 19_300_000, "19.3 MB"), ("bytes", 12, "12 bytes"),
+        ("step_ns", 3_393_189_557, "3.39 s"), ("longer_ns", -1_500, "-1.50 µs"),
+        ("bytes_per_step", 1024, "1.00 KiB"), ("peak_bytes", 19_300_000, "18.4 MiB"), ("bytes", 12, "12 B"),
         ("loader_ratio", 0.396, "39.6%"), ("casts_left", 0.25, "25%"), ("bytes_per_ns", 10.12, "10.1"),
         ("kernel_factor", 0.3, "0.3 ×"),
         ("workers", 4, "4"), ("kernels", 123_456, "123,456"), ("passes", 2.345, "2.35"), ("below", True, "yes"),
         ("alone", False, "no"), ("region", None, "not known"), ("operator", "aten::copy_", "aten::copy_"),
         ("dimension", [7, 8], "7, 8"), ("sizes", list(range(10)), "0, 1, 2, 3, 4, 5, 6, 7 and 2 more"),
-        ("host_ns", Quantity(100_000, 500_000, 2_000_000, ""), "0.1–2 ms, likely 500 µs"),
-        ("copy_ns", Quantity(88_000, 41_000, 30_000, ""), "30–88 µs, likely 41 µs"),
-        ("launch_ns", Quantity(5_000, 5_000, 5_000, ""), "5 µs"), ("parts", {"host_ns": 1_000}, "host 1 µs"),
+        ("host_ns", Quantity(100_000, 500_000, 2_000_000, ""), "0.100–2.00 ms, likely 500 µs"),
+        ("copy_ns", Quantity(88_000, 41_000, 30_000, ""), "30.0–88.0 µs, likely 41.0 µs"),
+        ("launch_ns", Quantity(5_000, 5_000, 5_000, ""), "5.00 µs"), ("parts", {"host_ns": 1_000}, "host 1.00 µs"),
     ],
 )  # fmt: skip
 def test_a_value_is_told_in_its_unit(name: str, value: Any, said: str) -> None:
@@ -85,7 +86,7 @@ def test_assumptions_by_their_rule() -> None:
     assert told("any", Assumption("steps_per_epoch", "50", "recorded")) == "a loader is begun every 50 steps"
     assert told("any", Assumption("waiting", "what ranks wait is not counted", "")) == "what ranks wait is not counted"
     moved = Assumption("aten::lt_on_host_ns", Quantity(2_500, 7_000, 26_000, ""), "")
-    assert told("tiny-ops-on-device", moved) == "aten::lt takes 2.5–26 µs on the host"
+    assert told("tiny-ops-on-device", moved) == "aten::lt takes 2.50–26.0 µs on the host"
 
 
 @pytest.mark.parametrize(
@@ -95,21 +96,22 @@ def test_assumptions_by_their_rule() -> None:
         (Scale(ROWS, Quantity(0.25, 0.4, 0.9, ""), below=False, host=False),
          "take 0.25–0.9 × their time (likely 0.4) on the device"),
         (Scale(ROWS, 0, device=False), "take 0 × their time on the host, with all inside them"),
-        (Insert(ROWS, 1_000, 2_500), "take 1 µs longer on the host and 2.5 µs longer on the device"),
+        (Insert(ROWS, 1_000, 2_500), "take 1.00 µs longer on the host and 2.50 µs longer on the device"),
         (Remove(ROWS), "do not take place, nor what is inside them"), (Remove(ROWS, below=False), "do not take place"),
-        (Load(ROWS, 4, handover_ns=1_000), "get batches from 4 worker processes; a batch is handed over in 1 µs; 2 "
+        (Load(ROWS, 4, handover_ns=1_000), "get batches from 4 worker processes; a batch is handed over in 1.00 µs; 2 "
          "batches ahead for each worker"),
         (Overlap(ROWS, ROWS), "pass in another thread, in 1 × their time"),
-        (Batch(ROWS, 3_000), "become 1 launch of 3 µs, with at most 1 µs between their work"),
+        (Batch(ROWS, 3_000), "become 1 launch of 3.00 µs, with at most 1.00 µs between their work"),
         (Batch(ROWS, 3_000, group=np.array([1, 1, 2])),
-         "become 2 launches of 3 µs each, with at most 1 µs between their work"),
+         "become 2 launches of 3.00 µs each, with at most 1.00 µs between their work"),
         (Shorten({0: (np.array([0, 10_000]), np.array([2_000, 11_000]))}, 0.5),
-         "in 2 gaps, 3 µs together, host threads take 0.5 × their time"),
+         "in 2 gaps, 3.00 µs together, host threads take 0.5 × their time"),
         (Move(ROWS, True, 2_000, copies_gone=ROWS),
-         "run on the host: each takes 2 µs there; 3 calls of copies and waits do not take place"),
-        (Move(ROWS, False, 2_000, 3_000), "run on the device: each takes 2 µs on the host and 3 µs on the device"),
+         "run on the host: each takes 2.00 µs there; 3 calls of copies and waits do not take place"),
+        (Move(ROWS, False, 2_000, 3_000),
+         "run on the device: each takes 2.00 µs on the host and 3.00 µs on the device"),
         (Unblock(ROWS), "wait for no device work"),
-        (Unblock(ROWS, 8_000), "wait for no device work, and take at most 8 µs"),
+        (Unblock(ROWS, 8_000), "wait for no device work, and take at most 8.00 µs"),
         (InCases(Remove(ROWS), (Case.SHORT,)), "do not take place, nor what is inside them (in the best case alone)"),
         (InCases(Unblock(ROWS), (Case.SHORT, Case.LIKELY)),
          "wait for no device work (in the best and likely cases alone)"),
@@ -139,7 +141,11 @@ def test_every_advice_of_recordings_is_explained_in_words(traces: Path) -> None:
         for one in (*found.advice, *found.without_saving):
             parts = {part.name: part for part in report(one, found, recording).sections}
             shown = " ".join(
-                [*parts["transform"].lines, *parts["trust"].lines, *map(str, parts["evidence"].table["value"])]
+                [
+                    *rendered(parts["transform"].lines),
+                    *rendered(parts["trust"].lines),
+                    *map(str, parts["evidence"].table["value"]),
+                ]
             )
             assert not re.search(r"\b\w+_(ns|factor|left|bytes)\b|\b(True|False|None)\b|\d{7}", shown), shown
             assert "Quantity" not in shown

@@ -43,7 +43,7 @@ def test_what_where_how_much_and_how_sure(perfkit, loading: Path) -> None:
     code, out, err = perfkit("advise", loading)
     assert (code, err) == (0, "")
     assert out.index("1. Load data in worker processes: saves") < out.index("In sum")
-    for told in ("60 of 100 ms", "train.py:12 (main); steps 0 to 5", "Step: 100 ms now,", "p10 to p90:",
+    for told in ("60.0 ms of 100 ms", "train.py:12 (main); steps 0 to 5", "Step: 100 ms now,", "p10 to p90:",
                  "How sure: replayed on the recording", "with an error of 0.00% (median of 6 steps"):  # fmt: skip
         assert told in out
     assert "\x1b" not in out
@@ -86,10 +86,10 @@ def test_the_file_holds_what_the_terminal_shows(perfkit, loading: Path, tmp_path
 def test_what_cannot_be_evaluated_is_short_for_people_and_whole_elsewhere(perfkit, loading: Path) -> None:
     content = json.loads(perfkit("advise", loading, "--format", "json").out)
     rules = {one["rule"] for one in content["not_evaluable"]}
-    without_device = {one["rule"] for one in content["not_evaluable"] if "no work of a device" in one["why"]}
+    without_device = {one["rule"] for one in content["not_evaluable"] if "no device work" in one["why"]}
     out = perfkit("advise", loading).out
     assert f"\n{len(rules)} rules cannot be evaluated here. What to record: perfkit advise {loading} --rule ID; " in out
-    (line,) = (line for line in out.splitlines() if line.startswith("No work of a device was recorded: "))
+    (line,) = (line for line in out.splitlines() if line.startswith("No device work was recorded: "))
     assert line.endswith(f" and {len(without_device) - 4} more.")
     assert len(line) < 140
     markdown = perfkit("advise", loading, "--format", "markdown").out
@@ -97,7 +97,7 @@ def test_what_cannot_be_evaluated_is_short_for_people_and_whole_elsewhere(perfki
     assert "--format json names all" not in markdown
     (rule, *_) = without_device
     alone = perfkit("advise", loading, "--rule", rule).out
-    assert f"Cannot be evaluated here: {rule} (no work of a device was recorded)." in alone
+    assert f"Cannot be evaluated here: {rule} (no device work was recorded)." in alone
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,7 @@ def test_the_same_work(perfkit, runs: Path) -> None:
         (["--per", "flop"], "nothing tells the flops of a step; record with_flops=True"),
         (["--samples", "10,20,30"], "is not a whole number for each of the 2 runs"),
         (["--tokens", "10"], "--tokens is for --per token"),
-        (["--noise", "2"], "is no share; write it in percent"),
+        (["--noise", "2"], "is not a share; write it in percent"),
         (["--view", "model"], "no table 'model'; its table is 'phases'; known: waterfall"),
         (
             ["--view", "memory"],

@@ -96,12 +96,25 @@ def test_a_minimum_in_a_command(perfkit, run: Path) -> None:
         assert perfkit("summary", run, *arguments, least).out.splitlines()[1:] == ["fw::matmul,10000000"]
 
 
-@pytest.mark.parametrize("text", ["calls", "calls=", "calls=x", "calls=1e", "flops=5Q", "bytes=1 ZiB", "a=nan", "=1"])
-def test_no_minimum_is_one_line_that_lists_the_units(perfkit, run: Path, text: str) -> None:
-    code, _, err = perfkit("summary", run, "--min", text)
-    assert (code, err.count("\n")) == (2, 1)
-    assert "not a minimum" in err
-    assert all(unit in err for unit in ("K, M, G, T", "KiB", "ms", "%"))
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("calls", "--min 'calls' is not COLUMN=VALUE; write it as in --min flops=1e6"),
+        ("calls=", "--min 'calls=' is not COLUMN=VALUE; write it as in --min flops=1e6"),
+        ("=1", "--min '=1' is not COLUMN=VALUE; write it as in --min flops=1e6"),
+        ("calls=x", "--min calls: 'x' is not a number; write it as in 1.5 M; units: K, M, G, T"),
+        ("calls=1e", "--min calls: '1e' is not a number; write it as in 1.5 M; units: K, M, G, T"),
+        ("a=nan", "--min a: 'nan' is not a number; write it as in 1.5 M; units: K, M, G, T"),
+        ("flops=5Q", "--min flops: '5Q' is not a number of operations; write it as in 4 GFLOP; units: FLOP, kFLOP, "
+         "MFLOP, GFLOP, TFLOP, PFLOP, K, M, G, T"),
+        ("bytes=1 ZiB", "--min bytes: '1 ZiB' is not a size; write it as in 64 MiB; units: B, KiB, MiB, GiB, TiB, KB, "
+         "MB, GB, TB, K, M, G, T"),
+        ("self_cpu_ns=5 MiB", "--min self_cpu_ns: '5 MiB' is not a duration; write it as in 20 ms; units: ns, µs, ms, "
+         "s, us, K, M, G, T"),
+    ],
+)  # fmt: skip
+def test_no_minimum_is_one_line_that_lists_the_units(perfkit, run: Path, text: str, told: str) -> None:
+    assert perfkit("summary", run, "--min", text) == (2, "", f"perfkit: error: {told}\n")
 
 
 def test_a_filter_without_matches_says_so(perfkit, run: Path) -> None:

@@ -14,6 +14,7 @@ from perfkit_core.comparison.pair import Asked, pair
 from perfkit_core.report.model import Report
 from perfkit_core.trace import Trace
 from tests.support.events import host, trace
+from tests.support.rendered import rendered
 from tests.support.stepped_trace import MS, stepped_trace
 
 NAMES = {"mm": "matmul", "act": "relu", "gemm": "matmul", "swish": "silu"}
@@ -105,7 +106,9 @@ def test_what_may_be_noise_is_not_called_nothing() -> None:
     """10 % more, in single captures of what differs by 20 % from start to start."""
     base, loud = steps(STEADY, 3), Asked(noise=0.2)
     found = against_report(([base], [steps(STEADY, 1.1)]), ([base], [steps(STEADY)]), loud, ("theirs", "ours"))
-    assert found.headline[0].startswith("Perhaps new, but not told from noise of the machine: other has lost 2.00 ms")
+    assert rendered(found.headline)[0].startswith(
+        "Perhaps new, but not told from noise of the machine: other has lost 2.00 ms"
+    )
     assert found.data["new"]["step_time"]["verdict"] == "slower, perhaps noise"
 
 
@@ -128,8 +131,10 @@ def report() -> Report:
 def test_the_report_says_first_what_is_new() -> None:
     """An operator of 1 ms takes 11 ms: 10 of the 10 ms by which the step became longer."""
     found = report()
-    assert found.headline[0].startswith("New: other has lost 10.0 ms against base since the earlier pair (95% interval")
-    assert found.headline[1] == "The largest new causes: fw::matmul +10.0 ms."
+    assert rendered(found.headline)[0].startswith(
+        "New: other has lost 10.0 ms against base since the earlier pair (95% interval"
+    )
+    assert rendered(found.headline)[1] == "The largest new causes: fw::matmul +10.0 ms."
     assert [section.name for section in found.sections][:5] == [
         "new_waterfall", "new_step_time", "new_causes", "new_layers", "waterfall",
     ]  # fmt: skip

@@ -17,6 +17,7 @@ from perfkit_core.renderers import charts
 from perfkit_core.report.model import Report, Section
 from perfkit_core.trace import Trace
 from tests.support.events import host, trace
+from tests.support.rendered import rendered
 
 NAMES = {"mm": "matmul", "act": "relu", "sum": "sum"}
 PAIRS = [("h100-bert-small", "mi300x-bert-small"), ("h100-vit", "mi300x-vit"), ("h100-qwen05b", "mi300x-qwen05b"),
@@ -68,7 +69,7 @@ def test_it_says_on_how_many_steps_the_causes_rest() -> None:
     work = [host("mm", "operator", i * 100, 50, phase="forward") for i in range(7)]
     found = sections(explained(trace(steps + work), trace(steps[:2] + work[:2])))
     (section,) = (one for one in found if one.name == "causes")
-    assert section.lines == ("Mean of the steps nearest to the median: 4 of 7 in base, 2 of 2 in other.",)
+    assert rendered(section.lines) == ("Mean of the steps nearest to the median: 4 of 7 in base, 2 of 2 in other.",)
 
 
 def test_it_says_of_what_the_times_are_the_mean() -> None:

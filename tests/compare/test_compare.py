@@ -14,6 +14,7 @@ from perfkit_core.loading import load
 from perfkit_core.schema import NO_ROW, OPERATOR_KINDS
 from perfkit_core.trace import Trace
 from tests.support.paths import DATA
+from tests.support.rendered import rendered
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +89,7 @@ def test_what_a_comparison_finds_is_asked_of_it(torch_run: Trace, paddle_run: Tr
 def test_the_unmatched_share_is_told(torch_run: Trace, paddle_run: Trace) -> None:
     report = comparison_report(torch_run, paddle_run)
     share = report.data["matched_share"]["other"]["unmatched"]["cpu"]
-    assert f"Unmatched in other: {share:.1%} of cpu operator time." in report.headline
+    assert f"Unmatched in other: {share:.1%} of cpu operator time." in rendered(report.headline)
     assert [section.name for section in report.sections] == [
         "waterfall", "steps", "step_time", "statistics", "step_parts", "causes", "layers", "families", "kernels",
         "attribution", "matched", "unmatched", "phases", "overview", "operators",

@@ -10,6 +10,7 @@ from perfkit_core.comparison.pair import Asked
 from perfkit_core.comparison.several import Run, several_report
 from perfkit_core.renderers import html, markdown, text
 from perfkit_core.report.model import Report
+from tests.support.rendered import rendered
 from tests.support.small_trace import small_trace
 from tests.support.stepped_trace import stepped_trace
 
@@ -90,7 +91,7 @@ def test_a_run_without_steps_has_no_column_of_steps() -> None:
     assert table(found, "step_parts")["none_ns"].isna().all()
     rows = table(found, "runs").set_index("run")
     assert pd.isna(rows.loc["none", "median_step_ns"])
-    assert found.headline[-1] == "none: no steps to compare."
+    assert rendered(found.headline)[-1] == "none: no steps to compare."
 
 
 def test_the_gate_asks_every_run() -> None:

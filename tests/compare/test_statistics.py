@@ -199,7 +199,7 @@ def test_busy_neighbours_lengthen_most_steps_but_not_the_quickest() -> None:
     busy = np.array([100, 202, 198, 200] * 4) * MS
     alone = step_statistics(base, busy, between=0.02)
     assert (alone.verdict, alone.quickest) == (PERHAPS_SLOWER, 1 * MS)  # the quickest four are 99 and 100
-    told = step_sentence(alone)
+    told = str(step_sentence(alone))
     assert told.startswith(
         "Slower, but not told from noise of the machine: the median step takes 199 ms instead of 100"
     )
@@ -210,7 +210,7 @@ def test_busy_neighbours_lengthen_most_steps_but_not_the_quickest() -> None:
     assert step_statistics(wide, [one + 100 * MS for one in wide]).verdict == SLOWER
     several = step_statistics(wide, [busy + 5 * MS, busy, busy - 5 * MS])
     assert several.verdict == PERHAPS_SLOWER
-    assert step_sentence(several).endswith("; record more of each.")
+    assert str(step_sentence(several)).endswith("; record more of each.")
 
 
 def test_what_few_steps_have_is_not_asked_of_the_quickest() -> None:

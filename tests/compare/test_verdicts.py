@@ -16,6 +16,7 @@ from perfkit_core.loading import load
 from perfkit_core.report.model import Report
 from perfkit_core.trace import concat_traces
 from tests.support.events import device, host, trace
+from tests.support.rendered import rendered
 from tests.support.stepped_trace import stepped_trace
 
 
@@ -45,7 +46,7 @@ def test_the_workers_pair(traces: Path) -> None:
     assert found.steps.verdict == "faster"
     report = comparison_report([load(files[0])], [load(files[1])])
     assert any(sentence.startswith("Faster: the median step takes 127 ms instead of 176 ms, 28.2% shorter")
-               for sentence in report.headline)  # fmt: skip
+               for sentence in rendered(report.headline))  # fmt: skip
     late = section(report, "outliers").table
     assert sorted(late["dur_ns"], reverse=True) == sorted(sides[1], reverse=True)[:2]
     assert section(report, "devices") is None
@@ -61,9 +62,8 @@ def test_two_vendors(traces: Path) -> None:
     assert (step_time["verdict"], step_time["interval"], step_time["noise"]) == ("too few steps to tell", None, None)
     assert section(report, "devices").table["matrix16_tflop_per_s"].tolist() == [989, 1307.4]
     assert section(report, "devices").table["memory_gb_per_s"].tolist() == [3350, 5300]
-    assert (
-        "Different devices: NVIDIA H100 80GB HBM3 and AMD Instinct MI300X VF. Their peaks stand below."
-        in report.warnings
+    assert "Different devices: NVIDIA H100 80GB HBM3 and AMD Instinct MI300X VF. Their peaks stand below." in rendered(
+        report.warnings
     )
 
 
@@ -71,18 +71,18 @@ def test_a_recording_on_both_sides_is_named_below_the_verdict() -> None:
     """Named twice or copied; another run of equal steps is no copy."""
     one, copied = (stepped_trace([20, 20, 21], source=source) for source in ("runs/a", "copies/a"))
     told = "Base and other hold the same recording: runs/a, copies/a."
-    assert comparison_report(one, copied).headline[1] == told
-    assert comparison_report(one, one).headline[1] == "Base and other hold the same recording: runs/a."
+    assert rendered(comparison_report(one, copied).headline)[1] == told
+    assert rendered(comparison_report(one, one).headline)[1] == "Base and other hold the same recording: runs/a."
     renamed = stepped_trace([20, 20, 21], name="fw::add")
-    assert not any("same recording" in sentence for sentence in comparison_report(one, renamed).headline)
+    assert not any("same recording" in sentence for sentence in rendered(comparison_report(one, renamed).headline))
     runs = [Run(name, (trace,)) for name, trace in (("a", one), ("b", renamed), ("c", copied))]
-    assert several_report(runs, Asked()).headline[-1] == f"c: {told}"
+    assert rendered(several_report(runs, Asked()).headline)[-1] == f"c: {told}"
 
 
 def test_runs_that_hardly_do_the_same_are_told_directly_below_the_verdict() -> None:
     """1 ms in one operator against 2 ms in another."""
     report = comparison_report(stepped_trace([20]), stepped_trace([30], 2.0, name="fw::other"))
-    verdict, unlike, causes = report.headline[:3]
+    verdict, unlike, causes = rendered(report.headline)[:3]
     assert verdict.startswith("Too few steps to tell: ")
     assert unlike == "These runs hardly do the same: of one, 100% of the operator time has no counterpart."
     assert causes.startswith("The largest causes: ")
@@ -94,10 +94,10 @@ def test_not_all_has_a_counterpart_where_device_work_of_other_steps_has_none() -
     base, other = (
         trace([*rows, device("gemm", "kernel", start, 60)], names={"mm": "matmul"}.get) for start in (200, 20)
     )
-    told = comparison_report(base, other).headline
-    assert "Unmatched in other: 60.0% of all time, each instant once." in told
+    told = rendered(comparison_report(base, other).headline)
+    assert "Unmatched in other: 60% of all time, each instant once." in told
     assert "All operator time has a counterpart." not in told
-    assert "All operator time has a counterpart." in comparison_report(base, base).headline
+    assert "All operator time has a counterpart." in rendered(comparison_report(base, base).headline)
     assert not any("hardly do the same" in sentence for sentence in told)
 
 

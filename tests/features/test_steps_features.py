@@ -451,4 +451,4 @@ def test_C5_a_run_of_one_process_says_so_paddle(paddle_run: tuple[Trace, Any]) -
     from perfkit_core.analyses.communication.distributed import VIEW
 
     assert perfkit_core.summarize(paddle_run[0], "distributed").empty
-    assert VIEW.explain_empty(paddle_run[0]) == "no communication between processes was recorded"
+    assert str(VIEW.explain_empty(paddle_run[0])) == "no communication between processes was recorded"

@@ -41,7 +41,7 @@ def test_D1_four_views(run: Trace, framework: str) -> None:
     assert "depth" in scope
     code = perfkit_core.summarize(run, "code")
     assert code.empty
-    assert "with_stack" in get_plugins().views()["code"].explain_empty(run)
+    assert "with_stack" in str(get_plugins().views()["code"].explain_empty(run))
 
 
 def test_D1_code_view_of_recorded_stacks(traces: Path) -> None:

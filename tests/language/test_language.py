@@ -1,28 +1,42 @@
-"""Every text is in the catalogues, translated; what was kept in English is retold; pages are read in one language."""
+"""Every text is in the catalogues and translated; messages are translated when shown; pages have one language."""
 
 from __future__ import annotations
 
 import ast
+import pickle
 import re
+import sys
 from collections.abc import Callable
 from functools import cache
-from io import BytesIO
 from pathlib import Path
 
+import msgspec
+import numpy as np
 import pytest
-from babel.messages.catalog import Catalog, Message
-from babel.messages.pofile import read_po
+from babel.messages.catalog import Catalog
+from babel.messages.catalog import Message as Entry
 
 from perfkit_core.advice.advise import advise
 from perfkit_core.advice.page import report as advice_page
 from perfkit_core.analyses.fluid import fluid_overhead
 from perfkit_core.cli.main import main
 from perfkit_core.comparison.report import comparison_report
-from perfkit_core.language import LANGUAGES, in_english, language, retold, say, speaking
-from perfkit_core.language.__main__ import HERE, TEMPLATE
-from perfkit_core.language.catalogue import Catalogue, read
+from perfkit_core.errors import UsageError
+from perfkit_core.language import (
+    LANGUAGES,
+    Message,
+    Sentence,
+    current,
+    language,
+    message,
+    plural,
+    render,
+    say,
+    speaking,
+)
+from perfkit_core.language import english as untranslated
 from perfkit_core.language.columns import SIDES, worded
-from perfkit_core.language.extract import messages
+from perfkit_core.language.current import read
 from perfkit_core.loading import load
 from perfkit_core.renderers.html import render as as_page
 from perfkit_core.renderers.markdown import render as as_markdown
@@ -32,22 +46,24 @@ from perfkit_core.report.page import run_report
 from perfkit_core.report.summary import summarize
 from perfkit_core.table_columns import CATEGORY, NAME, key
 from perfkit_core.trace import Finding, Trace
+from perfkit_core.trace_meta import StoredFinding
 from tests.support.page_words import english, texts
 from tests.support.paths import ROOT
+from tools import translations
 
 PACKAGES = ("perfkit_core", "perfkit_torch", "perfkit_paddle")
 DATA = ROOT / "tests" / "data"
 TORCH, PADDLE = DATA / "torch-mlp.json.gz", DATA / "paddle-mlp.json.gz"
-WORD = re.compile(r"\{(\w+)[^{}]*\}")
+WORD = re.compile(r"\{(\w+[^{}]*)\}")
 OTHERS = LANGUAGES[1:]
 
 
-def catalogue(path: Path) -> Catalog:
-    return read_po(BytesIO(path.read_bytes()), charset="utf-8")
+def catalogue(name: str) -> Catalog:
+    return translations.read(translations.CATALOGUES / f"{name}.po")
 
 
-def translated(name: str) -> list[Message]:
-    return [one for one in catalogue(HERE / f"{name}.po") if one.id]
+def translated(name: str) -> list[Entry]:
+    return [one for one in catalogue(name) if one.id]
 
 
 @cache
@@ -63,16 +79,11 @@ def of_advice(path: Path) -> Report:
     return advice_page(advise(trace(path)), trace(path), [])
 
 
-def places(one: Catalog) -> dict[str, list[str]]:
-    return {str(message.id): sorted(path for path, _ in message.locations) for message in one if message.id}
-
-
-def test_the_catalogues_hold_what_the_code_says() -> None:
-    """Where this fails: ``python -m perfkit_core.language``, then translate what is new."""
-    expected = places(messages())
-    assert places(catalogue(TEMPLATE)) == expected
-    for name in OTHERS:
-        assert places(catalogue(HERE / f"{name}.po")) == expected
+@pytest.mark.parametrize("name", OTHERS)
+def test_the_catalogues_hold_what_the_code_says(name: str) -> None:
+    """Where this fails: ``python tools/translations.py``, then translate what is new."""
+    expected = {str(one.id) for one in translations.messages() if one.id}
+    assert {str(one.id) for one in translated(name)} == expected
 
 
 def test_texts_are_written_so_that_they_are_found() -> None:
@@ -83,8 +94,10 @@ def test_texts_are_written_so_that_they_are_found() -> None:
         for file in sorted(ROOT.joinpath(package).rglob("*.py"))
         if "perfkit_core.language" in file.read_text(encoding="utf-8")
         for call in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in ("say", "in_english")
-        if isinstance(call.args[0], (ast.JoinedStr, ast.BinOp))
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Name)
+        and call.func.id in ("say", "message", "plural", "mark")
+        if any(isinstance(text, (ast.JoinedStr, ast.BinOp)) for text in call.args[:2])
     ]
     assert made == []
     scripts = "".join(file.read_text(encoding="utf-8") for file in ROOT.joinpath("perfkit_core").rglob("*.js"))
@@ -93,13 +106,13 @@ def test_texts_are_written_so_that_they_are_found() -> None:
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_every_text_is_translated(name: str) -> None:
-    assert [one.id for one in translated(name) if not one.string or one.fuzzy] == []
-    assert not catalogue(HERE / f"{name}.po").obsolete
+    assert [one.id for one in translated(name) if not (one.string and all(one.string)) or one.fuzzy] == []
+    assert not catalogue(name).obsolete
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_translations_have_the_words_of_the_text(name: str) -> None:
-    """Each word that is filled in is said. English verb forms, called ``verb``, may be left out."""
+    """Each placeholder is there, in the same unit. English verb forms, called ``verb``, may be left out."""
     for one in translated(name):
         wanted, found = set(WORD.findall(str(one.id))), set(WORD.findall(str(one.string)))
         assert found <= wanted, one.id
@@ -135,40 +148,88 @@ def test_the_language_before_is_spoken_after_an_error() -> None:
 def test_a_text_without_translation_is_said_in_english() -> None:
     with speaking("zh"):
         assert say("nobody translated {this}", this="7 of it") == "nobody translated 7 of it"
-        assert retold("nobody translated that") == "nobody translated that"
+        assert render("nobody translated that") == "nobody translated that"
+        assert str(plural("nobody has {n} copy", "nobody has {n} copies", 2)) == "nobody has 2 copies"
 
 
 def test_words_that_are_filled_in_mean_nothing() -> None:
     name = "{count} <b>%s</b> \\1 {0}"
     with speaking("zh"):
         assert say("Architecture of {name}", name=name) == f"{name} 的架构"
-        assert retold(in_english("the file does not describe {devices}", devices=name)) == f"文件没有描述 {name}"
+        assert str(message("the file does not describe {devices}", devices=name)) == f"文件没有描述 {name}"
 
 
-def test_what_was_kept_in_english_is_retold() -> None:
-    kept = in_english("{count} damaged events could not be read and are missing", count=7)
-    assert (retold(kept), kept) == (kept, "7 damaged events could not be read and are missing")
+def test_a_message_is_a_sentence_only_when_it_is_shown() -> None:
+    kept = message("{count} damaged events could not be read and are missing", count=7)
+    assert str(kept) == "7 damaged events could not be read and are missing"
     with speaking("zh"):
-        assert in_english("{count} damaged events could not be read and are missing", count=7) == kept
-        assert retold(kept) == "7 个损坏的事件无法读取，已缺失"
-        assert retold(f"{kept} (ranks 0–3, 5)") == "7 个损坏的事件无法读取，已缺失（rank 0–3, 5）"
-        assert retold(f"{kept} (rank 2; alike in 3 more of 8 ranks)").startswith(
-            "7 个损坏的事件无法读取，已缺失（rank 2"
-        )
+        assert str(kept) == "7 个损坏的事件无法读取，已缺失"
+        assert untranslated(kept) == "7 damaged events could not be read and are missing"
+        whole = plural("{finding} (rank {numbers})", "{finding} (ranks {numbers})", 5, finding=kept, numbers="0–3, 5")
+        assert str(whole) == "7 个损坏的事件无法读取，已缺失（rank 0–3, 5）"
 
 
-def test_the_most_specific_template_is_retold() -> None:
-    texts_ = {"{a} is {b}": "{b}<{a}", "{a} is {b} of {c}": "{c}|{b}|{a}", "{a} and {a}": "{a}+{a}"}
-    known = Catalogue(texts_, {"kept": tuple(texts_)})
-    assert known.retold("x is y of z") == "z|y|x"
-    assert known.retold("x is y") == "y<x"
-    assert (known.retold("x and x"), known.retold("x and y")) == ("x+x", "x and y")
+def test_placeholders_are_formatted_by_their_unit() -> None:
+    values = {"a": np.int64(12_345_678), "b": 3 * 2**20, "c": 0.1234, "d": 12, "e": ["x", message("y")]}
+    made = message(
+        "{a:ns} {b:bytes} {c:ratio} {d:count} {e:list} {f:and} {g} {h:.1f}",
+        **values,
+        f=("x", "y", "z"),
+        g=12345.0,
+        h=np.float32(0.25),
+    )
+    assert str(made) == "12.3 ms 3.00 MiB 12.3% 12 x, y x, y and z 12345.0 0.2"
 
 
-def test_only_what_is_kept_is_recognised() -> None:
-    """A name in a recording that reads like a text of the page stays a name."""
-    known = Catalogue({"{count} rows": "{count} 行"}, {"table.py": ("{count} rows",)})
-    assert known.retold("5 rows") == "5 rows"
+def test_a_counted_message_has_two_forms() -> None:
+    copies = [str(plural("{n} copy of {size:bytes}", "{n} copies of {size:bytes}", n, size=1024)) for n in (1, 2, 0)]
+    assert copies == ["1 copy of 1.00 KiB", "2 copies of 1.00 KiB", "0 copies of 1.00 KiB"]
+
+
+def test_messages_travel_and_are_compared() -> None:
+    inner = plural("{n} copy", "{n} copies", 2)
+    kept = message("{a} of {b:list}", a=inner, b=[1, "x", inner])
+    for other in (pickle.loads(pickle.dumps(kept)), msgspec.json.decode(msgspec.json.encode(kept), type=Message)):
+        assert (other, hash(other), str(other)) == (kept, hash(kept), str(kept))
+    assert kept != message("{a} of {b:list}", a=inner, b=[1, "x"])
+
+
+def test_braces_in_values_and_in_texts_without_values_stay() -> None:
+    assert str(message("of {name}", name="{x} {0} %s")) == "of {x} {0} %s"
+    assert str(message("a {x}")) == "a {x}"
+
+
+def test_a_sentence_in_a_table_is_english_until_it_is_shown() -> None:
+    cell = Sentence(message("{count} damaged events could not be read and are missing", count=7))
+    assert cell == "7 damaged events could not be read and are missing"
+    with speaking("zh"):
+        assert cell == "7 damaged events could not be read and are missing"
+        assert worded(pickle.loads(pickle.dumps(cell))) == "7 个损坏的事件无法读取，已缺失"
+
+
+def test_stored_findings_are_translated_and_those_of_old_files_are_english(tmp_path: Path) -> None:
+    finding = Finding("skipped", message("{count} damaged events could not be read and are missing", count=7))
+    stored = StoredFinding.of(finding)
+    kept = msgspec.json.encode(stored)
+    assert msgspec.json.decode(kept)["message"] == "7 damaged events could not be read and are missing"
+    again = msgspec.json.decode(kept, type=StoredFinding).finding()
+    old = msgspec.json.decode(b'{"code": "skipped", "message": "7 were lost"}', type=StoredFinding).finding()
+    with speaking("zh"):
+        assert (again, again.message) == (finding, "7 个损坏的事件无法读取，已缺失")
+        assert old.message == "7 were lost"
+
+
+def test_catalogues_are_read_without_babel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wheel holds compiled catalogues alone; what neither is compiled nor can be is told."""
+    monkeypatch.setattr(current, "_FOLDER", tmp_path)
+    (tmp_path / "xx.po").write_text('msgid "Copies"\nmsgstr "Kopien"\n', encoding="utf-8")
+    compiled = current._compiled(tmp_path / "xx.po")
+    monkeypatch.setitem(sys.modules, "babel.messages.mofile", None)
+    with pytest.raises(UsageError, match="not built"):
+        read.__wrapped__("xx")
+    (tmp_path / "xx.po").unlink()
+    (tmp_path / "xx.mo").write_bytes(compiled)
+    assert read.__wrapped__("xx").gettext("Copies") == "Kopien"
 
 
 @pytest.mark.parametrize("path", [TORCH, PADDLE], ids=["torch", "paddle"])
@@ -196,8 +257,8 @@ def test_an_english_page_has_no_chinese() -> None:
 
 
 @pytest.mark.parametrize("render", [as_page, as_text, as_markdown])
-def test_findings_are_retold_in_every_format(render: Callable[[Report], str]) -> None:
-    text = in_english("{count} events were not valid JSON, or nested too deep, and are missing", count=3)
+def test_findings_are_translated_in_every_format(render: Callable[[Report], str]) -> None:
+    text = message("{count} events were not valid JSON, or nested too deep, and are missing", count=3)
     finding = Finding("skipped-events", text)
     report = Report("r", (Source("r", "r", (finding,)),), ())
     assert "3 events were not valid JSON, or nested too deep, and are missing" in render(report)

@@ -12,9 +12,9 @@ from playwright.sync_api import expect
 
 import perfkit_core
 from perfkit_core.cli.main import main
+from perfkit_core.language.units import format_duration
 from perfkit_core.ranks import profile
 from perfkit_core.renderers.html import render
-from perfkit_core.report.headline import duration
 from perfkit_core.report.page import run_report
 
 FILES = (
@@ -41,7 +41,7 @@ def test_the_first_screen(opened: Callable[[Path], Any], traces: Path, tmp_path:
         box = page.locator(part).first.bounding_box()
         assert box["y"] + box["height"] <= 900
     steps = perfkit_core.summarize(found, "steps")["dur_ns"]
-    assert duration(float(steps.median())) in page.locator(".headline").text_content()
+    assert format_duration(float(steps.median())) in page.locator(".headline").text_content()
     partition = perfkit_core.summarize(found, "partition")
     shares = {
         row.category: row.total_ns / partition["total_ns"].sum() for row in partition.itertuples() if row.total_ns

@@ -35,6 +35,7 @@ from perfkit_core.trace import with_rank
 from tests.support import chrome
 from tests.support.paths import DATA
 from tests.support.rank_files import write_ranks
+from tests.support.rendered import rendered
 from tests.support.small_trace import small_trace
 
 VIEWS = (
@@ -337,15 +338,15 @@ def test_a_page_of_many_ranks_is_one_of_one_trace(many: Path) -> None:
     """Headline, facts and tables of the page are those of the ranks in one trace; only advice, and pictures of single
     events, are had elsewhere."""
     found, whole = run_report(opened([many])), run_report(load(many))
-    assert found.headline
-    assert found.headline == tuple(line for line in whole.headline if not line[0].isdigit())
+    assert rendered(found.headline)
+    assert rendered(found.headline) == tuple(line for line in rendered(whole.headline) if not line[0].isdigit())
     assert found.sources[0].facts == whole.sources[0].facts
     assert found.title == f"Profile of {many.name}"
     tables, advice = ([s for s in found.sections if s.name.startswith("advice") is told] for told in (False, True))
     of_one = [s.name for s in whole.sections if not s.name.startswith("advice")]
     assert [s.name for s in tables] == [name for name in of_one if name not in ("timeline", "memory_curve")]
     (elsewhere,) = advice
-    assert "perfkit advise" in f"{elsewhere.note} {elsewhere.empty} {' '.join(elsewhere.lines)}"
+    assert "perfkit advise" in f"{elsewhere.note} {elsewhere.empty} {' '.join(rendered(elsewhere.lines))}"
 
 
 def test_one_rank_is_read_as_a_whole(tmp_path: Path) -> None:

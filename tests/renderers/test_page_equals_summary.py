@@ -95,11 +95,11 @@ def shows(cell: Cell, heading: str, value: Any) -> bool:
 
 
 def rounds(text: str, number: float) -> bool:
-    """Whether a text is a number, rounded to the decimals that it has; of large plain numbers, to four digits."""
+    """Whether a text is a number, rounded to the decimals that it has."""
     if text[0] in "<>":
         return 0 < abs(number) < abs(float(text[1:]))
-    half = 0.5 * 10.0 ** -len(text.partition(".")[2]) if "e" not in text else 0.0
-    return abs(float(text) - number) <= max(half, 5e-4 * abs(number) * ("e" in text)) * (1 + 1e-9)
+    half = 0.5 * 10.0 ** -len(text.partition(".")[2])
+    return abs(float(text.replace(",", "")) - number) <= half * (1 + 1e-9)
 
 
 def test_every_cell_is_that_of_json(told: Told) -> None:

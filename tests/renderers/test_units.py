@@ -29,14 +29,14 @@ def test_headings(name: str, heading: str) -> None:
 
 
 def test_the_unit_is_that_of_the_median() -> None:
-    assert shown(a_ns=[1, 2_000_000, 3_000_000_000]) == [("A (ms)", ("0.000001", "2.000", "3000.000"))]
-    assert shown(bytes=[3 * 2**20, None]) == [("Size (MiB)", ("3.000", "-"))]
-    assert shown(a_ratio=[0.12345, 1]) == [("A (%)", ("12.35", "100.00"))]
+    assert shown(a_ns=[1, 2_000_000, 3_000_000_000]) == [("A (ms)", ("<0.001", "2.000", "3,000.000"))]
+    assert shown(bytes=[3 * 2**20, None]) == [("Size (MiB)", ("3.00", "-"))]
+    assert shown(a_ratio=[0.12345, 1]) == [("A (%)", ("12.3", "100.0"))]
     assert shown(flops=[41_048_899_584], self_flops=[0]) == [
-        ("FLOPs (GFLOP)", ("41.049",)),
+        ("FLOPs (GFLOP)", ("41.0",)),
         ("Self FLOPs (GFLOP)", ("0",)),
     ]
-    assert shown(bytes_per_s=[2**30]) == [("Bandwidth (GiB/s)", ("1.000",))]
+    assert shown(bytes_per_s=[2**30]) == [("Bandwidth (GiB/s)", ("1.00",))]
 
 
 def test_columns_of_one_table_share_a_unit_where_that_reads_well() -> None:
@@ -57,28 +57,49 @@ def test_columns_of_one_table_share_a_unit_where_that_reads_well() -> None:
     ],
 )
 def test_what_compares_has_one_unit_that_of_the_larger(names: tuple[str, ...]) -> None:
-    values = dict(zip(names, ([125_415_476], [2_000_000], [1_230], [280]), strict=True))
-    assert [cells for _, (cells,) in shown(**values)] == ["125.415", "2.000", "0.00123", "0.000280"]
+    values = dict(zip(names, ([125_415_476], [2_000_000], [123_000], [28_000]), strict=True))
+    assert [float(cells) for _, (cells,) in shown(**values)] == pytest.approx([125.415, 2, 0.123, 0.028], rel=0.005)
     assert {heading.partition("(")[2] for heading, _ in shown(**values)} == {"ms)"}
 
 
+def test_a_column_that_would_be_lost_in_the_unit_of_the_others_has_its_own() -> None:
+    assert shown(total_ns=[125_415_476, 90_000_000], min_ns=[280, 1_230], max_ns=[2_300, 20_000_000]) == [
+        ("Total (ms)", ("125.4", "90.0")),
+        ("Min (ns)", ("280", "1,230")),
+        ("Max (ms)", ("0.002", "20.000")),
+    ]
+
+
 def test_columns_of_several_runs_have_one_unit_whatever_the_runs_are_called() -> None:
-    table = pd.DataFrame({"slow_ns": [2_135_840], "total paddle_ns": [125_415_476], "b_ns": [280]})
+    table = pd.DataFrame({"slow_ns": [2_135_840], "total paddle_ns": [125_415_476], "b_ns": [28_000]})
     runs = [duration(name, name.removesuffix("_ns"), quantity="run", proper=True) for name in map(str, table.columns)]
     found = [(column.label, column.cells) for column in columns(table, runs)]
-    assert found == [("slow (ms)", ("2.136",)), ("total paddle (ms)", ("125.415",)), ("b (ms)", ("0.000280",))]
+    assert found == [("slow (ms)", ("2.136",)), ("total paddle (ms)", ("125.415",)), ("b (ms)", ("0.028",))]
 
 
 def test_one_large_number_moves_its_quantity_to_a_larger_unit() -> None:
-    assert shown(max_ns=[5_000, 6_000, 125_415_476], min_ns=[1, 2, 3]) == [
-        ("Max (ms)", ("0.00500", "0.00600", "125.415")),
-        ("Min (ms)", ("0.000001", "0.000002", "0.000003")),
+    assert shown(max_ns=[5_000, 6_000, 125_415_476], min_ns=[4_000, 5_000, 20_000_000]) == [
+        ("Max (ms)", ("0.005", "0.006", "125.415")),
+        ("Min (ms)", ("0.004", "0.005", "20.000")),
     ]
 
 
 def test_sizes_and_times_of_a_place_are_told_apart() -> None:
     headings = [heading for heading, _ in shown(self_cpu_ns=[5], self_cpu_ratio=[0.5], self_cpu_bytes=[2**20])]
     assert headings == ["Self CPU (ns)", "Self CPU (%)", "Self CPU memory (MiB)"]
+
+
+def test_the_terms_of_a_difference_have_the_same_decimals() -> None:
+    base, other, difference = [92_010_000, 17_110_000], [99_262_000, 20_586_000], [7_252_000, 3_476_000]
+    assert shown(base_ns=base, other_ns=other, difference_ns=difference, base_calls=[53, 2], other_calls=[53, 0.67],
+                 max_ns=base) == [
+        ("Base (ms)", ("92.01", "17.11")),
+        ("Other (ms)", ("99.26", "20.59")),
+        ("Difference (ms)", ("7.25", "3.48")),
+        ("Base calls", ("53.00", "2.00")),
+        ("Other calls", ("53.00", "0.67")),
+        ("Max (ms)", ("92.0", "17.1")),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -91,7 +112,7 @@ def test_sizes_and_times_of_a_place_are_told_apart() -> None:
 def test_a_number_below_what_the_unit_shows_is_neither_zero_nor_an_exponent(
     values: dict[str, object], cells: tuple[str, ...]
 ) -> None:
-    """Bytes in MiB: the median of 31, 31, 2 KiB and 1 MiB is about 1 KiB, but 1 MiB reads as 1024 KiB."""
+    """Bytes in MiB, as those of the column beside it."""
     table = shown(**values) if "a_ratio" in values else shown(**values, total_a_bytes=[2**30, *[2**21] * 4])
     assert table[0][1] == cells
 
@@ -100,12 +121,18 @@ def test_zero_is_not_unknown() -> None:
     assert shown(a_ns=pd.array([0, None, 5], "Int64")) == [("A (ns)", ("0", "-", "5"))]
 
 
-def test_plain_numbers_stay_as_they_are() -> None:
-    assert shown(calls=[1234567], factor=[1.23456], step=pd.array([7], "Int64")) == [
-        ("Calls", ("1234567",)),
-        ("Factor", ("1.235",)),
-        ("Step", ("7",)),
+def test_plain_numbers_are_separated_unless_they_name_a_thing() -> None:
+    assert shown(calls=[1234567], factor=[1.23456], line=pd.array([1234], "Int64"), worst_step=[12345]) == [
+        ("Calls", ("1,234,567",)),
+        ("Factor", ("1.23",)),
+        ("Line", ("1234",)),
+        ("Worst step", ("12345",)),
     ]
+
+
+def test_a_unit_that_was_asked_for_has_the_decimals_it_needs() -> None:
+    (column,) = columns(pd.DataFrame({"a_ns": [82_000, 1_686_000_000]}), unit="s")
+    assert (column.label, column.cells) == ("A (s)", ("0.0000820", "1.6860000"))
 
 
 def test_columns_of_which_nothing_is_known_are_left_out() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from perfkit_core.report.headline import headline
+from tests.support.rendered import rendered
 
 STEPS = pd.DataFrame({"dur_ns": [10_000_000]})
 PARTS = pd.DataFrame(
@@ -22,9 +23,9 @@ def devices(*busy: float | None) -> pd.DataFrame:
 
 
 def test_the_partition_leads_and_busy_says_what_it_counts() -> None:
-    assert headline({"steps": STEPS, "partition": PARTS, "device": devices(0.926)}) == (
+    assert rendered(headline({"steps": STEPS, "partition": PARTS, "device": devices(0.926)})) == (
         "The one recorded step took 10.0 ms.",
-        "Of the step time 66.0% is communication that nothing hides, 26.0% is computation on devices, 5.0% is "
+        "Of the step time 66% is communication that nothing hides, 26% is computation on devices, 5% is "
         "launching and other host work while devices have nothing to do.",
         "cuda:0 is busy in steps 92.6% of the time, communication included.",
     )
@@ -32,22 +33,22 @@ def test_the_partition_leads_and_busy_says_what_it_counts() -> None:
 
 def test_several_devices() -> None:
     def said(*busy: float | None) -> str:
-        return headline({"steps": STEPS, "device": devices(*busy)})[-1]
+        return rendered(headline({"steps": STEPS, "device": devices(*busy)}))[-1]
 
-    assert said(0.5, 0.25) == "The 2 devices are busy in steps 25.0% to 50.0% of the time, communication included."
-    assert said(0.5, 0.5) == "The 2 devices are busy in steps 50.0% of the time, communication included."
-    assert said(None, 0.5) == "cuda:1 is busy in steps 50.0% of the time, communication included."
+    assert said(0.5, 0.25) == "The 2 devices are busy in steps 25% to 50% of the time, communication included."
+    assert said(0.5, 0.5) == "The 2 devices are busy in steps 50% of the time, communication included."
+    assert said(None, 0.5) == "cuda:1 is busy in steps 50% of the time, communication included."
     assert said(None) == "The one recorded step took 10.0 ms."
 
 
 def test_without_steps_there_are_no_shares_of_them() -> None:
-    assert headline({"steps": STEPS.head(0), "device": devices(0.9)}) == ()
+    assert rendered(headline({"steps": STEPS.head(0), "device": devices(0.9)})) == ()
 
 
 def test_waiting_for_input_is_said_once() -> None:
     model = pd.DataFrame({"phase": ["step", "dataloader"], "cpu_ratio": [1.0, 0.3]})
-    (_, loading) = headline({"steps": STEPS, "model": model})
-    assert loading == "Data loading takes 30.0% of the step time."
+    (_, loading) = rendered(headline({"steps": STEPS, "model": model}))
+    assert loading == "Data loading takes 30% of the step time."
     waits = pd.DataFrame({"category": ["input_wait", "idle"], "ratio": [0.3, 0.7]})
-    (_, parts) = headline({"steps": STEPS, "model": model, "partition": waits})
-    assert parts == "Of the step time 70.0% is nothing that was recorded, 30.0% is waiting for input."
+    (_, parts) = rendered(headline({"steps": STEPS, "model": model, "partition": waits}))
+    assert parts == "Of the step time 70% is nothing that was recorded, 30% is waiting for input."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from perfkit_core.report.memory_alive import sentences
+from tests.support.rendered import rendered
 
 
 def rows(*cells: tuple[int | None, str, str, int, float]) -> pd.DataFrame:
@@ -17,19 +18,19 @@ def test_the_largest_of_the_fullest_device_come_first() -> None:
         (None, "cpu", "fw::empty", 10, 1.0), (None, "cuda:0", "fw::linear", 700, 0.7),
         (None, "cuda:0", "fw::relu", 295, 0.295), (None, "cuda:0", "fw::tiny", 5, 0.005),
     )  # fmt: skip
-    assert list(sentences(table)) == [
-        "Alive at the peak of cuda:0: fw::linear 70.0%, fw::relu 29.5%.",
-        "Alive at the peak of cpu: fw::empty 100.0%.",
+    assert list(rendered(sentences(table))) == [
+        "Alive at the peak of cuda:0: fw::linear 70%, fw::relu 29.5%.",
+        "Alive at the peak of cpu: fw::empty 100%.",
     ]
 
 
 def test_ranks_are_told_apart() -> None:
     table = rows((0, "cuda:0", "a", 10, 1.0), (1, "cuda:0", "b", 20, 1.0))
-    assert list(sentences(table)) == [
-        "Alive at the peak of rank 1, cuda:0: b 100.0%.",
-        "Alive at the peak of rank 0, cuda:0: a 100.0%.",
+    assert list(rendered(sentences(table))) == [
+        "Alive at the peak of rank 1, cuda:0: b 100%.",
+        "Alive at the peak of rank 0, cuda:0: a 100%.",
     ]
 
 
 def test_nothing_is_said_of_nothing() -> None:
-    assert list(sentences(rows())) == []
+    assert list(rendered(sentences(rows()))) == []

@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from perfkit_core.advice.evidence.host_costs import COPY_NS, HOST_NS, LAUNCH_NS
+from perfkit_core.advice.evidence.loaders import HANDOVER_NS
+from perfkit_core.advice.evidence.placement import COPY_NS, HOST_NS, LAUNCH_NS
 from perfkit_core.advice.model import Assumption, Candidate
-from perfkit_core.advice.rules.loader import CONTENTION, HANDOVER_NS, MAKING
-from perfkit_core.advice.rules.phrases import millis
+from perfkit_core.advice.rules.loader_workers import CONTENTION, MAKING
+from perfkit_core.language import message
 from perfkit_core.replay.quantity import Case, Quantity
 
 TAKING_TURNS: Final = Quantity(
@@ -37,8 +38,10 @@ def small_operators(step_ns: int, operators_ns: int, copies_gone: int) -> Candid
         return max(step_ns - moved - copies_gone * COPY_NS.at(case), 0.0)
 
     return Candidate(
-        f"small operators on the device take {millis(operators_ns)} of {millis(step_ns)} ms, and {copies_gone} copies"
-        " that the host waits for",
+        message(
+            "Small operators on the device take {part:ns} of {step:ns}, and {copies} copies that the host waits for.",
+            part=operators_ns, step=step_ns, copies=copies_gone,
+        ),
         evidence={"operators_ns": operators_ns, "copies": copies_gone, "step_ns": step_ns},
         method="prior",
         after_ns=_cases(after, ON_HOST, COPY_NS),
@@ -61,7 +64,7 @@ def loader_workers(step_ns: int, loader_ns: int, workers: int) -> Candidate:
         return max(computing * CONTENTION.at(case) * TAKING_TURNS.at(case), every) + HANDOVER_NS.at(case)
 
     return Candidate(
-        f"each step makes its own batch for {millis(loader_ns)} of {millis(step_ns)} ms",
+        message("Each step makes its own batch for {part:ns} of {step:ns}.", part=loader_ns, step=step_ns),
         evidence={"loader_ns": loader_ns, "step_ns": step_ns, "proposed_workers": workers},
         method="prior",
         after_ns=_cases(after, CONTENTION, TAKING_TURNS),
@@ -84,8 +87,14 @@ def host_operator(name: str, step_ns: int, operator_ns: int, host_ratio: float) 
     if host_ratio < _HOST_ONLY:
         return None
     return Candidate(
-        f"{name} takes {millis(operator_ns)} of {millis(step_ns)} ms, {host_ratio:.0%} of it on the host: an operator"
-        " that has nearly no work on its device waits for it; its share of the time is not a saving",
+        message(
+            "{name} takes {part:ns} of {step:ns}, {ratio:.0%} of it on the host: an operator that has nearly no work "
+            "on its device waits for it; its share of the time is not a saving.",
+            name=name,
+            part=operator_ns,
+            step=step_ns,
+            ratio=host_ratio,
+        ),
         evidence={"operator": name, "operator_ns": operator_ns, "host_ratio": host_ratio, "step_ns": step_ns},
         method="none",
         risks=("only a recording with calls of the device's runtime tells computing on the host from waiting",),
@@ -95,4 +104,4 @@ def host_operator(name: str, step_ns: int, operator_ns: int, host_ratio: float) 
 
 def _cases(after: Callable[[Case], float], *made_of: Quantity) -> Quantity:
     low, mid, high = (after(case) for case in Case)
-    return Quantity(low, mid, high, "; ".join(dict.fromkeys(quantity.source for quantity in made_of)))
+    return Quantity(low, mid, high, "; ".join(dict.fromkeys(str(quantity.source) for quantity in made_of)))

@@ -363,7 +363,7 @@ def test_the_summary_is_frozen_and_comes_as_table_dictionary_and_text() -> None:
     assert json.loads(json.dumps(summary.to_dict()))["batch_cost"]["avg_ns"] == 4_500_000
     assert "2 steps measured, 18 samples; 0 steps of warm-up left out" in str(summary)
     assert "waiting for input: 33.33% of the batch cost" in str(summary)
-    assert "4.500" in str(summary)
+    assert "4.50 " in str(summary)
 
 
 def on_device(steps: int = 0) -> tuple[OnDevice, Device, Clock]:

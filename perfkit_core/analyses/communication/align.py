@@ -14,14 +14,11 @@ import pyarrow as pa
 
 from perfkit_core.analyses.communication.clock_offsets import ahead_ns, clock_offsets
 from perfkit_core.analyses.communication.partials import all_collectives, all_ranks, reduce_each
-from perfkit_core.language import in_english
+from perfkit_core.language import Message, message
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace import Finding, IntArray, Trace
 
 _LEAST_NS: Final = 500
-_UNITS: Final = ((10**9, "s"), (10**6, "ms"), (10**3, "µs"))
-_FROM: Final = 10
-"""From how many of a unit on it is used: 1,234 µs say more than 1 ms."""
 
 
 def aligned(trace: Trace) -> Trace:
@@ -33,7 +30,7 @@ def aligned(trace: Trace) -> Trace:
     partials = reduce_each(trace, ViewRequest())
     clocks = clock_offsets(all_collectives(partials), all_ranks(partials))
     if clocks["reference_rank"].isna().all():
-        text = in_english("nothing to align: no collectives of several ranks were recorded")
+        text = message("nothing to align: no collectives of several ranks were recorded")
         return trace.with_findings(Finding("clocks-not-aligned", text))
     known = clocks[clocks["offset_ns"].notna()]
     told = _largest(known)
@@ -45,13 +42,13 @@ def _not_moved(clocks: pd.DataFrame, known: pd.DataFrame, told: pd.DataFrame) ->
     """Whose clocks cannot be told, and whose are told against others only than the one that is taken."""
     unknown, elsewhere = clocks.index.difference(known.index).tolist(), known.index.difference(told.index).tolist()
     if unknown:
-        text = in_english(
+        text = message(
             "the clocks of {unknown} of {count} ranks could not be aligned: {ranks} (--view clocks tells why)",
             unknown=len(unknown), count=len(clocks), ranks=_listed(unknown),
         )  # fmt: skip
         yield Finding("clocks-not-aligned", text)
     if elsewhere:
-        text = in_english(
+        text = message(
             "{elsewhere} of {count} ranks keep their times: {ranks}: no collectives set their clocks to that of rank "
             "{reference}, but to others (reference_rank of --view clocks)",
             elsewhere=len(elsewhere), count=len(clocks), ranks=_listed(elsewhere), reference=told.index[0],
@@ -85,35 +82,35 @@ def _in_proportion(part: IntArray, whole: IntArray, changed: IntArray) -> IntArr
     return np.where(part < 0, part, part + more)
 
 
-def _shifted(offsets: pd.Series[int]) -> str:
-    low, high = int(offsets.iloc[1:].min()), int(offsets.iloc[1:].max())
-    return in_english(_apart(low, high), rank=offsets.index[0], behind=_spelled(abs(low)), ahead=_spelled(abs(high)))
-
-
-def _apart(low: int, high: int) -> str:
+def _shifted(offsets: pd.Series[int]) -> Message:
     """How the other clocks went, no finer than the ends of a collective tell."""
-    behind, ahead = low <= -_LEAST_NS, high >= _LEAST_NS
+    low, high = int(offsets.iloc[1:].min()), int(offsets.iloc[1:].max())
+    rank, behind, ahead = offsets.index[0], low <= -_LEAST_NS, high >= _LEAST_NS
     if behind and ahead:
-        return in_english(
-            "clocks are set to that of rank {rank}, by common collectives: the others were up to {behind} behind or up "
-            "to {ahead} ahead"
+        return message(
+            "clocks are set to that of rank {rank}, by common collectives: the others were up to {behind:ns} behind "
+            "or up to {ahead:ns} ahead",
+            rank=rank,
+            behind=abs(low),
+            ahead=abs(high),
         )
     if behind:
-        return in_english(
-            "clocks are set to that of rank {rank}, by common collectives: the others were up to {behind} behind"
+        return message(
+            "clocks are set to that of rank {rank}, by common collectives: the others were up to {behind:ns} behind",
+            rank=rank,
+            behind=abs(low),
         )
     if ahead:
-        return in_english(
-            "clocks are set to that of rank {rank}, by common collectives: the others were up to {ahead} ahead"
+        return message(
+            "clocks are set to that of rank {rank}, by common collectives: the others were up to {ahead:ns} ahead",
+            rank=rank,
+            ahead=abs(high),
         )
-    return in_english("clocks are set to that of rank {rank}, by common collectives: the others were as it is")
+    return message("clocks are set to that of rank {rank}, by common collectives: the others were as it is", rank=rank)
 
 
-def _spelled(size_ns: int) -> str:
-    unit, text = next(((unit, text) for unit, text in _UNITS if size_ns >= _FROM * unit), _UNITS[-1])
-    return f"{(size_ns + unit // 2) // unit:,} {text}"
-
-
-def _listed(ranks: list[int], most: int = 8) -> str:
-    more = "" if len(ranks) <= most else f" and {len(ranks) - most} more"
-    return "rank " + ", ".join(map(str, ranks[:most])) + more
+def _listed(ranks: list[int], most: int = 8) -> Message:
+    first = ", ".join(map(str, ranks[:most]))
+    if len(ranks) <= most:
+        return message("rank {ranks}", ranks=first)
+    return message("rank {ranks} and {more} more", ranks=first, more=len(ranks) - most)

@@ -23,14 +23,14 @@ from perfkit_core.analyses.communication.partials import (
     reduce_each,
 )
 from perfkit_core.errors import UsageError
-from perfkit_core.language import in_english
+from perfkit_core.language import Message, Sentence, Text, message
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
 from perfkit_core.table_columns import MAX, RANK, Column, count, duration, text
 from perfkit_core.trace import Trace
 
 _ORDER: Final = ("reference_rank", "offset_ns", "earliest_ns", "latest_ns", "drift_ppm", "matched", "unmatched",
                  "residual_ns", "max_residual_ns", "note")  # fmt: skip
-_UNTIED: Final = in_english("no collectives were recorded that could tie the clocks of the ranks together")
+_UNTIED: Final = message("no collectives were recorded that could tie the clocks of the ranks together")
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
@@ -48,56 +48,57 @@ def merge(partials: Sequence[Partial], request: ViewRequest) -> pd.DataFrame:
     alone = (found["of_ranks"] == 1) & ~found["collective"].isin(POINT_TO_POINT)
     missing = found[alone].groupby("rank").size().reindex(clocks.index, fill_value=0)
     notes = [_note(rank, row) for rank, row in zip(clocks.index, clocks.to_dict("records"), strict=True)]
-    result = clocks.assign(unmatched=missing.astype("int64"), note=pd.Series(notes, clocks.index, dtype=object))
+    sentences = [None if note is None else Sentence(note) for note in notes]
+    result = clocks.assign(unmatched=missing.astype("int64"), note=pd.Series(sentences, clocks.index, dtype=object))
     return result.reset_index().astype({"rank": "Int64"})[["rank", *_ORDER]]
 
 
-def _note(rank: int, row: Mapping[Any, Any]) -> str | None:
+def _note(rank: int, row: Mapping[Any, Any]) -> Message | None:
     if not row["matched"]:
-        return in_english("it shares no collective in which ranks wait for each other with a rank whose clock is known")
+        return message("it shares no collective in which ranks wait for each other with a rank whose clock is known")
     if pd.isna(row["offset_ns"]):
         return _contradiction(row)
     if row["too_fast"]:
         return _too_fast()
     if row["rate"]:
-        return in_english("its drift is taken away: the offset is that at the end of the first collective it shares")
+        return message("its drift is taken away: the offset is that at the end of the first collective it shares")
     if pd.notna(row["contradicts"]):
-        text = in_english(
-            "its collectives contradict those of rank {rank}: it is compared with ranks that agree with it"
+        return message(
+            "its collectives contradict those of rank {rank}: it is compared with ranks that agree with it",
+            rank=row["contradicts"],
         )
-        return in_english(text, rank=row["contradicts"])
     if row["reference_rank"] == rank:
-        return in_english("the others are compared with this one")
+        return message("the others are compared with this one")
     return None
 
 
-def _contradiction(row: Mapping[Any, Any]) -> str:
+def _contradiction(row: Mapping[Any, Any]) -> Message:
     if row["too_fast"]:
         return _too_fast()
     if row["may_drift"] and pd.isna(row["drift_ppm"]):
-        return in_english(
+        return message(
             "its clock may drift: that is told from {count} collectives on, the first third of them a second and more "
             "before the last",
             count=FOR_A_DRIFT,
         )
     if row["may_drift"]:
-        return in_english("its clock drifts, and not evenly enough for an offset")
+        return message("its clock drifts, and not evenly enough for an offset")
     if row["numbered"]:
-        return in_english(
+        return message(
             "collectives of the same number contradict each other: they are of different runs, or a clock was set"
         )
-    return in_english("collectives matched by order contradict each other: parts are missing")
+    return message("collectives matched by order contradict each other: parts are missing")
 
 
-def _too_fast() -> str:
-    return in_english("its clock drifts by more than the {most} ppm that are taken away", most=MOST_DRIFT_PPM)
+def _too_fast() -> Message:
+    return message("its clock drifts by more than the {most} ppm that are taken away", most=MOST_DRIFT_PPM)
 
 
-def _explain(trace: Trace) -> str:
+def _explain(trace: Trace) -> Text:
     return _UNTIED if len(trace.meta.ranks) > 1 else one_rank_only()
 
 
-def _explain_merged(partials: Sequence[Partial]) -> str:
+def _explain_merged(partials: Sequence[Partial]) -> Text:
     return _UNTIED if len(partials) > 1 else one_rank_only()
 
 

@@ -20,7 +20,7 @@ from perfkit_core.analyses.communication.arrivals import arrivals, transfer_ns
 from perfkit_core.analyses.communication.partials import Partial, reduce, reduce_each
 from perfkit_core.analyses.tables import lower_median
 from perfkit_core.errors import UsageError
-from perfkit_core.language import in_english
+from perfkit_core.language import Text, in_english
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
 from perfkit_core.table_columns import CALLS, MAX, MIN, added_by, count, duration, key, rate, size
 from perfkit_core.trace import Trace
@@ -84,7 +84,7 @@ def _per_second(size: pd.Series[float], time: pd.Series[int]) -> float | None:
     return None if total is None or pd.isna(total) else float(total) / int(time.sum()) * 1e9
 
 
-def _explain(trace: Trace) -> str:
+def _explain(trace: Trace) -> Text:
     if trace.rows("kind", "communication").any():
         return in_english(
             "collectives were called, but nothing that carries them out was recorded (a group of one moves nothing)"

@@ -12,7 +12,7 @@ from perfkit_core.analyses.communication.matching import matched
 from perfkit_core.analyses.select import in_steps, selected
 from perfkit_core.analyses.span import ranks
 from perfkit_core.analyses.step.step_rows import step_frame, step_rows
-from perfkit_core.language import in_english
+from perfkit_core.language import Text, in_english
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace import Trace
 
@@ -39,7 +39,7 @@ def reduce_each(trace: Trace, request: ViewRequest) -> list[Partial]:
     ]
 
 
-def one_rank_only() -> str:
+def one_rank_only() -> Text:
     """Why a question about several ranks has no answer."""
     return in_english("one rank only was recorded: name the recordings of several ranks")
 

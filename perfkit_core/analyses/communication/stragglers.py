@@ -15,7 +15,7 @@ from perfkit_core.analyses.communication.arrivals import arrivals
 from perfkit_core.analyses.communication.partials import Partial, one_rank_only, reduce, reduce_each, together
 from perfkit_core.analyses.tables import lower_median, rounded_division
 from perfkit_core.errors import UsageError
-from perfkit_core.language import in_english
+from perfkit_core.language import Text, in_english
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
 from perfkit_core.table_columns import MAX, MIN, RANK, count, duration, key, share, text
 from perfkit_core.trace import Trace
@@ -104,13 +104,13 @@ def _average(grouped: pd.api.typing.SeriesGroupBy[Any, Any]) -> pd.Series[int]:
     return pd.Series(rounded_division(total, grouped.size()), total.index)
 
 
-def _explain(trace: Trace) -> str:
+def _explain(trace: Trace) -> Text:
     if len(trace.meta.ranks) < 2:
         return one_rank_only()
     return _UNTIED
 
 
-def _explain_merged(partials: Sequence[Partial]) -> str:
+def _explain_merged(partials: Sequence[Partial]) -> Text:
     return _UNTIED if len(partials) > 1 else one_rank_only()
 
 

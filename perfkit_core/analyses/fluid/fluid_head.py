@@ -12,13 +12,13 @@ from perfkit_core.analyses.fluid import fluid_events, scope
 from perfkit_core.analyses.fluid.scope import described, thread_numbers
 from perfkit_core.analyses.merging import in_order_of
 from perfkit_core.analyses.select import in_steps, step_numbers
-from perfkit_core.language import in_english
+from perfkit_core.language import Message, Sentence, Text, mark, message
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.schema import DEVICE_WORK, NESTED_KINDS
 from perfkit_core.table_columns import key, words
 from perfkit_core.trace import Trace
 
-_TOLD: Final = {True: in_english("apart"), False: in_english("merged")}
+_TOLD: Final = {True: message("apart"), False: message("merged")}
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
@@ -26,19 +26,20 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     number means."""
     apart, version = scope.asked_for(request, scope.THREAD), (trace.meta.framework, trace.meta.framework_version)
     rows = [
-        (in_english("place"), _place(trace)),
-        (in_english("framework"), " ".join(filter(None, version)) or in_english("not recorded")),
-        (in_english("steps"), _steps(trace, request)),
-        (in_english("time unit"), in_english("as each column says; ns in csv and json")),
-        (in_english("sorted by"), request.sort or fluid_events.VIEW.order),
-        (in_english("operator instances"), _TOLD[scope.asked_for(request, scope.INSTANCE)]),
-        (in_english("threads"), _TOLD[apart]),
+        (mark("place"), _place(trace)),
+        (mark("framework"), " ".join(filter(None, version)) or message("not recorded")),
+        (mark("steps"), _steps(trace, request)),
+        (mark("time unit"), message("as each column says; ns in csv and json")),
+        (mark("sorted by"), request.sort or fluid_events.VIEW.order),
+        (mark("operator instances"), _TOLD[scope.asked_for(request, scope.INSTANCE)]),
+        (mark("threads"), _TOLD[apart]),
         *(_threads(trace) if apart else ()),
     ]
-    return pd.DataFrame(rows, columns=["setting", "value"])
+    values = [Sentence(value) if isinstance(value, Message) else value for _, value in rows]
+    return pd.DataFrame({"setting": [name for name, _ in rows], "value": pd.Series(values, dtype=object)})
 
 
-def _place(trace: Trace) -> str:
+def _place(trace: Trace) -> Text:
     """CPU, GPU or All, as Paddle 1.x has it: what was profiled, not what the machine has."""
     codes = trace.codes("device")
     used = np.unique(codes.codes[trace.rows("kind", *DEVICE_WORK) & (codes.codes >= 0)])
@@ -48,7 +49,7 @@ def _place(trace: Trace) -> str:
     names = sorted(codes.values[code] for code in used)
     shown = ", ".join(f"{name} ({products[name]})" if products.get(name) else name for name in names)
     host = (trace.host & trace.rows("kind", *NESTED_KINDS)).any()
-    return in_english("All: CPU and {devices}", devices=shown) if host else f"GPU: {shown}"
+    return message("All: CPU and {devices}", devices=shown) if host else f"GPU: {shown}"
 
 
 def _threads(trace: Trace) -> Iterator[tuple[str, str]]:
@@ -56,15 +57,15 @@ def _threads(trace: Trace) -> Iterator[tuple[str, str]]:
         yield f"thread{number}", described(trace, row)
 
 
-def _steps(trace: Trace, request: ViewRequest) -> str:
+def _steps(trace: Trace, request: ViewRequest) -> Text:
     in_steps(trace, request)  # a step that was not recorded is refused
     recorded = step_numbers(trace)
     if not recorded:
-        return in_english("none recorded")
+        return message("none recorded")
     if request.steps is None:
-        return in_english("all {count} recorded, and what lies outside of them", count=len(recorded))
+        return message("all {count} recorded, and what lies outside of them", count=len(recorded))
     asked = ", ".join(map(str, sorted(set(request.steps))))
-    return in_english("{steps} of {count} recorded", steps=asked, count=len(recorded))
+    return message("{steps} of {count} recorded", steps=asked, count=len(recorded))
 
 
 COLUMNS: Final = (

@@ -15,7 +15,7 @@ import numpy as np
 from perfkit_core import grouped
 from perfkit_core.analyses.memory.events import MISSING, explain_empty, memory_events
 from perfkit_core.analyses.once import once
-from perfkit_core.language import in_english
+from perfkit_core.language import Text, in_english
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 NEVER: Final = int(np.iinfo(np.int64).max)
@@ -72,7 +72,7 @@ def has_blocks(trace: Trace) -> bool:
     return bool(len(blocks(trace).allocation))
 
 
-def explain_no_blocks(trace: Trace) -> str:
+def explain_no_blocks(trace: Trace) -> Text:
     """Why a table of blocks has no rows."""
     found = memory_events(trace)
     if not len(found.row):

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from perfkit_core import grouped
 from perfkit_core.analyses.once import once
-from perfkit_core.language import in_english
+from perfkit_core.language import Text, in_english
 from perfkit_core.schema import MEMORY
 from perfkit_core.trace import BoolArray, Codes, IntArray, Trace
 
@@ -106,7 +106,7 @@ def has_events(trace: Trace) -> bool:
     return bool(len(memory_events(trace).row))
 
 
-def explain_empty(trace: Trace) -> str:
+def explain_empty(trace: Trace) -> Text:
     """Why a table of memory has no rows."""
     return NOT_RECORDED if not trace.rows("kind", MEMORY).any() else in_english("the memory events have no sizes")
 

@@ -17,7 +17,7 @@ from perfkit_core.analyses.memory.events import MemoryEvents, memory_events, poo
 from perfkit_core.analyses.memory.owners import chosen, keys, names, outermost
 from perfkit_core.analyses.memory.step_ends import StepEnds, step_ends
 from perfkit_core.analyses.tables import plain, rounded_division
-from perfkit_core.language import in_english
+from perfkit_core.language import Text, in_english
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.table_columns import DEVICE_NAME, NAME, RANK, added_by, count, size
 from perfkit_core.trace import BoolArray, IntArray, Trace
@@ -90,7 +90,7 @@ def _followed(trace: Trace) -> bool:
     return bool((step_ends(trace, memory_events(trace)).follower >= 0).any())
 
 
-def _explain(trace: Trace) -> str:
+def _explain(trace: Trace) -> Text:
     if not has_blocks(trace):
         return explain_no_blocks(trace)
     if not _followed(trace):

@@ -21,7 +21,7 @@ from perfkit_core.analyses.memory.events import (
 from perfkit_core.analyses.memory.levels import Levels, levels
 from perfkit_core.analyses.memory.step_ends import StepEnds, step_ends
 from perfkit_core.analyses.select import accounted, in_steps
-from perfkit_core.language import in_english
+from perfkit_core.language import Text, in_english
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.table_columns import DEVICE_NAME, RANK, count, key, size
 from perfkit_core.trace import BoolArray, IntArray, Trace
@@ -85,7 +85,7 @@ def _alive(found: MemoryEvents, ends: StepEnds, made: Blocks, name: str, until: 
     return {f"{name}_blocks": np.where(unknown, MISSING, count), f"{name}_bytes": np.where(unknown, MISSING, size)}
 
 
-def _explain(trace: Trace) -> str:
+def _explain(trace: Trace) -> Text:
     return explain_empty(trace) if not len(memory_events(trace).row) else in_english("no training steps were recorded")
 
 

@@ -22,7 +22,7 @@ from perfkit_core.analyses.select import selected
 from perfkit_core.analyses.source import frames
 from perfkit_core.analyses.source.frames import Frames
 from perfkit_core.analyses.tables import ratio
-from perfkit_core.language import in_english
+from perfkit_core.language import Text, in_english
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.table_columns import (
     CALLS,
@@ -73,7 +73,7 @@ def _table(found: Frames, columns: dict[str, IntArray], order: IntArray) -> pd.D
     return result
 
 
-def _why_empty(trace: Trace) -> str:
+def _why_empty(trace: Trace) -> Text:
     return in_english(
         "no Python stacks were recorded: where the profiler can, with_stack=True asks for them (record --stacks)"
     )

@@ -15,7 +15,7 @@ from perfkit_core import grouped, intervals, nesting
 from perfkit_core.analyses.step.activity import Activities, activities
 from perfkit_core.analyses.step.exclusive import covered_ns
 from perfkit_core.analyses.step.step_rows import chosen_steps, position, step_frame, step_rows
-from perfkit_core.language import in_english
+from perfkit_core.language import Text, in_english
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import MEMCPY
 from perfkit_core.table_columns import DUR, RANK, count, duration, key, share, size, text
@@ -105,7 +105,7 @@ def _hidden(trace: Trace, acts: Activities, rows: IntArray, step: IntArray, coun
     return hidden
 
 
-def _why_empty(trace: Trace) -> str:
+def _why_empty(trace: Trace) -> Text:
     if not len(step_rows(trace)):
         return in_english(
             "no training steps were recorded: give the profiler a schedule, and call its step() after each iteration"

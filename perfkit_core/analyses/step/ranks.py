@@ -17,7 +17,7 @@ import pandas as pd
 from perfkit_core.analyses.merging import stacked
 from perfkit_core.analyses.select import in_steps
 from perfkit_core.analyses.step import partition
-from perfkit_core.language import in_english
+from perfkit_core.language import Text, in_english
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
 from perfkit_core.table_columns import DUR, RANK, duration, key
 from perfkit_core.trace import Trace
@@ -62,11 +62,11 @@ def _over_median(steps: pd.DataFrame, times: pd.Series[int]) -> pd.Series[int]:
     return (times - median).astype("Int64").where(several)
 
 
-def _explain(trace: Trace) -> str:
+def _explain(trace: Trace) -> Text:
     return _why(len(trace.meta.ranks))
 
 
-def _why(ranks: int) -> str:
+def _why(ranks: int) -> Text:
     if ranks < 2:
         return in_english("one rank only was recorded: name the recordings of several ranks")
     return in_english(

@@ -15,7 +15,7 @@ import pandas as pd
 from perfkit_core.analyses.step.segments import segments
 from perfkit_core.analyses.step.step_parts import BY_STEP, GROUPINGS, OVER_STEPS, by_step, over_all_steps, over_steps
 from perfkit_core.analyses.step.step_rows import chosen_steps, position, step_frame, step_rows
-from perfkit_core.language import in_english
+from perfkit_core.language import Text, in_english
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import BACKWARD, FORWARD, PHASES
 from perfkit_core.table_columns import duration, text, words
@@ -62,7 +62,7 @@ def _reasons(no_forward: BoolArray, no_backward: BoolArray, unknown: BoolArray) 
     return pd.Series(text, dtype=object)
 
 
-def _why_empty(trace: Trace) -> str:
+def _why_empty(trace: Trace) -> Text:
     if not len(step_rows(trace)):
         return in_english(
             "no training steps were recorded: give the profiler a schedule, and call its step() after each iteration"

@@ -23,32 +23,30 @@ from perfkit_core.comparison.samples.statistics import (
     SLOWER,
     TOO_FEW,
 )
-from perfkit_core.comparison.sentences import signed
-from perfkit_core.language import in_english, say
-from perfkit_core.report.headline import duration
+from perfkit_core.language import Message, mark, message, say
 from perfkit_core.report.model import Report, Section, declared
 from perfkit_core.trace import Trace
 
 Side = Sequence[Trace]
 NAMED_LAYERS = 3
-_NOTE = in_english(
+_NOTE = mark(
     "Before: what the median step of other took more than that of base in the earlier pair; now: in this one. The "
     "difference of the two is new: what both pairs have in common cancels out."
 )
-_NO_LAYERS = in_english("layers are needed in all four runs")
+_NO_LAYERS = mark("layers are needed in all four runs")
 _VERDICTS = {
-    SLOWER: in_english("New: other has lost {change} against base since the earlier pair{interval}{noise}."),
-    FASTER: in_english("New: other has gained {change} on base since the earlier pair{interval}{noise}."),
-    PERHAPS_SLOWER: in_english(
-        "Perhaps new, but not told from noise of the machine: other has lost {change} against base since the earlier "
+    SLOWER: mark("New: other has lost {change:ns} against base since the earlier pair{interval}{noise}."),
+    FASTER: mark("New: other has gained {change:ns} on base since the earlier pair{interval}{noise}."),
+    PERHAPS_SLOWER: mark(
+        "Perhaps new, but not told from noise of the machine: other has lost {change:ns} against base since the "
+        "earlier pair{interval}{noise}; record three of each."
+    ),
+    PERHAPS_FASTER: mark(
+        "Perhaps new, but not told from noise of the machine: other has gained {change:ns} on base since the earlier "
         "pair{interval}{noise}; record three of each."
     ),
-    PERHAPS_FASTER: in_english(
-        "Perhaps new, but not told from noise of the machine: other has gained {change} on base since the earlier "
-        "pair{interval}{noise}; record three of each."
-    ),
-    NO_DIFFERENCE: in_english("Nothing new beyond noise: the difference has changed by {change}{interval}{noise}."),
-    TOO_FEW: in_english("Too few steps to tell what is new: the difference has changed by {change}{interval}{noise}."),
+    NO_DIFFERENCE: mark("Nothing new beyond noise: the difference has changed by {change:+ns}{interval}{noise}."),
+    TOO_FEW: mark("Too few steps to tell what is new: the difference has changed by {change:+ns}{interval}{noise}."),
 }
 
 
@@ -100,26 +98,28 @@ def _sections(found: _New) -> Iterator[Section]:
     yield Section("new_layers", say("What is new, by layer"), found.layers, note, empty=none, limit=SHOWN_CAUSES)
 
 
-def _sentences(found: _New) -> Iterator[str]:
+def _sentences(found: _New) -> Iterator[Message]:
     if found.step is not None:
         yield _verdict(found.step)
     if largest := named(found.causes):
-        yield say("The largest new causes: {causes}.", causes=largest)
+        yield message("The largest new causes: {causes:parts}.", causes=largest)
     layers = found.layers[found.layers["difference_ns"] != 0].head(NAMED_LAYERS)
     if len(layers):
-        told = (f"{row['layer']} {signed(int(row['difference_ns']))}" for row in layers.to_dict("records"))
-        yield say("By layer: {layers}.", layers="; ".join(told))
+        changes = [
+            message("{name} {difference:+ns}", name=layer, difference=difference)
+            for layer, difference in zip(layers["layer"], layers["difference_ns"], strict=True)
+        ]
+        yield message("By layer: {layers:parts}.", layers=changes)
 
 
-def _verdict(step: Change) -> str:
-    size = signed(step.change) if step.verdict in (NO_DIFFERENCE, TOO_FEW) else duration(abs(step.change))
-    interval = noise = ""
+def _verdict(step: Change) -> Message:
+    interval = noise = None
     if step.low is not None and step.high is not None:
-        ends = {"low": signed(step.low), "high": signed(step.high)}
-        interval = say(" (95% interval of the change {low} to {high})", **ends)
+        interval = message(" (95% interval of the change {low:+ns} to {high:+ns})", low=step.low, high=step.high)
     if step.noise is not None:
-        noise = say("; equal pairs may differ by {noise}", noise=duration(step.noise))
-    return say(_VERDICTS[step.verdict], change=size, interval=interval, noise=noise)
+        noise = message("; equal pairs may differ by {noise:ns}", noise=step.noise)
+    change = step.change if step.verdict in (NO_DIFFERENCE, TOO_FEW) else abs(step.change)
+    return message(_VERDICTS[step.verdict], change=change, interval=interval, noise=noise)
 
 
 def _data(found: _New) -> dict[str, object]:

@@ -9,20 +9,20 @@ import pandas as pd
 from perfkit_core.comparison.alignment import Alignment
 from perfkit_core.comparison.alignment.levels import UNMATCHED
 from perfkit_core.comparison.joined import known_device_times
-from perfkit_core.language import in_english, say
+from perfkit_core.language import mark, say
 from perfkit_core.report.model import Section
 
 SHOWN = 15
-_ALL_MATCHED = in_english("everything has a counterpart")
-_ALONE_IN_STEP = in_english(
+_ALL_MATCHED = mark("everything has a counterpart")
+_ALONE_IN_STEP = mark(
     "Operators, and device work outside of them, that only one side has; mean times and calls of a step."
 )
-_ALONE_IN_RUN = in_english("Operators, and device work outside of them, that only one side has; for the run.")
-_SHARES = in_english(
+_ALONE_IN_RUN = mark("Operators, and device work outside of them, that only one side has; for the run.")
+_SHARES = mark(
     "What has a counterpart on this level or one before it: of host operators and device work of all steps, and of the "
     "middle steps, each instant once."
 )
-_SHARES_OF_RUN = in_english(
+_SHARES_OF_RUN = mark(
     "What has a counterpart on this level or one before it: of host operators, device work, and the whole recording, "
     "each instant once."
 )

@@ -9,11 +9,11 @@ import pandas as pd
 
 from perfkit_core.comparison.attribution.effects import with_effects
 from perfkit_core.comparison.attribution.wording import label
-from perfkit_core.language import in_english, say
+from perfkit_core.language import mark, say
 
 TIMES: Final = ("base_ns", "other_ns", "difference_ns")
 SUMMED: Final = (*TIMES, "count_effect_ns", "per_call_effect_ns")
-REST: Final = in_english("everything else")
+REST: Final = mark("everything else")
 End = tuple[str, int]
 _PARTS: Final = ("category", "phase", "layer", "family", "operator")
 

@@ -17,29 +17,23 @@ from perfkit_core.comparison.attribution.leaves import CATEGORY
 from perfkit_core.comparison.attribution.steps import middle_steps
 from perfkit_core.comparison.attribution.wording import UNLAUNCHED, label
 from perfkit_core.comparison.joined import with_difference
-from perfkit_core.comparison.sentences import signed
-from perfkit_core.language import in_english, say
-from perfkit_core.report.headline import duration
+from perfkit_core.language import Message, Text, mark, message, say
 from perfkit_core.report.model import Chart, Section
 from perfkit_core.trace import Trace
 
 SHOWN_CAUSES, SHOWN_ROWS, DRAWN, NAMED = 15, 30, 10, 3
-_EMPTY = in_english("a side has no events to compare")
-_NO_LAYERS = in_english(
-    "layers are needed in both runs: annotate(model), or a profiler that records the calls of layers"
-)
-MEAN = in_english("Mean of the middle steps.")
-_OF_WATERFALL = in_english("The largest causes, one after the other.")
-_BETWEEN_MEDIANS = in_english("From median to median: the largest causes, one after the other.")
-_OF_PARTS = in_english(
-    "The median step as the mean of the middle steps, each instant once; the largest difference first."
-)
-_OF_RUNS = in_english("The whole recordings, each instant once; the largest difference first.")
-_OF_LAYERS = in_english("The time of each layer without the layers in it.")
-_OF_KERNELS = in_english(
+_EMPTY = mark("a side has no events to compare")
+_NO_LAYERS = mark("layers are needed in both runs: annotate(model), or a profiler that records the calls of layers")
+MEAN = mark("Mean of the middle steps.")
+_OF_WATERFALL = mark("The largest causes, one after the other.")
+_BETWEEN_MEDIANS = mark("From median to median: the largest causes, one after the other.")
+_OF_PARTS = mark("The median step as the mean of the middle steps, each instant once; the largest difference first.")
+_OF_RUNS = mark("The whole recordings, each instant once; the largest difference first.")
+_OF_LAYERS = mark("The time of each layer without the layers in it.")
+_OF_KERNELS = mark(
     "Time in kernels and copies, each instant once. What other kernels hide counts nothing; calls are all."
 )
-_EXPLAINED = in_english(
+_EXPLAINED = mark(
     "Each nanosecond of the step counts once, for the one thing that it is spent on (docs/semantics: attribution). "
     "Count effect: it is called more or less often; per call effect: a call takes longer or shorter. Explained: of the "
     "whole difference, by this row and those before it."
@@ -66,18 +60,21 @@ def explained(base: Trace, other: Trace, medians: tuple[int, int] | None = None)
     return Explained(attribute(base, other, medians), found, steps)
 
 
-def sentences(found: Explained) -> tuple[str, ...]:
+def sentences(found: Explained) -> tuple[Message, ...]:
     """The largest causes, for a hurried reader; none where nothing differs."""
     if found.attribution.empty:
         return ()
     largest = named(causes(found.attribution))
-    return (say("The largest causes: {causes}.", causes=largest),) if largest else ()
+    return (message("The largest causes: {causes:parts}.", causes=largest),) if largest else ()
 
 
-def named(found: pd.DataFrame) -> str:
-    """The first causes that differ, with their differences; "" where nothing does."""
+def named(found: pd.DataFrame) -> list[Message]:
+    """Return the first causes that differ, with their differences."""
     largest = found[found["difference_ns"] != 0].head(NAMED)
-    return say("; ").join(f"{label(row)} {signed(int(row['difference_ns']))}" for row in largest.to_dict("records"))
+    return [
+        message("{name} {difference:+ns}", name=label(row), difference=row["difference_ns"])
+        for row in largest.to_dict("records")
+    ]
 
 
 def sections(found: Explained) -> tuple[Section, ...]:
@@ -94,7 +91,8 @@ def _of_attribution(why: Explained) -> Iterator[Section]:
     found = causes(tree)
     note = say(_OF_PARTS if why.steps else _OF_RUNS)
     yield Section("step_parts", say("What the steps are spent on"), parts(tree), note)
-    lines, title = (*_middle(why.steps), *_unlaunched(found)), say("What the difference is made of")
+    lines: tuple[Text, ...] = (*_middle(why.steps), *_unlaunched(found))
+    title = say("What the difference is made of")
     yield Section("causes", title, found, say(_EXPLAINED), limit=SHOWN_CAUSES, lines=lines)
     mean = [say(MEAN)] if why.steps else []
     yield from _grouped(tree, mean)
@@ -146,14 +144,14 @@ def _middle(steps: tuple[tuple[int, int], ...]) -> Iterator[str]:
         )  # fmt: skip
 
 
-def _unlaunched(found: pd.DataFrame) -> Iterator[str]:
+def _unlaunched(found: pd.DataFrame) -> Iterator[Message]:
     """What the device does for launches that were not recorded cannot be told apart by phase, layer and operator."""
     lost = found[found["operator"] == UNLAUNCHED]
     if len(lost):
-        base, other = (duration(int(lost[f"{side}_ns"].sum())) for side in ("base", "other"))
-        yield say(
-            "{base} of base and {other} of other is device work without a recorded launch, as of the step before the "
-            "recording: it has a family, but no phase, layer or operator.",
+        base, other = (int(lost[f"{side}_ns"].sum()) for side in ("base", "other"))
+        yield message(
+            "{base:ns} of base and {other:ns} of other is device work without a recorded launch, as of the step before "
+            "the recording: it has a family, but no phase, layer or operator.",
             base=base,
             other=other,
         )

@@ -8,24 +8,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from perfkit_core.language import in_english, say
+from perfkit_core.language import mark, say
 from perfkit_core.schema import ANNOTATION, DATALOADER, MEMORY, OTHER, OVERHEAD, PYTHON, RUNTIME, SYNC
 
-OUTSIDE: Final = in_english("(outside operators)")
-UNLAUNCHED: Final = in_english("(no launch recorded)")
+OUTSIDE: Final = mark("(outside operators)")
+UNLAUNCHED: Final = mark("(no launch recorded)")
 NOTHING: Final = "(nothing recorded)"
 NO_PHASE: Final = "(no phase)"
-UNTIL_THE_END: Final = in_english("(nothing recorded until the end)")
+UNTIL_THE_END: Final = mark("(nothing recorded until the end)")
 _BEFORE: Final = "(nothing recorded before "
 _KINDS: Final[Mapping[str, str]] = {
-    DATALOADER: in_english("(data loader)"),
-    PYTHON: in_english("(Python code)"),
-    ANNOTATION: in_english("(labelled ranges)"),
-    RUNTIME: in_english("(runtime calls)"),
-    SYNC: in_english("(waiting for the device)"),
-    MEMORY: in_english("(allocator)"),
-    OVERHEAD: in_english("(the profiler itself)"),
-    OTHER: in_english("(other host events)"),
+    DATALOADER: mark("(data loader)"),
+    PYTHON: mark("(Python code)"),
+    ANNOTATION: mark("(labelled ranges)"),
+    RUNTIME: mark("(runtime calls)"),
+    SYNC: mark("(waiting for the device)"),
+    MEMORY: mark("(allocator)"),
+    OVERHEAD: mark("(the profiler itself)"),
+    OTHER: mark("(other host events)"),
 }
 """Of other kinds the phase tells more than the kind."""
 

@@ -19,17 +19,12 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from perfkit_core.errors import UsageError
+from perfkit_core.language.units import SIZES, TIMES, family, writable_units
 
 STEP_TIME: Final = "step_time"
 CHANGE: Final = "change"
 DIFFERENCE: Final = "difference"
 BUDGET: Final = "budget"
-_UNITS: Final = {
-    "ns": {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9},
-    "bytes": {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30},
-    "": {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12},
-}
-"""Units of a limit, by the end of the column's name; "" for all other columns."""
 _FORM: Final = re.compile(
     r"\s*(?P<view>\w+)\s*(?:\.\s*(?P<column>\w+)\s*)?(?:\[(?P<row>.*)\]\s*)?(?P<sign>[<>])\s*"
     r"(?P<limit>[+-]?\s*(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(?P<unit>[^\d\s]*)\s*"
@@ -76,10 +71,11 @@ def parsed(text: str) -> Condition:
 
 
 def _size(text: str, column: str | None, unit: str) -> float:
-    family = "ns" if column is None or column.endswith("_ns") else "bytes" if column.endswith("bytes") else ""
-    known = _UNITS[family]
-    if unit not in known:
-        told, name = ", ".join(filter(None, known)), column or STEP_TIME
+    of, name = (TIMES, STEP_TIME) if column is None else (family(column), column)
+    if not unit and of not in (TIMES, SIZES):
+        return 1.0
+    units = writable_units(of)
+    if unit not in units:
         wrong = f"{unit} does not suit {name}" if unit else f"the limit of {name} needs a unit"
-        raise UsageError(f"--fail-on {text!r}: {wrong}", f"%, {told}")
-    return known[unit]
+        raise UsageError(f"--fail-on {text!r}: {wrong}", ", ".join(dict.fromkeys(("%", *units))))
+    return units[unit]

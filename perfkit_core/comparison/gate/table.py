@@ -10,10 +10,8 @@ import pandas as pd
 from perfkit_core.comparison.gate.conditions import STEP_TIME
 from perfkit_core.comparison.gate.outcomes import Outcome
 from perfkit_core.language import say
-from perfkit_core.report.headline import duration
+from perfkit_core.language.units import SHARES, family, format_count, format_quantity, format_ratio
 from perfkit_core.report.model import Section
-
-_SIZES = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 
 
 def table(found: Sequence[Outcome]) -> pd.DataFrame:
@@ -22,7 +20,7 @@ def table(found: Sequence[Outcome]) -> pd.DataFrame:
     rows = [
         [
             one.condition.text, one.result, _words(one, one.base), _words(one, one.other),
-            _signed(one, one.difference), one.change_ratio, _words(one, one.noise),
+            _words(one, one.difference, signed=True), one.change_ratio, _words(one, one.noise),
         ]
         for one in found
     ]  # fmt: skip
@@ -57,21 +55,10 @@ def _unit(one: Outcome) -> str:
     return "ns" if one.condition.in_time else "bytes" if column.endswith("bytes") else ""
 
 
-def _words(one: Outcome, value: float | None) -> str | None:
+def _words(one: Outcome, value: float | None, signed: bool = False) -> str | None:
     if value is None:
         return None
-    unit = _unit(one)
-    if unit == "ns":
-        return duration(value)
-    if unit == "bytes":
-        return _size(value)
-    return f"{value:.1%}" if str(one.condition.column).endswith("ratio") else f"{value:.6g}"
-
-
-def _signed(one: Outcome, value: float) -> str | None:
-    return ("+" if value > 0 else "") + str(_words(one, value))
-
-
-def _size(value: float) -> str:
-    name, size = next(((name, size) for name, size in _SIZES if abs(value) >= size), ("B", 1))
-    return f"{value / size:.4g} {name}"
+    of = family(one.condition.column or f"{STEP_TIME}_ns")
+    if of is None:
+        return f"{'+' if signed and value > 0 else ''}{format_count(value)}"
+    return format_ratio(value, signed) if of is SHARES else format_quantity(value, of, signed)

@@ -43,11 +43,12 @@
     const at = (one) => one.map((_, position) => position);
     const traces = [{
       type: "heatmap", z: weight.values, x: at(figure.columns), y: at(figure.rows), ...scale(weight, tools),
-      customdata: figure.rows.map((row) => figure.columns.map((column) => [row, column])),
+      customdata: figure.rows.map((row, r) => figure.columns.map((column, c) => [row, column, page.units.quantity(weight.values[r][c], weight.unit)])),
+      text: few ? weight.values.map((row) => row.map((value) => (value === null ? "" : page.units.digits(value, weight.unit)))) : null,
       xgap: figure.columns.length > 60 ? 0 : 1, ygap: figure.rows.length > 100 ? 0 : 1, hoverongaps: false,
-      texttemplate: few ? "%{z:.3~r}" : "", textfont: { size: 11 },
+      texttemplate: few ? "%{text}" : "", textfont: { size: 11 },
       colorbar: { title: { text: weight.unit, side: "right" }, thickness: 12, outlinewidth: 0, tickfont: { color: colour("--ink") } },
-      hovertemplate: `${figure.row_title} %{customdata[0]}, ${figure.column_title} %{customdata[1]}<br>${weight.name}: %{z:.4~r} ${weight.unit}<extra></extra>`,
+      hovertemplate: `${figure.row_title} %{customdata[0]}, ${figure.column_title} %{customdata[1]}<br>${weight.name}: %{customdata[2]}<extra></extra>`,
     }];
     return [traces, layout({
       margin: { l: 56, r: 12, t: 8, b: 44 }, shapes: outlines(figure, palette),

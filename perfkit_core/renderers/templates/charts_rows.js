@@ -3,9 +3,11 @@
 (() => {
   const ranking = (figure, _, { palette, layout, axis }) => {
     const names = figure.x.values, positions = names.map((_, position) => position);
+    const { values } = figure.series[0];
     const traces = [{
-      type: "bar", orientation: "h", y: positions, x: figure.series[0].values, customdata: figure.full,
-      marker: { color: palette[0] }, hovertemplate: `%{customdata}<br>%{x:.4~r} ${figure.unit}<extra></extra>`,
+      type: "bar", orientation: "h", y: positions, x: values,
+      customdata: figure.full.map((name, position) => [name, page.units.quantity(values[position], figure.unit)]),
+      marker: { color: palette[0] }, hovertemplate: "%{customdata[0]}<br>%{customdata[1]}<extra></extra>",
     }];
     return [traces, layout({
       bargap: 0.25,
@@ -19,9 +21,9 @@
     const whole = values.reduce((sum, value) => sum + (value ?? 0), 0) || 1;
     const traces = figure.x.values.map((name, index) => ({
       type: "bar", orientation: "h", name, y: [0], x: [values[index]], marker: { color: palette[index % palette.length] },
-      text: values[index] / whole > 0.06 ? `${(100 * values[index] / whole).toFixed(0)} %` : "", textposition: "inside",
+      text: values[index] / whole > 0.06 ? page.units.share(values[index] / whole) : "", textposition: "inside",
       insidetextanchor: "middle", insidetextfont: { color: "#fff" },
-      hovertemplate: `%{x:.4~r} ${figure.unit}, ${(100 * values[index] / whole).toFixed(1)} %<extra>${name}</extra>`,
+      hovertemplate: `${page.units.quantity(values[index], figure.unit)}, ${page.units.share(values[index] / whole)}<extra>${name}</extra>`,
     })).filter((_, index) => values[index]);
     return [traces, layout({
       barmode: "stack", showlegend: true, margin: { l: 8, r: 8, t: 8, b: 8 },

@@ -29,6 +29,8 @@
   // Labels may repeat, positions do not.
   const places = ({ x }) => (x.continuous ? x.values : x.values.map((_, position) => position));
 
+  const place = ({ x }, at) => (x.continuous ? page.units.digits(x.values[at], x.unit) : x.values[at]);
+
   // The highest point of each line that is not flat along the ground.
   const peaks = (figure, { palette, colour }) => {
     const highest = figure.series.map((one) => Math.max(...one.values.filter((value) => value !== null)));
@@ -38,7 +40,7 @@
       return [{
         type: "scatter", mode: "markers+text", x: [places(figure)[at]], y: [highest[index]], showlegend: false, hoverinfo: "skip",
         marker: { color: palette[index % palette.length], size: 9, symbol: "diamond" }, textfont: { color: colour("--ink") },
-        texttemplate: `${page.say("peak")} %{y:.4~r} ${figure.unit}`, textposition: late ? "top left" : "top right", cliponaxis: false,
+        text: [`${page.say("peak")} ${page.units.quantity(highest[index], figure.unit)}`], textposition: late ? "top left" : "top right", cliponaxis: false,
       }];
     });
   };
@@ -50,9 +52,9 @@
       ...drawn(figure, palette[index % palette.length], index === figure.series.length - 1),
       name: one.name,
       x: places(figure),
-      customdata: figure.x.values,
+      customdata: one.values.map((value, at) => [place(figure, at), page.units.quantity(value, figure.unit)]),
       y: one.values,
-      hovertemplate: `${figure.x.title} ${figure.x.continuous ? "%{x:.4~r}" : "%{customdata}"}: %{y:.4~r} ${figure.unit}<extra>${many ? "%{fullData.name}" : ""}</extra>`,
+      hovertemplate: `${figure.x.title} %{customdata[0]}: %{customdata[1]}<extra>${many ? "%{fullData.name}" : ""}</extra>`,
     }));
     return [[...traces, ...peaks(figure, tools)], layout({
       barmode: figure.stacked ? "stack" : "group",

@@ -23,6 +23,7 @@
 
   const nested = (figure, state, tools) => {
     const weight = figure.weights[state.weight], { colour, layout, escaped, cut } = tools;
+    const all = weight.sizes.reduce((sum, size, row) => (figure.parents[row] < 0 ? sum + size : sum), 0) || 1;
     const traces = [{
       type: figure.kind === "icicle" ? "icicle" : "sunburst",
       branchvalues: "total", sort: false, tiling: { orientation: "v" },
@@ -31,10 +32,11 @@
       hovertext: figure.labels.map((name) => whole(name, tools)),
       parents: figure.parents.map(box),
       level: box(state.open),
-      values: weight.sizes, customdata: weight.values,
+      values: weight.sizes,
+      customdata: weight.values.map((value, row) => [page.units.quantity(value, figure.unit), page.units.share(weight.sizes[row] / all)]),
       marker: { colors: colours(figure, state, tools), line: { width: 1, color: colour("--card") } },
       textfont: { color: colour("--ink") }, insidetextfont: { color: colour("--ink") }, pathbar: { textfont: { color: colour("--ink") } },
-      hovertemplate: `%{hovertext}<br>${weight.name}: %{customdata:.4~r} ${figure.unit}<br>${page.say("{share} of the whole", { share: "%{percentRoot:.1%}" })}<extra></extra>`,
+      hovertemplate: `%{hovertext}<br>${weight.name}: %{customdata[0]}<br>${page.say("{share} of the whole", { share: "%{customdata[1]}" })}<extra></extra>`,
     }];
     return [traces, layout({ margin: { l: 4, r: 4, t: 24, b: 4 }, uniformtext: { minsize: 9, mode: "hide" } })];
   };
@@ -51,9 +53,9 @@
     const found = colours(figure, state, tools);
     const traces = [{
       type: "bar", orientation: "h", y: positions, x: rows.map((row) => weight.values[row]), ids: rows.map(String),
-      customdata: rows.map((row) => whole(figure.labels[row], tools)),
+      customdata: rows.map((row) => [whole(figure.labels[row], tools), page.units.quantity(weight.values[row], figure.unit)]),
       marker: { color: rows.map((row) => (state.text ? found[row] : palette[children(figure, row).length ? 0 : 4])) },
-      hovertemplate: `%{customdata}<br>%{x:.4~r} ${figure.unit}<extra></extra>`,
+      hovertemplate: "%{customdata[0]}<br>%{customdata[1]}<extra></extra>",
     }];
     return [traces, layout({
       bargap: 0.25,

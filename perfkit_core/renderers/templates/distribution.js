@@ -3,10 +3,10 @@
 page.shapes.distribution = (figure, _, { palette, colour, layout, axis, escaped }) => {
   const spread = (index) => ((index * 0.618034) % 1 - 0.5) * 0.5; // points of like values lie beside each other
   const traces = figure.lanes.flatMap((lane, row) => {
-    const hover = `${escaped(lane.name)}<br>${escaped(page.say("step"))} %{customdata}: %{x:.4~g} ${figure.unit}<extra></extra>`;
+    const hover = `${escaped(lane.name)}<br>${escaped(page.say("step"))} %{customdata[0]}: %{customdata[1]}<extra></extra>`;
     const points = {
       type: "scatter", mode: "markers+text", x: lane.values, y: lane.values.map((_, index) => row + spread(index)),
-      customdata: lane.labels.map(escaped), hovertemplate: hover, showlegend: false, cliponaxis: false,
+      customdata: lane.labels.map((label, index) => [escaped(label), page.units.quantity(lane.values[index], figure.unit)]), hovertemplate: hover, showlegend: false, cliponaxis: false,
       text: lane.marked.map((marked, index) => (marked && lane.named ? escaped(`${page.say("step")} ${lane.labels[index]}`) : "")),
       textposition: "top center", textfont: { color: colour("--ink"), size: 11 },
       marker: {

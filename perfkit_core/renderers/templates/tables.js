@@ -30,7 +30,9 @@
   };
 
   const buttons = (title) => {
-    const exportOptions = { format: { body: (_, __, ___, cell) => text(cell) } };
+    // Without separators of thousands, which other programs take for the end of a cell.
+    const saved = (cell) => (cell.classList.contains("num") ? text(cell).replaceAll(",", "") : text(cell));
+    const exportOptions = { format: { body: (_, __, ___, cell) => saved(cell) } };
     return [
       { extend: "copyHtml5", title: null, text: page.say("Copy"), exportOptions },
       { extend: "csvHtml5", title, filename: title, exportOptions },

@@ -57,11 +57,5 @@ const timelineData = (() => {
     return found;
   };
 
-  const units = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
-  const duration = (ns) => {
-    const [size, unit] = units.find(([size]) => Math.abs(ns) >= size) ?? units[3];
-    return `${Number((ns / size).toPrecision(4)).toLocaleString("en", { maximumFractionDigits: 3 })} ${unit}`;
-  };
-
-  return { decoded, lanes, first, firstEndingAfter, laneOf, longest, launches, duration };
+  return { decoded, lanes, first, firstEndingAfter, laneOf, longest, launches };
 })();

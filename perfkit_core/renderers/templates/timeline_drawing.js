@@ -49,7 +49,7 @@ const timelineDrawing = (() => {
     pen.fillRect(0, 0, view.width, RULER - 2);
     pen.fillStyle = soft;
     for (const time of marks(view)) {
-      const text = time === 0 ? "0" : timelineData.duration(time), x = view.x(time) + 3;
+      const text = time === 0 ? "0" : page.units.tick(time, "ns"), x = view.x(time) + 3;
       if (x + pen.measureText(text).width < view.width) pen.fillText(text, x, RULER / 2);
     }
   };

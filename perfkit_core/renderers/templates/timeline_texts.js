@@ -1,8 +1,7 @@
 // What is told of a timeline in words? The box that is pointed at, the box that is chosen, what is shown.
 "use strict";
 const timelineTexts = (() => {
-  const { duration, launches } = timelineData;
-  const count = (number) => number.toLocaleString("en");
+  const { launches } = timelineData, { count, duration } = page.units;
   const name = (data, box) => data.names[data.name[box]];
 
   const hover = (data, box) => `${name(data, box)}\n${duration(data.dur_ns[box])}`;

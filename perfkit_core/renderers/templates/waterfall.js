@@ -6,14 +6,14 @@ page.shapes.waterfall = (figure, _, { palette, colour, layout, axis, escaped }) 
     type: "waterfall", orientation: "h", y: positions,
     x: figure.differences.map((difference, position) => difference ?? figure.reached[position]),
     measure: figure.differences.map((difference, position) => (difference !== null ? "relative" : position ? "total" : "absolute")),
-    customdata: figure.names.map((name, position) => [escaped(name), figure.reached[position]]),
+    customdata: figure.names.map((name, position) => [escaped(name), page.units.quantity(figure.reached[position], figure.unit)]),
     text: figure.texts,
     textposition: "outside", cliponaxis: false, textfont: { color: colour("--ink") },
     increasing: { marker: { color: palette[5] } },
     decreasing: { marker: { color: palette[2] } },
     totals: { marker: { color: palette[0] } },
     connector: { line: { color: colour("--line") } },
-    hovertemplate: `%{customdata[0]}<br>%{text} ${figure.unit}, ${escaped(figure.title)} %{customdata[1]:.4~g} ${figure.unit}<extra></extra>`,
+    hovertemplate: `%{customdata[0]}<br>%{text} ${figure.unit}, ${escaped(figure.title)} %{customdata[1]}<extra></extra>`,
   }];
   return [traces, layout({
     bargap: 0.3, showlegend: false, margin: { l: 56, r: 40, t: 8, b: 44 },

@@ -9,7 +9,7 @@ import pytest
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import NotEvaluableError
 from perfkit_core.advice.predict import predict
-from perfkit_core.advice.rules import alignment
+from perfkit_core.advice.rules import unaligned_matmul
 from perfkit_core.advice.thresholds import Thresholds
 from perfkit_core.loading import load
 from perfkit_paddle.operators import operator_name as paddle_name
@@ -30,7 +30,7 @@ S16816 = "ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_nn"
 
 def test_three_tenths_are_saved_by_padding() -> None:
     facts = padded(S16816, VOCABULARY)
-    (found,) = alignment.find(facts)
+    (found,) = unaligned_matmul.find(facts)
     assert found.fill == {"size": "30522", "padded": "30528"}
     assert predict(facts, found).saving_ns == 30_000
 
@@ -47,7 +47,7 @@ def test_three_tenths_are_saved_by_padding() -> None:
     ],
 )
 def test_dimensions_and_what_kernels_read(kernel: str, shapes: str, fires: bool) -> None:
-    assert bool(alignment.find(padded(kernel, shapes))) is fires
+    assert bool(unaligned_matmul.find(padded(kernel, shapes))) is fires
 
 
 @pytest.mark.parametrize(
@@ -68,32 +68,32 @@ def test_how_factors_lie_in_memory(shapes: str, strides: str, fires: bool) -> No
         "args": f'{{"Input Strides":{strides},"Ev Idx":3}}',
     }
     ops = Op("aten::relu", [("relu", 900)]), Op("aten::mm", [(S16816, 100)], more=more)
-    assert bool(alignment.find(Facts(training(*ops, names=torch_name)))) is fires
+    assert bool(unaligned_matmul.find(Facts(training(*ops, names=torch_name)))) is fires
 
 
 def test_only_half_precision_and_a_share_of_the_step() -> None:
-    assert alignment.find(padded("ampere_sgemm_128x64_nn", VOCABULARY, dtypes='["float","float","float"]')) == []
-    assert alignment.find(padded(S16816, VOCABULARY, 47)) == []  # 47 of 954 µs: 4.93 %
-    assert len(alignment.find(padded(S16816, VOCABULARY, 48))) == 1  # 48 of 955 µs: 5.03 %
+    assert unaligned_matmul.find(padded("ampere_sgemm_128x64_nn", VOCABULARY, dtypes='["float","float","float"]')) == []
+    assert unaligned_matmul.find(padded(S16816, VOCABULARY, 47)) == []  # 47 of 954 µs: 4.93 %
+    assert len(unaligned_matmul.find(padded(S16816, VOCABULARY, 48))) == 1  # 48 of 955 µs: 5.03 %
 
 
 def test_unaligned_products_of_paddle() -> None:
     more = {"shapes": "[[16, 141, 512], [512, 30522]]", "dtypes": '["float16", "float16"]'}
     ops = Op("relu dygraph", [("relu", 900)]), Op("matmul dygraph", [(S16816, 100)], more=more)
     facts = Facts(training(*ops, names=paddle_name))
-    (found,) = alignment.find(facts)
+    (found,) = unaligned_matmul.find(facts)
     assert predict(facts, found).saving_ns == 30_000
 
 
 def test_without_shapes_dimensions_are_unknown() -> None:
     with pytest.raises(NotEvaluableError, match="shapes"):
-        alignment.find(Facts(training(Op("aten::mm", [(S16816, 300)]), names=torch_name)))
+        unaligned_matmul.find(Facts(training(Op("aten::mm", [(S16816, 300)]), names=torch_name)))
 
 
 def test_dimensions_of_a_real_recording(traces: Path) -> None:
     """BERT's vocabulary of 30,522 words is no multiple of 8, and cuBLAS reads it two numbers at once (``align2``)."""
     facts = Facts(load(traces / "torch" / "h100-bert-small.json.gz"), Thresholds(multiply_share=0))
-    (found,) = alignment.find(facts)
+    (found,) = unaligned_matmul.find(facts)
     names = facts.trace.events["name"].to_pylist()
     assert found.fill["size"] == "30522"
     assert ["align2" in names[row] for row in found.rows] == [True]

@@ -12,7 +12,7 @@ import torch
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import NotEvaluableError
 from perfkit_core.advice.predict import predict
-from perfkit_core.advice.rules.attention import chain_rows, find
+from perfkit_core.advice.rules.unfused_attention import chain_rows, find
 from perfkit_core.loading import load
 from perfkit_core.trace import Trace
 from perfkit_paddle.operators import operator_name as paddle_name

@@ -12,8 +12,9 @@ import pytest
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import NotEvaluableError
 from perfkit_core.advice.predict import predict
-from perfkit_core.advice.rules.communication import every_pass, exposed
-from perfkit_core.advice.rules.data_parallel import replicas
+from perfkit_core.advice.rules.accumulation_sync import find as every_pass
+from perfkit_core.advice.rules.data_parallel import find as replicas
+from perfkit_core.advice.rules.exposed_communication import find as exposed
 from perfkit_core.trace import Trace, concat_traces
 from perfkit_paddle.operators import operator_name as paddle_name
 from perfkit_torch.operator_names import operator_name as torch_name
@@ -204,7 +205,7 @@ def test_each_rank_has_a_device_of_its_own() -> None:
 
 
 def test_replicas_need_devices() -> None:
-    with pytest.raises(NotEvaluableError, match="no work of a device"):
+    with pytest.raises(NotEvaluableError, match="no device work"):
         replicas(Facts(made([host("DataParallel.forward", "annotation", 0, 100)])))
 
 

@@ -11,7 +11,7 @@ import pytest
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import NotEvaluableError
 from perfkit_core.advice.predict import predict
-from perfkit_core.advice.rules import conv_bias
+from perfkit_core.advice.rules import conv_bias_before_norm
 from perfkit_core.loading import load
 from perfkit_core.trace import Trace
 from perfkit_paddle.operators import operator_name as paddle_name
@@ -41,21 +41,21 @@ def biased(bias: str = "[16]", behind: str = "aten::batch_norm", channels: int =
 
 def test_the_bias_and_the_sum_of_its_gradient_are_saved() -> None:
     facts = Facts(biased())  # 7 + 10 + 900 + 50 + 20 + 50 µs: the first kernel's operator lies in two others
-    (found,) = conv_bias.find(facts)
+    (found,) = conv_bias_before_norm.find(facts)
     assert found.evidence["convolutions"] == 2
     assert found.ceiling_ns == 100_000
     assert predict(facts, found).saving_ns == 100_000
 
 
 def test_no_bias_or_no_batch_norm_of_its_channels() -> None:
-    assert conv_bias.find(Facts(biased(bias="[]"))) == []
-    assert conv_bias.find(Facts(biased(behind="aten::relu"))) == []
-    assert conv_bias.find(Facts(biased(channels=32))) == []
+    assert conv_bias_before_norm.find(Facts(biased(bias="[]"))) == []
+    assert conv_bias_before_norm.find(Facts(biased(behind="aten::relu"))) == []
+    assert conv_bias_before_norm.find(Facts(biased(channels=32))) == []
 
 
 def test_a_small_share_of_the_step() -> None:
-    assert conv_bias.find(Facts(biased(us=2))) == []  # 4 of 941 µs: 0.43 %
-    assert len(conv_bias.find(Facts(biased(us=3)))) == 1  # 6 of 943 µs: 0.64 %
+    assert conv_bias_before_norm.find(Facts(biased(us=2))) == []  # 4 of 941 µs: 0.43 %
+    assert len(conv_bias_before_norm.find(Facts(biased(us=3)))) == 1  # 6 of 943 µs: 0.64 %
 
 
 def layers(*behind: Op, inside: tuple[Op, ...] = (Op("reshape dygraph"), Op("add dygraph", [("b", 50)]))) -> Trace:
@@ -69,32 +69,34 @@ NORM = Op("BatchNorm2D", inner=[Op("batch_norm dygraph", [("n", 20)])], kind="fo
 
 def test_a_bias_that_is_an_operator_of_the_layer() -> None:
     facts = Facts(layers(NORM))
-    (found,) = conv_bias.find(facts)
+    (found,) = conv_bias_before_norm.find(facts)
     assert predict(facts, found).saving_ns == 50_000
 
 
 def test_what_is_added_by_others_is_no_bias() -> None:
     add = Op("add dygraph", [("b", 50)])
-    assert conv_bias.find(Facts(layers(Op("relu dygraph"), NORM))) == []
-    assert conv_bias.find(Facts(layers(add, NORM, inside=()))) == []  # a shortcut, added outside of the layer
-    assert conv_bias.find(Facts(layers(NORM, inside=(add, add)))) == []
+    assert conv_bias_before_norm.find(Facts(layers(Op("relu dygraph"), NORM))) == []
+    assert (
+        conv_bias_before_norm.find(Facts(layers(add, NORM, inside=()))) == []
+    )  # a shortcut, added outside of the layer
+    assert conv_bias_before_norm.find(Facts(layers(NORM, inside=(add, add)))) == []
 
 
 def test_a_bias_that_is_the_last_operator_has_no_batch_norm_behind_it() -> None:
-    assert conv_bias.find(Facts(layers())) == []
+    assert conv_bias_before_norm.find(Facts(layers())) == []
 
 
 def test_shapes_that_tell_of_no_bias_and_no_weights() -> None:
-    assert conv_bias.bias_channels([[8, 3, 32, 32], [16, 3, 3, 3]]) == 0
-    assert conv_bias.bias_channels([[8, 3, 32, 32], [16, 3, 3, 3], []]) == 0
-    assert conv_bias.channels_of([[8, 16, 30, 30], []]) == 16  # a batch norm without weights
-    assert conv_bias.channels_of([[8, 16, 30, 30]]) == 16
-    assert conv_bias.channels_of([[]]) == -1
+    assert conv_bias_before_norm.bias_channels([[8, 3, 32, 32], [16, 3, 3, 3]]) == 0
+    assert conv_bias_before_norm.bias_channels([[8, 3, 32, 32], [16, 3, 3, 3], []]) == 0
+    assert conv_bias_before_norm.channels_of([[8, 16, 30, 30], []]) == 16  # a batch norm without weights
+    assert conv_bias_before_norm.channels_of([[8, 16, 30, 30]]) == 16
+    assert conv_bias_before_norm.channels_of([[]]) == -1
 
 
 def test_without_operators() -> None:
     with pytest.raises(NotEvaluableError, match="operators"):
-        conv_bias.find(Facts(training(Op("range", [(KERNEL, 9)], kind="annotation"))))
+        conv_bias_before_norm.find(Facts(training(Op("range", [(KERNEL, 9)], kind="annotation"))))
 
 
 @pytest.mark.filterwarnings("ignore:When training:UserWarning")
@@ -120,6 +122,6 @@ def test_a_paddle_network_with_and_without_bias(tmp_path: Path, bias: bool) -> N
     trace = load(tmp_path)
     adds = np.flatnonzero(trace.rows("name", "add dygraph"))
     assert len(adds) == (3 if bias else 0)
-    found = conv_bias.find(Facts(trace))
+    found = conv_bias_before_norm.find(Facts(trace))
     assert [one.evidence["convolutions"] for one in found] == ([3] if bias else [])
     assert not bias or set(adds) < set(found[0].rows)

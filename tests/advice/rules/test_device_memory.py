@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.rules.device_memory import device_malloc
+from perfkit_core.advice.rules.device_malloc import find as device_malloc
 from perfkit_core.loading import load
 from perfkit_core.trace import Trace
 from tests.support.advised import Rows, call, found, kernel, op, predicted, steps, why_not

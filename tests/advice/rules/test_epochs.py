@@ -9,7 +9,7 @@ import pytest
 
 from perfkit_core.advice.advise import advise
 from perfkit_core.advice.explain import report
-from perfkit_core.advice.rules.epochs import epoch_gap
+from perfkit_core.advice.rules.epoch_gap import find as epoch_gap
 from perfkit_core.loading import load
 from perfkit_core.renderers import text
 from perfkit_core.replay.batches import begins_epoch, loads
@@ -75,7 +75,7 @@ def test_what_few_steps_wait_is_told_of_the_mean_step() -> None:
     (one,) = advise(recording, rules=["epoch-gap"]).advice
     assert (one.prediction.base_ns, one.prediction.saving_ns, one.prediction.saving_p10_ns) == (150 * MS, 49 * MS, 0)
     said = "1 of 8 steps, in which a loader is begun, waits 400 ms longer for data than the others: 33% of the time "
-    assert one.candidate.what == said + "of all steps, which take 150 ms on average"
+    assert str(one.candidate.what) == said + "of all steps, whose mean is 150 ms."
     told = text.render(report(one, advise(recording, rules=["epoch-gap"]), recording))
     assert "Now: 150 ms, the mean step; its 80% interval is " in told
 

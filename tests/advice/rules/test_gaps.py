@@ -9,7 +9,7 @@ import pytest
 from perfkit_core.advice.advise import advise
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.place import Places
-from perfkit_core.advice.rules.gaps import host_gaps
+from perfkit_core.advice.rules.host_gap import find as host_gaps
 from perfkit_core.loading import load
 from tests.support.advised import BOTH, Rows, call, found, kernel, op, predicted, steps, why_not
 from tests.support.events import host, trace
@@ -30,7 +30,7 @@ def test_a_gap_in_every_step(framework: str) -> None:
     (one,) = found(host_gaps, recording)
     assert one.evidence["gap_ns"] == one.evidence["longest_ns"] == one.ceiling_ns == 2_000_000
     assert one.evidence["gap_ratio"] == pytest.approx(0.2)
-    assert one.evidence["longest"] == f"after {NAMES[framework][0]} and before {NAMES[framework][1]}"
+    assert str(one.evidence["longest"]) == f"after {NAMES[framework][0]} and before {NAMES[framework][1]}"
     assert predicted(recording, one) == (8_000_000, 8_000_000, 9_000_000)  # at worst half of it is needed
 
 
@@ -47,9 +47,10 @@ def test_many_short_gaps_count_together(framework: str) -> None:
     recording = steps([op(add, 100 * i, 60) for i in range(100)], 10 * MS, framework=framework)
     (one,) = found(host_gaps, recording)
     assert (one.evidence["gap_ns"], one.evidence["gaps_per_step"]) == (4_000_000, 100)
-    assert one.what == (
-        "no operator runs for 4 of the 10 ms of a step, in 100 short stretches of typically 40 µs between operators"
+    said = (
+        "No operator runs for 4.00 ms of the 10.0 ms step, in 100 short gaps between operators, typically of 40.0 µs."
     )
+    assert str(one.what) == said
     assert predicted(recording, one) == (6_000_000, 7_600_000, 9_600_000)
     assert one.conflicts == ("launch-bound",)
 

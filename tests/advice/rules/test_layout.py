@@ -10,8 +10,7 @@ import pytest
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import NotEvaluableError
 from perfkit_core.advice.predict import predict
-from perfkit_core.advice.rules.device_time import with_launches
-from perfkit_core.advice.rules.layout import converting, find
+from perfkit_core.advice.rules.layout_transposes import converting, find, with_launches
 from perfkit_core.loading import load
 from perfkit_core.trace import Trace
 from perfkit_paddle.operators import operator_name as paddle_name

@@ -8,8 +8,8 @@ import pytest
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.predict import predict
-from perfkit_core.advice.rules.loops import select_loops
-from perfkit_core.advice.rules.rounds import rounds
+from perfkit_core.advice.rules.select_loop import find as select_loops
+from perfkit_core.advice.rules.select_loop import find_rounds
 from perfkit_core.loading import load
 from perfkit_core.trace import Trace
 from tests.support.advised import BOTH, Rows, call, found, kernel, op, predicted, steps
@@ -150,7 +150,7 @@ def test_embedding_tables_one_after_the_other(traces: Path) -> None:
     facts = Facts(load(traces / "torch" / "dlrm-8xv100" / "rank2.json"))
     (one,) = select_loops(facts)
     assert one.evidence["rounds"] == 26  # DLRM's Criteo data has 26 tables
-    assert len(rounds(facts.trace, 27).rows) == 0
+    assert len(find_rounds(facts.trace, 27).rows) == 0
 
 
 @BOTH

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from perfkit_core.advice.evidence.memory_peaks import peaks
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import NotEvaluableError
 from perfkit_core.advice.predict import predict
-from perfkit_core.advice.rules.memory import find, peaks
+from perfkit_core.advice.rules.memory_near_limit import find
 from perfkit_core.loading import load
 from perfkit_core.trace import Device
 from tests.support.events import host, trace
@@ -47,9 +48,9 @@ def test_up_to_nine_tenths() -> None:
     ("facts", "why"),
     [
         (recorded(), "no memory events"),
-        (recorded(910, device="cpu"), "only that of the host"),
-        (recorded(910, devices=()), "how much memory"),
-        (recorded(910, devices=(Device("cuda:0", "NVIDIA A100"),)), "how much memory"),
+        (recorded(910, device="cpu"), "only host memory"),
+        (recorded(910, devices=()), "memory size"),
+        (recorded(910, devices=(Device("cuda:0", "NVIDIA A100"),)), "memory size"),
         (recorded(910, total=False), "running totals"),
     ],
 )

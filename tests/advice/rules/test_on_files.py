@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.rules.copies import pageable_copies
-from perfkit_core.advice.rules.creation import filled_on_host
-from perfkit_core.advice.rules.placement import tiny_operators
-from perfkit_core.advice.rules.synchronisation import device_sync, host_sync
-from perfkit_core.advice.rules.waiting_operators import waiting_operator
+from perfkit_core.advice.rules.device_sync import find as device_sync
+from perfkit_core.advice.rules.fill_then_copy import find as filled_on_host
+from perfkit_core.advice.rules.host_sync import find as host_sync
+from perfkit_core.advice.rules.pageable_copies import find as pageable_copies
+from perfkit_core.advice.rules.tiny_ops_on_device import find as tiny_operators
+from perfkit_core.advice.rules.waiting_operator import find as waiting_operator
 from perfkit_core.loading import load
 from tests.support.advised import found
 

@@ -10,7 +10,7 @@ from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import NotEvaluableError
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.remedies import remedied
-from perfkit_core.advice.rules.outliers import outliers
+from perfkit_core.advice.rules.outlier_steps import find as outliers
 from perfkit_core.advice.thresholds import overridden
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.trace import Trace
@@ -57,7 +57,7 @@ def test_what_grew_says_where_to_look() -> None:
     [idle] = outliers(Facts(outside))
     [clock] = outliers(Facts(kernels((1.2, 1.2, 1.2))))
     assert [one.words["outliers"] for one in (grew, idle, clock)] == ["events", "outside", "clock"]
-    assert clock.what.startswith("the same 3 kernels take 1.20 times as long in the last third of the steps")
+    assert str(clock.what).startswith("The same 3 kernels take 1.20 times as long in the last third of the steps")
     notes = [
         remedied(get_plugins().remedies(framework), "outlier-steps", "eager", {"clocks": "amd-smi"} | one.words).note
         for framework in ("torch", "paddle")
@@ -98,10 +98,10 @@ def test_three_standard_deviations_are_usual(last: int, fires: bool) -> None:
 
 def test_steps_are_named_in_the_right_number() -> None:
     [one] = outliers(Facts(training((*USUAL, 150))))
-    assert one.what.startswith("1 of 11 steps takes 0.05 ms longer than the usual 0.1 ms: step 10; longer ")
+    assert str(one.what).startswith("1 of 11 steps takes 50.0 µs longer than the usual 100 µs: step 10; summed ")
     [two] = outliers(Facts(training((*USUAL, *USUAL, 150, 160))))
-    assert "2 of 22 steps take" in two.what
-    assert "steps 20, 21;" in two.what
+    assert "2 of 22 steps take " in str(two.what)
+    assert "steps 20 and 21;" in str(two.what)
 
 
 def test_four_steps_tell_nothing() -> None:

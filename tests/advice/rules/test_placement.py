@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from perfkit_core.advice.rules.captured import host_tensors
-from perfkit_core.advice.rules.placement import tiny_operators
+from perfkit_core.advice.rules.host_tensor_in_graph import find as host_tensors
+from perfkit_core.advice.rules.tiny_ops_on_device import find as tiny_operators
 from perfkit_core.calibration.model import SOURCE, Calibration, Measurement
 from perfkit_core.trace import Device, Trace
 from tests.support.advised import BOTH, Rows, call, copy, found, kernel, op, predicted, steps, why_not
@@ -137,8 +137,8 @@ def test_a_tensor_is_no_number(framework: str) -> None:
 
 
 def test_without_a_device() -> None:
-    assert "no work of a device" in why_not(tiny_operators, steps([op("aten::item", 0, 50)]))
-    assert "no work of a device" in why_not(host_tensors, steps([op("aten::item", 0, 50)]))
+    assert "no device work" in why_not(tiny_operators, steps([op("aten::item", 0, 50)]))
+    assert "no device work" in why_not(host_tensors, steps([op("aten::item", 0, 50)]))
 
 
 def calibration(p50: float) -> Calibration:

@@ -145,4 +145,4 @@ def test_file_line_and_function(name: str, parts: tuple[Any, ...]) -> None:
 def test_without_stacks_it_says_how_to_record_them() -> None:
     found = trace([host("mm", "operator", 0, 10)])
     assert code.table(found, ViewRequest()).empty
-    assert "with_stack" in code.VIEW.explain_empty(found)
+    assert "with_stack" in str(code.VIEW.explain_empty(found))

@@ -208,7 +208,7 @@ def test_calls_that_the_framework_recorded_itself() -> None:
 def test_without_layers_the_table_is_empty_and_says_why() -> None:
     found = trace([host("mm", "operator", 0, 5)])
     assert modules.table(found, ViewRequest()).empty
-    assert "annotate(model)" in modules.VIEW.explain_empty(found)
+    assert "annotate(model)" in str(modules.VIEW.explain_empty(found))
 
 
 def check_totals(path: Path | None) -> None:

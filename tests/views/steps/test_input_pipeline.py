@@ -65,6 +65,6 @@ def test_copies_that_do_not_tell_their_size() -> None:
 def test_why_it_is_empty() -> None:
     steps_only = trace([ROWS[0], host("mm", "operator", 10, 10)])
     assert input_pipeline.table(steps_only, ViewRequest()).empty
-    assert "data loader" in input_pipeline.VIEW.explain_empty(steps_only)
-    assert "step()" in input_pipeline.VIEW.explain_empty(trace(ROWS[1:2]))
+    assert "data loader" in str(input_pipeline.VIEW.explain_empty(steps_only))
+    assert "step()" in str(input_pipeline.VIEW.explain_empty(trace(ROWS[1:2])))
     check_view(input_pipeline.VIEW, trace(ROWS))

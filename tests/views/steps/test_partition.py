@@ -133,7 +133,7 @@ def test_chosen_steps() -> None:
 def test_no_steps_no_partition() -> None:
     found = trace([host("mm", "operator", 0, 10)])
     assert partition.table(found, ViewRequest()).empty
-    assert "step()" in partition.VIEW.explain_empty(found)
+    assert "step()" in str(partition.VIEW.explain_empty(found))
     check_view(partition.VIEW, trace(ON_GPU))
     check_view(partition.VIEW, trace(ON_CPU))
 

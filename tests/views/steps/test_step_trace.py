@@ -85,8 +85,8 @@ def test_steps_that_all_can_be_cut_need_no_reason() -> None:
 
 def test_why_it_is_empty() -> None:
     assert step_trace.table(trace(ROWS[10:12]), ViewRequest()).empty
-    assert "forward and a backward" in step_trace.VIEW.explain_empty(trace(ROWS[10:12]))
-    assert "step()" in step_trace.VIEW.explain_empty(trace(ROWS[4:5]))
+    assert "forward and a backward" in str(step_trace.VIEW.explain_empty(trace(ROWS[10:12])))
+    assert "step()" in str(step_trace.VIEW.explain_empty(trace(ROWS[4:5])))
 
 
 def test_the_contract_of_views() -> None:

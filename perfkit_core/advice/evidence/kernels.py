@@ -1,0 +1,184 @@
+"""Kernels: which there are, what launched them, and what their names say about matrix products.
+
+Libraries write the instruction into the name: ``volta_sgemm_64x64_nt`` multiplies single precision on ordinary cores,
+``ampere_fp16_s16816gemm_…`` half precision on tensor cores, ``Cijk_…_MI16x16x1_…`` with the matrix instruction of AMD.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from perfkit_core.advice.evidence.device_capabilities import TensorCores, tensor_cores
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import Candidate, NotEvaluableError, assume
+from perfkit_core.advice.wording import of_step
+from perfkit_core.analyses.devices.launched_for import operator_rows
+from perfkit_core.analyses.once import once
+from perfkit_core.language import Text, message
+from perfkit_core.replay.edits.durations import Scale
+from perfkit_core.replay.quantity import Quantity
+from perfkit_core.schema import DEVICE_WORK, KERNEL
+from perfkit_core.trace import BoolArray, IntArray, Trace
+
+UNKNOWN: Final = 0
+HALF, SINGLE, OTHER = 1, 2, 3
+"""Number formats: 16 bits, 32 bits, any other."""
+TENSOR, PLAIN = 1, 2
+"""What multiplies: tensor cores (matrix cores), or the ordinary ones."""
+
+_MULTIPLIES: Final = re.compile(
+    r"(?<!fb)gemm|cijk_|nvjet|cutlass(?!::(?:b?float|half)\w*_t)|xmma|convol|(?<![a-z])conv\d?d|[a-z]cudnn_|fprop|dgrad|wgrad|winograd|bwd_weight|bwd_data"
+)
+_CONVOLVES: Final = re.compile(
+    r"conv(?!ert)|cudnn|fprop|dgrad|wgrad|winograd|bwd_weight|bwd_data|igemm_(?:fwd|bwd|wrw)_gtc"
+)
+_NEVER: Final = re.compile(
+    r"gemv|gemmk1|flash|fmha|attention|attn|nhwc(?:to)nchw|nchw(?:to)nhwc|elementwise|splitkreduce|grouped_direct|depthwise"
+    r"|reduce_kernel|softmax|embedding|batch_?norm|::bn_|layer_?norm|pool|offsetskernel|reducesplitk"
+)
+_TENSOR: Final = re.compile(
+    r"tensorop|[hiq]mma|wmma|gmma|umma|tf32|nvjet|warpgroup|tensor\d+x\d+x\d+|[hsi](?:884|1688|8816|16816|161616|16832)"
+    r"|xdl|gtcx|mfma|_mi\d+x\d+|_sm1\d\d"
+)
+_PLAIN: Final = re.compile(
+    r"simt|ffma|hfma|[sh]gemm|[sh]cudnn|plicit_convolve|dgrad_engine|wgrad_alg|dgrad2d|wgrad2d|winograd|cijk_"
+)
+_TF32: Final = re.compile(r"tf32|s1688(?!\d)")
+_HALF: Final = re.compile(
+    r"half|[fh]p?16|bfloat16|hgemm|hcudnn|[hs]884|h1688|s16816|s161616|h16816|cijk_[a-z]+_[a-z]+_[bh]_?[bhs]"
+)
+_OTHER: Final = re.compile(r"double|f64|[^a-z][dcz]gemm|gcgemm|int8|i8816|e4m3|e5m2|fft")
+_SINGLE: Final = re.compile(r"sgemm|scudnn|<float|f32f32|ffma|tf32|cijk_[a-z]+_[a-z]+_s_?b|s1688")
+_TENSORS: Final = re.compile(r'"[a-z0-9_:.]*?(half|b?float\d*|double|complex\w*|u?int8|signed char|float8\w*)"')
+"""A recorded type that is that of a tensor, in lower case."""
+_NAMES: Final = 3
+_NAME_LENGTH: Final = 90
+
+
+def kernels(trace: Trace) -> IntArray:
+    """Return the rows of the kernels."""
+    return np.flatnonzero(trace.rows("kind", KERNEL) & ~trace.host)
+
+
+def launched_within(trace: Trace, inside: BoolArray) -> IntArray:
+    """Return the rows of the device work that the host events of a mask launched."""
+    launched_by = trace.ints("launched_by")
+    rows: IntArray = np.flatnonzero((launched_by >= 0) & inside[launched_by] & trace.rows("kind", *DEVICE_WORK))
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixKernels:
+    """Kernels that multiply matrices, arrays of shape (kernels,): ``row``, ``operator`` (row of the innermost operator
+    around the launch; -1: none), number ``type``, ``unit`` that multiplies, whether it ``convolves``, whether its name
+    mentions ``tf32``."""
+
+    row: IntArray
+    operator: IntArray
+    type: IntArray
+    unit: IntArray
+    convolves: BoolArray
+    tf32: BoolArray
+
+
+@once
+def matrix_kernels(trace: Trace) -> MatrixKernels:
+    """Return the kernels of a trace that multiply matrices. The types that the operator recorded outweigh the name."""
+    names, rows = trace.codes("name"), kernels(trace)
+    texts = [name.lower() for name in names.values]
+
+    def by_name(test: Any, kind: Any, missing: Any) -> Any:
+        return names.lookup(np.array([test(text) for text in texts], kind), missing)[rows]
+
+    rows = rows[by_name(multiplies, np.bool_, False)]
+    operator = operator_rows(trace)[rows]
+    dtypes = trace.codes("dtypes")
+    recorded = dtypes.lookup(np.array([type_of_inputs(text) for text in dtypes.values], np.int64), UNKNOWN)
+    types = np.where(operator >= 0, recorded[operator], UNKNOWN) if len(recorded) else np.zeros(len(rows), np.int64)
+    return MatrixKernels(
+        rows,
+        operator,
+        np.where(types == UNKNOWN, by_name(number_type, np.int64, UNKNOWN), types),
+        by_name(unit, np.int64, UNKNOWN),
+        by_name(lambda text: bool(_CONVOLVES.search(text)), np.bool_, False),
+        by_name(lambda text: bool(_TF32.search(text)), np.bool_, False),
+    )
+
+
+def multiplies(name: str) -> bool:
+    """Return whether a kernel of this name (lower case) multiplies matrices or convolves, but not with a vector or for
+    each channel alone, where tensor cores are of no use."""
+    return bool(_MULTIPLIES.search(name)) and not _NEVER.search(name)
+
+
+def unit(name: str) -> int:
+    """Return TENSOR, PLAIN or UNKNOWN for the name (lower case) of a kernel that multiplies matrices."""
+    if _TENSOR.search(name):
+        return TENSOR
+    return PLAIN if _PLAIN.search(name) else UNKNOWN
+
+
+def number_type(name: str) -> int:
+    """Return HALF, SINGLE, OTHER or UNKNOWN for the name (lower case) of a kernel that multiplies matrices."""
+    for type_, words in ((HALF, _HALF), (OTHER, _OTHER), (SINGLE, _SINGLE)):
+        if words.search(name):
+            return type_
+    return UNKNOWN
+
+
+def type_of_inputs(dtypes: str) -> int:
+    """Return HALF, SINGLE, OTHER or UNKNOWN for the first two tensors among recorded input types (JSON text)."""
+    first = _TENSORS.findall(dtypes.lower())[:2]
+    if len(first) < 2:
+        return UNKNOWN
+    if all(one in ("half", "float16", "bfloat16") for one in first):
+        return HALF
+    return SINGLE if all(one in ("float", "float32") for one in first) else OTHER
+
+
+def cores_and_kernels(facts: Facts) -> tuple[TensorCores, MatrixKernels]:
+    """Return the tensor cores of the devices, and the kernels that could use them. Raises NotEvaluableError."""
+    facts.need_device()
+    device, kernels = tensor_cores(facts.trace.meta.devices), matrix_kernels(facts.trace)
+    if not len(kernels.row):
+        raise NotEvaluableError(message("no kernel with the name of a matrix product was recorded"))
+    if not (kernels.unit != UNKNOWN).any():
+        raise NotEvaluableError(message("the names of the kernels do not say whether they use tensor cores"))
+    return device, kernels
+
+
+def slow_products(
+    facts: Facts, device: TensorCores, rows: IntArray, factor: Quantity, how: Text, risk: Text, conflict: str
+) -> list[Candidate]:
+    """Return the candidate for kernels that faster cores would run in ``factor`` of their time, none where they take
+    too little of the step. ``how`` completes "Matrix products take … ", ``conflict`` is the rule that it replaces."""
+    spent = facts.covered_ns(rows)
+    if not facts.exceeds(spent, facts.thresholds.multiply_share):
+        return []
+    names = facts.trace.codes("name")
+    total = np.bincount(names.codes[rows], facts.trace.ints("dur_ns")[rows], len(names.values))
+    longest = [code for code in np.argsort(-total, kind="stable")[:_NAMES] if total[code]]
+    return [
+        Candidate(
+            message("Matrix products take {time} {how}.", time=of_step(facts, spent), how=how),
+            evidence={
+                "kernel_ns": round(spent), "kernel_ratio": spent / max(facts.step_ns, 1), "step_ns": facts.step_ns,
+                "kernels": len(rows), "names": [names.values[code][:_NAME_LENGTH] for code in longest],
+                "device": device.name,
+            },
+            rows=rows,
+            edits=(Scale(rows, factor, below=False, host=False),),
+            ceiling_ns=round(spent),
+            preconditions=(
+                message("{device} has tensor cores for this number format", device=device.name),
+                message("the names of the kernels give their instruction"),
+            ),
+            assumptions=assume(kernel_factor=factor),
+            risks=(risk,),
+            conflicts=(conflict,),
+        )
+    ]  # fmt: skip

@@ -1,0 +1,111 @@
+"""Masks and rows of operators: by name, by nesting, in the order in which a thread calls them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from perfkit_core import nesting
+from perfkit_core.analyses.once import once
+from perfkit_core.analyses.select import marked
+from perfkit_core.analyses.threads import threads
+from perfkit_core.schema import BACKWARD, DATALOADER, NESTED_KINDS, OPERATOR, RUNTIME
+from perfkit_core.trace import BoolArray, IntArray, Trace
+
+CLEARS_GRADIENTS: Final = re.compile(r"zero_?grad|clear_?grad", re.IGNORECASE)
+"""Name of the span in which an optimizer clears gradients."""
+_REGION: Final = re.compile(
+    r"compiled|run_program|cuda_?graph|graph_?replay|program_interpreter|interpreter_?core|standalone_?executor",
+    re.IGNORECASE,
+)
+"""What frameworks call a region that was compiled or captured as a whole."""
+
+
+def matching(trace: Trace, column: str, test: Callable[[str], object]) -> BoolArray:
+    """Return the mask of the events whose text in ``column`` passes ``test``, shape (rows,); a null does not.
+
+    The test runs once for each distinct text."""
+    codes = trace.codes(column)
+    mask: BoolArray = codes.lookup(np.array([bool(test(text)) for text in codes.values], np.bool_), False)
+    return mask
+
+
+def name_of(trace: Trace, row: int) -> str:
+    """Return the name of an event."""
+    names = trace.codes("name")
+    name: str = names.values[names.codes[row]]
+    return name
+
+
+def names_of(trace: Trace, rows: IntArray) -> list[str]:
+    """Return the distinct names of some events, the most frequent first, equally frequent ones by the alphabet."""
+    names = trace.codes("name")
+    codes, counts = np.unique(names.codes[rows], return_counts=True)
+    ranked = sorted(zip((-counts).tolist(), (names.values[code] for code in codes), strict=True))
+    return [name for _, name in ranked]
+
+
+def distinct_names(trace: Trace, rows: IntArray) -> list[str]:
+    """Return the distinct names of some events, in the order of their codes."""
+    names = trace.codes("name")
+    return [names.values[code] for code in np.unique(names.codes[rows])]
+
+
+def operators(trace: Trace) -> BoolArray:
+    """Return the mask of the operators on host threads, shape (rows,)."""
+    mask: BoolArray = trace.host & trace.rows("kind", OPERATOR)
+    return mask
+
+
+def outermost(trace: Trace, mask: BoolArray) -> IntArray:
+    """Return the rows of a mask that lie in no other event of it."""
+    return np.flatnonzero(mask & ~nesting.lies_in(trace.ints("parent"), mask))
+
+
+def within(trace: Trace, rows: IntArray) -> BoolArray:
+    """Return the mask of the rows and of all host events inside them, shape (rows of the trace,)."""
+    chosen = marked(trace, rows)
+    mask: BoolArray = chosen | nesting.lies_in(trace.ints("parent"), chosen)
+    return mask
+
+
+def compiled_regions(trace: Trace) -> BoolArray:
+    """Return the mask of the host events that are compiled or captured code, shape (rows,)."""
+    mask: BoolArray = matching(trace, "name", _REGION.search) & trace.host
+    return mask & trace.rows("kind", *(NESTED_KINDS - {RUNTIME}))
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorOrder:
+    """``row`` of each outermost operator, by thread and time, and the code of its ``thread``, shape (operators,)."""
+
+    row: IntArray
+    thread: IntArray
+
+    def same_thread(self, first: IntArray, second: IntArray) -> BoolArray:
+        """Return the mask of the pairs of positions (−1: none) that are on one thread."""
+        mask: BoolArray = (first >= 0) & (second >= 0) & (self.thread[first] == self.thread[second])
+        return mask
+
+
+@once
+def operator_order(trace: Trace) -> OperatorOrder:
+    """Return the outermost operators of a trace as the model calls them, without those that load data."""
+    rows = outermost(trace, operators(trace) & ~trace.rows("phase", DATALOADER))
+    thread = threads(trace).code[rows].astype(np.int64)
+    order = np.lexsort((trace.ints("start_ns")[rows], thread))
+    return OperatorOrder(rows[order], thread[order])
+
+
+def backward_of(trace: Trace, rows: IntArray) -> IntArray:
+    """Return the rows of the outermost operators of the backward pass that the recorded sequence numbers link to
+    operators of the forward pass."""
+    sequence = trace.ints("sequence")
+    wanted = np.unique(sequence[rows])
+    order = operator_order(trace)
+    backward = order.row[trace.rows("phase", BACKWARD)[order.row]]
+    return backward[np.isin(sequence[backward], wanted[wanted >= 0])]

@@ -1,0 +1,117 @@
+"""Rule 26, conv-autotune: the library guesses the algorithm of convolutions whose shapes never change.
+
+Seen by: kernels of convolutions, the same shapes in every step, and a recorded argument that says that algorithms are
+not tried. Transform: the kernels take the time of the fastest algorithm.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from perfkit_core.advice.evidence.kernels import matrix_kernels
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import Candidate, NotEvaluableError, assume
+from perfkit_core.advice.wording import of_busy
+from perfkit_core.language import message
+from perfkit_core.plugins.contracts import Rule
+from perfkit_core.replay.edits.durations import Scale
+from perfkit_core.replay.quantity import Quantity
+from perfkit_core.trace import IntArray, Trace
+
+_TRIED: Final = Quantity(0.7, 0.95, 1.0, message("prior: the guess is often the best algorithm already"))
+"""Factor of convolution kernels once the fastest of all algorithms is taken."""
+_FLAGS: Final = {("cudnn_convolution", 9): 6, ("miopen_convolution", 9): 7, ("_convolution", 13): 9}
+"""End of an operator's name and number of its recorded arguments → which of them says that all algorithms are tried
+(signatures of ATen: cudnn_convolution, miopen_convolution, _convolution)."""
+
+
+def find(facts: Facts) -> list[Candidate]:
+    """Return one candidate for all convolutions, where they take their share of the time in which the device works."""
+    facts.need_device()
+    rows, busy = convolution_kernels(facts.trace), facts.busy_ns
+    spent = facts.covered_ns(rows)
+    if spent <= facts.thresholds.convolution_share * busy:
+        return []
+    facts.need(
+        "shapes", message("ask the profiler for shapes (record --shapes); whether they stay the same is unknown")
+    )
+    if algorithms_tried(facts.trace) or not _same_in_all_steps(facts.trace):
+        return []
+    return [
+        Candidate(
+            message(
+                "Convolutions take {time}; their shapes never change, but the library guesses their algorithms.",
+                time=of_busy(facts, spent),
+            ),
+            evidence={
+                "convolution_ns": round(spent), "convolution_ratio": spent / max(busy, 1), "busy_ns": round(busy),
+                "step_ns": facts.step_ns, "kernels": len(rows),
+            },
+            rows=rows,
+            edits=(Scale(rows, _TRIED, below=False, host=False),),
+            ceiling_ns=round(spent),
+            preconditions=(
+                message("shapes are the same in every step"),
+                message("the recorded arguments say that algorithms are not tried"),
+            ),
+            assumptions=assume(kernel_factor=_TRIED),
+            risks=(
+                message("The first steps become longer."),
+                message("Repeated runs may add in another order."),
+                message("Workspaces need more memory."),
+            ),
+        )
+    ]  # fmt: skip
+
+
+def convolution_kernels(trace: Trace) -> IntArray:
+    """Return the rows of the kernels that compute convolutions: by their names, or launched by such an operator."""
+    kernels = matrix_kernels(trace)
+    operators = np.append(trace.rows("op_name", "conv", "conv_grad", "conv_transpose", "conv_transpose_grad"), False)
+    rows: IntArray = kernels.row[kernels.convolves | operators[kernels.operator]]
+    return rows
+
+
+def algorithms_tried(trace: Trace) -> bool:
+    """Return whether the library was told to try all algorithms. Raises NotEvaluableError where that was not recorded:
+    the shapes and names of convolutions are the same either way."""
+    flags = [
+        flag
+        for (ending, count), at in _FLAGS.items()
+        for code, name in enumerate(trace.codes("name").values)
+        if name.endswith(f":{ending}") and (flag := _flag(trace, code, count, at)) is not None
+    ]
+    if not flags:
+        raise NotEvaluableError(
+            message("whether all algorithms are tried was not recorded"), message("newer profilers do, with shapes")
+        )
+    return any(flags)
+
+
+def _flag(trace: Trace, name: int, count: int, at: int) -> bool | None:
+    """Return the flag of the first operator of a name. All have the same: it belongs to the process."""
+    row = np.flatnonzero(trace.codes("name").codes == name)[:1]
+    text = trace.pick("args", row).to_pylist()[0] if len(row) else None
+    try:
+        arguments = msgspec.json.decode(text or "{}").get("Concrete Inputs", [])
+    except msgspec.DecodeError:
+        return None
+    return arguments[at] == "True" if len(arguments) == count else None
+
+
+def _same_in_all_steps(trace: Trace) -> bool:
+    """Return whether every step has convolutions of the same shapes. Raises NotEvaluableError."""
+    rows = np.flatnonzero(trace.host & trace.rows("op_name", "conv") & (trace.ints("step") >= 0))
+    pairs = np.unique(np.stack([trace.ints("step")[rows], trace.codes("shapes").codes[rows]], axis=1), axis=0)
+    first = np.unique(pairs[:, 0], return_index=True)[1]
+    if len(first) < 2:
+        raise NotEvaluableError(
+            message("convolutions of fewer than two steps were recorded, so whether their shapes change is unknown")
+        )
+    return len({tuple(shapes) for shapes in np.split(pairs[:, 1], first[1:])}) == 1
+
+
+RULE: Final = Rule("conv-autotune", 26, 1, "Try all algorithms for convolutions", find)

@@ -1,0 +1,68 @@
+"""Rule 5, cpu-fallback: an operator runs on the host, so its data are copied there and back.
+
+Seen by: a copy to the host and one back of as many bytes, at least ``fallback_bytes``, with operators computing on the
+host in between. Transform: these run on the device, the copies go.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from perfkit_core.advice.evidence.operators import distinct_names
+from perfkit_core.advice.evidence.placement import launching_ns, on_device_ns
+from perfkit_core.advice.evidence.round_trips import round_trips
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import Candidate, assume
+from perfkit_core.advice.wording import listed, of_step
+from perfkit_core.language import message, plural
+from perfkit_core.plugins.contracts import Rule
+from perfkit_core.replay.edits.placement import Move
+from perfkit_core.replay.quantity import Quantity
+
+_PASS_NS: Final = Quantity(
+    2 / 2000, 4 / 1000, 20 / 400, message("prior: 2 to 20 passes over the data at 0.4 to 2 TB/s")
+)
+"""Device time of an operator in ns for each byte of its data."""
+
+
+def find(facts: Facts) -> list[Candidate]:
+    """Return one candidate for all operators on the host between copies there and back."""
+    facts.need_device()
+    trips = round_trips(facts, facts.thresholds.fallback_bytes, computing=True)
+    if not trips.count:
+        return []
+    rows = trips.order.row[trips.operators]
+    names, size = distinct_names(facts.trace, rows), int(trips.copies.bytes.sum())
+    spent, copies = facts.mean_ns(rows), trips.copies_ns(facts)
+    launch, device = launching_ns(facts, trips.order), on_device_ns(size / 2 / len(rows), _PASS_NS)
+    return [
+        Candidate(
+            plural(
+                "{names} runs on the host for {spent:ns}, and its data are copied there and back: {time}.",
+                "{names} run on the host for {spent:ns}, and their data are copied there and back: {time}.",
+                len(names), names=listed(names), spent=spent, time=of_step(facts, copies),
+            ),
+            evidence={
+                "operators": names[:5], "operators_per_step": facts.per_step(len(rows)), "operators_ns": round(spent),
+                "copies_ns": round(copies), "bytes_per_step": round(facts.per_step(size)), "step_ns": facts.step_ns,
+            },
+            rows=rows,
+            edits=(Move(rows, False, launch, device, trips.copies.everything),),
+            preconditions=(
+                message("its data are copied to the host before it and to the device after it"),
+                message("the copies are large"),
+            ),
+            assumptions=assume(launch_ns=launch, device_ns=device),
+            risks=(
+                message(
+                    "The operator may have no kernel for this device, type or shape; then another operator must replace"
+                    " it."
+                ),
+            ),
+            direction="to device",
+            fill={"operator": names[0]},
+        )
+    ]  # fmt: skip
+
+
+RULE: Final = Rule("cpu-fallback", 5, 1, "Run this operator on the device", find)

@@ -1,0 +1,63 @@
+"""Rule 7, device-sync: the host waits until a device has finished everything.
+
+Seen by: synchronisations of a whole device within a step, with work launched after them. Transform: the calls go; the
+device still takes what it takes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from perfkit_core.advice.evidence.operators import name_of
+from perfkit_core.advice.evidence.transfers import wait_ceiling_ns
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import Candidate
+from perfkit_core.advice.wording import of_step
+from perfkit_core.language import message
+from perfkit_core.plugins.contracts import Rule
+from perfkit_core.replay.edits.removal import Remove
+from perfkit_core.replay.sync_calls import DEVICE, sync_calls
+from perfkit_core.schema import SYNC
+
+
+def find(facts: Facts) -> list[Candidate]:
+    """Return one candidate for all synchronisations of a device within steps."""
+    facts.need_device()
+    facts.need_steps()
+    trace, launched_by = facts.trace, facts.trace.ints("launched_by")
+    calls, scope = sync_calls(trace)
+    rows = calls[(scope == DEVICE) & trace.rows("kind", SYNC)[calls] & (trace.ints("step")[calls] >= 0)]
+    # a synchronisation after which nothing is launched ends the recording: it is not counted
+    last_launch = trace.ints("start_ns")[launched_by[launched_by >= 0]].max(initial=np.iinfo(np.int64).min)
+    rows = rows[trace.ints("start_ns")[rows] < last_launch]
+    spent, waited = facts.mean_ns(rows), facts.per_step(int(facts.waiting_ns[rows].sum()))
+    if not facts.exceeds(spent, facts.thresholds.sync_share):
+        return []
+    call = name_of(trace, rows[0])
+    return [
+        Candidate(
+            message(
+                "The host waits in {call} until the device has finished everything, and launches nothing meanwhile: "
+                "{time}.",
+                call=call, time=of_step(facts, spent),
+            ),
+            evidence={
+                "calls_per_step": facts.per_step(len(rows)), "call_ns": round(spent), "waiting_ns": round(waited),
+                "step_ns": facts.step_ns,
+            },
+            rows=rows,
+            edits=(Remove(rows, below=False),),
+            ceiling_ns=wait_ceiling_ns(facts, spent - waited),
+            share_ns=round(spent),
+            preconditions=(message("the call lies within a step"), message("work is launched after it")),
+            risks=(
+                message("If the program measures times with this call, it still needs it: measure in few steps only."),
+            ),
+            fill={"call": call},
+        )
+    ]  # fmt: skip
+
+
+RULE: Final = Rule("device-sync", 7, 1, "Do not synchronise the device within a step", find)

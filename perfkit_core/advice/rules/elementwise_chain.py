@@ -1,0 +1,148 @@
+"""Rule 16, elementwise-chain: elementwise kernels in a row, each reading from memory what the one before has written.
+
+Seen by: ``chain_kernels`` or more elementwise kernels in a row on a stream, in one phase of one step. Transform: the
+longest kernel of each chain stays, and takes what reads and writes of a fused chain take; the others and the calls that
+only launch them go.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from perfkit_core import nesting
+from perfkit_core.advice.evidence.operators import matching, operators
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import Candidate, NotEvaluableError, assume
+from perfkit_core.advice.wording import each_step, of_step, plural_of
+from perfkit_core.language import message, plural
+from perfkit_core.plugins.contracts import Rule
+from perfkit_core.replay.device_work import device_work
+from perfkit_core.replay.edits.durations import Scale
+from perfkit_core.replay.edits.removal import Remove
+from perfkit_core.replay.quantity import Quantity
+from perfkit_core.schema import KERNEL, OPTIMIZER
+from perfkit_core.trace import BoolArray, IntArray, Trace
+
+_OPERATORS: Final = {
+    "relu", "gelu", "silu", "sigmoid", "tanh", "leaky_relu", "elu", "hardswish", "softplus", "dropout", "add",
+    "subtract", "multiply", "divide", "pow", "sqrt", "rsqrt", "exp", "log", "abs", "negative", "sign", "floor", "round",
+    "clip", "where", "compare", "logical", "sin", "cos", "erf", "reciprocal", "remainder", "maximum", "minimum",
+    "square", "cast", "scale",
+}  # fmt: skip
+_KERNELS: Final = re.compile(
+    r"element_?wise|(?<!no)broadcast_?kernel|activation_?(grad_?)?kernel|dropout_?kernel", re.IGNORECASE
+)
+_OTHERS: Final = re.compile(
+    r"reduce|softmax|norm|gemm|conv|multi_?tensor|embedding|index|gather|scatter|cat|transpose|nccl", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Chains:
+    """``kernels`` of all chains in the order of streams and time, ``first`` true for the first of each chain, ``kept``
+    for the longest of each, arrays of shape (kernels,)."""
+
+    kernels: IntArray
+    first: BoolArray
+    kept: BoolArray
+
+
+def find(facts: Facts) -> list[Candidate]:
+    """Return one candidate for all chains."""
+    facts.need_device()
+    trace, dur = facts.trace, facts.trace.ints("dur_ns")
+    if not trace.rows("kind", KERNEL).any():
+        raise NotEvaluableError(message("no kernels were recorded"))
+    chains = _chains(facts)
+    count = int(chains.first.sum())
+    if not count:
+        return []
+    removed = chains.kernels[~chains.kept]
+    launches = _only_launching(trace, removed)
+    host = facts.median_total(launches, dur[launches])
+    device = facts.median_total(chains.kernels, dur[chains.kernels])
+    if not facts.exceeds(max(host, device), facts.thresholds.chain_share):
+        return []
+    kernels = len(chains.kernels) / count
+    factor = Quantity(
+        1.0, 1 + (kernels - 1) / 6, (kernels + 2) / 3, message("counted: memory traffic of a fused chain")
+    )
+    # one kernel instead of a chain takes no more than all of its kernels together
+    chain = np.cumsum(chains.first) - 1
+    chain_ns = np.zeros(count, np.int64)
+    np.add.at(chain_ns, chain, dur[chains.kernels])
+    fused = Scale(chains.kernels[chains.kept], factor, below=False, host=False, most_ns=chain_ns[chain[chains.kept]])
+    spared = np.append(launches, removed)
+    per_step = facts.median_total(chains.kernels[chains.first])
+    return [
+        Candidate(
+            plural(
+                "{count:count} chain {per_step} of {kernels:.3g} elementwise kernels, where one kernel would do, takes "
+                "{device:ns} on the device; the launches that it would save take {time} on the host.",
+                "{count:count} chains {per_step} of {kernels:.3g} elementwise kernels, where one kernel each would do, "
+                "take {device:ns} on the device; the launches that these would save take {time} on the host.",
+                plural_of(per_step), count=per_step, per_step=each_step(facts), kernels=kernels, device=device,
+                time=of_step(facts, host),
+            ),
+            evidence={
+                "chains": count, "kernels": len(chains.kernels), "kernels_per_chain": round(kernels, 2),
+                "chain_device_ns": round(device), "chain_host_ns": round(host), "step_ns": facts.step_ns,
+            },
+            rows=chains.kernels,
+            edits=(Remove(launches), Remove(removed, below=False), fused),
+            ceiling_ns=facts.ceiling_ns(facts.totals(spared, dur[spared])),
+            preconditions=(
+                message("the kernels follow each other on one stream, in one phase of one step"),
+                message("elementwise kernels take what reading and writing memory takes"),
+            ),
+            vetoes=(message("kernels of the optimizer, reductions, and kernels that are fused already"),),
+            assumptions=assume(longest_kernel_factor=factor),
+            risks=(message("Kernels in a row may be independent; only dependent ones are fused."),),
+        )
+    ]  # fmt: skip
+
+
+def _chains(facts: Facts) -> _Chains:
+    trace = facts.trace
+    work, lane = device_work(trace).row, device_work(trace).lane
+    inside = _elementwise(trace)[work] & ~trace.rows("phase", OPTIMIZER)[work] & facts.in_steps[work]
+    begins = np.ones(len(work), np.bool_)
+    begins[1:] = ~inside[:-1]
+    for values in (lane, trace.ints("step")[work], trace.codes("phase").codes[work]):
+        begins[1:] |= np.diff(values) != 0
+    chain, kernels = np.cumsum(begins)[inside] - 1, work[inside]
+    long = np.bincount(chain, minlength=1)[chain] >= facts.thresholds.chain_kernels
+    chain, kernels = chain[long], kernels[long]
+    kept = np.zeros(len(chain), np.bool_)
+    order = np.lexsort((-trace.ints("dur_ns")[kernels], chain))  # of each chain the longest kernel comes first
+    kept[order[np.diff(chain[order], prepend=-1) != 0]] = True
+    return _Chains(kernels, np.diff(chain, prepend=-1) != 0, kept)
+
+
+def _elementwise(trace: Trace) -> BoolArray:
+    """Return the mask of the kernels that compute each element on its own, by their names or their operators'."""
+    launch = trace.ints("launched_by")
+    owner = np.append(nesting.nearest_on_path(trace.ints("parent"), operators(trace)), -1)[launch]
+    canonical = matching(trace, "op_name", lambda name: name.removesuffix("_grad") in _OPERATORS)
+    by_operator = np.append(canonical, False)[owner]
+    by_name = matching(trace, "name", _KERNELS.search)
+    mask: BoolArray = trace.rows("kind", KERNEL) & (launch >= 0) & (by_name | by_operator)
+    return mask & ~matching(trace, "name", _OTHERS.search)
+
+
+def _only_launching(trace: Trace, kernels: IntArray) -> IntArray:
+    """Return the calls that do nothing but launch some kernels: the outermost operators without other device work, or
+    the launches."""
+    launch, parent = trace.ints("launched_by"), trace.ints("parent")
+    every = nesting.sum_up(parent, np.bincount(launch[launch >= 0], minlength=len(trace)))
+    ours = nesting.sum_up(parent, np.bincount(launch[kernels], minlength=len(trace)))
+    alone = trace.host & (ours > 0) & (every == ours)
+    whole = nesting.outermost(parent, alone & operators(trace))[launch[kernels]]
+    return np.unique(np.where(whole >= 0, whole, launch[kernels])[alone[launch[kernels]]])
+
+
+RULE: Final = Rule("elementwise-chain", 16, 1, "Fuse elementwise operators", find)

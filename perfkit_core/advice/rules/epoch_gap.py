@@ -1,0 +1,109 @@
+"""Rule 12, epoch-gap: the training waits for new loader workers when an epoch, or a validation between steps, begins.
+
+Seen by: waits for the loader of over ``epoch_gap_steps`` steps, in steps in which a loader is begun. No replay: the
+mean step without these waits, but with what the first batch takes where workers persist.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import numpy as np
+
+from perfkit_core import intervals, nesting
+from perfkit_core.advice.evidence.loaders import batches
+from perfkit_core.advice.evidence.operators import matching
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import Assumption, Candidate, NotEvaluableError
+from perfkit_core.language import message, plural
+from perfkit_core.plugins.contracts import Rule
+from perfkit_core.replay.batches import begins_epoch, in_workers
+from perfkit_core.replay.quantity import Quantity
+from perfkit_core.schema import DATALOADER, NESTED_KINDS, PYTHON, STEP
+from perfkit_core.trace import IntArray
+
+_SLOW: Final = re.compile(r"DataLoaderIterMultiProcess", re.IGNORECASE)
+"""Loaders that wait for half a second until persistent workers have begun a new epoch."""
+_AGAIN_NS: Final = Quantity(
+    3_000_000, 8_000_000, 30_000_000, message("measured on CPU, torch 2.13: 1 and 4 persistent workers")
+)
+_SLOW_NS: Final = Quantity(
+    500_000_000, 505_000_000, 515_000_000, message("measured on CPU, paddle 3.3: 1 and 4 persistent workers")
+)
+
+
+def find(facts: Facts) -> list[Candidate]:
+    """Return one candidate for all steps in which an epoch begins with a long wait."""
+    rows = batches(facts)
+    if len(facts.steps) < 3:
+        raise NotEvaluableError(
+            message("fewer than three steps were recorded, so the start of an epoch cannot be recognised")
+        )
+    if not in_workers(facts.trace, rows).any():
+        return []
+    waits = _waits_ns(facts, rows)
+    longer = waits - int(np.median(waits))
+    at = np.flatnonzero(longer > facts.thresholds.epoch_gap_steps * facts.step_ns)
+    begins = rows[begins_epoch(facts.trace, rows)]
+    # not the first recorded step, before which nothing is known; other long waits are for too few workers
+    at = np.intersect1d(at[at > 0], facts.steps.only(facts.mine).position(facts.trace, begins))
+    longer = longer[at]
+    # what the first batch of an epoch takes when the workers persist
+    again = _SLOW_NS if matching(facts.trace, "name", _SLOW.search)[rows].any() else _AGAIN_NS
+    if not len(at) or longer.mean() <= again.mid:
+        return []
+    total, starts, count = int(longer.sum()), len(at), int(facts.mine.sum())
+    mean = round(float(facts.steps.recorded_ns[facts.mine].mean()))
+    low, mid, high = (mean - (total - starts * first) / count for first in (again.low, again.mid, again.high))
+    begun = np.isin(facts.trace.ints("step")[rows], facts.steps.number[facts.mine][at])
+    return [
+        Candidate(
+            plural(
+                "{n} of {count:count} steps, in which a loader is begun, waits {longer:ns} longer for data than the "
+                "others: {share:.0%} of the time of all steps, whose mean is {mean:ns}.",
+                "{n} of {count:count} steps, in which a loader is begun, wait {longer:ns} longer for data than the "
+                "others: {share:.0%} of the time of all steps, whose mean is {mean:ns}.",
+                starts, count=count, longer=total / starts, mean=mean, share=total / count / mean,
+            ),
+            evidence={
+                "epoch_starts": starts, "gap_ns": total // starts, "gap_ns_per_step": total // count,
+                "step_ns": facts.step_ns, "mean_step_ns": mean, "steps": count,
+            },
+            rows=rows[begun],
+            method="prior",
+            base_ns=mean,
+            after_ns=Quantity(low, mid, max(high, mean), message("recorded: without the waits, spread over the steps")),
+            ceiling_ns=total // count,
+            preconditions=(
+                message("workers make the batches"),
+                message("the first step of the recording is left out"),
+            ),
+            assumptions=(
+                Assumption(
+                    "steps_per_epoch",
+                    f"{count / starts:.0f}",
+                    message("recorded; where epochs begin more rarely, the saving is smaller"),
+                ),
+                Assumption("first_batch_ns", again, again.source),
+            ),
+            risks=(message("Persistent workers keep their memory and their copy of the dataset between epochs."),),
+        )
+    ]  # fmt: skip
+
+
+def _waits_ns(facts: Facts, rows: IntArray) -> IntArray:
+    """Return for each step of ``facts.rank`` the time in the loader, and between two of its calls the time that is in
+    no other event, shape (steps,)."""
+    trace, rows = facts.trace, facts.of_rank(rows)
+    start, end = trace.ints("start_ns"), trace.end_ns
+    loading = trace.rows("kind", DATALOADER)
+    others = trace.host & trace.rows("kind", *(NESTED_KINDS - {STEP, PYTHON})) & ~loading
+    others &= ~nesting.lies_in(trace.ints("parent"), loading)
+    same = trace.ints("step")[rows[1:]] == trace.ints("step")[rows[:-1]]
+    between = intervals.union(end[rows[:-1]][same], start[rows[1:]][same])
+    idle = intervals.subtract(between, intervals.union_of(facts.of_rank(np.flatnonzero(others)), start, end))
+    return facts.within_steps(intervals.union(np.append(start[rows], idle[0]), np.append(end[rows], idle[1])))
+
+
+RULE: Final = Rule("epoch-gap", 12, 1, "Keep loader workers between epochs", find)

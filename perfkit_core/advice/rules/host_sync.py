@@ -1,0 +1,114 @@
+"""Rule 6, host-sync: the host fetches results from the device and waits for them.
+
+Seen by: copies to the host that end before the call that launched them, or the synchronisation after it, returns.
+Transform: small results are not fetched; large ones are copied without waiting. ``--what-if host-sync=N`` fetches them
+in one of N steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from perfkit_core.advice.evidence.operators import names_of, operators, outermost
+from perfkit_core.advice.evidence.transfers import NESTED, Transfers, transfers, wait_ceiling_ns
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import Candidate, NotEvaluableError
+from perfkit_core.advice.wording import each_step, listed, of_step, plural_of
+from perfkit_core.analyses.select import marked
+from perfkit_core.language import Text, message, plural
+from perfkit_core.plugins.contracts import Rule
+from perfkit_core.replay.edits.contract import Edit
+from perfkit_core.replay.edits.removal import Remove
+from perfkit_core.replay.edits.unblocking import Unblock
+from perfkit_core.trace import IntArray, Trace
+
+
+def find(facts: Facts) -> list[Candidate]:
+    """Return one candidate for all results that the host waits for."""
+    facts.need_device()
+    copies = _awaited(facts)
+    if not facts.exceeds(facts.mean_ns(_on_host(facts.trace, copies)), facts.thresholds.sync_share):
+        return []
+    return [_not_fetched(facts, copies, "")]
+
+
+def fetched_every(facts: Facts, every: float) -> Candidate:
+    """Return the candidate that fetches results in the last one of so many steps, ``every`` of which must have been
+    recorded. Raises NotEvaluableError."""
+    facts.need_device()
+    facts.need_steps()
+    copies = _awaited(facts)
+    if every < 1:
+        raise NotEvaluableError(message("host-sync needs a number of steps"), message("give 1 or more"))
+    if not len(copies):
+        raise NotEvaluableError(message("the host fetches no results that it waits for"))
+    period = round(every)
+    numbers = np.unique(facts.steps.number)
+    if not len(facts.steps.of_periods(facts.steps.recorded_ns, period)):
+        raise NotEvaluableError(
+            plural("only {n} step was recorded in a row", "only {n} steps were recorded in a row", len(numbers)),
+            message("give {n} or less", n=len(numbers)),
+        )
+    order = np.searchsorted(numbers, facts.trace.ints("step")[copies.row])
+    removed = copies.only((order + 1) % period != 0)
+    if not len(removed):
+        raise NotEvaluableError(message("every step would still fetch its results"), message("give 2 or more"))
+    how = message(", if fetched in one of {every} steps", every=period)
+    return replace(_not_fetched(facts, removed, how), period=period)
+
+
+def _awaited(facts: Facts) -> Transfers:
+    """Return the copies to the host that it waits for."""
+    copies, end_ns = transfers(facts), facts.trace.end_ns
+    returned = np.where(copies.sync >= 0, end_ns[copies.sync], end_ns[copies.call])
+    return copies.only(copies.to_host & (returned >= end_ns[copies.row]))
+
+
+def _on_host(trace: Trace, copies: Transfers) -> IntArray:
+    """Return the host events of the copies, none inside another."""
+    return outermost(trace, marked(trace, copies.everything))
+
+
+def _not_fetched(facts: Facts, copies: Transfers, how: Text) -> Candidate:
+    rows = _on_host(facts.trace, copies)
+    spent, waited = facts.mean_ns(rows), round(facts.per_step(int(copies.waited_ns.sum())))
+    names, count = _operators_around(facts.trace, copies), facts.per_step(len(copies))
+    large = copies.bytes > facts.thresholds.tiny_bytes
+    few, many = copies.only(~large), copies.only(large)
+    edits: list[Edit] = [Remove(few.everything)] if len(few) else []
+    if len(many):
+        edits += [Unblock(many.call), Remove(many.syncs, below=False)]
+    return Candidate(
+        plural(
+            "The host fetches {count:count} result {per_step} ({names}) and waits for it: {time}{how}.",
+            "The host fetches {count:count} results {per_step} ({names}) and waits for them: {time}{how}.",
+            plural_of(count), count=count, per_step=each_step(facts),
+            names=listed(names) if names else message("copies"), time=of_step(facts, spent), how=how,
+        ),
+        evidence={
+            "copies_per_step": count, "call_ns": round(spent), "waiting_ns": waited, "step_ns": facts.step_ns,
+            "operators": names[:5],
+        },
+        rows=rows,
+        edits=tuple(edits),
+        ceiling_ns=wait_ceiling_ns(facts, spent - waited),
+        share_ns=round(spent),
+        preconditions=(message("the copy goes to the host"), message("the host continues only after it")),
+        risks=(message("The value is known later: code that branches on it must be able to wait."),),
+        fill={"operator": names[0] if names else "the copy"},
+    )  # fmt: skip
+
+
+def _operators_around(trace: Trace, copies: Transfers) -> list[str]:
+    """Return the names of the innermost operators around the copies, the most frequent first."""
+    parent, operator = trace.ints("parent"), operators(trace)
+    at = copies.owner.copy()
+    for _ in range(NESTED):
+        at = np.where((at >= 0) & ~operator[at], parent[at], at)
+    return names_of(trace, at[(at >= 0) & operator[at]])
+
+
+RULE: Final = Rule("host-sync", 6, 1, "Do not wait for results in every step", find, fetched_every)

@@ -1,0 +1,62 @@
+"""Rule 2, host-tensor-in-graph: compiled or captured code copies numbers from the host in every run.
+
+Seen by: copies of at most ``tiny_bytes`` to the device that are launched inside a compiled region. Transform: the
+copies and their waits go; in the worst case only the waits.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from perfkit_core import nesting
+from perfkit_core.advice.evidence.operators import compiled_regions, name_of
+from perfkit_core.advice.evidence.transfers import transfers
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import Candidate
+from perfkit_core.advice.wording import each_step, of_step, plural_of
+from perfkit_core.language import message, plural
+from perfkit_core.plugins.contracts import Rule
+from perfkit_core.replay.edits.removal import Remove
+from perfkit_core.replay.edits.unblocking import Unblock
+from perfkit_core.replay.edits.uncertain import InCases
+from perfkit_core.replay.quantity import Case
+
+
+def find(facts: Facts) -> list[Candidate]:
+    """Return one candidate for all small copies to the device inside compiled code."""
+    facts.need_device()
+    parent, regions = facts.trace.ints("parent"), compiled_regions(facts.trace)
+    copies = transfers(facts)
+    few = (copies.bytes >= 0) & (copies.bytes <= facts.thresholds.tiny_bytes)
+    copies = copies.only(~copies.to_host & few & nesting.lies_in(parent, regions)[copies.call])
+    if not len(copies):
+        return []
+    region = name_of(facts.trace, nesting.outermost(parent, regions)[copies.call[0]])
+    spent, count = facts.mean_ns(copies.everything), facts.per_step(len(copies))
+    return [
+        Candidate(
+            plural(
+                "{count:count} number of the host is copied to the device {per_step} inside {region}: {time}. Such "
+                "copies prevent its capture as a graph.",
+                "{count:count} numbers of the host are copied to the device {per_step} inside {region}: {time}. Such "
+                "copies prevent its capture as a graph.",
+                plural_of(count), count=count, per_step=each_step(facts), region=region, time=of_step(facts, spent),
+            ),
+            evidence={
+                "copies_per_step": count, "copies_ns": round(spent), "step_ns": facts.step_ns, "region": region,
+            },
+            rows=copies.owner,
+            edits=(
+                Unblock(copies.call),
+                Remove(copies.syncs, below=False),
+                InCases(Remove(copies.everything), (Case.SHORT, Case.LIKELY)),
+            ),
+            preconditions=(message("few bytes are copied"), message("the copy is launched inside compiled code")),
+            risks=(message("If a number becomes a constant of compiled code, a change of it causes a recompilation."),),
+            direction="to device",
+            fill={"region": region},
+        )
+    ]  # fmt: skip
+
+
+RULE: Final = Rule("host-tensor-in-graph", 2, 1, "Keep host tensors out of compiled code", find)

@@ -1,0 +1,52 @@
+"""Rule 30, low-device-utilisation: the device works for less than half of the step, although data arrive in time.
+
+Seen by: device work covers less than ``busy_share`` of the step, and loading at most ``loader_share``. There is no
+transform: the cost of a larger batch was not recorded.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from perfkit_core.advice.evidence.loaders import loading_ns
+from perfkit_core.advice.evidence.memory_peaks import peaks
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import Candidate, NotEvaluableError
+from perfkit_core.advice.wording import of_step
+from perfkit_core.language import message
+from perfkit_core.plugins.contracts import Rule
+from perfkit_core.schema import DATALOADER
+
+
+def find(facts: Facts) -> list[Candidate]:
+    """Return one candidate where the device is mostly idle."""
+    facts.need_steps()
+    facts.need_device()
+    busy_ratio, loading_ratio = (ns / max(facts.step_ns, 1) for ns in (facts.busy_ns, loading_ns(facts)))
+    if busy_ratio >= facts.thresholds.busy_share or loading_ratio > facts.thresholds.loader_share:
+        return []
+    try:  # how full the memory is, where that was recorded, says whether a larger batch fits
+        memory = {"peak_memory_ratio": max(peak.ratio for peak in peaks(facts))}
+    except NotEvaluableError:
+        memory = {}
+    loading = message("no data loading was recorded")
+    if facts.trace.rows("kind", DATALOADER).any():
+        loading = message("data loading takes {share:.1%} of each step", share=loading_ratio)
+    return [
+        Candidate(
+            message(
+                "The device works for {time} ({ratio:.1%}): it has room for larger batches.",
+                time=of_step(facts, facts.busy_ns), ratio=busy_ratio,
+            ),
+            evidence={
+                "busy_ns": round(facts.busy_ns), "busy_ratio": busy_ratio, "step_ns": facts.step_ns, **memory,
+            },
+            method="none",
+            preconditions=(loading,),
+            vetoes=(message("the training waits for its data"),),
+            risks=(message("A larger batch needs more memory, and may need another learning rate."),),
+        )
+    ]  # fmt: skip
+
+
+RULE: Final = Rule("low-device-utilisation", 30, 1, "Use larger batches", find)

@@ -1,0 +1,61 @@
+"""Rule 13, more-workers: the training waits for batches although worker processes make them.
+
+Seen by: waits for a loader with workers of over ``loader_share`` of the step; getting a batch that is there is no
+wait. Transform: batches arrive up to twice as fast.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from perfkit_core.advice.evidence.loaders import HANDOVER_NS, batches, batches_per_step, cores, cores_text
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import Candidate, assume
+from perfkit_core.language import message
+from perfkit_core.plugins.contracts import Rule
+from perfkit_core.replay.batches import in_workers
+from perfkit_core.replay.edits.concurrency import Load
+from perfkit_core.replay.quantity import Quantity
+
+_FASTER: Final = Quantity(0.5, 0.55, 1.0, message("twice as many workers are up to twice as fast, if cores are free"))
+
+
+def find(facts: Facts) -> list[Candidate]:
+    """Return the candidate for twice the workers, however many there are."""
+    rows = batches(facts)
+    waiting = facts.typical(facts.waited_ns)
+    if not in_workers(facts.trace, rows).any() or not facts.exceeds(waiting, facts.thresholds.loader_share):
+        return []
+    each_ns = facts.step_ns / batches_per_step(facts, rows)
+    batch = Quantity(each_ns * _FASTER.low, each_ns * _FASTER.mid, each_ns * _FASTER.high, _FASTER.source)
+    times = {"waiting": waiting, "step": facts.step_ns}
+    what = message("Each step waits {waiting:ns} of {step:ns} for a batch, although workers make them.", **times)
+    if facts.period > 1:
+        what = message(
+            "One step in {period:count} waits for a batch, although workers make them: {waiting:ns} of {step:ns} per "
+            "step on average.",
+            period=facts.period,
+            **times,
+        )
+    known = cores(facts)
+    machine = (
+        message("the number of cores was not recorded")
+        if known is None
+        else message("there are {cores}", cores=cores_text(known))
+    )
+    return [
+        Candidate(
+            what,
+            evidence={"loader_ns": round(waiting), "loader_ratio": waiting / facts.step_ns, "step_ns": facts.step_ns},
+            rows=rows,
+            edits=(Load(rows, 1, batch_ns=batch, handover_ns=HANDOVER_NS),),
+            ceiling_ns=round(waiting),
+            preconditions=(message("workers make the batches"),),
+            assumptions=assume(batch_every_ns=batch, handover_ns=HANDOVER_NS),
+            risks=(message("More workers than cores slow each other down; {machine}.", machine=machine),),
+            fill={"workers": "twice as many"},
+        )
+    ]
+
+
+RULE: Final = Rule("more-workers", 13, 1, "Use more loader workers", find)

@@ -1,0 +1,118 @@
+"""Rule 11, pageable-copies: copies from pageable memory block the host and are slower than the bus.
+
+Seen by: copies of the kind "pageable" to the device. Transform: their calls take what calls of pinned copies take and
+wait for nothing, and large copies run at the speed of pinned ones.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from perfkit_core.advice.evidence.operators import matching
+from perfkit_core.advice.evidence.placement import calibrated
+from perfkit_core.advice.evidence.transfers import Transfers, transfers
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import Candidate, assume
+from perfkit_core.advice.wording import each_step, of_step, plural_of
+from perfkit_core.language import message, plural
+from perfkit_core.plugins.contracts import Rule
+from perfkit_core.replay.edits.durations import Scale
+from perfkit_core.replay.edits.removal import Remove
+from perfkit_core.replay.edits.unblocking import Unblock
+from perfkit_core.replay.quantity import Quantity
+from perfkit_core.trace import BoolArray, Trace
+
+_CALL_NS: Final = Quantity(
+    5_000, 8_000, 17_000, message("calls of asynchronous copies from pinned memory in public recordings")
+)
+"""p10, p50 and p90 of 13 calls on a V100 and 25 on a B200, profiler running."""
+_LARGE: Final = 1 << 20
+"""The time of smaller copies is that of starting them, not that of the bus."""
+_MEASURED: Final = 1 << 26
+"""Bytes of a copy whose time is that of the bus."""
+_PINNED: Final = Quantity(
+    24.0,
+    12.0,
+    6.0,
+    message("prior, bytes/ns: PCIe 4 and 3 with 16 lanes reach 24 and 12 GB/s; half of that on a busy host"),
+)
+
+
+def find(facts: Facts) -> list[Candidate]:
+    """Return one candidate for all copies of pageable memory to the device."""
+    facts.need_device()
+    copies = transfers(facts)
+    copies = copies.only(~copies.to_host)
+    if len(copies) and not facts.trace.known("copy_kind"):
+        return []
+    copies = copies.only(_from_memory(facts.trace, copies, "pageable"))
+    dur = facts.trace.ints("dur_ns")
+    spent = facts.per_step(int(dur[copies.call].sum() + dur[copies.syncs].sum()))
+    if not facts.exceeds(spent, facts.thresholds.pageable_share):
+        return []
+    large = copies.only(copies.bytes >= _LARGE)
+    faster = _faster(facts, large)
+    size, count = facts.per_step(int(np.maximum(copies.bytes, 0).sum())), facts.per_step(len(copies))
+    return [
+        Candidate(
+            plural(
+                "{count:count} copy {per_step} from pageable memory ({size:bytes}) blocks the host: {time}.",
+                "{count:count} copies {per_step} from pageable memory ({size:bytes}) block the host: {time}.",
+                plural_of(count), count=count, per_step=each_step(facts), size=size, time=of_step(facts, spent),
+            ),
+            evidence={
+                "copies_per_step": count, "bytes_per_step": round(size), "call_ns": round(spent),
+                "step_ns": facts.step_ns, "bytes_per_ns": _bytes_per_ns(facts.trace, large),
+            },
+            rows=copies.call,
+            edits=(
+                Scale(large.row, faster, below=False),
+                Unblock(copies.call, _CALL_NS),
+                Remove(copies.syncs, below=False),
+            ),
+            ceiling_ns=round(spent + facts.mean_ns(copies.row)),
+            preconditions=(message("the source of the copies is pageable memory"), message("they go to the device")),
+            assumptions=assume(call_ns=_CALL_NS, copy_factor=faster),
+            risks=(
+                message("Pinned memory cannot be swapped out."),
+                message("The copied memory must not change before the copy has finished."),
+            ),
+        )
+    ]  # fmt: skip
+
+
+def _faster(facts: Facts, large: Transfers) -> Quantity:
+    """Return the factor of the time of large copies: by the run's own copies of pinned memory, else by what was
+    measured on this machine, else by what buses reach."""
+    now = _bytes_per_ns(facts.trace, large)
+    if now is None:
+        return Quantity(1.0, 1.0, 1.0, message("no copy is large enough for the speed of the bus to count"))
+    copies = transfers(facts)
+    from_pinned = ~copies.to_host & _from_memory(facts.trace, copies, "pinned")
+    recorded = _bytes_per_ns(facts.trace, copies.only(from_pinned & (copies.bytes >= _LARGE)))
+    if recorded is not None:
+        factor = min(now / recorded, 1.0)
+        return Quantity(factor, factor, factor, message("pinned copies of the same recording"))
+    measured = calibrated(facts.trace)
+    copy = measured.copy_ns("htod", _MEASURED, pinned=True) if measured else None
+    speed = _PINNED
+    if copy:
+        speed = Quantity(_MEASURED / copy.low, _MEASURED / copy.mid, _MEASURED / copy.high, copy.source)
+    low, mid, high = (min(now / reached, 1.0) for reached in (speed.low, speed.mid, speed.high))
+    return Quantity(low, mid, high, speed.source)
+
+
+def _bytes_per_ns(trace: Trace, copies: Transfers) -> float | None:
+    """Return the speed of some copies (bytes/ns are GB/s); None without copies."""
+    total = int(trace.ints("dur_ns")[copies.row].sum())
+    return round(int(copies.bytes.sum()) / total, 3) if total else None
+
+
+def _from_memory(trace: Trace, copies: Transfers, kind: str) -> BoolArray:
+    """Return which of the copies are from "pageable" or "pinned" memory."""
+    return matching(trace, "copy_kind", lambda text: kind in text.lower())[copies.row]
+
+
+RULE: Final = Rule("pageable-copies", 11, 1, "Copy batches from pinned memory", find)

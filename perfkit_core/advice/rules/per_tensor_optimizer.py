@@ -1,0 +1,228 @@
+"""Rule 17, per-tensor-optimizer: the optimizer updates the parameters one by one.
+
+Seen by: an optimizer step that calls the same operators for ``optimizer_tensors`` or more tensors. Transform: the
+update takes what one for all parameters takes. Its factors were measured on whole optimizer steps with a profiler
+running: one thread, medians of interleaved runs, tensors of 64 to 1,000,000 elements. A loop costs per tensor what its
+operators cost, so the classes are how many operators a tensor takes and how long one of them takes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from perfkit_core import nesting
+from perfkit_core.advice.evidence.operators import CLEARS_GRADIENTS, matching, operators, outermost, within
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import Candidate, NotEvaluableError, assume
+from perfkit_core.advice.wording import of_step
+from perfkit_core.analyses.select import marked
+from perfkit_core.language import message, plural
+from perfkit_core.plugins.contracts import Rule
+from perfkit_core.replay.edits.contract import Edit
+from perfkit_core.replay.edits.durations import Scale
+from perfkit_core.replay.quantity import Quantity
+from perfkit_core.schema import KERNEL, OPTIMIZER, OTHER
+from perfkit_core.trace import BoolArray, IntArray, Trace
+
+_SMALL_NS: Final = 10_000
+"""An operator that takes less is mostly the cost of calling it."""
+_MANY: Final = 6
+"""From so many operators a tensor on, the factors are those of many."""
+_CPU: Final = message("measured on CPU, torch 2.13: fused against a loop, the whole optimizer step")
+_FEW_SMALL: Final = Quantity(0.20, 0.27, 0.45, _CPU)
+_FEW_LARGE: Final = Quantity(0.69, 0.73, 0.80, _CPU)
+_MANY_SMALL: Final = Quantity(0.10, 0.22, 0.44, _CPU)
+_MANY_LARGE: Final = Quantity(0.13, 0.30, 0.43, _CPU)
+_ONE_SMALL: Final = Quantity(0.38, 0.50, 0.79, _CPU)
+_FOREACH: Final = Quantity(
+    0.66, 0.80, 1.1, message("measured on CPU, torch 2.13: RMSprop and Adagrad, foreach against a loop")
+)
+_MERGED: Final = Quantity(
+    0.50, 0.58, 0.72, message("measured on CPU, paddle 3.3: Adam, use_multi_tensor against a loop")
+)
+_LAUNCHING: Final = Quantity(
+    0.03, 0.1, 0.3, message("prior: one launch for 30 to 100 tensors instead of several for each tensor")
+)
+_KERNELS_SMALL: Final = Quantity(
+    0.03, 0.1, 0.3, message("prior: kernels of few µs take as long for 30 to 100 tensors together")
+)
+_KERNELS_LARGE: Final = Quantity(0.35, 0.6, 1.0, message("prior: bound by memory; fused, each tensor is read once"))
+_FUSED: Final = re.compile(r"(?<![a-z])(adamw?|sgd|adagrad)(?![a-z])", re.IGNORECASE)
+_ADAM: Final = re.compile(r"(?<![a-z])adam_?(?![a-z])", re.IGNORECASE)
+_STEP: Final = re.compile(r"(\w+)\.step$")
+_BATCHED: Final = re.compile(r"foreach|fused|merged|multi_?tensor", re.IGNORECASE)
+_MOST_PER_TENSOR: Final = 4
+"""No optimizer of the frameworks calls an operator more often for one tensor."""
+_NEARLY_ALL: Final = 5 / 6
+"""Momentum calls two operators twice for each tensor and one once: the calls of the two are 4/5 of all. What is called
+for half of the tensors only, as weight decay is, is 1/7 of the calls or less."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop over tensors: the ``name`` of the optimizer or its operator, ``operators`` for each of the ``tensors``,
+    ``operator_ns`` the time of one with what passes around it. ``whole``: one operator does the whole update."""
+
+    name: str
+    tensors: float
+    operators: float
+    operator_ns: float
+    whole: bool
+
+
+def find(facts: Facts) -> list[Candidate]:
+    """Return one candidate for all optimizer steps that are loops."""
+    trace, parent = facts.trace, facts.trace.ints("parent")
+    spans = _spans(facts)
+    own = np.full(len(trace), -1, np.int64)
+    own[spans] = np.arange(len(spans))
+    updates = _updates(trace, spans)
+    span = np.where(updates, nesting.first_on_path(parent, own), -1)
+    batched = np.unique(span[operators(trace) & matching(trace, "name", _BATCHED.search) & (span >= 0)])
+    roots = outermost(trace, operators(trace))
+    roots = roots[(span[roots] >= 0) & ~np.isin(span[roots], batched)]
+    parts = outermost(trace, updates)
+    own_ns = np.zeros(len(spans), np.int64)
+    np.add.at(own_ns, span[parts], trace.ints("dur_ns")[parts])
+    loops = _loops(trace, spans, own_ns, roots, span[roots], facts.thresholds.optimizer_tensors)
+    if loops is None:
+        return []
+    looping, loop = loops
+    return _updated_at_once(facts, parts[np.isin(span[parts], looping)], loop)
+
+
+def _spans(facts: Facts) -> IntArray:
+    """Return the outermost optimizer spans that update parameters. Raises NotEvaluableError."""
+    trace = facts.trace
+    mask = trace.host & trace.rows("kind", OPTIMIZER) & (facts.replay.first >= 0)
+    rows = outermost(trace, mask & ~matching(trace, "name", CLEARS_GRADIENTS.search))
+    rows = rows[facts.in_steps[rows]]
+    if not len(rows):
+        raise NotEvaluableError(
+            message("no optimizer step was recorded"), message("the framework's own optimizers record it")
+        )
+    return rows
+
+
+def _updates(trace: Trace, spans: IntArray) -> BoolArray:
+    """Return the mask of the spans and all in them; of a span that calls a closure only what comes after that. Where
+    gradients are cleared nothing is updated."""
+    closure = trace.rows("phase", OTHER)[spans]
+    around = marked(trace, spans[closure])
+    clears = trace.rows("kind", OPTIMIZER) & matching(trace, "name", CLEARS_GRADIENTS.search)
+    after = trace.rows("phase", OPTIMIZER) & nesting.lies_in(trace.ints("parent"), around)
+    mask: BoolArray = within(trace, spans[~closure]) | after
+    return mask & ~clears & ~nesting.lies_in(trace.ints("parent"), clears)
+
+
+def _loops(
+    trace: Trace, spans: IntArray, own_ns: IntArray, roots: IntArray, of_span: IntArray, least: float
+) -> tuple[IntArray, Loop] | None:
+    """Return which of the spans are loops over at least so many tensors, and what the typical one does. ``own_ns`` is
+    what each takes for updates, ``of_span`` the span of each of the ``roots``."""
+    names = trace.codes("name").codes[roots].astype(np.int64)
+    width = int(names.max(initial=0)) + 1
+    key, counts = np.unique(of_span * width + names, return_counts=True)
+    span, begins = np.unique(key // width, return_index=True)
+    tensors = np.array([tensors_of(calls) for calls in np.split(counts, begins[1:]) if len(calls)], np.int64)
+    looping = span[tensors >= least]
+    if not len(looping):
+        return None
+    typical = float(np.median(tensors[tensors >= least]))
+    inside = np.isin(of_span, looping)
+    count = max(round(inside.sum() / len(looping) / typical), 1)
+    total = float(np.median(own_ns[looping]))
+    whole = trace.rows("op_name", "optimizer_update")[roots[inside]].mean() > 0.5
+    first = roots[inside][0] if whole else spans[looping[0]]
+    name = trace.codes("name").values[trace.codes("name").codes[first]]
+    return looping, Loop(name, typical, count, total / (typical * count), bool(whole))
+
+
+def tensors_of(calls: IntArray) -> int:
+    """Return over how many tensors a loop goes that calls each of its operators so often, shape (operators,).
+
+    That is the largest of these numbers that nearly all calls are multiples of, else the one that most are. Most
+    operators are called once for a tensor, some several times, some not for all tensors; what is called much more
+    rarely is not part of the loop."""
+    often = calls[calls * _MOST_PER_TENSOR >= calls.max()]
+    explained: list[tuple[int, int]] = [
+        (int(often[often % tensors == 0].sum()), tensors) for tensors in np.unique(often)[::-1].tolist()
+    ]
+    nearly_all = [tensors for count, tensors in explained if count >= _NEARLY_ALL * often.sum()]
+    return nearly_all[0] if nearly_all else max(explained)[1]
+
+
+def _updated_at_once(facts: Facts, parts: IntArray, loop: Loop) -> list[Candidate]:
+    """Return the candidate that updates all parameters at once, none where that was measured to gain nothing."""
+    trace, dur = facts.trace, facts.trace.ints("dur_ns")
+    below = np.append(within(trace, parts), False)  # the last item stands for no launch
+    kernels = np.flatnonzero(trace.rows("kind", KERNEL) & below[trace.ints("launched_by")])
+    factor = _LAUNCHING if len(kernels) else _host_factor(loop)
+    if factor is None:
+        return []
+    edits: list[Edit] = [Scale(parts, factor, device=False)]
+    assumptions = assume(host_factor=factor)
+    part = facts.totals(parts, dur[parts])
+    host = float(np.median(part))
+    if len(kernels):
+        part = part + facts.totals(kernels, dur[kernels])
+        of_kernels = _KERNELS_SMALL if float(np.median(dur[kernels])) < _SMALL_NS else _KERNELS_LARGE
+        edits.append(Scale(kernels, of_kernels, below=False, host=False))
+        assumptions += assume(kernel_factor=of_kernels)
+    return [
+        Candidate(
+            plural(
+                "The optimizer calls {n} operator for each of {tensors:count} tensors, one tensor after the other: "
+                "{time}.",
+                "The optimizer calls {n} operators for each of {tensors:count} tensors, one tensor after the other: "
+                "{time}.",
+                int(loop.operators), tensors=loop.tensors, time=of_step(facts, host),
+            ),
+            evidence={
+                "optimizer": loop.name, "optimizer_ns": round(host), "step_ns": facts.step_ns,
+                "tensors": round(loop.tensors), "operators_per_tensor": loop.operators,
+                "operator_ns": round(loop.operator_ns), "kernels": len(kernels),
+            },
+            rows=parts,
+            edits=tuple(edits),
+            ceiling_ns=facts.ceiling_ns(part),
+            preconditions=(
+                message("{tensors:.0f} tensors or more are updated by the same operators", tensors=loop.tensors),
+            ),
+            vetoes=(message("an operator that updates many tensors at once"),),
+            assumptions=assumptions,
+            risks=(message("The order of additions changes: results differ in the last bits."),),
+            fill={"optimizer": loop.name},
+            words={"optimizer_class": class_of(loop.name, loop.whole)},
+        )
+    ]  # fmt: skip
+
+
+def _host_factor(loop: Loop) -> Quantity | None:
+    """Return the factor of the time of an optimizer step on a CPU, None where nothing is gained."""
+    if loop.whole:
+        return _MERGED if _ADAM.search(loop.name) else None
+    small = loop.operator_ns < _SMALL_NS
+    if not _FUSED.search(loop.name):
+        return _FOREACH if small else None
+    if loop.operators >= _MANY:
+        return _MANY_SMALL if small else _MANY_LARGE
+    if loop.operators > 1:
+        return _FEW_SMALL if small else _FEW_LARGE
+    return _ONE_SMALL if small else None
+
+
+def class_of(name: str, whole: bool) -> str:
+    """Return the class of an optimizer: ``SGD`` for a span that ends in ``SGD.step``; for an operator that is the
+    ``whole`` update its name without folder and in-place mark: ``adam`` for ``folder.adam_``; else ``optimizer``."""
+    match = _STEP.search(name)
+    if match:
+        return match[1]
+    return name.split(" ")[0].rpartition(".")[2].rstrip("_") if whole else "optimizer"
+
+
+RULE: Final = Rule("per-tensor-optimizer", 17, 1, "Update all parameters at once", find)

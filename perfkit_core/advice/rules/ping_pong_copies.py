@@ -1,0 +1,54 @@
+"""Rule 3, ping-pong-copies: data go to the host and come back unchanged.
+
+Seen by: a copy to the host and one back of as many bytes, with no operator computing on the host in between.
+Transform: both copies go.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from perfkit_core.advice.evidence.round_trips import round_trips
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import Candidate
+from perfkit_core.advice.wording import each_step, of_step, plural_of
+from perfkit_core.language import message, plural
+from perfkit_core.plugins.contracts import Rule
+from perfkit_core.replay.edits.removal import Remove
+
+
+def find(facts: Facts) -> list[Candidate]:
+    """Return one candidate for all round trips without computation on the host."""
+    facts.need_device()
+    trips = round_trips(facts, facts.thresholds.round_trip_bytes, computing=False)
+    if not trips.count:
+        return []
+    count, spent = facts.per_step(trips.count), trips.copies_ns(facts)
+    size = facts.per_step(int(trips.copies.bytes.sum()))
+    return [
+        Candidate(
+            plural(
+                "Data go to the host and come back unchanged, {count:count} round trip {per_step} ({size:bytes} "
+                "copied): {time}.",
+                "Data go to the host and come back unchanged, {count:count} round trips {per_step} ({size:bytes} "
+                "copied): {time}.",
+                plural_of(count), count=count, per_step=each_step(facts), size=size, time=of_step(facts, spent),
+            ),
+            evidence={
+                "round_trips_per_step": count, "bytes_per_step": round(size), "copies_ns": round(spent),
+                "step_ns": facts.step_ns,
+            },
+            rows=trips.copies.owner,
+            edits=(Remove(trips.copies.everything),),
+            preconditions=(
+                message("as many bytes come back as went"),
+                message("no operator computes on the host in between"),
+            ),
+            vetoes=(message("small copies, whose sizes may be equal by chance"),),
+            risks=(message("Code on the host that reads the data outside of operators needs a copy of its own."),),
+            direction="to device",
+        )
+    ]  # fmt: skip
+
+
+RULE: Final = Rule("ping-pong-copies", 3, 1, "Keep data on the device", find)

@@ -1,0 +1,154 @@
+"""Rule 34, rank-skew: one rank keeps the others waiting.
+
+Seen by: the time of each rank by itself, from a replay without the meetings of ranks: each collective transfers as
+soon as the rank has come. So waits of a device while its host works on count neither as its own time nor as that of
+others. Transform: the part of the slow rank's steps (device, loading or host) that explains the skew takes what it
+takes on the median rank.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import Assumption, Candidate, NotEvaluableError
+from perfkit_core.analyses.communication.communicating import communication
+from perfkit_core.analyses.span import ranks
+from perfkit_core.language import message
+from perfkit_core.plugins.contracts import Rule
+from perfkit_core.replay.edits.contract import Edit, edited
+from perfkit_core.replay.edits.durations import Scale
+from perfkit_core.replay.graph import MEETING
+from perfkit_core.replay.quantity import Quantity
+from perfkit_core.replay.simulate import play
+from perfkit_core.schema import DATALOADER
+from perfkit_core.trace import BoolArray, IntArray, Trace
+
+DEVICE, LOADING, HOST = "device", "loading", "host"
+_MOST_OF_IT: Final = {
+    DEVICE: message(", mostly on its device"),
+    LOADING: message(", mostly in data loading"),
+    HOST: message(", mostly on its host"),
+}
+_WORTH: Final = 0.25
+"""A part is called the reason if this share of the skew is saved once it is as fast as on other ranks."""
+_SOURCE: Final = message("recorded: the fastest rank, the median rank, halfway there")
+
+
+@dataclass(frozen=True, slots=True)
+class _Reason:
+    """A part of the slow rank's steps that is longer than on the median rank, times in ns a step."""
+
+    part: str
+    own_ns: float
+    usual_ns: float
+    edit: Scale
+    saved_ns: float
+
+
+def find(facts: Facts) -> list[Candidate]:
+    """Return a candidate for the slowest rank, where by itself it takes longer than the median rank."""
+    if len(ranks(facts.trace)) < 2:
+        raise NotEvaluableError(message("only one rank was recorded"), message("name the recordings of several ranks"))
+    facts.need_steps()
+    if facts.trace.meta.incomplete:  # the end is seldom what is cut off: torch writes kernels after operators
+        raise NotEvaluableError(message("the recording of a rank is cut off, so it cannot be compared with the others"))
+    if not facts.replay.tied:
+        raise NotEvaluableError(message("no collectives were matched across ranks, so who waits for whom is unknown"))
+    times = _alone_ns(facts)
+    by_rank = times.groupby("rank")["alone_ns"].median()
+    slow = int(by_rank.index[int(by_rank.to_numpy().argmax())])
+    skew = float(by_rank.max() - by_rank.median())
+    if not facts.exceeds(skew, facts.thresholds.skew_share):
+        return []
+    reasons = [reason for part in _MOST_OF_IT if (reason := _reason(facts, times, slow, part)) is not None]
+    best = max(reasons, key=lambda reason: reason.saved_ns, default=None)
+    if best is not None and best.saved_ns < _WORTH * skew:
+        best = None
+    slowest = int((times.loc[times.groupby("step")["alone_ns"].idxmax(), "rank"] == slow).sum())
+    steps = times["step"].nunique()
+    evidence: dict[str, Any] = {
+        "slow_rank": slow, "skew_ns": round(skew), "skew_ratio": skew / facts.step_ns, "slowest_in_steps": slowest,
+        "steps": steps, "ranks": times["rank"].nunique(), "step_ns": facts.step_ns,
+    }  # fmt: skip
+    if best is not None:
+        evidence |= {"part": best.part, "part_ns": round(best.own_ns), "median_part_ns": round(best.usual_ns)}
+    return [
+        Candidate(
+            message(
+                "By itself rank {slow} takes {skew:ns} per step longer than the median rank{part}.",
+                slow=slow,
+                skew=skew,
+                part=None if best is None else _MOST_OF_IT[best.part],
+            ),
+            evidence=evidence,
+            rows=_rows_of(facts.trace, slow, HOST if best is None else best.part),
+            method="none" if best is None else "replay",
+            edits=() if best is None else (best.edit,),
+            ceiling_ns=round(skew),
+            preconditions=(
+                message("ranks wait for each other in collectives that were matched"),
+                message("the clocks of the ranks are aligned by these collectives"),
+            ),
+            vetoes=(
+                message(
+                    "chance: rank {slow} is the slowest in {slowest} of {steps} steps",
+                    slow=slow,
+                    slowest=slowest,
+                    steps=steps,
+                ),
+            ),
+            assumptions=() if best is None else (Assumption("factor", best.edit.factor, _SOURCE),),
+            fill={"rank": str(slow)},
+        )
+    ]
+
+
+def _alone_ns(facts: Facts, *edits: Edit) -> pd.DataFrame:
+    """Return a row for each step of a rank: rank, step, alone_ns (its time if it waited for no other rank)."""
+    graph = edited(facts.replay, edits)
+    graph = replace(graph, edges=graph.edges.only(graph.edges.cause != MEETING))
+    time = facts.steps.played_ns(play(graph))
+    return pd.DataFrame({"rank": facts.steps.rank, "step": facts.steps.number, "alone_ns": time})
+
+
+def _reason(facts: Facts, times: pd.DataFrame, slow: int, part: str) -> _Reason | None:
+    """Return what it saves the rank if a part takes what it takes on the median rank; None where it takes no more."""
+    trace, graph = facts.trace, facts.replay.graph
+    # what the part takes of a step on each rank, without waits
+    nodes = np.flatnonzero(graph.row >= 0)
+    nodes = nodes[(_part(trace, part) & (trace.ints("step") >= 0))[graph.row[nodes]]]
+    total = pd.Series(graph.dur_ns[nodes]).groupby(trace.ints("rank")[graph.row[nodes]]).sum()
+    steps = pd.Series(facts.steps.rank).value_counts()
+    busy = total.reindex(steps.index).fillna(0) / steps
+    most, usual = float(busy[slow]), float(busy.median())
+    if most <= usual:
+        return None
+    mid = usual / most
+    factor = Quantity(float(busy.min()) / most, mid, (1 + mid) / 2, _SOURCE)
+    edit = Scale(_rows_of(trace, slow, part), factor, below=False)
+    mine = times["rank"] == slow
+    saved = times.loc[mine, "alone_ns"].median() - _alone_ns(facts, edit).loc[mine, "alone_ns"].median()
+    return _Reason(part, most, usual, edit, float(saved))
+
+
+def _rows_of(trace: Trace, rank: int, part: str) -> IntArray:
+    """Return the events whose time makes up a part of a rank's steps."""
+    return np.flatnonzero((trace.ints("rank") == rank) & (trace.ints("step") >= 0) & _part(trace, part))
+
+
+def _part(trace: Trace, part: str) -> BoolArray:
+    """Return the mask of a part: device work, data loading, and what else the host does; communication is in none."""
+    talk = communication(trace)
+    alone = ~talk.device & (talk.call < 0)
+    loading = trace.rows("kind", DATALOADER) | trace.rows("phase", DATALOADER)
+    on_host = trace.host & (trace.ints("self_ns") >= 0)
+    mask: BoolArray = alone & {DEVICE: ~trace.host, LOADING: on_host & loading, HOST: on_host & ~loading}[part]
+    return mask
+
+
+RULE: Final = Rule("rank-skew", 34, 1, "Make the slow rank as fast as the others", find)

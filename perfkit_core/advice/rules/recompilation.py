@@ -1,0 +1,98 @@
+"""Rule 35, recompilation: the model is compiled again while it trains, or runs in pieces because its graph breaks.
+
+Seen by: what compilers record of themselves, and functions that resume after a graph break, in steps after the first
+recorded one. Transform: the compilations go, where most steps compile; else the median step does not change.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import numpy as np
+
+from perfkit_core import grouped
+from perfkit_core.advice.evidence.operators import distinct_names, matching, outermost
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import Candidate
+from perfkit_core.advice.wording import each_step, numbered_steps, plural_of
+from perfkit_core.analyses.span import rank_codes
+from perfkit_core.language import message, plural
+from perfkit_core.plugins.contracts import Rule
+from perfkit_core.replay.edits.removal import Remove
+from perfkit_core.schema import ANNOTATION, OPERATOR, OPERATOR_DETAIL, PYTHON, STEP
+from perfkit_core.trace import IntArray
+
+_COMPILES: Final = re.compile(
+    r"(?<![a-z])(re)?compil(e|ation|ing)(?![a-z])|\(dynamo_timed\)$|^dynamo$|create_new_interpreter", re.IGNORECASE
+)
+"""What compilers record of themselves: any that says so, TorchDynamo, and Paddle's executor of static graphs."""
+_RESUMES: Final = re.compile(r"dynamo_resume_in_")
+"""Functions in which a program resumes after a graph break, as TorchDynamo names them. Paddle's profiler does not
+record Python."""
+_FUNCTIONS: Final = 8
+
+
+def find(facts: Facts) -> list[Candidate]:
+    """Return a candidate for compilations, and one for graph breaks."""
+    facts.need_steps()
+    trace, code = facts.trace, rank_codes(facts.trace)[0]
+    steps = np.flatnonzero(trace.host & trace.rows("kind", STEP) & (trace.ints("step") >= 0))
+    first = grouped.extremes(code[steps], int(code.max(initial=-1)) + 1, trace.ints("step")[steps])[0]
+    steady = trace.ints("step") > first[code]  # the first recorded step of each rank may compile: it is warm-up
+    compiles = steady & trace.rows("kind", OPERATOR, OPERATOR_DETAIL, ANNOTATION)
+    compiles &= matching(trace, "name", _COMPILES.search)
+    breaks = steady & trace.rows("kind", PYTHON, OPERATOR, OPERATOR_DETAIL) & matching(trace, "name", _RESUMES.search)
+    candidates = [_recompiled(facts, outermost(trace, compiles))] if compiles.any() else []
+    return candidates + ([_broken(facts, np.flatnonzero(breaks))] if breaks.any() else [])
+
+
+def _recompiled(facts: Facts, rows: IntArray) -> Candidate:
+    trace = facts.trace
+    numbers = np.unique(trace.ints("step")[rows])
+    hit = np.isin(facts.steps.number, numbers)
+    count, recorded, time = int(hit.sum()), facts.steps.recorded_ns, int(trace.ints("dur_ns")[rows].sum())
+    most = 2 * count > len(facts.steps)
+    longer, more = None, None
+    if (~hit).any():
+        longer = float(np.mean(recorded[hit]) - float(np.median(recorded[~hit])))
+        more = message("; these steps take {longer:ns} longer than the others", longer=longer)
+    return Candidate(
+        message(
+            "Code is compiled again in {compiling} of {count} steps ({time:ns}): {steps}{more}.",
+            compiling=count, count=len(facts.steps), time=time, steps=numbered_steps(numbers.tolist()), more=more,
+        ),
+        evidence={
+            "steps": numbers.tolist(), "compile_ns": time, "compiles": len(rows), "step_ns": facts.step_ns,
+            "longer_ns": None if longer is None else round(longer), "per_step_ns": round(facts.per_step(time)),
+        },
+        rows=rows,
+        method="replay" if most else "none",
+        edits=(Remove(rows),) if most else (),
+        ceiling_ns=round(facts.per_step(time)) if most else None,
+        preconditions=(message("the steps come after the first recorded one, which may compile"),),
+        risks=(message("Code for shapes that change can be slower than code for one shape."),),
+    )  # fmt: skip
+
+
+def _broken(facts: Facts, rows: IntArray) -> Candidate:
+    count = len(rows) / max(len(facts.steps), 1)
+    shown = round(count, 1)
+    return Candidate(
+        plural(
+            "The compiled graph has {count:count} break {per_step}: Python runs between the pieces, and nothing is "
+            "fused across them.",
+            "The compiled graph has {count:count} breaks {per_step}: Python runs between the pieces, and nothing is "
+            "fused across them.",
+            plural_of(shown),
+            count=shown,
+            per_step=each_step(facts),
+        ),
+        evidence={"breaks_per_step": count, "functions": distinct_names(facts.trace, rows)[:_FUNCTIONS]},
+        rows=rows,
+        method="none",
+        preconditions=(message("functions that resume after a graph break were recorded"),),
+    )
+
+
+RULE: Final = Rule("recompilation", 35, 1, "Compile once", find)

@@ -1,0 +1,161 @@
+"""Rule 19, select-loop: a loop selects a part of a tensor in each of its rounds.
+
+Seen by: ``loop_selects`` or more selections with the same few operators after each. A round may select several times,
+so what repeats is looked for among the last few selections; a round is short, as layers of a network repeat, too.
+Transform: the selections and their backward pass take what one unbind takes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from perfkit_core import grouped, nesting
+from perfkit_core.advice.evidence.operators import matching, name_of, operators, outermost
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import Candidate, assume
+from perfkit_core.advice.wording import of_step
+from perfkit_core.analyses.threads import threads
+from perfkit_core.language import message, plural
+from perfkit_core.plugins.contracts import Rule
+from perfkit_core.replay.edits.durations import Scale
+from perfkit_core.replay.quantity import Quantity
+from perfkit_core.schema import (
+    ANNOTATION,
+    BACKWARD,
+    DATALOADER,
+    FORWARD,
+    OPERATOR_DETAIL,
+    OPTIMIZER,
+    STEP,
+)
+from perfkit_core.trace import BoolArray, IntArray, Trace
+
+_LEFT: Final = Quantity(
+    0.05,
+    0.2,
+    0.35,
+    message("measured on CPU, torch 2.13 and paddle 3.3: one unbind against 20 to 100 selections, both passes"),
+)
+_LONGEST: Final = 24
+"""Operators of a round at most: a cell of a recurrent network written by hand has about 20, a transformer's layer
+more."""
+_SELECTS: Final = 4
+"""Selections of a round at most."""
+_SELECTS_BY_NAME: Final = re.compile(r"select|slice|narrow", re.IGNORECASE)
+"""Not every view was asked for: frameworks take strided views on their own account."""
+_AROUND: Final = (STEP, ANNOTATION, FORWARD, BACKWARD, OPTIMIZER, DATALOADER)
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """Selections that are rounds of loops, in the order of threads and time: ``rows``, number of the ``loop`` of each,
+    and how many selections ``each`` round of it has, arrays of shape (selections,)."""
+
+    rows: IntArray
+    loop: IntArray
+    each: IntArray
+
+
+def find(facts: Facts) -> list[Candidate]:
+    """Return one candidate for all loops."""
+    trace, dur = facts.trace, facts.trace.ints("dur_ns")
+    rounds = find_rounds(trace, facts.thresholds.loop_selects)
+    kept = facts.in_steps[rounds.rows]
+    rounds = Rounds(rounds.rows[kept], rounds.loop[kept], rounds.each[kept])
+    if not len(rounds.rows):
+        return []
+    gradients = _gradients(facts, rounds.rows)
+    both = np.append(_whole_calls(trace, rounds.rows), gradients)
+    spent = facts.median_total(both, dur[both])
+    loops = np.bincount(rounds.loop)
+    count = int(np.median(loops[loops > 0] // rounds.each[np.flatnonzero(np.diff(rounds.loop, prepend=-1))]))
+    return [
+        Candidate(
+            plural(
+                "A loop of {n:count} round selects a part of a tensor in each ({operator}): {time}, including the "
+                "backward pass of the selections.",
+                "A loop of {n:count} rounds selects a part of a tensor in each ({operator}): {time}, including the "
+                "backward pass of the selections.",
+                count, operator=name_of(trace, rounds.rows[0]), time=of_step(facts, spent),
+            ),
+            evidence={
+                "rounds": count, "loops": int((loops > 0).sum()), "selections": len(rounds.rows),
+                "backward_selections": len(gradients), "selecting_ns": round(spent), "step_ns": facts.step_ns,
+            },
+            rows=rounds.rows,
+            edits=(Scale(both, _LEFT),),
+            ceiling_ns=facts.ceiling_ns(facts.totals(both, dur[both])),
+            preconditions=(message("the operators between two selections are the same in every round"),),
+            vetoes=(message("long rounds, as layers of a network are"),),
+            assumptions=assume(selecting_factor=_LEFT),
+            risks=(message("If the rounds are independent, one operator for all of them saves far more."),),
+            fill={"rounds": str(count)},
+        )
+    ]  # fmt: skip
+
+
+def _whole_calls(trace: Trace, rows: IntArray) -> IntArray:
+    """Return for each operator the recorded entry of the framework around it that holds no other, else itself."""
+    parent, mask = trace.ints("parent"), operators(trace)
+    inside = np.bincount(parent[mask & (parent >= 0)], minlength=len(trace))
+    above = parent[rows]
+    entry = (above >= 0) & trace.rows("kind", OPERATOR_DETAIL)[above] & (inside[above] == 1)
+    return np.where(entry, above, rows)
+
+
+def _gradients(facts: Facts, selects: IntArray) -> IntArray:
+    """Return the outermost operators of the backward pass that belong to the selections: by the recorded sequence
+    number, else those of a selection in steps that hold no other selections."""
+    trace = facts.trace
+    roots = outermost(trace, operators(trace))
+    nodes = roots[trace.rows("op_name", "slice_grad")[roots] & (facts.replay.first[roots] >= 0)]
+    number, step = trace.ints("sequence"), trace.ints("step")
+    known = number[selects][number[selects] >= 0]
+    if len(known) and (number[nodes] >= 0).any():
+        return nodes[np.isin(number[nodes], known)]
+    forward = roots[trace.rows("op_name", "slice")[roots] & ~trace.rows("phase", BACKWARD, OPTIMIZER)[roots]]
+    mixed = np.unique(step[np.setdiff1d(forward, selects)])
+    return nodes[~np.isin(step[nodes], mixed) & np.isin(step[nodes], step[selects])]
+
+
+def find_rounds(trace: Trace, least: float) -> Rounds:
+    """Return the loops of at least so many rounds."""
+    roots, thread = outermost(trace, operators(trace)), threads(trace)
+    roots = roots[grouped.stable_order(thread.code[roots], len(thread))]
+    selecting = matching(trace, "name", _SELECTS_BY_NAME.search) & trace.rows("op_name", "slice")
+    selects = np.flatnonzero((selecting & ~trace.rows("phase", BACKWARD, OPTIMIZER))[roots])
+    rows, length = roots[selects], np.diff(selects, append=0)
+    # a number for the thread, the step and the span around each selection
+    around = nesting.nearest_above(trace.ints("parent"), trace.host & trace.rows("kind", *_AROUND))[rows]
+    place = grouped.distinct([thread.code[rows], trace.ints("step")[rows], around], len(rows))[0]
+    # a number for the operators up to the next selection, whatever their order: the sum of random tokens of their names
+    names = trace.codes("name")
+    token = np.random.default_rng(0).integers(1, 1 << 40, len(names.values) + 1)
+    body = np.diff(np.append(0, np.cumsum(token[names.codes[roots]]))[selects], append=0)
+    each, begins = np.zeros(len(selects), np.int64), np.zeros(len(selects), np.bool_)
+    for period in range(1, min(_SELECTS, len(selects) - 2) + 1):
+        # start and end of each stretch of selections that repeat, its last round included
+        edges = np.diff(np.concatenate([[False], _repeats(place, body, length, period), [False]]).astype(np.int8))
+        start, end = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1) + period + 1
+        often = (end - start) // period >= least
+        for low, high in zip(start[often], end[often], strict=True):
+            if not each[low:high].any():
+                each[low:high] = period
+                begins[low] = True
+    kept = each > 0
+    return Rounds(rows[kept], np.cumsum(begins)[kept] - 1, each[kept])
+
+
+def _repeats(place: IntArray, body: IntArray, length: IntArray, period: int) -> BoolArray:
+    """Return the mask of the selections that share their place with the one a round later and the one after that, where
+    the same few operators follow the first two."""
+    here, later, after = place[: -period - 1], place[period:-1], place[period + 1 :]
+    same: BoolArray = (here == later) & (later == after) & (body[: -period - 1] == body[period:-1])
+    return same & (length[: -period - 1] <= _LONGEST // period)
+
+
+RULE: Final = Rule("select-loop", 19, 1, "Select once, not in every round", find)

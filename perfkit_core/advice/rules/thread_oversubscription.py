@@ -1,0 +1,55 @@
+"""Rule 14, thread-oversubscription: more threads compute than the machine has cores.
+
+Seen by: recorded threads × processes exceed the cores. There is no transform: what fewer threads save depends on the
+machine.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from perfkit_core.advice.evidence.loaders import cores_text, recorded_number
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import Candidate, NotEvaluableError
+from perfkit_core.language import message, plural
+from perfkit_core.plugins.contracts import Rule
+from perfkit_core.recording.host import CORES, PROCESSES, THREADS
+
+
+def find(facts: Facts) -> list[Candidate]:
+    """Return a candidate where threads × processes > cores."""
+    cores, threads = recorded_number(facts, CORES), recorded_number(facts, THREADS)
+    if cores is None or threads is None:
+        raise NotEvaluableError(
+            message("threads and cores were not recorded"),
+            message(
+                "compare the threads of an operator (OMP_NUM_THREADS, or what the framework reports) times the "
+                "processes on the machine with its cores (nproc)"
+            ),
+        )
+    processes = recorded_number(facts, PROCESSES) or 1
+    if threads * processes <= cores:
+        return []
+    proposed = max(cores // processes, 1)
+    count = plural("{n} thread", "{n} threads", threads)
+    what = message("Operators use {threads} on {cores}.", threads=count, cores=cores_text(cores))
+    if processes > 1:
+        what = message(
+            "{processes:count} processes use {threads} each on {cores}.",
+            processes=processes,
+            threads=count,
+            cores=cores_text(cores),
+        )
+    return [
+        Candidate(
+            what,
+            evidence={"threads": threads, "processes": processes, "cores": cores, "proposed_threads": proposed},
+            method="none",
+            preconditions=(message("threads and cores were recorded in the process itself"),),
+            risks=(message("The saving depends on what else runs on the machine: measure it."),),
+            fill={"threads": str(proposed)},
+        )
+    ]
+
+
+RULE: Final = Rule("thread-oversubscription", 14, 1, "Use no more threads than cores", find)

@@ -1,0 +1,181 @@
+"""Rule 1, tiny-ops-on-device: operators on few numbers run on the device, and the host waits for their result.
+
+Seen by: operators on at most ``tiny_elements`` elements, or of one-block kernels where no shapes were recorded,
+directly before a copy of few bytes to the host. Transform: the operators run on the host, the copies go.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from perfkit_core.advice.evidence.operators import matching, names_of
+from perfkit_core.advice.evidence.placement import READ_NS, OuterOperators, elements, on_host_ns, outer_operators
+from perfkit_core.advice.evidence.transfers import Transfers, transfers
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import Candidate, NotEvaluableError, assume
+from perfkit_core.advice.wording import each_step, listed, of_step, plural_of
+from perfkit_core.analyses.devices.kernels import parameters
+from perfkit_core.language import message, plural
+from perfkit_core.plugins.contracts import Rule
+from perfkit_core.replay.edits.contract import Edit
+from perfkit_core.replay.edits.durations import Insert
+from perfkit_core.replay.edits.placement import Move
+from perfkit_core.replay.edits.removal import Remove
+from perfkit_core.replay.edits.uncertain import InCases
+from perfkit_core.replay.quantity import Case, Quantity
+from perfkit_core.schema import KERNEL
+from perfkit_core.trace import BoolArray, IntArray, Trace
+
+_VETOED: Final = (
+    "random", "dropout", "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send",
+    "recv", "barrier", "pad", "interpolate", "tile",
+)  # fmt: skip
+"""Operators that have a state on the device, wait for other ranks, or make much of little."""
+_CREATES: Final = ("fill", "arange", "assign", "one_hot", "triangular")
+"""Operators that make their result from what the host knows."""
+_HALF: Final = re.compile(r"half|float16|bfloat16|float8|fp16|bf16|fp8", re.IGNORECASE)
+"""Types of 16 or 8 bits, which hosts are slow with."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Chains:
+    """Operators on few numbers that run right before a result is fetched: positions ``at`` among the outermost
+    operators, for each the position of the operator that fetches, and whether what they compute with was made among
+    them (``rooted``), arrays of shape (operators,)."""
+
+    at: IntArray
+    fetched_by: IntArray
+    rooted: BoolArray
+
+
+def find(facts: Facts) -> list[Candidate]:
+    """Return one candidate for all operators on few numbers whose result the host fetches."""
+    facts.need_device()
+    copies = transfers(facts)
+    fetched = copies.only(copies.to_host & (copies.bytes <= facts.thresholds.tiny_bytes))
+    if not len(fetched):
+        return []
+    order = outer_operators(facts, copies.owner)
+    chains = _chains(facts, order, copies, fetched)
+    if not len(chains.at):
+        return []
+    rows = order.row[chains.at]
+    sure = np.isin(order.of[fetched.call], chains.fetched_by[chains.rooted])
+    unsure = np.isin(order.of[fetched.call], chains.fetched_by[~chains.rooted])
+    names = names_of(facts.trace, rows)
+    count, copy_count = facts.per_step(len(rows)), facts.per_step(int((sure | unsure).sum()))
+    costs = _costs(facts, order, rows)
+    spent = facts.mean_ns(rows)
+    return [
+        Candidate(
+            plural(
+                "{count:count} operator {per_step} on at most {elements} elements ({names}) runs on the device, and the"
+                " host waits for the result (copies: {copies:count}): {time}.",
+                "{count:count} operators {per_step} on at most {elements} elements ({names}) run on the device, and the"
+                " host waits for the results (copies: {copies:count}): {time}.",
+                plural_of(count), count=count, per_step=each_step(facts), elements=facts.thresholds.tiny_elements,
+                names=listed(names), copies=copy_count, time=of_step(facts, spent),
+            ),
+            evidence={
+                "operators_per_step": count, "operators": names[:5], "operators_ns": round(spent),
+                "copies_per_step": copy_count, "copies_saved_per_step": facts.per_step(int(sure.sum())),
+                "step_ns": facts.step_ns,
+            },
+            rows=rows,
+            edits=_edits(costs, fetched.only(sure), fetched.only(unsure)),
+            preconditions=(
+                message("few elements go in and out"),
+                message("the host waits for the result before it continues"),
+            ),
+            vetoes=(message("half precision"), message("random numbers"), message("communication")),
+            assumptions=assume(**{f"{name}_on_host_ns": cost for name, (_, cost) in costs.items()}),
+            risks=(message("Other operators on the device that read these numbers then need a copy of them."),),
+            direction="to host",
+            fill={"operator": names[0]},
+        )
+    ]  # fmt: skip
+
+
+def _chains(facts: Facts, order: OuterOperators, copies: Transfers, fetched: Transfers) -> _Chains:
+    """Return the operators before each fetched result, back to the first one that is not tiny."""
+    trace, count = facts.trace, len(order)
+    fetches = np.zeros(count + 1, np.bool_)  # the last item stands for "no operator follows"
+    fetches[order.of[fetched.call]] = True
+    fetches[count] = False
+    small = _tiny(facts, order) & ~fetches[:count]
+    # the next operator that is not small, from a running minimum over the reversed positions
+    breaks = np.where(small, count, np.arange(count))
+    following = np.minimum.accumulate(breaks[::-1])[::-1]
+    step = np.append(trace.ints("step")[order.row], -2)
+    feeds = small & fetches[following]
+    feeds &= (np.append(order.thread, -1)[following] == order.thread) & (step[following] == step[:count])
+    creates = trace.rows("op_name", *_CREATES)[order.row]
+    from_host = order.of[copies.call[~copies.to_host]]
+    creates[from_host[from_host >= 0]] = True
+    rooted = np.zeros(count + 1, np.bool_)
+    rooted[following[feeds & creates]] = True
+    works = np.zeros(count + 1, np.int64)
+    np.add.at(works, following[feeds], order.works[feeds])
+    at = np.flatnonzero(feeds & (works[following] > 0))
+    return _Chains(at, following[at], rooted[following[at]])
+
+
+def _tiny(facts: Facts, order: OuterOperators) -> BoolArray:
+    """Return the mask of the operators on few numbers that could run on the host. Raises NotEvaluableError."""
+    trace = facts.trace
+    count, blocks = elements(trace, order.row), _single_block(trace, order)
+    if not (count >= 0).any() and not (blocks >= 0).any():
+        raise NotEvaluableError(
+            message("results of few bytes are fetched, but neither shapes nor grid sizes of kernels were recorded"),
+            message("record shapes (record_shapes=True)"),
+        )
+    few = np.where(count >= 0, count <= facts.thresholds.tiny_elements, blocks == 1)
+    few |= (count < 0) & (order.works == 0)
+    vetoed = trace.rows("op_name", *_VETOED)[order.row] | matching(trace, "dtypes", _HALF.search)[order.row]
+    tiny: BoolArray = few & (blocks != 0) & ~vetoed
+    return tiny
+
+
+def _single_block(trace: Trace, order: OuterOperators) -> npt.NDArray[np.int8]:
+    """Return for each operator whether all its kernels have one thread block: 1 yes, 0 no, -1 not recorded."""
+    launched_by = trace.ints("launched_by")
+    kernels = np.flatnonzero(trace.rows("kind", KERNEL) & (launched_by >= 0))
+    at = order.of[launched_by[kernels]]
+    kernels, at = kernels[at >= 0], at[at >= 0]
+    grid = parameters(trace, kernels)["grid"]
+    single = [all(part.strip() == "1" for part in text.split(",")) for text in grid.categories]
+    known = np.asarray(grid.codes) >= 0
+    is_single = np.append(np.array(single, np.bool_), False)[grid.codes]
+    blocks = np.full(len(order), 1, np.int8)
+    blocks[order.kernels == 0] = -1
+    blocks[at[~known]] = -1
+    blocks[at[known & ~is_single]] = 0
+    return blocks
+
+
+def _costs(facts: Facts, order: OuterOperators, rows: IntArray) -> Mapping[str, tuple[IntArray, Quantity]]:
+    """Return by canonical name (or "other") the rows that move, and what each takes on the host."""
+    codes = facts.trace.codes("op_name")
+    own = codes.codes[rows]
+    by_name = {codes.values[code] if code >= 0 else "other": rows[own == code] for code in np.unique(own)}
+    return {name: (part, on_host_ns(facts, order, name)) for name, part in by_name.items()}
+
+
+def _edits(costs: Mapping[str, tuple[IntArray, Quantity]], sure: Transfers, unsure: Transfers) -> tuple[Edit, ...]:
+    """Return the transform: the operators move to the host. A copy goes where what is fetched was made among them;
+    else something on the device may feed them, and a copy of that stays unless all goes well."""
+    edits: list[Edit] = [Move(rows, True, cost) for rows, cost in costs.values()]
+    if len(sure):
+        edits += [Remove(sure.everything), Insert(sure.owner, READ_NS)]
+    if len(unsure):
+        edits.append(InCases(Remove(unsure.everything), (Case.SHORT,)))
+    return tuple(edits)
+
+
+RULE: Final = Rule("tiny-ops-on-device", 1, 1, "Compute small things on the host", find)

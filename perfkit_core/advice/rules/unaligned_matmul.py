@@ -1,0 +1,142 @@
+"""Rule 24, unaligned-matmul: a dimension of half precision products is not a multiple of 8.
+
+Seen by: shapes and strides of the inputs: rows that do not begin at multiples of 16 bytes, unless the name of the
+kernel says that it reads that much at once. Transform: the kernels take the time of padded products.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from perfkit_core.advice.evidence.kernels import HALF, matrix_kernels
+from perfkit_core.advice.evidence.shapes import Shapes, per_row, shapes_of
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import Candidate, assume
+from perfkit_core.advice.wording import of_step
+from perfkit_core.language import message
+from perfkit_core.plugins.contracts import Rule
+from perfkit_core.replay.edits.durations import Scale
+from perfkit_core.replay.quantity import Quantity
+from perfkit_core.trace import IntArray, Trace
+
+MULTIPLE: Final = 8
+"""Half precision numbers that tensor cores read at once: 16 bytes (NVIDIA, Matrix Multiplication Background)."""
+_PADDED: Final = Quantity(
+    0.4, 0.7, 1.0, message("prior: tensor cores read 16 bytes at once only where rows begin at multiples of 16")
+)
+"""Factor of the kernels once the dimension is padded."""
+_PRODUCTS: Final = ("matmul", "bmm", "linear", "matmul_grad", "bmm_grad", "linear_grad")
+_ALIGN: Final = re.compile(r"align(\d+)")
+_STRIDES: Final = r'"Input Strides" *: *(?P<strides>\[\[.*?\]\])'
+
+
+def find(facts: Facts) -> list[Candidate]:
+    """Return one candidate for all unaligned products."""
+    facts.need_device()
+    facts.need("shapes", message("ask the profiler for shapes (record --shapes)"))
+    rows, sizes = _unaligned_kernels(facts.trace)
+    spent = facts.covered_ns(rows)
+    if not facts.exceeds(spent, facts.thresholds.multiply_share):
+        return []
+    # the dimension whose kernels take most
+    distinct, at = np.unique(sizes, return_inverse=True)
+    size = int(distinct[np.bincount(at, facts.trace.ints("dur_ns")[rows]).argmax()])
+    padded = -(-size // MULTIPLE) * MULTIPLE
+    return [
+        Candidate(
+            message(
+                "16-bit products have a dimension of {size}, which is not a multiple of {multiple}: {time}.",
+                size=size, multiple=MULTIPLE, time=of_step(facts, spent),
+            ),
+            evidence={
+                "kernel_ns": round(spent), "kernel_ratio": spent / max(facts.step_ns, 1), "step_ns": facts.step_ns,
+                "dimension": size, "padded": padded, "kernels": len(rows),
+            },
+            rows=rows,
+            edits=(Scale(rows, _PADDED, below=False, host=False),),
+            ceiling_ns=round(spent),
+            preconditions=(
+                message("the inputs are of half precision"),
+                message("no kernel's name says that it reads 16 bytes at once"),
+            ),
+            assumptions=assume(kernel_factor=_PADDED),
+            risks=(message("The padding must be left out of the result: a loss over more classes is another loss."),),
+            fill={"size": str(size), "padded": str(padded)},
+        )
+    ]  # fmt: skip
+
+
+def _unaligned_kernels(trace: Trace) -> tuple[IntArray, IntArray]:
+    """Return the rows of the kernels, and the dimension of each that is no multiple."""
+    kernels = matrix_kernels(trace)
+    at = np.flatnonzero((kernels.type == HALF) & (kernels.operator >= 0) & ~kernels.convolves)
+    at = at[trace.rows("op_name", *_PRODUCTS)[kernels.operator[at]]]
+    rows, operator, names = kernels.row[at], kernels.operator[at], trace.codes("name")
+    # how many numbers a kernel reads at once, as far as its name says (align8)
+    matches = [_ALIGN.search(name) for name in names.values]
+    reads = names.lookup(np.array([int(match[1]) if match else 0 for match in matches], np.int64), 0)[rows]
+    by_rows = _per_row_with_strides(trace, operator, unaligned_rows)
+    size = np.where((reads > 0) & (reads < MULTIPLE), per_row(trace, operator, unaligned, 0), by_rows)
+    size = np.where(reads >= MULTIPLE, 0, size)
+    return rows[size > 0], size[size > 0]
+
+
+def _per_row_with_strides(
+    trace: Trace, rows: IntArray, of: Callable[[Shapes, Shapes | None], int]
+) -> npt.NDArray[np.int64]:
+    """Return ``of`` shapes and strides (None: not recorded) of some rows, computed once for each distinct pair of
+    texts; 0 where no shapes were recorded."""
+    strides = pa.array([], pa.string()).dictionary_encode()
+    if len(rows):
+        texts = pc.extract_regex(trace.pick("args", rows), _STRIDES)
+        strides = pc.struct_field(texts, "strides").dictionary_encode()
+    shapes = trace.codes("shapes")
+    width = len(strides.dictionary) + 1
+    stride = strides.indices.fill_null(width - 1).to_numpy(zero_copy_only=False).astype(np.int64)
+    pairs, at = np.unique(shapes.codes[rows].astype(np.int64) * width + stride, return_inverse=True)
+    values = np.zeros(len(pairs), np.int64)
+    for index, pair in enumerate(pairs.tolist()):
+        if pair >= 0:  # no shapes are -1, so that their pairs are negative
+            text = strides.dictionary[pair % width].as_py() if pair % width < width - 1 else None
+            values[index] = of(shapes_of(shapes.values[pair // width]), None if text is None else shapes_of(text))
+    return values[at]
+
+
+def unaligned_rows(shapes: Shapes, strides: Shapes | None) -> int:
+    """Return the largest length of rows in memory, of the factors and of the product, that is more than 8 and no
+    multiple of it, else 0. Without strides rows are taken to lie as the shapes say."""
+    factors = _matrices(shapes)
+    sizes = [shapes[at][-1] for at in factors]
+    if strides is not None and len(strides) == len(shapes):
+        sizes = [*(_row_length(strides[at]) for at in factors), *sizes[-1:]]
+    return _largest(sizes)
+
+
+def unaligned(shapes: Shapes) -> int:
+    """As :func:`unaligned_rows`, of all three dimensions: the kernel says how the factors lie."""
+    return _largest([size for at in _matrices(shapes) for size in shapes[at][-2:]])
+
+
+def _matrices(shapes: Shapes) -> list[int]:
+    """Return the positions of the two factors among the inputs: a bias goes before them."""
+    return [at for at, shape in enumerate(shapes) if len(shape) >= 2][-2:]
+
+
+def _row_length(strides: list[int]) -> int:
+    """Return the elements from one row in memory to the next; 0 where neither rows nor columns are dense."""
+    across, along = strides[-2:]
+    return across if along == 1 else along if across == 1 else 0
+
+
+def _largest(sizes: list[int]) -> int:
+    return max((size for size in sizes if size > MULTIPLE and size % MULTIPLE), default=0)
+
+
+RULE: Final = Rule("unaligned-matmul", 24, 1, "Pad matrices to multiples of 8", find)

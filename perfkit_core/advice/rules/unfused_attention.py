@@ -1,0 +1,118 @@
+"""Rule 27, unfused-attention: attention runs operator by operator, with its matrix of scores in memory.
+
+Seen by: product, softmax, product, with nothing but scaling, masks, dropout and changes of shape between them.
+Transform: the kernels of such chains and of their backward pass take the time of one fused kernel.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import numpy as np
+
+from perfkit_core import nesting
+from perfkit_core.advice.evidence.kernels import launched_within
+from perfkit_core.advice.evidence.operators import OperatorOrder, backward_of, matching, operator_order, within
+from perfkit_core.advice.evidence.shapes import per_row
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import Candidate, NotEvaluableError, assume
+from perfkit_core.advice.wording import each_step, of_step, plural_of
+from perfkit_core.language import message, plural
+from perfkit_core.plugins.contracts import Rule
+from perfkit_core.replay.edits.durations import Scale
+from perfkit_core.replay.quantity import Quantity
+from perfkit_core.schema import FORWARD
+from perfkit_core.trace import IntArray, Trace
+
+_FUSED: Final = Quantity(
+    0.25, 0.4, 0.9, message("Dao et al., FlashAttention, NeurIPS 2022: 2 to 4 times as fast; less for short sequences")
+)
+"""Factor of the device time of the chain in one fused kernel."""
+_PRODUCT, _SOFTMAX, _BETWEEN, _OTHER = 1, 2, 3, 4
+_ROLES: Final = {
+    "matmul": _PRODUCT, "bmm": _PRODUCT, "einsum": _PRODUCT, "softmax": _SOFTMAX,
+    **dict.fromkeys(
+        ("add", "subtract", "multiply", "divide", "scale", "where", "fill", "dropout", "cast", "copy", "contiguous",
+         "alias", "reshape", "transpose", "expand", "slice", "split", "concat", "clip", "maximum", "triangular",
+         "compare", "logical", "negative", "assign"),
+        _BETWEEN,
+    ),
+}  # fmt: skip
+"""What an operator is in a chain: between the products are scaling, masks, dropout, and changes of shape or type."""
+_LAYER: Final = re.compile(r"linear|addmm|\bfc\b|gemm_epilogue", re.IGNORECASE)
+"""Products with weights, by the operator or by the layer that calls it: no attention."""
+_SCORES: Final = 3
+"""Dimensions that a matrix of scores of a batch has at least."""
+
+
+def find(facts: Facts) -> list[Candidate]:
+    """Return one candidate for all chains."""
+    facts.need_device()
+    trace = facts.trace
+    if not trace.known("op_name"):
+        raise NotEvaluableError(message("no operators with known names were recorded"))
+    chains, count = chain_rows(trace)
+    both = np.concatenate([chains, backward_of(trace, chains)])
+    work = launched_within(trace, within(trace, both))
+    spent, per_step = facts.covered_ns(work), facts.per_step(count)
+    if not facts.exceeds(spent, facts.thresholds.attention_share):
+        return []
+    return [
+        Candidate(
+            plural(
+                "{count:count} chain of product, softmax and product {per_step} takes {time} on the device.",
+                "{count:count} chains of product, softmax and product {per_step} take {time} on the device.",
+                plural_of(per_step), count=per_step, per_step=each_step(facts), time=of_step(facts, spent),
+            ),
+            evidence={
+                "chains": count, "device_ns": round(spent), "device_ratio": spent / max(facts.step_ns, 1),
+                "step_ns": facts.step_ns, "kernels": len(work),
+            },
+            rows=chains,
+            edits=(Scale(work, _FUSED, below=False, host=False),),
+            ceiling_ns=round(spent),
+            preconditions=(message("only scaling, masks, dropout and changes of shape lie between"),),
+            vetoes=(message("attention that is fused already"),),
+            assumptions=assume(device_factor=_FUSED),
+            risks=(
+                message("The attention weights are no longer available for inspection."),
+                message("Some kinds of masks are not fused."),
+            ),
+        )
+    ]  # fmt: skip
+
+
+def chain_rows(trace: Trace) -> tuple[IntArray, int]:
+    """Return the rows of the operators in chains of product, softmax and product, and how many chains there are."""
+    order = operator_order(trace)
+    role = _roles(trace, order)
+    at = np.arange(len(role))
+    dimensions = per_row(trace, order.row, lambda shapes: len(shapes[0]) if shapes and shapes[0] else _SCORES, _SCORES)
+    softmax = np.flatnonzero((role == _SOFTMAX) & (dimensions >= _SCORES))
+    # the nearest operators before and after each softmax that close its chain, by running extremes over positions
+    closed = role != _BETWEEN
+    before = np.append(-1, np.maximum.accumulate(np.where(closed, at, -1)))[softmax]
+    following = np.minimum.accumulate(np.where(closed, at, len(role))[::-1])[::-1]
+    after = np.append(following, len(role))[softmax + 1]
+    after = np.where(after < len(role), after, -1)
+    whole = order.same_thread(before, softmax) & order.same_thread(after, softmax)
+    whole &= (np.append(role, 0)[before] == _PRODUCT) & (np.append(role, 0)[after] == _PRODUCT)
+    change = np.zeros(len(role) + 1, np.int64)  # +1 where a chain begins, -1 after it: their sum is inside
+    np.add.at(change, before[whole], 1)
+    np.add.at(change, after[whole] + 1, -1)
+    return order.row[np.cumsum(change)[:-1] > 0], int(whole.sum())
+
+
+def _roles(trace: Trace, order: OperatorOrder) -> IntArray:
+    """Return what each operator is in a chain; a product with weights is none."""
+    canonical = trace.codes("op_name")
+    of_names = np.array([_ROLES.get(name, _OTHER) for name in canonical.values], np.int64)
+    role: IntArray = canonical.lookup(of_names, _OTHER)[order.row]
+    weighted = matching(trace, "name", _LAYER.search)
+    call = nesting.nearest_above(trace.ints("parent"), trace.rows("kind", FORWARD))[order.row]
+    layers = weighted[order.row] | ((call >= 0) & weighted[call])
+    return np.where((role == _PRODUCT) & layers, _OTHER, role)
+
+
+RULE: Final = Rule("unfused-attention", 27, 1, "Use fused attention", find)

@@ -1,0 +1,148 @@
+"""Rule 9, waiting-operator: an operator whose time is waiting, so that its share of the time is not what it costs.
+
+Seen by: calls that take over ``waiting_ratio`` times the shortest one, while a device does other work. There is no
+transform: what it waits for counts, not the operator.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from perfkit_core import grouped, intervals, nesting
+from perfkit_core.advice.evidence.operators import name_of, operators, within
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import Candidate
+from perfkit_core.advice.wording import of_step
+from perfkit_core.analyses.step.exclusive import covered_ns
+from perfkit_core.language import Message, message
+from perfkit_core.plugins.contracts import Rule
+from perfkit_core.schema import COMMUNICATION, DEVICE_WORK, OPERATOR, RUNTIME, SYNC
+from perfkit_core.trace import BoolArray, IntArray, Trace
+
+_CLOCK_NS: Final = 1_000
+"""A shorter call may have been rounded to nothing: clocks of some recordings tick this coarsely."""
+_LONG: Final = 10
+"""A call that takes so many times the shortest one is long."""
+_BLOCKED: Final = 0.5
+"""An operator that spends this share of its own time in calls of the device runtime waits there."""
+
+
+def find(facts: Facts) -> list[Candidate]:
+    """Return a candidate for each operator with long calls that wait, the longest first."""
+    facts.need_device()
+    trace, limits = facts.trace, facts.thresholds
+    rows = np.flatnonzero(operators(trace) & facts.in_steps)
+    own, names = _own_ns(trace)[rows], trace.codes("name")
+    code, first = grouped.by_appearance(names.codes[rows].astype(np.int64), len(names.values) + 1)
+    shortest, longest = grouped.extremes(code, len(first), own)
+    usual = np.maximum(shortest, _CLOCK_NS)
+    long = own > _LONG * usual[code]
+    total = grouped.sums(code, len(first), np.where(long, own, 0))
+    least_ns = limits.waiting_share * facts.step_ns * max(len(facts.steps), 1)
+    candidates = []
+    for group in np.flatnonzero((longest > limits.waiting_ratio * usual) & (total > least_ns)):
+        calls = rows[(code == group) & long]
+        if _waits(facts, calls):
+            candidates.append(_candidate(facts, calls, int(shortest[group])))
+    return sorted(candidates, key=lambda candidate: -int(candidate.evidence["call_ns"]))
+
+
+def _own_ns(trace: Trace) -> IntArray:
+    """Return the time of each operator less that of operators inside it, shape (rows,), 0 for other events.
+
+    This is not its self time: calls of the device runtime inside it count."""
+    operator = trace.host & trace.rows("kind", OPERATOR, COMMUNICATION)
+    nearest = nesting.nearest_on_path(trace.ints("parent"), operator)
+    rows = np.flatnonzero(trace.host & (nearest >= 0))
+    total = np.zeros(len(trace), np.int64)
+    np.add.at(total, nearest[rows], np.maximum(trace.ints("self_ns")[rows], 0))
+    return total
+
+
+def _waits(facts: Facts, calls: IntArray) -> bool:
+    """Return whether a device works during the calls, and they spend their time in its runtime, where that was
+    recorded: an operator that computes on the host beside a busy device does not wait."""
+    trace = facts.trace
+    if _overlap(trace, calls) < facts.thresholds.waiting_overlap:
+        return False
+    runtime = trace.host & trace.rows("kind", RUNTIME, SYNC)
+    if not runtime.any():
+        return True
+    blocked = int(trace.ints("dur_ns")[runtime & _inside(trace, calls)].sum())
+    return blocked >= _BLOCKED * int(_own_ns(trace)[calls].sum())
+
+
+def _candidate(facts: Facts, calls: IntArray, shortest_ns: int) -> Candidate:
+    trace = facts.trace
+    name, own = name_of(trace, calls[0]), _own_ns(trace)[calls]
+    inside, work = _inside(trace, calls), _most_work(trace, calls)
+    spent, waited = facts.per_step(int(own.sum())), facts.per_step(int(facts.waiting_ns[inside].sum()))
+    return Candidate(
+        message(
+            "{operator} takes {time}, but it waits {cause}: making it faster saves little, what it waits for counts.",
+            operator=name, time=of_step(facts, spent), cause=_cause(trace, inside, work),
+        ),
+        evidence={
+            "operator": name, "long_calls": len(calls), "longest_ns": int(own.max()), "shortest_ns": shortest_ns,
+            "call_ns": round(spent), "waiting_ns": round(waited),
+            "device_overlap_ratio": round(_overlap(trace, calls), 3), "waits_for": work, "step_ns": facts.step_ns,
+        },
+        rows=calls,
+        method="none",
+        preconditions=(
+            message("some calls take over a hundred times as long as others"),
+            message("a device does other work meanwhile"),
+        ),
+        risks=(message("Its share of the time is not a saving."),),
+        fill={"operator": name, "work": work},
+    )  # fmt: skip
+
+
+def _cause(trace: Trace, inside: BoolArray, work: str) -> Message:
+    """Return why the calls wait; the kernel is shown without its types."""
+    kernel = re.split(r"[<(]", work.removeprefix("void "))[0].strip() or work
+    syncs = np.flatnonzero(inside & trace.rows("kind", SYNC))
+    if len(syncs):
+        longest = syncs[np.argmax(trace.ints("dur_ns")[syncs])]
+        return message("in {call} for the device ({kernel})", call=name_of(trace, longest), kernel=kernel)
+    return message("for room in the queue of the device ({kernel}), or for a copy", kernel=kernel)
+
+
+def _inside(trace: Trace, calls: IntArray) -> BoolArray:
+    """Return the mask of the calls and all host events in them, shape (rows,)."""
+    return trace.host & within(trace, calls)
+
+
+def _overlap(trace: Trace, calls: IntArray) -> float:
+    """Return the share of the calls during which a device does work that others launched."""
+    start, end, covered = trace.ints("start_ns"), trace.end_ns, 0
+    for own, work in _by_rank(trace, calls):
+        covered += int(covered_ns(intervals.union_of(work, start, end), start[own], end[own]).sum())
+    return covered / max(int(trace.ints("dur_ns")[calls].sum()), 1)
+
+
+def _most_work(trace: Trace, calls: IntArray) -> str:
+    """Return the name of the device work of others that covers most of the calls."""
+    names, start, end = trace.codes("name"), trace.ints("start_ns"), trace.end_ns
+    total = np.zeros(len(names.values), np.int64)
+    for own, work in _by_rank(trace, calls):
+        covered = covered_ns(intervals.union_of(own, start, end), start[work], end[work])
+        np.add.at(total, names.codes[work], covered)
+    return names.values[int(total.argmax())]
+
+
+def _by_rank(trace: Trace, calls: IntArray) -> Iterator[tuple[IntArray, IntArray]]:
+    """Yield for each rank, as each has a clock of its own, the calls and the device work that they did not launch: a
+    call that waits for its own copy is slow itself."""
+    launched_by, rank = trace.ints("launched_by"), trace.ints("rank")
+    own = (launched_by >= 0) & _inside(trace, calls)[launched_by]
+    work = np.flatnonzero(trace.rows("kind", *DEVICE_WORK) & ~trace.host & ~own)
+    for number in np.unique(rank[calls]):
+        yield calls[rank[calls] == number], work[rank[work] == number]
+
+
+RULE: Final = Rule("waiting-operator", 9, 1, "This operator waits: do not optimise it", find)

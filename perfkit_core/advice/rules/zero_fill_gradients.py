@@ -1,0 +1,91 @@
+"""Rule 18, zero-fill-gradients: gradients are filled with zeros one by one, instead of being dropped.
+
+Seen by: operators that write zeros where an optimizer clears gradients, for ``optimizer_tensors`` or more tensors.
+Transform: the fills go, and the first addition to each gradient becomes taking the new gradient over.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import numpy as np
+
+from perfkit_core import nesting
+from perfkit_core.advice.evidence.operators import CLEARS_GRADIENTS, matching, operators
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import Candidate, NotEvaluableError, assume
+from perfkit_core.advice.wording import each_step, of_step, plural_of
+from perfkit_core.language import message, plural
+from perfkit_core.plugins.contracts import Rule
+from perfkit_core.replay.edits.durations import Scale
+from perfkit_core.replay.edits.removal import Remove
+from perfkit_core.replay.quantity import Quantity
+from perfkit_core.schema import OPTIMIZER
+from perfkit_core.trace import IntArray
+
+_ZEROS: Final = re.compile(r"(?<![a-z])(zero|fill|full)(?![a-z])", re.IGNORECASE)
+_FOREACH: Final = re.compile(r"foreach", re.IGNORECASE)
+_TAKEN_NS: Final = Quantity(
+    500, 800, 1500, message("measured on CPU, torch 2.13: taking a gradient over instead of adding it, per tensor")
+)
+_GONE: Final = Quantity(0, 0, 1, message("a gradient that is also referenced elsewhere is copied, not taken over"))
+
+
+def find(facts: Facts) -> list[Candidate]:
+    """Return one candidate for all gradients that are filled with zeros."""
+    trace, parent, dur = facts.trace, facts.trace.ints("parent"), facts.trace.ints("dur_ns")
+    recorded = (facts.replay.first >= 0) & facts.in_steps
+    clears = trace.host & trace.rows("kind", OPTIMIZER) & matching(trace, "name", CLEARS_GRADIENTS.search)
+    zeros = operators(trace) & matching(trace, "name", _ZEROS.search) & nesting.lies_in(parent, clears)
+    fills = np.flatnonzero(zeros & ~nesting.holds(parent, zeros) & recorded)
+    nodes = operators(trace) & trace.rows("op_name", "accumulate_grad")
+    nearest = nesting.nearest_above(parent, operators(trace))
+    adding = operators(trace) & trace.rows("op_name", "add") & (nearest >= 0) & nodes[nearest]
+    adds = np.flatnonzero(adding & recorded)
+    if not len(fills) and (len(adds) or nodes.any()) and not clears.any():
+        raise NotEvaluableError(
+            message("how gradients are cleared was not recorded, as this framework calls no operator for it"),
+            message("if it fills them with zeros by default, ask it not to"),
+        )
+    tensors = facts.median_total(fills)
+    if tensors < facts.thresholds.optimizer_tensors:
+        return []
+    both = np.append(fills, adds)
+    spent = facts.median_total(both, dur[both])
+    batched = np.append(matching(trace, "name", _FOREACH.search), False)[parent[fills]]
+    around = np.unique(np.where(batched, parent[fills], fills))
+    return [
+        Candidate(
+            plural(
+                "{tensors:count} gradient {per_step} is filled with zeros, and the new gradient added to it: {time}.",
+                "{tensors:count} gradients {per_step} are filled with zeros, and the new gradients added to them: "
+                "{time}.",
+                plural_of(tensors), tensors=tensors, per_step=each_step(facts), time=of_step(facts, spent),
+            ),
+            evidence={
+                "tensors": round(tensors), "additions": len(adds) // max(len(facts.steps), 1),
+                "zeroing_ns": round(spent), "step_ns": facts.step_ns,
+            },
+            rows=fills,
+            edits=(Remove(around), *_taken_over(adds, dur[adds], min(len(fills) / max(len(adds), 1), 1.0))),
+            ceiling_ns=facts.ceiling_ns(facts.totals(both, dur[both])),
+            preconditions=(message("zeros are written where the optimizer clears gradients"),),
+            vetoes=(message("gradients summed over several backward passes: only the first addition counts"),),
+            assumptions=assume(taken_over_ns=_TAKEN_NS, device_factor=_GONE),
+            risks=(message("Code that reads a gradient after clearing finds none instead of zeros."),),
+        )
+    ]  # fmt: skip
+
+
+def _taken_over(adds: IntArray, dur_ns: IntArray, first: float) -> tuple[Scale, ...]:
+    """Return the transform in which the ``first`` share of the additions becomes taking the gradient over."""
+    if not len(adds):
+        return ()
+    average = max(float(dur_ns.mean()), 1.0)
+    low, mid, high = (1 - first * (1 - min(ns / average, 1.0)) for ns in (_TAKEN_NS.low, _TAKEN_NS.mid, _TAKEN_NS.high))
+    kernels = Quantity(1 - first, 1 - first, 1.0, _GONE.source)
+    return Scale(adds, Quantity(low, mid, high, _TAKEN_NS.source), device=False), Scale(adds, kernels, host=False)
+
+
+RULE: Final = Rule("zero-fill-gradients", 18, 1, "Drop gradients instead of filling them with zeros", find)

@@ -1,0 +1,347 @@
+"""Units of numbers: how people read durations, sizes, rates, shares and counts, and how they write them.
+
+Every output for people takes its numbers from here; machine formats (JSON, CSV) keep raw numbers in the base unit.
+
+- In a sentence each number has the unit that suits it, and three significant digits: ``82.0 µs``, ``1.69 s``,
+  ``64.0 MiB``. Whole counts and whole per cents are shown whole: ``1,240``, ``5%``.
+- In a table a column has one unit and one number of decimals, so that its numbers align: see :class:`ColumnFormat`.
+- What is too small for its last decimal reads ``<0.01%``, never 0.
+- Sizes are binary (1 KiB is 1024 bytes). Operations, and the peaks that data sheets give, are decimal (1 GB/s is 10⁹
+  bytes a second).
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import re
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from perfkit_core.errors import UsageError
+
+DIGITS: Final = 3
+"""Significant digits that people are shown."""
+DECIMALS: Final = 3
+"""The most decimals of a column whose unit was chosen for it."""
+_SMALL: Final = 0.1
+_LARGE: Final = 10_000.0
+"""Numbers of a column outside of these read badly in its unit."""
+_LOST: Final = 0.01
+"""A column of which most numbers are smaller would show one digit of them, or none."""
+_PLAIN_DECIMALS: Final = 6
+"""The most decimals of a number without a unit, which no smaller unit can show better."""
+
+Values = Sequence[Any]
+
+
+class Unit(NamedTuple):
+    """A unit's name, its size in the base unit of its family, and the most decimals that tell anything.
+
+    Base units (ns, B, FLOP) have no decimals: recorded are whole numbers of them.
+    """
+
+    name: str
+    size: float
+    decimals: int
+
+
+class Family(NamedTuple):
+    """Units of one quantity, from small to large.
+
+    ``suffix`` ends the names of columns that hold the quantity in its base unit, ``bare`` is the heading of a column of
+    that name alone.
+    """
+
+    suffix: str
+    units: tuple[Unit, ...]
+    bare: str
+
+
+_BINARY: Final = (("B", 2**0, 0), ("KiB", 2**10, 3), ("MiB", 2**20, 6), ("GiB", 2**30, 9), ("TiB", 2**40, 12))
+_FLOP: Final = (("FLOP", 0), ("kFLOP", 3), ("MFLOP", 6), ("GFLOP", 9), ("TFLOP", 12), ("PFLOP", 15))
+TIMES: Final = Family("ns", (Unit("ns", 1.0, 0), Unit("µs", 1e3, 3), Unit("ms", 1e6, 6), Unit("s", 1e9, 9)), "Time")
+SIZES: Final = Family("bytes", tuple(Unit(name, float(size), most) for name, size, most in _BINARY), "Size")
+RATES: Final = Family("bytes_per_s", tuple(Unit(f"{unit.name}/s", *unit[1:]) for unit in SIZES.units), "Bandwidth")
+SHARES: Final = Family("ratio", (Unit("%", 0.01, 2),), "Share")
+OPERATIONS: Final = Family("flops", tuple(Unit(name, 10.0**power, power) for name, power in _FLOP), "FLOPs")
+PEAKS: Final = (
+    Family("tflop_per_s", (Unit("TFLOP/s", 1.0, 1),), "Operations"),
+    Family("gb_per_s", (Unit("GB/s", 1.0, 1),), "Bandwidth"),
+)
+"""Decimal, as data sheets of devices give them."""
+FAMILIES: Final = (RATES, SHARES, SIZES, TIMES, OPERATIONS, *PEAKS)
+TIME_UNITS: Final[dict[str, Unit]] = dict(zip(("ns", "us", "ms", "s"), TIMES.units, strict=True))
+"""Units of ``--unit``, which can be typed on every keyboard."""
+
+_THOUSANDS: Final = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+_DECIMAL_SIZES: Final = {"KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
+_ALIASES: Final[Mapping[str, Mapping[str, float]]] = {
+    TIMES.suffix: {"us": 1e3},
+    SIZES.suffix: _DECIMAL_SIZES,
+    RATES.suffix: {f"{name}/s": size for name, size in _DECIMAL_SIZES.items()},
+    OPERATIONS.suffix: _THOUSANDS,
+}
+"""What people may write besides the names of the units."""
+_EXAMPLES: Final = {
+    TIMES.suffix: ("a duration", "20 ms"),
+    SIZES.suffix: ("a size", "64 MiB"),
+    RATES.suffix: ("a rate", "2 GiB/s"),
+    SHARES.suffix: ("a share", "5%"),
+    OPERATIONS.suffix: ("a number of operations", "4 GFLOP"),
+    **{peak.suffix: ("a rate", f"100 {peak.units[0].name}") for peak in PEAKS},
+    "": ("a number", "1.5 M"),
+}
+_QUANTITY: Final = re.compile(r"(?P<number>[+-]?(?:\d[\d_,]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(?P<unit>[^\d\s]*)")
+
+
+def family(column: str) -> Family | None:
+    """Return the family of a column by the end of its name, None for plain numbers and text."""
+    return next((one for one in FAMILIES if column == one.suffix or column.endswith(f"_{one.suffix}")), None)
+
+
+# One number in a sentence
+
+
+def format_duration(ns: float, signed: bool = False) -> str:
+    """Return a duration as ``12.3 ms``; ``signed`` puts a plus before a positive one."""
+    return format_quantity(ns, TIMES, signed)
+
+
+def format_bytes(count: float, signed: bool = False) -> str:
+    """Return a number of bytes as ``64.0 MiB``."""
+    return format_quantity(count, SIZES, signed)
+
+
+def format_flops(count: float) -> str:
+    """Return a number of floating point operations as ``4.09 GFLOP``."""
+    return format_quantity(count, OPERATIONS)
+
+
+def format_rate(per_s: float, things: str = "") -> str:
+    """Return a rate as ``2,593 images/s``; of bytes, which need no name, as ``1.86 GiB/s``."""
+    return f"{format_count(per_s)} {things}/s" if things else format_quantity(per_s, RATES)
+
+
+def format_ratio(ratio: float, signed: bool = False) -> str:
+    """Return a share as ``12.3%``, ``5%`` or ``<0.01%``."""
+    return format_quantity(ratio, SHARES, signed)
+
+
+def format_count(count: float) -> str:
+    """Return a number of things: whole ones whole (``1,240``), averages with three digits (``2.5``, ``0.333``)."""
+    if not math.isfinite(count):
+        return str(count)
+    if float(count).is_integer():
+        return _fixed(count, 0)
+    text = _fixed(count, min(_decimals(count), _PLAIN_DECIMALS))
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def format_quantity(value: float, family: Family, signed: bool = False) -> str:
+    """Return a number in the unit of its family that suits it, with three significant digits."""
+    unit = unit_of(value, family)
+    return f"{_sign(value, signed)}{with_unit(format_in(value, unit), unit)}"
+
+
+def format_in(value: float, unit: Unit | None) -> str:
+    """Return a number in a given unit, with three significant digits and without the unit's name.
+
+    For several numbers of one sentence or picture, of which one names the unit.
+    """
+    if unit is None:
+        return format_count(value)
+    if not math.isfinite(value):
+        return str(value)
+    scaled = value / unit.size
+    if unit in SHARES.units and abs(scaled) >= 1 and round(scaled, 9).is_integer():  # 0.07 / 0.01 is 7.000000000000001
+        return _fixed(scaled, 0)
+    return _fixed(scaled, min(_decimals(scaled), unit.decimals))
+
+
+def format_range(low: float, high: float, family: Family) -> str:
+    """Return two ends in the unit of the larger one: ``0.100–2.00 ms``; one number where both read alike."""
+    unit = unit_of(max(abs(low), abs(high)), family)
+    dash = " … " if min(low, high) < 0 else "–"  # a dash before a minus reads as two of them
+    ends = dict.fromkeys((format_in(low, unit), format_in(high, unit)))
+    return with_unit(dash.join(ends), unit)
+
+
+def with_unit(number: str, unit: Unit | None) -> str:
+    """Return a number with the name of its unit after it; per cents have no space between."""
+    return f"{number} {unit.name}".replace(" %", "%") if unit else number
+
+
+def unit_of(value: float, family: Family) -> Unit:
+    """Return the largest unit in which a number, rounded as it is shown, is at least 1."""
+    unit = family.units[0]
+    for larger in family.units[1:]:
+        # 999.5 µs would be shown as 1,000 µs, and 1,023.5 KiB as 1,024 KiB.
+        if math.isfinite(value) and abs(value) >= larger.size - unit.size / 2:
+            unit = larger
+    return unit
+
+
+# Many numbers in a column
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFormat:
+    """The unit (None: plain numbers) and the decimals of the numbers of a column.
+
+    All numbers have the same decimals, so that they align at the decimal point and their sums can be checked.
+    """
+
+    unit: Unit | None
+    decimals: int
+    separated: bool = True
+    """Whether thousands are separated: numbers that name things (a stream, a line of a file) are not."""
+
+    def text(self, value: float) -> str:
+        """Return a number without the name of the unit."""
+        if not math.isfinite(value):
+            return str(value)
+        text = _fixed(value / (self.unit.size if self.unit else 1.0), self.decimals)
+        return text if self.separated else text.replace(",", "")
+
+
+def column_format(
+    column: Iterable[Any], unit: Unit | None, most: int = DECIMALS, separated: bool = True
+) -> ColumnFormat:
+    """Return the format of a column in a unit: three quarters of its numbers have three digits or more, with at most
+    ``most`` decimals of the unit. Whole numbers without a unit are whole."""
+    sizes = sorted(magnitudes(column))
+    if not sizes or (unit is None and all(size.is_integer() for size in sizes)):
+        return ColumnFormat(unit, 0, separated)
+    quarter = sizes[len(sizes) // 4]
+    if unit is None:
+        return ColumnFormat(None, min(_decimals(quarter), _PLAIN_DECIMALS), separated)
+    return ColumnFormat(unit, min(_decimals(quarter / unit.size), unit.decimals, most), separated)
+
+
+def column_units(groups: Sequence[Sequence[Values]], family: Family) -> list[list[Unit]]:
+    """Return a unit for each column of a table; the columns of a group (total, mean, minimum; base, other, difference)
+    compare, and all are of one family.
+
+    All groups share a unit where that reads well. A column that would be lost in the unit of its group has its own.
+    """
+    middles = [middle for group in groups if (middle := _middle(group))]
+    shared = _largest_within(statistics.median(middles or [0.0]), family)
+    units = []
+    for group in groups:
+        unit = shared if _reads_well(group, shared, family) else group_unit(group, family)
+        units.append([group_unit([column], family) if _is_lost(column, unit) else unit for column in group])
+    return units
+
+
+def group_unit(group: Iterable[Values], family: Family) -> Unit:
+    """Return one unit for columns that compare: that of the median of the larger ones, or a larger one where a number
+    would be shown in tens of thousands."""
+    group = list(group)
+    unit, largest = _largest_within(_middle(group), family), _largest(group)
+    larger = family.units[family.units.index(unit) :]
+    return next((unit for unit in larger if largest / unit.size < _LARGE), larger[-1])
+
+
+def magnitudes(column: Iterable[Any]) -> list[float]:
+    """Return the absolute values of the numbers of a column, without zeros."""
+    known = (abs(float(value)) for value in column if is_number(value))
+    return [size for size in known if size and math.isfinite(size)]
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a cell is a number that has a magnitude: True and False have none."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def _reads_well(group: Iterable[Values], unit: Unit, family: Family) -> bool:
+    middle = _middle(group)
+    fits = not middle or (middle / unit.size >= _SMALL and _largest(group) / unit.size < _LARGE)
+    return fits or family is SHARES
+
+
+def _is_lost(column: Values, unit: Unit) -> bool:
+    """Return whether a column's numbers are all below 1 in a unit, and most of them below what two digits need."""
+    sizes = magnitudes(column)
+    return bool(sizes) and max(sizes) < unit.size and statistics.median(sizes) < _LOST * unit.size
+
+
+def _middle(group: Iterable[Values]) -> float:
+    """Return the largest of the columns' median magnitudes, 0 where there are no numbers other than 0."""
+    return max((statistics.median(sizes) for sizes in map(magnitudes, group) if sizes), default=0.0)
+
+
+def _largest(group: Iterable[Values]) -> float:
+    return max((max(sizes) for sizes in map(magnitudes, group) if sizes), default=0.0)
+
+
+def _largest_within(size: float, family: Family) -> Unit:
+    return next((unit for unit in reversed(family.units) if size >= unit.size), family.units[0])
+
+
+# What people write
+
+
+def parse_duration(text: str) -> float:
+    """Return the ns of ``20 ms``. Raises UsageError."""
+    return parse_quantity(text, TIMES, needs_unit=True)
+
+
+def parse_bytes(text: str) -> float:
+    """Return the bytes of ``64 MiB``, ``64 MB`` (decimal) or ``64``. Raises UsageError."""
+    return parse_quantity(text, SIZES)
+
+
+def parse_ratio(text: str) -> float:
+    """Return the share of ``5%`` or ``0.05``. Raises UsageError."""
+    return parse_quantity(text, SHARES)
+
+
+def parse_count(text: str) -> float:
+    """Return the number of ``1,240`` or ``1.5 M``. Raises UsageError."""
+    return parse_quantity(text, None)
+
+
+def parse_quantity(text: str, family: Family | None, needs_unit: bool = False) -> float:
+    """Return a number in the base unit of its family (None: a plain number). Raises UsageError.
+
+    Units may stand right after the number or after a space; ``K``, ``M``, ``G`` and ``T`` are thousands of the base
+    unit. A number without a unit is in the base unit unless ``needs_unit`` is set.
+    """
+    match, sizes = _QUANTITY.fullmatch(text.strip()), writable_units(family) | _THOUSANDS
+    if match is None or not (match["unit"] in sizes or (not match["unit"] and not needs_unit)):
+        what, example = _EXAMPLES[family.suffix if family else ""]
+        raise UsageError(f"{text!r} is not {what}", f"write it as in {example}; units: {', '.join(sizes)}")
+    return float(match["number"].replace(",", "").replace("_", "")) * sizes.get(match["unit"], 1.0)
+
+
+def writable_units(family: Family | None) -> dict[str, float]:
+    """Return the units that people may write for a quantity, with their sizes in its base unit."""
+    if family is None:
+        return dict(_THOUSANDS)
+    return {unit.name: unit.size for unit in family.units} | dict(_ALIASES.get(family.suffix, {}))
+
+
+# Digits
+
+
+def _fixed(scaled: float, decimals: int) -> str:
+    """Return a number with so many decimals; one that rounds to 0 as what it is less than."""
+    text = f"{scaled:,.{decimals}f}"
+    if not scaled:
+        return "0"
+    if text.strip("-0.,"):
+        return text
+    least = f"{10.0**-decimals:.{decimals}f}"
+    return f"<{least}" if scaled > 0 else f">-{least}"
+
+
+def _decimals(scaled: float) -> int:
+    """Return the decimals that three significant digits take, after rounding to them: 9.996 is 10.0."""
+    return max(0, DIGITS - 1 - int(f"{scaled:.{DIGITS - 1}e}".partition("e")[2]))
+
+
+def _sign(value: float, signed: bool) -> str:
+    return "+" if signed and value > 0 else ""

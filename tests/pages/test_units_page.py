@@ -1,0 +1,57 @@
+"""Numbers that scripts of a page show are written as those of its tables and sentences."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from perfkit_core.language.units import FAMILIES, format_count, format_in, format_quantity
+from perfkit_core.renderers.html import render
+from perfkit_core.report.model import Chart, Report, Section, Source
+
+EDGES = (
+    0.0,
+    0.3,
+    0.5,
+    1.0,
+    2.5,
+    9.996,
+    99.95,
+    122.5,
+    123.5,
+    999.4,
+    999.5,
+    1000.0,
+    1023.5,
+    1024.0,
+    12345.6,
+    1e12,
+    1 / 3,
+)
+
+
+def test_scripts_write_numbers_as_the_tables_do(opened: Callable[[Path], Any], tmp_path: Path) -> None:
+    table = pd.DataFrame({"name": ["a"], "total_ns": [5]})
+    section = Section("s", "S", table, chart=Chart("ranking", "name", ("total_ns",)))
+    file = tmp_path / "page.html"
+    file.write_text(render(Report("Report", (Source("run", "run"),), (section,))), encoding="utf-8")
+    page = opened(file)
+    generator = random.Random(7)
+    values = [*EDGES, *(-edge for edge in EDGES), *(10 ** generator.uniform(-4, 13) for _ in range(300))]
+    values += [float(generator.randrange(10**6)) / 8 for _ in range(300)]  # of which many are ties
+    script = "([values, name]) => values.map((one) => [page.units.digits(one, name), page.units.quantity(one, name)])"
+    for family in FAMILIES:
+        for unit in family.units:
+            whole = family.units[0].decimals == 0  # whole numbers of the base unit are recorded
+            base = [float(round(value * unit.size)) if whole else value * unit.size for value in values]
+            written = page.evaluate(script, [[value / unit.size for value in base], unit.name])
+            wanted = [[format_in(value, unit), format_quantity(value, family)] for value in base]
+            assert written == wanted, unit.name
+    assert page.evaluate("(values) => values.map(page.units.count)", values) == [format_count(v) for v in values]
+    assert page.evaluate("() => [1.5e6, 2e7, 0, 1e9].map((ns) => page.units.tick(ns, 'ns'))") == [
+        "1.5 ms", "20 ms", "0 ns", "1 s",
+    ]  # fmt: skip

@@ -1,0 +1,99 @@
+"""Update the catalogues of translations from the code: ``python tools/translations.py``.
+
+``perfkit_core/language/messages.pot`` is written anew; it lists all texts with the files that say them, and is not
+committed. Each ``.po`` file keeps its translations, gets an empty one for each new text, and loses the texts that are
+no longer used. Its texts are sorted and carry no file names, so that moving code does not change it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from babel.messages.catalog import Catalog
+from babel.messages.extract import extract_from_dir
+from babel.messages.pofile import read_po, write_po
+
+from perfkit_core import schema
+from perfkit_core.language import LANGUAGES
+from perfkit_core.language.columns import WORDS
+from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.table_columns import MAKERS
+
+ROOT: Final = Path(__file__).parents[1]
+CATALOGUES: Final = ROOT / "perfkit_core" / "language"
+TEMPLATE: Final = CATALOGUES / "messages.pot"
+_FORMATS: Final = [("**.py", "python"), ("**.j2", "jinja2"), ("**.js", "javascript")]
+_KEYWORDS: Final = {"say": None, "mark": None, "message": None, "in_english": None, "plural": (1, 2)}
+_PACKAGES: Final = ("perfkit_core", "perfkit_torch", "perfkit_paddle")
+_OF_LISTS: Final = (", ", "; ", "{names} and {last}")
+"""What joins the items of a list: said by the formatter of messages."""
+
+Id = str | tuple[str, ...]
+
+
+def main() -> None:
+    """Write all catalogues."""
+    extracted = messages()
+    with TEMPLATE.open("wb") as file:
+        write_po(file, extracted, width=120, omit_header=True, include_lineno=False)
+    for language in LANGUAGES[1:]:
+        path = CATALOGUES / f"{language}.po"
+        catalogue = read(path)
+        catalogue.update(extracted, no_fuzzy_matching=True)
+        write(catalogue, path)
+
+
+def read(path: Path) -> Catalog:
+    """Return a catalogue of translations."""
+    with path.open("rb") as file:
+        return read_po(file, locale=path.stem, charset="utf-8")
+
+
+def write(catalogue: Catalog, path: Path) -> None:
+    """Write a catalogue of translations in a form that only changes with the texts."""
+    with path.open("wb") as file:
+        write_po(file, catalogue, width=120, omit_header=True, no_location=True, sort_output=True, ignore_obsolete=True)
+
+
+def messages() -> Catalog:
+    """Return all texts without translations: those in files, then those that plugins register."""
+    catalogue = Catalog(project="perfkit", charset="utf-8", fuzzy=False)
+    for place, text in (*_written(), *_registered(), *(("lists", text) for text in _OF_LISTS)):
+        if text:
+            catalogue.add(text, locations=[(place, 1)])
+    return catalogue
+
+
+def _written() -> Iterator[tuple[str, Id]]:
+    for package in _PACKAGES:
+        calls = extract_from_dir(str(ROOT / package), _FORMATS, keywords=_KEYWORDS)
+        for file, _, text, _, _ in sorted(calls, key=lambda call: call[0]):
+            yield f"{package}/{Path(file).as_posix()}", text
+
+
+def _registered() -> Iterator[tuple[str, Id]]:
+    """Titles, descriptions and headings of views; titles of rules; notes of remedies."""
+    plugins = get_plugins()
+    for view in plugins.views().values():
+        yield from (("views", text) for text in (view.title, view.description))
+    yield from (("headings", column.title) for view in plugins.views().values() for column in view.columns)
+    yield from _titles()
+    yield from (("words", word) for word in (*schema.KINDS, *schema.PHASES, *WORDS))
+    for rule in plugins.rules().values():
+        yield "rules", rule.title
+    for framework in plugins.remedied_frameworks():
+        yield from (("remedies", remedy.note) for remedy in plugins.remedies(framework))
+
+
+def _titles() -> Iterator[tuple[str, Id]]:
+    """The headings of declared columns: the second argument of the functions that make them."""
+    makers = dict.fromkeys(MAKERS, (2,))
+    for package in _PACKAGES:
+        calls = extract_from_dir(str(ROOT / package), _FORMATS, keywords=makers)
+        yield from (("headings", text) for _, _, text, _, _ in calls)
+
+
+if __name__ == "__main__":
+    main()
