@@ -44,7 +44,7 @@ def test_what_where_how_much_and_how_sure(perfkit, loading: Path) -> None:
     assert (code, err) == (0, "")
     assert out.index("1. Load data in worker processes: saves") < out.index("In sum")
     for told in ("60.0 ms of 100 ms", "train.py:12 (main); steps 0 to 5", "Step: 100 ms now,", "p10 to p90:",
-                 "How sure: replayed on the recording", "with an error of 0.00% (median of 6 steps"):  # fmt: skip
+                 "How sure: replayed on the recording", "with an error of 0% (median of 6 steps"):  # fmt: skip
         assert told in out
     assert "\x1b" not in out
 
@@ -54,7 +54,7 @@ def test_a_headline_ends_with_what_is_saved(perfkit, loading: Path, tmp_path: Pa
     """Its severity there would be read as how sure it is."""
     perfkit("advise", loading, "-o", tmp_path / f"advice.{suffix}")
     out = (tmp_path / f"advice.{suffix}").read_text(encoding="utf-8")
-    assert re.search(r"1\. Load data in worker processes: saves \d+% of the time($|<)", out, re.MULTILINE)
+    assert re.search(r"1\. Load data in worker processes: saves [\d.]+% of the time($|<)", out, re.MULTILINE)
 
 
 def test_json_is_the_contract(perfkit, loading: Path) -> None:
@@ -124,7 +124,7 @@ def test_explain_shows_the_whole_contract(perfkit, loading: Path) -> None:
               "Risks and conflicts", "What to do", "Outcome"]  # fmt: skip
     assert [title for title in titles if f"\n{title}\n" in out] == titles
     for told in ("Rule 10, loader-workers, version 1; fw, eager mode", "loader, share      60%", "share of the time",
-                 "Assumed: a batch is handed over in 0.1–2 ms (prior", "6 × DataLoader.next: get batches from 4 worker",
+                 "Assumed: a batch is handed over in 0.100–2.00 ms (prior", "6 × DataLoader.next: get batches from 4 worker",
                  "6 × DataLoader.next: take 1–1.4 × their time (likely 1.1), with all inside them",
                  "--advice advice.json:loader-workers-"):  # fmt: skip
         assert told in out
@@ -174,7 +174,7 @@ def test_what_does_not_pay_is_no_small_gain(perfkit, tmp_path: Path) -> None:
     assert one["severity"] == "none"
     assert one["prediction"]["saving_ns"] == -(MS // 2 - MS // 5)
     out = perfkit(*asked).out
-    assert "1. loader-workers=2: Load data in worker processes: costs 0.3% more time\n" in out
+    assert "1. loader-workers=2: Load data in worker processes: costs 0.300% more time\n" in out
     assert "loader-workers=2: a step takes 100 ms now, and would take 100 ms (" in out
     assert "): it does not pay.\n" in out
     assert "\nCost: 300 µs more (" in out
@@ -207,7 +207,7 @@ def test_identity_is_a_row_for_each_source(perfkit, loading: Path, tmp_path: Pat
     assert (first["source"], first["steps"], first["step_ns"], first["error_ratio"]) == (str(loading), 6, 100 * MS, 0.0)
     assert (second["steps"], second["error_ratio"], second["unexplained_ratio"]) == (None, 0.0, None)
     assert (
-        "1 of them with steps: median error 0.00%" in perfkit("advise", "--identity", loading, tmp_path / "other").out
+        "1 of them with steps: median error 0%" in perfkit("advise", "--identity", loading, tmp_path / "other").out
     )
 
 
@@ -295,7 +295,7 @@ def test_another_finding_of_the_rule_was_measured(perfkit, loading: Path, tmp_pa
     append(file, replace(other, framework="fw", cpu="Abacus", cpus=(0, 1)))
     append(file, replace(other, framework="fw", outcome="abstained", saving_ratio=-0.02, date="2024-06-01T10:00:00Z"))
     out = perfkit("advise", loading, "--ledger", file, "--rule", "loader-workers").out
-    told = "Measured elsewhere: loader-workers-1a2b 2024-06-01 by python b.py: could not tell; cost 2.0%"
+    told = "Measured elsewhere: loader-workers-1a2b 2024-06-01 by python b.py: could not tell; cost 2%"
     assert f"{told}, 15% was predicted; the last of 2 measurements: 1 verified, 1 could not tell" in out
 
 
