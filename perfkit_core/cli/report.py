@@ -29,7 +29,7 @@ def report(
     """Write one self-contained HTML page that works offline.
 
     A SOURCE is a run folder, a trace file or a folder of them; several files (one a rank, or more) are read as one
-    profile. Ranks of more than 64 MB in all are read one by one, and so they are with --workers, --scheduler and
+    profile. Ranks of more than 64 MiB in all are read one by one, and so they are with --workers, --scheduler and
     --shard: the page has no timeline, memory over time and advice then. Partials (--shard) are merged.
     """
     from perfkit_core.cli import overwriting, ranks

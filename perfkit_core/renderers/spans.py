@@ -117,8 +117,7 @@ def _ticks(low: float, high: float, unit: Unit | None) -> list[tuple[float, str]
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(one * power for one in (1, 2, 5, 10) if one * power >= rough * (1 - 1e-9))
     first, last = math.floor(low / step + 1e-9), max(math.ceil(high / step - 1e-9), math.floor(low / step + 1e-9) + 1)
-    name = f" {unit.name}" if unit else ""
-    return [(at * step * size, f"{at * step:g}{name}") for at in range(first, last + 1)]
+    return [(at * step * size, with_unit(f"{at * step:g}", unit)) for at in range(first, last + 1)]
 
 
 def _said(ends: list[Ends], unit: Unit | None) -> str:

@@ -42,8 +42,8 @@ ROWS = np.array([0, 1, 3])
         ("workers", 4, "4"), ("kernels", 123_456, "123,456"), ("passes", 2.345, "2.35"), ("below", True, "yes"),
         ("alone", False, "no"), ("region", None, "not known"), ("operator", "aten::copy_", "aten::copy_"),
         ("dimension", [7, 8], "7, 8"), ("sizes", list(range(10)), "0, 1, 2, 3, 4, 5, 6, 7 and 2 more"),
-        ("host_ns", Quantity(100_000, 500_000, 2_000_000, ""), "0.100–2.00 ms, likely 500 µs"),
-        ("copy_ns", Quantity(88_000, 41_000, 30_000, ""), "30.0–88.0 µs, likely 41.0 µs"),
+        ("host_ns", Quantity(100_000, 500_000, 2_000_000, ""), "0.1–2 ms, likely 500 µs"),
+        ("copy_ns", Quantity(88_000, 41_000, 30_000, ""), "30–88 µs, likely 41.0 µs"),
         ("launch_ns", Quantity(5_000, 5_000, 5_000, ""), "5.00 µs"), ("parts", {"host_ns": 1_000}, "host 1.00 µs"),
     ],
 )  # fmt: skip
@@ -86,7 +86,7 @@ def test_assumptions_by_their_rule() -> None:
     assert told("any", Assumption("steps_per_epoch", "50", "recorded")) == "a loader is begun every 50 steps"
     assert told("any", Assumption("waiting", "what ranks wait is not counted", "")) == "what ranks wait is not counted"
     moved = Assumption("aten::lt_on_host_ns", Quantity(2_500, 7_000, 26_000, ""), "")
-    assert told("tiny-ops-on-device", moved) == "aten::lt takes 2.50–26.0 µs on the host"
+    assert told("tiny-ops-on-device", moved) == "aten::lt takes 2.5–26 µs on the host"
 
 
 @pytest.mark.parametrize(

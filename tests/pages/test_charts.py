@@ -74,7 +74,7 @@ def test_a_ranking_has_the_largest_first(show: Callable[..., Any]) -> None:
 def test_shares_are_of_the_whole(show: Callable[..., Any]) -> None:
     table = pd.DataFrame({"name": ["compute", "idle", "none"], "total_ns": [750, 250, 0]})
     page = show(Chart("share", "name", ("total_ns",)), table)
-    assert page.locator(".chart .bartext").all_text_contents() == ["75 %", "25 %"]
+    assert page.locator(".chart .bartext").all_text_contents() == ["75%", "25%"]
 
 
 @pytest.mark.parametrize("file", ["torch/h100-vit.json.gz", "paddle/cpu-3.3.1/cnn_small/cycle0.pb"])

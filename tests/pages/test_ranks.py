@@ -57,7 +57,7 @@ def test_a_real_job_names_and_marks_its_straggler(opened: Callable[[Path], Any],
 
 def test_the_number_of_the_map_is_chosen(show: Callable[..., Any]) -> None:
     page = show(4, 3)
-    expect(page.locator(".chart .heatmap-label")).to_have_text(["1"] * 3 + ["1.3"] * 3 + ["1"] * 6)
+    expect(page.locator(".chart .heatmap-label")).to_have_text(["1.00"] * 3 + ["1.30"] * 3 + ["1.00"] * 6)
     page.get_by_label("numbers shown").select_option("Exposed communication")
     expect(page.locator(".chart .heatmap-label")).to_have_text(["1000"] * 3 + ["700"] * 3 + ["1000"] * 6)
 

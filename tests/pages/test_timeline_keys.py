@@ -90,7 +90,7 @@ def test_a_picture_of_very_many_rows_is_drawn_as_far_as_it_is_seen(show: Show) -
     assert picture.evaluate("(one) => one.scrollHeight") > 3000 * 40
     assert page.locator(".timeline canvas").evaluate("(one) => one.height") < 1000
     assert chosen(page, "ArrowUp") == "kernel"
-    assert details(page)[2] == "cuda:0 · stream 2999, 29.99 µs after the beginning"
+    assert details(page)[2] == "cuda:0 · stream 2999, 30.0 µs (29,990 ns) after the beginning"
     scrolled(page)
     assert point(page, "kernel")[1] < 0, "the first one was scrolled out of view"
     assert 0 < page.evaluate("document.querySelector('.timeline').timeline.drawn") < 40

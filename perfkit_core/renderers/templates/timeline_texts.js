@@ -6,13 +6,15 @@ const timelineTexts = (() => {
 
   const hover = (data, box) => `${name(data, box)}\n${duration(data.dur_ns[box])}`;
 
+  const exact = (ns) => `${duration(ns)} (${count(ns)} ns)`;
+
   // Lines: name, kind and duration, where and when, what launched it, what it launched.
   const details = (data, box) => {
     const [group, row] = data.rows[data.row[box]], work = launches(data, box), cause = data.cause[box];
     const lines = [
       name(data, box),
-      `${data.kinds_said[data.kind[box]]}, ${duration(data.dur_ns[box])} (${count(data.dur_ns[box])} ns)`,
-      page.say("{place}, {time} after the beginning", { place: `${group} · ${row}`, time: duration(data.start_ns[box]) }),
+      `${data.kinds_said[data.kind[box]]}, ${exact(data.dur_ns[box])}`,
+      page.say("{place}, {time} after the beginning", { place: `${group} · ${row}`, time: exact(data.start_ns[box]) }),
     ];
     if (cause >= 0) lines.push(page.say("launched by {name}", { name: name(data, cause) }));
     if (work.length) lines.push(page.say("launched {count}: {name}", { count: count(work.length), name: name(data, work[0]) }));
