@@ -27,8 +27,7 @@ from perfkit_core.ranks.job import Job
 from perfkit_core.ranks.plan import Plan, plan
 from perfkit_core.ranks.run import run
 from perfkit_core.report.summary import choose_views
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
+from tests.support.rank_files import write_ranks
 
 WORKERS = 2
 DEFAULT_VIEWS = "partition,model,operators"
@@ -41,8 +40,6 @@ def main(count: int = 64, rounds: int = 5, views: str = DEFAULT_VIEWS) -> None:
 
 def measure(count: int, rounds: int, views: str = DEFAULT_VIEWS) -> dict[str, list[float]]:
     """Seconds of each round, by executor; the tables of all executors are equal, or it raises AssertionError."""
-    from rank_files import write_ranks
-
     real = sorted((TRACES / "torch" / "dlrm-8xv100").glob("rank*.json"))
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         write_ranks(real, count, Path(folder))

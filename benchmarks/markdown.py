@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 from benchmarks.console import checks_table
 from benchmarks.machine import Machine, sentence
 from benchmarks.results import Section, Table, running_text
+
+WIDTH = 120
+"""Columns of prose in the documentation."""
 
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 
@@ -34,8 +38,8 @@ def versions(machine: Machine) -> str:
 
 def _section(section: Section, machine: Machine) -> str:
     tables = [part for table in section.tables for part in _titled(table)]
-    measured = f"Measured {sentence(machine)}"
-    return "\n\n".join([f"## {section.title}", running_text(section.about), measured, *tables])
+    about = textwrap.fill(running_text(section.about), WIDTH, break_long_words=False, break_on_hyphens=False)
+    return "\n\n".join([f"## {section.title}", about, f"Measured {sentence(machine)}", *tables])
 
 
 def _titled(table: Table) -> list[str]:

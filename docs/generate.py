@@ -1,4 +1,4 @@
-"""Writes the pages that are made from the code: ``python docs/generate.py``. A test checks that they are up to date."""
+"""Write the pages that follow from the code: ``python docs/generate.py``. A test checks that they are up to date."""
 
 from __future__ import annotations
 
@@ -21,18 +21,17 @@ MADE = "<!-- made by docs/generate.py -->"
 
 RUN_FOLDERS = """\
 A handler writes one file `rank…-cycle….perfkit.parquet` for each cycle of each process. It is plain Parquet with these
-columns: `pandas.read_parquet`, `polars.read_parquet` and duckdb open it as it is. Row references count within the file.
-The metadata of the run and the data-quality findings are JSON under the key `perfkit` of the Parquet footer.
+columns: `pandas.read_parquet`, `polars.read_parquet` and duckdb open it. Row references count within the file. The
+metadata of the run and the data-quality findings are JSON under the key `perfkit` of the Parquet footer.
 
-perfkit reads a column of such a file when a view first asks for it, a row group at a time: a view of a few columns
-costs those columns, however many events and arguments there are. Columns in which nothing was recorded take no
-memory. The files must stay as they are while a loaded trace is in use; one that was changed or removed meanwhile is
-refused.
+perfkit reads a column of such a file when a view first needs it, a row group at a time: a view of a few columns costs
+those columns, however many events and arguments there are. Columns in which nothing was recorded take no memory. The
+files must not change while a loaded trace is in use; a file that was changed or removed meanwhile is refused.
 
-A file whose metadata say `"stage": "recorded"` holds events as a source read them, row by row in its order, and nothing
-worked out: no `self_ns`, `launched_by`, `step` of other events than steps, `op_name`. It has two more columns,
-`external` (an id that an operator shares with its launches) and `layer` (part of a layer path). Such files are written
-in the memory of two row groups; perfkit assembles them when it reads them.
+A file whose metadata contain `"stage": "recorded"` holds events as a source read them, row by row in its order, without
+what follows from all events: no `self_ns`, `launched_by`, `op_name`, and `step` for steps only. It has two more
+columns, `external` (an id that an operator shares with its launches) and `layer` (part of a layer path). Such files are
+written in the memory of two row groups; perfkit assembles them when it reads them.
 """
 
 
@@ -89,14 +88,14 @@ def commands() -> str:
 
 
 VIEWS = """\
-`perfkit summary RUN --view NAME` (or a group, or `all`); in Python `perfkit_core.summarize("RUN", NAME)`. What fills
-them: [recording.md](recording.md). What each number means: [semantics.md](semantics.md). By the names that other
-profilers use: [coming-from.md](coming-from.md).
+`perfkit summary RUN --view NAME` (or a group, or `all`); in Python `perfkit_core.summarize("RUN", NAME)`. Profiler
+options that fill them: [recording.md](recording.md). Definitions of the numbers: [semantics.md](semantics.md). Names in
+other profilers: [coming-from.md](coming-from.md).
 """
 
 
 def views() -> str:
-    """Every view: the question that it answers, and how it can be split."""
+    """Every view with its groupings."""
     parts = [MADE, "# Views", "", VIEWS, "| view | shows | `--by` | `--native` |", "|---|---|---|---|"]
     for view in get_plugins().views().values():
         group = f" (group `{view.group}`)" if view.group else ""
@@ -106,8 +105,8 @@ def views() -> str:
 
 
 RULES = """\
-What `perfkit advise` looks for ([advice.md](advice.md)), with what it says to use in each framework. `--rule ID` asks
-one of them, `--what-if ID=VALUE` those with a number to ask about.
+The rules of `perfkit advise` ([advice.md](advice.md)) and their remedies in each framework. `--rule ID` selects one.
+`--what-if ID=VALUE` works for the rules marked in the last column.
 """
 THRESHOLDS = """\
 `perfkit advise --threshold NAME=VALUE` replaces one; in Python `advise(..., thresholds={NAME: VALUE})`. Shares are of
@@ -145,8 +144,8 @@ def _thresholds() -> Iterator[str]:
 OPERATORS = """\
 Frameworks call the same thing `aten::addmm`, `AddmmBackward0`, `matmul dygraph`, `pd_op.matmul` or
 `Global_MatmulGradNodeFinal`. perfkit gives each operator a **canonical name** by what it computes (the column
-`op_name`); the gradient of `matmul` is `matmul_grad`. Canonical names are in **families**, so that what has no partner
-by name in another run still has one by family.
+`op_name`); the gradient of `matmul` is `matmul_grad`. Canonical names are grouped into **families**, so that an
+operator without a counterpart by name in another run may have one by family.
 
 ```
 perfkit summary RUN --view families                  # host and device time of each family
@@ -156,27 +155,30 @@ perfkit summary RUN --view operator_kinds            # by canonical name
 
 ## Operators
 
-An adapter maps its framework's names by the hook `perfkit_operator_names`. Not part of a name is how an operator is
-written: namespace, overload, in place, back end (cuDNN, MKLDNN, MIOpen), functional copy of a view, eager or static,
-old or new IR, dense or sparse storage. Operators over lists of tensors (`aten::_foreach_add_`) are `optimizer_update`:
-optimizers are made of them. What extension libraries record (fbgemm, vLLM, torchvision, …) has names, too.
+An adapter maps its framework's names by the hook `perfkit_operator_names`. A canonical name does not contain how an
+operator is written: namespace, overload, in place, back end (cuDNN, MKLDNN, MIOpen), functional copy of a view, eager
+or static, old or new IR, dense or sparse storage. Operators over lists of tensors (`aten::_foreach_add_`) are
+`optimizer_update`, because optimizers are made of them. Operators of extension libraries (fbgemm, vLLM, torchvision, …)
+have canonical names, too.
 
-What only runs other operators (families `control_flow`, `compiled_region`, `custom_function`) never stands for what is
-inside: a branch, a region of a compiler, a function of your own keep only the time that no operator inside takes.
+An operator that only runs others (families `control_flow`, `compiled_region`, `custom_function`) never stands for what
+is inside: a branch, a region of a compiler and a function of your own keep only the time that no operator inside takes.
 
-An operator without a canonical name counts for the nearest one above that has one; where there is none it has no
-family, and shows up as `(no family)` and as unmatched in a comparison. There is no family for the rest.
+An operator without a canonical name counts for the nearest one above that has one. Where there is none it has no
+family; it appears as `(no family)`, and as unmatched in a comparison. There is no family for the rest.
 
 ## Kernels
 
-A kernel is of the family that its own name tells: of the library (cuBLAS, cuDNN, CUTLASS, hipBLASLt, MIOpen, Composable
+A kernel has the family that its own name gives: of the library (cuBLAS, cuDNN, CUTLASS, hipBLASLt, MIOpen, Composable
 Kernel, NCCL, RCCL, CUB, flash attention, …), of the function inside a template of ATen or Paddle
 (`vectorized_elementwise_kernel<4, FillFunctor<float>>` fills), or of the heaviest operator that TorchInductor fused
-(`triton_red_fused_add_mean_mul_0` reduces). Copies and fills are `copy` and `creation`. Where a name does not tell, the
-operator tells that launched the kernel. So it does where kernels serve many ends: a matrix product that a convolution,
-an attention or a recurrent layer launches is theirs, an elementwise kernel that an activation launches is the
-activation, and a kernel that copies inside a cast is the cast. The program of a device that runs a compiled model as
-one kernel (MTIA) is a `compiled_region`: nothing of its inside is recorded.
+(`triton_red_fused_add_mean_mul_0` reduces). A memcpy is `copy`, a memset `creation`.
+
+Where the name gives no family, the operator that launched the kernel does. The operator also decides for kernels with
+several uses: a matrix product that a convolution, an attention or a recurrent layer launches belongs to these, an
+elementwise kernel that an activation launches is the activation, and a kernel that copies inside a cast is the cast.
+The program of a device that runs a compiled model as one kernel (MTIA) is a `compiled_region`: nothing inside it is
+recorded.
 
 ## Families
 

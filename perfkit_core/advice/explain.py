@@ -8,6 +8,7 @@ from typing import Final
 import pandas as pd
 
 from perfkit_core.advice import assumptions, edit_words, in_sum, measured, sentences, words
+from perfkit_core.advice.columns import COLUMNS
 from perfkit_core.advice.model import Advice, Advices
 from perfkit_core.advice.naming import one_of
 from perfkit_core.advice.outcomes import latest
@@ -18,7 +19,7 @@ from perfkit_core.advice.table import table
 from perfkit_core.language import in_english, retold, say
 from perfkit_core.report import facts
 from perfkit_core.report.headline import duration
-from perfkit_core.report.model import Report, Section
+from perfkit_core.report.model import Report, Section, declared
 from perfkit_core.trace import Trace
 from perfkit_core.verification.ledger import Record
 
@@ -43,7 +44,7 @@ def report(one: Advice, found: Advices, trace: Trace, records: Sequence[Record] 
         _action(one),
         _outcome(one, found, records),
     )
-    return Report(f"{one.id}: {one.title}", (facts.source(trace),), (*seen, *told))
+    return Report(f"{one.id}: {one.title}", (facts.source(trace),), declared((*seen, *told), COLUMNS))
 
 
 def _what(one: Advice) -> Section:

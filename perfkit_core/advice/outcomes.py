@@ -10,8 +10,9 @@ from typing import Any, Final
 import pandas as pd
 
 from perfkit_core.advice import ledger_groups, wording
+from perfkit_core.advice.columns import COLUMNS
 from perfkit_core.language import in_english, say
-from perfkit_core.report.model import Chart, Report, Section
+from perfkit_core.report.model import Chart, Report, Section, declared
 from perfkit_core.verification import ledger
 from perfkit_core.verification.ledger import Record, Summary
 
@@ -62,7 +63,8 @@ def latest(records: Sequence[Record], advice: str) -> Record | None:
 def section(records: Sequence[Record]) -> Section:
     """A row a record, the oldest first, below what they come to."""
     lines, empty = tuple(_lines(ledger.summary(records))), say("nothing was measured yet")
-    return Section("ledger", say("Measured outcomes"), table(records), say(_NOTE), empty, chart=CHART, lines=lines)
+    title = say("Measured outcomes")
+    return Section("ledger", title, table(records), say(_NOTE), empty, chart=CHART, lines=lines, columns=COLUMNS)
 
 
 def sections(records: Sequence[Record]) -> tuple[Section, ...]:
@@ -71,7 +73,7 @@ def sections(records: Sequence[Record]) -> tuple[Section, ...]:
         return (section(records),)
     groups = Section("ledger_groups", say("What became of them"), ledger_groups.groups(records), within="ledger")
     rules = Section("ledger_rules", say("By rule"), ledger_groups.by_rule(records), within="ledger")
-    return section(records), groups, rules
+    return declared((section(records), groups, rules), COLUMNS)
 
 
 def table(records: Sequence[Record]) -> pd.DataFrame:

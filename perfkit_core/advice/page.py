@@ -12,12 +12,13 @@ from typing import Final
 import pandas as pd
 
 from perfkit_core.advice import explain, headline, measured, outcomes, sentences, totals
+from perfkit_core.advice.columns import COLUMNS
 from perfkit_core.advice.model import Advice, Advices
 from perfkit_core.advice.overview import intervals, overview
 from perfkit_core.advice.sections import step_or_recording
 from perfkit_core.language import say
 from perfkit_core.report import facts
-from perfkit_core.report.model import Report, Section
+from perfkit_core.report.model import Report, Section, declared
 from perfkit_core.trace import Trace
 from perfkit_core.verification.ledger import Record
 
@@ -35,14 +36,14 @@ def report(found: Advices, trace: Trace, records: Sequence[Record] | None = None
     ledger = () if records is None else outcomes.sections(records)
     parts = (overview(found), *each, *totals.sections(found, of), *ledger)
     title = say("Advice on {name}", name=source.label)
-    return Report(title, (source,), parts, headline=tuple(headline.of(found, of)))
+    return Report(title, (source,), declared(parts, COLUMNS), headline=tuple(headline.of(found, of)))
 
 
 def explained(one: Advice, found: Advices, trace: Trace, records: Sequence[Record] | None = None) -> Report:
     """One advice alone, also one that saves nothing."""
     ledger = () if records is None else outcomes.sections(records)
     parts = (*_whole(one, one.title, found, trace, records or ()), *ledger)
-    return Report(f"{one.id}: {one.title}", (facts.source(trace),), parts)
+    return Report(f"{one.id}: {one.title}", (facts.source(trace),), declared(parts, COLUMNS))
 
 
 def _one(number: int, found: Advices, trace: Trace, records: Sequence[Record] | None) -> Iterator[Section]:

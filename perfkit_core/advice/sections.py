@@ -10,6 +10,7 @@ import pandas as pd
 
 from perfkit_core.advice import headline, identity, measured, sentences, totals
 from perfkit_core.advice import in_sum as sums
+from perfkit_core.advice.columns import COLUMNS
 from perfkit_core.advice.model import Advice, Advices
 from perfkit_core.advice.overview import overview
 from perfkit_core.advice.table import row_types, table
@@ -17,7 +18,7 @@ from perfkit_core.analyses.select import step_numbers
 from perfkit_core.language import in_english, say
 from perfkit_core.paths import PathLike
 from perfkit_core.report import facts
-from perfkit_core.report.model import Report, Section
+from perfkit_core.report.model import Report, Section, declared
 from perfkit_core.trace import Trace
 from perfkit_core.verification.ledger import Record
 
@@ -51,7 +52,7 @@ def of_page(trace: Trace) -> tuple[Section, ...]:
     total, *parts = totals.sections(found, of)
     whole = replace(overview(found), lines=total.lines)
     named = (replace(part, name=f"{whole.name}-{part.name}") for part in parts)
-    return (whole, *(replace(part, within=whole.name) for part in (*texts, *named)))
+    return declared((whole, *(replace(part, within=whole.name) for part in (*texts, *named))), COLUMNS)
 
 
 def elsewhere() -> tuple[Section, ...]:
@@ -60,7 +61,7 @@ def elsewhere() -> tuple[Section, ...]:
 
 
 def _without(why: str) -> tuple[Section, ...]:
-    return (Section("advice", say("Advice"), pd.DataFrame(columns=list(row_types())), empty=why),)
+    return (Section("advice", say("Advice"), pd.DataFrame(columns=list(row_types())), empty=why, columns=COLUMNS),)
 
 
 def step_or_recording(trace: Trace) -> str:
@@ -113,7 +114,7 @@ def _sum(found: Advices, of: str, every: bool = False) -> Iterator[str]:
 def table_section(found: Advices, of: str) -> Section:
     """All advice, a row each."""
     note = " ".join(_sum(found, of))
-    return Section("advice", say("Advice"), table(found), note=note, empty=say(headline.NOTHING))
+    return Section("advice", say("Advice"), table(found), note=note, empty=say(headline.NOTHING), columns=COLUMNS)
 
 
 def table_report(found: Advices, trace: Trace) -> Report:
@@ -132,7 +133,9 @@ def identity_report(sources: Sequence[PathLike], partial: bool = False) -> Repor
         "Error of the replayed time of a step, without steps of the whole recording; unexplained: device work that "
         "starts later than anything recorded explains, so that the replay keeps it wherever it was."
     )
-    section = Section("identity", say("Replay of unchanged recordings"), found, note, lines=tuple(lines))
+    section = Section(
+        "identity", say("Replay of unchanged recordings"), found, note, lines=tuple(lines), columns=COLUMNS
+    )
     return Report(say("How well recordings repeat themselves"), (), (section,))
 
 

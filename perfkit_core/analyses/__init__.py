@@ -3,17 +3,25 @@
 A new view needs its file and a line here (a plugin's view: the hook ``perfkit_analyses``). What several views share
 lies beside the packages: which events count (``select``), what rows are split by (``grouping``), whose the device work
 is (``attribution``), the time that ratios are of (``span``), how tables of ranks merge (``merging``), and small helpers
-for tables. How each view merges over ranks is in ``over_ranks``.
+for tables.
 """
 
 from __future__ import annotations
 
-from perfkit_core.analyses.communication import bandwidth, clocks, distributed, stragglers
+from perfkit_core.analyses.communication import clocks, collectives, distributed, stragglers
 from perfkit_core.analyses.devices import device, kernels, memcpy
-from perfkit_core.analyses.fluid import events, head, overhead
-from perfkit_core.analyses.fluid import memcpy as fluid_memcpy
-from perfkit_core.analyses.memory import by_operator, checks, curve, leaks, peak, per_step, places
+from perfkit_core.analyses.fluid import fluid_events, fluid_head, fluid_memcpy, fluid_overhead
+from perfkit_core.analyses.memory import (
+    memory,
+    memory_checks,
+    memory_curve,
+    memory_leaks,
+    memory_peak,
+    memory_places,
+    memory_steps,
+)
 from perfkit_core.analyses.module import modules
+from perfkit_core.analyses.operator import annotations as user_annotations
 from perfkit_core.analyses.operator import (
     families,
     graph,
@@ -21,13 +29,11 @@ from perfkit_core.analyses.operator import (
     operator_kinds,
     operator_tree,
     operators,
-    user_annotations,
 )
-from perfkit_core.analyses.over_ranks.views import with_reductions
 from perfkit_core.analyses.source import code
 from perfkit_core.analyses.step import input_pipeline, model, overview, partition, ranks, step_trace, steps
 
-_VIEWS = (
+VIEWS = (
     steps.VIEW,
     partition.VIEW,
     ranks.VIEW,
@@ -36,7 +42,7 @@ _VIEWS = (
     overview.VIEW,
     model.VIEW,
     distributed.VIEW,
-    bandwidth.VIEW,
+    collectives.VIEW,
     stragglers.VIEW,
     clocks.VIEW,
     operators.VIEW,
@@ -51,17 +57,15 @@ _VIEWS = (
     kernels.VIEW,
     memcpy.VIEW,
     device.VIEW,
-    by_operator.VIEW,
-    places.VIEW,
-    peak.VIEW,
-    curve.VIEW,
-    per_step.VIEW,
-    leaks.VIEW,
-    checks.VIEW,
-    head.VIEW,
-    overhead.VIEW,
+    memory.VIEW,
+    memory_places.VIEW,
+    memory_peak.VIEW,
+    memory_curve.VIEW,
+    memory_steps.VIEW,
+    memory_leaks.VIEW,
+    memory_checks.VIEW,
+    fluid_head.VIEW,
+    fluid_overhead.VIEW,
     fluid_memcpy.VIEW,
-    events.VIEW,
+    fluid_events.VIEW,
 )
-
-VIEWS = with_reductions(_VIEWS)

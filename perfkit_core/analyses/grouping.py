@@ -11,7 +11,7 @@ import pandas as pd
 from perfkit_core import nesting
 from perfkit_core.analyses.operator import overloads
 from perfkit_core.analyses.source import stacks
-from perfkit_core.analyses.source.forward_stacks import forward_stacks
+from perfkit_core.analyses.source.stacks import forward_stacks
 from perfkit_core.analyses.tables import texts
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import ViewRequest, split_grouping

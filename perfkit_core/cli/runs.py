@@ -12,11 +12,30 @@ from perfkit_core.cli.output import FOR_PEOPLE, emit, renderer, told
 from perfkit_core.cli.progress import working
 from perfkit_core.language import in_english, say
 from perfkit_core.paths import as_path, readable
+from perfkit_core.table_columns import count, duration, size, text
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _NOT_READ = in_english("Trace files are listed unread; --read-files reads them for their figures.")
+
+_COLUMNS = (
+    text("path", "Path"),
+    text("format", "Format"),
+    text("framework", "Framework"),
+    text("devices", "Devices"),
+    count("ranks", "Ranks"),
+    count("cycles", "Cycles"),
+    count("steps", "Steps"),
+    duration("median_step_ns", "Median step"),
+    count("events", "Events"),
+    size("file_bytes", "File"),
+    count("findings", "Findings"),
+    text("recorded_utc", "Recorded UTC"),
+    text("written_utc", "Written UTC"),
+    text("recorded_or_written_utc", "Recorded or written UTC"),
+    text("why_not_read", "Why not read"),
+)
 
 
 @click.command(epilog="Example: perfkit runs runs/")
@@ -47,7 +66,7 @@ def runs(folder: Path, read_files: bool, limit: int | None, format_name: str | N
         table = table.head(limit)
     place = readable(folder)
     none = say("no runs or trace files below {folder}", folder=place)
-    section = Section("runs", say("Runs"), table, note, none, limit or None)
+    section = Section("runs", say("Runs"), table, note, none, limit or None, columns=_COLUMNS)
     emit(Report(say("Runs in {folder}", folder=place), (), (section,), data={"source": place}), chosen, output)
     told(output)
 

@@ -8,12 +8,14 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
+from perfkit_core.comparison import columns
 from perfkit_core.comparison.samples.captures import Capture
 from perfkit_core.comparison.samples.noise import pool
 from perfkit_core.comparison.samples.outliers import late
 from perfkit_core.language import say
 from perfkit_core.language.columns import worded
 from perfkit_core.report.model import Chart, Section
+from perfkit_core.table_columns import column
 
 SHOWN: Final = 10
 COLUMNS: Final = ("run", "capture", "step", "dur_ns", "median_ns", "outlying")
@@ -44,7 +46,8 @@ def section(runs: Mapping[str, Sequence[Capture]], noise_ns: int | None) -> Iter
     band = None if noise_ns is None or not medians else (medians[0] - noise_ns, medians[0] + noise_ns)
     note = say("A point is a step, the upright line the median of the run; steps far out have a name.")
     if band is not None:
-        note += " " + say("Shaded is where the median of a run equal to {base} may lie.", base=worded(base, "run"))
+        shown = worded(base, column(columns.COLUMNS, "run"))
+        note += " " + say("Shaded is where the median of a run equal to {base} may lie.", base=shown)
     chart = Chart("distribution", "run", ("dur_ns", "median_ns"), band=band, note=note)
     found = _told_apart(_alternating(steps))
     yield Section("steps", say("Every step"), found, _of_ranks(runs), limit=SHOWN, chart=chart)

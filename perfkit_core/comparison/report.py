@@ -9,6 +9,7 @@ from pathlib import Path
 from perfkit_core.analyses.step.activity import has_device_work
 from perfkit_core.comparison import as_data, distribution, normalise, peaks
 from perfkit_core.comparison.attribution.sections import Explained, explained, picture, sections, sentences
+from perfkit_core.comparison.columns import COLUMNS
 from perfkit_core.comparison.gate import table as gate_table
 from perfkit_core.comparison.joined import known_device_times
 from perfkit_core.comparison.labels import distinguishing
@@ -18,7 +19,7 @@ from perfkit_core.comparison.sentences import headline, warnings
 from perfkit_core.comparison.sides import Comparison, compare
 from perfkit_core.language import in_english, say
 from perfkit_core.report.facts import source
-from perfkit_core.report.model import Report, Section, Source
+from perfkit_core.report.model import Report, Section, Source, declared
 from perfkit_core.trace import Trace
 
 SHOWN_OPERATORS = 30
@@ -64,16 +65,19 @@ def report_of(
     return Report(
         title(sides, names),
         tuple(source_of(*one) for one in zip(sides, SIDES, labels(sides, names), strict=True)),
-        (
-            *_gate(found),
-            *picture(why),
-            *_steps(found),
-            *_verdict(found, tables),
-            *_by_work(found),
-            *_devices(found),
-            *sections(why),
-            *_tables(tables),
-            *_outliers(found),
+        declared(
+            (
+                *_gate(found),
+                *picture(why),
+                *_steps(found),
+                *_verdict(found, tables),
+                *_by_work(found),
+                *_devices(found),
+                *sections(why),
+                *_tables(tables),
+                *_outliers(found),
+            ),
+            COLUMNS,
         ),
         headline=headline(found, why.alignment.matched, sentences(why)),
         warnings=warnings(found),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from perfkit_core.comparison import as_data, distribution, peaks
+from perfkit_core.comparison.columns import COLUMNS
 from perfkit_core.comparison.gate import table as gate_table
 from perfkit_core.comparison.pair import Asked, Pair, pair
 from perfkit_core.comparison.samples.captures import pooled
@@ -15,7 +16,7 @@ from perfkit_core.comparison.sentences import same_recording, step_sentence
 from perfkit_core.comparison.several_columns import columns
 from perfkit_core.language import in_english, say
 from perfkit_core.report import facts
-from perfkit_core.report.model import Report, Section
+from perfkit_core.report.model import Report, Section, declared
 from perfkit_core.trace import Trace
 
 
@@ -40,7 +41,7 @@ def several_report(runs: Sequence[Run], asked: Asked) -> Report:
     return Report(
         say("{count} runs compared", count=len(runs)),
         tuple(replace(facts.source(run.captures[0]), label=run.name) for run in runs),
-        (*_gate(others), _runs(runs, pairs), *_steps(runs, pairs), *columns(whole, medians)),
+        declared((*_gate(others), _runs(runs, pairs), *_steps(runs, pairs), *columns(whole, medians)), COLUMNS),
         headline=tuple(
             say("{run}: {sentence}", run=run.name, sentence=sentence)
             for run, found in others

@@ -22,8 +22,10 @@ from perfkit_core.comparison.attribution.effects import shared_out
 from perfkit_core.comparison.attribution.steps import middle_rows
 from perfkit_core.comparison.canonical import operator_time
 from perfkit_core.language import in_english, say
+from perfkit_core.language.columns import SIDES
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.report.model import Section
+from perfkit_core.table_columns import duration, key
 from perfkit_core.trace import BoolArray, Trace
 
 _OF_PARTS = in_english("The median step as the mean of the middle steps, each instant once.")
@@ -50,8 +52,11 @@ def columns(whole: Mapping[str, Trace], medians: Mapping[str, int]) -> list[Sect
         Section("operators_device", say("Operators on devices"), device, say("{sentence}.", sentence=per),
                 say("no device work was recorded"), SHOWN),
     ]  # fmt: skip
-    headings = {f"{name}_ns": name for name in whole}
-    return [replace(section, headings=headings) for section in sections]
+    of_runs = (
+        key("name", "Name", words=SIDES),
+        *(duration(f"{name}_ns", name, quantity="run", proper=True) for name in whole),
+    )
+    return [replace(section, columns=of_runs) for section in sections]
 
 
 def _wide(times: Mapping[str, pd.Series[int]], keep_order: bool = False) -> pd.DataFrame:

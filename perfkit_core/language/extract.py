@@ -11,13 +11,10 @@ from babel.messages.catalog import Catalog
 from babel.messages.extract import extract_from_dir
 
 from perfkit_core import schema
-from perfkit_core.assemble import Recorded, assemble
 from perfkit_core.language.catalogue import KEPT
-from perfkit_core.language.columns import COLUMNS, WORDS
-from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.language.columns import WORDS
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.renderers.headings import label
-from perfkit_core.trace import TraceMeta
+from perfkit_core.table_columns import MAKERS
 
 _HOW: Final = [("**.py", "python"), ("**.j2", "jinja2"), ("**.js", "javascript")]
 _PACKAGES: Final = ("perfkit_core", "perfkit_torch", "perfkit_paddle")
@@ -34,12 +31,17 @@ def messages() -> Catalog:
     return found
 
 
-def _written(function: str) -> Iterator[tuple[str, str]]:
+def _written(*functions: str, argument: int = 1) -> Iterator[tuple[str, str]]:
     for package in _PACKAGES:
-        found = extract_from_dir(str(files(package)), _HOW, keywords={function: None})
+        found = extract_from_dir(str(files(package)), _HOW, keywords=dict.fromkeys(functions, (argument,)))
         for file, _, text, _, _ in sorted(found, key=lambda one: one[0]):
             if isinstance(text, str):
                 yield f"{package}/{Path(file).as_posix()}", text
+
+
+def _titles() -> Iterator[tuple[str, str]]:
+    """Headings of columns, where they are declared."""
+    yield from (("headings", title) for _, title in _written(*MAKERS, argument=2))
 
 
 def _registered() -> Iterator[tuple[str, str]]:
@@ -47,17 +49,10 @@ def _registered() -> Iterator[tuple[str, str]]:
     plugins = get_plugins()
     for view in plugins.views().values():
         yield from (("views", text) for text in (view.title, view.description))
-    for name in (*_columns(), *COLUMNS):
-        yield "headings", label(name)
+    yield from (("headings", known.title) for view in plugins.views().values() for known in view.columns)
+    yield from _titles()
     yield from (("words", word) for word in (*schema.KINDS, *schema.PHASES, *WORDS))
     for rule in plugins.rules().values():
         yield "rules", rule.title
     for framework in plugins.remedied_frameworks():
         yield from (("remedies", remedy.note) for remedy in plugins.remedies(framework))
-
-
-def _columns() -> Iterator[str]:
-    """The columns of every view: a table without rows has them all the same."""
-    nothing = assemble(Recorded(schema.SCHEMA.empty_table()), TraceMeta(source="", format=""))
-    for view in get_plugins().views().values():
-        yield from map(str, view.table(nothing, ViewRequest()).columns)

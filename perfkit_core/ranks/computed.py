@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from perfkit_core.analyses.over_ranks.views import reduction
+from perfkit_core.analyses.merging import reduction
 from perfkit_core.analyses.select import step_numbers
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.rank_findings import about_job, waits_not_known

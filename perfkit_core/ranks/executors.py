@@ -7,7 +7,6 @@ import multiprocessing
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from perfkit_core.errors import UsageError
@@ -74,7 +73,7 @@ def _has_workers(client: Any) -> bool:
     """Waits for workers that are about to start."""
     try:
         client.wait_for_workers(1, timeout=CONNECT_SECONDS)
-    except _timeouts():
+    except TimeoutError:
         return False
     return True
 
@@ -83,7 +82,7 @@ def _failures() -> tuple[type[Exception], ...]:
     """What a cluster may end with."""
     from distributed import KilledWorker
 
-    return OSError, CancelledError, ImportError, cast("type[Exception]", KilledWorker), *_timeouts()
+    return OSError, CancelledError, ImportError, cast("type[Exception]", KilledWorker)
 
 
 def _within(seconds: float, work: Callable[[], T], address: str) -> T:
@@ -111,17 +110,10 @@ def _settle(future: Future[T], work: Callable[[], T]) -> None:
         future.set_exception(RuntimeError(type(error).__name__))
 
 
-def _timeouts() -> tuple[type[Exception], ...]:
-    """Three kinds up to Python 3.10, then one."""
-    import asyncio
-
-    return TimeoutError, FutureTimeoutError, asyncio.TimeoutError
-
-
 def _told(error: Exception) -> str:
     """One line, without what an unknown protocol made of it."""
     if isinstance(error, MemoryError | ValueError | UnicodeError | EOFError):
         return "what answers there does not speak its protocol"
-    if isinstance(error, _timeouts()):
+    if isinstance(error, TimeoutError):
         return "no answer in time"
     return " ".join(str(error).split()) or type(error).__name__

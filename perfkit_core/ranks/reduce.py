@@ -10,7 +10,7 @@ import msgspec
 import pandas as pd
 
 from perfkit_core import schema
-from perfkit_core.analyses.over_ranks.views import reduction
+from perfkit_core.analyses.merging import reduction
 from perfkit_core.analyses.select import step_numbers
 from perfkit_core.errors import PerfkitError, UsageError
 from perfkit_core.loading import load_one, named

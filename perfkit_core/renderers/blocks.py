@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from perfkit_core.renderers import charts, parts, shares, timelines
-from perfkit_core.renderers.columns import Column, columns
+from perfkit_core.renderers.columns import ShownColumn, columns
 from perfkit_core.renderers.spans import Spans, spans
 from perfkit_core.report.model import Section
 
@@ -29,7 +29,7 @@ class Block:
 
     section: Section
     id: str
-    columns: list[Column]
+    columns: list[ShownColumn]
     rows: list[tuple[str, ...]]
     first: int
     unknown: list[str]
@@ -66,7 +66,7 @@ class Glance:
 def of_section(index: int, section: Section) -> Block:
     """A section by its place in the report."""
     table = parts.known(section)
-    shown = columns(table, section.limit, section.unit, "· ", section.headings)
+    shown = columns(table, section.columns, section.limit, section.unit, "· ")
     return Block(
         section=section,
         id=f"section-{index}",
@@ -94,7 +94,7 @@ def nested(blocks: Sequence[Block]) -> list[Block]:
     return tops
 
 
-def _is_filter(column: Column) -> bool:
+def _is_filter(column: ShownColumn) -> bool:
     """Whether the column is one to choose rows by: what kind they are of, and it tells them apart."""
     return column.name in _FILTERS and 1 < len(set(column.cells)) <= _MOST_CHOICES
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 from perfkit_core.language import say
 from perfkit_core.language.columns import worded
 from perfkit_core.renderers.families import Unit
+from perfkit_core.table_columns import Column
 
 MISSING: Final = "-"
 _DECIMALS: Final = 3
@@ -48,7 +49,7 @@ def _plain(value: Any) -> str:
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-def text(value: Any, column: str = "") -> str:
+def text(value: Any, column: Column | None = None) -> str:
     """A cell that is no number. The words that a column is made of are said, names are as they are."""
     if value is None:
         return MISSING

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import pandas as pd
 
-from perfkit_core.language import say
 from perfkit_core.language.columns import worded
 from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.columns import values
 from perfkit_core.renderers.distributions import distribution
-from perfkit_core.renderers.families import TIMES, family
-from perfkit_core.renderers.headings import label
+from perfkit_core.renderers.headings import heading
 from perfkit_core.renderers.heatmaps import heatmap
 from perfkit_core.renderers.hierarchies import hierarchy
 from perfkit_core.renderers.scales import common_unit
@@ -22,6 +21,7 @@ from perfkit_core.renderers.shortening import cut
 from perfkit_core.renderers.values import plain
 from perfkit_core.renderers.waterfalls import waterfall
 from perfkit_core.report.model import Chart, Section
+from perfkit_core.table_columns import Column
 
 RANKED: Final = 15
 """Bars of a ranking."""
@@ -54,20 +54,19 @@ def figure(section: Section) -> dict[str, Any] | None:
     if chart is None or chart.kind == "intervals" or table.empty:
         return None
     if chart.kind == "heatmap":
-        return heatmap(chart, table)
+        return heatmap(section, chart)
     if chart.x not in table.columns:
         return None
     if chart.kind in SCRIPTS["charts_trees.js"]:
-        return hierarchy(chart, table)
+        return hierarchy(section, chart)
     if chart.kind in OF_RUNS:
-        return OF_RUNS[chart.kind](chart, table)
+        return OF_RUNS[chart.kind](section, chart)
     names = [name for name in chart.y if name in table.columns and table[name].notna().any()]
     if not names:
         return None
     if chart.kind == "ranking":
-        table = table.nlargest(RANKED, names[0], keep="first")
-    titles = {name: _label(visible(section.headings.get(name) or say(label(name)))) for name in names}
-    return _series(chart, table, titles)
+        section = replace(section, table=table.nlargest(RANKED, names[0], keep="first"))
+    return _series(section, chart, [section.column(name) for name in names])
 
 
 def scripts(kinds: Collection[str]) -> Iterator[str]:
@@ -79,35 +78,37 @@ def scripts(kinds: Collection[str]) -> Iterator[str]:
     yield from ("charts_controls.js", "charts.js")
 
 
-def _series(chart: Chart, table: pd.DataFrame, titles: Mapping[str, str]) -> dict[str, Any]:
-    """``titles``: what each series is called, by its column."""
-    unit = common_unit({name: values(table[name]) for name in titles})
+def _series(section: Section, chart: Chart, columns: Sequence[Column]) -> dict[str, Any]:
+    table = section.table
+    unit = common_unit(columns[0], [values(table[column.name]) for column in columns])
     size = unit.size if unit else 1.0
     return {
         "kind": chart.kind,
         "height": HEIGHTS.get(chart.kind, 300),
-        "x": _times(table[chart.x], chart.x) if family(chart.x) is TIMES else _labelled(table[chart.x], chart.x),
-        **(_names(chart, table) if chart.kind == "ranking" else {}),
+        "x": _axis(table[chart.x], section.column(chart.x)),
+        **(_names(section, chart) if chart.kind == "ranking" else {}),
         "unit": unit.name if unit else "",
-        "series": [{"name": title, "values": _scaled(table[name], size)} for name, title in titles.items()],
-        "stacked": chart.kind == "bar" and len(titles) > 1,
+        "series": [
+            {"name": _label(visible(heading(column))), "values": _scaled(table[column.name], size)}
+            for column in columns
+        ],
+        "stacked": chart.kind == "bar" and len(columns) > 1,
     }
 
 
-def _times(column: pd.Series, name: str) -> dict[str, Any]:
-    """Points in time, in a unit that suits them."""
-    unit = common_unit({name: values(column)})
-    title = f"{say(label(name))} ({unit.name})" if unit else say(label(name))
-    return {"title": title, "values": _scaled(column, unit.size if unit else 1.0), "continuous": True}
+def _axis(found: pd.Series, column: Column) -> dict[str, Any]:
+    """Points in time in a unit that suits them, else names."""
+    if column.unit != "ns":
+        return {"title": heading(column), "values": _labels(found, column), "continuous": False}
+    unit = common_unit(column, [values(found)])
+    title = f"{heading(column)} ({unit.name})" if unit else heading(column)
+    return {"title": title, "values": _scaled(found, unit.size if unit else 1.0), "continuous": True}
 
 
-def _labelled(column: pd.Series, name: str) -> dict[str, Any]:
-    return {"title": say(label(name)), "values": _labels(column), "continuous": False}
-
-
-def _names(chart: Chart, table: pd.DataFrame) -> dict[str, list[str]]:
+def _names(section: Section, chart: Chart) -> dict[str, list[str]]:
     """Of rows that are called alike also what else tells them apart, such as the device."""
-    names = [visible(worded(str(plain(value)), chart.x)) for value in table[chart.x].to_list()]
+    table, column = section.table, section.column(chart.x)
+    names = [visible(worded(str(plain(value)), column)) for value in table[chart.x].to_list()]
     short = [cut(name, _SHORT) for name in names]
     for other in _telling(chart, table) if len(set(names)) < len(names) else ():
         more = [visible(str(plain(value))) for value in table[other].to_list()]
@@ -128,9 +129,9 @@ def _wrapped(name: str) -> str:
     return "<br>".join(_label(line) for line in (*lines[:_LINES], *(["…"] if lines[_LINES:] else [])))
 
 
-def _labels(values: pd.Series) -> list[str]:
+def _labels(values: pd.Series, column: Column) -> list[str]:
     """plotly reads labels as HTML of its own; escaped, a name is text there too."""
-    return [_label(visible(worded(str(plain(value)), str(values.name)))) for value in values.to_list()]
+    return [_label(visible(worded(str(plain(value)), column))) for value in values.to_list()]
 
 
 def _label(text: str) -> str:

@@ -1,55 +1,56 @@
-"""How is a table shown to people? Columns with heading, unit and number format, all told by the columns' names."""
+"""A table as people are shown it: columns with heading, unit and number format, as their declarations say."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pandas as pd
 
-from perfkit_core.language import say
 from perfkit_core.renderers import cells
-from perfkit_core.renderers.families import SHARES, SIZES, TIMES, Unit, family
-from perfkit_core.renderers.headings import label
+from perfkit_core.renderers.families import Unit
+from perfkit_core.renderers.headings import heading
 from perfkit_core.renderers.scales import is_number, scales
+from perfkit_core.table_columns import POSITION, Column, column
 
 _DEPTH: Final = "depth"
-_KINDS: Final = (TIMES, SIZES)
+_COMPARED: Final = ("ns", "bytes")
 """What is compared with the largest, the more telling first."""
-_POSITIONS: Final = ("start_ns", "time_ns", "end_ns", "peak_time_ns")
-"""Points in time, which are no larger than others."""
-NO_HEADINGS: Final[Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ShownColumn:
     """A column ready for people: one text a row. ``shares`` is set where cells are shares of a whole (1 is all), or are
     seen beside the largest of them; ``order`` where they are numbers: what to sort them by, the exact number, or ""
     where unknown."""
 
-    name: str
+    declared: Column
     label: str
     numeric: bool
     cells: tuple[str, ...]
     shares: tuple[float | None, ...] | None = None
     order: tuple[str, ...] = ()
 
+    @property
+    def name(self) -> str:
+        """Of the column in the table."""
+        return self.declared.name
+
 
 def columns(
     table: pd.DataFrame,
+    declared: Iterable[Column] = (),
     first: int | None = None,
     unit: str | None = None,
     indent: str = "  ",
-    headings: Mapping[str, str] = NO_HEADINGS,
-) -> list[Column]:
+) -> list[ShownColumn]:
     """The columns of a table that hold at least one value, formatted. An empty table keeps its columns.
 
     Units suit the ``first`` rows (None: all), which are what people look at; ``unit`` sets that of all times.
-    ``headings`` are names that stand over columns as they are: those of several runs, or devices, which have one unit.
     In a tree (a table with a column ``depth``) the names are indented instead of showing the depth.
     """
-    shown = _with_bars(_formatted(table, first, unit, headings))
+    shown = _with_bars(_formatted(table, tuple(declared), first, unit))
     return _indented(table, shown, indent) if _DEPTH in table.columns else shown
 
 
@@ -59,33 +60,32 @@ def values(column: pd.Series) -> list[Any]:
     return [None if null else value for value, null in zip(column.to_list(), missing, strict=True)]
 
 
-def _indented(table: pd.DataFrame, shown: list[Column], indent: str) -> list[Column]:
-    names = [column for column in shown if column.name == "name"]
-    others = [column for column in shown if column.name not in (_DEPTH, "name")]
+def _indented(table: pd.DataFrame, shown: list[ShownColumn], indent: str) -> list[ShownColumn]:
+    names = [one for one in shown if one.name == "name"]
+    others = [one for one in shown if one.name not in (_DEPTH, "name")]
     depths = [int(depth) for depth in table[_DEPTH]]
     return [
-        replace(column, cells=tuple(indent * d + cell for d, cell in zip(depths, column.cells, strict=True)))
-        for column in names
+        replace(one, cells=tuple(indent * d + cell for d, cell in zip(depths, one.cells, strict=True))) for one in names
     ] + others
 
 
-def _formatted(table: pd.DataFrame, first: int | None, unit: str | None, headings: Mapping[str, str]) -> list[Column]:
-    whole = {str(name): values(table[name]) for name in table.columns}
-    units = scales({name: column[:first] for name, column in whole.items()}, unit, headings)
+def _formatted(
+    table: pd.DataFrame, declared: Sequence[Column], first: int | None, unit: str | None
+) -> list[ShownColumn]:
+    whole = [(column(declared, str(name)), values(table[name])) for name in table.columns]
+    units = scales([(known, found[:first]) for known, found in whole], unit)
     return [
-        _column(name, headings.get(name) or say(label(name)), column, units.get(name))
-        for name, column in whole.items()
-        if not column or any(value is not None for value in column)
+        _column(known, found, units.get(known.name))
+        for known, found in whole
+        if not found or any(value is not None for value in found)
     ]
 
 
-def _with_bars(shown: list[Column]) -> list[Column]:
+def _with_bars(shown: list[ShownColumn]) -> list[ShownColumn]:
     """Where nothing is a share of a whole, the first times, or else sizes, are compared with the largest of them."""
-    if any(column.shares for column in shown):
+    if any(one.shares for one in shown):
         return shown
-    found = [
-        (_KINDS.index(kind), at) for at, one in enumerate(shown) if (kind := family(one.name)) and _comparable(one)
-    ]
+    found = [(_COMPARED.index(one.declared.unit), at) for at, one in enumerate(shown) if _comparable(one)]
     if not found:
         return shown
     _, at = min(found)
@@ -95,23 +95,25 @@ def _with_bars(shown: list[Column]) -> list[Column]:
     return [*shown[:at], compared, *shown[at + 1 :]]
 
 
-def _comparable(column: Column) -> bool:
-    numbers = {float(value) for value in column.order if value}
-    several = len(column.order) > 2 and len(numbers) > 1
-    return family(column.name) in _KINDS and column.name not in _POSITIONS and several and min(numbers) >= 0
+def _comparable(shown: ShownColumn) -> bool:
+    if shown.declared.unit not in _COMPARED or shown.declared.kind == POSITION:
+        return False
+    numbers = {float(value) for value in shown.order if value}
+    return len(shown.order) > 2 and len(numbers) > 1 and min(numbers) >= 0
 
 
-def _column(name: str, heading: str, column: Sequence[Any], unit: Unit | None) -> Column:
-    if not column or not all(value is None or is_number(value) for value in column):
-        return Column(name, heading, False, tuple(cells.text(value, name) for value in column))
-    heading = f"{heading} ({unit.name})" if unit else heading
-    texts = tuple(cells.number(value, unit) for value in column)
-    order = tuple("" if value is None else str(value) for value in column)
-    return Column(name, heading, True, texts, _shares(name, column), order)
+def _column(known: Column, found: Sequence[Any], unit: Unit | None) -> ShownColumn:
+    label = heading(known)
+    if not found or not all(value is None or is_number(value) for value in found):
+        return ShownColumn(known, label, False, tuple(cells.text(value, known) for value in found))
+    label = f"{label} ({unit.name})" if unit else label
+    texts = tuple(cells.number(value, unit) for value in found)
+    order = tuple("" if value is None else str(value) for value in found)
+    return ShownColumn(known, label, True, texts, _shares(known, found), order)
 
 
-def _shares(name: str, column: Sequence[Any]) -> tuple[float | None, ...] | None:
+def _shares(known: Column, found: Sequence[Any]) -> tuple[float | None, ...] | None:
     """Shares of a whole; None where a number cannot be one."""
-    if family(name) is not SHARES or "change" in name or any(value is not None and value < 0 for value in column):
+    if known.unit != "ratio" or "change" in known.name or any(value is not None and value < 0 for value in found):
         return None
-    return tuple(None if value is None else float(value) for value in column)
+    return tuple(None if value is None else float(value) for value in found)

@@ -6,16 +6,15 @@ from typing import Any, Final
 
 import pandas as pd
 
-from perfkit_core.language import say
 from perfkit_core.language.columns import worded
 from perfkit_core.renderers.cells import number, visible
 from perfkit_core.renderers.columns import values
 from perfkit_core.renderers.families import Unit
-from perfkit_core.renderers.headings import label
+from perfkit_core.renderers.headings import heading
 from perfkit_core.renderers.scales import common_unit
 from perfkit_core.renderers.shortening import cut
 from perfkit_core.renderers.values import plain
-from perfkit_core.report.model import Chart
+from perfkit_core.report.model import Chart, Section
 
 NAMED: Final = 5
 """Of a lane with more marked values than these, no value is named."""
@@ -26,24 +25,25 @@ _SHORT: Final = 24
 """Characters of a name beside a lane."""
 
 
-def distribution(chart: Chart, table: pd.DataFrame) -> dict[str, Any]:
+def distribution(section: Section, chart: Chart) -> dict[str, Any]:
     """``{"kind", "height" (pixels), "unit", "title" (of the axis), "band" ([low, high] or None), "lanes": [{"name",
     "short", "values", "labels", "marked", "named", "median", "median_text"}]}``.
 
     Of the columns ``chart.y`` the first holds the values, the second the median of the group; ``step`` names a value,
     and those where ``outlying`` is true are marked.
     """
-    value, _ = chart.y
-    unit = common_unit({name: values(table[name]) for name in chart.y})
+    table, (value, _) = section.table, chart.y
+    unit = common_unit(section.column(value), [values(table[name]) for name in chart.y])
+    of_lanes = section.column(chart.x)
     groups = list(table.groupby(chart.x, sort=False))
     size = unit.size if unit else 1.0
     return {
         "kind": chart.kind,
         "height": _AROUND + _LANE * len(groups),
         "unit": unit.name if unit else "",
-        "title": say(label(value)),
+        "title": heading(section.column(value)),
         "band": [edge / size for edge in chart.band] if chart.band else None,
-        "lanes": [_lane(visible(worded(str(plain(name)), chart.x)), group, chart, unit) for name, group in groups],
+        "lanes": [_lane(visible(worded(str(plain(name)), of_lanes)), group, chart, unit) for name, group in groups],
     }
 
 

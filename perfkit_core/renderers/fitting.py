@@ -8,7 +8,7 @@ from typing import Final
 from rich.cells import cell_len
 
 from perfkit_core.renderers.cells import visible
-from perfkit_core.renderers.columns import Column
+from perfkit_core.renderers.columns import ShownColumn
 
 GAP: Final = "   "
 _LONGEST: Final = 80
@@ -19,7 +19,7 @@ _KEY: Final = 8
 """Text this short (a device, a direction) costs no more than a number and tells rows apart; longer text waits."""
 
 
-def fitting(shown: Sequence[Column], width: int | None) -> tuple[list[Column], list[Column]]:
+def fitting(shown: Sequence[ShownColumn], width: int | None) -> tuple[list[ShownColumn], list[ShownColumn]]:
     """The columns that a terminal has room for with names at their shortest, two at least, and the rest.
 
     The first column and the first long text are what a row is about; other long text gives way to the numbers.
@@ -39,7 +39,7 @@ def fitting(shown: Sequence[Column], width: int | None) -> tuple[list[Column], l
     return [c for c in shown if c.name in names], [c for c in shown if c.name not in names]
 
 
-def name_width(shown: Sequence[Column], width: int | None) -> int:
+def name_width(shown: Sequence[ShownColumn], width: int | None) -> int:
     """Characters that a text column may take: all share what the numbers leave of the terminal's width."""
     if width is None:
         return _LONGEST
@@ -53,10 +53,10 @@ def name_width(shown: Sequence[Column], width: int | None) -> int:
     return max(names, default=_LONGEST)
 
 
-def full_width(column: Column) -> int:
+def full_width(column: ShownColumn) -> int:
     """Cells of a terminal that the column takes uncut, with its heading."""
     return max(map(cell_len, (visible(column.label), *column.cells)))
 
 
-def _is_long(column: Column) -> bool:
+def _is_long(column: ShownColumn) -> bool:
     return not column.numeric and max(map(cell_len, column.cells), default=0) > _KEY

@@ -8,15 +8,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfkit_core.language import say
 from perfkit_core.language.columns import worded
 from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.columns import values
-from perfkit_core.renderers.headings import label
+from perfkit_core.renderers.headings import heading
 from perfkit_core.renderers.scales import common_unit
 from perfkit_core.renderers.shortening import cut
 from perfkit_core.renderers.values import plain
-from perfkit_core.report.model import Chart
+from perfkit_core.report.model import Chart, Section
 from perfkit_core.report.tree_rows import parents
 
 MOST_NODES: Final = 1500
@@ -30,13 +29,14 @@ _LEVEL: Final = 24
 Numbers = npt.NDArray[np.float64]
 
 
-def hierarchy(chart: Chart, table: pd.DataFrame) -> dict[str, Any] | None:
+def hierarchy(section: Section, chart: Chart) -> dict[str, Any] | None:
     """``{"kind", "height" (pixels), "labels", "short" (beside bars; none of nested boxes), "parents" (positions, -1:
     outermost), "left_out", "unit", "weights": [{"name", "sizes", "values"}]}``: ``values`` are those of the table,
     ``sizes`` what is drawn: no box is less than those inside it.
 
     Of many rows the largest are drawn; what is above a row is no smaller. None where nothing has a size.
     """
+    table = section.table
     above = parents(table["depth"].to_numpy(np.int64))
     weights = {name: _filled(table[name]) for name in chart.y if name in table.columns}
     sizes = {name: _enclosing(above, found) for name, found in weights.items() if found.any()}
@@ -44,7 +44,7 @@ def hierarchy(chart: Chart, table: pd.DataFrame) -> dict[str, Any] | None:
         return None
     kept = _largest(sizes)
     number = np.append(np.cumsum(kept) - 1, -1)
-    unit = common_unit({name: values(table[name]) for name in sizes})
+    unit = common_unit(section.column(next(iter(sizes))), [values(table[name]) for name in sizes])
     size = unit.size if unit else 1.0
     labels = [visible(worded(str(plain(name)))) for name in table[chart.x][kept].to_list()]
     return {
@@ -57,7 +57,7 @@ def hierarchy(chart: Chart, table: pd.DataFrame) -> dict[str, Any] | None:
         "unit": unit.name if unit else "",
         "weights": [
             {
-                "name": say(label(name)),
+                "name": heading(section.column(name)),
                 "sizes": (found[kept] / size).tolist(),
                 "values": (weights[name][kept] / size).tolist(),
             }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import pandas as pd
@@ -43,9 +43,13 @@ def unknown(section: Section, rows: pd.DataFrame) -> Iterator[str]:
     never = [name for name in said if _never(section, name)]
     here = [name for name in said if name not in never]
     if never:
-        yield say("Not recorded: {columns}", columns=say(", ").join(without_units(never, others)))
+        yield say("Not recorded: {columns}", columns=_headings(section, never, others))
     if here:
-        yield say("None in these rows: {columns}", columns=say(", ").join(without_units(here, others)))
+        yield say("None in these rows: {columns}", columns=_headings(section, here, others))
+
+
+def _headings(section: Section, names: Sequence[str], others: Sequence[str]) -> str:
+    return say(", ").join(without_units(list(map(section.column, names)), map(section.column, others)))
 
 
 def _never(section: Section, name: str) -> bool:

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import numbers
 import statistics
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from perfkit_core.renderers.families import FAMILIES, SHARES, TIME_UNITS, TIMES, Family, Unit, family, quantity
+from perfkit_core.renderers.families import TIME_UNITS, UNITS, Unit
+from perfkit_core.table_columns import Column, quantity
 
 _SMALL: Final = 0.1
 _LARGE: Final = 10_000.0
 """Outside of these, numbers read badly with three decimals."""
 
 Values = Sequence[Any]
-_ALIKE: Final = object()
-"""Of columns that are called by names of their own, the quantity."""
 
 
 def is_number(value: Any) -> bool:
@@ -27,47 +26,48 @@ def is_number(value: Any) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
-def scales(columns: Mapping[str, Values], fixed: str | None = None, alike: Collection[str] = ()) -> dict[str, Unit]:
-    """The unit of each column of a family (name → cells); ``fixed`` ("ns", "us", "ms", "s") is that of all times.
-    ``alike``: columns that tell the same of several things, whatever they are called."""
+def scales(columns: Iterable[tuple[Column, Values]], fixed: str | None = None) -> dict[str, Unit]:
+    """The unit of each column that has one, by its name, from the cells; ``fixed`` ("ns", "us", "ms", "s") is that of
+    all times."""
     units: dict[str, Unit] = {}
-    for one in FAMILIES:
-        mine = {name: values for name, values in columns.items() if family(name) is one}
-        if one is TIMES and fixed:
-            units |= dict.fromkeys(mine, TIME_UNITS[fixed])
-        else:
-            units |= _of_family(mine, one, alike)
+    of_unit: dict[str, list[tuple[Column, Values]]] = {}
+    for column, values in columns:
+        of_unit.setdefault(column.unit, []).append((column, values))
+    for unit, mine in of_unit.items():
+        if unit == "ns" and fixed:
+            units |= {column.name: TIME_UNITS[fixed] for column, _ in mine}
+        elif unit in UNITS:
+            units |= _of_family(mine, UNITS[unit])
     return units
 
 
-def common_unit(columns: Mapping[str, Values]) -> Unit | None:
-    """One unit for several columns, that of the tallest; None where they have none."""
-    found = family(next(iter(columns), ""))
-    return _suiting(columns.values(), found) if found else None
+def common_unit(column: Column, cells: Iterable[Values]) -> Unit | None:
+    """One unit for several columns like this one, that of the tallest; None where it has none."""
+    return _suiting(cells, UNITS[column.unit]) if column.unit in UNITS else None
 
 
-def _of_family(columns: Mapping[str, Values], one: Family, alike: Collection[str]) -> dict[str, Unit]:
+def _of_family(columns: Sequence[tuple[Column, Values]], units: Sequence[Unit]) -> dict[str, Unit]:
     groups: dict[object, dict[str, Values]] = {}
-    for name, values in columns.items():
-        groups.setdefault(_ALIKE if name in alike else quantity(name), {})[name] = values
+    for column, values in columns:
+        groups.setdefault(quantity(column), {})[column.name] = values
     middles = [middle for group in groups.values() if (middle := _middle(group.values()))]
-    shared = _unit(statistics.median(middles or [0.0]), one)
-    return {name: _of_group(group.values(), one, shared) for group in groups.values() for name in group}
+    shared = _unit(statistics.median(middles or [0.0]), units)
+    return {name: _of_group(group.values(), units, shared) for group in groups.values() for name in group}
 
 
-def _of_group(group: Iterable[Values], one: Family, shared: Unit) -> Unit:
+def _of_group(group: Iterable[Values], units: Sequence[Unit], shared: Unit) -> Unit:
     """The shared unit, so that columns compare at a glance, unless numbers would be tiny or huge in it."""
     group = list(group)
     middle = _middle(group)
     fits = not middle or (middle / shared.size >= _SMALL and _largest(group) / shared.size < _LARGE)
-    return shared if fits or one is SHARES else _suiting(group, one)
+    return shared if fits or len(units) == 1 else _suiting(group, units)
 
 
-def _suiting(group: Iterable[Values], one: Family) -> Unit:
+def _suiting(group: Iterable[Values], units: Sequence[Unit]) -> Unit:
     """The unit of the larger columns' medians, or a larger one if a number needs it."""
     group = list(group)
-    unit, largest = _unit(_middle(group), one), _largest(group)
-    larger = one.units[one.units.index(unit) :]
+    unit, largest = _unit(_middle(group), units), _largest(group)
+    larger = units[units.index(unit) :]
     return next((unit for unit in larger if largest / unit.size < _LARGE), larger[-1])
 
 
@@ -84,5 +84,5 @@ def _sizes(values: Values) -> list[float]:
     return [abs(float(value)) for value in values if is_number(value) and value]
 
 
-def _unit(middle: float, one: Family) -> Unit:
-    return next((unit for unit in reversed(one.units) if middle >= unit.size), one.units[0])
+def _unit(middle: float, units: Sequence[Unit]) -> Unit:
+    return next((unit for unit in reversed(units) if middle >= unit.size), units[0])

@@ -34,7 +34,7 @@ def parts(section: Section) -> tuple[Part, ...]:
     whole = sum(sizes)
     named = zip(values(table[chart.x]), sizes, strict=True)
     return tuple(
-        Part(text(name, chart.x), round(100 * size / whole, 2), _said(size / whole), position % COLOURS)
+        Part(text(name, section.column(chart.x)), round(100 * size / whole, 2), _said(size / whole), position % COLOURS)
         for position, (name, size) in enumerate(named)
         if size > 0
     )

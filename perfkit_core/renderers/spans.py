@@ -63,10 +63,10 @@ def spans(section: Section) -> Spans | None:
     known = [float(one) for column in columns.values() for one in column if one is not None]
     if not known:
         return None
-    unit = common_unit(columns)
+    unit = common_unit(section.column(chart.y[0]), columns.values())
     ticks = _ticks(min(0.0, *known), max(0.0, *known), unit)
     scale = ticks[0][0], ticks[-1][0]
-    labels = [text(one, chart.x) for one in values(shown[chart.x])]
+    labels = [text(one, section.column(chart.x)) for one in values(shown[chart.x])]
     keys = [str(one or "") for one in values(shown["id"])] if "id" in shown else [""] * len(shown)
     rows = zip(labels, keys, _intervals(chart.y, columns), strict=True)
     return Spans(

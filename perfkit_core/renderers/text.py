@@ -13,7 +13,7 @@ from rich.cells import cell_len, set_cell_size
 from perfkit_core.language import retold, say
 from perfkit_core.renderers import parts, sources
 from perfkit_core.renderers.cells import visible
-from perfkit_core.renderers.columns import Column, columns
+from perfkit_core.renderers.columns import ShownColumn, columns
 from perfkit_core.renderers.fitting import GAP, fitting, full_width, name_width
 from perfkit_core.renderers.shortening import cut
 from perfkit_core.report.model import Report, Section
@@ -58,18 +58,18 @@ def _section(section: Section, width: int | None) -> Iterator[str]:
         yield visible(parts.reason(section))
         return
     rows = parts.shown(section)
-    fits, left = fitting(columns(rows, unit=section.unit, headings=section.headings), width)
+    fits, left = fitting(columns(rows, section.columns, unit=section.unit), width)
     yield from _table(fits, width)
     yield from filter(None, (parts.more(section, say(" (--limit 0 shows all)")), _too_wide(left)))
     yield from parts.unknown(section, rows)
 
 
-def _too_wide(left: list[Column]) -> str:
+def _too_wide(left: list[ShownColumn]) -> str:
     names = say(", ").join(visible(column.label) for column in left)
     return say("Too wide for this terminal: {columns} (--format markdown shows all)", columns=names) if left else ""
 
 
-def _table(shown: list[Column], width: int | None) -> Iterator[str]:
+def _table(shown: list[ShownColumn], width: int | None) -> Iterator[str]:
     """Aligned by hand: a table library takes half a millisecond a row, and tables have tens of thousands."""
     longest = name_width(shown, width)
     whole = _NOTE if width is None else None
@@ -80,7 +80,7 @@ def _table(shown: list[Column], width: int | None) -> Iterator[str]:
     yield from rows
 
 
-def _aligned(column: Column, longest: int) -> list[str]:
+def _aligned(column: ShownColumn, longest: int) -> list[str]:
     """Heading and cells in the same width: numbers to the right, names to the left and cut."""
     texts = [visible(column.label), *column.cells]
     if not column.numeric:

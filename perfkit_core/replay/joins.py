@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from perfkit_core.analyses.communication.collectives import communication
+from perfkit_core.analyses.communication.communicating import communication
 from perfkit_core.replay.graph import CHAIN, HANDOFF, Graph, all_edges, edges
 from perfkit_core.replay.handoffs import RETURN_NS, RETURN_SHARE
 from perfkit_core.schema import OPERATOR, RUNTIME, SYNC

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfkit_core import grouped
-from perfkit_core.analyses.communication.collectives import communication
+from perfkit_core.analyses.communication.communicating import communication
 from perfkit_core.replay.build import Replay
 from perfkit_core.replay.graph import Graph
 from perfkit_core.schema import STEP

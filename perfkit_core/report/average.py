@@ -15,7 +15,7 @@ def per_step(table: pd.DataFrame, view: View, steps: int) -> pd.DataFrame:
     for name in view.per_step:
         if name not in result.columns:
             continue
-        if name.endswith(("_ns", "bytes", "flops")):
+        if view.column(name).unit in ("ns", "bytes", "flops"):
             known = result[name].notna()
             whole = result.loc[known, name].to_numpy("int64")
             result.loc[known, name] = rounded_division(whole, steps)

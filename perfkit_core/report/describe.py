@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -13,6 +13,7 @@ from perfkit_core.language import in_english, say
 from perfkit_core.layers.architecture import Architecture, Layer
 from perfkit_core.layers.layer_calls import TensorSpec
 from perfkit_core.report.model import Report, Section, Source
+from perfkit_core.table_columns import DEPTH, MODULE, NAME, count, description, operations, share, size
 from perfkit_core.trace import IntArray
 
 _COUNTED: dict[str, Callable[[Layer], int | None]] = {
@@ -22,14 +23,35 @@ _COUNTED: dict[str, Callable[[Layer], int | None]] = {
     "flops": lambda layer: layer.flops,
     "backward_flops": lambda layer: layer.backward_flops,
 }
+COLUMNS: Final = (
+    DEPTH,
+    NAME,
+    MODULE,
+    description("class", "Class"),
+    description("device", "Device"),
+    count("parameters", "Parameters", description="elements, with all below"),
+    share("parameters_ratio", "Parameters"),
+    count("self_parameters", "Self parameters"),
+    share("self_parameters_ratio", "Self parameters"),
+    count("trainable_parameters", "Trainable parameters"),
+    size("parameter_bytes", "Parameter"),
+    count("calls", "Calls"),
+    operations("flops", "FLOPs", description="of these calls, with all below; a sum of what is known"),
+    share("flops_ratio", "FLOPs"),
+    operations("self_flops", "Self FLOPs"),
+    share("self_flops_ratio", "Self FLOPs"),
+    operations("backward_flops", "Backward FLOPs"),
+    description("inputs", "Inputs"),
+    description("outputs", "Outputs"),
+    description("shapes", "Shapes"),
+    description("dtype", "Dtype"),
+    description("tied", "Tied"),
+)
 
 
 def table(model: Architecture) -> pd.DataFrame:
-    """Tree in the order of the model: depth, name (its own part of the path), module (the path; that of the model
-    itself is its name), class, device, parameters (elements, with all below), parameters_ratio, self_parameters,
-    self_parameters_ratio, trainable_parameters, parameter_bytes, calls, flops (of these calls, with all below; a sum of
-    what is known), flops_ratio, self_flops, self_flops_ratio, backward_flops, inputs, outputs, shapes, dtype, tied. NA
-    where unknown. The ratios are to the whole model."""
+    """The layers as a tree in the order of the model: see :data:`COLUMNS`. NA where unknown. The ratios are to the
+    whole model. The path of the model itself is its name."""
     parent = model.parents()
     columns: dict[str, Any] = {}
     for name, own in _COUNTED.items():
@@ -51,7 +73,7 @@ def report(model: Architecture) -> Report:
     """The architecture as a Report with one section, for every renderer."""
     found = _readable(table(model))
     note, empty = " ".join(_notes(model)), say("the model has no layers")
-    section = Section("architecture", say("Architecture"), found, note=note, empty=empty)
+    section = Section("architecture", say("Architecture"), found, note=note, empty=empty, columns=COLUMNS)
     layers = say("{count} layers", count=len(model.layers))
     facts = {in_english("Framework"): model.framework, in_english("Layers"): layers} | _same_everywhere(model)
     title = say("Architecture of {name}", name=model.name)

@@ -16,7 +16,8 @@ import pandas as pd
 from perfkit_core import patterns
 from perfkit_core.errors import UsageError, spelled_like
 from perfkit_core.plugins.contracts import View
-from perfkit_core.report import key_columns, tree_rows
+from perfkit_core.report import tree_rows
+from perfkit_core.table_columns import Column, called, keys
 from perfkit_core.trace import BoolArray
 
 DEPTH = "depth"
@@ -54,19 +55,20 @@ def displayed(table: pd.DataFrame, view: View, display: Display, by: Sequence[st
     Raises UsageError for a bad pattern.
     """
     if DEPTH in table.columns:
-        return _columns(_tree(_sorted_tree(table, view, display), view, display), display, by)
+        return _columns(_tree(_sorted_tree(table, view, display), view, display), view, display, by)
     for pattern, wanted in ((display.show, True), (display.hide, False)):
         if pattern is not None:
             table = table[_mentions(table, pattern) == wanted]
-    return _columns(_sorted(table[_large_enough(table, display)], view, display, by), display, by)
+    return _columns(_sorted(table[_large_enough(table, view, display)], view, display, by), view, display, by)
 
 
-def check(tables: Mapping[str, pd.DataFrame], display: Display) -> None:
-    """Raises UsageError where no table has a column that is asked for, or none is a tree where one is needed."""
+def check(tables: Mapping[str, pd.DataFrame], display: Display, columns: Sequence[Column] = ()) -> None:
+    """Raises UsageError where no table has a column that is asked for, or none is a tree where one is needed.
+    ``columns``: those that the views declare."""
     known = list(dict.fromkeys(str(name) for table in tables.values() for name in table.columns))
     wanted = ([display.sort] if display.sort else []) + list(display.columns) + list(display.minimums)
     for column in wanted:
-        if not key_columns.called(column, known):
+        if not called(columns, column, known):
             shown = ", ".join(tables)
             raise UsageError(f"there is no column {column!r} in {shown}", spelled_like(column, known, "columns"))
     of_trees = any(value is not None for value in (display.start, display.trim, display.depth))
@@ -92,7 +94,7 @@ def _tree(table: pd.DataFrame, view: View, display: Display) -> pd.DataFrame:
     for pattern, wanted in ((display.show, True), (display.hide, False)):
         if pattern is not None:
             keep &= patterns.matches(name, pattern) == wanted
-    keep &= _large_enough(table, display)
+    keep &= _large_enough(table, view, display)
     counted = tree_rows.without(table, parent, ~keep, view.summed) if display.displayed_only else table
     return tree_rows.kept(counted, parent, keep)
 
@@ -110,10 +112,10 @@ def _is_text(table: pd.DataFrame, name: str) -> bool:
     return pd.api.types.is_object_dtype(table[name]) or pd.api.types.is_string_dtype(table[name])
 
 
-def _large_enough(table: pd.DataFrame, display: Display) -> BoolArray:
+def _large_enough(table: pd.DataFrame, view: View, display: Display) -> BoolArray:
     keep = np.ones(len(table), np.bool_)
     for name, least in display.minimums.items():
-        for column in key_columns.called(name, table.columns):
+        for column in called(view.columns, name, table.columns):
             keep &= (table[column] >= least).fillna(False).to_numpy(np.bool_)
     return keep
 
@@ -123,7 +125,7 @@ def _sorted(table: pd.DataFrame, view: View, display: Display, by: Sequence[str]
     column = _order(table, view, display)
     if column is None:
         return table.reset_index(drop=True)
-    texts = [name for name in key_columns.keys(table, by) if name != column and _is_text(table, name)]
+    texts = [name for name in keys(view.columns, table, by) if name != column and _is_text(table, name)]
     if texts:
         table = table.sort_values(texts, kind="stable", na_position="last")
     return table.sort_values(column, ascending=display.ascending, kind="stable", na_position="last", ignore_index=True)
@@ -136,17 +138,17 @@ def _sorted_tree(table: pd.DataFrame, view: View, display: Display) -> pd.DataFr
 
 def _order(table: pd.DataFrame, view: View, display: Display) -> str | None:
     for name in (display.sort, view.order):
-        found = key_columns.called(name, table.columns) if name is not None else ()
+        found = called(view.columns, name, table.columns) if name is not None else ()
         if found:
             return found[0]
     return None
 
 
-def _columns(table: pd.DataFrame, display: Display, by: Sequence[str]) -> pd.DataFrame:
+def _columns(table: pd.DataFrame, view: View, display: Display, by: Sequence[str]) -> pd.DataFrame:
     """The chosen columns, with those that tell the rows apart; all where this table has none of the chosen ones."""
-    chosen = [column for name in display.columns for column in key_columns.called(name, table.columns)]
+    chosen = [column for name in display.columns for column in called(view.columns, name, table.columns)]
     if not chosen:
         return table
     front = [name for name in _TREE if DEPTH in table.columns]
-    keys = [name for name in key_columns.keys(table, by) if name not in chosen]
-    return table[list(dict.fromkeys([*front, *keys, *chosen]))]
+    telling = [name for name in keys(view.columns, table, by) if name not in chosen]
+    return table[list(dict.fromkeys([*front, *telling, *chosen]))]

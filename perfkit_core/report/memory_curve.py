@@ -7,10 +7,11 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.analyses.memory import curve
+from perfkit_core.analyses.memory import memory_curve
 from perfkit_core.language import say
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.report.model import Chart, Section
+from perfkit_core.table_columns import POSITION, Column, size
 from perfkit_core.trace import IntArray, Trace
 
 STRETCHES: Final = 400
@@ -20,18 +21,21 @@ STRETCHES: Final = 400
 def section(trace: Trace) -> Section:
     """Columns time_ns (the end of the stretch, since the first memory event) and a column of bytes for each device (and
     rank, where there are several): the highest level in the stretch, so that no peak is lost."""
-    table = curve.table(trace, ViewRequest())
+    table = memory_curve.table(trace, ViewRequest())
     pools = _pools(table)
-    columns = {"time_ns": _ends(table)} | {f"{name}_bytes": _highest(one, table) for name, one in pools.items()}
-    found = pd.DataFrame(columns) if pools else pd.DataFrame(columns=["time_ns"])
+    levels = {"time_ns": _ends(table)} | {f"{name}_bytes": _highest(one, table) for name, one in pools.items()}
+    found = pd.DataFrame(levels) if pools else pd.DataFrame(columns=["time_ns"])
     note = say(
         "The highest level in each of {count} stretches of time; every event: perfkit summary --view memory_curve.",
         count=STRETCHES,
     )
     chart = Chart("line", "time_ns", tuple(found.columns[1:]))
+    columns = (
+        Column("time_ns", "Time", "ns", POSITION),
+        *(size(f"{name}_bytes", name, quantity="level", proper=True) for name in pools),
+    )
     title, empty = say("Memory over time"), say("no memory events were recorded")
-    headings = {f"{name}_bytes": name for name in pools}
-    return Section("memory_curve", title, found, note, empty, 10, chart, headings=headings)
+    return Section("memory_curve", title, found, note, empty, 10, chart, columns=columns)
 
 
 def _pools(table: pd.DataFrame) -> dict[str, pd.DataFrame]:

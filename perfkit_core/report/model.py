@@ -1,18 +1,17 @@
 """What a renderer gets: a Report of Sections. Plain data, so that no renderer ever computes a number.
 
-Units are in the column names and renderers format by them: ``*_ns`` durations, ``bytes``/``*_bytes`` sizes,
-``*_ratio`` shares (1 is 100 %), ``flops``/``*_flops`` operations, everything else as it is. A missing cell is
-pandas.NA.
+Renderers format by what the columns declare (:mod:`perfkit_core.table_columns`). A missing cell is pandas.NA.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
 
+from perfkit_core.table_columns import Column, column
 from perfkit_core.trace import Finding
 
 if TYPE_CHECKING:
@@ -63,8 +62,7 @@ class Section:
 
     ``within`` names the section that this one is a part of, and stands behind: it is shown inside it. The part on one
     row of a table is named after its section and the row's ``id`` (``advice`` and ``x``: ``advice-x``), so that the row
-    can lead to it. ``folded`` parts are only needed by who asks for more. ``headings`` are names that stand over
-    columns as they are.
+    can lead to it. ``folded`` parts are only needed by who asks for more. ``columns`` says what the columns mean.
     """
 
     name: str
@@ -81,12 +79,21 @@ class Section:
     timeline: Timeline | None = None
     within: str = ""
     folded: bool = False
-    headings: Mapping[str, str] = field(default_factory=dict)
+    columns: tuple[Column, ...] = ()
+
+    def column(self, name: str) -> Column:
+        """What a column of the table means."""
+        return column(self.columns, name)
 
     @property
     def only_text(self) -> bool:
         """Whether there is no table to show."""
         return not len(self.table.columns)
+
+
+def declared(sections: Iterable[Section], columns: tuple[Column, ...]) -> tuple[Section, ...]:
+    """The sections; what the columns of those mean that do not say it is in ``columns``."""
+    return tuple(section if section.columns else replace(section, columns=columns) for section in sections)
 
 
 @dataclass(frozen=True, slots=True)

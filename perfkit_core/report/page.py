@@ -18,6 +18,7 @@ from perfkit_core.report.glance import glance
 from perfkit_core.report.headline import headline
 from perfkit_core.report.model import Chart, Report, Section
 from perfkit_core.report.summary import ROWS, summary_report
+from perfkit_core.table_columns import duration, key
 from perfkit_core.trace import Trace
 
 ORDER: Final = (
@@ -26,6 +27,8 @@ ORDER: Final = (
     "memory_places", "memory", "memory_peak", "memory_steps", "memory_leaks", "annotations", "device",
 )  # fmt: skip
 """Views in reading order. Views that it does not name follow in the order of their registration."""
+_OF_STEPS: Final = (key("rank_and_step", "Rank and step"), duration("other_ns", "Other"))
+"""What the page adds to the view of steps."""
 
 REQUEST: Final = ViewRequest(by=("families.operator",))
 """What a page asks of its views: families open into their operators."""
@@ -134,7 +137,9 @@ def _step_time(section: Section) -> Section:
         x = "rank_and_step"
         table.insert(0, x, [f"{rank} · {step}" for rank, step in zip(table["rank"], table["step"], strict=True)])
         table = table.drop(columns=["rank", "step"])
-    return replace(section, title=say("Step time"), table=table, chart=Chart("bar", x, y))
+    return replace(
+        section, title=say("Step time"), table=table, chart=Chart("bar", x, y), columns=(*section.columns, *_OF_STEPS)
+    )
 
 
 def _with_rest(table: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:

@@ -48,7 +48,7 @@ def summary_report(
     display = replace(display, average=found.averaged)  # partials may have been made for it
     if display.average:
         check_average(views)
-    check(found.tables, display)
+    check(found.tables, display, [known for view in views for known in view.columns])
     steps = _steps(found, display)
     sections = tuple(_section(found, view, display, steps) for view in views)
     chosen = found.request.steps
@@ -144,6 +144,7 @@ def _section(found: Computed, view: View, display: Display, steps: int) -> Secti
         name=view.name,
         title=say(view.title),
         table=table,
+        columns=view.columns,
         note=_sentence(say(view.description)),
         lines=tuple(_remarks(whole, view, display, steps, len(found.meta.ranks))),
         empty=why if table.empty else "",

@@ -14,12 +14,20 @@ from perfkit_core.language import in_english, say
 from perfkit_core.report.model import Section
 from perfkit_core.report.timeline_model import Part, Row, Timeline
 from perfkit_core.schema import NO_ROW
+from perfkit_core.table_columns import count, duration, key
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 MOST_BOXES: Final = 100_000
 """Events that a page holds."""
 MOST_ROWS: Final = 5000
 """Rows of the table that tells what is in each row of the picture."""
+
+_COLUMNS: Final = (
+    key("group", "Group"),
+    key("row", "Row"),
+    count("events", "Events"),
+    duration("covered_ns", "Covered", description="with something in it"),
+)
 
 
 def section(trace: Trace, most: int = MOST_BOXES) -> Section:
@@ -35,7 +43,9 @@ def section(trace: Trace, most: int = MOST_BOXES) -> Section:
     if len(table) > MOST_ROWS:
         note = f"{note} {say('The table has the first {most} of {count} rows.', most=MOST_ROWS, count=len(table))}"
     empty = say("no events with a duration were recorded")
-    return Section("timeline", say("Timeline"), table.head(MOST_ROWS), note, empty, 20, timeline=found)
+    return Section(
+        "timeline", say("Timeline"), table.head(MOST_ROWS), note, empty, 20, timeline=found, columns=_COLUMNS
+    )
 
 
 def timeline(trace: Trace, most: int = MOST_BOXES) -> tuple[Timeline, int]:

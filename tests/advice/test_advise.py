@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from events import device, host, trace
 
 from perfkit_core.advice.advise import advise, what_ifs
 from perfkit_core.advice.facts import Facts
@@ -26,6 +25,7 @@ from perfkit_core.replay.edits.removal import Remove
 from perfkit_core.replay.graph import CHAIN, Graph, all_edges, edges
 from perfkit_core.replay.quantity import Case, Quantity
 from perfkit_core.trace import IntArray, Trace
+from tests.support.events import device, host, trace
 
 Found = Callable[[Facts], Sequence[Candidate]]
 

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from events import device, host, trace
 
 from perfkit_core.advice import afterwards, sections
 from perfkit_core.advice.advise import advise
@@ -21,6 +20,7 @@ from perfkit_core.replay.edits.contract import edited
 from perfkit_core.replay.edits.removal import Remove
 from perfkit_core.replay.simulate import play
 from perfkit_core.trace import Trace
+from tests.support.events import device, host, trace
 
 US = 1_000
 

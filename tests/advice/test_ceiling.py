@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from events import device, host, trace
 
 from perfkit_core.advice.advise import advise
 from perfkit_core.advice.ceiling import limit, most_ns
@@ -26,6 +25,7 @@ from perfkit_core.replay.edits.uncertain import InCases
 from perfkit_core.replay.quantity import Case, Quantity
 from perfkit_core.replay.simulate import play
 from perfkit_core.trace import IntArray, Trace
+from tests.support.events import device, host, trace
 
 US = 1_000
 

@@ -18,8 +18,9 @@ from perfkit_core.advice.advise import advise
 from perfkit_core.advice.model import Advices
 from perfkit_core.recording.host import CORES, HOST, THREADS, cores
 from perfkit_core.verification import ledger
+from tests.support.paths import EXAMPLES
 
-FOLDER = Path(__file__).resolve().parents[2] / "examples" / "advice"
+FOLDER = EXAMPLES / "advice"
 PAIRS = runpy.run_path(str(FOLDER / "pairs.py"))
 RULES: dict[str, str] = PAIRS["RULES"]
 SCRIPTS = [(framework, name) for framework in PAIRS["FRAMEWORKS"] for name in RULES]

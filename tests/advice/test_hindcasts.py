@@ -7,10 +7,10 @@ The costs that the predictions use come from recordings of other programs; none 
 from __future__ import annotations
 
 import pytest
-from printed_tables import host_operator, loader_workers, small_operators
 
 from perfkit_core.advice.model import Candidate
 from perfkit_core.replay.quantity import Quantity
+from tests.support.printed_tables import host_operator, loader_workers, small_operators
 
 MS = 1_000_000
 CONTROL_FLOW = {"before": 104.4, "without_its_share": 88.2, "copies": 1200, "copies_left": 600, "after": 58.7}

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from events import device, host, trace
 
 from perfkit_core.advice.advise import advise
 from perfkit_core.advice.model import Remedied
@@ -19,6 +18,7 @@ from perfkit_core.plugins.contracts import Remedy
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.trace import Trace
 from perfkit_core.trace_meta import Device
+from tests.support.events import device, host, trace
 
 NVIDIA = {"computeMinor": 0, "warpSize": 32}
 

@@ -8,14 +8,14 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
-from events import host, trace
-from remedy_code import RULES, filled, ident
 
 from perfkit_core.advice.recorded_words import recorded_words
 from perfkit_core.advice.remedies import read_remedies
 from perfkit_core.plugins.contracts import VERIFY, Remedy
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.toml_files import read_toml
+from tests.support.events import host, trace
+from tests.support.remedy_code import RULES, filled, ident
 
 ADAPTERS = ("perfkit_torch", "perfkit_paddle")
 REMEDIES = [pytest.param(one, id=f"{name}-{ident(one)}") for name in ADAPTERS for one in read_remedies(name)]

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from events import host, trace
 
 from perfkit_core.advice import edit_words, words
 from perfkit_core.advice.advise import advise
@@ -26,6 +25,7 @@ from perfkit_core.replay.edits.removal import Remove
 from perfkit_core.replay.edits.unblocking import Unblock
 from perfkit_core.replay.edits.uncertain import InCases
 from perfkit_core.replay.quantity import Case, Quantity
+from tests.support.events import host, trace
 
 ROWS = np.array([0, 1, 3])
 

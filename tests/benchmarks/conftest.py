@@ -1,15 +1,10 @@
-"""The benchmarks are no part of the installed package: they are imported from the repository."""
+"""Benchmarks run in the folder of their test."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
-if str(ROOT) not in sys.path:
-    sys.path.append(str(ROOT))
 
 
 @pytest.fixture(autouse=True)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_trace import small_trace
 
 import perfkit_core
 from benchmarks import stored_runs
 from perfkit_core.testing.conformance import check_trace
+from tests.support.small_trace import small_trace
 
 
 def test_a_copied_run_holds_each_event_once_a_copy(tmp_path: Path) -> None:

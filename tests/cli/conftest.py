@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from small_trace import small_trace
 
 from perfkit_core.cli.main import main
 from perfkit_core.storage.store import write_cycle
+from tests.support.small_trace import small_trace
 
 
 class Result(NamedTuple):

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from events import host, trace
 
 from perfkit_core import load
 from perfkit_core.advice.advise import what_ifs
@@ -20,6 +19,7 @@ from perfkit_core.renderers import text
 from perfkit_core.storage.store import write_cycle
 from perfkit_core.trace import with_rank
 from perfkit_core.verification.ledger import Record, append
+from tests.support.events import host, trace
 
 MS = 1_000_000
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.paths import ROOT
+
 PAGE = (ROOT / "docs" / "coming-from.md").read_text(encoding="utf-8")
 COMMANDS = sorted(set(re.findall(r"`perfkit ((?:summary|export) RUN[^`]*)`", PAGE)))
 RUNS = {"torch": "torch-mlp.json.gz", "paddle": "paddle-mlp.pb"}

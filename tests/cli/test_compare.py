@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stepped_trace import stepped_trace
 
 from perfkit_core.storage.store import write_cycle
+from tests.support.stepped_trace import stepped_trace
 
 STEADY = [20.0, 20.1, 20.0, 19.9, 20.0, 20.1, 20.0, 19.9]
 SLOWER = [ms * 1.1 for ms in STEADY]

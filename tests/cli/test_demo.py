@@ -6,11 +6,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from small_trace import small_trace
 
 from perfkit_core.cli import demo
 from perfkit_core.cli.imports import installed
 from perfkit_core.storage.store import write_cycle
+from tests.support.small_trace import small_trace
 
 
 def recorders(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:

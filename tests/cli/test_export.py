@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from ranks import collective, rank
-from small_trace import small_trace
 
 import perfkit_core
 from perfkit_core.storage.store import write_cycle
 from perfkit_core.trace import with_rank
+from tests.support.ranks import collective, rank
+from tests.support.small_trace import small_trace
 
 
 def test_the_name_of_the_file_is_enough(perfkit, run: Path, tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from chrome import event, write
 
 from perfkit_core.cli import builtin_commands
 from perfkit_core.plugins.manager import get_plugins
+from tests.support.chrome import event, write
 
 COMMANDS = [command.name for command in builtin_commands()]
 

@@ -7,10 +7,8 @@ import json
 import shutil
 from pathlib import Path
 
-import chrome
 import pandas as pd
 import pytest
-from events import host, trace
 
 from perfkit_core.errors import SourceError, UsageError
 from perfkit_core.loading import load
@@ -19,6 +17,8 @@ from perfkit_core.ranks.job import Facts
 from perfkit_core.report.summary import summarize
 from perfkit_core.storage.store import write_cycle
 from perfkit_core.trace import Finding
+from tests.support import chrome
+from tests.support.events import host, trace
 
 
 @pytest.fixture

@@ -13,14 +13,15 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from chrome import event, write
-from small_trace import small_trace
 
 import perfkit_core
 from perfkit_core.errors import SourceError
 from perfkit_core.schema import STEP
 from perfkit_core.storage.store import SUFFIX, write_cycle, write_trace
 from perfkit_core.trace import Finding, Trace, with_rank
+from tests.support.chrome import event, write
+from tests.support.paths import DATA
+from tests.support.small_trace import small_trace
 
 DAY_NS = 86_400 * 10**9
 
@@ -191,9 +192,6 @@ def test_nothing_there(perfkit, tmp_path: Path) -> None:
 def test_the_folder_may_be_a_run_itself(folder: Path) -> None:
     table = perfkit_core.list_runs(folder / "old")
     assert table["path"].tolist() == [str(folder / "old")]
-
-
-DATA = Path(__file__).resolve().parent.parent / "data"
 
 
 @pytest.mark.parametrize("name", ["torch-mlp.json.gz", "paddle-mlp.json.gz", "paddle-mlp.pb"])

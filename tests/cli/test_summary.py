@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from small_trace import small_trace
 
 import perfkit_core
 from perfkit_core.cli import filters
 from perfkit_core.errors import UsageError
 from perfkit_core.storage.store import write_cycle
 from perfkit_core.trace import with_rank
+from tests.support.small_trace import small_trace
 
 
 def test_default_views_in_text(perfkit, run: Path) -> None:

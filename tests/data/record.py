@@ -1,4 +1,4 @@
-"""Makes the recordings in this folder: ``python tests/data/record.py``, with torch and paddle installed.
+"""Makes the recordings in this folder: ``python -m tests.data.record``, with torch and paddle installed.
 
 Each is a small training, exported by the framework's own profiler, beside the numbers that the framework itself makes
 of it (``*.native.json``, integers in ns). ``provenance.json`` says with what and when they were made.
@@ -10,19 +10,18 @@ import gzip
 import json
 import os
 import platform
-import sys
 import tempfile
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "support"))
 
 
 def record_torch() -> str:
     import torch
-    from torch_models import train
+
+    from tests.support.torch_models import train
 
     with tempfile.TemporaryDirectory() as folder:
         exported = Path(folder) / "trace.json"

@@ -17,8 +17,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from native_nodes import Node, paddle_nodes, roots_of, torch_nodes
-from paddle_summary import tables, time
 
 import perfkit_paddle
 import perfkit_torch
@@ -26,6 +24,8 @@ from perfkit_core.cli.main import main
 from perfkit_core.loading import load
 from perfkit_core.report.summary import summarize
 from perfkit_core.trace import Trace
+from tests.support.native_nodes import Node, paddle_nodes, roots_of, torch_nodes
+from tests.support.paddle_summary import tables, time
 
 COMPUTES = re.compile("compute$|kernel launch$")
 

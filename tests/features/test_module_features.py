@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import paddle_layers
 import pytest
 
 from perfkit_core.cli.main import main
+from tests.support import paddle_layers
 
 pytestmark = pytest.mark.filterwarnings("ignore:When training, we now always track")
 
@@ -17,9 +17,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:When training, we now always tra
 def torch_run(run: Path) -> tuple[Any, Any]:
     """The model that was trained, and its description."""
     torch = pytest.importorskip("torch")
-    from torch_layers import Net, picture
-
     from perfkit_torch import annotate, describe, trace_handler
+    from tests.support.torch_layers import Net, picture
 
     model = Net()
     schedule = torch.profiler.schedule(wait=0, warmup=1, active=2, repeat=1)

@@ -20,9 +20,8 @@ Record = Callable[..., Trace]
 @pytest.fixture
 def torch_run(torch: Any, tmp_path: Path) -> Record:
     """Two recorded steps of a small training, in a user label each."""
-    from torch_models import train
-
     from perfkit_torch import trace_handler
+    from tests.support.torch_models import train
 
     def record(**options: Any) -> Trace:
         handler = trace_handler(tmp_path)

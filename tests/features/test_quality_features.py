@@ -10,9 +10,9 @@ import pytest
 
 import perfkit_core
 from perfkit_core.cli.main import main
+from tests.support.paths import DATA, ROOT
 
-TESTS = Path(__file__).resolve().parent.parent
-FILES = {"torch": TESTS / "data" / "torch-mlp.json.gz", "paddle": TESTS / "data" / "paddle-mlp.pb"}
+FILES = {"torch": DATA / "torch-mlp.json.gz", "paddle": DATA / "paddle-mlp.pb"}
 FEATURES = {"A": range(1, 9), "B": range(1, 9), "C": range(1, 13), "D": range(1, 6), "E": range(1, 9), "X": (7, 8)}
 
 
@@ -48,7 +48,7 @@ def test_X8_work_without_a_launch_and_rounded_clocks(traces: Path) -> None:
 def test_every_feature_has_a_test_in_both_frameworks() -> None:
     """Told by the names: test_C7_E6_kernels_torch. A test that names no framework runs in both."""
     tested: dict[str, set[str]] = {}
-    for path in TESTS.rglob("test_*.py"):
+    for path in (ROOT / "tests").rglob("test_*.py"):
         for name in re.findall(r"^def (test_(?:[A-EX]\d+_)+\w+)", path.read_text(encoding="utf-8"), re.M):
             where = {framework for framework in FILES if framework in name or framework in path.parent.name}
             for code in re.findall(r"(?<=_)([A-EX]\d+)(?=_)", name):

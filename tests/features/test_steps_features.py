@@ -15,7 +15,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from native_ranges import (
+
+import perfkit_core
+import perfkit_paddle
+import perfkit_torch
+from perfkit_core.trace import Trace
+from tests.support.native_ranges import (
     COPIES,
     HOST,
     KERNELS,
@@ -32,11 +37,6 @@ from native_ranges import (
     range_of,
     torch_ranges,
 )  # fmt: skip
-
-import perfkit_core
-import perfkit_paddle
-import perfkit_torch
-from perfkit_core.trace import Trace
 
 BATCHES, FEATURES = 6, 16
 RECORDED = 3

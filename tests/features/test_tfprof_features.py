@@ -15,8 +15,8 @@ from perfkit_core.cli.main import main
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.trace import Trace
+from tests.support.paths import DATA
 
-DATA = Path(__file__).resolve().parent.parent / "data"
 FILES = {"torch": DATA / "torch-mlp.json.gz", "paddle": DATA / "paddle-mlp.pb"}
 MATMUL = {"torch": "^aten::addmm$", "paddle": "^matmul dygraph$"}
 

@@ -15,7 +15,8 @@ import pandas as pd
 import pytest
 
 from perfkit_core.analyses.devices import device, kernels, memcpy
-from perfkit_core.analyses.operator import operator_tree, operators, user_annotations
+from perfkit_core.analyses.operator import annotations as user_annotations
+from perfkit_core.analyses.operator import operator_tree, operators
 from perfkit_core.loading import load
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace import Trace

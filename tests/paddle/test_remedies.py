@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from remedy_code import FILL, filled, ident, names, of, unknown_arguments
 
 from perfkit_core.advice.remedies import read_remedies, remedied
 from perfkit_core.plugins.contracts import Remedy
+from tests.support.remedy_code import FILL, filled, ident, names, of, unknown_arguments
 
 REMEDIES = read_remedies("perfkit_paddle")
 CODED = [remedy for remedy in REMEDIES if remedy.code]

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from paddle_parity import TABLES, Line, facts, mine, theirs
-from paddle_summary import Table, tables
 
 from perfkit_core.loading import load
 from perfkit_core.trace import Trace
 from perfkit_paddle import trace_handler
+from tests.support.paddle_parity import TABLES, Line, facts, mine, theirs
+from tests.support.paddle_summary import Table, tables
 
 SORTED = {f"{side}{name}": f"{column}_{kind}_ns" for side, kind in (("CPU", "cpu"), ("GPU", "device"))
           for name, column in (("Total", "total"), ("Avg", "avg"), ("Max", "max"), ("Min", "min"))}  # fmt: skip

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_moments import drawn, hold
 from playwright.sync_api import expect
 
 from perfkit_core.cli.main import main
+from tests.support.page_moments import drawn, hold
 
 PAIR = ("torch/pairs/resnet50-workers0.json.gz", "torch/pairs/resnet50-workers4.json.gz")
 PAGES = {

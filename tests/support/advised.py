@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from events import device, host, trace
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, NotEvaluableError
@@ -16,6 +15,7 @@ from perfkit_core.advice.thresholds import Thresholds
 from perfkit_core.trace import Trace
 from perfkit_paddle.operators import operator_name as paddle_name
 from perfkit_torch.operator_names import operator_name as torch_name
+from tests.support.events import device, host, trace
 
 US = 1_000
 BOTH = pytest.mark.parametrize("framework", ["torch", "paddle"])

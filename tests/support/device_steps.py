@@ -11,9 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from events import device, host, trace
-
 from perfkit_core.trace import Device, Trace
+from tests.support.events import device, host, trace
 
 HOST_NS, LAUNCH_NS, QUEUED_NS = 10_000, 2_000, 7_000
 

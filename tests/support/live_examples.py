@@ -17,12 +17,13 @@ import pytest
 from perfkit_core.analyses.step.step_rows import step_rows
 from perfkit_core.loading import load
 from perfkit_core.trace import Trace
+from tests.support.paths import EXAMPLES
 
 FRAMEWORKS = ("torch", "paddle")
 MODELS = ("mlp", "conv_net", "transformer")
 PLANTS = ("copy", "activation", "layer", "loader")
 BASE, PLAIN = "base", "plain"
-_EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "compare"
+_EXAMPLES = EXAMPLES / "compare"
 _RECORDER = Path(__file__).with_name("record_example.py")
 _NO_MAPPING = str(1 << 30)
 _ENVIRONMENT = {

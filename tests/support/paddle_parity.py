@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pandas as pd
-from paddle_summary import Table, time
 
 from perfkit_core.report.summary import summarize
 from perfkit_core.trace import Trace
+from tests.support.paddle_summary import Table, time
 
 Line = tuple[tuple[str, ...], dict[str, str]]
 MERGED = "All threads merged"

@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 import msgspec
-from events import device, host, trace
 
 from perfkit_core.trace import Trace
+from tests.support.events import device, host, trace
 
 KERNEL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL128(ncclDevKernelArgsStorage<4096ul>)"
 

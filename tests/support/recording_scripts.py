@@ -9,10 +9,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.support.paths import ROOT
+
 PRELUDE = """
 import multiprocessing, os, signal, sys, threading, time
 from pathlib import Path
-from small_trace import small_trace
+from tests.support.small_trace import small_trace
 from perfkit_core.recording.capture import CycleWriter, Taken
 
 def slow(profiler, place, seconds=0.3):
@@ -42,8 +44,9 @@ SECONDS = 120
 
 def run(script: str, folder: Path, signals: Sequence[signal.Signals] = (), prelude: str = PRELUDE) -> tuple[int, str]:
     """Exit code and what the script wrote on stderr; each signal is sent after a line ``ready`` of the script."""
-    command = [sys.executable, "-W", "error", "-c", prelude + script, str(folder)]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent), "GLOG_minloglevel": "1"}
+    path = f"import sys; sys.path.append({str(ROOT)!r})\n"  # for tests.support; here and in processes that it starts
+    command = [sys.executable, "-W", "error", "-c", path + prelude + script, str(folder)]
+    environment = {**os.environ, "GLOG_minloglevel": "1"}
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     ) as process:

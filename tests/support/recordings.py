@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from events import device, host
 from hypothesis import strategies as st
+
+from tests.support.events import device, host
 
 _TIME = st.integers(1, 200_000)
 ACTIONS = st.lists(

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from events import device, host, trace
-from page_moments import drawn
-
 from perfkit_core.trace import Trace
+from tests.support.events import device, host, trace
+from tests.support.page_moments import drawn
 
 NAMES = (
     "</script><script>document.title = 'broken'</script>",

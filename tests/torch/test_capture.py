@@ -13,12 +13,11 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
 
-from torch_models import MODELS, train  # noqa: E402
-
 from perfkit_core.loading import load  # noqa: E402
 from perfkit_core.recording.capture import INCOMPLETE_MARK  # noqa: E402
 from perfkit_core.trace import Trace, concat_traces  # noqa: E402
 from perfkit_torch import capture, kineto_events, trace_activities, trace_handler  # noqa: E402
+from tests.support.torch_models import MODELS, train  # noqa: E402
 
 STEP = "ProfilerStep#"
 

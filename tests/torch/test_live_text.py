@@ -11,11 +11,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
 
-from torch_activities import Activity, Results, plain_columns  # noqa: E402
-from torch_models import MODELS, train  # noqa: E402
-
 from perfkit_core.sources import recorder  # noqa: E402
 from perfkit_torch import capture, trace_activities  # noqa: E402
+from tests.support.torch_activities import Activity, Results, plain_columns  # noqa: E402
+from tests.support.torch_models import MODELS, train  # noqa: E402
 
 
 @pytest.fixture(autouse=True)

@@ -13,16 +13,16 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
 
-from torch_models import MODELS, train  # noqa: E402
-
 from perfkit_core.analyses.devices import device, memcpy  # noqa: E402
-from perfkit_core.analyses.operator import operators, user_annotations  # noqa: E402
+from perfkit_core.analyses.operator import annotations as user_annotations  # noqa: E402
+from perfkit_core.analyses.operator import operators  # noqa: E402
 from perfkit_core.analyses.step import model as model_view  # noqa: E402
 from perfkit_core.analyses.step import overview, steps  # noqa: E402
 from perfkit_core.loading import load  # noqa: E402
 from perfkit_core.plugins.contracts import ViewRequest  # noqa: E402
 from perfkit_core.trace import Trace  # noqa: E402
 from perfkit_torch import trace_handler  # noqa: E402
+from tests.support.torch_models import MODELS, train  # noqa: E402
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 from packaging.version import Version
-from remedy_code import FILL, filled, ident, names, of, unknown_arguments
 
 from perfkit_core import load
 from perfkit_core.advice.advise import advise
 from perfkit_core.advice.remedies import read_remedies, remedied
 from perfkit_core.plugins.contracts import Remedy
 from perfkit_torch import trace_handler
+from tests.support.remedy_code import FILL, filled, ident, names, of, unknown_arguments
 
 torch = pytest.importorskip("torch")
 REMEDIES = read_remedies("perfkit_torch")

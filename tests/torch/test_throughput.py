@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fake_clock import Clock
 
 import perfkit_torch
 from perfkit_core.throughput import Costs
 from perfkit_torch.throughput import CudaEvents
+from tests.support.fake_clock import Clock
+from tests.support.paths import ROOT
 
 torch = pytest.importorskip("torch")
 
@@ -56,7 +56,7 @@ def test_C11_a_training_with_torchs_loader() -> None:
 
 
 def test_the_example_of_the_documentation_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "throughput.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "throughput.md").read_text(encoding="utf-8")
     example = page.partition("```python")[2].partition("```")[0]
     exec(example, {"loader": [(torch.ones(32, 3), torch.ones(32))] * 200, "train": lambda images, labels: images.sum()})
     out = capsys.readouterr().out

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from perfkit_core import nesting
 from perfkit_core.advice.evidence.transfers import in_steps
 from perfkit_core.advice.facts import Facts
-from perfkit_core.analyses.devices.launch import parameters
+from perfkit_core.analyses.devices.kernels import parameters
 from perfkit_core.analyses.threads import threads
 from perfkit_core.schema import DEVICE_WORK, KERNEL, OPERATOR
 from perfkit_core.trace import BoolArray, IntArray, Trace

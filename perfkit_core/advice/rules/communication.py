@@ -14,7 +14,7 @@ from perfkit_core.advice.rules.collective_waits import waited_ns
 from perfkit_core.advice.rules.passes import Pass, repeated_passes
 from perfkit_core.advice.rules.phrases import part_of_step
 from perfkit_core.advice.wording import size
-from perfkit_core.analyses.communication.collectives import communication
+from perfkit_core.analyses.communication.communicating import communication
 from perfkit_core.analyses.communication.instances import instances
 from perfkit_core.analyses.step.activity import activities
 from perfkit_core.analyses.step.exclusive import covered_ns

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.analyses.communication.collectives import communication
+from perfkit_core.analyses.communication.communicating import communication
 from perfkit_core.language import in_english
 from perfkit_core.replay.batches import waited
 from perfkit_core.replay.build import Replay

@@ -15,7 +15,7 @@ import pandas as pd
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate, NotEvaluableError
 from perfkit_core.advice.rules.phrases import millis
-from perfkit_core.analyses.communication.collectives import communication
+from perfkit_core.analyses.communication.communicating import communication
 from perfkit_core.analyses.span import ranks
 from perfkit_core.language import in_english, say
 from perfkit_core.plugins.contracts import Rule

@@ -25,6 +25,7 @@ from perfkit_core.analyses.communication.partials import (
 from perfkit_core.errors import UsageError
 from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.table_columns import MAX, RANK, Column, count, duration, text
 from perfkit_core.trace import Trace
 
 _ORDER: Final = ("reference_rank", "offset_ns", "earliest_ns", "latest_ns", "drift_ppm", "matched", "unmatched",
@@ -33,10 +34,7 @@ _UNTIED: Final = in_english("no collectives were recorded that could tie the clo
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Columns rank, reference_rank (what its clock is compared with; NA where nothing ties it to another), offset_ns
-    (NA where it cannot be told), earliest_ns and latest_ns (what it must lie between), drift_ppm (of nine collectives
-    and more), matched and unmatched (collectives that the offset is from; those of no other rank), residual_ns,
-    max_residual_ns (how far apart ends stay), note (why there is no offset, or of which moment it is)."""
+    """One row a rank; see :data:`COLUMNS`. NA: it cannot be told."""
     return merge(reduce_each(trace, request), request)
 
 
@@ -103,11 +101,26 @@ def _explain_merged(partials: Sequence[Partial]) -> str:
     return _UNTIED if len(partials) > 1 else one_rank_only()
 
 
+COLUMNS: Final = (
+    RANK,
+    text("reference_rank", "Reference rank", description="what its clock is compared with"),
+    duration("offset_ns", "Offset"),
+    duration("earliest_ns", "Earliest", description="the offset lies between this and the latest"),
+    duration("latest_ns", "Latest"),
+    Column("drift_ppm", "Drift ppm"),
+    count("matched", "Matched", description="collectives that the offset is from"),
+    count("unmatched", "Unmatched", description="collectives of no other rank"),
+    duration("residual_ns", "Residual", description="how far apart ends stay"),
+    duration("max_residual_ns", "Max residual", merge=MAX, of_capture=True),
+    text("note", "Note", description="why there is no offset, or of which moment it is"),
+)
+
 VIEW = View(
     name="clocks",
     title="Clocks of the ranks",
     description="how far the clock of each rank is from that of the first one it is tied to by collectives",
     table=table,
+    columns=COLUMNS,
     explain_empty=_explain,
     reduction=Reduction(reduce, merge, _explain_merged),
 )

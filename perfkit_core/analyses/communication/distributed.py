@@ -7,37 +7,36 @@ recorded, what runs within them counts, whenever it was launched, as in the view
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
-from perfkit_core import intervals
-from perfkit_core.analyses.communication import distributed_native
-from perfkit_core.analyses.communication.collectives import Communication, communication
-from perfkit_core.analyses.communication.distributed_rows import PARTS, Measured, part_table, total
+from perfkit_core import intervals, nesting
+from perfkit_core.analyses.communication.communicating import Communication, communication
 from perfkit_core.analyses.communication.instances import instances
-from perfkit_core.analyses.select import accounted, in_steps
+from perfkit_core.analyses.native_rules import native_owners, native_steps
+from perfkit_core.analyses.select import accounted, in_steps, selected
 from perfkit_core.analyses.span import ranks, span
 from perfkit_core.analyses.step.activity import Activities, activities
 from perfkit_core.analyses.step.exclusive import covered_ns
+from perfkit_core.analyses.tables import ratio
 from perfkit_core.errors import UsageError
 from perfkit_core.intervals import Intervals
 from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
-from perfkit_core.schema import NO_ROW
+from perfkit_core.schema import COMMUNICATION, KERNEL, NO_ROW, OPERATOR
+from perfkit_core.table_columns import DEVICE, RATIO, added_by, count, duration, size, words
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 GROUPINGS = ("rank",)
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Columns [rank,] part, host_calls, device_calls, time_ns, ratio (to the steps; without steps, to the extent of the
-    events), bytes (messages; null where unknown). Rows: step, communication, computation, overlap,
-    exposed_communication; none where nothing communicates. ``host_calls`` of communication are the outermost
-    ones; of computation there are device_calls, or host_calls where no device work was recorded."""
+    """Rows: step, communication, computation, overlap, exposed_communication; none where nothing communicates. See
+    :data:`COLUMNS`. Computation has device_calls, or host_calls where no device work was recorded."""
     return _table(_measure(trace, request), request)
 
 
@@ -53,7 +52,7 @@ def merge(partials: Sequence[list[dict[str, Any]]], request: ViewRequest) -> pd.
 
 
 def _measure(trace: Trace, request: ViewRequest) -> dict[int | None, Measured]:
-    return (distributed_native.measured if request.native else _measured)(trace, request)
+    return (_native_measured if request.native else _measured)(trace, request)
 
 
 def _table(ranks: dict[int | None, Measured], request: ViewRequest) -> pd.DataFrame:
@@ -106,14 +105,152 @@ def _count(mask: BoolArray) -> int:
     return int(mask.sum())
 
 
+PARTS: Final = ("step", "communication", "computation", "overlap", "exposed_communication")
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Of one rank, by part: calls on the host and on the device, and time; bytes of the communication."""
+
+    host_calls: Mapping[str, int]
+    device_calls: Mapping[str, int]
+    time_ns: Mapping[str, int]
+    bytes: int | None
+
+    @property
+    def communicates(self) -> bool:
+        """Whether there is any communication."""
+        return bool(self.host_calls["communication"] or self.device_calls["communication"])
+
+
+def total(ranks: Sequence[Measured]) -> Measured:
+    """The ranks added up."""
+    known = [rank.bytes for rank in ranks if rank.bytes is not None]
+    return Measured(
+        _added([rank.host_calls for rank in ranks]),
+        _added([rank.device_calls for rank in ranks]),
+        _added([rank.time_ns for rank in ranks]),
+        sum(known) if known else None,
+    )
+
+
+def part_table(ranks: Mapping[int | None, Measured], by_rank: bool) -> pd.DataFrame:
+    """[rank (null where unknown),] part, host_calls, device_calls, time_ns, ratio, bytes."""
+    rows = [
+        {
+            "rank": None if rank == -1 else rank,
+            "part": part,
+            "host_calls": one.host_calls.get(part),
+            "device_calls": one.device_calls.get(part),
+            "time_ns": one.time_ns[part],
+            "ratio": float(ratio(one.time_ns[part], one.time_ns["step"])),
+            "bytes": one.bytes if part == "communication" else None,
+        }
+        for rank, one in ranks.items()
+        for part in PARTS
+    ]
+    table = pd.DataFrame(rows, columns=["rank", "part", *_TYPES]).astype({"rank": "Int64", **_TYPES})
+    return table if by_rank else table.drop(columns="rank")
+
+
+_TYPES: Final = {"host_calls": "Int64", "device_calls": "Int64", "time_ns": "Int64", "ratio": "Float64",
+                 "bytes": "Int64"}  # fmt: skip
+
+
+def _added(parts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """Of each part the sum over the ranks that know it: computation is counted on the host or on the device."""
+    names = dict.fromkeys(name for part in parts for name in part)
+    return {name: sum(part.get(name, 0) for part in parts) for name in names}
+
+
+WORDS: Final = ("allreduce", "broadcast", "rpc")
+_KERNEL_WORDS: Final = ("nccl", "xccl")
+
+
+@dataclass(frozen=True, slots=True)
+class NativeCommunication:
+    """Masks of shape (rows,): communication on the host and on a device, and computation."""
+
+    host: BoolArray
+    device: BoolArray
+    computation: BoolArray
+
+
+def native_communication(trace: Trace) -> NativeCommunication:
+    """Which events Paddle counts as what."""
+    operators = trace.rows("kind", OPERATOR) & _named(trace, WORDS)
+    host = trace.host & (trace.rows("kind", COMMUNICATION) | operators)
+    owner = native_owners(trace)
+    kernels = trace.rows("kind", KERNEL) & (owner != NO_ROW)
+    inside = nesting.nearest_on_path(trace.ints("parent"), host)[owner] != NO_ROW
+    elsewhere = kernels & ~host[owner]
+    named = elsewhere & _named(trace, _KERNEL_WORDS)
+    return NativeCommunication(host, kernels & inside | named, elsewhere & ~named)
+
+
+def _native_measured(trace: Trace, request: ViewRequest) -> dict[int | None, Measured]:
+    """The numbers of each rank as Paddle's Distribution Summary counts them.
+
+    Communication: host events of kind communication, operators whose name holds one of ``_WORDS``
+    (``broadcast_tensors`` too), every kernel launched inside either, and kernels named nccl or xccl. Computation: the
+    other kernels, also those launched below a communication event but not by it directly: they count as both. Calls
+    are distinct (start, end) pairs.
+    """
+    chosen, rank = selected(trace, request), trace.ints("rank")
+    talk, steps = native_communication(trace), native_steps(trace, in_steps(trace, request))
+    masks = {one: rank == one for one in np.unique(rank).tolist()}
+    return {one: _of_native_rank(trace, talk, chosen & mine, steps & mine) for one, mine in masks.items()}
+
+
+def distinct(trace: Trace, mask: BoolArray) -> int:
+    """Number of distinct (start, end) pairs."""
+    pairs = np.stack([trace.ints("start_ns")[mask], trace.end_ns[mask]])
+    return int(np.unique(pairs, axis=1).shape[1])
+
+
+def _of_native_rank(trace: Trace, talk: NativeCommunication, chosen: BoolArray, steps: BoolArray) -> Measured:
+    both = _union(trace, chosen & (talk.host | talk.device))
+    compute = _union(trace, chosen & talk.computation)
+    overlap = intervals.intersect(both, compute)
+    alone = intervals.subtract(both, compute)
+    times = map(intervals.length, (_union(trace, steps), both, compute, overlap, alone))
+    host = {"communication": distinct(trace, chosen & talk.host)}
+    device = {
+        "communication": distinct(trace, chosen & talk.device),
+        "computation": int((chosen & talk.computation).sum()),
+    }
+    return Measured(host, device, dict(zip(PARTS, times, strict=True)), None)
+
+
+def _union(trace: Trace, mask: BoolArray) -> intervals.Intervals:
+    return intervals.union(trace.ints("start_ns")[mask], trace.end_ns[mask])
+
+
+def _named(trace: Trace, words: tuple[str, ...]) -> BoolArray:
+    names = trace.codes("name")
+    known = np.array([any(word in name.lower() for word in words) for name in names.values], np.bool_)
+    found: BoolArray = names.lookup(known, False)
+    return found
+
+
+COLUMNS = (
+    *added_by(GROUPINGS),
+    words("part", "Part"),
+    count("host_calls", "Host calls", exact=True, per_step=True, description="of communication the outermost ones"),
+    count("device_calls", "Device calls", exact=True, per_step=True, place=DEVICE),
+    duration("time_ns", "Time", per_step=True),
+    replace(RATIO, description="of the steps; without steps, of the extent of the events"),
+    size("bytes", "Size", per_step=True, description="of the messages"),
+)
+
 VIEW = View(
     name="distributed",
     title="Communication and computation",
     description="time of communication between processes, of computation, and of both at once",
     table=table,
+    columns=COLUMNS,
     groupings=GROUPINGS,
     explain_empty=lambda trace: in_english("no communication between processes was recorded"),
     native=True,
-    per_step=("host_calls", "device_calls", "time_ns", "bytes"),
     reduction=Reduction(reduce, merge),
 )

@@ -7,20 +7,22 @@ described none, the outermost calls that launched nothing.
 
 from __future__ import annotations
 
+import re
+from typing import Any, Final, NamedTuple
+
 import numpy as np
 import pandas as pd
 
-from perfkit_core.analyses.communication.collectives import (
+from perfkit_core.analyses.communication.communicating import (
     COLLECTIVES,
     Communication,
     communication,
     named_as_collective,
 )
-from perfkit_core.analyses.communication.facts import descriptions, facts
 from perfkit_core.analyses.once import once
 from perfkit_core.analyses.tables import integers
-from perfkit_core.collectives import HOST
-from perfkit_core.schema import COMMUNICATION, NO_ROW
+from perfkit_core.collectives import HOST, described
+from perfkit_core.schema import COMMUNICATION, NO_ROW, OPERATOR_KINDS
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 
@@ -79,3 +81,122 @@ def _last_end(trace: Trace, talk: Communication) -> IntArray:
 def known(values: IntArray) -> pd.arrays.IntegerArray:
     """Int64, NA where negative."""
     return integers(np.maximum(values, 0), values >= 0)
+
+
+_TOLD: Final = ("name", "group", "members", "dtype", "group_size", "sequence", "on")
+_UNKNOWN: Final = -1
+
+
+def descriptions(trace: Trace, talk: Communication) -> pd.DataFrame:
+    """What adapters said of calls, of what lies in them, and of device work: indexed by row; ``call``: row of the
+    call."""
+    rows = np.flatnonzero(_in_calls(trace, talk) | talk.device)
+    found = described(trace.pick("args", rows).to_pylist())
+    kept = [i for i, one in enumerate(found) if one is not None]
+    values = {name: pd.Series([getattr(found[i], name) for i in kept], dtype=object) for name in _TOLD}
+    frame = pd.DataFrame({**values, "call": talk.call[rows[kept]]})
+    return frame.set_index(pd.Index(rows[kept], dtype=np.int64))
+
+
+def facts(trace: Trace, talk: Communication, told: pd.DataFrame, rows: IntArray) -> dict[str, Any]:
+    """What is known of collectives by their own event, else by the call that launched them, else by the name of their
+    kernel: columns collective, group, members, dtype, algorithm, protocol (text or None), group_size, sequence, bytes
+    (NA where unknown) of collectives, shape (rows,)."""
+    told = told.drop(columns="on")
+    own = _lists(told.drop(columns="call").reindex(rows))
+    by_call = _lists(told[told["call"] != NO_ROW].groupby("call").first().reindex(talk.call[rows]))
+    best: dict[str, list[Any]] = {name: _first_known(own[name], by_call[name]) for name in own}
+    kernels = _kernel_names(trace, talk, rows)
+    names = _first_known(best["name"], _operators(trace, talk, rows), [one.collective for one in kernels])
+    texts = {name: best[name] for name in ("group", "members", "dtype")}
+    texts |= {name: [getattr(one, name) for one in kernels] for name in ("algorithm", "protocol")}
+    columns: dict[str, Any] = {
+        name: pd.Series(each, dtype=object) for name, each in {"collective": names, **texts}.items()
+    }
+    columns |= {name: pd.Series(best[name], dtype="Int64") for name in ("group_size", "sequence")}
+    size = _bytes(trace, talk, rows)
+    return columns | {"bytes": integers(size, size != _UNKNOWN)}
+
+
+def _lists(frame: pd.DataFrame) -> dict[str, list[Any]]:
+    return {str(name): frame[name].tolist() for name in frame.columns}
+
+
+def _in_calls(trace: Trace, talk: Communication) -> Any:
+    return trace.host & (talk.call != NO_ROW) & trace.rows("kind", *OPERATOR_KINDS)
+
+
+def _first_known(*choices: list[Any]) -> list[Any]:
+    """Item by item the first that is known."""
+    return [next((value for value in values if pd.notna(value)), None) for values in zip(*choices, strict=True)]
+
+
+def _kernel_names(trace: Trace, talk: Communication, rows: IntArray) -> list[KernelName]:
+    names = trace.codes("name")
+    codes, inverse = np.unique(names.codes[rows], return_inverse=True)
+    distinct = [kernel_name(names.values[code]) for code in codes]
+    nothing = KernelName()
+    return [distinct[i] if on_device else nothing for i, on_device in zip(inverse, talk.device[rows], strict=True)]
+
+
+def _operators(trace: Trace, talk: Communication, rows: IntArray) -> list[str | None]:
+    """Canonical name of the event or of its call."""
+    names = trace.codes("op_name")
+    called = np.where(talk.call[rows] == NO_ROW, rows, talk.call[rows])
+    return [
+        names.values[code] if code >= 0 and names.values[code] in COLLECTIVES else None for code in names.codes[called]
+    ]
+
+
+def _bytes(trace: Trace, talk: Communication, rows: IntArray) -> IntArray:
+    """Of the event; else the largest that is told in its call, where the call is this collective alone."""
+    size = trace.ints("bytes", _UNKNOWN)
+    largest = np.full(len(trace) + 1, _UNKNOWN, np.int64)
+    inside = np.flatnonzero(_in_calls(trace, talk))
+    np.maximum.at(largest, talk.call[inside], size[inside])
+    call = talk.call[rows]
+    alone = np.bincount(call + 1, minlength=len(trace) + 1)[call + 1] == 1
+    of_call = np.where(alone & (call != NO_ROW), largest[call], _UNKNOWN)
+    return np.where(size[rows] != _UNKNOWN, size[rows], of_call)
+
+
+_COLLECTIVES: Final = (
+    (re.compile(r"all_?reduce", re.I), "all_reduce"),
+    (re.compile(r"all_?gather", re.I), "all_gather"),
+    (re.compile(r"reduce_?scatter", re.I), "reduce_scatter"),
+    (re.compile(r"all_?to_?all", re.I), "all_to_all"),
+    (re.compile(r"broadcast", re.I), "broadcast"),
+    (re.compile(r"(?:nccl|rccl|xccl|hccl)\w*?reduce", re.I), "reduce"),
+)
+_ALGORITHM: Final = re.compile(
+    r"(?<![A-Za-z])(NVLS_TREE|NVLS|COLLNET_DIRECT|COLLNET_CHAIN|COLLNET|TREE|RING|PAT)(?:_(LL128|LL|SIMPLE))?(?![A-Za-z0-9])"
+    r"|(Tree|Ring|CollNet)(LL128|LL)?Kernel"
+)
+_POINT_TO_POINT: Final = re.compile(r"Send_?Recv", re.I)
+
+
+class KernelName(NamedTuple):
+    """None where the name does not tell."""
+
+    collective: str | None = None
+    algorithm: str | None = None
+    protocol: str | None = None
+
+
+def kernel_name(name: str) -> KernelName:
+    """The collective, the algorithm and the protocol that a kernel's name says.
+
+    NCCL (and RCCL, which keeps its names): ``ncclKernel_AllReduce_RING_LL_Sum_float``,
+    ``ncclDevKernel_AllReduce_Sum_f32_TREE_LL128``, ``ncclAllReduceRingLLKernel_sum_f32``. Kernels of point-to-point
+    transfers are all named RING SIMPLE, whatever they do: their names tell nothing.
+    """
+    if _POINT_TO_POINT.search(name):
+        return KernelName()
+    collective = next((canonical for pattern, canonical in _COLLECTIVES if pattern.search(name)), None)
+    match = _ALGORITHM.search(name)
+    if not match:
+        return KernelName(collective)
+    algorithm, protocol, old_algorithm, old_protocol = match.groups()
+    if algorithm:
+        return KernelName(collective, algorithm, protocol)
+    return KernelName(collective, old_algorithm.upper(), old_protocol or "SIMPLE")

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.analyses.communication.collectives import COLLECTIVES
+from perfkit_core.analyses.communication.communicating import COLLECTIVES
 
 UNMATCHED: Final = -1
 POINT_TO_POINT: Final = ("send", "recv")

@@ -17,6 +17,7 @@ from perfkit_core.analyses.tables import lower_median, rounded_division
 from perfkit_core.errors import UsageError
 from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.table_columns import MAX, MIN, RANK, count, duration, key, share, text
 from perfkit_core.trace import Trace
 
 GROUPINGS: Final = ("rank", "step")
@@ -31,15 +32,9 @@ _OF_STEP: Final = {"collectives": "int64", "skew_p50_ns": "Int64", "skew_max_ns"
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """A row a rank, by what it makes the others wait: rank, steps, avg_step_ns, collectives, last (how often it came
-    last), last_ratio, late_p50_ns, late_max_ns (after the first rank), waited_ns, caused_wait_ns, doubtful_ns (how much
-    of that is within what clocks contradict themselves by), incomplete (of the collectives those of which a rank's
-    clock or recording is missing: all waits are at least as long as told there, and another rank may have come last).
-
-    By rank and step a row each. By step a row a step: step, min_step_ns, max_step_ns (over the ranks), collectives,
-    skew_p50_ns, skew_max_ns (last arrival less first), waited_ns (all ranks), last_rank (that caused most of it),
-    incomplete.
-    """
+    """One row a rank, by what it makes the others wait; see :data:`COLUMNS`. Where something is ``incomplete``, all
+    waits are at least as long as told there, and another rank may have come last. By rank and step a row each, by step
+    a row a step."""
     return merge(reduce_each(trace, request), request)
 
 
@@ -119,13 +114,35 @@ def _explain_merged(partials: Sequence[Partial]) -> str:
     return _UNTIED if len(partials) > 1 else one_rank_only()
 
 
+COLUMNS: Final = (
+    RANK,
+    key("step", "Step", by=("step",)),
+    duration("dur_ns", "Duration", by=("rank", "step")),
+    count("steps", "Steps", exact=True),
+    duration("avg_step_ns", "Avg step"),
+    duration("min_step_ns", "Min step", merge=MIN, of_capture=True, by=("step",), description="over the ranks"),
+    duration("max_step_ns", "Max step", merge=MAX, of_capture=True, by=("step",)),
+    count("collectives", "Collectives", per_step=True),
+    count("last", "Last", per_step=True, description="how often it came last"),
+    share("last_ratio", "Last"),
+    duration("skew_p50_ns", "Skew p50", by=("step",), description="last arrival less first"),
+    duration("skew_max_ns", "Skew max", of_capture=True, by=("step",)),
+    duration("late_p50_ns", "Late p50", description="after the first rank"),
+    duration("late_max_ns", "Late max", of_capture=True),
+    duration("waited_ns", "Waited", per_step=True),
+    duration("caused_wait_ns", "Caused wait", per_step=True, description="of the others, where it came last"),
+    duration("doubtful_ns", "Doubtful", per_step=True, description="of that within what clocks contradict each other"),
+    text("last_rank", "Last rank", by=("step",), description="that caused most of the waits"),
+    count("incomplete", "Incomplete", per_step=True, description="collectives without the clock or events of a rank"),
+)
+
 VIEW = View(
     name="stragglers",
     title="Stragglers",
     description="which rank comes last to the collectives, and how long the others wait for it",
     table=table,
+    columns=COLUMNS,
     groupings=GROUPINGS,
     explain_empty=_explain,
-    per_step=("collectives", "last", "waited_ns", "caused_wait_ns", "doubtful_ns", "incomplete"),
     reduction=Reduction(reduce, merge, _explain_merged),
 )

@@ -11,26 +11,28 @@ itself measured. With ``native`` only kernels that a host event launched count, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import numpy as np
 import pandas as pd
 
 from perfkit_core import grouped, intervals
+from perfkit_core.analyses.merging import merge_tables, stacked
 from perfkit_core.analyses.native_rules import counted, native_steps
 from perfkit_core.analyses.select import in_steps
 from perfkit_core.analyses.span import rank_codes, spans
 from perfkit_core.analyses.step.exclusive import covered_ns
 from perfkit_core.analyses.tables import ratio
 from perfkit_core.language import in_english
-from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
 from perfkit_core.schema import DEVICE_WORK, KERNEL
+from perfkit_core.table_columns import DEVICE, DEVICE_NAME, FIRST, Share, count, duration, key, share
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Columns device, product, kernels, busy_ns, span_ns, utilisation_ratio, busy_in_steps_ratio; rows for the CPU have
-    only utilisation_ratio."""
+    """One row a device; see :data:`COLUMNS`. Rows for the CPU have only utilisation_ratio."""
     chosen = in_steps(trace, request)
     counts = trace.rows("kind", KERNEL) & (counted(trace) if request.native else True)
     steps = _events(trace, native_steps(trace, chosen)) if request.native else spans(trace, chosen)
@@ -117,11 +119,32 @@ def _cpu(scope: str, value: float) -> dict[str, object]:
     return {"device": f"cpu ({scope})", **missing, "utilisation_ratio": value}
 
 
+def _merged(partials: Sequence[pd.DataFrame], request: ViewRequest) -> pd.DataFrame:
+    """Devices of one name added; of the host what the first rank that tells has measured."""
+    rows = stacked(partials)
+    of_device = rows["span_ns"].notna()
+    host = rows[~of_device].drop_duplicates("device")
+    added = merge_tables([rows[of_device].reset_index(drop=True)], COLUMNS).sort_values("device", kind="stable")
+    return stacked([host, added])
+
+
+COLUMNS: Final = (
+    DEVICE_NAME,
+    key("product", "Product", merge=FIRST),
+    count("kernels", "Kernels", place=DEVICE),
+    duration("busy_ns", "Busy", place=DEVICE, description="a union over streams"),
+    duration("span_ns", "Span", place=DEVICE, description="of the steps"),
+    share("utilisation_ratio", "Utilisation", Share("busy_ns", column="span_ns"), place=DEVICE),
+    share("busy_in_steps_ratio", "Busy in steps", Share(column="span_ns"), place=DEVICE),
+)
+
 VIEW = View(
     name="device",
     title="Device utilisation",
     description="busy time and utilisation of each device",
     table=table,
+    columns=COLUMNS,
     explain_empty=lambda trace: in_english("no device work and no CPU utilisation were recorded"),
     native=True,
+    reduction=Reduction(table, _merged),
 )

@@ -6,20 +6,23 @@ not recorded count too.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from perfkit_core.analyses import grouping
 from perfkit_core.analyses.devices import launched_for
-from perfkit_core.analyses.devices.launch import parameters
 from perfkit_core.analyses.native_text import short_kernel_names
 from perfkit_core.analyses.select import selected
 from perfkit_core.analyses.tables import group, plain, ratio, texts
 from perfkit_core.language import in_english
-from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.schema import KERNEL
+from perfkit_core.table_columns import CALLS, DEVICE, DEVICE_NAME, NAME, ON_DEVICE, RATIO, Share, added_by, key
 from perfkit_core.trace import IntArray, Trace
 
 GROUPINGS: Final = ("operator", "stream", "device", "launch", "module", "phase", "step", "rank")
@@ -27,8 +30,7 @@ LAUNCH: Final = "launch"
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Columns name, device, [operator, stream, module, phase, step, rank; by launch: grid, block, registers,
-    shared_bytes, occupancy_ratio,] calls, total/avg/min/max_device_ns, ratio (of the time of all rows).
+    """One row a kernel and device; see :data:`COLUMNS`.
 
     Natively kernels of one name are one row on all devices, and their names end with the template arguments. Raises
     UsageError."""
@@ -55,14 +57,70 @@ def _keys(trace: Trace, request: ViewRequest, rows: IntArray) -> dict[str, Any]:
     return found
 
 
+_GRID: Final = r'"{} ?": ?\[ ?(?P<found>\d+, ?\d+, ?\d+) ?\]'
+_NUMBER: Final = r'"(?:{})": ?(?P<found>\d{{1,18}})\b'
+_SHARE: Final = r'"(?:est\.|theoretical) achieved occupancy %": ?(?P<found>\d{1,6}(?:\.\d{1,9})?)'
+
+
+def parameters(trace: Trace, rows: IntArray) -> dict[str, Any]:
+    """Columns grid, block (``x,y,z``), registers (of a thread), shared_bytes (of a block), occupancy_ratio, null where
+    it was not recorded. Shape (len(rows),)."""
+    encoded = trace.pick("args", rows).dictionary_encode()
+    texts = encoded.dictionary
+    code = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False)
+    return {
+        "grid": _spread(_found(texts, _GRID.format("grid")), code),
+        "block": _spread(_found(texts, _GRID.format("block")), code),
+        "registers": _integers(_found(texts, _NUMBER.format("registers per thread")), code),
+        "shared_bytes": _integers(_found(texts, _NUMBER.format("shared memory")), code),
+        "occupancy_ratio": _share(_found(texts, _SHARE), code),
+    }
+
+
+def _found(texts: pa.Array, pattern: str) -> pa.Array:
+    return pc.struct_field(pc.extract_regex(texts.cast(pa.string()), pattern), "found")
+
+
+def _spread(values: pa.Array, code: IntArray) -> pd.Categorical:
+    encoded = values.dictionary_encode()
+    codes = np.append(pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False), -1)
+    return pd.Categorical.from_codes(codes[code], categories=encoded.dictionary.to_pylist())
+
+
+def _integers(values: pa.Array, code: IntArray) -> pd.arrays.IntegerArray:
+    numbers = pc.fill_null(values.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
+    spread = np.append(numbers, -1)[code]
+    return pd.arrays.IntegerArray(np.maximum(spread, 0).astype(np.int64), spread < 0)
+
+
+def _share(values: pa.Array, code: IntArray) -> Any:
+    percent = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    return np.append(percent, np.nan)[code] / 100
+
+
+COLUMNS: Final = (
+    NAME,
+    DEVICE_NAME,
+    *(known for known in added_by(GROUPINGS) if known.name != "device"),
+    key("grid", "Grid", by=(LAUNCH,)),
+    key("block", "Block", by=(LAUNCH,)),
+    key("registers", "Registers", by=(LAUNCH,), description="of a thread"),
+    key("shared_bytes", "Shared", unit="bytes", by=(LAUNCH,), description="of a block"),
+    key("occupancy_ratio", "Occupancy", unit="ratio", by=(LAUNCH,)),
+    replace(CALLS, place=DEVICE),
+    *ON_DEVICE,
+    replace(RATIO, merge=Share("total_device_ns"), place=DEVICE, description="of the time of all rows"),
+)
+
 VIEW = View(
     name="kernels",
     title="Kernels",
     description="calls and time of each kernel on the device",
     table=table,
+    columns=COLUMNS,
     groupings=GROUPINGS,
     order="total_device_ns",
     explain_empty=lambda trace: in_english("no kernels on a device were recorded"),
     native=True,
-    per_step=("calls", "total_device_ns"),
+    reduction=MergedRows(),
 )

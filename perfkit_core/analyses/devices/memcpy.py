@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -12,8 +13,9 @@ from perfkit_core.analyses.devices import launched_for
 from perfkit_core.analyses.select import selected
 from perfkit_core.analyses.tables import group, integers, plain, texts
 from perfkit_core.language import in_english
-from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.schema import MEMCPY, MEMSET
+from perfkit_core.table_columns import CALLS, DEVICE, DEVICE_NAME, KIND, ON_DEVICE, added_by, duration, key, rate, size
 from perfkit_core.trace import Trace
 
 GROUPINGS: Final = ("operator", "stream", "device", "module", "phase", "step", "rank")
@@ -24,9 +26,7 @@ TOLD_NS: Final = "told_ns"
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Columns kind (memcpy, memset), copy_kind, device, [the groupings,] calls, bytes (NA where no event tells),
-    total_device_ns, avg_device_ns, min_device_ns, max_device_ns, bytes_per_s (of the events that tell). Raises
-    UsageError."""
+    """One row a kind of copy and device; see :data:`COLUMNS`. Sizes are NA where no event tells. Raises UsageError."""
     return with_speed(measured(trace, request))
 
 
@@ -51,13 +51,29 @@ def with_speed(copies: pd.DataFrame) -> pd.DataFrame:
     return copies.drop(columns=TOLD_NS).assign(bytes_per_s=speed)
 
 
+COLUMNS: Final = (
+    KIND,
+    key("copy_kind", "Copy kind"),
+    DEVICE_NAME,
+    *(known for known in added_by(GROUPINGS) if known.name != "device"),
+    replace(CALLS, place=DEVICE),
+    size("bytes", "Size", per_step=True, place=DEVICE),
+    *ON_DEVICE,
+    rate("bytes_per_s", "Bandwidth", place=DEVICE, description="of the copies whose size was recorded"),
+)
+
 VIEW = View(
     name="memcpy",
     title="Copies and fills",
     description="calls, bytes, time and bandwidth of memory copies and memsets, by direction",
     table=table,
+    columns=COLUMNS,
     groupings=GROUPINGS,
     order="total_device_ns",
     explain_empty=lambda trace: in_english("no copies to, from or on a device were recorded"),
-    per_step=("calls", "bytes", "total_device_ns"),
+    reduction=MergedRows(
+        partial=measured,
+        columns=(duration(TOLD_NS, TOLD_NS),),
+        finish=lambda table, request: with_speed(table),
+    ),
 )

@@ -1,4 +1,5 @@
-"""What the tables of this report count: operators with all that is inside them, and the device work launched there."""
+"""What the tables of this report count: operators with all that is inside them, the device work launched there, and
+the host threads, numbered in the order in which they appear."""
 
 from __future__ import annotations
 
@@ -6,13 +7,14 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core import nesting
+from perfkit_core import grouped, nesting
 from perfkit_core.analyses.once import once
 from perfkit_core.analyses.operator import dataflow
 from perfkit_core.analyses.select import selected
+from perfkit_core.analyses.threads import IDENTITY, threads
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.schema import DEVICE_WORK, NO_ROW
+from perfkit_core.schema import DEVICE_WORK, NESTED_KINDS, NO_ROW
 from perfkit_core.trace import IntArray, Trace
 
 GROUP: Final = "fluid"
@@ -59,3 +61,20 @@ def launched_ns(trace: Trace) -> IntArray:
 def direction(copy_kind: str) -> str:
     """A recorded copy kind ("HtoD pinned") in the words of this report ("CPU->GPU")."""
     return DIRECTIONS.get(copy_kind.split(" ")[0], copy_kind) if copy_kind else UNKNOWN_DIRECTION
+
+
+@once
+def thread_numbers(trace: Trace) -> tuple[IntArray, IntArray]:
+    """Number of the thread of each event (-1: no host event that occupies one), and the first row of each thread."""
+    every = threads(trace)
+    key = np.where(trace.host & trace.rows("kind", *NESTED_KINDS), every.code, -1)
+    return grouped.by_appearance(key, len(every))
+
+
+def described(trace: Trace, row: int) -> str:
+    """The thread of an event in words: rank where there are several, number and name of the thread."""
+    rank, pid, tid = (trace.ints(name)[row] for name in IDENTITY)
+    names = (trace.meta.thread_names.get(f"{r}:{pid}:{tid}") for r in (rank, 0))
+    name = next((name for name in names if name), "")
+    place = f"rank {rank}, " if len(trace.meta.ranks) > 1 else ""
+    return f"{place}tid {tid}" + (f" ({name})" if name else "")

@@ -7,6 +7,7 @@ it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -14,28 +15,41 @@ import pandas as pd
 
 from perfkit_core import grouped, nesting
 from perfkit_core.analyses.grouping import keys
+from perfkit_core.analyses.merging import parents
 from perfkit_core.analyses.module import module_counts
-from perfkit_core.analyses.module.module_counts import Counts
-from perfkit_core.analyses.module.module_tree import ModuleTree, module_tree
+from perfkit_core.analyses.module.module_counts import Counts, ModuleTree, module_tree
 from perfkit_core.analyses.select import selected
 from perfkit_core.analyses.tables import Groups, group, integers, ratio
 from perfkit_core.language import in_english
-from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.schema import NO_ROW
+from perfkit_core.table_columns import (
+    CALLS,
+    CPU,
+    DEPTH,
+    DEVICE,
+    FIRST,
+    FLOPS,
+    HOST,
+    NAME,
+    ON_DEVICE,
+    SELF_CPU,
+    SELF_DEVICE,
+    Share,
+    added_by,
+    count,
+    description,
+    duration,
+    operations,
+    share,
+    size,
+    text,
+)
 from perfkit_core.trace import IntArray, Trace
 from perfkit_core.trees import preorder
 
 GROUPINGS: Final = ("phase", "step", "rank")
 NO_MODULE: Final = "(no module)"
-PER_STEP: Final = ("calls", "backward_calls", "call_ns", "total_cpu_ns", "self_cpu_ns", "total_device_ns",
-                   "self_device_ns", "flops", "self_flops", "total_allocated_bytes", "self_allocated_bytes",
-                   "occurrence")  # fmt: skip
-_COLUMNS: Final = (
-    "depth", "name", "class", "calls", "backward_calls", "call_ns", "total_cpu_ns", "total_cpu_ratio", "self_cpu_ns",
-    "self_cpu_ratio", "total_device_ns", "total_device_ratio", "self_device_ns", "self_device_ratio", "parameters",
-    "self_parameters", "parameter_bytes", "flops", "self_flops", "total_allocated_bytes", "self_allocated_bytes",
-    "occurrence", "module",
-)  # fmt: skip
 _SUMMED: Final = {
     "cpu_ns": ("total_cpu_ns", "self_cpu_ns"),
     "device_ns": ("total_device_ns", "self_device_ns"),
@@ -43,26 +57,15 @@ _SUMMED: Final = {
     "flops": ("flops", "self_flops"),
 }
 """What is counted → its columns with all below and without."""
-_WITH_BELOW: Final = {
-    **dict(_SUMMED.values()),
-    "total_cpu_ratio": "self_cpu_ratio",
-    "total_device_ratio": "self_device_ratio",
-    "parameters": "self_parameters",
-}
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Tree: depth, name (own part of the path), class, calls (forward), backward_calls (null where backward passes are
-    not labelled), call_ns (forward calls from begin to end, all they do included), total_cpu_ns, total_cpu_ratio,
-    self_cpu_ns, self_cpu_ratio (of operators, with the layers below and without; shares of all operators), the same for
-    device_ns, parameters (elements, with all below), self_parameters, parameter_bytes (with all below), flops (with all
-    below), self_flops, total_allocated_bytes, self_allocated_bytes, occurrence (outermost operators, with all below),
-    module (the path; null for what is in none). Unknown is null. Grouped: a root for each group, its layers below."""
+    """The layers as a tree; see :data:`COLUMNS`. Unknown is NA. Grouped: a root for each group, its layers below."""
     keys(trace, request, np.empty(0, np.int64), GROUPINGS)  # refuses what it cannot be grouped by
     selected(trace, request)  # and steps and patterns that mean nothing
     tree = module_tree(trace)
     if not len(tree):
-        return pd.DataFrame(columns=list(_COLUMNS))
+        return pd.DataFrame(columns=list(_ORDER))
     counts = module_counts.counts(trace, request, tree)
     rows = np.flatnonzero(counts.counted)
     if not request.by:
@@ -151,18 +154,59 @@ def _finished(result: pd.DataFrame) -> pd.DataFrame:
             values = result[f"{which}_{side}_ns"]
             result[f"{which}_{side}_ratio"] = ratio(values.fillna(0), int(whole))
             result.loc[values.isna(), f"{which}_{side}_ratio"] = np.nan
-    return result[list(_COLUMNS)]
+    return result[list(_ORDER)]
 
+
+def _in_order_of_cost(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
+    """The costliest layers first, by device time where there is any, and last what is in no layer; groups stay in the
+    order in which they come."""
+    weight = table["total_device_ns"].fillna(0).to_numpy(np.int64)
+    if not weight.any():
+        weight = table["total_cpu_ns"].fillna(0).to_numpy(np.int64)
+    weight = np.where(table["name"] == NO_MODULE, -1, weight)
+    depth = table["depth"].to_numpy(np.int64)
+    if request.by:
+        weight = np.where(depth == 0, -np.arange(len(table)), weight)
+    return table.iloc[preorder(parents(depth), weight)].reset_index(drop=True)
+
+
+COLUMNS: Final = (
+    DEPTH,
+    replace(NAME, description="own part of the path"),
+    *added_by(GROUPINGS),
+    text("class", "Class", merge=FIRST),
+    replace(CALLS, description="forward"),
+    count("backward_calls", "Backward calls", exact=True, per_step=True),
+    duration("call_ns", "Call", per_step=True, description="forward calls from begin to end, with all that they do"),
+    replace(CPU[0], own="self_cpu_ns", description="of operators, with the layers below"),
+    share("total_cpu_ratio", "Total CPU", Share("total_cpu_ns"), place=HOST, own="self_cpu_ratio"),
+    SELF_CPU,
+    share("self_cpu_ratio", "Self CPU", Share("self_cpu_ns", of="total_cpu_ns"), place=HOST),
+    replace(ON_DEVICE[0], own="self_device_ns"),
+    share("total_device_ratio", "Total device", Share("total_device_ns"), place=DEVICE, own="self_device_ratio"),
+    SELF_DEVICE,
+    share("self_device_ratio", "Self device", Share("self_device_ns", of="total_device_ns"), place=DEVICE),
+    count("parameters", "Parameters", merge=FIRST, own="self_parameters", description="elements, with all below"),
+    count("self_parameters", "Self parameters", merge=FIRST),
+    size("parameter_bytes", "Parameter", merge=FIRST, description="with all below"),
+    replace(FLOPS, own="self_flops", description="with all below"),
+    operations("self_flops", "Self FLOPs", per_step=True),
+    size("total_allocated_bytes", "Total allocated", per_step=True, own="self_allocated_bytes"),
+    size("self_allocated_bytes", "Self allocated", per_step=True),
+    count("occurrence", "Operators", per_step=True, description="outermost operators, with all below"),
+    description("module", "Module", merge=FIRST, description="the path; none for what is in no layer"),
+)
+_ORDER: Final = tuple(known.name for known in COLUMNS if not known.by)
 
 VIEW = View(
     name="modules",
     title="Layers",
     description="host time, device time, parameters and FLOPs of each layer of the model, with the layers below it",
     table=table,
+    columns=COLUMNS,
     groupings=GROUPINGS,
     explain_empty=lambda trace: in_english(
         "no calls of layers were recorded: label them with annotate(model), or record Python stacks"
     ),
-    per_step=PER_STEP,
-    summed=_WITH_BELOW,
+    reduction=MergedRows(finish=_in_order_of_cost),
 )

@@ -19,8 +19,21 @@ from perfkit_core.analyses.select import selected
 from perfkit_core.analyses.tables import Groups, group, integers, plain, ratio, texts
 from perfkit_core.language import in_english
 from perfkit_core.operators import of_events
-from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.schema import DEVICE_WORK, NO_ROW, OPERATOR_KINDS
+from perfkit_core.table_columns import (
+    CALLS,
+    DEPTH,
+    DEVICE,
+    HOST,
+    NAME,
+    SELF_CPU,
+    Share,
+    added_by,
+    count,
+    duration,
+    share,
+)
 from perfkit_core.trace import BoolArray, IntArray, Trace
 from perfkit_core.trees import preorder
 
@@ -28,7 +41,6 @@ OPERATOR: Final = "operator"
 GROUPINGS: Final = (OPERATOR, "phase", "module", "step", "device", "rank")
 NO_FAMILY: Final = "(no family)"
 NO_OPERATOR: Final = "(no operator)"
-SUMS: Final = ("calls", "self_cpu_ns", "device_calls", "device_ns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +58,8 @@ class _Counted:
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Columns name (the family), [the groupings,] calls and self_cpu_ns (of operators), self_cpu_ratio, device_calls
-    and device_ns (of device work; NA where none was recorded), device_ratio. The ratios are to the sums of all rows.
+    """One row a family; see :data:`COLUMNS`. The ratios are to the sums of all rows; NA where no device work was
+    recorded.
 
     By operator a tree: below each family its operators, with the device work of that family that they launched. Raises
     UsageError."""
@@ -123,12 +135,28 @@ def _sums(groups: Groups, counted: _Counted) -> pd.DataFrame:
     return pd.concat([groups.keys, pd.DataFrame(columns, index=groups.keys.index)], axis=1)
 
 
+COLUMNS: Final = (
+    DEPTH,
+    NAME,
+    *(known for known in added_by(GROUPINGS) if known.name != OPERATOR),
+    replace(CALLS, description="of operators"),
+    SELF_CPU,
+    share("self_cpu_ratio", "Self CPU", Share("self_cpu_ns"), place=HOST),
+    count("device_calls", "Device calls", exact=True, per_step=True, place=DEVICE),
+    duration("device_ns", "Device", per_step=True, place=DEVICE),
+    share("device_ratio", "Device", Share("device_ns"), place=DEVICE),
+)
+
 VIEW = View(
     name="families",
     title="Families of operators",
     description="matrix products, convolutions, copies, …: host and device time by what is computed",
     table=table,
+    columns=COLUMNS,
     groupings=GROUPINGS,
     explain_empty=lambda trace: in_english("no operators and no device work were recorded"),
-    per_step=SUMS,
+    reduction=MergedRows(
+        weight=("device_ns", "self_cpu_ns"),
+        finish=lambda table, request: table if "depth" in table else in_order(table),
+    ),
 )

@@ -19,19 +19,30 @@ from perfkit_core.errors import UsageError
 from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import NO_ROW
+from perfkit_core.table_columns import (
+    DEVICE,
+    HOST,
+    MODULE,
+    NAME,
+    OP_NAME,
+    PHASE,
+    POSITION,
+    STEP,
+    TID,
+    Column,
+    count,
+    description,
+    duration,
+    key,
+    text,
+)
 from perfkit_core.trace import IntArray, Trace
 
 GROUPINGS = ("edge",)
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """One row an outermost operator: node (number), name, op_name, phase, module, step, tid, start_ns (since the
-    first), total_cpu_ns, device_events, total_device_ns, streams, then the nodes before it: after (on its thread),
-    after_on_stream (on the first of its streams), forward (of a backward node) and forward_by ("sequence" or "order",
-    see ``dataflow``); null where there is none.
-
-    By edge: before, after (nodes), before_name, after_name, edge ("thread", "stream", "backward").
-    """
+    """One row an outermost operator, by edge one an edge; see :data:`COLUMNS`. NA where there is none."""
     if set(request.by) - set(GROUPINGS):
         raise UsageError(f"the graph cannot be grouped by {request.by[0]!r}", f"known: {', '.join(GROUPINGS)}")
     first = step_numbers(trace)[:1]
@@ -105,12 +116,36 @@ def _known(numbers: IntArray) -> pd.arrays.IntegerArray:
     return pd.arrays.IntegerArray(np.maximum(numbers, 0), numbers < 0)
 
 
+COLUMNS = (
+    key("node", "Node", description="number"),
+    NAME,
+    OP_NAME,
+    PHASE,
+    MODULE,
+    STEP,
+    TID,
+    Column("start_ns", "Start", "ns", POSITION, description="since the first node"),
+    duration("total_cpu_ns", "Total CPU", place=HOST),
+    count("device_events", "Device events", place=DEVICE),
+    duration("total_device_ns", "Total device", place=DEVICE),
+    text("streams", "Streams"),
+    key("before", "Before", by=("edge",), description="node"),
+    description("after", "After", by=("edge",), description="the node before it on its thread; by edge the later one"),
+    key("before_name", "Before name", by=("edge",)),
+    key("after_name", "After name", by=("edge",)),
+    key("edge", "Edge", by=("edge",), description="thread, stream or backward"),
+    text("after_on_stream", "After on stream", description="the node before it on the first of its streams"),
+    text("forward", "Forward", description="node, of a backward one"),
+    text("forward_by", "Forward by", description="sequence or order, see ``dataflow``"),
+)
+
 VIEW = View(
     name="graph",
     title="Dataflow",
     description="operators of one step in producer order, with what comes before each: on its thread, on its stream, "
     "and the forward operator of a backward node",
     table=table,
+    columns=COLUMNS,
     groupings=GROUPINGS,
     page=False,
     explain_empty=lambda trace: in_english("no operators were recorded"),

@@ -20,7 +20,7 @@ from perfkit_core.analyses.select import selected
 from perfkit_core.analyses.step import step_share
 from perfkit_core.analyses.tables import group, integers, plain, texts
 from perfkit_core.language import in_english
-from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.schema import (
     ANNOTATION,
     DEVICE_WORK,
@@ -29,6 +29,7 @@ from perfkit_core.schema import (
     OPERATOR_DETAIL,
     RUNTIME,
 )
+from perfkit_core.table_columns import CALLS, CPU, DEVICE, HOST, KIND, NAME, ON_DEVICE, Share, added_by, share
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 GROUPINGS: Final = ("thread", "label", "scope", "module", "phase", "step", "rank")
@@ -38,8 +39,7 @@ _USER_DEFINED: Final = "UserDefined$"
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Columns name, kind, [the groupings,] calls, total/avg/min/max_cpu_ns, cpu_ratio (to the union of the steps),
-    total/avg/min/max_device_ns of what was launched inside, device_ratio (to the device work of the steps). Raises
+    """One row a name and kind; see :data:`COLUMNS`. Device times are those of what was launched inside. Raises
     UsageError."""
     rows = np.flatnonzero(_manipulates(trace, request.native) & selected(trace, request))
     keys: dict[str, Any] = {"name": texts(overloads.operator_names(trace), rows)}
@@ -75,14 +75,26 @@ def _launched_ns(trace: Trace) -> IntArray:
     return nesting.sum_up(trace.ints("parent"), own)
 
 
+COLUMNS: Final = (
+    NAME,
+    KIND,
+    *added_by(GROUPINGS),
+    CALLS,
+    *CPU,
+    share("cpu_ratio", "CPU", Share("total_cpu_ns", whole=step_share.host_ns), place=HOST, description="of the steps"),
+    *ON_DEVICE,
+    share("device_ratio", "Device", Share("total_device_ns", whole=step_share.device_ns), place=DEVICE),
+)
+
 VIEW = View(
     name="memory_manipulation",
     title="Memory manipulation",
     description="host calls that copy or fill memory, and the device work that they launch",
     table=table,
+    columns=COLUMNS,
     groupings=GROUPINGS,
     order="total_cpu_ns",
     explain_empty=lambda trace: in_english("no host event copies or fills memory by its name"),
     native=True,
-    per_step=("calls", "total_cpu_ns", "total_device_ns"),
+    reduction=MergedRows(),
 )

@@ -18,8 +18,22 @@ from perfkit_core.analyses.tables import Groups, group, integers, plain, ratio
 from perfkit_core.analyses.threads import threads
 from perfkit_core.compiling import compiled
 from perfkit_core.language import in_english
-from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.schema import NO_ROW, OPERATOR_KINDS
+from perfkit_core.table_columns import (
+    CALLS,
+    CPU,
+    DEPTH,
+    DEVICE,
+    HOST,
+    NAME,
+    ON_DEVICE,
+    SELF_CPU,
+    SELF_DEVICE,
+    Share,
+    added_by,
+    share,
+)
 from perfkit_core.trace import BoolArray, IntArray, Trace
 from perfkit_core.trees import preorder
 
@@ -29,9 +43,8 @@ _SUMS: Final = ("calls", "self_cpu_ns", "total_cpu_ns", "self_device_ns", "total
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Columns depth, name (depth 0: the kind; 1: an operator), [the groupings,] calls, self_cpu_ns, self_cpu_ratio,
-    total_cpu_ns, self_device_ns, self_device_ratio, total_device_ns. The ratios are to the self time of all operators.
-    Calls and totals of a kind leave out operators inside another of the same kind. Raises UsageError."""
+    """Depth 0: the kind; 1: an operator; see :data:`COLUMNS`. The ratios are to the self time of all operators. Calls
+    and totals of a kind leave out operators inside another of the same kind. Raises UsageError."""
     counted = trace.host & trace.rows("kind", *OPERATOR_KINDS) & own_time.is_call(trace)
     counted &= spans.chosen(trace, request)
     rows = np.flatnonzero(counted)
@@ -128,13 +141,27 @@ def _shares(table: pd.DataFrame) -> pd.DataFrame:
     return result
 
 
+COLUMNS: Final = (
+    DEPTH,
+    NAME,
+    *added_by(GROUPINGS),
+    CALLS,
+    SELF_CPU,
+    share("self_cpu_ratio", "Self CPU", Share("self_cpu_ns"), place=HOST),
+    CPU[0],
+    SELF_DEVICE,
+    share("self_device_ratio", "Self device", Share("self_device_ns"), place=DEVICE),
+    ON_DEVICE[0],
+)
+
 VIEW = View(
     name="operator_kinds",
     title="Kinds of operators",
     description="operators by what they compute, under the names that all frameworks share",
     table=table,
+    columns=COLUMNS,
     groupings=GROUPINGS,
     order="self_cpu_ns",
     explain_empty=lambda trace: in_english("no operators were recorded"),
-    per_step=_SUMS,
+    reduction=MergedRows(weight=("self_cpu_ns",)),
 )

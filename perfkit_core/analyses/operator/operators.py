@@ -7,19 +7,20 @@ Device work that no operator owns has rows of its own, so that the self device t
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
 from perfkit_core.analyses import grouping
-from perfkit_core.analyses.operator import operator_memory
-from perfkit_core.analyses.operator.spans import GROUPINGS, MEASURES, SUMS, chosen, span_table, survivors
+from perfkit_core.analyses.operator import operator_memory, own_time
+from perfkit_core.analyses.operator.spans import GROUPINGS, MEASURES, SPAN_COLUMNS, chosen, span_table, survivors
 from perfkit_core.analyses.operator.unowned import unowned
 from perfkit_core.analyses.tables import Groups, group, integers, plain, ratio
 from perfkit_core.language import in_english
-from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.schema import OPERATOR_KINDS
+from perfkit_core.table_columns import DEVICE, HOST, NAME, OP_NAME, Share, added_by, share
 from perfkit_core.trace import IntArray, Trace
 
 __all__ = ["MEMORY_ROW", "VIEW", "span_table", "survivors", "table"]
@@ -28,10 +29,7 @@ MEMORY_ROW = "[memory]"
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Columns name, [shapes, stack, overload, tid, label, scope, module, phase, step, device, rank,] op_name, calls,
-    self_cpu_ns, self_cpu_ratio, total_cpu_ns, total_cpu_ratio (to the time of the outermost), avg/min/max_cpu_ns,
-    self_device_ns, self_device_ratio, total_device_ns, avg/min/max_device_ns (of a call, with all inside), self_ and
-    total_ cpu_bytes and device_bytes (allocated less freed), flops. What was not recorded is NA. Raises UsageError."""
+    """One row a name, by what is asked for; see :data:`COLUMNS`. What was not recorded is NA. Raises UsageError."""
     whole = span_table(trace, request, trace.host & trace.rows("kind", *OPERATOR_KINDS), "op_name")
     parts = [_without_operator(trace, request, name, rows) for name, rows in unowned(trace, request).items()]
     if request.native and operator_memory.recorded(trace):
@@ -76,14 +74,43 @@ def _shares(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(self_device_ratio=ratio(device, int(device.sum()))) if device.any() else table
 
 
+def _self_times(trace: Trace, request: ViewRequest, table: pd.DataFrame) -> int | None:
+    """The self time of all rows; natively of all host events."""
+    return own_time.whole_native_ns(trace) if request.native else None
+
+
+def _outermost_ns(trace: Trace, request: ViewRequest, table: pd.DataFrame) -> int:
+    """The time of the outermost operators; natively the self time of all host events."""
+    if request.native:
+        return own_time.whole_native_ns(trace)
+    part, share = table["total_cpu_ns"], table["total_cpu_ratio"]
+    telling = (share > 0).fillna(False) & part.notna()
+    if not telling.any():
+        return 0
+    # exact below 2^51 (26 days in ns): the two roundings of a division and its inverse are then below half of 1
+    shares = share[telling].to_numpy(np.float64)
+    return round(int(part[telling].iloc[shares.argmax()]) / float(shares.max()))
+
+
+COLUMNS: Final = (
+    NAME,
+    *added_by(GROUPINGS),
+    OP_NAME,
+    *SPAN_COLUMNS,
+    share("self_cpu_ratio", "Self CPU", Share("self_cpu_ns", whole=_self_times), place=HOST),
+    share("total_cpu_ratio", "Total CPU", Share("total_cpu_ns", whole=_outermost_ns), place=HOST),
+    share("self_device_ratio", "Self device", Share("self_device_ns"), place=DEVICE),
+)
+
 VIEW = View(
     name="operators",
     title="Operators",
     description="time of each operator on the host and of the device work it launched, memory and FLOPs",
     table=table,
+    columns=COLUMNS,
     groupings=GROUPINGS,
     order="self_cpu_ns",
     explain_empty=lambda trace: in_english("no operators were recorded"),
     native=True,
-    per_step=SUMS,
+    reduction=MergedRows(),
 )

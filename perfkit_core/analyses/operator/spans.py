@@ -17,15 +17,26 @@ from perfkit_core.analyses.select import selected
 from perfkit_core.analyses.tables import Groups, group, integers, plain, ratio, texts
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.schema import DEVICE_WORK
+from perfkit_core.table_columns import CALLS, CPU, DEVICE, FLOPS, HOST, ON_DEVICE, SELF_CPU, SELF_DEVICE, size
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
-__all__ = ["GROUPINGS", "MEASURES", "SUMS", "chosen", "keys", "span_table", "survivors"]
+__all__ = ["GROUPINGS", "MEASURES", "SPAN_COLUMNS", "chosen", "keys", "span_table", "survivors"]
 
 GROUPINGS: Final = ("shape", "stack", "overload", "thread", "label", "scope", "module", "phase", "step", "device",
                     "rank")  # fmt: skip
-SUMS: Final = ("calls", "self_cpu_ns", "total_cpu_ns", "self_device_ns", "total_device_ns", "self_cpu_bytes",
-               "total_cpu_bytes", "self_device_bytes", "total_device_bytes", "flops")  # fmt: skip
-"""Columns that are sums over the chosen steps."""
+SPAN_COLUMNS: Final = (
+    CALLS,
+    SELF_CPU,
+    *CPU,
+    SELF_DEVICE,
+    *ON_DEVICE,
+    size("self_cpu_bytes", "Self CPU memory", place=HOST, per_step=True, description="allocated less freed"),
+    size("total_cpu_bytes", "Total CPU memory", place=HOST, per_step=True),
+    size("self_device_bytes", "Self device memory", place=DEVICE, per_step=True),
+    size("total_device_bytes", "Total device memory", place=DEVICE, per_step=True),
+    FLOPS,
+)
+"""What both tables have, but for shares. Times are of a call with all inside."""
 MEASURES: Final = (
     "calls", "self_cpu_ns", "self_cpu_ratio", "total_cpu_ns", "total_cpu_ratio", "avg_cpu_ns", "self_device_ns",
     "self_device_ratio", "total_device_ns", "avg_device_ns", "self_cpu_bytes", "total_cpu_bytes", "self_device_bytes",

@@ -11,6 +11,8 @@ that of a backward pass is launched by the line that runs it, not by the line of
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 
@@ -21,18 +23,26 @@ from perfkit_core.analyses.source import frames
 from perfkit_core.analyses.source.frames import Frames
 from perfkit_core.analyses.tables import ratio
 from perfkit_core.language import in_english
-from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.table_columns import (
+    CALLS,
+    CPU,
+    DEPTH,
+    HOST,
+    NAME,
+    ON_DEVICE,
+    SELF_CPU,
+    SELF_DEVICE,
+    Share,
+    share,
+    text,
+)
 from perfkit_core.trace import IntArray, Trace
 from perfkit_core.trees import heaviest_first, preorder
 
-PER_STEP = ("calls", "total_cpu_ns", "self_cpu_ns", "total_device_ns", "self_device_ns")
-
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Tree: depth, name (``file.py(12): function``), file, line, function (null for what is no line of Python), calls
-    (0 where only the operators' stacks name the frame, or only what it calls counts), total_cpu_ns, total_cpu_ratio,
-    self_cpu_ns (without the frames that it calls), self_cpu_ratio, total_device_ns, self_device_ns. Ratios: of the
-    roots."""
+    """The frames as a tree; see :data:`COLUMNS`. Ratios: of the roots."""
     counted = selected(trace, request)
     found = frames.events(trace, counted) if frames.recorded(trace) else frames.stacks(trace, counted)
     owner = attribution.self_device_ns(trace)
@@ -69,13 +79,28 @@ def _why_empty(trace: Trace) -> str:
     )
 
 
+COLUMNS = (
+    DEPTH,
+    replace(NAME, description="``file.py(12): function``"),
+    text("file", "File"),
+    text("line", "Line"),
+    text("function", "Function"),
+    replace(CALLS, description="0 where only the stacks of operators name the frame, or only what it calls counts"),
+    replace(CPU[0], own="self_cpu_ns"),
+    share("total_cpu_ratio", "Total CPU", Share("total_cpu_ns"), place=HOST, own="self_cpu_ratio"),
+    replace(SELF_CPU, description="without the frames that it calls"),
+    share("self_cpu_ratio", "Self CPU", Share("self_cpu_ns", of="total_cpu_ns"), place=HOST),
+    replace(ON_DEVICE[0], own="self_device_ns"),
+    SELF_DEVICE,
+)
+
 VIEW = View(
     name="code",
     title="Code",
     description="host and device time of Python functions (or of calling lines, where operators hold them), as a tree",
     table=table,
+    columns=COLUMNS,
     order="total_cpu_ns",
     explain_empty=_why_empty,
-    per_step=PER_STEP,
-    summed={f"total_{what}": f"self_{what}" for what in ("cpu_ns", "cpu_ratio", "device_ns")},
+    reduction=MergedRows(weight=("total_cpu_ns",)),
 )

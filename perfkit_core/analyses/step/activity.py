@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfkit_core import intervals
-from perfkit_core.analyses.communication.collectives import communication
+from perfkit_core.analyses.communication.communicating import communication
 from perfkit_core.analyses.once import once
 from perfkit_core.analyses.span import rows_of_rank
 from perfkit_core.analyses.threads import threads

@@ -18,6 +18,7 @@ from perfkit_core.analyses.step.step_rows import chosen_steps, position, step_fr
 from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import MEMCPY
+from perfkit_core.table_columns import DUR, RANK, count, duration, key, share, size, text
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 TO_DEVICE = "HtoD"
@@ -25,9 +26,7 @@ TO_DEVICE = "HtoD"
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """A row a step: rank, step, dur_ns, loader (its name, several separated by ", "; null: none in the step), loads
-    (calls of the loader), input_wait_ns, input_ratio (of the step; these three null where no loader was recorded at
-    all), copies, copied_bytes (null where copies do not tell), copy_ns (union), hidden_copy_ns."""
+    """A row a step; see :data:`COLUMNS`. NA: no loader was recorded at all, or copies do not tell their size."""
     steps = chosen_steps(trace, request)
     acts = activities(trace)
     loads, copies = _loads(trace, acts), _copies(trace)
@@ -114,10 +113,25 @@ def _why_empty(trace: Trace) -> str:
     return in_english("neither a data loader nor copies from the host to a device were recorded")
 
 
+COLUMNS = (
+    RANK,
+    key("step", "Step"),
+    DUR,
+    text("loader", "Loader", description="its name; several are separated by commas"),
+    count("loads", "Loads", description="calls of the loader"),
+    duration("input_wait_ns", "Input wait"),
+    share("input_ratio", "Input", description="of the step"),
+    count("copies", "Copies"),
+    size("copied_bytes", "Copied"),
+    duration("copy_ns", "Copy", description="union"),
+    duration("hidden_copy_ns", "Hidden copy", description="the part that computation covers"),
+)
+
 VIEW = View(
     name="input_pipeline",
     title="Input of the steps",
     description="time that each step waits for the data loader, and copies of its input to the device",
     table=table,
+    columns=COLUMNS,
     explain_empty=_why_empty,
 )

@@ -19,6 +19,7 @@ are in no operator: Python frames, labelled ranges, phases, overhead) and ``idle
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -26,11 +27,12 @@ import pandas as pd
 
 from perfkit_core.analyses.step.activity import Activity, activities, has_device_work
 from perfkit_core.analyses.step.exclusive import exclusive_ns
-from perfkit_core.analyses.step.step_parts import GROUPINGS, by_step, over_steps
+from perfkit_core.analyses.step.step_parts import BY_STEP, GROUPINGS, OVER_STEPS, by_step, over_all_steps, over_steps
 from perfkit_core.analyses.step.step_rows import chosen_steps, step_frame
 from perfkit_core.intervals import Intervals
 from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.table_columns import DEVICE, duration, words
 from perfkit_core.trace import IntArray, Trace
 
 ON_DEVICE: Final = ("device_compute", "exposed_communication", "exposed_copy", "input_wait", "launch_and_host", "idle")
@@ -38,9 +40,8 @@ ON_HOST: Final = ("compute", "exposed_communication", "input_wait", "framework",
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """A row a category in the order of precedence: [rank,] category, steps, total_ns (over the steps), avg/min/max_ns
-    (of a step), ratio (to the steps). By step: a row a step: rank, step, dur_ns and ``{category}_ns``, which sum to
-    dur_ns."""
+    """A row a category in the order of precedence; by step a row a step, whose parts sum to its duration. See
+    :data:`COLUMNS`."""
     whole = by_step(VIEW.name, request)
     names = ON_DEVICE if has_device_work(trace) else ON_HOST
     steps = chosen_steps(trace, request)
@@ -68,14 +69,33 @@ def _layers(sets: Activity, on_device: bool) -> Sequence[Intervals]:
     return (*device, sets.loading, sets.host)
 
 
+IN_STEPS: Final = (
+    duration("device_compute_ns", "Device compute", place=DEVICE),
+    duration("compute_ns", "Compute"),
+    duration("exposed_communication_ns", "Exposed communication"),
+    duration("exposed_copy_ns", "Exposed copy"),
+    duration("input_wait_ns", "Input wait"),
+    duration("launch_and_host_ns", "Launch and host"),
+    duration("framework_ns", "Framework"),
+    duration("idle_ns", "Idle"),
+)
+"""What a step is made of: these sum to its duration."""
+COLUMNS: Final = (
+    words("category", "Category", device_values=("device_compute", "exposed_copy")),
+    *OVER_STEPS,
+    *BY_STEP,
+    *(replace(part, by=("step",)) for part in IN_STEPS),
+)
+
 VIEW = View(
     name="partition",
     title="What the steps are spent on",
     description="every nanosecond of the steps counted once: computation, then what no computation hides",
     table=table,
+    columns=COLUMNS,
     groupings=GROUPINGS,
     explain_empty=lambda trace: in_english(
         "no training steps were recorded: give the profiler a schedule, and call its step() after each iteration"
     ),
-    per_step=("total_ns",),
+    reduction=over_all_steps("partition", table, "category"),
 )

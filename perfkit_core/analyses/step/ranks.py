@@ -14,11 +14,12 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.analyses.merging_rows import stacked
+from perfkit_core.analyses.merging import stacked
 from perfkit_core.analyses.select import in_steps
 from perfkit_core.analyses.step import partition
 from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.table_columns import DUR, RANK, duration, key
 from perfkit_core.trace import Trace
 
 _KEYS: Final = ("rank", "step", "dur_ns")
@@ -26,9 +27,7 @@ _COMPARED: Final = ("dur_over_median_ns", "own_time_ns", "own_time_over_median_n
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """A row a rank and step: rank, step, dur_ns, dur_over_median_ns (less the median over the ranks), own_time_ns,
-    own_time_over_median_ns, then the parts of the view partition (``{category}_ns``), which sum to dur_ns. Without rows
-    where a single rank was recorded."""
+    """A row a rank and step; see :data:`COLUMNS`. Without rows where a single rank was recorded."""
     if len(trace.meta.ranks) < 2:
         in_steps(trace, request)  # a step that is not there is told all the same
         request = replace(request, steps=())
@@ -75,11 +74,22 @@ def _why(ranks: int) -> str:
     )
 
 
+COLUMNS: Final = (
+    RANK,
+    key("step", "Step"),
+    DUR,
+    duration("dur_over_median_ns", "Duration over median", description="less the median over the ranks"),
+    duration("own_time_ns", "Own time", description="without communication that nothing hides"),
+    duration("own_time_over_median_ns", "Own time over median"),
+    *partition.IN_STEPS,
+)
+
 VIEW = View(
     name="ranks",
     title="Ranks side by side",
     description="each step of each rank: how long it took, and its own time, without communication that nothing hides",
     table=table,
+    columns=COLUMNS,
     explain_empty=_explain,
     reduction=Reduction(reduce, merge, lambda partials: _why(len(partials))),
 )

@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
+from perfkit_core.analyses.merging import stacked
 from perfkit_core.analyses.tables import ratio, rounded_division
 from perfkit_core.errors import UsageError
-from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.plugins.contracts import Reduction, ViewRequest
+from perfkit_core.table_columns import DUR, MAX, MIN, RANK, RATIO, Average, Share, count, duration, key
+from perfkit_core.trace import Trace
 
-GROUPINGS = ("step", "rank")
+GROUPINGS: Final = ("step", "rank")
+OVER_STEPS: Final = (
+    count("steps", "Steps", exact=True, description="that tell"),
+    duration("total_ns", "Total", per_step=True),
+    duration("avg_ns", "Avg", merge=Average("total_ns"), description="of a step"),
+    duration("min_ns", "Min", merge=MIN, of_capture=True),
+    duration("max_ns", "Max", merge=MAX, of_capture=True),
+    replace(RATIO, merge=Share("total_ns"), description="of the duration of the steps"),
+)
+BY_STEP: Final = (
+    replace(RANK, by=("rank", "step")),
+    key("step", "Step", by=("step",)),
+    replace(DUR, by=("step",)),
+)
 
 
 def by_step(view: str, request: ViewRequest) -> bool:
@@ -20,6 +38,23 @@ def by_step(view: str, request: ViewRequest) -> bool:
     if unknown:
         raise UsageError(f"{view} cannot be grouped by {unknown[0]!r}", f"known: {', '.join(GROUPINGS)}")
     return "step" in request.by
+
+
+def over_all_steps(view: str, table: Callable[[Trace, ViewRequest], pd.DataFrame], what: str) -> Reduction:
+    """The reduction of a view that takes steps apart: ranks are reduced to their steps, summed up in the end."""
+
+    def reduce(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+        by_step(view, request)  # refuses what it cannot be grouped by
+        return table(trace, replace(request, by=("step",)))
+
+    def merge(partials: Sequence[Any], request: ViewRequest) -> pd.DataFrame:
+        wide = stacked(partials)
+        if by_step(view, request):
+            return wide
+        times = [str(name) for name in wide.columns if str(name).endswith("_ns") and name != "dur_ns"]
+        return over_steps(wide, [name.removesuffix("_ns") for name in times], what, "rank" in request.by)
+
+    return Reduction(reduce, merge)
 
 
 def over_steps(wide: pd.DataFrame, parts: Sequence[str], what: str, by_rank: bool) -> pd.DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from perfkit_core.analyses import attribution
 from perfkit_core.analyses.select import in_steps
@@ -30,6 +31,22 @@ def ratios(
     device = ratio(device_ns, device_whole)
     work = trace.rows("kind", *DEVICE_WORK)
     return ratio(cpu_ns, whole), device if work.any() else np.full(np.shape(device), np.nan)
+
+
+def host_ns(trace: Trace, request: ViewRequest, table: pd.DataFrame) -> int:
+    """What shares of host time are of, on one rank."""
+    return _whole(ratios(trace, request, 1, 1)[0])
+
+
+def device_ns(trace: Trace, request: ViewRequest, table: pd.DataFrame) -> int:
+    """What shares of device time are of, on one rank."""
+    return _whole(ratios(trace, request, 1, 1)[1])
+
+
+def _whole(share: Floats) -> int:
+    """The whole that 1 is a share of; 0 for no share."""
+    value = float(share)
+    return round(1 / value) if value > 0 else 0
 
 
 def _native_steps(trace: Trace, request: ViewRequest) -> BoolArray:

@@ -13,20 +13,19 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.analyses.step.segments import segments
-from perfkit_core.analyses.step.step_parts import GROUPINGS, by_step, over_steps
+from perfkit_core.analyses.step.step_parts import BY_STEP, GROUPINGS, OVER_STEPS, by_step, over_all_steps, over_steps
 from perfkit_core.analyses.step.step_rows import chosen_steps, position, step_frame, step_rows
 from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import BACKWARD, FORWARD, PHASES
+from perfkit_core.table_columns import duration, text, words
 from perfkit_core.trace import BoolArray, IntArray, Trace
 
 PARTS: Final = ("interval", "forward_backward", "tail")
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """A row a part: [rank,] part, steps (that could be cut), total_ns (over them), avg/min/max_ns (of a step), ratio
-    (to their duration). By step: a row a step: rank, step, dur_ns, interval_ns, forward_backward_ns, tail_ns (null
-    where the step cannot be cut) and, if any cannot, missing (why)."""
+    """A row a part; by step a row a step, NA where it cannot be cut. See :data:`COLUMNS`."""
     wide = by_step(VIEW.name, request)
     steps = _cut(trace, chosen_steps(trace, request))
     return steps if wide else over_steps(steps, PARTS, "part", "rank" in request.by)
@@ -75,12 +74,23 @@ def _why_empty(trace: Trace) -> str:
 
 _LATE, _EARLY = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
+COLUMNS: Final = (
+    words("part", "Part"),
+    *OVER_STEPS,
+    *BY_STEP,
+    duration("interval_ns", "Interval", by=("step",)),
+    duration("forward_backward_ns", "Forward backward", by=("step",)),
+    duration("tail_ns", "Tail", by=("step",)),
+    text("missing", "Missing", by=("step",), description="why a step cannot be cut"),
+)
+
 VIEW = View(
     name="step_trace",
     title="Interval, forward and backward, tail",
     description="each step cut at the beginning of its first forward and the end of its last backward pass",
     table=table,
+    columns=COLUMNS,
     groupings=GROUPINGS,
     explain_empty=_why_empty,
-    per_step=("total_ns",),
+    reduction=over_all_steps("step_trace", table, "part"),
 )

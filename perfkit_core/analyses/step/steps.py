@@ -12,13 +12,13 @@ from perfkit_core.analyses.step.step_rows import chosen_steps, position, step_fr
 from perfkit_core.language import in_english
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.schema import DEVICE_WORK, OTHER, PHASES
+from perfkit_core.table_columns import DEVICE, DUR, POSITION, RANK, Column, duration, key
 from perfkit_core.trace import IntArray, Trace
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Columns rank (null where unknown), step, start_ns (since the first step of the rank), dur_ns, then for each phase
-    ``{phase}_ns`` (union of its segments on the host; null where the recording knows no phases) and
-    device_launched_ns (union of the device work launched in the step, which may run after it)."""
+    """One row a step; see :data:`COLUMNS`. Phases are the union of their segments on the host, NA where the recording
+    knows no phases."""
     rows = chosen_steps(trace, request)
     result = step_frame(trace, rows)
     result.insert(2, "start_ns", trace.ints("start_ns")[rows] - _origins(trace, rows))
@@ -52,11 +52,24 @@ def _device_launched(trace: Trace, rows: IntArray) -> IntArray:
     return intervals.union_length_by(key, len(rows), trace.ints("start_ns")[work], trace.end_ns[work])
 
 
+COLUMNS = (
+    RANK,
+    key("step", "Step"),
+    Column("start_ns", "Start", "ns", POSITION, description="since the first step of the rank"),
+    DUR,
+    duration("dataloader_ns", "Dataloader"),
+    duration("forward_ns", "Forward"),
+    duration("backward_ns", "Backward"),
+    duration("optimizer_ns", "Optimizer"),
+    duration("device_launched_ns", "Device launched", place=DEVICE, description="union; it may run after the step"),
+)
+
 VIEW = View(
     name="steps",
     title="Steps",
     description="duration of each step, its phases, and the time of the device work that it launched",
     table=table,
+    columns=COLUMNS,
     explain_empty=lambda trace: in_english(
         "no training steps were recorded: give the profiler a schedule, and call its step() after each iteration"
     ),

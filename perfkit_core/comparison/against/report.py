@@ -12,6 +12,7 @@ from perfkit_core.comparison.against.change import Change, change
 from perfkit_core.comparison.as_data import rows
 from perfkit_core.comparison.attribution.causes import waterfall
 from perfkit_core.comparison.attribution.sections import DRAWN, MEAN, SHOWN_CAUSES, drawn, named
+from perfkit_core.comparison.columns import COLUMNS
 from perfkit_core.comparison.pair import Asked, pair
 from perfkit_core.comparison.report import SIDES, labels, reasons, report_of, source_of
 from perfkit_core.comparison.samples.statistics import (
@@ -25,7 +26,7 @@ from perfkit_core.comparison.samples.statistics import (
 from perfkit_core.comparison.sentences import signed
 from perfkit_core.language import in_english, say
 from perfkit_core.report.headline import duration
-from perfkit_core.report.model import Report, Section
+from perfkit_core.report.model import Report, Section, declared
 from perfkit_core.trace import Trace
 
 Side = Sequence[Trace]
@@ -77,7 +78,7 @@ def against_report(sides: tuple[Side, Side], earlier: tuple[Side, Side], asked: 
         report,
         sources=(*report.sources, *old_sources),
         headline=(*_sentences(found), *report.headline),
-        sections=(*_sections(found), *report.sections),
+        sections=(*declared(_sections(found), COLUMNS), *report.sections),
         data={**report.data, "new": _data(found)},
     )
 

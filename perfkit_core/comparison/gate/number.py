@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import pandas as pd
 
 from perfkit_core.plugins.contracts import View
-from perfkit_core.schema import DEVICE_WORK
-
-_EXACT: Final = ("calls", "steps", "blocks", "allocations", "frees", "bytes", "flops")
-"""Ends of the columns that a process repeats exactly: no noise but what the samples show."""
-_EXTREMES: Final = frozenset(("min", "max", "peak"))
-"""Words in the names of columns."""
-_OF_DEVICES: Final = ("kernels", "memcpy", "device")
-"""Views of nothing but device work."""
-_DEVICE_ROWS: Final = {"place": ("device",), "kind": DEVICE_WORK, "category": ("device_compute", "exposed_copy")}
-"""Columns, and what they say of rows in which a device works. Exposed communication is a host's, too."""
+from perfkit_core.table_columns import DEVICE
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +26,17 @@ class Number:
     @property
     def sums(self) -> bool:
         """Whether the rows of the column add up."""
-        return self.column in (*self.view.per_step, *self.view.adds_up)
+        return self.view.column(self.column).sums
 
     @property
     def exact(self) -> bool:
         """Whether a process repeats it exactly."""
-        return self.column.endswith(_EXACT)
+        return self.view.column(self.column).exact
 
     @property
     def of_capture(self) -> bool:
         """Whether only the whole capture tells it."""
-        return self.view.of_capture is not None or not _EXTREMES.isdisjoint(self.column.split("_"))
+        return self.view.of_capture is not None or self.view.column(self.column).of_capture
 
     @property
     def none_is_zero(self) -> bool:
@@ -56,7 +46,8 @@ class Number:
 
     def on_device(self, rows: pd.DataFrame) -> bool:
         """Whether only devices work in what is counted; ``rows``: those that it is of."""
-        if "device" in self.column or self.view.name in _OF_DEVICES:
-            return True
-        told = (name in rows and rows[name].isin(known).all() for name, known in _DEVICE_ROWS.items())
-        return len(rows) > 0 and "cpu" not in self.column and any(told)
+        place = self.view.column(self.column).place
+        if place or not len(rows):
+            return place == DEVICE
+        telling = (self.view.column(str(name)) for name in rows)
+        return any(known.device_values and rows[known.name].isin(known.device_values).all() for known in telling)

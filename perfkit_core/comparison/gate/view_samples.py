@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfkit_core.analyses.memory.owners import IN_STEP, OUTSIDE
-from perfkit_core.analyses.merging_rows import stacked
+from perfkit_core.analyses.merging import stacked
 from perfkit_core.analyses.once import once
 from perfkit_core.analyses.select import step_numbers
 from perfkit_core.comparison.gate.number import Number
@@ -23,8 +23,8 @@ from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.ranks.computed import of_ranks
 from perfkit_core.ranks.job import Job
-from perfkit_core.report import key_columns
 from perfkit_core.schema import MEMORY
+from perfkit_core.table_columns import keys
 from perfkit_core.trace import Trace
 
 MOST_STEPS: Final = 24
@@ -90,7 +90,7 @@ def rows(captures: Sequence[Ranks], number: Number) -> pd.DataFrame:
     if number.row is None:
         return pd.DataFrame()
     tables = [_table(ranks, number.view, ViewRequest()) for ranks in captures]
-    found = stacked([_matching(table, number.row) for table in tables])
+    found = stacked([_matching(table, number, number.row) for table in tables])
     if len(found):
         return found
     whole = stacked(tables)
@@ -98,7 +98,9 @@ def rows(captures: Sequence[Ranks], number: Number) -> pd.DataFrame:
     if guarded and _recorded(captures, number.row):
         return found
     so = ", and nothing that was recorded is called so" if guarded else ""
-    names = list(dict.fromkeys(", ".join(_keys(row)) for row in whole[key_columns.keys(whole)].itertuples(index=False)))
+    names = list(
+        dict.fromkeys(", ".join(_keys(row)) for row in whole[keys(number.view.columns, whole)].itertuples(index=False))
+    )
     more = f" and {len(names) - _SHOWN} more" if names[_SHOWN:] else ""
     known = "; ".join(names[:_SHOWN]) + more
     raise UsageError(f"no row {number.row!r} in {number.view.name}{so}", f"known: {known or 'none, the view is empty'}")
@@ -127,7 +129,7 @@ def _value(table: pd.DataFrame, number: Number) -> float | None:
         known = ", ".join(str(name) for name in table.columns if pd.api.types.is_numeric_dtype(table[name]))
         hint = f"known: {known or 'none, the view is empty'}"
         raise UsageError(f"{number.view.name} has no number {number.column!r}", hint)
-    rows = table if number.row is None else _matching(table, number.row)
+    rows = table if number.row is None else _matching(table, number, number.row)
     if number.row is None and "depth" in table.columns:
         rows = rows[rows["depth"] == 0]
     values = rows[number.column].dropna()
@@ -149,9 +151,9 @@ def _adds_up(table: pd.DataFrame, number: Number) -> bool:
     return number.sums and not (whole and "depth" not in table.columns)
 
 
-def _matching(table: pd.DataFrame, row: str) -> pd.DataFrame:
+def _matching(table: pd.DataFrame, number: Number, row: str) -> pd.DataFrame:
     """Rows that have the wanted name, or all of several that commas separate, in what tells rows apart."""
-    names = [*key_columns.keys(table), *([_CANONICAL] if _CANONICAL in table.columns else [])]
+    names = [*keys(number.view.columns, table), *([_CANONICAL] if _CANONICAL in table.columns else [])]
     texts = table[names].astype(object).where(table[names].notna(), "").astype(str)
     exact = (texts == row).any(axis=1)
     if exact.any():

@@ -1,0 +1,67 @@
+"""What all tests share: where the real traces lie, and property tests that are the same in every run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+from perfkit_core.compiling import ENOUGH_CELLS, Interpreted
+
+ROOT = Path(__file__).resolve().parent
+sys.path.append(str(ROOT))  # tests/ and benchmarks/ are packages of the repository; perfkit is what is installed
+TRACES = Path(os.environ.get("PERFKIT_TRACES", ROOT.parent / "shared" / "traces"))
+NO_TRACES = f"no real traces at {TRACES}: set PERFKIT_TRACES"
+
+hypothesis.settings.register_profile("perfkit", derandomize=True, database=None, deadline=None, max_examples=60)
+hypothesis.settings.load_profile("perfkit")
+
+
+@pytest.fixture(scope="session")
+def traces() -> Path:
+    """The folder of real traces (environment variable PERFKIT_TRACES, default ../shared/traces)."""
+    if not TRACES.is_dir():
+        pytest.skip(NO_TRACES)
+    return TRACES
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_calibrations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Predictions must not depend on what was measured on this machine before."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test begins as a process does, without compiled code; with PERFKIT_COMPILED=1 all of it is compiled."""
+    monkeypatch.setattr(Interpreted, "cells", ENOUGH_CELLS if os.environ.get("PERFKIT_COMPILED") else 0)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """``torch_file``, ``paddle_file`` and ``paddle_json`` run a test once for each real trace of the framework."""
+    known = {"torch_file": _torch_files, "paddle_file": _paddle_files, "paddle_json": _paddle_json}
+    for fixture, files in known.items():
+        if fixture in metafunc.fixturenames:
+            found = [pytest.param(path, id=str(path.relative_to(TRACES))) for path in files()]
+            none = pytest.param(None, marks=pytest.mark.skip(reason=NO_TRACES), id="none")
+            metafunc.parametrize(fixture, found or [none])
+
+
+def _torch_files() -> Iterator[Path]:
+    yield from sorted((TRACES / "torch").rglob("*.json*"))
+
+
+def _paddle_files() -> Iterator[Path]:
+    files = sorted((TRACES / "paddle").rglob("*.*"))
+    yield from (path for path in files if path.name.endswith((".pb", ".pb.gz")) or path.name.startswith("cycle0.json"))
+
+
+def _paddle_json() -> Iterator[Path]:
+    files = sorted((TRACES / "paddle").rglob("*.json*"))
+    yield from (path for path in files if not path.name.startswith("stats."))

@@ -1,0 +1,99 @@
+"""Rule 24: products of 16-bit numbers whose rows do not begin at multiples of 16 bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import NotEvaluableError
+from perfkit_core.advice.predict import predict
+from perfkit_core.advice.rules import alignment
+from perfkit_core.advice.thresholds import Thresholds
+from perfkit_core.loading import load
+from perfkit_paddle.operators import operator_name as paddle_name
+from perfkit_torch.operator_names import operator_name as torch_name
+from tests.support.device_steps import Op, training
+
+
+def padded(kernel: str, shapes: str, us: int = 100, dtypes: str = '["c10::Half","c10::Half","c10::Half"]') -> Facts:
+    """A product of 16-bit numbers, and 900 µs of something else."""
+    more = {"shapes": shapes, "dtypes": dtypes}
+    ops = Op("aten::relu", [("relu", 900)]), Op("aten::addmm", [(kernel, us)], more=more)
+    return Facts(training(*ops, steps=2, names=torch_name))
+
+
+VOCABULARY = "[[30522],[141,512],[512,30522],[],[]]"
+S16816 = "ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_nn"
+
+
+def test_three_tenths_are_saved_by_padding() -> None:
+    facts = padded(S16816, VOCABULARY)
+    (found,) = alignment.find(facts)
+    assert found.fill == {"size": "30522", "padded": "30528"}
+    assert predict(facts, found).saving_ns == 30_000
+
+
+@pytest.mark.parametrize(
+    ("kernel", "shapes", "fires"),
+    [
+        (S16816, "[[30528],[141,512],[512,30528],[],[]]", False),  # aligned: rows of 141 do not matter
+        (S16816, "[[64],[141,9],[9,64],[],[]]", True),
+        (S16816, "[[64],[141,4],[4,64],[],[]]", False),  # too small to be padded
+        ("cutlass_80_tensorop_f16_s16816gemm_f16_128x64_tn_align8", VOCABULARY, False),
+        ("cutlass_80_tensorop_f16_s16816gemm_f16_128x64_tn_align2", "[[64],[141,512],[512,64]]", True),  # read across
+        ("cutlass_80_tensorop_f16_s16816gemm_f16_128x64_tn_align2", "[[64],[144,512],[512,64]]", False),
+    ],
+)
+def test_dimensions_and_what_kernels_read(kernel: str, shapes: str, fires: bool) -> None:
+    assert bool(alignment.find(padded(kernel, shapes))) is fires
+
+
+@pytest.mark.parametrize(
+    ("shapes", "strides", "fires"),
+    [
+        ("[[788,768],[768,768]]", "[[768,1],[1,768]]", False),
+        ("[[768,788],[788,768]]", "[[1,768],[768,1]]", False),  # the gradient of a weight reads 788 rows of 768
+        ("[[768,788],[788,768]]", "[[788,1],[768,1]]", True),
+        ("[[64,512],[512,30522]]", "[[512,1],[1,512]]", True),  # rows of the product
+        ("[[30522,64],[64,512]]", "[[1,30522],[512,1]]", True),
+        ("[[64,512],[512,64]]", "[[513,1],[64,1]]", True),  # rows of a larger tensor
+    ],
+)
+def test_how_factors_lie_in_memory(shapes: str, strides: str, fires: bool) -> None:
+    more = {
+        "shapes": shapes,
+        "dtypes": '["c10::Half","c10::Half"]',
+        "args": f'{{"Input Strides":{strides},"Ev Idx":3}}',
+    }
+    ops = Op("aten::relu", [("relu", 900)]), Op("aten::mm", [(S16816, 100)], more=more)
+    assert bool(alignment.find(Facts(training(*ops, names=torch_name)))) is fires
+
+
+def test_only_half_precision_and_a_share_of_the_step() -> None:
+    assert alignment.find(padded("ampere_sgemm_128x64_nn", VOCABULARY, dtypes='["float","float","float"]')) == []
+    assert alignment.find(padded(S16816, VOCABULARY, 47)) == []  # 47 of 954 µs: 4.93 %
+    assert len(alignment.find(padded(S16816, VOCABULARY, 48))) == 1  # 48 of 955 µs: 5.03 %
+
+
+def test_unaligned_products_of_paddle() -> None:
+    more = {"shapes": "[[16, 141, 512], [512, 30522]]", "dtypes": '["float16", "float16"]'}
+    ops = Op("relu dygraph", [("relu", 900)]), Op("matmul dygraph", [(S16816, 100)], more=more)
+    facts = Facts(training(*ops, names=paddle_name))
+    (found,) = alignment.find(facts)
+    assert predict(facts, found).saving_ns == 30_000
+
+
+def test_without_shapes_dimensions_are_unknown() -> None:
+    with pytest.raises(NotEvaluableError, match="shapes"):
+        alignment.find(Facts(training(Op("aten::mm", [(S16816, 300)]), names=torch_name)))
+
+
+def test_dimensions_of_a_real_recording(traces: Path) -> None:
+    """BERT's vocabulary of 30,522 words is no multiple of 8, and cuBLAS reads it two numbers at once (``align2``)."""
+    facts = Facts(load(traces / "torch" / "h100-bert-small.json.gz"), Thresholds(multiply_share=0))
+    (found,) = alignment.find(facts)
+    names = facts.trace.events["name"].to_pylist()
+    assert found.fill["size"] == "30522"
+    assert ["align2" in names[row] for row in found.rows] == [True]

@@ -1,0 +1,213 @@
+"""Rules 31 to 33: exposed transfers, gradients exchanged in each pass, one process with several devices. In µs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import NotEvaluableError
+from perfkit_core.advice.predict import predict
+from perfkit_core.advice.rules.communication import every_pass, exposed
+from perfkit_core.advice.rules.data_parallel import replicas
+from perfkit_core.trace import Trace, concat_traces
+from perfkit_paddle.operators import operator_name as paddle_name
+from perfkit_torch.operator_names import operator_name as torch_name
+from tests.support.events import device, host, trace
+
+US = 1000
+KERNEL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+NAMES = pytest.mark.parametrize(
+    ("call", "names"), [("c10d::allreduce_", torch_name), ("c_allreduce_sum", paddle_name)], ids=["torch", "paddle"]
+)
+
+
+def made(
+    rows: list[dict[str, Any]], rank: int | None = None, names: Callable[[str], str | None] | None = None
+) -> Trace:
+    """Three steps of 1000 µs, each with these events; correlations are told apart."""
+    found = []
+    for step in range(3):
+        found.append(host(f"step {step}", "step", step * 1000 * US, 1000 * US, step=step))
+        for row in rows:
+            more = {"start_ns": (row["start_ns"] + step * 1000) * US, "dur_ns": row["dur_ns"] * US}
+            if row.get("correlation") is not None:
+                more["correlation"] = row["correlation"] + 100 * step
+            found.append(row | more)
+    return trace(found, rank=rank, names=names)
+
+
+def training(
+    transfer: int, begin: int = 506, stream: int = 7, call: str = "call", kernel: str = KERNEL
+) -> list[dict[str, Any]]:
+    """A kernel from 5 to 505, a transfer from ``begin`` on; the host waits for both and 4 µs more."""
+    end = max(begin + transfer, 505)
+    return [
+        host("launch k", "runtime", 0, 10, correlation=1),
+        device("k", "kernel", 5, 500, 1),
+        host(call, "operator", 10, 10),
+        host("launch c", "runtime", 11, 8, correlation=2),
+        device(kernel, "kernel", begin, transfer, 2) | {"stream": stream},
+        host("cudaDeviceSynchronize", "sync", 20, end + 4 - 20),
+    ]
+
+
+def test_exposed_transfers_can_be_hidden_behind_what_is_computed() -> None:
+    facts = Facts(made(training(300)))
+    [found] = exposed(facts)
+    assert (found.evidence["exposed_ns"], found.evidence["room_ns"]) == (300 * US, 500 * US)
+    prediction = predict(facts, found)  # all of it may be hidden, half of it, or nothing
+    assert (prediction.p10_ns, prediction.p50_ns, prediction.p90_ns) == (700 * US, 850 * US, 1000 * US)
+    assert prediction.ceiling_ns == 300 * US
+
+
+@NAMES
+def test_kernels_of_a_collective_have_any_name(call: str, names: Callable[[str], str | None]) -> None:
+    [found] = exposed(Facts(made(training(300, call=call, kernel="mine"), names=names)))
+    assert len(found.rows) == 3
+    assert exposed(Facts(made(training(300, call=call, kernel="mine")))) == []  # nobody knows the operator
+
+
+def test_what_cannot_be_hidden_is_not_promised() -> None:
+    """Only 100 µs are computed, of which none hide the transfer: at most 100 of 300 can be saved."""
+    rows = training(300)
+    rows[1]["dur_ns"] = 100
+    facts = Facts(made(rows))
+    prediction = predict(facts, exposed(facts)[0])
+    assert (prediction.p10_ns, prediction.p50_ns, prediction.p90_ns) == (900 * US, 950 * US, 1000 * US)
+
+
+def test_computation_that_hides_something_already_is_no_room() -> None:
+    """100 µs are computed, the last 50 of them beside the first of 300 µs of transfer: 50 more may be hidden."""
+    rows = training(300, begin=55, stream=20)
+    rows[1]["dur_ns"] = 100
+    facts = Facts(made(rows))
+    [found] = exposed(facts)
+    assert (found.evidence["exposed_ns"], found.evidence["room_ns"]) == (250 * US, 50 * US)
+    prediction = predict(facts, found)
+    assert (prediction.p10_ns, prediction.p50_ns, prediction.p90_ns) == (950 * US, 975 * US, 1000 * US)
+
+
+def test_ranks_hide_what_is_left_after_waiting() -> None:
+    """Both end at 806, rank 1 begins 100 µs later: 200 µs of transfer on both ranks, all of which may be hidden."""
+    facts = Facts(concat_traces([made(training(300), rank=0), made(training(200, begin=606), rank=1)]))
+    prediction = predict(facts, exposed(facts)[0])
+    assert (prediction.p10_ns, prediction.p50_ns, prediction.p90_ns) == (800 * US, 900 * US, 1000 * US)
+
+
+def test_hidden_transfers_are_no_matter() -> None:
+    assert exposed(Facts(made(training(300, begin=100, stream=20)))) == []
+    assert exposed(Facts(made(training(300)[:2]))) == []  # none at all
+
+
+@pytest.mark.parametrize(("transfer", "fires"), [(100, False), (101, True)])
+def test_a_tenth_of_the_step_is_borne(transfer: int, fires: bool) -> None:
+    assert bool(exposed(Facts(made(training(transfer))))) == fires
+
+
+def test_waiting_for_the_last_rank_is_no_transfer() -> None:
+    """Both end at 806; rank 1 comes 290 µs later: 10 µs of transfer."""
+    late = made(training(10, begin=796), rank=1)
+    assert exposed(Facts(concat_traces([made(training(300), rank=0), late]))) == []
+
+
+def test_steps_are_needed() -> None:
+    with pytest.raises(NotEvaluableError, match="no steps were recorded"):
+        exposed(Facts(trace([device(KERNEL, "kernel", 0, 10)])))
+
+
+def accumulating(call: str, sizes: tuple[int | None, int | None]) -> list[dict[str, Any]]:
+    """Two passes and an optimizer. Kernels of 100, collectives of 200, one after the other from 25 to 679, and 1 µs
+    between two; ``sizes`` of the collectives (None: the pass has none)."""
+    rows, at, number = [], 25, 1
+    for index, size in enumerate(sizes):
+        begin = 60 * index
+        rows += [host("forward", "forward", begin, 20, phase="forward")]
+        rows += [host("backward", "backward", begin + 20, 40, phase="backward")]
+        rows += [
+            host("launch b", "runtime", begin + 20, 10, correlation=number),
+            device("b", "kernel", at, 100, number),
+        ]
+        at, number = at + 101, number + 1
+        if size is not None:
+            args = json.dumps({"collective": {"name": "all_reduce"}})
+            rows += [
+                host(call, "operator", begin + 40, 20),
+                host("launch c", "runtime", begin + 45, 10, correlation=number),
+            ]
+            rows += [device(KERNEL, "kernel", at, 200, number, bytes=size, args=args)]
+            at, number = at + 201, number + 1
+    rows += [
+        host("optimizer", "optimizer", 120, 20, phase="optimizer"),
+        host("launch o", "runtime", 125, 10, correlation=9),
+    ]
+    return [*rows, device("o", "kernel", at, 50, 9), host("cudaDeviceSynchronize", "sync", 140, at + 54 - 140)]
+
+
+@NAMES
+def test_gradients_are_exchanged_once_an_optimizer_step(call: str, names: Callable[[str], str | None]) -> None:
+    facts = Facts(made(accumulating(call, (4096, 4096)), names=names))
+    [found] = every_pass(facts)
+    assert (found.evidence["passes"], found.evidence["collectives_per_pass"]) == (2, 1)
+    assert found.evidence["bytes_per_pass"] == 4096
+    assert dict(found.fill) == {"micro_steps": "2"}
+    assert predict(facts, found).p50_ns == (1000 - 201) * US  # the first collective and the gap behind it
+    assert found.ceiling_ns == 200 * US
+
+
+@pytest.mark.parametrize("sizes", [(None, 4096), (4096, None), (4096, 1024)], ids=["last", "first", "different"])
+def test_passes_that_differ_accumulate_nothing(sizes: tuple[int | None, int | None]) -> None:
+    assert every_pass(Facts(made(accumulating("call", sizes)))) == []
+
+
+def test_one_pass_an_optimizer_step_is_usual() -> None:
+    assert every_pass(Facts(made(accumulating("call", (4096,))))) == []  # type: ignore[arg-type]
+    assert every_pass(Facts(made([host("a", "operator", 0, 10)]))) == []
+
+
+def test_without_phases_nothing_tells_what_belongs_together() -> None:
+    with pytest.raises(NotEvaluableError, match="no optimizer steps"):
+        every_pass(Facts(made(training(300))))
+
+
+def on_devices(name: str, devices: int) -> list[dict[str, Any]]:
+    kernels = [device("k", "kernel", 5, 500, n + 1) | {"device": f"cuda:{n}"} for n in range(devices)]
+    launches = [host("launch", "runtime", 20 + n, 1, correlation=n + 1) for n in range(devices)]
+    return [host(name, "annotation", 0, 100), host("inside", "operator", 10, 80), *launches, *kernels]
+
+
+@pytest.mark.parametrize("name", ["DataParallel.forward", "broadcast_coalesced", "ParallelExecutor::Run"])
+def test_one_process_copies_the_model_to_two_devices(name: str) -> None:
+    facts = Facts(made(on_devices(name, 2)))
+    [found] = replicas(facts)
+    assert (found.evidence["devices"], found.evidence["replication_calls"]) == (2, 3)
+    assert found.evidence["in_calls_ns"] == 100 * US
+    prediction = predict(facts, found)
+    assert (prediction.method, prediction.p50_ns, prediction.saving_ns) == ("none", None, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "devices"), [("DistributedDataParallel.forward", 2), ("stage", 2), ("DataParallel.forward", 1)]
+)
+def test_no_replicas(name: str, devices: int) -> None:
+    """A process for each device, a model that is split, and one device only."""
+    assert replicas(Facts(made(on_devices(name, devices)))) == []
+
+
+def test_each_rank_has_a_device_of_its_own() -> None:
+    parts = [made(on_devices("DataParallel.forward", 1), rank=rank) for rank in range(2)]
+    assert replicas(Facts(concat_traces(parts))) == []
+
+
+def test_replicas_need_devices() -> None:
+    with pytest.raises(NotEvaluableError, match="no work of a device"):
+        replicas(Facts(made([host("DataParallel.forward", "annotation", 0, 100)])))
+
+
+def test_rows_are_calls() -> None:
+    found = Facts(made(on_devices("DataParallel.forward", 2)))
+    assert np.array_equal(replicas(found)[0].rows, np.flatnonzero(found.trace.rows("name", "DataParallel.forward")))

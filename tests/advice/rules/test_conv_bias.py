@@ -1,0 +1,125 @@
+"""Rule 28: biases that a batch norm takes away, inside of convolutions and behind them."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import NotEvaluableError
+from perfkit_core.advice.predict import predict
+from perfkit_core.advice.rules import conv_bias
+from perfkit_core.loading import load
+from perfkit_core.trace import Trace
+from perfkit_paddle.operators import operator_name as paddle_name
+from perfkit_torch.operator_names import operator_name as torch_name
+from tests.support.device_steps import Op, training
+
+KERNEL = "cudnn_volta_scudnn_128x64_relu_small_nn_v1"
+
+
+def biased(bias: str = "[16]", behind: str = "aten::batch_norm", channels: int = 16, us: int = 50) -> Trace:
+    """A convolution of 900 µs that adds its bias in ``us``, what is behind it, and the sum of the bias's gradient."""
+    inner = Op(
+        "aten::_convolution", inner=[Op("aten::cudnn_convolution", [(KERNEL, 900)]), Op("aten::add_", [("b", us)])]
+    )
+    return training(
+        Op("aten::conv2d", inner=[inner], more={"shapes": f"[[8,3,32,32],[16,3,3,3],{bias}]", "sequence": 5}),
+        Op(behind, [("n", 20)], more={"shapes": f"[[8,{channels},30,30],[{channels}],[{channels}]]"}),
+        Op(
+            "autograd::engine::evaluate_function: ConvolutionBackward0",
+            inner=[Op("aten::convolution_backward", inner=[Op("aten::sum", [("s", us)])])],
+            more={"sequence": 5, "phase": "backward"},
+        ),
+        steps=2,
+        names=torch_name,
+    )  # fmt: skip
+
+
+def test_the_bias_and_the_sum_of_its_gradient_are_saved() -> None:
+    facts = Facts(biased())  # 7 + 10 + 900 + 50 + 20 + 50 µs: the first kernel's operator lies in two others
+    (found,) = conv_bias.find(facts)
+    assert found.evidence["convolutions"] == 2
+    assert found.ceiling_ns == 100_000
+    assert predict(facts, found).saving_ns == 100_000
+
+
+def test_no_bias_or_no_batch_norm_of_its_channels() -> None:
+    assert conv_bias.find(Facts(biased(bias="[]"))) == []
+    assert conv_bias.find(Facts(biased(behind="aten::relu"))) == []
+    assert conv_bias.find(Facts(biased(channels=32))) == []
+
+
+def test_a_small_share_of_the_step() -> None:
+    assert conv_bias.find(Facts(biased(us=2))) == []  # 4 of 941 µs: 0.43 %
+    assert len(conv_bias.find(Facts(biased(us=3)))) == 1  # 6 of 943 µs: 0.64 %
+
+
+def layers(*behind: Op, inside: tuple[Op, ...] = (Op("reshape dygraph"), Op("add dygraph", [("b", 50)]))) -> Trace:
+    """The call of a convolution layer that adds its bias with an operator of its own."""
+    conv = Op("Conv2D", inner=[Op("conv2d dygraph", [(KERNEL, 900)]), *inside], kind="forward")
+    return training(conv, *behind, steps=2, names=paddle_name)
+
+
+NORM = Op("BatchNorm2D", inner=[Op("batch_norm dygraph", [("n", 20)])], kind="forward")
+
+
+def test_a_bias_that_is_an_operator_of_the_layer() -> None:
+    facts = Facts(layers(NORM))
+    (found,) = conv_bias.find(facts)
+    assert predict(facts, found).saving_ns == 50_000
+
+
+def test_what_is_added_by_others_is_no_bias() -> None:
+    add = Op("add dygraph", [("b", 50)])
+    assert conv_bias.find(Facts(layers(Op("relu dygraph"), NORM))) == []
+    assert conv_bias.find(Facts(layers(add, NORM, inside=()))) == []  # a shortcut, added outside of the layer
+    assert conv_bias.find(Facts(layers(NORM, inside=(add, add)))) == []
+
+
+def test_a_bias_that_is_the_last_operator_has_no_batch_norm_behind_it() -> None:
+    assert conv_bias.find(Facts(layers())) == []
+
+
+def test_shapes_that_tell_of_no_bias_and_no_weights() -> None:
+    assert conv_bias.bias_channels([[8, 3, 32, 32], [16, 3, 3, 3]]) == 0
+    assert conv_bias.bias_channels([[8, 3, 32, 32], [16, 3, 3, 3], []]) == 0
+    assert conv_bias.channels_of([[8, 16, 30, 30], []]) == 16  # a batch norm without weights
+    assert conv_bias.channels_of([[8, 16, 30, 30]]) == 16
+    assert conv_bias.channels_of([[]]) == -1
+
+
+def test_without_operators() -> None:
+    with pytest.raises(NotEvaluableError, match="operators"):
+        conv_bias.find(Facts(training(Op("range", [(KERNEL, 9)], kind="annotation"))))
+
+
+@pytest.mark.filterwarnings("ignore:When training:UserWarning")
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_paddle_network_with_and_without_bias(tmp_path: Path, bias: bool) -> None:
+    """The time of the bias is that of the operators that Paddle runs less without it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        paddle = pytest.importorskip("paddle")
+    from perfkit_paddle import trace_handler
+
+    options = {} if bias else {"bias_attr": False}
+    net = paddle.nn.Sequential(paddle.nn.Conv2D(3, 8, 3, **options), paddle.nn.BatchNorm2D(8), paddle.nn.ReLU())
+    x = paddle.randn([4, 3, 16, 16])
+    profiler = paddle.profiler.Profiler(
+        targets=[paddle.profiler.ProfilerTarget.CPU], on_trace_ready=trace_handler(tmp_path)
+    )
+    with profiler:
+        for _ in range(3):
+            net(x)
+            profiler.step()
+    del profiler
+    trace = load(tmp_path)
+    adds = np.flatnonzero(trace.rows("name", "add dygraph"))
+    assert len(adds) == (3 if bias else 0)
+    found = conv_bias.find(Facts(trace))
+    assert [one.evidence["convolutions"] for one in found] == ([3] if bias else [])
+    assert not bias or set(adds) < set(found[0].rows)

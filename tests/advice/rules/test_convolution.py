@@ -1,0 +1,90 @@
+"""Rule 26: convolutions whose algorithm is guessed although their shapes stay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import NotEvaluableError
+from perfkit_core.advice.predict import predict
+from perfkit_core.advice.rules import convolution
+from perfkit_core.loading import load
+from perfkit_paddle.operators import operator_name as paddle_name
+from perfkit_torch.operator_names import operator_name as torch_name
+from tests.support.device_steps import Op, steps_of, training
+
+KERNEL = "cudnn_volta_scudnn_128x64_relu_small_nn_v1"
+GUESSED = '{"Concrete Inputs":["","","[0, 0]","[1, 1]","[1, 1]","1","False","False","True"]}'
+TRIED = GUESSED.replace('"1","False"', '"1","True"')
+SHAPES = "[[8,3,32,32],[16,3,3,3],[],[],[],[],[],[],[]]"
+
+
+def convolving(us: int, args: str | None = GUESSED, shapes: tuple[str | None, ...] = (SHAPES, SHAPES)) -> Facts:
+    """A step for each shape: a convolution, and 600 µs of something else."""
+    steps = []
+    for shape in shapes:
+        inner = Op("aten::cudnn_convolution", [(KERNEL, us)], more={"args": args, "shapes": shape})
+        steps.append([Op("aten::relu", [("relu", 600)]), Op("aten::conv2d", inner=[inner], more={"shapes": shape})])
+    return Facts(steps_of(steps, names=torch_name))
+
+
+def test_a_twentieth_is_saved_by_trying_all_algorithms() -> None:
+    facts = convolving(400)  # 7 + 600 + 400 µs
+    (found,) = convolution.find(facts)
+    assert found.ceiling_ns == 400_000
+    assert predict(facts, found).saving_ns == 20_000
+    assert predict(facts, found).p90_ns == facts.step_ns
+
+
+def test_algorithms_that_were_tried() -> None:
+    assert convolution.find(convolving(400, TRIED)) == []
+
+
+def test_shapes_that_change() -> None:
+    assert convolution.find(convolving(400, shapes=(SHAPES, SHAPES.replace("32", "48")))) == []
+
+
+def test_a_small_share_of_the_work() -> None:
+    assert convolution.find(convolving(257)) == []  # 257 of 857 µs: 29.99 %
+    assert len(convolution.find(convolving(258))) == 1  # 258 of 858 µs: 30.07 %
+
+
+@pytest.mark.parametrize(
+    ("facts", "why"),
+    [
+        (convolving(400, None), "tried"),
+        (convolving(400, '{"Concrete Inputs":["","True"]}'), "tried"),
+        (convolving(400, shapes=(None, None)), "shapes"),
+        (convolving(400, shapes=(SHAPES,)), "two steps"),
+    ],
+)
+def test_what_does_not_tell(facts: Facts, why: str) -> None:
+    with pytest.raises(NotEvaluableError, match=why):
+        convolution.find(facts)
+
+
+def test_paddle_records_neither_shapes_nor_what_is_tried() -> None:
+    conv = Op("conv2d dygraph", [(KERNEL, 400)])
+    with pytest.raises(NotEvaluableError, match="shapes"):
+        convolution.find(Facts(training(conv, steps=2, names=paddle_name)))
+
+
+@pytest.mark.parametrize("tried", [False, True])
+def test_what_torch_records_of_its_flag(tmp_path: Path, tried: bool) -> None:
+    """The flag of the process is recorded with every convolution, whatever computes it."""
+    from perfkit_torch import trace_handler
+
+    with torch.backends.cudnn.flags(enabled=True, benchmark=tried), torch.profiler.profile(
+        record_shapes=True, on_trace_ready=trace_handler(tmp_path)
+    ):  # fmt: skip
+        torch.nn.functional.conv2d(torch.randn(1, 2, 8, 8), torch.randn(2, 2, 3, 3))
+    assert convolution.algorithms_tried(load(tmp_path)) is tried
+
+
+def test_real_recordings_with_and_without_the_flag(traces: Path) -> None:
+    assert convolution.algorithms_tried(load(traces / "torch" / "mi300x-ddp-resnet18-train.json.gz")) is False
+    with pytest.raises(NotEvaluableError, match="tried"):  # recorded by a script that tries, but before it was recorded
+        convolution.find(Facts(load(traces / "torch" / "pairs" / "resnet50-workers0.json.gz")))

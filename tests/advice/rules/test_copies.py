@@ -1,0 +1,175 @@
+"""Rules 3, 4, 5 and 11. Times in the comments are µs."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfkit_core.advice.rules.copies import pageable_copies
+from perfkit_core.advice.rules.creation import filled_on_host
+from perfkit_core.advice.rules.round_trips import host_fallback, round_trips
+from perfkit_core.calibration.model import LARGE, SMALL, SOURCE, Calibration, Measurement, copy_name
+from perfkit_core.replay.quantity import Quantity
+from perfkit_core.trace import Device
+from tests.support.advised import BOTH, Rows, call, copy, found, kernel, op, predicted, steps, why_not
+
+TO = {"torch": "aten::to", "paddle": "memcpy_h2d"}
+BACK = {"torch": "aten::to", "paddle": "memcpy_d2h"}
+FILL = {"torch": "aten::zeros", "paddle": "full dygraph"}
+SORT = {"torch": "aten::sort", "paddle": "argsort dygraph"}
+
+
+def batch(kind: str, count: int = 300, dur: int = 52) -> Rows:
+    """A copy whose call takes ``dur``, in its last but two 30 the copy itself, then 48 of other work."""
+    return [call("cudaMemcpyAsync", 0, dur, 1), copy(kind, count, dur - 32, 30, 1), op("compute", dur, 100 - dur)]
+
+
+@BOTH
+def test_pageable_memory_blocks(framework: str) -> None:
+    recording = steps(batch("HtoD pageable"), framework=framework)
+    (candidate,) = found(pageable_copies, recording)
+    # the call takes 5, 8 or 17, then 48
+    assert predicted(recording, candidate) == (53_000, 56_000, 65_000)
+    assert candidate.ceiling_ns == 52_000 + 30_000
+
+
+def test_pinned_memory_does_not() -> None:
+    assert found(pageable_copies, steps(batch("HtoD pinned"))) == []
+    assert found(pageable_copies, steps(batch("DtoH pageable"))) == []
+    assert found(pageable_copies, steps(batch("HtoD"))) == []
+
+
+def test_as_long_as_the_threshold() -> None:
+    assert found(pageable_copies, steps(batch("HtoD pageable")), pageable_share=0.52) == []
+    assert len(found(pageable_copies, steps(batch("HtoD pageable")), pageable_share=0.5199)) == 1
+
+
+def factor(recording_rows: Rows) -> Quantity:
+    (candidate,) = found(pageable_copies, steps(recording_rows))
+    (assumed,) = [one.value for one in candidate.assumptions if one.name == "copy_factor"]
+    assert isinstance(assumed, Quantity)
+    return assumed
+
+
+def test_how_much_faster_pinned_memory_is() -> None:
+    """3 MB in 30 are 100 bytes/ns, more than any bus; 2 MB in 400 are 5, a PCIe 3 does 12; pinned copies of the same
+    recording count more."""
+    assert factor(batch("HtoD pageable", 3_000_000)).mid == 1
+    slow = [call("cudaMemcpyAsync", 0, 52, 1), copy("HtoD pageable", 2_000_000, 2, 400, 1)]
+    assert factor(slow).low == pytest.approx(5 / 24)
+    assert factor(slow).mid == pytest.approx(5 / 12)
+    assert factor(slow).high == pytest.approx(5 / 6)
+    pinned = [*slow, call("cudaMemcpyAsync", 60, 5, 2), copy("HtoD pinned", 2_000_000, 402, 200, 2)]
+    assert (factor(pinned).low, factor(pinned).high) == (0.5, 0.5)
+    assert "same recording" in factor(pinned).source
+
+
+def test_how_fast_this_machine_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """64 MiB in 64 Mi ÷ 50 ns are 50 bytes/ns: 2 MB in 400 are a tenth of that."""
+    times = ((SMALL, 0.0), (LARGE, LARGE / 50))
+    copies = tuple(Measurement(copy_name("htod", size, True), ns, ns, ns, 9) for size, ns in times)
+    measured = Calibration("fw", "1", "cpu", 2, "H200", 2, "today", copies)
+    monkeypatch.setattr("perfkit_core.calibration.known", lambda framework, device: measured)
+    slow = steps([call("cudaMemcpyAsync", 0, 52, 1), copy("HtoD pageable", 2_000_000, 2, 400, 1)])
+    (candidate,) = found(pageable_copies, slow.with_meta(devices=(Device("cuda:0", "H200"),)))
+    (factor_,) = [one for one in candidate.assumptions if one.name == "copy_factor"]
+    assert isinstance(factor_.value, Quantity)
+    assert factor_.value.mid == pytest.approx(0.1)
+    assert factor_.source == SOURCE
+
+
+def trip(framework: str, count: int, between: Rows, back: int | None = None) -> Rows:
+    """20 to the host, what is done there up to 50, 20 to the device, 30 of other work."""
+    return [
+        op(BACK[framework], 0, 20),
+        call("cudaMemcpyAsync", 2, 16, 1),
+        copy("DtoH pageable", count, 5, 10, 1),
+        *between,
+        op(TO[framework], 50, 20),
+        call("cudaMemcpyAsync", 52, 16, 2),
+        copy("HtoD pageable", count if back is None else back, 55, 10, 2),
+        op("others", 70, 30),
+    ]
+
+
+@BOTH
+def test_data_that_come_back_as_they_went(framework: str) -> None:
+    recording = steps(trip(framework, 4096, []), framework=framework)
+    (candidate,) = found(round_trips, recording)
+    assert candidate.direction == "to device"
+    assert candidate.evidence["copies_ns"] == 40_000
+    assert candidate.evidence["bytes_per_step"] == 8192
+    assert predicted(recording, candidate) == (60_000, 60_000, 60_000)  # 100 less 20 and 20
+
+
+@BOTH
+def test_data_that_are_others(framework: str) -> None:
+    assert found(round_trips, steps(trip(framework, 4096, [], back=4097), framework=framework)) == []
+    assert found(round_trips, steps(trip(framework, 1023, []), framework=framework)) == []
+    assert len(found(round_trips, steps(trip(framework, 1024, []), framework=framework))) == 1
+
+
+@BOTH
+def test_an_operator_on_the_host_between_copies(framework: str) -> None:
+    recording = steps(trip(framework, 131_072, [op(SORT[framework], 20, 30)]), framework=framework)
+    assert found(round_trips, recording) == []
+    (candidate,) = found(host_fallback, recording)
+    assert candidate.evidence["operators"] == [SORT[framework]]
+    assert candidate.evidence["operators_ns"] == 30_000
+    # the launch takes 10, 30 or 52, then 30; the device is done before that: 2 and 131,072 bytes at most 20 times
+    assert predicted(recording, candidate) == (40_000, 60_000, 82_000)
+
+
+@BOTH
+def test_few_data_may_be_better_on_the_host(framework: str) -> None:
+    between = [op(SORT[framework], 20, 30)]
+    assert found(host_fallback, steps(trip(framework, 65_535, between), framework=framework)) == []
+    assert len(found(host_fallback, steps(trip(framework, 65_536, between), framework=framework))) == 1
+
+
+def test_what_only_looks_at_the_data_is_no_fallback() -> None:
+    assert found(host_fallback, steps(trip("torch", 131_072, [op("aten::view", 20, 30)]))) == []
+
+
+def filled(framework: str, name: str, gap: int = 0, count: int = 4096) -> Rows:
+    """20 of filling, 30 of copying, 50 of other work; between the first two ``gap`` of nothing."""
+    return [
+        op(name, 0, 20),
+        op(TO[framework], 20 + gap, 30),
+        call("cudaMemcpyAsync", 30 + gap, 15, 1),
+        copy("HtoD pageable", count, 35 + gap, 5, 1),
+        op("others", 50 + gap, 50),
+    ]
+
+
+@BOTH
+def test_filled_on_the_host_and_copied(framework: str) -> None:
+    recording = steps(filled(framework, FILL[framework]), framework=framework)
+    (candidate,) = found(filled_on_host, recording)
+    assert candidate.evidence["call_ns"] == 50_000
+    assert candidate.evidence["bytes_per_step"] == 4096
+    # the launch takes 10, 30 or 52 in place of 20 and 30
+    assert predicted(recording, candidate) == (60_000, 80_000, 102_000)
+
+
+@BOTH
+def test_what_was_filled_elsewhere(framework: str) -> None:
+    empty = {"torch": "aten::empty", "paddle": "empty dygraph"}[framework]
+    assert found(filled_on_host, steps(filled(framework, empty), framework=framework)) == []
+    assert found(filled_on_host, steps(filled(framework, SORT[framework]), framework=framework)) == []
+    between = [*filled(framework, FILL[framework], gap=5), op(SORT[framework], 20, 5)]
+    assert found(filled_on_host, steps(between, dur=110, framework=framework)) == []
+
+
+def test_what_was_filled_long_ago() -> None:
+    assert len(found(filled_on_host, steps(filled("torch", "aten::zeros", gap=100), dur=250))) == 1
+    assert found(filled_on_host, steps(filled("torch", "aten::zeros", gap=101), dur=250)) == []
+
+
+def test_filled_on_the_device() -> None:
+    rows = [*filled("torch", "aten::zeros"), call("launch", 5, 5, 2), kernel("fill", 12, 2, 2)]
+    assert found(filled_on_host, steps(rows)) == []
+
+
+@pytest.mark.parametrize("find", [pageable_copies, round_trips, host_fallback, filled_on_host])
+def test_without_a_device(find) -> None:  # type: ignore[no-untyped-def]
+    assert "no work of a device" in why_not(find, steps([op("aten::add", 0, 50)]))

@@ -1,0 +1,159 @@
+"""Rule 12: an epoch's first step waits for workers that start anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from perfkit_core.advice.advise import advise
+from perfkit_core.advice.explain import report
+from perfkit_core.advice.rules.epochs import epoch_gap
+from perfkit_core.loading import load
+from perfkit_core.renderers import text
+from perfkit_core.replay.batches import begins_epoch, loads
+from perfkit_core.trace import Trace
+from tests.support.advised import Rows, found, predicted, why_not
+from tests.support.events import host, trace
+
+LOADER = {
+    "torch": "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
+    "paddle": "_DataLoaderIterMultiProcess",
+}
+MS = 1_000_000
+
+
+def training(waits: list[int], name: str = LOADER["torch"], twice: bool = False, seed: bool = True) -> Trace:
+    """Steps that wait so many ms for their batch and compute for 90. What begins an epoch, with a wait of more than 10
+    ms, is seen by the seed that is drawn for the workers; ``twice``: by the wait between two calls of the loader of 5
+    ms each, the last one of the old epoch and the first one of the new, which holds 1 ms of an operator."""
+    rows: Rows = []
+    now = 0
+    for number, wait in enumerate(waits):
+        rows.append(host(f"step {number}", "step", now * MS, (wait + 90) * MS, step=number))
+        apart = twice and wait > 10
+        calls = [(now, 5), (now + wait - 4, 5)] if apart else [(now, wait)]
+        rows += [host(name, "dataloader", start * MS, dur * MS) for start, dur in calls]
+        rows += [host("another", "operator", (now + 10) * MS, MS)] if apart else []
+        seeds = seed and wait > 10 and not twice
+        rows += [host("random_", "operator", (now + wait) * MS, MS)] if seeds else []
+        rows.append(host("compute", "operator", (now + wait + (apart or seeds)) * MS, (90 - (apart or seeds)) * MS))
+        now += wait + 90
+    return trace(rows)
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_a_wait_longer_than_two_steps(twice: bool) -> None:
+    recording = training([10, 10, 10, 410, 10, 10, 10, 10], twice=twice)
+    (one,) = found(epoch_gap, recording)
+    assert one.evidence["gap_ns"] == 400 * MS
+    assert one.evidence["gap_ns_per_step"] == 50 * MS
+    # Eight steps of 150 ms on average. Workers that live on take 3, 8 or 30 ms in place of 400: 49.625 or 49 ms less a
+    # step; or nothing less where epochs are much longer than what was recorded.
+    assert predicted(recording, one) == (100_375_000, 101 * MS, 150 * MS)
+    assert set(recording.ints("step")[one.rows]) == {3}
+
+
+def test_a_loader_that_takes_half_a_second_to_begin_anew() -> None:
+    recording = training([10, 10, 10, 1010, 10, 10, 10, 10], LOADER["paddle"])
+    (one,) = found(epoch_gap, recording)
+    # 225 ms on average; 500, 505 or 515 ms in place of 1000: 62.5 or 61.875 ms less
+    assert predicted(recording, one) == (162_500_000, 163_125_000, 225 * MS)
+    assert found(epoch_gap, training([10, 10, 10, 515, 10, 10, 10, 10], LOADER["paddle"])) == []
+    assert len(found(epoch_gap, training([10, 10, 10, 516, 10, 10, 10, 10], LOADER["paddle"]))) == 1
+
+
+def test_a_wait_of_two_steps_is_none() -> None:
+    assert found(epoch_gap, training([10, 10, 10, 210, 10, 10])) == []  # longer by 200 ms, a step takes 100
+    assert len(found(epoch_gap, training([10, 10, 10, 211, 10, 10]))) == 1
+
+
+def test_what_few_steps_wait_is_told_of_the_mean_step() -> None:
+    """The typical step of 100 ms, 10 of which are its loader's, would get no shorter."""
+    recording = training([10, 10, 10, 410, 10, 10, 10, 10])
+    (one,) = advise(recording, rules=["epoch-gap"]).advice
+    assert (one.prediction.base_ns, one.prediction.saving_ns, one.prediction.saving_p10_ns) == (150 * MS, 49 * MS, 0)
+    said = "1 of 8 steps, in which a loader is begun, waits 400 ms longer for data than the others: 33% of the time "
+    assert one.candidate.what == said + "of all steps, which take 150 ms on average"
+    told = text.render(report(one, advise(recording, rules=["epoch-gap"]), recording))
+    assert "Now: 150 ms, the mean step; its 80% interval is " in told
+
+
+def test_random_numbers_of_another_operator_are_no_seed() -> None:
+    rows: Rows = []
+    for number, drawn in enumerate((False, True, False, False)):
+        begin = number * 100 * MS
+        rows.append(host(f"step {number}", "step", begin, 100 * MS, step=number))
+        rows.append(host(LOADER["torch"], "dataloader", begin, 10 * MS))
+        rows += [host("aten::randint", "operator", begin + 20 * MS, 2 * MS)] if drawn else []
+        rows += [host("aten::random_", "operator", begin + 21 * MS, MS)] if drawn else []
+    recording = trace(rows)
+    assert not begins_epoch(recording, loads(recording)).any()
+
+
+@pytest.mark.parametrize("name", LOADER.values())
+def test_a_wait_where_no_epoch_is_seen_to_begin(name: str) -> None:
+    """Four workers that make four batches at a time keep every fourth step waiting; so may a slow file."""
+    assert found(epoch_gap, training([10, 10, 10, 410] * 3, name, seed=False)) == []
+    assert found(epoch_gap, training([10, 10, 10, 410, 10, 10, 10, 10], name, seed=False)) == []
+
+
+def test_the_first_step_recorded_is_no_epoch_that_is_known_to_begin() -> None:
+    assert found(epoch_gap, training([410, 10, 10, 10])) == []
+
+
+def test_a_loader_without_workers() -> None:
+    assert found(epoch_gap, training([10, 10, 410, 10], "_SingleProcessDataLoaderIter.__next__")) == []
+
+
+def test_computing_between_two_batches_is_no_wait() -> None:
+    rows: Rows = []
+    for number in range(4):
+        begin, dur = number * 1000 * MS, (500 if number == 2 else 100) * MS
+        rows.append(host(f"step {number}", "step", begin, dur, step=number))
+        rows += [host(LOADER["torch"], "dataloader", begin + at, 5 * MS) for at in (0, dur - 10 * MS)]
+        rows.append(host("compute", "operator", begin + 10 * MS, dur - 30 * MS))
+    assert found(epoch_gap, trace(rows)) == []
+
+
+def test_what_cannot_be_told() -> None:
+    assert "three steps" in why_not(epoch_gap, training([10, 410]))
+    assert "steps" in why_not(epoch_gap, trace([host("compute", "operator", 0, 10)]))
+
+
+class Numbers:
+    """A data set of 32 samples."""
+
+    def __len__(self) -> int:
+        return 32
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        return np.full(4, index, np.float32)
+
+
+def recorded_torch(folder: Path, persistent: bool) -> Trace:
+    """Steps 3 to 20 of epochs of 8 steps, with one worker."""
+    import torch
+
+    from perfkit_torch import trace_handler
+
+    loader = torch.utils.data.DataLoader(Numbers(), batch_size=4, num_workers=1, persistent_workers=persistent)
+    handler = trace_handler(folder)
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU],
+        schedule=torch.profiler.schedule(wait=0, warmup=3, active=18, repeat=1),
+        on_trace_ready=handler,
+    ) as profiler:
+        for _ in range(3):
+            for batch in loader:
+                (batch @ batch.T).sum()
+                profiler.step()
+    handler.flush()
+    return load(folder)
+
+
+def test_what_torch_records(tmp_path: Path) -> None:
+    recording = recorded_torch(tmp_path, persistent=False)
+    (one,) = found(epoch_gap, recording)
+    assert {8, 16} <= set(recording.ints("step")[one.rows])  # the first steps of the second and of the third epoch

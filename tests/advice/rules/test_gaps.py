@@ -1,0 +1,202 @@
+"""Rule 20: time of the steps in which no operator runs, where it is spent, and what is left without it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perfkit_core.advice.advise import advise
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.place import Places
+from perfkit_core.advice.rules.gaps import host_gaps
+from perfkit_core.loading import load
+from tests.support.advised import BOTH, Rows, call, found, kernel, op, predicted, steps, why_not
+from tests.support.events import host, trace
+
+NAMES = {"torch": ("aten::mm", "aten::add"), "paddle": ("matmul dygraph", "add dygraph")}
+MS = 1000
+
+
+def with_gap(dur: int, framework: str = "torch", step: int = 10 * MS) -> Rows:
+    """Two operators that fill a step but for a gap of so many µs between them."""
+    first, second = NAMES[framework]
+    return [op(first, 0, 4 * MS), op(second, 4 * MS + dur, step - 4 * MS - dur)]
+
+
+@BOTH
+def test_a_gap_in_every_step(framework: str) -> None:
+    recording = steps(with_gap(2 * MS, framework), 10 * MS, framework=framework)
+    (one,) = found(host_gaps, recording)
+    assert one.evidence["gap_ns"] == one.evidence["longest_ns"] == one.ceiling_ns == 2_000_000
+    assert one.evidence["gap_ratio"] == pytest.approx(0.2)
+    assert one.evidence["longest"] == f"after {NAMES[framework][0]} and before {NAMES[framework][1]}"
+    assert predicted(recording, one) == (8_000_000, 8_000_000, 9_000_000)  # at worst half of it is needed
+
+
+@BOTH
+def test_a_twentieth_is_none(framework: str) -> None:
+    assert found(host_gaps, steps(with_gap(500, framework), 10 * MS, framework=framework)) == []
+    assert len(found(host_gaps, steps(with_gap(501, framework), 10 * MS, framework=framework))) == 1
+
+
+@BOTH
+def test_many_short_gaps_count_together(framework: str) -> None:
+    """40 % of 10 ms in gaps of 40 µs; none, 40 % or 90 % of it is left."""
+    add = NAMES[framework][1]
+    recording = steps([op(add, 100 * i, 60) for i in range(100)], 10 * MS, framework=framework)
+    (one,) = found(host_gaps, recording)
+    assert (one.evidence["gap_ns"], one.evidence["gaps_per_step"]) == (4_000_000, 100)
+    assert one.what == (
+        "no operator runs for 4 of the 10 ms of a step, in 100 short stretches of typically 40 µs between operators"
+    )
+    assert predicted(recording, one) == (6_000_000, 7_600_000, 9_600_000)
+    assert one.conflicts == ("launch-bound",)
+
+
+@BOTH
+def test_what_is_compiled_is_not_to_be_compiled(framework: str) -> None:
+    name = {"torch": "## Call CompiledFxGraph f ##", "paddle": "run_program dygraph"}[framework]
+    rows = [op(name, 100 * i, 60) for i in range(100)]
+    recording = steps(rows, 10 * MS, framework=framework).with_meta(framework=framework)
+    (advice,) = advise(recording, rules=["host-gap"]).advice
+    assert advice.remedy.code == ""
+    assert advice.remedy.note.startswith("The code is already compiled")
+    plain = steps([op(NAMES[framework][1], 100 * i, 60) for i in range(100)], 10 * MS, framework=framework)
+    (advice,) = advise(plain.with_meta(framework=framework), rules=["host-gap"]).advice
+    assert {"torch": "torch.compile", "paddle": "to_static"}[framework] in advice.remedy.code
+
+
+def test_what_calling_an_operator_takes_is_no_gap() -> None:
+    assert found(host_gaps, steps([op("aten::add", 40 * i, 21) for i in range(250)], 10 * MS)) == []  # 19 µs each
+    assert len(found(host_gaps, steps([op("aten::add", 40 * i, 20) for i in range(250)], 10 * MS))) == 1
+
+
+def test_few_short_gaps_are_none() -> None:
+    """Nine of 200 µs in 10 ms, and ten."""
+    nine = [op("aten::add", 1111 * i, 911) for i in range(9)]
+    assert found(host_gaps, steps(nine, 10 * MS)) == []
+    assert len(found(host_gaps, steps(nine, 10 * MS), host_gaps=9)) == 1
+    assert len(found(host_gaps, steps([op("aten::add", 1000 * i, 800) for i in range(10)], 10 * MS))) == 1
+
+
+def test_few_short_gaps_count_where_one_alone_is_worth_it() -> None:
+    """Four of 460 µs in 2 ms; of the same four in 20 ms each is a fortieth."""
+    rows = [op("aten::add", 500 * i, 40) for i in range(4)]
+    (one,) = found(host_gaps, steps(rows, 2 * MS))
+    assert one.evidence["gap_ns"] == 4 * 460_000
+    assert one.words["gaps"] == "short"
+    more = [*rows, op("aten::add", 2 * MS, 18 * MS)]
+    assert found(host_gaps, steps(more, 20 * MS)) == []
+
+
+def test_short_gaps_of_less_than_a_twentieth_are_none() -> None:
+    """Ten of 50 µs in 10 ms, and ten of 51."""
+    assert found(host_gaps, steps([op("aten::add", 1000 * i, 950) for i in range(10)], 10 * MS)) == []
+    assert len(found(host_gaps, steps([op("aten::add", 1000 * i, 949) for i in range(10)], 10 * MS))) == 1
+
+
+def test_long_and_short_gaps_are_told_apart() -> None:
+    """3 ms before the rest, of whose 7 ms ten gaps of 100 µs are one."""
+    recording = steps([op("aten::add", 3 * MS + 700 * i, 600) for i in range(10)], 10 * MS)
+    long, short = found(host_gaps, recording, host_gaps=9)
+    # the last short one meets the next long one
+    assert (long.evidence["gap_ns"], short.evidence["gap_ns"]) == (3_100_000, 900_000)
+    assert (long.words, short.words) == ({}, {"gaps": "short", "compiled": "no"})
+
+
+def test_a_gap_of_one_step_in_three_is_not_typical() -> None:
+    rows = [host(f"step {i}", "step", i * 10_000_000, 10_000_000, step=i) for i in range(3)]
+    rows += with_gap(2 * MS)
+    rows += [op("aten::mm", 10 * MS, 10 * MS), op("aten::mm", 20 * MS, 10 * MS)]
+    assert found(host_gaps, trace(rows)) == []
+
+
+def test_who_works_elsewhere() -> None:
+    beside = op("backward", 4 * MS, 2 * MS) | {"tid": 2}
+    assert found(host_gaps, steps([*with_gap(2 * MS), beside], 10 * MS)) == []
+    loading = op("next", 4 * MS, 2 * MS, kind="dataloader")
+    assert found(host_gaps, steps([*with_gap(2 * MS), loading], 10 * MS)) == []
+
+
+def test_the_place_is_where_the_gaps_are_not_where_most_time_is() -> None:
+    """1.8 of the 2 ms without operators are in one function, the rest in its caller, which takes the whole step."""
+    python = [("train.py(7): train", 0, 10 * MS), ("fw.py(1): start", 1, 1), ("train.py(9): wait", 4 * MS, 1800)]
+    frames = [op(name, start, dur, kind="python") for name, start, dur in python]
+    recording = steps([*with_gap(2 * MS), *frames], 10 * MS)
+    (one,) = found(host_gaps, recording)
+    assert Places(recording).of(one.rows) == "train.py (train)"
+    assert Places(recording).of(one.rows, one.rows_ns) == "train.py:9 (def wait)"
+
+
+def test_python_frames_tell_where() -> None:
+    frames = [op("train.py(7): log", 4 * MS, 2 * MS, kind="python"), op("gc.py(1): collect", 4500, 1200, kind="python")]
+    ran = [op("train.py(30): <module>", 0, 10 * MS, kind="python"), op("fw.py(1): start", 1, 1, kind="python")]
+    recording = steps([*with_gap(2 * MS), *ran, *frames], 10 * MS)
+    (one,) = found(host_gaps, recording)
+    assert one.evidence["python"] == ["gc.py(1): collect", "train.py(7): log"]  # 1.2 and 0.8 ms of their own
+    assert predicted(recording, one)[1] == 8_000_000
+    (one,) = found(host_gaps, steps([*with_gap(2 * MS), *ran], 10 * MS))
+    assert one.evidence["python"] == ["train.py: <module>"]  # line 30 started the profiler
+
+
+def test_a_device_that_works_on_hides_the_gap() -> None:
+    rows = [*with_gap(2 * MS), call("cudaLaunchKernel", 100, 10, 1), kernel("gemm", 200, 9 * MS, 1)]
+    rows += [call("cudaDeviceSynchronize", 6500, 2705, kind="sync")]
+    recording = steps(rows, 10 * MS)
+    (one,) = found(host_gaps, recording)
+    assert predicted(recording, one)[1] == 10_000_000  # the kernel ends at 9.2 ms, with and without the gap
+
+
+def test_what_cannot_be_told() -> None:
+    assert "one step" in why_not(host_gaps, steps(with_gap(2 * MS), 10 * MS, count=1))
+
+
+def test_a_pause_that_torch_records(tmp_path: Path) -> None:
+    import time
+
+    import torch
+
+    from perfkit_torch import trace_handler
+
+    handler = trace_handler(tmp_path)
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU],
+        schedule=torch.profiler.schedule(wait=0, warmup=1, active=3, repeat=1),
+        on_trace_ready=handler,
+    ) as profiler:
+        for _ in range(4):
+            torch.ones(64, 64) @ torch.ones(64, 64)
+            time.sleep(0.05)
+            torch.ones(8)
+            profiler.step()
+    handler.flush()
+    recording = load(tmp_path)
+    (one,) = found(host_gaps, recording)
+    assert one.evidence["longest_ns"] >= 50_000_000
+    prediction = predicted(recording, one)
+    assert prediction[1] is not None
+    assert prediction[1] <= Facts(recording).step_ns - 50_000_000
+
+
+def test_a_pause_that_paddle_records(tmp_path: Path) -> None:
+    import time
+
+    paddle = pytest.importorskip("paddle")
+    from perfkit_paddle import trace_handler
+
+    handler = trace_handler(tmp_path)
+    profiler = paddle.profiler.Profiler(
+        targets=[paddle.profiler.ProfilerTarget.CPU], scheduler=(1, 4), on_trace_ready=handler
+    )
+    profiler.start()
+    for _ in range(5):
+        paddle.ones([64, 64]) @ paddle.ones([64, 64])
+        time.sleep(0.05)
+        paddle.ones([8])
+        profiler.step()
+    profiler.stop()
+    handler.flush()
+    recording = load(tmp_path)
+    (one,) = found(host_gaps, recording)
+    assert one.evidence["longest_ns"] >= 50_000_000

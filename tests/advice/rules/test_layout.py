@@ -1,0 +1,124 @@
+"""Rule 25: conversions that libraries insert, and copies that the model asks for, each with its own saving."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import NotEvaluableError
+from perfkit_core.advice.predict import predict
+from perfkit_core.advice.rules.device_time import with_launches
+from perfkit_core.advice.rules.layout import converting, find
+from perfkit_core.loading import load
+from perfkit_core.trace import Trace
+from perfkit_paddle.operators import operator_name as paddle_name
+from perfkit_torch.operator_names import operator_name as torch_name
+from tests.support.device_steps import A100, Op, training
+from tests.support.events import device, host, trace
+
+CONVOLUTION = "cutlass_tensorop_s1688fprop_optimized_tf32_128x128_16x4_nhwc_align4"
+CONVERSIONS = (
+    "void cudnn::ops::nchwToNhwcKernel<float, float, float, false, true>",
+    "void cudnn::ops::nhwcToNchwKernel<float, float, float, true, false>",
+    "batched_transpose_32x32_half",
+    "void phi::funcs::SwapDim1And2InNarrow<float, 256>(float const*, int)",
+    "void phi::funcs::TilingSwapDim1And2<float, 256, 32, 32>",
+)  # fmt: skip
+
+
+def converted(us: int, kernel: str = CONVERSIONS[0]) -> Trace:
+    """A convolution of 900 µs that converts its input first."""
+    conv = Op("aten::cudnn_convolution", [(kernel, us), (CONVOLUTION, 900)])
+    return training(Op("aten::relu", [("relu", 20)]), conv, steps=2, names=torch_name)
+
+
+@pytest.mark.parametrize("kernel", CONVERSIONS)
+def test_nine_tenths_of_conversions_are_saved(kernel: str) -> None:
+    facts = Facts(converted(100, kernel))  # 7 + 20 + 100 + 900 µs
+    (found,) = find(facts)
+    assert facts.step_ns == 1_027_000
+    assert found.evidence["busy_ns"] == 1_020_000
+    assert found.ceiling_ns == 100_000
+    assert predict(facts, found).saving_ns == 90_000
+
+
+def test_a_small_share_of_the_work_is_none() -> None:
+    assert find(Facts(converted(48))) == []  # 48 of 968 µs: 4.96 %
+    assert len(find(Facts(converted(49)))) == 1  # 49 of 969 µs: 5.06 %
+
+
+def test_other_kernels_change_no_layout() -> None:
+    assert find(Facts(converted(100, "void at::native::elementwise_kernel<copy>"))) == []
+    assert find(Facts(converted(100, "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float>"))) == []
+
+
+def reordered(us: int) -> Trace:
+    """A product of 900 µs, and a copy that makes a transposed tensor dense."""
+    copy = Op("aten::clone", inner=[Op("aten::copy_", [("elementwise_kernel", us)])])
+    ops = Op("aten::mm", [("gemm", 900)]), Op("aten::contiguous", inner=[copy])
+    return training(*ops, steps=2, names=torch_name)
+
+
+def transposed(us: int) -> Trace:
+    """The same where transposing itself copies."""
+    return training(
+        Op("matmul dygraph", [("gemm", 900)]), Op("transpose dygraph", [("permute", us)]), steps=2, names=paddle_name
+    )
+
+
+@pytest.mark.parametrize("made", [reordered, transposed])
+def test_three_quarters_of_copies_are_saved(made) -> None:
+    facts = Facts(made(100))
+    (found,) = find(facts)
+    assert found.ceiling_ns == 100_000
+    assert predict(facts, found).saving_ns == 75_000
+
+
+@pytest.mark.parametrize("made", [reordered, transposed])
+def test_a_small_share_of_copies_is_none(made) -> None:
+    assert find(Facts(made(47))) == []  # 47 of 947 µs: 4.96 %
+    assert len(find(Facts(made(48)))) == 1  # 48 of 948 µs: 5.06 %
+
+
+def test_a_view_launches_nothing() -> None:
+    ops = Op("aten::mm", [("gemm", 900)]), Op("aten::transpose"), Op("aten::reshape", inner=[Op("aten::view")])
+    assert find(Facts(training(*ops, names=torch_name))) == []
+
+
+def test_both_kinds_are_two_changes() -> None:
+    conv = Op("aten::cudnn_convolution", [(CONVERSIONS[0], 100), (CONVOLUTION, 800)])
+    facts = Facts(training(conv, Op("aten::contiguous", [("elementwise_kernel", 100)]), names=torch_name))
+    assert [predict(facts, found).saving_ns for found in find(facts)] == [90_000, 75_000]
+
+
+def test_a_call_that_launched_other_work_too_stays() -> None:
+    found = trace(
+        [
+            host("launch one", "runtime", 0, 10, correlation=1),
+            host("launch graph", "runtime", 20, 10, correlation=2),
+            device(CONVERSIONS[0], "kernel", 50, 10, 1),
+            device(CONVERSIONS[1], "kernel", 60, 10, 2),
+            device(CONVOLUTION, "kernel", 70, 10, 2),
+        ]
+    )
+    chosen = with_launches(found, converting(found))
+    assert found.ints("start_ns")[chosen].tolist() == [50, 60, 0]
+
+
+def test_without_a_device() -> None:
+    with pytest.raises(NotEvaluableError, match="device"):
+        find(Facts(training(Op("aten::contiguous"), on=A100, names=torch_name)))
+
+
+def test_conversions_of_a_real_training(traces: Path) -> None:
+    """The kernels of that name, counted and added up by pandas."""
+    loaded = load(traces / "torch" / "a100-nccl-process-groups.json.gz")
+    events = loaded.to_pandas()
+    named = events[events["name"].astype(str).str.contains("nchwToNhwc|nhwcToNchw")]
+    assert np.array_equal(converting(loaded), named.index.to_numpy())
+    (found,) = find(Facts(loaded))
+    assert found.evidence["kernels"] == len(named) == 633
+    assert found.ceiling_ns <= named["dur_ns"].sum() / 3  # three steps

@@ -1,0 +1,272 @@
+"""Rules 10 and 13: how many workers are proposed, and what is said about the cores that they need."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perfkit_core.advice.advise import advise, what_ifs
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.rules.epochs import epoch_gap
+from perfkit_core.advice.rules.gaps import host_gaps
+from perfkit_core.advice.rules.loader import batches, more_workers, no_workers
+from perfkit_core.advice.rules.outliers import outliers
+from perfkit_core.advice.rules.utilisation import find as low_utilisation
+from perfkit_core.loading import load
+from perfkit_core.trace import Trace
+from tests.support.advised import Rows, call, found, kernel, op, predicted, steps
+from tests.support.events import host, trace
+
+
+def loading(name: str = "DataLoader.next", **host: int) -> Trace:
+    """Steps of 100 ms, 60 of which pass in making the batch."""
+    rows: Rows = [op(name, 0, 60_000, kind="dataloader"), op("aten::mm", 60_000, 40_000)]
+    recording = steps(rows, 100_000)
+    return recording.with_meta(framework="torch", extra={"host": host} if host else {})
+
+
+@pytest.mark.parametrize(
+    ("host", "workers"),
+    [({}, 4), ({"cores": 64}, 4), ({"cores": 4}, 4), ({"cores": 2}, 2), ({"cores": 1}, 1),
+     ({"cores": 8, "processes": 4}, 2), ({"cores": 2, "processes": 4}, 1)],
+)  # fmt: skip
+def test_no_more_workers_than_cores(host: dict[str, int], workers: int) -> None:
+    (one,) = found(no_workers, loading(**host))
+    assert one.fill == {"workers": str(workers)}
+    assert one.evidence["proposed_workers"] == workers
+    (advice,) = advise(loading(**host), rules=["loader-workers"]).advice
+    assert f"num_workers={workers}," in advice.remedy.code
+
+
+@pytest.mark.parametrize(
+    ("host", "said"),
+    [({}, "how many cores there are was not recorded: 4 workers need as many"),
+     ({"cores": 64}, "4 workers and the training have 64 cores"),
+     ({"cores": 4}, "4 workers and the training share 4 cores: workers that compute take turns"),
+     ({"cores": 1}, "1 worker and the training share 1 core: ")],
+)  # fmt: skip
+def test_what_is_said_about_cores(host: dict[str, int], said: str) -> None:
+    (one,) = found(no_workers, loading(**host))
+    assert any(risk.startswith(said) for risk in one.risks)
+
+
+def test_more_workers_than_cores_can_be_asked_about() -> None:
+    """The prediction is for workers that wait for files; that they may have to take turns is said."""
+    (one,) = what_ifs(loading(cores=2), [("loader-workers", 8)]).advice
+    assert one.remedy.code.count("num_workers=8") == 1
+    assert "8 workers and the training share 2 cores" in one.candidate.risks[1]
+    (same,) = what_ifs(loading(), [("loader-workers", 8)]).advice
+    assert one.prediction == same.prediction
+
+
+def test_cores_are_told_where_workers_are_too_few() -> None:
+    name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+    (one,) = found(more_workers, loading(name, cores=2))
+    assert one.risks == ("more workers than cores make all of them slower; there are 2 cores",)
+    assert predicted(loading(name, cores=2), one)[1] is not None
+
+
+def test_a_recording_of_this_process_tells_its_cores(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from perfkit_core.machine import usable_cpus
+    from perfkit_torch import trace_handler
+
+    handler = trace_handler(tmp_path)
+    schedule = torch.profiler.schedule(wait=0, warmup=1, active=3, repeat=1)
+    loader = torch.utils.data.DataLoader(torch.arange(40.0).reshape(40, 1), batch_size=8)
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], schedule=schedule, on_trace_ready=handler
+    ) as profiler:
+        for batch in loader:
+            batch.sum()
+            profiler.step()
+    handler.flush()
+    (one,) = what_ifs(load(tmp_path), [("loader-workers", 2)]).advice
+    assert 1 <= one.candidate.evidence["cores"] <= len(usable_cpus())
+
+
+def test_getting_batches_that_are_there_is_no_wait() -> None:
+    """0.3 ms in steps of 2 ms: more workers hand over no sooner."""
+    rows: Rows = [op("_MultiProcessingDataLoaderIter.__next__", 0, 300, kind="dataloader"), op("aten::mm", 300, 1700)]
+    assert found(more_workers, steps(rows, 2_000)) == []
+
+
+@pytest.mark.parametrize(("took", "advised"), [(300, 0), (500, 0), (600, 1)])
+def test_a_batch_that_is_made_as_soon_as_one_is_handed_over(took: int, advised: int) -> None:
+    rows: Rows = [op("DataLoader.next", 0, took, kind="dataloader"), op("aten::mm", took, 2_000 - took)]
+    assert len(found(no_workers, steps(rows, 2_000))) == advised
+
+
+def test_loading_in_a_thread_without_a_parent_is_loading() -> None:
+    """The last event of the recording loads, too; what lies in another load is part of it."""
+    times = ((0, 60_000), (10, 20), (99_000, 500))
+    loads = [op("DataLoader.next", start, dur, kind="dataloader") | {"tid": 9} for start, dur in times]
+    assert len(batches(Facts(steps([*loads, op("aten::mm", 60_000, 39_000)], 100_000, 1)))) == 2
+
+
+def test_the_same_finding_is_named_alike_on_machines_of_any_size() -> None:
+    names = {advise(loading(cores=cores), rules=["loader-workers"]).advice[0].id for cores in (1, 2, 64)}
+    assert len(names) == 1
+
+
+WORKERS = {
+    "torch": "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
+    "paddle": "_DataLoaderIterMultiProcess",
+}
+THREAD = "_DataLoaderIterSingleProcess"
+US = 1_000
+
+
+def starved(name: str, waits: tuple[int, ...] = (100, 100, 40_100, 100) * 5, ranks: int = 1) -> Trace:
+    """Steps that wait so many µs for a batch, then compute for 900 µs, with 3 ms of nothing in between."""
+    rows: Rows = []
+    begin = 0
+    for number, wait in enumerate(waits):
+        step = [
+            host(f"step {number}", "step", begin, (wait + 3_900) * US, step=number),
+            host(name, "dataloader", begin, wait * US),
+            host("aten::mm", "operator", begin + (wait + 3_000) * US, 900 * US),
+        ]
+        rows += [row | {"rank": rank, "pid": rank} for rank in range(ranks) for row in step]
+        begin += (wait + 3_900) * US
+    return trace(rows)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("name", WORKERS.values())
+def test_starved_workers_keep_every_fourth_step_waiting(name: str, ranks: int) -> None:
+    """Four steps take 3 · 4 + 44 ms: 14 on average, of which 10 are waiting; the median step takes 4 ms and gets its
+    batch in 0.1. Twice the workers: a batch every 14 · 0.55 ms."""
+    recording = starved(name, ranks=ranks)
+    assert (Facts(recording).period, Facts(recording).step_ns) == (4, 14_000_000)
+    (one,) = found(more_workers, recording)
+    assert one.what.startswith("one step in 4 waits for a batch, although workers make them: 10 of 14 ms a step")
+    assert predicted(recording, one) == (7_000_000, 7_700_000, 14_000_000)
+    assert found(epoch_gap, recording) == []
+
+
+def test_late_steps_that_wait_for_a_batch_name_the_loader() -> None:
+    (one,) = found(outliers, starved(WORKERS["torch"]))
+    assert f"{WORKERS['torch']} (+40 ms)" in one.what
+
+
+def rebuilt(wait: int) -> Trace:
+    """Steps of which each waits so many ms, takes 8 or 12 ms to rebuild its batch, an operator of 0.1 ms every 0.5 ms,
+    and 3 ms behind them, all in the loader; then it computes for 1 ms behind 30 ms of nothing."""
+    rows: Rows = []
+    begin = 0
+    for number in range(12):
+        rebuild = 12_000 if number % 2 else 8_000
+        call = wait * 1_000 + rebuild + 3_000
+        rows.append(host(f"step {number}", "step", begin, (call + 31_000) * US, step=number))
+        rows.append(host(WORKERS["torch"], "dataloader", begin, call * US))
+        parts = range(wait * 1_000 + 600, wait * 1_000 + rebuild, 500)
+        rows += [host("aten::set_", "operator", begin + start * US, 100 * US) for start in parts]
+        rows.append(host("aten::mm", "operator", begin + (call + 30_000) * US, 1_000 * US))
+        begin += (call + 31_000) * US
+    return trace(rows)
+
+
+def test_a_batch_that_takes_long_to_rebuild_was_there() -> None:
+    """Steps of 42 and 46 ms, 30 of which are nothing."""
+    recording = rebuilt(0)
+    assert found(more_workers, recording) == []
+    (one,) = found(host_gaps, recording)
+    assert predicted(recording, one)[1] == 14_000_000
+
+
+def test_what_comes_before_a_batch_is_rebuilt_is_a_wait() -> None:
+    """The typical step of 64 ms waits for 20.6 before its first operator, of which 2 are taken for getting a batch, 0.5
+    with more workers; the rest of the call is no wait."""
+    recording = rebuilt(20)
+    assert set(Facts(recording).waited_ns.tolist()) == {18_600_000}
+    (one,) = found(more_workers, recording)
+    assert predicted(recording, one)[1] == 64_000_000 - 20_600_000 + 500_000
+
+
+def test_the_operator_that_marks_a_call_rebuilds_no_batch() -> None:
+    marked = [
+        op(WORKERS["torch"], 0, 20_000, kind="dataloader"),
+        op("aten::empty", 8, 10),
+        op("aten::mm", 20_000, 1_000),
+    ]
+    assert len(found(more_workers, steps(marked, 21_000, 6))) == 1
+
+
+@pytest.mark.parametrize(("name", "faster"), [(WORKERS["torch"], 0.55), (THREAD, 0.5)])
+def test_several_batches_a_step(name: str, faster: float) -> None:
+    """Four batches of 20 ms and 1 ms of computing each, in steps of 84 ms."""
+    parts = [(at * 21_000, kind) for at in range(4) for kind in ("dataloader", "operator")]
+    rows: Rows = [
+        op(name, at, 20_000, kind=kind) if kind == "dataloader" else op("aten::mm", at + 20_000, 1_000)
+        for at, kind in parts
+    ]
+    recording = steps(rows, 84_000, 12)
+    if name == THREAD:
+        after = what_ifs(recording, [("loader-workers", 2)]).advice[0].prediction.p50_ns
+    else:
+        (one,) = found(more_workers, recording)
+        after = predicted(recording, one)[1]
+    assert after == pytest.approx(84_000_000 * faster, rel=0.01)
+
+
+def test_a_rare_long_wait_changes_no_other_step() -> None:
+    """Two of 30 steps wait for 200 ms: the others take 4 ms, 3 of which are nothing. Without them each of the two waits
+    for a batch that was asked for four batches before, 3 · 4 ms longer."""
+    recording = starved(WORKERS["torch"], ((100,) * 9 + (200_100,) + (100,) * 5) * 2)
+    assert (Facts(recording).period, Facts(recording).step_ns) == (1, 4_000_000)
+    (one,) = found(host_gaps, recording)
+    assert predicted(recording, one)[:2] == (1_000_000, 1_000_000)
+    assert found(more_workers, recording) == []
+
+
+@pytest.mark.parametrize("name", [*WORKERS.values(), THREAD])
+def test_what_others_save_while_the_loader_is_the_bottleneck(name: str) -> None:
+    """Without the 3 ms of nothing every step waits for its batch so much longer; a loader that makes them in the
+    training's own thread begins so much earlier."""
+    each = starved(name, (20_100,) * 10)
+    (one,) = found(host_gaps, each)
+    assert (predicted(each, one)[0] or 0) > 23_900_000
+    made_there = starved("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", (20_100,) * 10)
+    (one,) = found(host_gaps, made_there)
+    assert predicted(made_there, one)[1] == 21_000_000
+
+
+@pytest.mark.parametrize("waits", [(100,) * 12, (100,) * 5 + (40_100,) + (100,) * 6, (1_500,) * 12])
+def test_waits_that_do_not_recur_and_calls_that_are_as_long_as_handing_over(waits: tuple[int, ...]) -> None:
+    recording = starved(WORKERS["torch"], waits)
+    assert Facts(recording).period == 1
+    (one,) = found(host_gaps, recording)
+    assert predicted(recording, one)[1] == int(Facts(recording).step_ns) - 3_000_000
+
+
+@pytest.mark.parametrize(("workers", "after"), [(1, 24_000_000), (2, 12_500_000), (8, 4_400_000)])
+def test_workers_in_place_of_a_thread_that_reads_ahead(workers: int, after: int) -> None:
+    """Each step of 24 ms waits for 20.1, so that a batch takes 24 ms to make: 24 with one worker, 12 with two. The rest
+    of the step takes 3.9 ms, and handing over 0.5."""
+    recording = starved(THREAD, (20_100,) * 12)
+    (asked,) = what_ifs(recording, [("loader-workers", workers)]).advice
+    assert asked.candidate.what == "each step waits 20.1 of 24 ms for the batch that a thread makes beside it"
+    assert abs((asked.prediction.p50_ns or 0) - after) <= 500_000
+
+
+@pytest.mark.parametrize(("name", "advised"), [(THREAD, 0), ("DataLoader.next", 1)])
+def test_one_worker_does_no_more_than_a_thread(name: str, advised: int) -> None:
+    assert len(found(no_workers, loading(name, cores=1))) == advised
+    assert len(found(no_workers, loading(name, cores=2))) == 1
+
+
+def test_a_device_that_waits_for_starved_workers_needs_no_larger_batches() -> None:
+    rows: Rows = []
+    begin = 0
+    for number, wait in enumerate((10, 10, 40_010, 10) * 3):
+        for one in (
+            host(f"step {number}", "step", 0, (wait + 1_000) * US, step=number),
+            op(WORKERS["torch"], 0, wait, kind="dataloader"),
+            call("cudaLaunchKernel", wait, 10, number),
+            kernel("gemm", wait + 20, 300, number),
+        ):
+            rows.append(one | {"start_ns": one["start_ns"] + begin})
+        begin += (wait + 1_000) * US
+    assert found(low_utilisation, trace(rows)) == []

@@ -1,0 +1,75 @@
+"""Rule 29: the peak of what is allocated against what the device has; no number is promised."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import NotEvaluableError
+from perfkit_core.advice.predict import predict
+from perfkit_core.advice.rules.memory import find, peaks
+from perfkit_core.loading import load
+from perfkit_core.trace import Device
+from tests.support.events import host, trace
+
+GPU = Device("cuda:0", "NVIDIA A100", 1000)
+
+
+def recorded(
+    *totals: int | None, device: str = "cuda:0", devices: tuple[Device, ...] = (GPU,), total: bool = True
+) -> Facts:
+    """A step in which the memory that is allocated moves to each of the totals, from 0 on."""
+    rows, before = [host("step", "step", 0, 1_000_000, step=0), host("train", "operator", 0, 900_000)], 0
+    for number, now in enumerate(totals):
+        event = host("[memory]", "memory", 1000 * number, 0, bytes=now - before, total_bytes=now if total else None)
+        rows.append({**event, "device": device})
+        before = now
+    return Facts(trace(rows).with_meta(devices=devices))
+
+
+def test_more_than_nine_tenths() -> None:
+    facts = recorded(400, 910, 300, 700)
+    (found,) = find(facts)
+    assert found.evidence["peak_bytes"] == 910
+    assert found.evidence["memory_ratio"] == 0.91
+    assert facts.trace.ints("total_bytes")[found.rows].tolist() == [910]
+    assert predict(facts, found).saving_ns is None
+
+
+def test_up_to_nine_tenths() -> None:
+    assert find(recorded(400, 900, 300)) == []
+    assert find(recorded(400)) == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "why"),
+    [
+        (recorded(), "no memory events"),
+        (recorded(910, device="cpu"), "only that of the host"),
+        (recorded(910, devices=()), "how much memory"),
+        (recorded(910, devices=(Device("cuda:0", "NVIDIA A100"),)), "how much memory"),
+        (recorded(910, total=False), "running totals"),
+    ],
+)
+def test_what_does_not_tell(facts: Facts, why: str) -> None:
+    with pytest.raises(NotEvaluableError, match=why):
+        find(facts)
+
+
+def test_the_peak_of_a_real_recording(traces: Path) -> None:
+    """The largest total that was recorded, of the memory that the file says the device has."""
+    loaded = load(traces / "torch" / "h100-vit.json.gz")
+    events = loaded.to_pandas()
+    memory = events[(events["kind"] == "memory") & (events["device"] == "cuda:0")]
+    (peak,) = peaks(Facts(loaded))
+    assert peak.bytes == memory["total_bytes"].max() > 0
+    assert peak.of_bytes == 85_018_279_936
+
+
+def test_memory_that_paddle_records_on_a_device() -> None:
+    event = host("[memory]", "memory", 10, 0, bytes=950, total_bytes=950, category="Allocate")
+    rows = [host("step", "step", 0, 1000, step=0), host("train", "operator", 0, 900), {**event, "device": "cuda:0"}]
+    (found,) = find(Facts(trace(rows).with_meta(devices=(GPU,))))
+    assert found.evidence["memory_ratio"] == 0.95

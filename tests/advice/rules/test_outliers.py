@@ -1,0 +1,152 @@
+"""Rule 36: steps that take longer than usual, what in them does, and a device whose clock drops. Times in µs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import NotEvaluableError
+from perfkit_core.advice.predict import predict
+from perfkit_core.advice.remedies import remedied
+from perfkit_core.advice.rules.outliers import outliers
+from perfkit_core.advice.thresholds import overridden
+from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.trace import Trace
+from tests.support.events import device, host, trace
+
+US = 1000
+USUAL = (98, 99, 100, 101, 102, 98, 99, 100, 101, 102)
+"""Median 100, and with any longer step a median absolute deviation of 1: a standard deviation of 1.4826."""
+
+
+def rows_of(recording: Trace) -> list[dict[str, object]]:
+    """Its events, as they were given."""
+    kept = ("name", "kind", "start_ns", "dur_ns", "step", "pid", "tid", "device")
+    return [{name: row[name] for name in kept if row[name] is not None} for row in recording.events.to_pylist()]
+
+
+def training(steps: Sequence[int], longer: str = "slow") -> Trace:
+    """An operator of 50, one called ``longer`` with the rest but 10, which nothing was recorded of."""
+    rows, at = [], 0
+    for step, dur in enumerate(steps):
+        rows += [
+            host(f"step {step}", "step", at, dur, step=step),
+            host("run", "operator", at, 50),
+            host(longer, "operator", at + 50, dur - 60),
+        ]
+        at += dur
+    return trace([row | {"start_ns": row["start_ns"] * US, "dur_ns": row["dur_ns"] * US} for row in rows])
+
+
+def test_the_step_and_what_in_it_grew() -> None:
+    facts = Facts(training((*USUAL, 150)))
+    [found] = outliers(facts)
+    assert (found.evidence["steps"], found.evidence["longer_ns"]) == ([10], 50 * US)
+    assert found.evidence["grown_ns"] == {"slow": 50 * US}  # 90 instead of the median of 40
+    assert facts.trace.ints("step")[found.rows].tolist() == [10]
+    assert predict(facts, found).saving_ns is None
+
+
+def test_what_grew_says_where_to_look() -> None:
+    """Events that grew, time of the step in which nothing was recorded, and a clock: each has its own remedy."""
+    events = training((*USUAL, 150))
+    [grew] = outliers(Facts(events))
+    outside = trace([row for row in rows_of(training((*USUAL, 150))) if row["name"] != "slow"])
+    [idle] = outliers(Facts(outside))
+    [clock] = outliers(Facts(kernels((1.2, 1.2, 1.2))))
+    assert [one.words["outliers"] for one in (grew, idle, clock)] == ["events", "outside", "clock"]
+    assert clock.what.startswith("the same 3 kernels take 1.20 times as long in the last third of the steps")
+    notes = [
+        remedied(get_plugins().remedies(framework), "outlier-steps", "eager", {"clocks": "amd-smi"} | one.words).note
+        for framework in ("torch", "paddle")
+        for one in (grew, idle, clock)
+    ]
+    assert ["amd-smi" in note for note in notes] == [False, False, True] * 2
+    assert ["every N steps" in note for note in notes] == [False, True, False] * 2
+
+
+def test_what_waits_for_a_device_is_not_what_grew() -> None:
+    """In the last step the kernel takes 50 longer; the call that waits for it does not grow by itself."""
+    rows = []
+    for step, dur in enumerate((*USUAL, 150)):
+        at = sum((*USUAL, 150)[:step])
+        rows += [
+            host(f"step {step}", "step", at, dur, step=step),
+            host("launch", "runtime", at, 5, correlation=step),
+            device("k", "kernel", at + 5, dur - 20, step),
+            host("cudaDeviceSynchronize", "sync", at + 5, dur - 15),
+        ]
+    [found] = outliers(
+        Facts(trace([row | {"start_ns": row["start_ns"] * US, "dur_ns": row["dur_ns"] * US} for row in rows]))
+    )
+    assert found.evidence["grown_ns"] == {"k": 50 * US}
+
+
+@pytest.mark.parametrize(("last", "fires"), [(105, False), (106, True), (100, False)])
+def test_a_twentieth_of_the_step_is_usual(last: int, fires: bool) -> None:
+    assert bool(outliers(Facts(training((*USUAL, last))))) == fires
+
+
+@pytest.mark.parametrize(("last", "fires"), [(104, False), (105, True)])
+def test_three_standard_deviations_are_usual(last: int, fires: bool) -> None:
+    """3 × 1.4826 = 4.45 µs above the median of 100."""
+    facts = Facts(training((*USUAL, last)), overridden({"outlier_share": 0.0}))
+    assert bool(outliers(facts)) == fires
+
+
+def test_steps_are_named_in_the_right_number() -> None:
+    [one] = outliers(Facts(training((*USUAL, 150))))
+    assert one.what.startswith("1 of 11 steps takes 0.05 ms longer than the usual 0.1 ms: step 10; longer ")
+    [two] = outliers(Facts(training((*USUAL, *USUAL, 150, 160))))
+    assert "2 of 22 steps take" in two.what
+    assert "steps 20, 21;" in two.what
+
+
+def test_four_steps_tell_nothing() -> None:
+    with pytest.raises(NotEvaluableError, match="fewer than 5 steps"):
+        outliers(Facts(training((100, 100, 100, 200))))
+    [found] = outliers(Facts(training((100, 100, 100, 100, 200))))
+    assert found.evidence["steps"] == [4]
+
+
+def kernels(factors: Sequence[float], names: str = "abc") -> Trace:
+    """Nine steps with kernels of 100; in the last three steps they take ``factors`` times as long."""
+    late = [round(100 * factor) for factor in factors]
+    return of_kernels([[100] * len(factors)] * 6 + [late] * 3, names)
+
+
+def of_kernels(steps: Sequence[Sequence[int]], names: str = "abc") -> Trace:
+    """Steps of 1000, in each of which the kernels take so long."""
+    rows = []
+    for step, durations in enumerate(steps):
+        rows.append(host(f"step {step}", "step", step * 1000, 1000, step=step))
+        for index, (name, dur) in enumerate(zip(names, durations, strict=True)):
+            number = 10 * step + index
+            rows.append(host("launch", "runtime", step * 1000 + index, 1, correlation=number))
+            rows.append(device(name, "kernel", step * 1000 + 200 * (index + 1), dur, number))
+    return trace([row | {"start_ns": row["start_ns"] * US, "dur_ns": row["dur_ns"] * US} for row in rows])
+
+
+def test_all_kernels_get_slower_when_the_clock_drops() -> None:
+    [found] = outliers(Facts(kernels((1.2, 1.2, 1.2))))
+    assert found.evidence["factor"] == pytest.approx(1.2)
+    assert (found.evidence["kernels"], found.method) == (3, "none")
+
+
+def test_the_last_third_of_the_steps_is_compared_with_the_first() -> None:
+    """Medians of three steps each, 110 and 143. With the fourth step the first would be 115, without the seventh the
+    last 148."""
+    steps = [100, 110, 120, 300, 300, 300, 133, 143, 153]
+    [found] = outliers(Facts(of_kernels([[dur] * 3 for dur in steps])))
+    assert found.evidence["factor"] == pytest.approx(143 / 110)
+
+
+@pytest.mark.parametrize(
+    ("factors", "names"),
+    [((1.05, 1.05, 1.05), "abc"), ((1.8, 1.0, 1.0), "abc"), ((1.2, 1.2), "ab"), ((1.0,) * 3, "abc")],
+)
+def test_a_clock_that_does_not_drop(factors: Sequence[float], names: str) -> None:
+    """Too little, one kernel only, too few kernels, not at all."""
+    assert outliers(Facts(kernels(factors, names))) == []

@@ -1,0 +1,164 @@
+"""Rules 1 and 2: where small things are computed. Times in the comments are µs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from perfkit_core.advice.rules.captured import host_tensors
+from perfkit_core.advice.rules.placement import tiny_operators
+from perfkit_core.calibration.model import SOURCE, Calibration, Measurement
+from perfkit_core.trace import Device, Trace
+from tests.support.advised import BOTH, Rows, call, copy, found, kernel, op, predicted, steps, why_not
+
+MADE = {"torch": "aten::fill_", "paddle": "full dygraph"}
+LESS = {"torch": "aten::lt", "paddle": "less_than dygraph"}
+SCALAR = [[1], [1]]
+
+
+def control_flow(framework: str, made: bool = True, shapes: Any = SCALAR, dtypes: Any = None, grid: Any = ()) -> Rows:
+    """A number is made (0 to 10), compared (10 to 20) and fetched (20 to 60), then 40 of other work."""
+    less = op(LESS[framework], 10, 10, shapes, dtypes)
+    reads = {
+        "torch": op("aten::item", 20, 40),
+        "paddle": op("GpuMemcpySync:GPU->CPU", 20, 40, kind="operator_detail"),
+    }
+    rows = [less, call("launch", 12, 4, 2), kernel("less", 15, 2, 2, grid), reads[framework]]
+    rows += [call("cudaMemcpyAsync", 25, 25, 3), copy("DtoH pageable", 1, 45, 1, 3), op("others", 60, 40)]
+    if made:
+        rows += [
+            op(MADE[framework], 0, 10, shapes and shapes[:1]),
+            call("launch", 2, 4, 1),
+            kernel("fill", 5, 2, 1, grid),
+        ]
+    return rows
+
+
+@BOTH
+def test_control_flow_on_the_device(framework: str) -> None:
+    recording = steps(control_flow(framework), framework=framework)
+    (candidate,) = found(tiny_operators, recording)
+    assert candidate.direction == "to host"
+    assert candidate.evidence["operators_per_step"] == 2
+    assert candidate.evidence["copies_saved_per_step"] == 1
+    assert candidate.evidence["operators_ns"] == 20_000
+    # two operators of 2.5, 7 or 26 on the host, the number read in 0.5, 1 or 2, then 40
+    assert predicted(recording, candidate) == (45_500, 55_000, 94_000)
+
+
+@BOTH
+def test_a_number_that_the_device_computed(framework: str) -> None:
+    """Nothing among them makes the number: what is compared may lie on the device, and a copy of it stays, unless all
+    goes well: 10 + 2.5 + 0 + 40, 10 + 7 + 40 + 40, 10 + 26 + 40 + 40."""
+    recording = steps(control_flow(framework, made=False), framework=framework)
+    (candidate,) = found(tiny_operators, recording)
+    assert candidate.evidence["copies_saved_per_step"] == 0
+    assert predicted(recording, candidate) == (52_500, 97_000, 116_000)
+
+
+@BOTH
+def test_without_shapes_the_blocks_of_kernels_tell(framework: str) -> None:
+    one = steps(control_flow(framework, shapes=None, grid=(1, 1, 1)), framework=framework)
+    assert len(found(tiny_operators, one)) == 1
+    two = steps(control_flow(framework, shapes=None, grid=(2, 1, 1)), framework=framework)
+    assert found(tiny_operators, two) == []
+    assert "record_shapes=True" in why_not(
+        tiny_operators, steps(control_flow(framework, shapes=None), framework=framework)
+    )
+
+
+@BOTH
+def test_one_element_more(framework: str) -> None:
+    assert len(found(tiny_operators, steps(control_flow(framework, shapes=[[64], [64]]), framework=framework))) == 1
+    assert len(found(tiny_operators, steps(control_flow(framework, shapes=[[8, 8], []]), framework=framework))) == 1
+    assert found(tiny_operators, steps(control_flow(framework, shapes=[[65], [65]]), framework=framework)) == []
+    assert found(tiny_operators, steps(control_flow(framework), framework=framework), tiny_elements=0) == []
+
+
+@BOTH
+def test_what_must_stay_on_the_device(framework: str) -> None:
+    half = {"torch": ["c10::Half", "c10::Half"], "paddle": ["float16", "float16"]}[framework]
+    assert found(tiny_operators, steps(control_flow(framework, dtypes=half), framework=framework)) == []
+    random = {"torch": "aten::rand", "paddle": "uniform dygraph"}[framework]
+    drawn = [row | {"name": random} if row["name"] == LESS[framework] else row for row in control_flow(framework)]
+    assert found(tiny_operators, steps(drawn, framework=framework)) == []
+
+
+def test_a_large_result_is_no_control_flow() -> None:
+    rows = [row | {"bytes": 513} if row["kind"] == "memcpy" else row for row in control_flow("torch")]
+    assert found(tiny_operators, steps(rows)) == []
+
+
+def test_what_the_same_operators_take_on_the_host() -> None:
+    """Comparisons of one number take 3 each on the host elsewhere in the same steps: that counts for them; filling
+    takes as long as elsewhere. 7 + 3 + 1 + 3 · 3 + 31."""
+    rows = [row for row in control_flow("torch") if row["name"] != "others"]
+    rows += [op("aten::lt", 60 + 3 * number, 3, SCALAR) for number in range(3)]
+    recording = steps([*rows, op("others", 69, 31)])
+    (candidate,) = found(tiny_operators, recording)
+    assert predicted(recording, candidate)[1] == 51_000
+
+
+REGION = {"torch": "CompiledFunction", "paddle": "run_program dygraph"}
+
+
+def captured(name: str, count: int = 8) -> Rows:
+    """A region of 60, in it a copy (10 to 30) and the wait for it (30 to 35); 40 of other work."""
+    return [
+        op(name, 0, 60),
+        call("cudaMemcpyAsync", 10, 20, 1),
+        copy("HtoD pageable", count, 25, 1, 1),
+        call("cudaStreamSynchronize", 30, 5, kind="sync"),
+        op("others", 60, 40),
+    ]
+
+
+@BOTH
+def test_a_number_copied_into_compiled_code(framework: str) -> None:
+    recording = steps(captured(REGION[framework]), framework=framework)
+    (candidate,) = found(host_tensors, recording)
+    assert candidate.evidence["region"] == REGION[framework]
+    assert candidate.evidence["copies_ns"] == 25_000
+    # without both calls 75; at worst the copy is there, but not waited for: 15 until it begins, and no 5
+    assert predicted(recording, candidate) == (75_000, 75_000, 90_000)
+
+
+@BOTH
+def test_outside_of_compiled_code(framework: str) -> None:
+    other = {"torch": "aten::add", "paddle": "add dygraph"}[framework]
+    assert found(host_tensors, steps(captured(other), framework=framework)) == []
+
+
+@BOTH
+def test_a_tensor_is_no_number(framework: str) -> None:
+    assert len(found(host_tensors, steps(captured(REGION[framework], 512), framework=framework))) == 1
+    assert found(host_tensors, steps(captured(REGION[framework], 513), framework=framework)) == []
+
+
+def test_without_a_device() -> None:
+    assert "no work of a device" in why_not(tiny_operators, steps([op("aten::item", 0, 50)]))
+    assert "no work of a device" in why_not(host_tensors, steps([op("aten::item", 0, 50)]))
+
+
+def calibration(p50: float) -> Calibration:
+    made = tuple(Measurement(f"host_{name}_1", p50, p50, p50, 9) for name in ("fill", "compare"))
+    return Calibration("fw", "1", "cpu", 2, "H200", 2, "today", made)
+
+
+def of_device(recording: Trace, model: str) -> Trace:
+    return recording.with_meta(devices=(Device("cuda:0", model),))
+
+
+def test_what_they_take_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both operators take 5 on the host, as measured: 5 + 5 + 1 + 40. On another device than that of the recording,
+    nothing is known."""
+    measured = {"H200": calibration(5_000)}
+    monkeypatch.setattr("perfkit_core.calibration.known", lambda framework, device: measured.get(device))
+    here = of_device(steps(control_flow("torch")), "H200")
+    (candidate,) = found(tiny_operators, here)
+    assert predicted(here, candidate)[1] == 51_000
+    assert {one.source for one in candidate.assumptions} == {SOURCE}
+    elsewhere = of_device(steps(control_flow("torch")), "V100")
+    (candidate,) = found(tiny_operators, elsewhere)
+    assert predicted(elsewhere, candidate)[1] == 55_000

@@ -1,0 +1,87 @@
+"""Rule 34: a rank that is slower than the median of the ranks, though the others wait for it. Times in µs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import NotEvaluableError
+from perfkit_core.advice.predict import predict
+from perfkit_core.advice.rules.ranks import skewed
+from perfkit_core.trace import Trace, concat_traces
+from tests.support.events import device, host, trace
+from tests.support.ranks import KERNEL
+
+US = 1000
+
+
+def rank(number: int, compute: int, loading: int = 0, name: str = KERNEL, clock: int = 0) -> Trace:
+    """A batch, a kernel of ``compute``, an all-reduce until 600, 4 to return, a step of 1000; three times."""
+    rows = []
+    for step in range(3):
+        begin = loading + 5
+        made = [
+            host(f"step {step}", "step", 0, 1000, step=step),
+            host("next batch", "dataloader", 0, loading, phase="dataloader"),
+            host("launch k", "runtime", loading, 10, correlation=10 * step + 1),
+            device("k", "kernel", begin, compute, 10 * step + 1),
+            host("launch c", "runtime", loading + 10, 10, correlation=10 * step + 2),
+            device(name, "kernel", begin + compute + 1, 600 - begin - compute - 1, 10 * step + 2),
+            host("cudaDeviceSynchronize", "sync", loading + 20, 604 - loading - 20),
+        ]
+        at = (1000 * step + clock) * US
+        rows += [one | {"start_ns": one["start_ns"] * US + at, "dur_ns": one["dur_ns"] * US} for one in made]
+    return trace([row for row in rows if row["dur_ns"]], rank=number)
+
+
+def job(compute: Sequence[int], loading: Sequence[int] = (0, 0, 0)) -> Facts:
+    """Three ranks, the clock of the second 3 ms ahead."""
+    clocks = (0, 3000, 0)
+    return Facts(concat_traces([rank(n, compute[n], loading[n], clock=clocks[n]) for n in range(3)]))
+
+
+def test_a_slow_device_keeps_the_others_waiting() -> None:
+    """By themselves ranks 0 and 1 take 700: 206, a transfer of 94, 400 behind. Rank 2 takes 1000."""
+    facts = job((200, 200, 500))
+    [found] = skewed(facts)
+    assert (found.evidence["slow_rank"], found.evidence["skew_ns"], found.evidence["part"]) == (2, 300 * US, "device")
+    assert (found.evidence["part_ns"], found.evidence["median_part_ns"]) == (500 * US, 200 * US)
+    assert found.evidence["slowest_in_steps"] == 3
+    prediction = predict(facts, found)  # as fast as the fastest, as the median (both 200), half of the way (350)
+    assert (prediction.p10_ns, prediction.p50_ns, prediction.p90_ns) == (700 * US, 700 * US, 850 * US)
+
+
+def test_a_slow_loader_keeps_the_others_waiting() -> None:
+    """Batches of 10, 60 and 310 µs: rank 2 is 250 later than the median rank, which is 50 later than the fastest."""
+    facts = job((200, 200, 200), (10, 60, 310))
+    [found] = skewed(facts)
+    assert (found.evidence["slow_rank"], found.evidence["skew_ns"], found.evidence["part"]) == (2, 250 * US, "loading")
+    prediction = predict(facts, found)
+    # as fast as the fastest: now rank 1 comes last; as the median; 185 instead of 310
+    assert (prediction.p10_ns, prediction.p50_ns, prediction.p90_ns) == (750 * US, 750 * US, 875 * US)
+
+
+@pytest.mark.parametrize(("slow", "fires"), [(250, False), (251, True)])
+def test_a_twentieth_of_the_step_is_borne(slow: int, fires: bool) -> None:
+    assert bool(skewed(job((200, 200, slow)))) == fires
+
+
+def test_equal_ranks_have_no_skew() -> None:
+    assert skewed(job((300, 300, 300))) == []
+
+
+def test_what_cannot_be_told() -> None:
+    with pytest.raises(NotEvaluableError, match="one rank only"):
+        skewed(Facts(rank(0, 200)))
+    roots = [rank(n, 200 + 100 * n, name="ncclDevKernel_Broadcast_RING_LL") for n in range(2)]
+    with pytest.raises(NotEvaluableError, match="could be matched"):
+        skewed(Facts(concat_traces(roots)))
+
+
+def test_a_rank_that_is_cut_off_is_not_compared() -> None:
+    whole = job((300, 300, 500)).trace
+    assert skewed(Facts(whole))
+    with pytest.raises(NotEvaluableError, match="is cut off"):
+        skewed(Facts(whole.with_meta(incomplete=True)))

@@ -1,0 +1,123 @@
+"""Rules 22 and 23: devices that have tensor cores, kernels that do not use them, and what these save."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.model import NotEvaluableError
+from perfkit_core.advice.predict import predict
+from perfkit_core.advice.rules import tensor_cores
+from perfkit_core.advice.rules.matrix_units import of_device
+from perfkit_core.loading import load
+from perfkit_core.trace import Device, Trace
+from perfkit_paddle.operators import operator_name as paddle_name
+from perfkit_torch.operator_names import operator_name as torch_name
+from tests.support.device_steps import A100, MI300, P100, V100, Op, training
+
+
+def product(kernel: str, us: int = 300, on: Device | None = V100, dtypes: str | None = None) -> Trace:
+    """A product, and 700 µs of something else."""
+    mm = Op("aten::mm", [(kernel, us)], more={"dtypes": dtypes})
+    return training(Op("aten::relu", [("relu", 700)]), mm, steps=2, on=on, names=torch_name)
+
+
+def test_half_of_single_precision_products_is_saved_by_mixed_precision() -> None:
+    facts = Facts(product("volta_sgemm_128x64_nn"))
+    (found,) = tensor_cores.unused(facts)
+    assert facts.step_ns == 1_007_000
+    assert found.evidence["kernel_ns"] == found.ceiling_ns == 300_000
+    assert predict(facts, found).saving_ns == 150_000
+
+
+def test_half_precision_on_ordinary_cores() -> None:
+    facts = Facts(product("volta_hgemm_64x32_nt"))
+    (found,) = tensor_cores.unused(facts)
+    assert found.conflicts == ("unaligned-matmul",)
+    assert predict(facts, found).saving_ns == 150_000
+
+
+def test_the_operator_knows_the_type_that_a_name_hides() -> None:
+    name = "void cudnn::winograd_nonfused::generateWinogradTilesKernel<0>"
+    assert tensor_cores.unused(Facts(product(name))) == []
+    assert len(tensor_cores.unused(Facts(product(name, dtypes='["float","float"]')))) == 1
+
+
+def test_kernels_of_paddle_alike() -> None:
+    conv = Op("conv2d dygraph", [("maxwell_scudnn_128x128_relu_interior_nn", 300)])
+    facts = Facts(training(conv, Op("relu dygraph", [("relu", 700)]), on=A100, names=paddle_name))
+    (found,) = tensor_cores.unused(facts)
+    assert predict(facts, found).saving_ns == 150_000
+
+
+def test_products_on_tensor_cores_and_devices_without_them() -> None:
+    assert tensor_cores.unused(Facts(product("volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_nn"))) == []
+    assert tensor_cores.unused(Facts(product("maxwell_sgemm_128x64_nn", on=P100))) == []
+    assert tensor_cores.unused(Facts(product("Cijk_Alik_Bljk_SB_MT64x16x32_MI16x16x1_SN", on=MI300))) == []
+
+
+def test_a_small_share_of_the_step_is_none() -> None:
+    assert tensor_cores.unused(Facts(product("volta_sgemm_128x64_nn", 37))) == []  # of 744 µs: 4.97 %
+    assert len(tensor_cores.unused(Facts(product("volta_sgemm_128x64_nn", 38)))) == 1  # of 745 µs: 5.1 %
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        (product("volta_sgemm_128x64_nn", on=None), "capability"),
+        (product("volta_sgemm_128x64_nn", on=Device("xpu:0", "ARTEMIS")), "ARTEMIS"),
+        (product("some_kernel"), "no kernel"),
+        (product("my_gemm"), "do not tell"),
+    ],
+)
+def test_what_does_not_tell(made: Trace, why: str) -> None:
+    for rule in (tensor_cores.unused, tensor_cores.tf32_off):
+        with pytest.raises(NotEvaluableError, match=why):
+            rule(Facts(made))
+
+
+@pytest.mark.parametrize(
+    ("device", "half", "tf32"),
+    [
+        (A100, True, True),
+        (V100, True, False),
+        (P100, False, False),
+        (MI300, True, False),
+        (Device("cuda:0", "NVIDIA GeForce GTX 1660", None, {"computeMajor": 7, "computeMinor": 5}), False, False),
+        (Device("cuda:0", "NVIDIA GeForce RTX 2080 Ti", None, {"computeMajor": 7, "computeMinor": 5}), True, False),
+    ],
+)
+def test_devices(device: Device, half: bool, tf32: bool) -> None:
+    units = of_device(device)
+    assert (units.half, units.tf32) == (half, tf32)
+
+
+def test_half_of_products_is_saved_by_tf32() -> None:
+    facts = Facts(product("ampere_sgemm_128x64_nn", on=A100))
+    (found,) = tensor_cores.tf32_off(facts)
+    assert predict(facts, found).saving_ns == 150_000
+    prediction = predict(facts, found)
+    assert prediction.p90_ns == facts.step_ns  # no gain on some devices
+
+
+def test_tf32_that_is_on_or_not_there() -> None:
+    assert tensor_cores.tf32_off(Facts(product("ampere_sgemm_128x64_nn", on=V100))) == []
+    assert tensor_cores.tf32_off(Facts(product("ampere_sgemm_128x64_nn", 37, on=A100))) == []  # of 744 µs: 4.97 %
+    convolution = "sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nhwckrsc_nhwc_g1_ffma"
+    assert tensor_cores.tf32_off(Facts(product(convolution, on=A100))) == []
+    used = Op("aten::mm", [("cutlass_80_tensorop_s1688gemm_128x128_16x4_nn_align4", 10)])
+    plain = Op("aten::mm", [("ampere_sgemm_128x64_nn", 300)])
+    assert tensor_cores.tf32_off(Facts(training(used, plain, names=torch_name))) == []
+
+
+def test_time_of_a_real_training_on_ordinary_cores(traces: Path) -> None:
+    """A V100 that trains in single precision: every kernel that multiplies, told by hand, none of them twice."""
+    facts = Facts(load(traces / "torch" / "v100-ns-resolution.json.gz"))
+    (found,) = tensor_cores.unused(facts)
+    events = facts.trace.to_pandas()
+    words = "sgemm|scudnn|dgrad_engine|dgrad2d|wgrad|winograd|convolve"
+    work = events[(events["kind"] == "kernel") & events["name"].astype(str).str.contains(words)]
+    assert set(found.rows) <= set(work.index)
+    assert work.loc[found.rows, "dur_ns"].sum() > 0.98 * work["dur_ns"].sum()

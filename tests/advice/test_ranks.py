@@ -1,0 +1,98 @@
+"""Several ranks: what is said does not depend on which file was read first, nor on how their clocks are set."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from perfkit_core.advice import as_data
+from perfkit_core.advice.advise import advise
+from perfkit_core.advice.facts import Facts
+from perfkit_core.loading import load
+from perfkit_core.replay.build import build
+from perfkit_core.replay.edits.concurrency import Load
+from perfkit_core.replay.edits.contract import Edit, edited
+from perfkit_core.replay.edits.gaps import Shorten
+from perfkit_core.replay.simulate import play
+from perfkit_core.replay.steps import steps
+from perfkit_core.trace import Trace, concat_traces
+from tests.support.events import host, trace
+
+HOURS_NS = 3 * 3600 * 10**9
+KEPT = ("rule", "what", "evidence", "prediction")
+
+
+@pytest.fixture(scope="module")
+def ranks(traces: Path) -> list[Trace]:
+    return [load(path) for path in sorted((traces / "torch" / "dlrm-8xv100").glob("*.json"))]
+
+
+def said(parts: list[Trace]) -> list[dict[str, Any]]:
+    whole = concat_traces(parts)
+    found = as_data.document(advise(whole), whole)
+    advice = [*found["advice"], *found["without_saving"]]
+    return json.loads(json.dumps([{key: one[key] for key in KEPT} for one in advice]))
+
+
+def shifted(part: Trace, by_ns: int) -> Trace:
+    start, end = part.meta.window_ns or (0, 0)
+    moved = part.with_columns(start_ns=pa.array(part.ints("start_ns") + by_ns))
+    return moved.with_meta(window_ns=(start + by_ns, end + by_ns))
+
+
+def test_the_order_of_the_files_says_nothing(ranks: list[Trace]) -> None:
+    usual = said(ranks)
+    assert len(usual) > 5
+    assert said([ranks[n] for n in (2, 4, 6, 0, 7, 3, 5, 1)]) == usual
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+def test_clocks_that_are_hours_apart_say_nothing(ranks: list[Trace], rank: int) -> None:
+    moved = [shifted(part, HOURS_NS) if number == rank else part for number, part in enumerate(ranks)]
+    assert said(moved) == said(ranks)
+
+
+def test_times_of_a_rank_are_its_own(ranks: list[Trace]) -> None:
+    """As by hand: the work of rank 0's device within its own step, and how long its loader takes."""
+    facts = Facts(concat_traces(ranks[::-1]))
+    (launches,) = [one for one in said(ranks[::-1]) if one["rule"] == "launch-bound"]
+    assert facts.rank == 0
+    assert launches["evidence"]["device_busy_ns"] == 6_590_000
+    assert facts.within_steps(facts.activity.loading).tolist() == [1_101_000]
+
+
+def played(found: Trace, edit: Edit) -> list[list[int]]:
+    """Times of the steps of each rank, ns."""
+    replay = build(found)
+    own = steps(replay)
+    times = own.played_ns(play(edited(replay, [edit])))
+    return [times[own.rank == rank].tolist() for rank in np.unique(own.rank)]
+
+
+def test_every_rank_has_a_loader_of_its_own() -> None:
+    def loading(rank: int, begin: int) -> Trace:
+        events = []
+        for step in range(3):
+            start = begin + 100_000 * step
+            events += [host("step", "step", start, 100_000, step=step), host("next", "dataloader", start, 60_000)]
+        return trace(events, rank=rank)
+
+    alone = played(loading(0, 0), Load(np.array([1, 3, 5]), 1))
+    both = concat_traces([loading(1, 7_000), loading(0, 0)])
+    rows = np.flatnonzero(both.rows("kind", "dataloader"))
+    assert played(both, Load(rows, 1)) == alone * 2
+
+
+def test_gaps_are_of_one_rank() -> None:
+    def stepping(rank: int) -> Trace:
+        return trace([host("step", "step", 0, 100, step=0), host("work", "operator", 20, 60)], rank=rank)
+
+    both = concat_traces([stepping(0), stepping(1)])
+    gaps = np.array([0, 80]), np.array([20, 100])
+    assert played(both, Shorten({1: gaps}, 0)) == [[100], [60]]
+    assert played(both, Shorten({0: gaps, 1: gaps}, 0.5)) == [[80], [80]]

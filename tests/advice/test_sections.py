@@ -1,0 +1,184 @@
+"""Advice on a page: sections that any renderer shows, with hostile names as text, and never at the page's cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perfkit_core.advice import explain, sections
+from perfkit_core.advice.advise import advise
+from perfkit_core.advice.model import Candidate
+from perfkit_core.loading import load
+from perfkit_core.plugins.contracts import Rule
+from perfkit_core.ranks.profile import opened
+from perfkit_core.renderers import csv, html, markdown, text
+from perfkit_core.replay.edits.durations import Scale
+from perfkit_core.replay.edits.removal import Remove
+from perfkit_core.replay.quantity import Quantity
+from perfkit_core.report.model import Report, Section
+from perfkit_core.report.page import run_report
+from perfkit_core.storage.store import write_cycle
+from perfkit_core.trace import Trace, with_rank
+from tests.support.events import host, trace
+from tests.support.small_trace import HOSTILE
+
+MS = 1_000_000
+FENCED = "first\n```\nlast"
+
+
+def words(**more: object) -> Report:
+    return Report("t", (), (Section("s", "Title", pd.DataFrame(), **more),))
+
+
+def test_lines_and_code_in_every_format() -> None:
+    report = words(note="Note", lines=("One.", "Two."), code="a = 1\n  b")
+    assert text.render(report) == "t\n\nTitle\nNote\nOne.\nTwo.\n    a = 1\n      b\n"
+    assert markdown.render(report).endswith("## Title\n\nNote\n\n- One.\n- Two.\n\n```\na = 1\n  b\n```\n")
+    page = html.render(report)
+    assert '<p class="line"><bdi>Two.</bdi></p>' in page
+    assert "a = 1\n  b" in page
+    assert "nothing to show" not in page.lower()
+
+
+def test_code_cannot_leave_its_fence() -> None:
+    assert "````\nfirst\n```\nlast\n````" in markdown.render(words(code=FENCED))
+
+
+def test_hostile_text_is_text() -> None:
+    page = html.render(words(lines=(HOSTILE,), code=HOSTILE))
+    assert "<script>alert(1)" not in page
+    assert "<img src=x" not in page
+    for shown in (text.render(words(lines=(HOSTILE,), code=HOSTILE)), markdown.render(words(lines=(HOSTILE,)))):
+        assert "\x1b" not in shown
+        assert "\u202e" not in shown
+
+
+def test_csv_takes_the_only_table() -> None:
+    table = Section("t", "T", pd.DataFrame({"a_ns": [1]}))
+    assert csv.render(Report("t", (), (words().sections[0], table))) == "a_ns\n1\n"
+
+
+def loading(rank: int | None = None) -> Trace:
+    """Two steps of 100 ms, 60 of which pass in making the batch."""
+    found = []
+    for step in range(2):
+        begin = step * 100 * MS
+        found += [
+            host(f"step {step}", "step", begin, 100 * MS, step=step),
+            host("next", "dataloader", begin, 60 * MS),
+            host("fw::matmul", "operator", begin + 60 * MS, 40 * MS),
+        ]
+    return trace(found, rank)
+
+
+def test_a_page_has_the_table_and_what_saves_most() -> None:
+    report = run_report(loading())
+    names = [section.name for section in report.sections]
+    assert names[:2] == ["steps", "advice"]
+    assert names[2].startswith("advice-loader-workers-")
+    table = report.sections[1].table
+    assert table["saving_ns"].iloc[0] == 100 * MS - table["p50_ns"].iloc[0]
+    assert "Load data in worker processes" in html.render(report)
+
+
+def test_a_page_shows_three_at_most(traces: Path) -> None:
+    for file in ("pairs/resnet50-workers0.json.gz", "h100-qwen05b.json.gz"):
+        found = load(traces / "torch" / file)
+        report = run_report(found)
+        shown = [one for one in report.sections if one.name.startswith("advice-") and one.title[0].isdigit()]
+        assert len(shown) == min(sections.FIRST, len(advise(found).advice))
+
+
+def test_a_page_without_advice_says_so() -> None:
+    (table, *parts) = sections.of_page(trace([host("step", "step", 0, 100, step=0), host("op", "operator", 0, 60)]))
+    assert [part.name for part in parts] == ["advice-not_evaluable"]
+    assert table.table.empty
+    assert "nothing was found" in table.empty
+
+
+def test_a_page_survives_what_advice_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("no luck")
+
+    monkeypatch.setattr("perfkit_core.advice.advise.advise", broken)
+    (section,) = sections.of_page(loading())
+    assert section.empty == "no advice could be given (RuntimeError: no luck)"
+
+
+def test_ranks_that_are_never_in_memory_together(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        write_cycle(with_rank(loading(), rank), tmp_path / f"r{rank}")
+    report = run_report(opened([tmp_path / "r0", tmp_path / "r1"]))
+    (section,) = (section for section in report.sections if section.name == "advice")
+    assert "perfkit advise SOURCE reads all ranks at once" in section.empty
+
+
+def test_a_saving_that_may_be_a_loss_says_so() -> None:
+    def told(factor: Quantity) -> str:
+        found = loading()
+        rows = np.flatnonzero(found.rows("name", "fw::matmul"))
+        rule = Rule("r", 1, 1, "T", lambda facts: [Candidate("c", {}, rows, edits=(Scale(rows, factor),))])
+        result = advise(found, plugins=SimpleNamespace(rules=lambda: {"r": rule}, remedies=lambda framework: []))
+        return " ".join(sections.report(result, found).sections[0].lines)
+
+    surely, perhaps = Quantity(0.4, 0.5, 0.9, "x"), Quantity(0.4, 0.5, 1.1, "x")
+    assert "Saving: 20.0 ms (4.00 ms to 24.0 ms)" in told(surely)  # of 40 ms: 24, 20 and 4
+    assert "it may cost time instead" not in told(surely)
+    assert "Saving: 20.0 ms (-4.00 ms to 24.0 ms)" in told(perhaps)
+    assert "it may cost time instead" in told(perhaps)
+
+
+def test_what_saves_little_is_named_with_its_saving() -> None:
+    found = loading()
+    report = sections.report(advise(found, thresholds={"least_saving": 0.9}), found)
+    told = " ".join(report.sections[-1].lines)
+    assert "saves too little to read on" in told
+    assert "loader-workers-" in told
+    assert report.headline == ("Nothing was found that would save time.",)
+
+
+def told(*parts: int) -> Report:
+    """Of a step of 100 µs, so much can be removed in each way; 5 µs of noise to each side."""
+    rows = [host("step", "step", 0, 100_000, step=0)]
+    rows += [host(f"op{n}", "operator", n * 10_000, part) for n, part in enumerate(parts)]
+    recording = trace(rows)
+
+    def rule(n: int) -> Rule:
+        at = np.flatnonzero(recording.rows("name", f"op{n}"))
+        return Rule(f"r{n}", n, 1, "T", lambda facts: [Candidate("c", {}, at, edits=(Remove(at),))])
+
+    rules = {f"r{n}": rule(n) for n in range(len(parts))}
+    found = advise(recording, plugins=SimpleNamespace(rules=lambda: rules, remedies=lambda framework: []))
+    return sections.report(found, recording)
+
+
+def test_one_two_and_many_changes() -> None:
+    one, two, three = told(10_000), told(10_000, 9_000), told(10_000, 9_000, 1_000)
+    assert one.headline == ("One change: a step takes 100 µs now, and should take 90.0 µs (85.5 µs to 94.5 µs).",)
+    assert two.headline[0].endswith("and should take 81.0 µs (77.0 µs to 85.0 µs) with both.")
+    assert three.headline[0].endswith("and should take 80.0 µs (76.0 µs to 84.0 µs) with all of them.")
+    assert not [line for line in one.sections[-1].lines if "replayed at once" in line]
+    for report, begin in ((two, "Both, replayed at once: step: 100 µs"), (three, "All 3, replayed at once: step: 100")):
+        (line,) = (line for line in report.sections[-1].lines if "replayed at once" in line)
+        assert line.startswith(begin)
+        assert "never more" not in line
+
+
+def test_a_ceiling_is_that_of_one_change_by_itself() -> None:
+    assert "Saving: 10.0 µs (9.50 µs to 10.0 µs); never more than 10.0 µs by itself" in told(10_000).sections[0].lines
+
+
+def test_a_recording_without_steps_speaks_of_none() -> None:
+    recording = trace([host("op", "operator", 0, 50_000), host("op", "operator", 60_000, 40_000)])
+    at = np.flatnonzero(recording.rows("name", "op"))
+    rule = Rule("r", 1, 1, "T", lambda facts: [Candidate("c", {}, at, edits=(Scale(at, 0.5),))])
+    found = advise(recording, plugins=SimpleNamespace(rules=lambda: {"r": rule}, remedies=lambda framework: []))
+    told = sections.report(found, recording)
+    assert told.headline[0].startswith("One change: the recording takes 100 µs now")
+    assert "Replayed unchanged, the recording repeats itself with an error of 0.00%." in told.sections[-1].lines
+    (sure,) = (part for part in explain.report(found.advice[0], found, recording).sections if part.name == "trust")
+    assert sure.lines[1].startswith("No steps were recorded, so nothing shows how steps differ: the interval is 5%")

@@ -1,0 +1,216 @@
+"""Which phase an event belongs to, from recorded spans and from sequence numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.support.events import codes, column, device, host, trace
+
+
+def test_a_span_gives_its_phase_to_everything_below_and_to_its_kernels() -> None:
+    found = trace(
+        [
+            host("Forward", "forward", 0, 100, phase="forward"),
+            host("op", "operator", 10, 50),
+            host("launch", "runtime", 20, 5, correlation=1),
+            device("kernel", "kernel", 500, 10, correlation=1),
+            host("Optimizer", "optimizer", 200, 50, phase="optimizer"),
+            host("outside", "operator", 300, 10),
+            host("other thread", "operator", 10, 10, tid=2),
+        ]
+    )
+    phase = column(found, "phase")
+    assert [phase[name] for name in ("Forward", "op", "launch", "kernel")] == ["forward"] * 4
+    assert phase["Optimizer"] == "optimizer"
+    assert phase["outside"] == phase["other thread"] == "other"
+
+
+def test_of_nested_spans_the_outermost_counts() -> None:
+    """A forward inside backward is recomputation, and belongs to backward."""
+    found = trace(
+        [
+            host("Backward", "backward", 0, 100, phase="backward"),
+            host("recompute", "forward", 10, 50, phase="forward"),
+            host("op", "operator", 20, 5),
+        ]
+    )
+    assert set(column(found, "phase").values()) == {"backward"}
+
+
+def test_what_an_optimizers_closure_computes_is_not_the_optimizers() -> None:
+    """Forward and backward in the closure are themselves; what starts after the last backward work is the update."""
+    found = trace(
+        [
+            host("Optimizer.step", "optimizer", 0, 1000, phase="optimizer"),
+            host("mm", "operator", 10, 20, sequence=1),
+            host("zero_grad", "optimizer", 40, 10, phase="optimizer"),
+            host("MmBackward", "operator", 100, 50, sequence=1, phase="backward"),
+            host("grad mm", "operator", 110, 20),
+            host("clip", "operator", 300, 10),
+            host("adam", "operator", 400, 100),
+            host("Optimizer.step 2", "optimizer", 2000, 100, phase="optimizer"),
+            host("adam 2", "operator", 2010, 50),
+        ]
+    )
+    phase = column(found, "phase")
+    assert phase["mm"] == "forward"
+    assert phase["MmBackward"] == phase["grad mm"] == "backward"
+    assert [phase[name] for name in ("zero_grad", "clip", "adam", "Optimizer.step 2", "adam 2")] == ["optimizer"] * 5
+    assert phase["Optimizer.step"] == "other"
+
+
+def test_a_closures_backward_pass_may_run_on_another_thread_of_the_process() -> None:
+    """As autograd's device threads do. Another process with an optimizer at the same time is not concerned."""
+    rows = [
+        host("Optimizer.step", "optimizer", 0, 1000, phase="optimizer"),
+        host("mm", "operator", 10, 20, sequence=1),
+        host("MmBackward", "operator", 100, 50, tid=2, sequence=1, phase="backward"),
+        host("adam", "operator", 400, 100),
+        {**host("other step", "optimizer", 50, 900, phase="optimizer"), "pid": 2},
+        {**host("other adam", "operator", 60, 10), "pid": 2},
+    ]
+    phase = column(trace(rows), "phase")
+    assert (phase["mm"], phase["adam"]) == ("forward", "optimizer")
+    assert phase["other step"] == phase["other adam"] == "optimizer"
+
+
+def test_an_optimizer_within_the_backward_pass_belongs_to_it() -> None:
+    rows = [
+        host("Backward", "backward", 0, 1000, phase="backward"),
+        host("Optimizer.step", "optimizer", 100, 500, phase="optimizer"),
+        host("AccumulateGrad", "operator", 200, 50, phase="backward"),
+    ]
+    assert set(column(trace(rows), "phase").values()) == {"backward"}
+
+
+def test_forward_is_what_sequence_numbers_tie_to_the_backward_pass() -> None:
+    """Operators up to the last proven one are forward; those after it (the loss print) are not."""
+    rows = [
+        host("input prep", "operator", 0, 5),
+        host("mm", "operator", 10, 10, sequence=1),
+        host("mm inner", "operator", 12, 2),
+        host("relu", "operator", 30, 5, sequence=2),
+        host("print", "operator", 50, 5),
+        host("ReluBackward", "operator", 100, 10, sequence=2, phase="backward"),
+        host("MmBackward", "operator", 120, 10, sequence=1, phase="backward"),
+        host("after", "operator", 200, 5),
+    ]
+    found = trace(rows)
+    phase = column(found, "phase")
+    assert [phase[name] for name in ("input prep", "mm", "mm inner", "relu")] == ["forward"] * 4
+    assert phase["print"] == phase["after"] == "other"
+    (finding,) = [finding for finding in found.quality if finding.code == "forward-inferred"]
+    assert finding.message.startswith("no forward spans were recorded")
+
+
+def test_what_follows_the_optimizer_in_its_step_is_not_the_forward_pass_of_the_next_one() -> None:
+    """Its operators have the number of the node that the next step makes first, and so may have what comes before that
+    node. Without steps nothing tells it from the input preparation of the next one."""
+    rows = [
+        host("mm", "operator", 10, 10, sequence=1),
+        host("MmBackward", "operator", 30, 10, tid=2, sequence=1, phase="backward"),
+        host("Optimizer.step", "optimizer", 50, 10, phase="optimizer"),
+        host("metric", "operator", 70, 10, sequence=2),
+        host("item", "operator", 82, 5, sequence=2),
+        host("scale", "operator", 101, 5, sequence=2),
+        host("mm again", "operator", 110, 10, sequence=2),
+        host("MmBackward again", "operator", 130, 10, tid=2, sequence=2, phase="backward"),
+        host("print", "operator", 150, 5, sequence=3),
+    ]
+    steps = [host(f"Step#{n}", "step", 100 * n, 100, step=n) for n in range(2)]
+    phase = column(trace([*steps, *rows]), "phase")
+    assert [phase[name] for name in ("metric", "item", "print")] == ["other"] * 3
+    assert [phase[name] for name in ("mm", "scale", "mm again")] == ["forward"] * 3
+    assert column(trace(rows), "phase")["metric"] == "forward"
+
+
+def labelled_steps() -> list[dict[str, Any]]:
+    """Two steps of a labelled layer, a loss outside of it, and what reads the loss behind the optimizer: that has the
+    number of the node that the layer of the next step makes."""
+    rows = []
+    for number in (0, 1):
+        at, node = 1000 * number, 10 * number
+        rows += [
+            host(f"step {number}", "step", at, 1000, step=number),
+            host(f"layer {number}", "annotation", at + 100, 100, phase="forward"),
+            host(f"conv {number}", "operator", at + 110, 50, sequence=node),
+            host(f"loss {number}", "operator", at + 300, 50, sequence=node + 1),
+            host(f"LossBackward {number}", "operator", at + 400, 50, sequence=node + 1, phase="backward"),
+            host(f"ConvBackward {number}", "operator", at + 500, 50, sequence=node, phase="backward"),
+            host(f"Optimizer.step {number}", "optimizer", at + 600, 100, phase="optimizer"),
+            host(f"item {number}", "operator", at + 800, 50, sequence=node + 10),
+        ]
+    return rows
+
+
+def test_what_a_labelled_layer_made_is_no_proof_for_what_runs_before_it() -> None:
+    found = trace(labelled_steps())
+    phase = column(found, "phase")
+    assert [phase[f"{name} {number}"] for number in (0, 1) for name in ("conv", "loss", "item")] == [
+        "forward", "forward", "other",
+    ] * 2  # fmt: skip
+    (finding,) = [finding for finding in found.quality if finding.code == "forward-inferred"]
+    assert finding.message.startswith("outside of the labelled layers forward is")
+
+
+def test_what_is_computed_again_in_a_backward_pass_is_no_proof_for_what_runs_before_it() -> None:
+    """A layer whose activations are computed again: the node that it makes there has the number of what reads the loss
+    before the backward pass."""
+    rows = [
+        host("mm", "operator", 0, 10, sequence=0),
+        host("item", "operator", 20, 10, sequence=1),
+        host("CheckpointBackward", "operator", 100, 100, sequence=0, phase="backward"),
+        host("layer", "annotation", 110, 20, phase="forward"),
+        host("mm again", "operator", 115, 10, sequence=1),
+        host("MmBackward", "operator", 150, 10, sequence=1, phase="backward"),
+    ]
+    phase = column(trace(rows), "phase")
+    assert (phase["mm"], phase["item"], phase["mm again"]) == ("forward", "other", "backward")
+
+
+def test_a_number_in_an_optimizer_is_no_node_s() -> None:
+    rows = [
+        host("mm", "operator", 0, 10, sequence=0),
+        host("MmBackward", "operator", 20, 10, sequence=0, phase="backward"),
+        host("item", "operator", 40, 10, sequence=1),
+        host("Optimizer.step", "optimizer", 60, 20, phase="optimizer"),
+        host("adam", "operator", 66, 5, sequence=1),
+    ]
+    assert column(trace(rows), "phase")["item"] == "other"
+
+
+def test_a_proof_does_not_reach_into_another_thread() -> None:
+    rows = [
+        host("neighbour", "operator", 0, 5, tid=1),
+        host("proven", "operator", 0, 5, tid=2, sequence=1),
+        host("Backward", "operator", 100, 10, tid=2, sequence=1, phase="backward"),
+    ]
+    phase = column(trace(rows), "phase")
+    assert (phase["proven"], phase["neighbour"]) == ("forward", "other")
+
+
+def test_a_proof_does_not_reach_into_another_process_with_the_same_thread_number() -> None:
+    rows = [
+        host("namesake", "operator", 0, 5),
+        {**host("proven", "operator", 0, 5, sequence=1), "pid": 2},
+        {**host("Backward", "operator", 100, 10, sequence=1, phase="backward"), "pid": 2},
+    ]
+    phase = column(trace(rows), "phase")
+    assert (phase["proven"], phase["namesake"]) == ("forward", "other")
+
+
+def test_recorded_forward_spans_leave_nothing_to_infer() -> None:
+    rows = [
+        host("mm", "operator", 0, 5, sequence=1),
+        host("Forward", "forward", 10, 5, phase="forward"),
+        host("Backward", "operator", 100, 10, sequence=1, phase="backward"),
+    ]
+    found = trace(rows)
+    assert column(found, "phase")["mm"] == "other"
+    assert "forward-inferred" not in codes(found)
+
+
+def test_without_any_phase_all_are_null_and_a_finding_says_so() -> None:
+    found = trace([host("op", "operator", 0, 5)])
+    assert column(found, "phase") == {"op": None}
+    assert "no-phases" in codes(found)

@@ -1,0 +1,134 @@
+"""Events belong to the step in which they start; device work to that of its launch."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfkit_core.assembly import steps
+from tests.support.events import codes, column, device, host, trace
+
+
+def two_steps(*more: dict[str, object]) -> list[dict[str, object]]:
+    return [
+        host("step 3", "step", 100, 100, step=3),
+        host("step 4", "step", 200, 100, step=4),
+        host("in 3", "operator", 110, 10),
+        host("in 4", "operator", 210, 10),
+        *more,
+    ]
+
+
+def test_an_event_is_in_the_step_in_which_it_starts() -> None:
+    """Half open: what starts when a step ends is in the next; what lies before or after all steps is in none."""
+    rows = two_steps(
+        host("before", "operator", 90, 200, tid=2),
+        host("across", "operator", 190, 50, tid=2),
+        host("at the border", "operator", 200, 0, tid=2),
+        host("after", "operator", 300, 5, tid=2),
+    )
+    step = column(trace(rows), "step")
+    assert [step[name] for name in ("step 3", "in 3", "across")] == [3, 3, 3]
+    assert [step[name] for name in ("step 4", "in 4", "at the border")] == [4, 4, 4]
+    assert step["before"] is step["after"] is None
+
+
+def test_device_work_is_in_the_step_of_its_launch_whenever_it_runs() -> None:
+    rows = two_steps(
+        host("launch", "runtime", 195, 2, correlation=1),
+        device("late", "kernel", 400, 50, correlation=1),
+        device("unlaunched", "kernel", 150, 10),
+    )
+    step = column(trace(rows), "step")
+    assert (step["late"], step["unlaunched"]) == (3, None)
+
+
+def test_steps_without_numbers_are_counted_from_zero() -> None:
+    rows = [host(name, "step", start, 10) for name, start in (("a", 0), ("b", 10))]
+    rows += [host("op a", "operator", 1, 1), host("op b", "operator", 11, 1)]
+    assert column(trace(rows), "step") == {"a": 0, "op a": 0, "b": 1, "op b": 1}
+
+
+def test_a_last_step_in_which_nothing_took_place_is_no_step() -> None:
+    """A loop that calls step() after each iteration opens one step too many."""
+    found = trace([*two_steps(), host("step 5", "step", 300, 50, step=5)])
+    assert column(found, "kind")["step 5"] == "other"
+    assert "partial-step" not in codes(found)
+    (text,) = [f.message for f in found.quality if f.code == "empty-last-step"]
+    assert text == "step 5 was opened when the recording ended, and nothing took place in it: it is left out"
+
+
+def test_a_data_loader_that_has_ended_is_no_step() -> None:
+    """Whatever it computes before it says so, on its own thread; with something beside it the step is one."""
+    rows = [*two_steps(), host("step 5", "step", 300, 50, step=5), host("next", "dataloader", 310, 20)]
+    shuffled = host("shuffle", "operator", 312, 10)
+    assert "empty-last-step" in codes(trace([*rows, shuffled]))
+    for other in (host("op", "operator", 331, 5), host("op", "operator", 312, 10, tid=2)):
+        found = trace([*rows, shuffled, other])
+        assert "empty-last-step" not in codes(found)
+        assert column(found, "kind")["step 5"] == "step"
+
+
+def test_steps_that_do_nothing_but_load_data_are_steps() -> None:
+    rows = []
+    for number in range(3):
+        rows += [host(f"step {number}", "step", 100 * number, 100, step=number)]
+        rows += [host(f"next {number}", "dataloader", 100 * number, 50), host("op", "operator", 100 * number + 5, 5)]
+    assert "empty-last-step" not in codes(trace(rows))
+    assert "empty-last-step" in codes(trace(rows[:-1]))
+
+
+def test_a_step_that_was_cut_off_is_reported_and_not_counted() -> None:
+    found = trace([*two_steps(), host("cut", "other", 300, 50, step=5), host("in cut", "operator", 310, 5)])
+    assert column(found, "step")["in cut"] is None
+    assert "partial-step" in codes(found)
+    assert "empty-last-step" not in codes(found)
+
+
+def test_a_step_that_was_cut_off_before_anything_took_place_is_empty() -> None:
+    """What lies before it, or begins when it ends, is not in it."""
+    rows = [*two_steps(), host("before", "operator", 290, 20, tid=2), host("cut", "other", 300, 50, step=5)]
+    found = trace([*rows, host("after", "operator", 350, 5)])
+    assert "empty-last-step" in codes(found)
+    assert "partial-step" not in codes(found)
+
+
+def test_a_step_that_was_cut_off_without_a_duration_lasts_to_the_end() -> None:
+    found = trace([*two_steps(), host("cut", "other", 300, 0, step=5), host("in cut", "operator", 310, 5)])
+    assert "partial-step" in codes(found)
+
+
+def test_no_steps_is_a_finding_and_every_step_null() -> None:
+    found = trace([host("op", "operator", 0, 5)])
+    assert column(found, "step") == {"op": None}
+    (said,) = [finding.message for finding in found.quality if finding.code == "no-steps"]
+    assert said.endswith("give the profiler a schedule, and call its step() after each iteration")
+
+
+def test_overlapping_steps_count_events_in_the_one_begun_last_and_say_so() -> None:
+    rows = [host("a", "step", 0, 100, step=0), host("b", "step", 50, 100, step=1), host("op", "operator", 60, 5)]
+    found = trace(rows)
+    assert column(found, "step")["op"] == 1
+    assert "overlapping-steps" in codes(found)
+
+
+def test_a_repeated_step_number_is_a_finding() -> None:
+    found = trace([host("a", "step", 0, 10, step=2), host("b", "step", 10, 10, step=2), host("op", "operator", 12, 1)])
+    assert "repeated-step-numbers" in codes(found)
+
+
+@given(
+    st.lists(st.integers(0, 20), max_size=20), st.lists(st.tuples(st.integers(0, 20), st.integers(-1, 9)), max_size=5)
+)
+def test_a_time_is_in_the_last_step_that_began_and_has_not_ended(
+    times: list[int], spans: list[tuple[int, int]]
+) -> None:
+    """Overlapping, empty and endless steps, and several that begin together, included."""
+    times, spans = sorted(times), sorted(spans)
+    begun = [[i for i, (start, _) in enumerate(spans) if start <= time] for time in times]
+    last = [found[-1] if found else None for found in begun]
+    expected = [-1 if i is None or time >= sum(spans[i]) else 10 + i for time, i in zip(times, last, strict=True)]
+    start, dur = np.array(spans, np.int64).reshape(-1, 2).T
+    found = steps._inside(np.array(times, np.int64), start, start + dur, 10 + np.arange(len(spans)))
+    assert found.tolist() == expected

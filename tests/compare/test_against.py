@@ -1,0 +1,146 @@
+"""What is new between two runs since an earlier pair: the difference of their differences, and its causes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perfkit_core.comparison.against.change import Change, change
+from perfkit_core.comparison.against.report import against_report
+from perfkit_core.comparison.against.tables import new_causes, new_layers
+from perfkit_core.comparison.attribution.attribute import attribute
+from perfkit_core.comparison.pair import Asked, pair
+from perfkit_core.report.model import Report
+from perfkit_core.trace import Trace
+from tests.support.events import host, trace
+from tests.support.stepped_trace import MS, stepped_trace
+
+NAMES = {"mm": "matmul", "act": "relu", "gemm": "matmul", "swish": "silu"}
+QUIET = Asked(noise=0.01)
+STEADY = [20.0, 20.1, 20.0, 19.9, 20.0, 20.1, 20.0, 19.9]
+
+
+def run(product: int, activation: int, names: tuple[str, str] = ("mm", "act")) -> Trace:
+    """One step of two layers, each with one operator."""
+    rows = [
+        host("step 0", "step", 0, product + activation, step=0),
+        host(names[0], "operator", 0, product, phase="forward", module="fc"),
+        host(names[1], "operator", product, activation, phase="forward", module="act"),
+    ]
+    return trace(rows, names=NAMES.get)
+
+
+def steps(ms: list[float], times: float = 1.0, operator: float = 1.0) -> Trace:
+    return stepped_trace([one * times for one in ms], operator)
+
+
+@pytest.fixture(scope="module")
+def trees() -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Frameworks differ by 100 in the product, and now by 30 in the activation, too."""
+    before = attribute(run(100, 10), run(200, 12, ("gemm", "act")))
+    return before, attribute(run(100, 10), run(203, 42, ("gemm", "act")))
+
+
+def test_what_both_pairs_have_in_common_cancels_out(trees: tuple[pd.DataFrame, pd.DataFrame]) -> None:
+    """102 before, 135 now: 30 of the 33 are the activation, though the product differs by 103."""
+    found = new_causes(*trees)
+    assert found["operator"].tolist() == ["relu", "matmul"]
+    assert found["before_difference_ns"].tolist() == [2, 100]
+    assert found["now_difference_ns"].tolist() == [32, 103]
+    assert found["difference_ns"].tolist() == [30, 3]
+    assert found["explained_ratio"].tolist() == pytest.approx([30 / 33, 1])
+    layers = new_layers(*trees)
+    assert dict(zip(layers["layer"], layers["difference_ns"], strict=True)) == {"act": 30, "fc": 3}
+
+
+def test_what_only_one_pair_has_counts_nothing_in_the_other() -> None:
+    before = attribute(run(100, 10), run(100, 10))
+    now = attribute(run(100, 10), run(100, 25, ("mm", "swish")))
+    found = new_causes(before, now).set_index("operator")["difference_ns"]
+    assert found.to_dict() == {"silu": 25, "relu": -10, "matmul": 0}
+
+
+def test_earlier_pairs_swapped_with_this_one_change_the_sign_only(trees: tuple[pd.DataFrame, pd.DataFrame]) -> None:
+    there, back = new_causes(*trees), new_causes(*trees[::-1])
+    assert (there["difference_ns"] == -back["difference_ns"]).all()
+    assert there["operator"].tolist() == back["operator"].tolist()
+
+
+def test_equal_pairs_have_nothing_new(trees: tuple[pd.DataFrame, pd.DataFrame]) -> None:
+    assert (new_causes(trees[1], trees[1])["difference_ns"] == 0).all()
+
+
+def test_a_run_of_both_pairs_cancels_out() -> None:
+    """Of other alone: its interval and noise, not those of four runs."""
+    base, old, new = steps(STEADY, 3), steps(STEADY), steps(STEADY, 1.1)
+    found = change(pair([base], [old], QUIET), pair([base], [new], QUIET))
+    alone = pair([old], [new], QUIET).steps
+    assert found is not None
+    assert alone is not None
+    assert (found.before, found.now, found.change) == (-40 * MS, -38 * MS, 2 * MS)
+    assert (found.low, found.high, found.noise, found.verdict) == (alone.low, alone.high, alone.noise, "slower")
+    turned = change(pair([old], [base], QUIET), pair([new], [base], QUIET))
+    assert turned is not None
+    assert (turned.change, turned.low, turned.high, turned.verdict) == (-2 * MS, -alone.high, -alone.low, "faster")
+
+
+def test_four_runs_know_less_than_two() -> None:
+    """Interval and noise by the squares of both pairs: 0.6 and 0.8 make 1."""
+    base, old = steps([one + 0.1 for one in STEADY], 3), steps(STEADY)
+    before = pair([base], [old], QUIET)
+    now = pair([steps(STEADY, 3)], [steps(STEADY, 1.5)], QUIET)
+    found = change(before, now)
+    assert isinstance(found, Change)
+    assert before.steps is not None
+    assert now.steps is not None
+    assert found.noise == round(np.hypot(before.steps.noise, now.steps.noise))
+    assert found.low < found.change < found.high
+    low = found.change - np.hypot(now.steps.difference - now.steps.low, before.steps.high - before.steps.difference)
+    assert found.low == round(low)
+    assert found.verdict == "slower"
+
+
+def test_what_may_be_noise_is_not_called_nothing() -> None:
+    """10 % more, in single captures of what differs by 20 % from start to start."""
+    base, loud = steps(STEADY, 3), Asked(noise=0.2)
+    found = against_report(([base], [steps(STEADY, 1.1)]), ([base], [steps(STEADY)]), loud, ("theirs", "ours"))
+    assert found.headline[0].startswith("Perhaps new, but not told from noise of the machine: other has lost 2.00 ms")
+    assert found.data["new"]["step_time"]["verdict"] == "slower, perhaps noise"
+
+
+def test_single_steps_tell_no_verdict() -> None:
+    found = change(pair([run(100, 10)], [run(200, 12)], QUIET), pair([run(101, 10)], [run(200, 42)], QUIET))
+    assert found == Change(102, 131, None, None, None, "too few steps to tell")
+
+
+def test_without_steps_there_is_no_change_of_them() -> None:
+    without = run(1, 1).slice(1, 3)
+    assert change(pair([without], [without], QUIET), pair([without], [without], QUIET)) is None
+
+
+def report() -> Report:
+    base = steps(STEADY, 3)
+    pairs = ([base], [steps(STEADY, 1.5, 11.0)]), ([base], [steps(STEADY)])
+    return against_report(*pairs, QUIET, ("theirs", "ours"))
+
+
+def test_the_report_says_first_what_is_new() -> None:
+    """An operator of 1 ms takes 11 ms: 10 of the 10 ms by which the step became longer."""
+    found = report()
+    assert found.headline[0].startswith("New: other has lost 10.0 ms against base since the earlier pair (95% interval")
+    assert found.headline[1] == "The largest new causes: fw::matmul +10.0 ms."
+    assert [section.name for section in found.sections][:5] == [
+        "new_waterfall", "new_step_time", "new_causes", "new_layers", "waterfall",
+    ]  # fmt: skip
+    assert [source.label.split(":")[0] for source in found.sources] == [
+        "base",
+        "other",
+        "earlier base",
+        "earlier other",
+    ]
+    drawn = found.sections[0].table
+    assert drawn["time_so_far_ns"].tolist() == [-40 * MS, -30 * MS, -30 * MS]
+    assert sum(row["difference_ns"] for row in found.data["new"]["causes"]) == 10 * MS
+    assert found.data["new"]["step_time"]["difference_ns"] == 10 * MS
+    assert found.data["step_time"]["difference"] == -30 * MS

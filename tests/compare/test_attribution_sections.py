@@ -1,0 +1,172 @@
+"""What the comparison's page says of causes: they sum, they are ranked, the picture goes from one side to the other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from perfkit_core.comparison import comparison_report
+from perfkit_core.comparison.attribution.attribute import attribute
+from perfkit_core.comparison.attribution.causes import REST, causes, waterfall
+from perfkit_core.comparison.attribution.groupings import by_family, by_kernel, by_layer
+from perfkit_core.comparison.attribution.sections import explained, sections
+from perfkit_core.loading import load
+from perfkit_core.renderers import charts
+from perfkit_core.report.model import Report, Section
+from perfkit_core.trace import Trace
+from tests.support.events import host, trace
+
+NAMES = {"mm": "matmul", "act": "relu", "sum": "sum"}
+PAIRS = [("h100-bert-small", "mi300x-bert-small"), ("h100-vit", "mi300x-vit"), ("h100-qwen05b", "mi300x-qwen05b"),
+         ("pairs/resnet50-workers0", "pairs/resnet50-workers4")]  # fmt: skip
+
+
+def run(mm: int, act: int, total: int) -> Trace:
+    rows = [
+        host("step 0", "step", 0, 40 + mm + act + total, step=0),
+        host("mm", "operator", 0, mm, phase="forward", module="fc"),
+        host("act", "operator", mm, act, phase="forward", module="act"),
+        host("sum", "operator", mm + act, total, phase="other"),
+    ]
+    return trace(rows, names=NAMES.get)
+
+
+@pytest.fixture(scope="module")
+def tree() -> pd.DataFrame:
+    return attribute(run(100, 50, 10), run(160, 30, 15))
+
+
+def test_causes_are_ranked_and_explain_the_whole(tree: pd.DataFrame) -> None:
+    """+60, −20 and +5 of +45; the 40 at the end, in which nothing was recorded, do not differ."""
+    found = causes(tree)
+    assert found["operator"].tolist() == ["matmul", "relu", "sum", "(nothing recorded until the end)"]
+    assert found["difference_ns"].tolist() == [60, -20, 5, 0]
+    assert found["explained_ratio"].tolist() == pytest.approx([60 / 45, 40 / 45, 1, 1])
+    assert found["per_call_effect_ns"].tolist() == [60, -20, 5, 0]
+
+
+def test_the_effects_of_a_cause_are_those_of_its_calls() -> None:
+    """3 calls of 100 in one layer become 6 of 20 in another: (6 − 3)(100 + 20)/2 = 180 for the count, and
+    (20 − 100)(3 + 6)/2 = -360 for each call. Of a layer it is all count: one has none now, the other had none."""
+    sides = []
+    for layer, calls, dur in (("fc", 3, 100), ("act", 6, 20)):
+        work = [host("mm", "operator", 20 + i * dur, dur, phase="forward", module=layer) for i in range(calls)]
+        both = [host("act", "operator", at, 10, phase="forward", module=name) for name, at in (("fc", 0), ("act", 10))]
+        sides.append(trace([host("step 0", "step", 0, 20 + calls * dur, step=0), *both, *work], names=NAMES.get))
+    tree = attribute(*sides)
+    matmul = causes(tree).iloc[0]
+    names = ("base_calls", "other_calls", "difference_ns", "count_effect_ns", "per_call_effect_ns")
+    assert [matmul[name] for name in names] == [3, 6, -180, 180, -360]
+    assert by_family(tree)["count_effect_ns"].tolist() == [180, 0]
+    assert by_layer(tree)["count_effect_ns"].tolist() == [-300, 120]
+
+
+def test_it_says_on_how_many_steps_the_causes_rest() -> None:
+    steps = [host(f"step {i}", "step", i * 100, 90 + i, step=i) for i in range(7)]
+    work = [host("mm", "operator", i * 100, 50, phase="forward") for i in range(7)]
+    found = sections(explained(trace(steps + work), trace(steps[:2] + work[:2])))
+    (section,) = (one for one in found if one.name == "causes")
+    assert section.lines == ("Mean of the steps nearest to the median: 4 of 7 in base, 2 of 2 in other.",)
+
+
+def test_it_says_of_what_the_times_are_the_mean() -> None:
+    """Of whole recordings there is no mean."""
+    stepped = {one.name: one.note for one in comparison_report(run(1, 1, 1), run(2, 1, 1)).sections}
+    assert stepped["layers"] == "Mean of the middle steps. The time of each layer without the layers in it."
+    assert stepped["families"] == stepped["attribution"] == "Mean of the middle steps."
+    assert stepped["step_parts"].startswith("The median step as the mean of the middle steps, ")
+    assert stepped["waterfall"].startswith("From median to median: ")
+    assert stepped["phases"] == "Mean host time and calls of a step."
+    whole = trace([host("mm", "operator", 0, 5, module="fc"), host("act", "operator", 5, 5, module="fc")])
+    notes = " ".join(one.note for one in comparison_report(whole, run(1, 1, 1)).sections)
+    assert "Mean" not in notes
+    assert "median" not in notes
+
+
+def test_layers_sum_to_the_whole(tree: pd.DataFrame) -> None:
+    found = by_layer(tree)
+    assert dict(zip(found["layer"], found["difference_ns"], strict=True)) == {"fc": 60, "act": -20, "(no layer)": 5}
+
+
+def test_the_picture_goes_from_base_to_other(tree: pd.DataFrame) -> None:
+    steps = waterfall(causes(tree), ("base", 200), ("other", 245), shown=2)
+    assert steps["name"].tolist() == ["base", "matmul, forward", "relu, forward", REST, "other"]
+    assert steps["difference_ns"].tolist() == [pd.NA, 60, -20, 5, pd.NA]
+    assert steps["time_so_far_ns"].tolist() == [200, 260, 240, 245, 245]
+    section = Section(
+        "waterfall", "From base to other", steps, chart=_chart(comparison_report(run(1, 1, 1), run(2, 1, 1)))
+    )
+    drawn = charts.figure(section)
+    assert drawn is not None
+    assert drawn["differences"] == [None, 60, -20, 5, None]
+    assert drawn["reached"] == [200, 260, 240, 245, 245]
+    assert drawn["texts"] == ["200", "+60", "-20", "+5", "245"]
+
+
+def _chart(report: Report) -> object:
+    (section,) = (one for one in report.sections if one.name == "waterfall")
+    assert section.chart is not None
+    assert section.chart.kind == "waterfall"
+    return section.chart
+
+
+def test_equal_runs_have_no_cause() -> None:
+    one = run(100, 50, 10)
+    found = causes(attribute(one, one))
+    assert waterfall(found, ("base", 200), ("other", 200), shown=2).empty
+    assert (found["difference_ns"] == 0).all()
+    assert found["explained_ratio"].isna().all()
+
+
+@pytest.mark.parametrize(("base", "other"), PAIRS)
+def test_a_page_explains_nearly_all_below_the_phases(traces: Path, base: str, other: str) -> None:
+    """Of all that changed, up and down, at least 95 % has a name below its phase: an operator, a kernel, a Python
+    frame, the data loader, or what comes next where nothing was recorded. Data for programs sums to the step time."""
+    report = comparison_report(*(load(traces / "torch" / f"{name}.json.gz") for name in (base, other)))
+    found = {section.name: section.table for section in report.sections}
+    changed = found["causes"]["difference_ns"].abs()
+    named = found["causes"]["operator"].ne("(no launch recorded)") & found["causes"]["phase"].ne("")
+    family = found["causes"]["family"].ne("(no family)") & found["causes"]["phase"].ne("")
+    assert changed[named | family].sum() >= 0.95 * changed.sum()
+    assert found["causes"]["difference_ns"].sum() == report.data["step_time"]["difference"]
+    assert sum(row["difference_ns"] for row in report.data["attribution"]) == report.data["step_time"]["difference"]
+    rows = pd.DataFrame(report.data["attribution_tree"])
+    leaves = rows[~rows.index.isin(rows["parent"])]
+    assert leaves["difference_ns"].sum() == report.data["step_time"]["difference"]
+
+
+def test_the_loader_is_the_first_cause_of_the_recorded_pair(traces: Path) -> None:
+    """ResNet50, trained without and with four workers: what was changed is named first, and saves more than the whole
+    difference, as the host's other work is slowed down by the workers."""
+    sides = [load(traces / "torch" / "pairs" / f"resnet50-workers{workers}.json.gz") for workers in (0, 4)]
+    found = causes(attribute(*sides))
+    assert found.loc[0, ["operator", "phase", "category"]].tolist() == ["(data loader)", "dataloader", "input_wait"]
+    by_category = found.groupby("category")["difference_ns"].sum()
+    assert by_category["input_wait"] < found["difference_ns"].sum() < 0 < by_category["launch_and_host"]
+
+
+def test_families_and_kernels_sum_to_the_tree(traces: Path) -> None:
+    """Each level sums the same nanoseconds: families to the whole, kernels and copies to the categories of devices."""
+    sides = [load(traces / "torch" / f"{device}-vit.json.gz") for device in ("h100", "mi300x")]
+    tree = attribute(*sides)
+    families, kernels = by_family(tree), by_kernel(tree)
+    assert families["difference_ns"].sum() == tree["difference_ns"].iloc[0]
+    assert families["explained_ratio"].iloc[-1] == pytest.approx(1)
+    on_device = tree[(tree["level"] == "category") & (tree["place"] == "device")]
+    for side in ("base_ns", "other_ns"):
+        assert kernels[side].sum() == on_device[side].sum()
+    assert kernels["difference_ns"].abs().is_monotonic_decreasing
+    vendors = kernels["kernel"].str.startswith("Cijk_")
+    assert (kernels.loc[vendors, "base_calls"] == 0).all()
+    assert vendors.any()
+
+
+def test_device_times_are_missing_where_there_is_no_device(traces: Path) -> None:
+    cpu, gpu = (load(traces / "torch" / f"{name}.json.gz") for name in ("cpu-only-rank34", "v100-ns-resolution"))
+    found = {section.name: section.table for section in comparison_report(cpu, gpu).sections}
+    for name in ("operators", "unmatched"):
+        assert found[name][["base_device_ns", "difference_device_ns"]].isna().all(axis=None)
+        assert found[name]["other_device_ns"].sum() > 0
+    assert by_kernel(attribute(cpu, cpu)).empty

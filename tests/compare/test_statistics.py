@@ -1,0 +1,219 @@
+"""Steps are samples: medians, interval, effect size, noise band and verdict, against numbers worked out by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfkit_core.comparison.samples.captures import Capture, capture, pooled
+from perfkit_core.comparison.samples.noise import between_runs, noise_band, student
+from perfkit_core.comparison.samples.outliers import outliers
+from perfkit_core.comparison.samples.statistics import (
+    FASTER,
+    NO_DIFFERENCE,
+    PERHAPS_FASTER,
+    PERHAPS_SLOWER,
+    SLOWER,
+    TOO_FEW,
+    cliffs_delta,
+    step_statistics,
+)
+from perfkit_core.comparison.sentences import step_sentence
+from perfkit_core.trace import concat_traces, with_rank
+from tests.support.small_trace import small_trace
+
+MS = 1_000_000
+STEPS = st.lists(st.integers(1, 10**12), min_size=1, max_size=12)
+SIDES = st.lists(STEPS, min_size=1, max_size=3)
+
+
+def arrays(side: list[list[int]]) -> list[np.ndarray]:
+    return [np.array(one, np.int64) for one in side]
+
+
+@given(SIDES, SIDES)
+def test_swapping_sides_changes_every_sign_and_nothing_else(base: list[list[int]], other: list[list[int]]) -> None:
+    there, back = (step_statistics(arrays(a), arrays(b)) for a, b in ((base, other), (other, base)))
+    assert (back.base, back.other, back.difference) == (there.other, there.base, -there.difference)
+    if there.low is None:
+        assert back.low is back.high is None
+    else:
+        assert (back.low, back.high) == (-there.high, -there.low)
+    assert back.cliffs_delta == -there.cliffs_delta
+    assert back.probability_slower == pytest.approx(1 - there.probability_slower)
+    assert back.noise == there.noise
+    told = ({SLOWER, FASTER}, {PERHAPS_SLOWER, PERHAPS_FASTER}, {NO_DIFFERENCE}, {TOO_FEW})
+    assert {there.verdict, back.verdict} in told
+
+
+@given(SIDES)
+def test_a_side_equals_itself(side: list[list[int]]) -> None:
+    found = step_statistics(arrays(side), arrays(side))
+    assert (found.difference, found.cliffs_delta, found.verdict) == (0, 0, NO_DIFFERENCE)
+    assert found.low in (0, None)
+    assert found.high in (0, None)
+
+
+@given(STEPS, STEPS)
+def test_effect_size_is_that_of_all_pairs(base: list[int], other: list[int]) -> None:
+    pairs = [(b > a) - (b < a) for a in base for b in other]
+    assert cliffs_delta(np.array(base), np.array(other)) == sum(pairs) / len(pairs)
+
+
+def test_a_clear_difference() -> None:
+    """Medians 102 and 152 of what never overlaps: every pair is slower; the interval holds the true 50."""
+    base = np.array([100, 101, 102, 103, 104] * 2) * MS
+    found = step_statistics(base, base + 50 * MS, between=0.02)
+    assert (found.base, found.other, found.difference) == (102 * MS, 152 * MS, 50 * MS)
+    assert found.verdict == SLOWER
+    assert (found.probability_slower, found.cliffs_delta) == (1.0, 1.0)
+    assert found.change_ratio == pytest.approx(50 / 102)
+    assert found.low is not None
+    assert found.high is not None
+    assert 45 * MS < found.low <= 50 * MS <= found.high < 55 * MS
+    assert (found.steps, found.captures) == ((10, 10), (1, 1))
+
+
+def test_noise_between_captures_counts_by_hand() -> None:
+    """Captures of medians 90 and 110: their standard deviation is 10·√2 = 14.1 % of 100; one degree of freedom a side,
+    two in all, t = 4.303; each side is the mean of two: q = 4.303 · 0.1414 · √(1/2 + 1/2) = 0.6085, and both are 100:
+    2 · 100 · sinh(0.6085 / 2) = 61.80."""
+    side = arrays([[90 * MS] * 3, [110 * MS] * 3])
+    assert noise_band(side, side) == pytest.approx(61.797 * MS, rel=1e-4)
+    assert step_statistics(side, [one + 50 * MS for one in side]).verdict == NO_DIFFERENCE
+    # the same steps in one capture: quarters of 90, 100, 110 and 110, so a drift inside of it is noise, too
+    drift = np.concatenate(side)
+    assert step_statistics(drift, drift + 15 * MS, between=0).verdict == NO_DIFFERENCE
+    # 4 captures a side that are alike: the same difference is beyond what they differ by
+    alike = arrays([[99 * MS] * 3, [100 * MS] * 3, [101 * MS] * 3, [100 * MS] * 3])
+    assert step_statistics(alike, [one + 10 * MS for one in alike]).verdict == SLOWER
+
+
+def test_a_side_that_is_many_times_slower_does_not_excuse_itself() -> None:
+    """Short captures of 2 ms, taken to differ by 100 %: q = 1.96 · √2 = 2.77, so by a factor of 16, but not of 66."""
+    base = np.full(4, 2 * MS)
+    assert step_statistics(base, 12 * base, between=1.0).verdict == PERHAPS_SLOWER
+    assert step_statistics(base, 66 * base, between=1.0).verdict == SLOWER
+
+
+def test_single_captures_are_not_believed_below_what_processes_differ_by() -> None:
+    """Two constant captures of 100 and 104: nothing inside of them differs, but processes may, by a standard deviation
+    of 2 % on a quiet machine: 1.96 · 0.02 · √(100² + 104²) = 5.66. For a number that has no noise, 4 are 4."""
+    base, other = np.full(8, 100 * MS), np.full(8, 104 * MS)
+    found = step_statistics(base, other, between=0.02)
+    assert found.noise == pytest.approx(5.656 * MS, rel=1e-3)
+    assert found.verdict == PERHAPS_SLOWER
+    assert not found.beyond_noise
+    assert step_statistics(base, other, between=0).verdict == SLOWER
+
+
+def test_student_is_the_published_table() -> None:
+    assert [student(df) for df in (1, 5, 30)] == [12.706, 2.571, 2.042]
+    assert student(40) == pytest.approx(2.021, abs=2e-3)
+    assert student(120) == pytest.approx(1.980, abs=1e-3)
+
+
+def test_one_step_tells_no_noise() -> None:
+    found = step_statistics(np.array([10]), np.array([20]))
+    assert (found.difference, found.low, found.high, found.noise, found.verdict) == (10, None, None, None, TOO_FEW)
+    with pytest.raises(ValueError, match="no samples"):
+        step_statistics(np.array([], np.int64), np.array([1]))
+
+
+def _alarms(captures: int, between: float, count: int = 60) -> int:
+    """False alarms of equal runs whose processes differ by ``between``: outliers and skew inside."""
+    draw = np.random.default_rng(7)
+
+    def side() -> list[np.ndarray]:
+        level = 1e7 * np.exp(draw.normal(0, between, captures))
+        return [(one * (1 + draw.exponential(0.05, 12))).astype(np.int64) for one in level]
+
+    return sum(step_statistics(side(), side(), between=between).beyond_noise for _ in range(count))
+
+
+@pytest.mark.parametrize(("captures", "between"), [(1, 0.0), (1, 0.02), (3, 0.02), (4, 0.1)])
+def test_equal_runs_differ_beyond_noise_once_in_twenty_at_most(captures: int, between: float) -> None:
+    assert _alarms(captures, between) <= 60 // 20 + 3  # 6 or less: at a true 5 %, more come in 4 of 100 such tests
+
+
+def test_outlying_steps_are_named() -> None:
+    """Of 100 100 101 99 100 180: the median is 100, the last is 80 % above it."""
+    one = Capture("a", np.arange(6) + 10, np.array([100, 100, 101, 99, 100, 180]))
+    few = Capture("b", np.arange(3), np.array([1, 1, 90]))
+    (row,) = outliers({"base": [one, few], "other": []}).to_dict("records")
+    assert (row["run"], row["capture"], row["step"], row["dur_ns"], row["median_ns"]) == ("base", 1, 15, 180, 100)
+    assert row["longer_ratio"] == pytest.approx(0.8)
+
+
+def test_a_step_of_two_ranks_is_one_sample() -> None:
+    """Two ranks that wait for each other know no more than one: the interval is as wide, the number of samples is 2."""
+    found = capture(concat_traces([with_rank(small_trace(), rank) for rank in (0, 1)]))
+    assert found.step.tolist() == [0, 1]
+    assert found.step_ns.tolist() == [[9_000_000] * 2, [9_000_001] * 2]
+    assert found.mean_ns.tolist() == [9_000_000, 9_000_001]
+    one, other = np.arange(10, 22), np.arange(16, 28)
+    alone = step_statistics(one, other)
+    two = step_statistics(np.stack([one, one], 1), np.stack([other, other], 1))
+    assert (two.base, two.other, two.steps) == (alone.base, alone.other, (12, 12))
+    assert two.high - two.low >= (alone.high - alone.low) * 0.8
+
+
+def test_ranks_that_recorded_other_steps_are_samples_of_their_own() -> None:
+    later = with_rank(small_trace(), 1)
+    later = later.with_ints(step=np.where(later.ints("step") >= 0, later.ints("step") + 1, -1))
+    found = capture(concat_traces([with_rank(small_trace(), 0), later]))
+    assert sorted(zip(found.step.tolist(), found.step_ns.tolist(), strict=True)) == [
+        (0, 9_000_000), (1, 9_000_000), (1, 9_000_001), (2, 9_000_001)
+    ]  # fmt: skip
+
+
+def test_pooled_captures_lie_one_after_the_other() -> None:
+    """Two captures of two steps: four steps with numbers of their own; nothing overlaps, every time stays."""
+    whole = pooled([small_trace(), small_trace()])
+    found = capture(whole)
+    assert found.step.tolist() == [0, 1, 2, 3]
+    assert found.step_ns.tolist() == [9_000_000, 9_000_001] * 2
+    half = len(whole) // 2
+    assert whole.end_ns[:half].max() < whole.ints("start_ns")[half:].min()
+    assert whole.ints("dur_ns")[:half].tolist() == whole.ints("dur_ns")[half:].tolist()
+    assert (whole.ints("parent")[half:] >= 0).sum() == (whole.ints("parent")[:half] >= 0).sum()
+
+
+def test_what_processes_differ_by_depends_on_where_the_step_is_spent() -> None:
+    """The small profile has steps of 9 ms in which a kernel of 3 ms and a copy of 2 µs run (not at the same time: the
+    copy starts at 6.001 ms): a third at 2 %, the rest at 15 %, and at more since it is 18 ms in place of 500."""
+    steps_ns = 9_000_000 + 9_000_001
+    works = (3_000_000 + 2_000) * 2 / steps_ns
+    on_host = 0.15 * (500_000_000 / steps_ns) ** 0.5
+    assert between_runs([small_trace()]) == pytest.approx(0.02 * works + on_host * (1 - works))
+    assert between_runs([]) == between_runs([small_trace().slice(0, 0)]) == 0.15
+
+
+def test_busy_neighbours_lengthen_most_steps_but_not_the_quickest() -> None:
+    """Twice as long in three steps of four, as quick in the fourth: another job took the machine.
+
+    Of three captures a side that are all alike, 1 ms is beyond what they differ by, of the quickest, too."""
+    base = np.array([100, 101, 99, 100] * 4) * MS
+    busy = np.array([100, 202, 198, 200] * 4) * MS
+    alone = step_statistics(base, busy, between=0.02)
+    assert (alone.verdict, alone.quickest) == (PERHAPS_SLOWER, 1 * MS)  # the quickest four are 99 and 100
+    told = step_sentence(alone)
+    assert told.startswith(
+        "Slower, but not told from noise of the machine: the median step takes 199 ms instead of 100"
+    )
+    assert told.endswith("and the quickest steps do by 1.00 ms only; record three of each.")
+    assert step_statistics(base, 2 * base, between=0.02).verdict == SLOWER
+    assert step_statistics([base] * 3, [busy] * 3).verdict == SLOWER
+    wide = [base, base + 5 * MS, base - 5 * MS]
+    assert step_statistics(wide, [one + 100 * MS for one in wide]).verdict == SLOWER
+    several = step_statistics(wide, [busy + 5 * MS, busy, busy - 5 * MS])
+    assert several.verdict == PERHAPS_SLOWER
+    assert step_sentence(several).endswith("; record more of each.")
+
+
+def test_what_few_steps_have_is_not_asked_of_the_quickest() -> None:
+    """Nothing but in every second step: the quickest have 0 in both, which says nothing."""
+    base, other = np.array([0, 10] * 12) * MS, np.array([0, 40] * 12) * MS
+    assert step_statistics(base, other, np.mean, 0.02).verdict == SLOWER

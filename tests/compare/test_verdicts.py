@@ -1,0 +1,130 @@
+"""The page on two real runs: its step times against the file's own, devices, outliers, and who is faster."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import statistics
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from perfkit_core.comparison import Asked, comparison_report, pair
+from perfkit_core.comparison.several import Run, several_report
+from perfkit_core.loading import load
+from perfkit_core.report.model import Report
+from perfkit_core.trace import concat_traces
+from tests.support.events import device, host, trace
+from tests.support.stepped_trace import stepped_trace
+
+
+def raw_steps(path: Path) -> list[int]:
+    """Durations of the steps in ns, straight from the file of torch."""
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        events = json.load(file, parse_float=Fraction)["traceEvents"]
+    steps = [e for e in events if str(e.get("name", "")).startswith("ProfilerStep") and e.get("ph") == "X"]
+    host = [e for e in steps if "gpu" not in str(e.get("cat", ""))]
+    return [int(Fraction(e["dur"]) * 1000) for e in sorted(host, key=lambda e: Fraction(e["ts"]))]
+
+
+def section(report: Report, name: str) -> object:
+    return next((one for one in report.sections if one.name == name), None)
+
+
+def test_the_workers_pair(traces: Path) -> None:
+    """Loading in four workers: the medians are those of the file; two steps wait for a worker and are named."""
+    files = [traces / "torch" / "pairs" / f"resnet50-workers{n}.json.gz" for n in (0, 4)]
+    sides = [raw_steps(path) for path in files]
+    found = pair([load(files[0])], [load(files[1])], Asked(noise=0.02))
+    assert found.steps is not None
+    assert [found.steps.base, found.steps.other] == [int(statistics.median(side)) for side in sides]
+    assert found.steps.steps == (len(sides[0]), len(sides[1]))
+    pairs = [(b > a) - (b < a) for a in sides[0] for b in sides[1]]
+    assert found.steps.cliffs_delta == pytest.approx(sum(pairs) / len(pairs))
+    assert found.steps.verdict == "faster"
+    report = comparison_report([load(files[0])], [load(files[1])])
+    assert any(sentence.startswith("Faster: the median step takes 127 ms instead of 176 ms, 28.2% shorter")
+               for sentence in report.headline)  # fmt: skip
+    late = section(report, "outliers").table
+    assert sorted(late["dur_ns"], reverse=True) == sorted(sides[1], reverse=True)[:2]
+    assert section(report, "devices") is None
+    assert report.data["step_time"]["difference"] == found.steps.difference
+
+
+def test_two_vendors(traces: Path) -> None:
+    """One step each: no noise can be told. The devices differ, and the peaks of both are shown."""
+    files = [traces / "torch" / f"{device}-vit.json.gz" for device in ("h100", "mi300x")]
+    report = comparison_report(load(files[0]), load(files[1]))
+    step_time = report.data["step_time"]
+    assert [step_time["base"], step_time["other"]] == [raw_steps(path)[0] for path in files]
+    assert (step_time["verdict"], step_time["interval"], step_time["noise"]) == ("too few steps to tell", None, None)
+    assert section(report, "devices").table["matrix16_tflop_per_s"].tolist() == [989, 1307.4]
+    assert section(report, "devices").table["memory_gb_per_s"].tolist() == [3350, 5300]
+    assert (
+        "Different devices: NVIDIA H100 80GB HBM3 and AMD Instinct MI300X VF. Their peaks stand below."
+        in report.warnings
+    )
+
+
+def test_a_recording_on_both_sides_is_named_below_the_verdict() -> None:
+    """Named twice or copied; another run of equal steps is no copy."""
+    one, copied = (stepped_trace([20, 20, 21], source=source) for source in ("runs/a", "copies/a"))
+    told = "Base and other hold the same recording: runs/a, copies/a."
+    assert comparison_report(one, copied).headline[1] == told
+    assert comparison_report(one, one).headline[1] == "Base and other hold the same recording: runs/a."
+    renamed = stepped_trace([20, 20, 21], name="fw::add")
+    assert not any("same recording" in sentence for sentence in comparison_report(one, renamed).headline)
+    runs = [Run(name, (trace,)) for name, trace in (("a", one), ("b", renamed), ("c", copied))]
+    assert several_report(runs, Asked()).headline[-1] == f"c: {told}"
+
+
+def test_runs_that_hardly_do_the_same_are_told_directly_below_the_verdict() -> None:
+    """1 ms in one operator against 2 ms in another."""
+    report = comparison_report(stepped_trace([20]), stepped_trace([30], 2.0, name="fw::other"))
+    verdict, unlike, causes = report.headline[:3]
+    assert verdict.startswith("Too few steps to tell: ")
+    assert unlike == "These runs hardly do the same: of one, 100% of the operator time has no counterpart."
+    assert causes.startswith("The largest causes: ")
+
+
+def test_not_all_has_a_counterpart_where_device_work_of_other_steps_has_none() -> None:
+    """The same operator, but in other 60 of 100 ns are a kernel whose launch was not recorded."""
+    rows = [host("step 0", "step", 0, 100, step=0), host("mm", "operator", 0, 10)]
+    base, other = (
+        trace([*rows, device("gemm", "kernel", start, 60)], names={"mm": "matmul"}.get) for start in (200, 20)
+    )
+    told = comparison_report(base, other).headline
+    assert "Unmatched in other: 60.0% of all time, each instant once." in told
+    assert "All operator time has a counterpart." not in told
+    assert "All operator time has a counterpart." in comparison_report(base, base).headline
+    assert not any("hardly do the same" in sentence for sentence in told)
+
+
+def test_of_several_ranks_it_says_over_what_the_times_are() -> None:
+    ranks = [
+        trace([host("step 0", "step", 0, dur, step=0), host("mm", "operator", 0, 5)], rank=rank)
+        for rank, dur in enumerate((10, 20, 60))
+    ]
+    report = comparison_report(concat_traces(ranks), concat_traces(ranks))
+    steps, times, sure = (section(report, name) for name in ("steps", "step_time", "statistics"))
+    assert steps.table[["dur_ns", "median_ns"]].to_numpy().tolist() == [[30, 20]] * 2
+    assert steps.note == (
+        "The duration of a step is the mean over its ranks; the median is over the steps of all ranks."
+    )
+    assert times.table["base_ns"].tolist() == [20, 30, 10, 60]
+    assert times.note == "Over the steps of all ranks."
+    assert sure.note.endswith(" A step of several ranks is one sample.")
+    alone = comparison_report(ranks[0], ranks[1])
+    assert "ranks" not in " ".join(section(alone, name).note for name in ("steps", "step_time", "statistics"))
+
+
+@pytest.mark.parametrize("name", ["h100-bert-small", "sampled-rank0", "mi250-minitoy-train", "b200-eager-rank0of8"])
+def test_a_run_against_itself(traces: Path, name: str) -> None:
+    trace = load(traces / "torch" / f"{name}.json.gz")
+    data = comparison_report(trace, trace).data
+    if data["step_time"] is not None:
+        assert (data["step_time"]["difference"], data["step_time"]["cliffs_delta"]) == (0, 0)
+        assert data["step_time"]["verdict"] == "no difference beyond noise"
+    assert all(row["difference_ns"] == 0 for row in data["attribution"])
+    assert {share for side in data["matched_share"].values() for share in side["unmatched"].values()} <= {0, None}

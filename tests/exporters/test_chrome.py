@@ -1,0 +1,278 @@
+"""The Chrome timeline: exact, sound for every viewer, and read back row by row."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from perfkit_core import export, load
+from perfkit_core.errors import SourceError, UsageError
+from perfkit_core.report.summary import summarize
+from perfkit_core.testing.conformance import check_trace
+from perfkit_core.trace import Trace, concat_traces, with_rank
+from tests.support import chrome_check
+from tests.support.chrome import raw
+from tests.support.events import device, host, trace
+from tests.support.small_trace import HOSTILE, small_trace
+
+REAL = (
+    "torch/h100-vit.json.gz",
+    "torch/mi300x-ddp-resnet18-train.json.gz",
+    "torch/mtia-inference.json.gz",
+    "torch/cupti-counters.json.gz",
+    "torch/mi210-gpu-only.json.gz",
+    "torch/alexnet-cuda-sync.json.gz",
+    "paddle/cpu-3.3.1/mlp_medium_mem/cycle0.pb.gz",
+    "paddle/gpu-synthetic/gpu1.pb",
+    "paddle/gpu-synthetic/gpu1_by_gpu2.6.2.json.gz",
+)
+
+
+def exported(found: Trace, path: Path) -> list[chrome_check.Event]:
+    export(found, path)
+    return chrome_check.events(path)
+
+
+def assert_same(read: Trace, written: Trace) -> None:
+    """Every column of every row, the findings, and the metadata but for the file's own name."""
+    for name in written.events.column_names:
+        mine, theirs = (one.events[name].to_pylist() for one in (read, written))
+        if name == "args":
+            mine, theirs = ([text and msgspec.json.decode(text) for text in texts] for texts in (mine, theirs))
+        assert mine == theirs, name
+    same = {"source": "", "format": ""}
+    assert msgspec.structs.replace(read.meta, **same) == msgspec.structs.replace(written.meta, **same)
+    assert read.quality == written.quality
+
+
+def boxes(found: list[chrome_check.Event]) -> list[chrome_check.Event]:
+    return [event for event in found if event["ph"] == "X"]
+
+
+def row_names(found: list[chrome_check.Event]) -> dict[str, str]:
+    """Name of the row of each box."""
+    rows = {(e["pid"], e["tid"]): e["args"]["name"] for e in found if e["name"] == "thread_name"}
+    return {e["name"]: rows[e["pid"], e["tid"]] for e in boxes(found)}
+
+
+@pytest.mark.parametrize("file", REAL)
+def test_a_real_trace_is_drawn_soundly_and_read_back_whole(file: str, traces: Path, tmp_path: Path) -> None:
+    found = load(traces / file)
+    events = exported(found, tmp_path / "t.json.gz")
+    chrome_check.check(events)
+    again = load(tmp_path / "t.json.gz")
+    assert_same(again, found)
+    check_trace(again, own_tree=True)
+    assert len(boxes(events)) + sum(e["ph"] == "i" and "row" in e.get("args", {}) for e in events) == len(found)
+
+
+@pytest.mark.parametrize("file", ["torch/h100-vit.json.gz", "torch/resnet-param.json.gz"])
+def test_names_and_durations_are_those_that_torch_wrote(file: str, traces: Path, tmp_path: Path) -> None:
+    """Against torch's own file, read by json alone. Times are compared within their second: origins differ."""
+    written = [e for e in chrome_check.events(traces / file) if e.get("ph") == "X" and e.get("cat") != "Trace"]
+    expected = Counter((e["name"], e["cat"], round(e["ts"] * 1000) % 10**9, round(e["dur"] * 1000)) for e in written)
+    path = tmp_path / "t.json"
+    events = exported(load(traces / file), path)
+    base = json.loads(path.read_bytes())["baseTimeNanoseconds"]
+    mine = Counter((e["name"], e["cat"], (chrome_check.ns(e["ts"]) + base) % 10**9, chrome_check.ns(e["dur"]))
+                   for e in boxes(events))  # fmt: skip
+    assert mine == expected
+    assert len(expected) > 1000
+
+
+def test_times_are_written_to_the_nanosecond(tmp_path: Path) -> None:
+    start = 1_700_000_000_123_456_789
+    found = trace([host("a", "operator", start, 2_000_007), host("b", "operator", start + 1_000_001, 9)])
+    export(found, tmp_path / "t.json")
+    text = (tmp_path / "t.json").read_text(encoding="utf-8")
+    assert f'"baseTimeNanoseconds":{start},' in text
+    assert '"ts":0.000,"dur":2000.007,' in text
+    assert '"ts":1000.001,"dur":0.009,' in text
+
+
+def test_arrows_lead_from_launches_and_to_gradients(tmp_path: Path) -> None:
+    found = trace([
+        host("linear", "operator", 0, 100, sequence=5, phase="forward"),
+        host("addmm", "operator", 10, 80, sequence=5),
+        host("launch", "runtime", 20, 10, correlation=1),
+        device("kernel", "kernel", 50, 500, 1),
+        device("second", "kernel", 600, 5, 1),
+        host("AddmmBackward", "operator", 1000, 50, sequence=5, phase="backward", tid=2),
+        host("mm in it", "operator", 1010, 5, sequence=5, tid=2),
+    ])  # fmt: skip
+    events = exported(found, tmp_path / "t.json")
+    chrome_check.check(events)
+    at = {chrome_check.ns(e["ts"]): e["name"] for e in boxes(events)}
+    ends = {}
+    for event in events:
+        if event["ph"] in "sf":
+            ends.setdefault((event["name"], event["id"]), []).append(at[chrome_check.ns(event["ts"])])
+    drawn = Counter((name, tail, tip) for (name, _), (tail, tip) in ends.items())
+    expected = [("launch", "launch", "kernel"), ("launch", "launch", "second"), ("gradient", "addmm", "AddmmBackward")]
+    assert drawn == Counter(expected)
+
+
+def test_a_launch_stands_before_work_of_the_same_instant(tmp_path: Path) -> None:
+    found = trace([host("launch", "runtime", 20, 10, correlation=1), device("kernel", "kernel", 20, 500, 1)])
+    events = exported(found, tmp_path / "t.json")
+    chrome_check.check(events)
+    assert [e["ph"] for e in events if e["ph"] in "sf"] == ["s", "f"]
+
+
+def test_work_that_starts_before_its_launch_has_no_arrow_but_keeps_its_launch(tmp_path: Path) -> None:
+    rows = [host("launch", "runtime", 20, 10, correlation=1), device("early", "kernel", 5, 50, 1)]
+    found = trace(rows)
+    events = exported(found, tmp_path / "t.json")
+    assert not [e for e in events if e["ph"] in "sf"]
+    assert_same(load(tmp_path / "t.json"), found)
+
+
+def test_what_overlaps_has_rows_of_its_own(tmp_path: Path) -> None:
+    found = trace([
+        device("a", "kernel", 0, 100), device("b", "kernel", 50, 100), device("c", "kernel", 120, 10),
+        device("label", "annotation", 0, 200), device("d", "kernel", 60, 200),
+    ])  # fmt: skip
+    events = exported(found, tmp_path / "t.json")
+    chrome_check.check(events)
+    assert row_names(events) == {
+        "a": "stream 7", "b": "stream 7 2", "c": "stream 7", "d": "stream 7 3", "label": "stream 7 (annotations)",
+    }  # fmt: skip
+    assert_same(load(tmp_path / "t.json"), found)
+
+
+def test_python_and_cpp_of_a_thread_are_apart_and_threads_are_named(tmp_path: Path) -> None:
+    found = trace([
+        host("train.py(3): step", "python", 0, 100), host("add", "operator", 10, 20),
+        host("load", "dataloader", 0, 5, tid=2),
+    ])  # fmt: skip
+    meta = msgspec.structs.replace(found.meta, thread_names={"-:1:2": "reader"})
+    events = exported(Trace(found.events, meta), tmp_path / "t.json")
+    assert row_names(events) == {"train.py(3): step": "1 (Python)", "add": "1 (C++)", "load": "2 reader (Python)"}
+
+
+def test_ranks_with_the_same_process_and_device_numbers_stay_apart(tmp_path: Path) -> None:
+    found = concat_traces([with_rank(small_trace(), rank) for rank in (0, 1)])
+    events = exported(found, tmp_path / "t.json")
+    chrome_check.check(events)
+    processes = [e["args"]["name"] for e in events if e["name"] == "process_name"]
+    assert processes == [f"rank {rank}: {what}" for rank in (0, 1) for what in ("process 1", "cuda:0 Small GPU")]
+    assert_same(load(tmp_path / "t.json"), found)
+
+
+def test_memory_is_a_curve_and_steps_are_marks(tmp_path: Path) -> None:
+    found = trace([
+        host("step 4", "step", 0, 100, step=4), host("add", "operator", 5, 40),
+        host("m", "memory", 10, 0, bytes=512, total_bytes=512), host("m", "memory", 20, 0, bytes=-512, total_bytes=0),
+        host("m", "memory", 30, 0, bytes=8),
+    ])  # fmt: skip
+    events = exported(found, tmp_path / "t.json")
+    curve = [(chrome_check.ns(e["ts"]), e["name"], e["args"]) for e in events if e["ph"] == "C"]
+    assert curve == [(10, "memory cpu", {"allocated bytes": 512}), (20, "memory cpu", {"allocated bytes": 0})]
+    assert [e["name"] for e in events if e["ph"] == "i" and e["s"] == "p"] == ["step 4"]
+    assert_same(load(tmp_path / "t.json"), found)
+
+
+@pytest.mark.parametrize("name", [HOSTILE, '"},{"ph":"X"', "\\", "a\ud83d\ude00b".encode("utf-16", "surrogatepass")
+                                  .decode("utf-16"), "", "\u2028"])  # fmt: skip
+def test_hostile_names_are_data(name: str, tmp_path: Path) -> None:
+    rows = [host(name, "operator", 0, 10, stack=name or None, module=name or None), host("z", "operator", 20, 1)]
+    found = trace(rows)
+    events = exported(found, tmp_path / "t.json")
+    assert [e["name"] for e in boxes(events)] == [name, "z"]
+    assert_same(load(tmp_path / "t.json"), found)
+
+
+def test_arguments_that_are_no_json_stay_text(tmp_path: Path) -> None:
+    events = exported(trace([host("a", "operator", 0, 1, args="{broken"), host("b", "operator", 5, 1, args='{"k":1}')]),
+                      tmp_path / "t.json")  # fmt: skip
+    assert [e["args"]["recorded"] for e in boxes(events)] == ["{broken", {"k": 1}]
+
+
+def test_only_some_steps(tmp_path: Path) -> None:
+    found = small_trace()
+    export(found, tmp_path / "t.json", steps=[1])
+    part = load(tmp_path / "t.json")
+    assert len(part) == len(found) // 2
+    assert set(part.ints("step").tolist()) == {1}
+    launches = part.ints("launched_by")
+    names = part.events["name"].to_pylist()
+    assert [names[row] for row in launches[launches >= 0]] == ["launch", "copy"]
+    with pytest.raises(UsageError, match="recorded steps: 0, 1"):
+        export(found, tmp_path / "u.json", steps=[7])
+    assert not (tmp_path / "u.json").exists()
+
+
+def test_a_step_keeps_what_runs_on_the_device_meanwhile(tmp_path: Path) -> None:
+    """``before`` was launched in step 0 and runs into step 1, ``lost`` has no launch; ``after`` is launched in step 1
+    and runs behind it; what only touches the step, or runs elsewhere, is not of it."""
+    rows = [host("s0", "step", 0, 100), host("launch", "runtime", 10, 5, correlation=1), host("s1", "step", 100, 100),
+            host("launch", "runtime", 110, 5, correlation=2), host("s2", "step", 200, 100),
+            host("launch", "runtime", 210, 5, correlation=3), device("gone", "kernel", 80, 20, 1),
+            device("before", "kernel", 100, 50, 1), device("lost", "kernel", 150, 20),
+            device("after", "kernel", 190, 60, 2), device("later", "kernel", 250, 10, 3)]  # fmt: skip
+    found = trace(rows)
+    export(found, tmp_path / "t.json", steps=[1])
+    part = load(tmp_path / "t.json")
+    check_trace(part)
+    kernels = {row["name"]: (row["launched_by"] >= 0, row["step"]) for row in part.events.to_pylist() if row["stream"]}
+    assert kernels == {"before": (False, None), "lost": (False, None), "after": (True, 1)}
+    whole, read = (summarize(one, "partition", steps=[1]).to_dict() for one in (found, part))
+    assert read == whole
+    (message,) = [finding.message for finding in part.quality if finding.code == "launched-outside-steps"]
+    assert message.startswith("2 pieces")
+
+
+def test_an_export_with_a_damaged_time_gives_the_other_events(tmp_path: Path) -> None:
+    export(trace([host(f"op{i}", "operator", 10 * i, 5) for i in range(3)]), tmp_path / "t.json")
+    text = (tmp_path / "t.json").read_bytes()
+    damaged = raw(tmp_path / "damaged.json", text.replace(b'"dur":0.005', b'"dur":"x"', 1))
+    with pytest.raises(SourceError, match=r"damaged\.json: a time stamp is not a number"):
+        load(damaged)
+    part = load(damaged, partial=True)
+    assert part.events["name"].to_pylist() == ["op1", "op2"]
+    assert "events-without-start" in {finding.code for finding in part.quality}
+
+
+def test_a_cut_export_gives_its_beginning(tmp_path: Path) -> None:
+    found = trace([host(f"op{i}", "operator", 10 * i, 5) for i in range(1000)])
+    export(found, tmp_path / "t.json")
+    cut = raw(tmp_path / "cut.json", (tmp_path / "t.json").read_bytes()[:-20_000])
+    with pytest.raises(SourceError, match=r"cut\.json"):
+        load(cut)
+    part = load(cut, partial=True)
+    assert 500 < len(part) < 1000
+    assert part.events["name"].to_pylist() == [f"op{i}" for i in range(len(part))]
+    assert part.meta.incomplete
+    assert "truncated" in {finding.code for finding in part.quality}
+
+
+@pytest.mark.parametrize(("old", "new", "said"), [
+    (b'"version":1', b'"version":2', "newer perfkit"), (b'"lanes":[', b'"lanes":5,"x":[', "damaged perfkit header"),
+])  # fmt: skip
+def test_a_header_that_cannot_be_read_is_refused(old: bytes, new: bytes, said: str, tmp_path: Path) -> None:
+    export(small_trace(), tmp_path / "t.json")
+    path = raw(tmp_path / "u.json", (tmp_path / "t.json").read_bytes().replace(old, new))
+    with pytest.raises(SourceError, match=said):
+        load(path)
+
+
+def test_references_to_rows_that_another_tool_removed_point_nowhere(tmp_path: Path) -> None:
+    rows = [host("gone", "operator", 0, 90), host("a", "operator", 5, 60), host("b", "operator", 10, 50)]
+    export(trace(rows), tmp_path / "t.json")
+    data = json.loads((tmp_path / "t.json").read_bytes())
+    data["traceEvents"] = [event for event in data["traceEvents"] if event["name"] != "gone"]
+    part = load(raw(tmp_path / "u.json", json.dumps(data).encode()))
+    assert (part.events["name"].to_pylist(), part.ints("parent").tolist()) == (["a", "b"], [-1, 0])
+
+
+def test_rows_shuffled_by_another_tool_come_back_in_order(tmp_path: Path) -> None:
+    found = small_trace()
+    export(found, tmp_path / "t.json")
+    data = json.loads((tmp_path / "t.json").read_bytes())
+    data["traceEvents"].reverse()
+    path = raw(tmp_path / "u.json", json.dumps(data).encode())
+    assert_same(load(path), found)

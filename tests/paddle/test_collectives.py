@@ -1,0 +1,144 @@
+"""Collectives of Paddle: labelled in a live job of two ranks with gloo, and by the kernels of a recording of a GPU."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from perfkit_core import collective_labels
+from perfkit_core.analyses.communication import clocks, collectives, stragglers
+from perfkit_core.collectives import HOST, KEY, Collective
+from perfkit_core.loading import load
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.trace import Trace, concat_traces, with_rank
+
+EVERYTHING = ViewRequest()
+JOB = """
+import sys, time
+import paddle
+from paddle import distributed, profiler
+from perfkit_paddle import annotate_collectives, trace_handler
+out, rank = sys.argv[1], int(sys.argv[2])
+distributed.init_parallel_env()
+large, small = paddle.ones([1 << 16]), paddle.ones([1 << 10], "float64")
+handler = trace_handler(out + "/run")
+def ready(recorded):
+    recorded.export(f"{out}/rank{rank}.json")
+    handler(recorded)
+with profiler.Profiler(targets=[profiler.ProfilerTarget.CPU], scheduler=(1, 4), on_trace_ready=ready) as recording:
+    with annotate_collectives():
+        for _ in range(5):
+            time.sleep(0.2 * rank)
+            distributed.all_reduce(large)
+            distributed.all_gather([], small)
+            distributed.barrier()
+            recording.step()
+    distributed.all_reduce(small)
+"""
+
+
+def free_ports(count: int) -> list[int]:
+    held = [socket.socket() for _ in range(count)]
+    for one in held:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in held]
+    for one in held:
+        one.close()
+    return ports
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a job of two ranks, of which the second one sleeps 0.2 s in each of three recorded steps."""
+    pytest.importorskip("paddle")
+    folder = tmp_path_factory.mktemp("job")
+    first, second, master = free_ports(3)
+    shared = {
+        "PADDLE_TRAINERS_NUM": "2", "PADDLE_TRAINER_ENDPOINTS": f"127.0.0.1:{first},127.0.0.1:{second}",
+        "PADDLE_MASTER": f"127.0.0.1:{master}", "PADDLE_DISTRI_BACKEND": "gloo",
+    }  # fmt: skip
+    jobs = []
+    for rank, port in enumerate((first, second)):
+        own = {"PADDLE_TRAINER_ID": str(rank), "PADDLE_CURRENT_ENDPOINT": f"127.0.0.1:{port}"}
+        command = [sys.executable, "-c", JOB, str(folder), str(rank)]
+        place = {**os.environ, **shared, **own}
+        jobs.append(subprocess.Popen(command, env=place, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+    assert [one.wait(120) for one in jobs] == [0, 0]
+    return folder
+
+
+@pytest.fixture(params=["live", "json"])
+def trace(job: Path, request: pytest.FixtureRequest) -> Trace:
+    return load(job / "run" if request.param == "live" else [job / f"rank{i}.json" for i in range(2)])
+
+
+def test_sizes_of_a_live_job(trace: Trace) -> None:
+    """65536 floats; 1024 doubles of each of two ranks; three steps of two ranks. None after the block."""
+    table = collectives.table(trace, ViewRequest(by=("size",)))
+    found = {row["collective"]: (row["size"], row["calls"], row["group_size"]) for row in table.to_dict("records")}
+    barrier = found.pop("barrier")
+    assert found == {"all_reduce": (4 << 16, 6, 2), "all_gather": (8 << 11, 6, 2)}
+    assert barrier[1:] == (6, 2)
+
+
+def test_the_slow_rank_of_a_live_job(trace: Trace) -> None:
+    found = stragglers.table(trace, EVERYTHING)
+    assert found["rank"].tolist() == [1, 0]
+    assert found["collectives"].tolist() == [9, 9]
+    assert found["caused_wait_ns"].iloc[0] > 3 * 150_000_000
+    second = clocks.table(trace, EVERYTHING).iloc[1]
+    assert second["earliest_ns"] <= 1000  # one clock; whole µs in the JSON
+    assert second["latest_ns"] >= -1000
+
+
+def test_kernels_of_a_gpu_align(traces: Path) -> None:
+    """A recording of three all-reduces by their kernels, once more as a second rank whose clock is 4321 ns ahead."""
+    one = load(traces / "paddle" / "gpu-synthetic" / "gpu1.pb")
+    position = one.events.schema.get_field_index("start_ns")
+    field = one.events.schema.field(position)
+    later = one.events.set_column(position, field, pa.array(one.ints("start_ns") + 4321))
+    both = concat_traces([with_rank(one, 0), with_rank(Trace(later, one.meta, one.quality), 1)])
+    found = clocks.table(both, EVERYTHING)
+    assert found["offset_ns"].tolist() == [0, 4321]
+    assert found["matched"].tolist() == [3, 3]
+    (row,) = collectives.table(both, EVERYTHING).to_dict("records")
+    assert (row["collective"], row["algorithm"], row["protocol"], row["calls"]) == ("all_reduce", "RING", "LL", 6)
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        Collective("all_reduce", "0", "1c291ca3", 2, 65536, "float32", on=HOST),
+        Collective("barrier", group_size=8),
+        Collective("send"),
+    ],
+)
+def test_labels(one: Collective) -> None:
+    assert collective_labels.decode(collective_labels.encode(one)) == one
+
+
+def test_what_is_no_label() -> None:
+    for name in ("", "all_reduce", "perfkit.collective:", "perfkit.collective:all_reduce:x::::2:host"):
+        assert collective_labels.decode(name) is None
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"), [("float32", 40), ("bfloat16", 20), ("int64", 80), ("bool", 10), ("complex64", 80),
+                            ("float8_e4m3fn", 10), ("future", None), (None, None)],
+)  # fmt: skip
+def test_sizes(dtype: str | None, expected: int | None) -> None:
+    from perfkit_core.assemble import Recorded
+
+    name = collective_labels.encode(Collective("reduce", elements=10, dtype=dtype))
+    columns: dict[str, Any] = {"name": pa.array(["relu", name, None])}
+    found = collective_labels.with_labels(Recorded(pa.table(columns))).columns
+    assert found["name"].to_pylist() == ["relu", "reduce", None]
+    assert found["bytes"].to_pylist() == [None, expected, None]
+    assert [KEY in (text or "") for text in found["args"].to_pylist()] == [False, True, False]

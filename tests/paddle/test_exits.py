@@ -1,0 +1,77 @@
+"""A Paddle script that is ended in the middle, or forks loaders while a cycle is being written, loses nothing."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from perfkit_core.loading import load
+from perfkit_core.trace import Trace
+from tests.support.recording_scripts import run
+
+pytest.importorskip("paddle", reason="needs Paddle: pip install 'perfkit[paddle]'")
+
+PRELUDE = """
+import os, sys, time, warnings
+warnings.simplefilter("default")  # Paddle warns of its own
+import paddle
+from perfkit_paddle import trace_handler
+
+def ready():
+    print("ready", file=sys.__stdout__, flush=True)
+
+def steps(profiler, count):
+    for step in range(count):
+        paddle.ones([8, 8]).matmul(paddle.ones([8, 8]))
+        profiler.step()
+
+sys.stdout = open(os.devnull, "w")  # Paddle prints its own summary
+handler = trace_handler(sys.argv[1])
+"""
+
+
+def steps_of(trace: Trace) -> list[int]:
+    return sorted(trace.ints("step")[trace.rows("kind", "step")].tolist())
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "signals"),
+    [
+        ("ready(); time.sleep(99)", 128 + signal.SIGTERM, [signal.SIGTERM]),
+        ("1 / 0", 1, []),
+        ("pass", 0, []),
+    ],
+)
+def test_however_the_script_ends(end: str, code: int, signals: list[signal.Signals], tmp_path: Path) -> None:
+    script = f"""
+with paddle.profiler.Profiler(on_trace_ready=handler) as profiler:
+    steps(profiler, 3)
+    {end}
+"""
+    returned, told = run(script, tmp_path, signals, PRELUDE)
+    assert returned == code, told
+    assert steps_of(load(tmp_path))[:3] == [0, 1, 2]
+
+
+def test_loaders_that_fork_while_a_cycle_is_written(tmp_path: Path) -> None:
+    """Their processes have our handler in them: they neither hang nor write."""
+    script = """
+class Numbers(paddle.io.Dataset):
+    def __getitem__(self, index):
+        return float(index)
+    def __len__(self):
+        return 64
+
+schedule = paddle.profiler.make_scheduler(closed=0, ready=1, record=2)
+with paddle.profiler.Profiler(scheduler=schedule, on_trace_ready=handler) as profiler:
+    for epoch in range(3):
+        for batch in paddle.io.DataLoader(Numbers(), batch_size=32, num_workers=2):
+            batch.sum()
+            profiler.step()
+"""
+    code, told = run(script, tmp_path, prelude=PRELUDE)
+    assert code == 0, told
+    assert len(list(tmp_path.iterdir())) == 2
+    assert steps_of(load(tmp_path)) == [1, 2, 4, 5]

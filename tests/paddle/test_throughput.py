@@ -1,0 +1,305 @@
+"""C11 in Paddle: the same times given to Paddle's own timer and to ours; every number that it prints is compared."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import random
+import re
+import threading
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import perfkit_paddle
+from perfkit_core.throughput import Costs, Throughput
+from perfkit_core.throughput.native import SKIPPED
+from perfkit_paddle.throughput import DeviceEvents
+from tests.support.fake_clock import Clock
+
+TICK_NS = 1_953_125
+"""2⁻⁹ s: Paddle subtracts seconds in floats, which is exact for multiples of this."""
+
+
+@pytest.fixture
+def timer(paddle: Any) -> Any:
+    import paddle.profiler.timer
+
+    return paddle.profiler.timer
+
+
+@pytest.fixture
+def clock(timer: Any, monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """One clock that Paddle's timer reads, in seconds, as does ours, in nanoseconds."""
+    clock = Clock()
+    clock.now = 0
+    monkeypatch.setattr(timer, "timeit", SimpleNamespace(default_timer=lambda: clock.now / 1e9))
+    return clock
+
+
+def loader(paddle: Any, batches: int) -> Any:
+    class Numbers(paddle.io.Dataset):  # type: ignore[misc]
+        def __len__(self) -> int:
+            return batches * 4
+
+        def __getitem__(self, index: int) -> Any:
+            return float(index)
+
+    return paddle.io.DataLoader(Numbers(), batch_size=4)
+
+
+@pytest.fixture
+def slow_loader(paddle: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Paddle's own DataLoader, whose batches take so many ticks to read."""
+    from paddle.io.dataloader import dataloader_iter
+
+    restore, costs = dataloader_iter._restore_batch, iter(())
+
+    def slow(*args: Any) -> Any:
+        clock.advance(next(costs) * TICK_NS)
+        return restore(*args)
+
+    def make(ticks: list[int]) -> Any:
+        nonlocal costs
+        costs = iter(ticks)
+        return loader(paddle, len(ticks))
+
+    monkeypatch.setattr(dataloader_iter, "_restore_batch", slow)
+    return make
+
+
+def compare(native: Any, ours: Any) -> int:
+    """How many numbers are equal, bit for bit; fails at the first that is not."""
+    assert native.keys() == ours.keys()
+    count = 0
+    for key, value in native.items():
+        if isinstance(value, dict):
+            count += compare(value, ours[key])
+            continue
+        assert value == ours[key], key
+        count += 1
+    return count
+
+
+def driven(timer: Any, steps: list[tuple[list[int], int, int | None]]) -> tuple[Any, Throughput]:
+    """Paddle's Event and our benchmark, given the same reads, batch times (ns) and samples of each step."""
+    clock = Clock()
+    event, throughput = timer.Event(), Throughput(clock=clock)
+    with throughput:
+        for reads, compute, samples in steps:
+            for _ in throughput.reader(clock.loader(*reads)):
+                pass
+            clock.advance(compute)
+            throughput.step(samples)
+            for read in filter(None, reads):  # its hook drops reads of no duration
+                event.record_reader(read / 1e9)
+            event.record_batch((sum(reads) + compute) / 1e9, samples)
+    return event, throughput
+
+
+def random_steps(count: int, kind: str, seed: int) -> list[tuple[list[int], int, int | None]]:
+    chance = random.Random(seed)
+    steps = []
+    for number in range(count):
+        reads = [chance.choice((0, chance.randrange(10**7))) for _ in range(chance.choice((0, 1, 1, 1, 3)))]
+        compute = chance.randrange(1, 10**8)
+        if kind == "slower":
+            reads, compute = [1_000], 10**6 * (number + 1)
+        missing = kind == "steps" or (kind == "mixed" and number == count // 2)
+        steps.append((reads, compute, None if missing else chance.randrange(1, 512)))
+    return steps
+
+
+@pytest.mark.parametrize("kind", ["samples", "steps", "mixed", "slower"])
+def test_C11_native_numbers_equal_those_of_paddles_timer_bit_for_bit(timer: Any, kind: str) -> None:
+    compared = infinite = 0
+    for seed, count in enumerate([*range(30), *range(50, 300, 10)]):
+        event, throughput = driven(timer, random_steps(count, kind, seed))
+        native, ours = event.get_summary(), throughput.summary(native=True).to_dict()
+        compared += compare(native, ours)
+        infinite += "inf" in repr(native)
+        assert bool(native) == (count > SKIPPED)
+        assert (throughput.summary().steps, "inf" in str(throughput.summary())) == (max(0, count - SKIPPED), False)
+    print(f"{kind}: {compared} numbers equal, {infinite} summaries with inf")
+    assert compared == 44 * 10
+    assert infinite == 44 or kind != "slower"  # each batch slower than the last: no minimum is ever found
+
+
+def test_the_wrong_average_of_eleven_steps_is_twice_the_right_one(timer: Any) -> None:
+    """N - 9 = 2 batches divided by N - 10 = 1."""
+    event, throughput = driven(timer, [([], 1_000_000, 4)] * 11)
+    native = event.get_summary()["batch_summary"]["avg"]
+    assert native == throughput.summary(native=True).batch.avg == 0.002  # type: ignore[union-attr]
+    assert throughput.summary().batch_cost == Costs(*[1_000_000] * 7)
+
+
+def loop(paddle: Any, clock: Clock, data: Any, samples: int | None) -> tuple[Any, Throughput, list[tuple[str, str]]]:
+    """Paddle's Profiler(timer_only=True) and ours over one loop: its event, ours, and both lines of step_info."""
+    throughput, lines = perfkit_paddle.Throughput(clock=clock), []
+    with paddle.profiler.Profiler(timer_only=True) as profiler, throughput:
+        for number, _ in enumerate(data):
+            clock.advance((3 + number * 7 % 5) * TICK_NS)
+            profiler.step(samples)
+            throughput.step(samples)
+            if number % 6 == 5:
+                lines.append((profiler.step_info("images"), throughput.step_info("images")))
+        event = copy.copy(paddle.profiler.timer.benchmark().current_event)
+    return event.get_summary(), throughput, lines
+
+
+def printed(text: str) -> dict[str, list[str]]:
+    rows = re.findall(r"\| +(\w+) +\| +(\S+) +\| +(\S+) +\| +(\S+) +\|", text)
+    return {name: cells for name, *cells in rows if name in ("reader_cost", "batch_cost", "ips")}
+
+
+@pytest.mark.parametrize("samples", [4, None])
+def test_C11_live_with_paddles_loader_and_profiler(
+    paddle: Any, clock: Clock, slow_loader: Any, samples: int | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reads = [1 + number * 3 % 4 for number in range(25)]
+    native, throughput, lines = loop(paddle, clock, slow_loader(reads), samples)
+    table = printed(capsys.readouterr().out)
+    ours = throughput.summary(native=True)
+    assert compare(native, ours.to_dict()) == 10
+    assert [theirs.strip() for theirs, _ in lines] == [line for _, line in lines]
+    assert len(lines) == 4
+    rows = {"reader_cost": ours.reader, "batch_cost": ours.batch, "ips": ours.ips}
+    shown = {name: [f"{n:.5f}" for n in (row.avg, row.max, row.min)] for name, row in rows.items() if row}
+    assert table == shown
+    compute = [3 + number * 7 % 5 for number in range(25)]
+    summary = throughput.summary()
+    assert summary.reader_cost
+    assert summary.batch_cost
+    assert summary.reader_cost.total_ns == sum(reads[10:]) * TICK_NS
+    assert summary.batch_cost.total_ns == (sum(reads[10:]) + sum(compute[10:])) * TICK_NS
+    print(f"10 numbers of get_summary, {sum(map(len, table.values()))} printed ones, {len(lines)} lines of step_info")
+
+
+def test_a_reader_around_paddles_loader_counts_once(paddle: Any, clock: Clock, slow_loader: Any) -> None:
+    throughput = perfkit_paddle.Throughput(warmup=0, clock=clock)
+    with throughput:
+        for _ in throughput.reader(slow_loader([2, 2, 2])):
+            throughput.step()
+    assert throughput.summary().reader_cost == Costs(6 * TICK_NS, *[2 * TICK_NS] * 6)
+
+
+def test_a_loader_read_by_another_thread_is_no_wait_of_the_loop(paddle: Any, clock: Clock, slow_loader: Any) -> None:
+    throughput = perfkit_paddle.Throughput(warmup=0, clock=clock)
+    data = slow_loader([2, 2])
+    with throughput:
+        thread = threading.Thread(target=lambda: list(data))
+        thread.start()
+        thread.join()
+        throughput.step()
+    assert throughput.summary().batch_cost == Costs(*[4 * TICK_NS] * 7)
+    assert throughput.summary().reader_cost is None
+
+
+def test_several_benchmarks_at_once_and_none_left_behind(paddle: Any, timer: Any) -> None:
+    before = list(timer.benchmark().hooks)
+    outer, inner = perfkit_paddle.Throughput(warmup=0), perfkit_paddle.Throughput(warmup=0)
+    with outer:
+        for _ in loader(paddle, 3):
+            outer.step(4)
+            with inner:
+                for _ in loader(paddle, 2):
+                    inner.step(4)
+        assert len(outer._log.read_ns) == 3 + 3 * 2
+        outer.step(4)
+    assert list(timer.benchmark().hooks) == before
+    for _ in loader(paddle, 2):  # after the end nobody listens
+        pass
+    assert len(inner._log.read_ns) == 6
+    assert (outer.summary().samples, inner.summary().samples) == (16, 24)
+
+
+def test_a_real_training(paddle: Any) -> None:
+    model = paddle.nn.Linear(1, 1)
+    optimizer = paddle.optimizer.SGD(0.1, parameters=model.parameters())
+    throughput = perfkit_paddle.Throughput(warmup=2)
+    with throughput:
+        for batch in loader(paddle, 8):
+            model(batch.astype("float32").reshape([-1, 1])).mean().backward()
+            optimizer.step()
+            throughput.step(len(batch))
+    summary = throughput.summary()
+    assert (summary.steps, summary.samples, summary.timed_by) == (6, 24, "host clock")
+    assert summary.reader_cost
+    assert summary.batch_cost
+    assert 0 < summary.reader_cost.total_ns < summary.batch_cost.total_ns
+
+
+def test_a_paddle_without_these_hooks_is_timed_without_its_loader(
+    paddle: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, timer: Any
+) -> None:
+    monkeypatch.setattr(timer, "benchmark", lambda: SimpleNamespace())
+    throughput = perfkit_paddle.Throughput(warmup=0)
+    with throughput:
+        for _ in throughput.reader(loader(paddle, 2)):
+            throughput.step()
+    assert caplog.text.count("loader is not timed") == 1
+    assert throughput.summary().steps == 2
+
+
+class FakeEvent:
+    """Stands for ``paddle.device.Event``: the device runs a millisecond an event, two events behind the host."""
+
+    made: list[FakeEvent]
+    synchronized = 0
+
+    def __init__(self, enable_timing: bool = False) -> None:
+        assert enable_timing
+        self.at_ms = float("nan")
+
+    def record(self, stream: str) -> None:
+        assert stream == "stream at start"
+        self.at_ms = len(self.made) * 1.5
+        self.made.append(self)
+
+    def query(self) -> bool:
+        return self.made.index(self) < len(self.made) - 2 or bool(FakeEvent.synchronized)
+
+    def elapsed_time(self, end: FakeEvent) -> float:
+        assert self.query()
+        assert end.query()
+        return end.at_ms - self.at_ms
+
+    def synchronize(self) -> None:
+        FakeEvent.synchronized += 1
+
+
+@pytest.fixture
+def fake_device(paddle: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    FakeEvent.made, FakeEvent.synchronized = [], 0
+    streams = iter(["stream at start"])
+    fake = SimpleNamespace(get_device=lambda: "gpu:0", current_stream=lambda: next(streams), Event=FakeEvent)
+    monkeypatch.setattr(perfkit_paddle.throughput.framework, "paddle", lambda: SimpleNamespace(device=fake))
+    yield
+    FakeEvent.made, FakeEvent.synchronized = [], 0
+
+
+@pytest.mark.usefixtures("fake_device")
+def test_on_a_device_steps_are_timed_by_its_events() -> None:
+    throughput = perfkit_paddle.Throughput(warmup=1)
+    with throughput:
+        for _ in range(6):
+            throughput.step(3)
+        assert throughput.summary().unfinished_steps == 2
+        assert FakeEvent.synchronized == 0
+    summary = throughput.summary()
+    assert FakeEvent.synchronized == 1
+    assert summary.timed_by == "device events of gpu:0"
+    assert summary.batch_cost == Costs(5 * 1_500_000, *[1_500_000] * 6)
+
+
+def test_paddles_events_have_what_is_called(paddle: Any) -> None:
+    """No device here: at least the names and arguments are Paddle's."""
+    assert "enable_timing" in inspect.signature(paddle.device.Event.__init__).parameters
+    assert "stream" in inspect.signature(paddle.device.Event.record).parameters
+    for name in ("query", "elapsed_time", "synchronize"):
+        assert callable(getattr(paddle.device.Event, name))
+    assert callable(paddle.device.current_stream)
+    assert isinstance(paddle.device.get_device(), str)
+    assert {"mark", "passed", "elapsed_ns", "wait"} <= vars(DeviceEvents).keys()

@@ -1,0 +1,115 @@
+"""Names are text, whatever is in them and wherever they stand, and never break the page: HTML, scripts, quotes, what
+looks escaped, marks that turn text around, control characters, 1,000 letters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from playwright.sync_api import expect
+
+from perfkit_core.renderers.cells import visible
+from perfkit_core.renderers.html import render
+from perfkit_core.report.model import Chart, Report, Section, Source
+from perfkit_core.trace import Finding
+from tests.support.hostile_files import EVIL, named, sound
+
+Open = Callable[[Path], Any]
+SHOWN = visible(EVIL)
+BEGINS = '<img src=x onerror="document.title'
+
+
+@pytest.fixture
+def show(opened: Open, tmp_path: Path) -> Callable[..., Any]:
+    """Opens a page of some sections."""
+
+    def show(*sections: Section, **head: Any) -> Any:
+        file = tmp_path / "page.html"
+        head = {"title": "Report", "sources": (Source("run", "run"),), **head}
+        file.write_text(render(Report(sections=sections, **head)), encoding="utf-8")
+        return opened(file)
+
+    return show
+
+
+def table(count: int = 10) -> pd.DataFrame:
+    """Hostile names and kinds, and a hostile column."""
+    return pd.DataFrame({
+        "name": [f"{number} {EVIL}" for number in range(count)],
+        "kind": [named("a") if number % 2 else named("b") for number in range(count)],
+        EVIL: [EVIL] * count,
+        "total_ns": range(1000, 1000 + count),
+        "depth": [number % 2 for number in range(count)],
+    })  # fmt: skip
+
+
+def test_the_head(show: Callable[..., Any]) -> None:
+    source = Source(named("label"), named("path"), (Finding(named("code"), named("message")),), {named("fact"): EVIL})
+    page = show(title=named("title"), sources=(source, source), headline=(named("sentence"),))
+    sound(page)
+    assert page.title() == f"title {SHOWN}"
+    head = page.locator("header").inner_text()
+    for what in ("title", "label", "path", "code", "message", "fact", "sentence"):
+        assert f"{what} {SHOWN}" in head, what
+
+
+def test_the_words_of_a_section(show: Callable[..., Any]) -> None:
+    nothing = Section("empty", named("other"), pd.DataFrame({"a": []}), empty=named("reason"))
+    words = Section("s", named("heading"), pd.DataFrame(), named("note"), lines=(named("line"),), code=named("code"))
+    page = show(words, nothing)
+    sound(page)
+    for what in ("note", "line", "code", "heading", "other"):
+        assert f"{what} {SHOWN}" in page.locator("main").inner_text(), what
+    assert f"Reason {SHOWN}" in page.locator(".empty").inner_text()
+    assert f"heading {SHOWN}" in page.locator("nav").inner_text()
+
+
+def test_cells_headings_and_choices_of_a_table(show: Callable[..., Any]) -> None:
+    page = show(Section("s", named("heading"), table().drop(columns="depth"), limit=10))
+    page.wait_for_selector("table[data-ready]")
+    sound(page)
+    page.locator("td.long").first.click()
+    assert page.locator("td.long .full").first.inner_text() == f"0 {SHOWN}"
+    assert any(text.lower() == SHOWN.lower() for text in page.locator("th").all_inner_texts())
+    choice = page.get_by_label("only rows with this Kind")
+    assert choice.locator("option").all_text_contents()[1:] == [f"a {SHOWN}", f"b {SHOWN}"]
+    choice.select_option(f"a {SHOWN}")
+    expect(page.locator("tbody tr")).to_have_count(5)
+    choice.select_option("")
+    page.get_by_placeholder("part of a name").fill(f"7 {SHOWN}")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    sound(page)
+
+
+def test_saved_and_copied_tables_have_the_whole_name_once(show: Callable[..., Any], tmp_path: Path) -> None:
+    page = show(Section("s", "Names", table().drop(columns="depth"), limit=10))
+    page.wait_for_selector("table[data-ready]")
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="CSV").click()
+    waiting.value.save_as(tmp_path / "saved.csv")
+    assert pd.read_csv(tmp_path / "saved.csv")["Name"].tolist() == [f"{number} {SHOWN}" for number in range(10)]
+
+
+KINDS = ("bar", "line", "ranking", "share", "icicle", "sunburst")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_labels_of_a_picture(show: Callable[..., Any], kind: Any) -> None:
+    data = table() if kind in ("icicle", "sunburst") else table().drop(columns="depth")
+    page = show(Section("s", "Picture", data, chart=Chart(kind, "name", ("total_ns",)), limit=10))
+    page.wait_for_selector(".chart[data-ready]")
+    sound(page)
+    labels = page.locator(".chart text").all_text_contents()
+    assert any(BEGINS[:10] in label or "<script>" in label for label in labels), labels
+
+
+@pytest.mark.parametrize("kind", ["ranking", "share"])
+def test_what_is_told_of_a_bar_that_is_pointed_at(show: Callable[..., Any], kind: Any) -> None:
+    page = show(Section("s", "Picture", table(3).drop(columns="depth"), chart=Chart(kind, "name", ("total_ns",))))
+    page.wait_for_selector(".chart[data-ready]")
+    page.locator(".chart").hover(position={"x": 640, "y": 60})
+    expect(page.locator(".hoverlayer .hovertext").first).to_contain_text(BEGINS)
+    sound(page)

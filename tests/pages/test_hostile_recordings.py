@@ -1,0 +1,86 @@
+"""Pages that commands make of a recording in which every name is hostile: report, comparison, advice, ledger."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from perfkit_core.cli.main import main
+from perfkit_core.renderers.cells import visible
+from tests.support.hostile_files import EVIL, FILE, named, recording, sound
+from tests.support.paths import EXAMPLES
+
+Open = Callable[[Path], Any]
+SHOWN = visible(EVIL)
+
+
+@pytest.fixture(scope="module")
+def recordings(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The second has slower kernels."""
+    folder = tmp_path_factory.mktemp("hostile")
+    return recording(folder / "a"), recording(folder / "b", 200)
+
+
+def made(folder: Path, *arguments: str) -> Path:
+    """The page of a command."""
+    file = folder / "page.html"
+    assert main([*arguments, "-o", str(file)]) == 0
+    return file
+
+
+def test_the_report_on_a_recording(opened: Open, recordings: tuple[Path, Path], tmp_path: Path) -> None:
+    page = opened(made(tmp_path, "report", str(recordings[0])))
+    sound(page)
+    assert visible(FILE) in page.title()
+    assert visible(str(recordings[0])) in page.locator(".path").inner_text()
+    shown = page.locator("body").evaluate("(body) => body.textContent")
+    for what in ("operator", "kernel", "range", "file"):
+        assert f"{what} {SHOWN}" in shown, what
+    for top in range(0, page.evaluate("document.documentElement.scrollHeight"), 700):
+        page.evaluate("(top) => scrollTo(0, top)", top)
+        page.wait_for_timeout(50)
+    sound(page)
+
+
+def test_the_timeline_of_a_recording(opened: Open, recordings: tuple[Path, Path], tmp_path: Path) -> None:
+    page = opened(made(tmp_path, "report", str(recordings[0])))
+    timeline = page.locator(".timeline[data-ready]")
+    timeline.get_by_label("Find").fill(f"kernel {SHOWN}")
+    expect(timeline.locator(".status")).to_contain_text("1 found")
+    timeline.get_by_label("Find").press("Enter")
+    details = timeline.locator(".details")
+    expect(details).to_contain_text(f"kernel {SHOWN}")
+    timeline.get_by_label("Find").fill("operator")
+    timeline.get_by_label("Find").press("Enter")
+    expect(details).to_contain_text(f"operator {SHOWN}")
+    expect(details).to_contain_text(f"thread {SHOWN}")
+    sound(page)
+
+
+def test_a_comparison(opened: Open, recordings: tuple[Path, Path], tmp_path: Path) -> None:
+    page = opened(made(tmp_path, "compare", *map(str, recordings)))
+    sound(page)
+    shown = page.locator("body").evaluate("(body) => body.textContent")
+    assert f"kernel {SHOWN}" in shown
+    assert visible(str(recordings[1])) in shown
+
+
+def test_advice(opened: Open, recordings: tuple[Path, Path], tmp_path: Path) -> None:
+    page = opened(made(tmp_path, "advise", str(recordings[0])))
+    sound(page)
+    assert visible(FILE) in page.title()
+
+
+def test_a_ledger(opened: Open, tmp_path: Path) -> None:
+    lines = (EXAMPLES / "advice" / "ledger.jsonl").read_text().splitlines()[:4]
+    hostile = {name: named(name) for name in ("base", "change", "cpu", "advice", "rule", "framework")}
+    ledger = tmp_path / "ledger.jsonl"
+    ledger.write_text("\n".join(json.dumps(json.loads(line) | hostile) for line in lines), encoding="utf-8")
+    page = opened(made(tmp_path, "advise", "--ledger", str(ledger)))
+    sound(page)
+    assert SHOWN in page.locator("body").evaluate("(body) => body.textContent")

@@ -1,0 +1,134 @@
+"""A timeline without a mouse, one of very many rows, and what is in view at which zoom."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from perfkit_core.renderers.html import render
+from perfkit_core.report import timeline
+from perfkit_core.report.model import Report
+from perfkit_core.trace import Trace
+from tests.support.events import device, host, trace
+from tests.support.timeline_page import NAMES, details, point, scrolled, seen, small
+
+Show = Callable[[Trace], Any]
+
+
+@pytest.fixture
+def show(opened: Callable[[Path], Any], tmp_path: Path) -> Show:
+    """Opens a page of a timeline alone, the picture focused."""
+
+    def show(found: Trace) -> Any:
+        file = tmp_path / "page.html"
+        file.write_text(render(Report("Report", (), (timeline.section(found),))), encoding="utf-8")
+        page = opened(file)
+        page.wait_for_selector(".timeline[data-ready]")
+        page.locator(".timeline canvas").focus()
+        return page
+
+    return show
+
+
+def chosen(page: Any, key: str) -> str:
+    page.keyboard.press(key)
+    return details(page)[0]
+
+
+def test_every_box_is_reached_by_keys(show: Show) -> None:
+    page = show(small())
+    assert chosen(page, "ArrowDown") == "Step#0"
+    assert chosen(page, ".") == "Step#1"
+    assert chosen(page, ".") == "Step#1", "the last one stays"
+    assert chosen(page, ",") == "Step#0"
+    assert chosen(page, "ArrowDown") == NAMES[0]
+    assert [chosen(page, ".") for _ in range(4)][-1] == "launch"
+    assert chosen(page, "ArrowUp") == "Step#0"
+    assert chosen(page, "Escape").startswith("Click a box")
+
+
+def test_up_goes_to_what_encloses_a_box_and_not_to_what_follows_it(show: Show) -> None:
+    events = [host("outer", "operator", 0, 100), host("inner", "operator", 50, 50), host("next", "operator", 100, 500)]
+    page = show(trace(events))
+    page.mouse.click(*point(page, "inner"))
+    assert chosen(page, "ArrowUp") == "outer"
+
+
+def test_enter_fits_a_box_and_home_shows_the_step(show: Show) -> None:
+    page = show(small())
+    page.mouse.click(*point(page, "kernel_of_step"))
+    whole = seen(page)
+    page.keyboard.press("Enter")
+    assert seen(page) == (650_000 - 20_000, 240_000)
+    page.keyboard.press("ArrowRight")
+    assert seen(page) == (630_000 + 48_000, 240_000)
+    page.keyboard.press("Home")
+    assert seen(page) == whole
+
+
+def test_choosing_moves_only_as_far_as_is_needed(show: Show) -> None:
+    page = show(small())
+    page.mouse.click(*point(page, "Step#0"))
+    whole = seen(page)
+    page.keyboard.press("ArrowDown")
+    assert seen(page) == whole, "it was in view"
+    page.keyboard.press("Enter")
+    assert seen(page)[1] == 108_000
+    page.keyboard.press(".")
+    assert details(page)[0] == NAMES[1]
+    assert seen(page) == (200_000 + (90_000 - 108_000) / 2, 108_000), "it was not: now it is in the middle"
+
+
+def test_a_picture_of_very_many_rows_is_drawn_as_far_as_it_is_seen(show: Show) -> None:
+    """A canvas of all these rows would be taller than any browser draws."""
+    page = show(trace([device("kernel", "kernel", i * 10, 10, stream=i) for i in range(3000)]))
+    picture = page.locator(".timeline .drawing")
+    assert picture.evaluate("(one) => one.scrollHeight") > 3000 * 40
+    assert page.locator(".timeline canvas").evaluate("(one) => one.height") < 1000
+    assert chosen(page, "ArrowUp") == "kernel"
+    assert details(page)[2] == "cuda:0 · stream 2999, 29.99 µs after the beginning"
+    scrolled(page)
+    assert point(page, "kernel")[1] < 0, "the first one was scrolled out of view"
+    assert 0 < page.evaluate("document.querySelector('.timeline').timeline.drawn") < 40
+
+
+def test_finding_scrolls_to_the_row(show: Show) -> None:
+    events = [device(f"kernel {i}", "kernel", i * 10, 10, stream=i) for i in range(200)]
+    page = show(trace(events))
+    page.locator(".timeline").get_by_label("Find").fill("kernel 199")
+    page.locator(".timeline").get_by_label("Find").press("Enter")
+    assert details(page)[0] == "kernel 199"
+    scrolled(page)
+    x, y = point(page, "kernel 199")
+    page.keyboard.press("Escape")
+    page.mouse.click(x, y)
+    assert details(page)[0] == "kernel 199", "where it is in the window a click finds it"
+
+
+def test_pointing_tells_what_is_there_inside_the_picture(show: Show) -> None:
+    page = show(small())
+    page.mouse.move(*point(page, NAMES[3]))
+    tip = page.locator(".timeline .tip")
+    expect(tip).to_have_text(f"{NAMES[3]}\n90 µs")
+    outer, inner = page.locator(".timeline .drawing").bounding_box(), tip.bounding_box()
+    assert inner["x"] >= outer["x"]
+    assert inner["x"] + inner["width"] <= outer["x"] + outer["width"]
+    page.mouse.move(0, 0)
+    expect(tip).to_be_hidden()
+
+
+def test_paper_has_more_rows_than_the_screen(show: Show) -> None:
+    """A stream has 41 pixels, so the window has no room for 30 of them."""
+    page = show(trace([device("kernel", "kernel", i * 10, 10, stream=i) for i in range(30)]))
+    drawn = "document.querySelector('.timeline').timeline.drawn"
+    on_screen = page.evaluate(drawn)
+    assert on_screen < 30
+    expect(page.locator(".timeline .status")).to_contain_text(f"rows 1 to {on_screen} of 30, scroll for the others")
+    page.evaluate(f"addEventListener('beforeprint', () => {{ document.title = {drawn}; }})")
+    page.pdf()
+    assert page.title() == "30"
+    assert page.evaluate(drawn) == on_screen

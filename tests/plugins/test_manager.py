@@ -1,0 +1,131 @@
+"""Plugins: the built-ins use the hooks too, and a broken one is listed with its reason and takes nothing else down."""
+
+from __future__ import annotations
+
+import re
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+from perfkit_core.errors import SourceError
+from perfkit_core.loading import load as read
+from perfkit_core.plugins.manager import Plugins, load
+from perfkit_core.plugins.markers import PROJECT
+from tests.support.chrome import event, write
+
+GOOD = """
+from perfkit_core.errors import SourceError
+from perfkit_core.plugins import hookimpl
+from perfkit_core.plugins.contracts import Source
+
+@hookimpl
+def perfkit_sources():
+    return [Source("good", "good files", lambda path, head: 3 if head == b"good" else 0, read)]
+
+def read(path, partial):
+    raise SourceError("read by good")
+"""
+RAISES = """
+from perfkit_core.plugins import hookimpl
+
+@hookimpl
+def perfkit_sources():
+    raise RuntimeError("no sources today")
+
+@hookimpl
+def perfkit_operator_names():
+    return {"raises": str.lower}
+"""
+UNKNOWN = """
+from perfkit_core.plugins import hookimpl
+
+@hookimpl
+def perfkit_telepathy():
+    return []
+"""
+WRONG_ARGUMENT = """
+from perfkit_core.plugins import hookimpl
+
+@hookimpl
+def perfkit_sources(wish):
+    return []
+"""
+
+
+@pytest.fixture
+def points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[EntryPoint]:
+    """Six plugins: one sound, five broken in different ways, and torch's."""
+    monkeypatch.syspath_prepend(tmp_path)
+    broken = {"unimportable": "import no_such_module_anywhere", "unparsable": "def (:"}
+    hooks = {"good": GOOD, "raises": RAISES, "unknown": UNKNOWN, "wrong_argument": WRONG_ARGUMENT}
+    for name, text in (broken | hooks).items():
+        (tmp_path / f"perfkit_test_{name}.py").write_text(text, encoding="utf-8")
+        monkeypatch.delitem(sys.modules, f"perfkit_test_{name}", raising=False)
+    found = [EntryPoint(name, f"perfkit_test_{name}", PROJECT) for name in broken | hooks]
+    return [*found, EntryPoint("torch", "perfkit_torch.plugin", PROJECT)]
+
+
+@pytest.fixture
+def plugins(points: list[EntryPoint]) -> Plugins:
+    found = load(points)
+    found.sources()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("unimportable", "ModuleNotFoundError: No module named 'no_such_module_anywhere'"),
+        ("unparsable", "SyntaxError"),
+        ("raises", "perfkit_sources: RuntimeError: no sources today"),
+        ("unknown", "perfkit_telepathy"),
+        ("wrong_argument", "wish"),
+    ],
+)
+def test_a_broken_plugin_is_listed_with_its_reason(plugins: Plugins, name: str, reason: str) -> None:
+    error = plugins.listed[name].error
+    assert error is not None
+    assert reason in error
+    assert "\n" not in error
+
+
+def test_the_others_work(plugins: Plugins) -> None:
+    names = [source.name for source in plugins.sources()]
+    assert {"run", "good", "torch"} <= set(names)
+    assert [plugin.error for name, plugin in plugins.listed.items() if name in ("core", "good", "torch")] == [None] * 3
+    assert "operators" in plugins.views()
+    assert plugins.listed["good"].hooks == ("perfkit_sources",)
+
+
+def test_what_works_of_a_broken_plugin_is_used(plugins: Plugins) -> None:
+    names = plugins.operator_names("raises")
+    assert names is not None
+    assert names("MM") == "mm"
+
+
+def test_reading_goes_on_with_broken_plugins(plugins: Plugins, tmp_path: Path) -> None:
+    assert len(read(write(tmp_path / "t.json", [event("aten::a", 1)]), plugins=plugins)) == 1
+
+
+@pytest.mark.parametrize("value", ["None", "5"])
+def test_a_hook_that_returns_no_list_is_the_plugins_own_error(
+    points: list[EntryPoint], tmp_path: Path, value: str
+) -> None:
+    text = f"from perfkit_core.plugins import hookimpl\n\n@hookimpl\ndef perfkit_sources():\n    return {value}\n"
+    name = f"perfkit_test_returns_{value.lower()}"
+    (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+    plugins = load([*points, EntryPoint("nothing", name, PROJECT)])
+    assert "good" in [source.name for source in plugins.sources()]
+    error = plugins.listed["nothing"].error
+    assert error is not None
+    assert "perfkit_sources" in error
+
+
+def test_the_surest_reader_is_taken(plugins: Plugins, tmp_path: Path) -> None:
+    """The good plugin is surer (3) of its file than any other."""
+    path = tmp_path / "file"
+    path.write_bytes(b"good")
+    with pytest.raises(SourceError, match=re.escape(f"{path}: read by good")):
+        read(path, plugins=plugins)

@@ -1,0 +1,107 @@
+"""Cycles that perfkit recorded in processes of unknown rank: a process is one rank, however many cycles it has."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import perfkit_core
+from perfkit_core.errors import SourceError
+from perfkit_core.loading import load
+from perfkit_core.ranks.plan import plan
+from perfkit_core.ranks.profile import Ranks, Whole, opened
+from perfkit_core.recording.capture import CycleWriter
+from perfkit_core.recording.place import Place
+from perfkit_core.recording.taken import Taken
+from perfkit_core.trace import Trace
+from tests.support.events import codes, host, trace
+
+SECOND = 10**9
+
+
+def cycles(starts: tuple[int, ...]) -> Iterator[Trace]:
+    """A step of 100 ns with an operator of 10 ns each; the steps of every cycle are numbered from 0, as in Paddle."""
+    for start in starts:
+        made = trace([host("step 0", "step", start, 100, step=0), host("op", "operator", start + 5, 10)])
+        yield made.with_meta(source="live", ranks=(), clock="epoch", window_ns=(start, start + 100))
+
+
+def record(folder: Path, *starts: int) -> list[Path]:
+    """What the handler of one process writes that knows no rank."""
+    made = cycles(starts)
+
+    def take(profiler: Any, place: Place) -> Taken:
+        found = next(made)
+        return Taken(lambda: found, background=False)
+
+    writer: CycleWriter[Any] = CycleWriter(folder, take, place=lambda: Place(None, None))
+    for _ in starts:
+        writer(None)
+    return writer.written
+
+
+def operators(*sources: Path, **more: Any) -> list[list[Any]]:
+    table = perfkit_core.summarize(list(sources), "operators", **more)
+    return table[["name", "calls", "total_cpu_ns"]].to_numpy().tolist()
+
+
+def test_the_cycles_of_one_process_are_one_rank_of_unknown_number(tmp_path: Path) -> None:
+    record(tmp_path, 0, SECOND)
+    (rank,) = plan([tmp_path]).ranks
+    assert (rank.rank, len(rank.paths)) == (None, 2)
+    assert isinstance(opened([tmp_path]), Whole)
+    assert operators(tmp_path) == operators(tmp_path, workers=2) == [["op", 2, 20]]
+    steps = perfkit_core.summarize(tmp_path, "steps")
+    assert steps["start_ns"].tolist() == [0, SECOND]
+    assert load(tmp_path).meta.ranks == ()
+
+
+def test_cycles_named_one_by_one_are_their_folder(tmp_path: Path) -> None:
+    first, second = record(tmp_path, 0, SECOND)
+    found, folder = load([second, first]), load(tmp_path)
+    assert found.events.to_pylist() == folder.events.to_pylist()
+    assert found.meta.ranks == ()
+    assert operators(second, first) == [["op", 2, 20]]
+
+
+def test_processes_of_one_time_are_ranks_with_cycles_of_their_own(tmp_path: Path) -> None:
+    record(tmp_path, 0, SECOND)
+    record(tmp_path, 50, SECOND + 150)
+    assert [(one.rank, len(one.paths)) for one in plan([tmp_path]).ranks] == [(0, 2), (1, 2)]
+    assert isinstance(opened([tmp_path]), Ranks)
+    assert operators(tmp_path) == operators(*sorted(tmp_path.iterdir())) == [["op", 4, 40]]
+    steps = perfkit_core.summarize(tmp_path, "steps")
+    by_rank = [part["start_ns"].tolist() for _, part in steps.groupby("rank")]
+    assert sorted(by_rank) == [[0, SECOND], [0, SECOND + 100]]  # from the first event of the rank
+    for found in (load(tmp_path), load(sorted(tmp_path.iterdir()))):
+        assert found.meta.ranks == (0, 1)
+        assert "ranks-by-order" in codes(found)
+        assert perfkit_core.summarize(found, "steps").to_numpy().tolist() == steps.to_numpy().tolist()
+
+
+def test_processes_that_followed_one_another_are_told_by_their_files(tmp_path: Path) -> None:
+    (first,), (second,) = record(tmp_path / "a", 0), record(tmp_path / "b", SECOND)
+    for read in (load, operators_of):
+        with pytest.raises(SourceError, match="different times") as caught:
+            read([first, second])
+        assert f"{first} and {second} were recorded" in caught.value.message
+        assert caught.value.hint == f"perfkit compare {first} {second}"
+
+
+def operators_of(sources: list[Path]) -> pd.DataFrame:
+    return perfkit_core.summarize(sources, "operators")
+
+
+def test_a_copy_of_a_cycle_is_refused(tmp_path: Path) -> None:
+    (first,) = record(tmp_path, 0)
+    copy = Path(shutil.copy(first, tmp_path / "copy.perfkit.parquet"))
+    for read in (load, operators_of):
+        with pytest.raises(SourceError, match="same steps of the same rank") as caught:
+            read([first, copy])
+        assert first.name in caught.value.message
+        assert copy.name in caught.value.message

@@ -1,0 +1,184 @@
+"""What is said of which ranks, where several are one profile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perfkit_core.loading import load
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.rank_findings import spelled, united
+from perfkit_core.ranks.profile import opened
+from perfkit_core.report.summary import choose_views
+from perfkit_core.trace import Finding, concat_traces
+from tests.support import chrome
+
+ROUND, LOST, MORE = Finding("round", "rounded"), Finding("lost", "3 lost"), Finding("lost", "4 lost")
+
+
+@pytest.mark.parametrize(
+    ("ranks", "said"),
+    [
+        ((3,), "rank 3"), ((1, 0), "ranks 0, 1"), (range(8), "ranks 0–7"), ((5, 0, 1, 2, 3), "ranks 0–3, 5"),
+        ((0, 2, 4), "ranks 0, 2, 4"), ((0, 1, 2, 4, 5), "ranks 0–2, 4, 5"),
+    ],
+)  # fmt: skip
+def test_ranks_are_spelled_as_runs(ranks: tuple[int, ...], said: str) -> None:
+    assert spelled(ranks) == said
+
+
+def test_a_finding_says_of_which_ranks_it_is() -> None:
+    found = united([((0,), [ROUND, LOST]), ((1,), [ROUND, MORE]), ((2,), [ROUND, LOST])])
+    assert [one.message for one in found] == ["rounded (ranks 0–2)", "3 lost (ranks 0, 2)", "4 lost (rank 1)"]
+    assert [one.code for one in found] == ["round", "lost", "lost"]
+
+
+def test_what_many_ranks_tell_each_in_its_way_is_told_by_the_first() -> None:
+    found = united([((rank,), [Finding("lost", f"{rank} lost"), ROUND][: 1 + rank % 2]) for rank in range(1, 6)])
+    assert [one.message for one in found] == ["1 lost (rank 1; alike in 4 more of 5 ranks)", "rounded (ranks 1, 3, 5)"]
+
+
+def test_cycles_of_one_rank_and_parts_of_unknown_rank_say_nothing() -> None:
+    assert united([((0,), [ROUND]), ((0,), [ROUND, LOST])]) == (ROUND, LOST)
+    assert united([((), [ROUND]), ((1,), [ROUND])]) == (ROUND,)
+
+
+@pytest.mark.parametrize("ranks", [(), (0,)])
+def test_what_a_cycle_lacks_is_told_where_all_of_its_rank_lack_it(ranks: tuple[int, ...]) -> None:
+    none = Finding("no-steps", "no training steps")
+    assert united([(ranks, [ROUND]), (ranks, [none, LOST])]) == (ROUND, LOST)
+    assert united([(ranks, [none]), (ranks, [none, LOST])]) == (none, LOST)
+    (said,) = united([((1,), [none]), ((2,), []), ((2,), [none])])
+    assert said.message == "no training steps (rank 1)"
+
+
+def test_a_last_cycle_of_an_opened_step_alone_takes_no_steps_away(tmp_path: Path) -> None:
+    step, opened = (
+        chrome.event("ProfilerStep#0", 0, 10, cat="user_annotation"),
+        chrome.event("ProfilerStep#1", 100, 10, cat="user_annotation"),
+    )
+    work = [step, chrome.event("aten::mm", 1, 5)]
+    first, last = (
+        load(chrome.write(tmp_path / f"{number}.json", events)) for number, events in enumerate([work, [opened]])
+    )
+    assert {"empty-last-step", "no-steps"} <= {one.code for one in last.quality}
+    codes = {one.code for one in concat_traces([first, last]).quality}
+    assert "empty-last-step" in codes
+    assert "no-steps" not in codes
+
+
+@pytest.mark.parametrize("apart", [True, False])
+@pytest.mark.parametrize(
+    ("ranks", "said"),
+    [((0, 1, 3, 6), "4 of 8 ranks were not read (2, 4, 5, 7)"), (range(1, 8), "1 of 8 ranks were not read (0)"),
+     (range(8), ""), ((5,), "")],
+)  # fmt: skip
+def test_ranks_of_the_job_that_are_missing_are_told(
+    tmp_path: Path, ranks: tuple[int, ...], said: str, apart: bool
+) -> None:
+    for rank in ranks:
+        place = {"backend": "nccl", "rank": rank, "world_size": 8}
+        chrome.write(tmp_path / f"{rank}.json", [chrome.event("aten::mm", 0, 1)], distributedInfo=place)
+    profile = opened([tmp_path], together_bytes=0 if apart else 1 << 20)
+    found = profile.compute(choose_views(["overview"]), ViewRequest())
+    told = [one.message for one in found.quality if one.code == "ranks-missing"]
+    assert [one.partition(":")[0] for one in told] == [said][: bool(said)]
+
+
+@pytest.mark.parametrize("apart", [True, False])
+@pytest.mark.parametrize(
+    ("cycles", "said"),
+    [(((0, 2), (1, 8), (2, 8)), "2: rank 0; 8: ranks 1, 2"), (((0, 3), (1, 3), (0, 2)), "2: rank 0; 3: ranks 0, 1"),
+     (((0, None), (0, 2), (1, 3)), "2: rank 0; 3: rank 1")],
+    ids=["ranks", "cycles", "not told by all"],
+)  # fmt: skip
+def test_ranks_of_several_jobs_are_told(
+    tmp_path: Path, cycles: tuple[tuple[int, int | None], ...], said: str, apart: bool
+) -> None:
+    for number, (rank, world) in enumerate(cycles):
+        place = {"backend": "nccl", "rank": rank, **({"world_size": world} if world else {})}
+        chrome.write(tmp_path / f"{number}.json", [chrome.event("aten::mm", 10 * number, 1)], distributedInfo=place)
+    found = opened([tmp_path], together_bytes=0 if apart else 1 << 20).compute(
+        choose_views(["overview"]), ViewRequest()
+    )
+    (told,) = [one.message for one in found.quality if one.code == "jobs-mixed"]
+    assert told.endswith(f"different numbers of ranks ({said})")
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_ranks_whose_waiting_is_not_known_are_told(tmp_path: Path, apart: bool) -> None:
+    """Ranks 0 and 1 meet in a collective, rank 2 in none, and rank 3 was recorded while nothing took place."""
+    told = {"Collective name": "allreduce", "Group size": 2, "Process Group Ranks": "[0, 1]", "Seq": 1}
+    for rank in range(4):
+        events = [chrome.event("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 0, 5, cat="kernel", args=told)]
+        if rank > 1:
+            events = [chrome.event("aten::mm", 0, 1)] * (rank == 2)
+        place = {"backend": "nccl", "rank": rank, "world_size": 4}
+        chrome.write(tmp_path / f"{rank}.json", events, distributedInfo=place)
+    profile = opened([tmp_path], together_bytes=0 if apart else 1 << 20)
+    found = profile.compute(choose_views(["stragglers", "clocks"]), ViewRequest())
+    (said,) = [one.message for one in found.quality if one.code == "waits-not-known"]
+    assert said.startswith(
+        "how long 2 of 4 ranks wait for others is not known (ranks 2, 3): their clocks cannot be compared with those of"
+    )
+    assert found.tables["clocks"]["rank"].tolist() == [0, 1, 2, 3]
+    some = profile.compute(choose_views(["stragglers"]), ViewRequest(pattern="mm"))
+    assert "waits-not-known" not in {one.code for one in some.quality}
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_waits_of_some_steps_do_not_tell_whose_are_not_known(tmp_path: Path, apart: bool) -> None:
+    """Rank 1's step holds no collective, but its collective outside the steps ties it to the others."""
+    told = {"Collective name": "allreduce", "Group size": 3, "Process Group Ranks": "[0, 1, 2]", "Seq": 1}
+    for rank, begin in enumerate((0, 100, 0)):
+        step = chrome.event("ProfilerStep#1", begin, 20, cat="user_annotation")
+        launch = chrome.event("cudaLaunchKernel", 2, 1, cat="cuda_runtime", args={"correlation": 1})
+        kernel = chrome.event("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 5, 5, cat="kernel", tid=7,
+                              args=told | {"correlation": 1})  # fmt: skip
+        place = {"backend": "nccl", "rank": rank, "world_size": 3}
+        chrome.write(tmp_path / f"{rank}.json", [step, launch, kernel], distributedInfo=place)
+    found = opened([tmp_path], together_bytes=0 if apart else 1 << 20).compute(
+        choose_views(["stragglers"]), ViewRequest(), own_steps=True
+    )
+    assert sorted(found.tables["stragglers"]["rank"]) == [0, 2]
+    assert "waits-not-known" not in {one.code for one in found.quality}
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_waits_for_ranks_that_were_not_read_are_known_at_least(tmp_path: Path, apart: bool) -> None:
+    told = {"Collective name": "allreduce", "Group size": 3, "Process Group Ranks": "[0, 1, 2]", "Seq": 1}
+    for rank in (0, 2):
+        kernel = chrome.event("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 0, 5, cat="kernel", args=told)
+        place = {"backend": "nccl", "rank": rank, "world_size": 3}
+        chrome.write(tmp_path / f"{rank}.json", [kernel], distributedInfo=place)
+    profile = opened([tmp_path], together_bytes=0 if apart else 1 << 20)
+    found = profile.compute(choose_views(["stragglers"]), ViewRequest())
+    (said,) = [one.message for one in found.quality if one.code == "waits-not-known"]
+    assert said.startswith("at 100% of the collectives a rank of the group cannot be compared")
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_that_two_ranks_have_no_collectives_is_the_reason(tmp_path: Path, apart: bool) -> None:
+    for rank in range(2):
+        place = {"backend": "nccl", "rank": rank, "world_size": 2}
+        chrome.write(tmp_path / f"{rank}.json", [chrome.event("aten::mm", 0, 1)], distributedInfo=place)
+    views = choose_views(["clocks", "stragglers", "ranks"])
+    found = opened([tmp_path], together_bytes=0 if apart else 1 << 20).compute(views, ViewRequest())
+    reasons = [found.why_empty(view) for view in views]
+    assert [reason.partition(" were recorded")[0] for reason in reasons] == [
+        "no collectives", "no collectives", "no training steps",
+    ]  # fmt: skip
+
+
+def test_findings_of_recorded_ranks(traces: Path) -> None:
+    """Each rank read alone says what it says in the profile of all."""
+    files = sorted((traces / "torch" / "dlrm-8xv100").glob("rank*.json"))
+    alone = [{one.message for one in load(file).quality} for file in files]
+    whole = load(files).quality
+    assert whole
+    for one in whole:
+        message, _, ranks = one.message.rpartition(" (rank")
+        assert ranks
+        told = [rank for rank, messages in enumerate(alone) if message in messages]
+        assert f"({spelled(told)})" == one.message[len(message) + 1 :]

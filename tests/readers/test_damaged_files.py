@@ -1,0 +1,429 @@
+"""Damaged files end in a SourceError that says what and where, or, when asked for, in what came before the damage."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from perfkit_core.errors import SourceError
+from perfkit_core.loading import load, read_with
+from perfkit_core.plugins.contracts import Source
+from perfkit_core.storage.streaming import stream
+from perfkit_core.trace import Trace
+from perfkit_torch import source
+from tests.support.chrome import event, raw, write
+from tests.support.scanned import NEVER, both, reading
+
+TORCH = Source("torch", "torch", source.sniff, source.read)
+EVENTS = [event(f"aten::op{i}", i, 2, args={"Input Dims": [[i]], "n": {"m": [{}, {}]}}) for i in range(40)]
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+)
+BEFORE = {"distributedInfo": {"rank": 3, "world_size": 4}}
+
+
+def read_or_message(path: Path, partial: bool = False) -> Trace | str:
+    """The Trace, or what the SourceError said. Every other exception is a failure."""
+    try:
+        return read_with(TORCH, path, partial)
+    except SourceError as error:
+        return str(error)
+
+
+def complete_events(text: str) -> int:
+    """How many events end before the text does."""
+    return len(re.findall(r'"m": \[\{\}, \{\}\]\}\}\}', text))
+
+
+@pytest.mark.parametrize("fiftieth", range(1, 50))
+def test_a_file_cut_anywhere_names_file_and_byte_and_gives_its_beginning(tmp_path: Path, fiftieth: int) -> None:
+    whole = json.dumps({**BEFORE, "traceEvents": EVENTS, "displayTimeUnit": "ns"})
+    text = whole[: len(whole) * fiftieth // 50]
+    path = raw(tmp_path / "cut.json", text.encode())
+    with pytest.raises(SourceError) as caught:
+        source.read(path)
+    assert str(path) in caught.value.message
+    assert int(re.search(r"\(byte (\d+)", caught.value.message)[1]) <= len(text)
+    if '"traceEvents": [' not in text:
+        return
+    found = source.read(path, True)
+    expected = complete_events(text)
+    assert found.events["name"].to_pylist() == [f"aten::op{i}" for i in range(expected)]
+    assert found.ints("start_ns").tolist() == [1000 * i for i in range(expected)]
+    assert "truncated" in {finding.code for finding in found.quality}
+    assert found.meta.incomplete
+
+
+@pytest.mark.parametrize("fiftieth", [1, 2, 5, 10, 20, 30, 40, 45, 49])
+def test_compressed_data_cut_anywhere_is_the_same_story(tmp_path: Path, fiftieth: int) -> None:
+    data = gzip.compress(json.dumps({**BEFORE, "traceEvents": EVENTS * 50}).encode())
+    path = tmp_path / "cut.json.gz"
+    path.write_bytes(data[: len(data) * fiftieth // 50])
+    with pytest.raises(SourceError, match=re.escape(str(path))):
+        source.read(path)
+    found = read_or_message(path, True)
+    if fiftieth > 2:  # less is not even the head of the events
+        assert isinstance(found, Trace)
+        names = [f"aten::op{i}" for i in range(40)]
+        assert sorted(set(found.events["name"].to_pylist())) == sorted(names[: len(found)])
+        assert "truncated" in {finding.code for finding in found.quality}
+
+
+def test_a_missing_end_of_the_document_is_truncation_too(tmp_path: Path) -> None:
+    """All events are there, but what follows them (the clock's base) may not be."""
+    text = json.dumps({"schemaVersion": 1, "traceEvents": EVENTS})
+    path = raw(tmp_path / "cut.json", text[:-1].encode())
+    with pytest.raises(SourceError, match="not closed"):
+        source.read(path)
+    found = source.read(path, True)
+    assert len(found) == 40
+    assert "truncated" in {finding.code for finding in found.quality}
+
+
+def test_an_event_that_cannot_be_repaired_is_skipped_and_counted_when_partial(tmp_path: Path) -> None:
+    text = json.dumps({"schemaVersion": 1, "traceEvents": EVENTS}).replace('"name": "aten::op7"', '"name": @')
+    path = raw(tmp_path / "bad.json", text.encode())
+    with pytest.raises(SourceError, match=f"byte {text.index('@') - 33}|byte {text.index('@') - 31}|not valid JSON"):
+        source.read(path)
+    found = source.read(path, True)
+    assert "aten::op7" not in found.events["name"].to_pylist()
+    assert len(found) == 39
+    assert next(f.message for f in found.quality if f.code == "skipped-events").startswith("1 events")
+
+
+def test_a_number_of_the_header_that_no_float_holds_is_kept_as_text(tmp_path: Path) -> None:
+    """Read whole and streamed alike: JSON, of which the footer of a stored file is, has no such number."""
+    text = '{"schemaVersion": 1, "more": {"a": 1e400, "b": [NaN, -Infinity, 1.5]}, "traceEvents": %s}'
+    path, stored = raw(tmp_path / "t.json", (text % json.dumps(EVENTS)).encode()), tmp_path / "t.perfkit.parquet"
+    stream(path, stored)
+    expected = {"more": {"a": "1e400", "b": ["NaN", "-Infinity", 1.5]}}
+    assert (load(path).meta.extra, load(stored).meta.extra) == (expected, expected)
+
+
+def test_the_number_that_stands_for_none_in_a_column_stays_an_argument(tmp_path: Path) -> None:
+    addresses = [-(2**63), 2**63, 1 - 2**63]
+    path = write(tmp_path / "t.json", [event("[memory]", at, args={"Addr": addr}) for at, addr in enumerate(addresses)])
+    found = source.read(path)
+    assert found.events["address"].to_pylist() == [None, None, 1 - 2**63]
+    assert found.events["args"].to_pylist() == [f'{{"Addr":{addr}}}' for addr in addresses[:2]] + [None]
+    assert not both(path)
+
+
+def damaged(tmp_path: Path, old: str, new: str) -> Path:
+    """EVENTS with one place of their text changed."""
+    text = json.dumps({"schemaVersion": 1, "traceEvents": EVENTS, "displayTimeUnit": "ns"})
+    assert old in text
+    return raw(tmp_path / "t.json", text.replace(old, new, 1).encode())
+
+
+def messages(trace: Trace, code: str) -> list[str]:
+    return [finding.message for finding in trace.quality if finding.code == code]
+
+
+def streamed(path: Path, partial: bool = False) -> Trace:
+    stored = path.with_suffix(".perfkit.parquet")
+    stream(path, stored, partial=partial)
+    return load(stored)
+
+
+OP7 = '{"ph": "X", "cat": "cpu_op", "name": "aten::op7"'
+STRAYS = {
+    "a brace": (f", {OP7}", f"}}, {OP7}"),
+    "a byte instead of the comma": (f", {OP7}", f"; {OP7}"),
+    "half an event": (f", {OP7}", f', "args": {{"a": [1, {{}}]}}}}, {OP7}'),
+    "a brace at the end of the list": ("]}}}]", "]}}}}]"),
+    "a byte at the end of the list": ("]}}}]", "]}}};]"),
+}
+
+
+@pytest.mark.parametrize("window_bytes", [200, 1 << 20])
+@pytest.mark.parametrize("name", STRAYS)
+def test_what_stands_between_events_is_left_out_when_partial(tmp_path: Path, name: str, window_bytes: int) -> None:
+    path = damaged(tmp_path, *STRAYS[name])
+    with pytest.raises(SourceError, match=r"t\.json: not an event \(byte \d+\)"):
+        load(path)
+    assert not both(path, partial=True, window_bytes=window_bytes)
+    with reading(NEVER, window_bytes=window_bytes):
+        found = load(path, partial=True)
+    assert found.events["name"].to_pylist() == [f"aten::op{i}" for i in range(40)]
+    assert [message[:11] for message in messages(found, "stray-text")] == ["in 1 places"]
+    assert not messages(found, "truncated")
+    assert streamed(path, partial=True).quality == found.quality
+
+
+def test_text_behind_which_no_event_comes_is_the_end_of_the_file(tmp_path: Path) -> None:
+    path = damaged(tmp_path, f", {OP7}", ", 5 ")
+    path.write_bytes(path.read_bytes()[: path.read_bytes().index(b", 5 ") + 40])
+    found = load(path, partial=True)
+    assert len(found) == 7
+    assert messages(found, "truncated")[0].startswith(f"the file breaks off at byte {path.read_bytes().index(b'5 ,')}")
+
+
+@pytest.mark.parametrize(("field", "value"), [("ts", "inf"), ("ts", "null"), ("dur", "Infinity"), ("ts", "1e400")])
+def test_an_event_whose_time_is_none_is_left_out_when_partial(tmp_path: Path, field: str, value: str) -> None:
+    path = damaged(tmp_path, f'"{field}": 7' if field == "ts" else '"dur": 2', f'"{field}": {value}')
+    for read in (load, streamed):
+        with pytest.raises(SourceError, match=r"t\.json: a time stamp is not a number.*of the event 'aten::op"):
+            read(path)
+        found = read(path, partial=True)
+        assert len(found) == 39
+        assert [message[:8] for message in messages(found, "events-without-start")] == ["1 events"]
+    assert not both(path, partial=True)
+
+
+def test_a_recording_whose_own_time_is_none_lasts_as_long_as_its_events_when_partial(tmp_path: Path) -> None:
+    recording = {**event("PyTorch Profiler (0)", 1, cat="Trace"), "ts": None}
+    path = write(tmp_path / "t.json", [event("aten::a", 1), recording])
+    with pytest.raises(SourceError, match=r"t\.json: a time stamp is not a number.*of the recording"):
+        load(path)
+    found = load(path, partial=True)
+    assert (len(found), found.meta.window_ns) == (1, (1000, 2000))
+
+
+@pytest.mark.parametrize("partial", [False, True])
+def test_a_number_of_the_header_that_json_does_not_have_is_kept_as_text(tmp_path: Path, partial: bool) -> None:
+    """In front of the events, as in an event."""
+    path = raw(tmp_path / "t.json", b'{"schemaVersion": 1, "a": {"b": [inf, -nan, {}]}, "c": -inf, "traceEvents": %s}'
+               % json.dumps(EVENTS).encode())  # fmt: skip
+    found = load(path, partial=partial)
+    assert (len(found), found.quality) == (40, load(damaged(tmp_path, "ns", "ns")).quality)
+    assert found.meta.extra == {"a": {"b": ["inf", "-nan", {}]}, "c": "-inf"}
+
+
+@pytest.mark.parametrize("more", ["{}", "]", "}", "x"])
+def test_what_follows_the_document_is_told(tmp_path: Path, more: str) -> None:
+    path = damaged(tmp_path, "ns", "ns")
+    size = path.stat().st_size
+    path.write_bytes(path.read_bytes() + f"\n {more}".encode())
+    for read in (load, streamed):
+        with pytest.raises(SourceError, match=rf"t\.json: the document has ended, but.*\(byte {size + 2}\)"):
+            read(path)
+        found = read(path, partial=True)
+        assert len(found) == 40
+        assert f"byte {size + 2}:" in messages(found, "more-behind")[0]
+
+
+@pytest.mark.parametrize(
+    ("base_ns", "ts", "dur"),
+    [(1790857026 * 10**9, 9 * 10**15, 1), (0, 9 * 10**15, 9 * 10**15), (-(2**62), -(2**53), 1)],
+)
+def test_a_time_beyond_64_bits_is_refused(tmp_path: Path, base_ns: int, ts: int, dur: int) -> None:
+    """Also where only the sum is: of the origin and a start, of a start and a duration."""
+    path = write(tmp_path / "t.json", [event("a", 1), event("b", ts, dur)], baseTimeNanoseconds=base_ns)
+    for read in (load, streamed):
+        with pytest.raises(SourceError, match=r"t\.json: a time stamp is not a number that fits 64 bits"):
+            read(path)
+
+
+def test_what_no_column_of_integers_holds_stays_an_argument(tmp_path: Path) -> None:
+    values = [{}, 1.5, "x", 2**64, True, [1]]
+    path = write(tmp_path / "t.json", [event("[memory]", at, args={"Addr": value}) for at, value in enumerate(values)])
+    assert not both(path)
+    found = source.read(path).events
+    assert found["address"].null_count == len(values)
+    assert [json.loads(text) for text in found["args"].to_pylist()] == [{"Addr": value} for value in values]
+
+
+def test_an_event_without_its_brace_takes_no_other_with_it(tmp_path: Path) -> None:
+    events = [event(f"aten::op{i}", i) for i in range(40)]
+    text = json.dumps({"schemaVersion": 1, "traceEvents": events})
+    path = raw(tmp_path / "t.json", text.replace('"ts": 7, "dur": 1}', '"ts": 7, "dur": 1').encode())
+    assert not both(path, partial=True)
+    found = load(path, partial=True)
+    assert found.events["name"].to_pylist() == [f"aten::op{i}" for i in range(40) if i != 7]
+    assert messages(found, "skipped-events")[0].startswith("1 events")
+
+
+REAL = "torch/mi250-minitoy-train.json.gz"
+DAMAGES = {
+    "a comma": (b'"name": "aten::transpose", "pid": 597913,', b'"name": "aten::transpose", "pid": 597913'),
+    "the quote behind a name": (b'"aten::transpose",', b'"aten::transpose,'),
+    "a brace": (b'"Ev Idx": 7\n    }', b'"Ev Idx": 7\n    '),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_event_is_not_mended_with_the_text_of_its_neighbours(
+    traces: Path, tmp_path: Path, damage: str
+) -> None:
+    text, names = gzip.decompress((traces / REAL).read_bytes()), source.read(traces / REAL).events["name"].to_pylist()
+    assert DAMAGES[damage][0] in text
+    path = raw(tmp_path / "bad.json", text.replace(*DAMAGES[damage], 1))
+    with pytest.raises(SourceError, match="an event is not valid JSON"):
+        source.read(path)
+    found = source.read(path, True)
+    kept = found.events["name"].to_pylist()
+    assert (len(kept), Counter(kept) - Counter(names)) == (len(names) - 1, Counter())
+    assert next(f.message for f in found.quality if f.code == "skipped-events").startswith("1 events")
+
+
+@pytest.mark.parametrize("flow", ['{"ph": "f", "id": 9, "ts": 2, "name": "ac2g", "bp": "e"}, ', ""])
+@pytest.mark.parametrize("value", ["inf", "-nan", "Infinity", "NaN", "1e400"])
+def test_a_number_that_json_does_not_have_is_kept_as_text(tmp_path: Path, value: str, flow: str) -> None:
+    events = json.dumps([event("aten::a", 1), event("gemm", 2, args={"blocks": "@"}), event("aten::b", 3)])
+    events = re.sub(r'(?=\{[^{]*"aten::b")', flow, events.replace('"@"', value))
+    text = '{"schemaVersion": 1, "traceEvents": ' + events + "}"
+    path = raw(tmp_path / "inf.json", text.encode())
+    found = source.read(path)
+    assert found.events["name"].to_pylist() == ["aten::a", "gemm", "aten::b"]
+    assert json.loads(found.events["args"][1].as_py()) == {"blocks": value}
+    assert not both(path)
+
+
+@pytest.mark.parametrize("scan_from", [0, NEVER])
+@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"m":', "}"), ('[{"m":', "}]")])
+def test_an_event_nested_too_deep_is_told_and_skipped_as_one_that_is_no_json(
+    tmp_path: Path, opening: str, closing: str, scan_from: int
+) -> None:
+    deep = f"{opening * 5000}0{closing * 5000}"
+    text = json.dumps({"schemaVersion": 1, "traceEvents": EVENTS}).replace("[[7]]", deep)
+    path = raw(tmp_path / "deep.json", text.encode())
+    with reading(scan_from):
+        with pytest.raises(SourceError, match=r"deep\.json: an event is nested too deep \(byte") as caught:
+            load(path)
+        found = load(path, partial=True)
+    begin = int(re.search(r"byte (\d+)", caught.value.message)[1])
+    assert text[begin : begin + 2000].find("aten::op7") in range(100)
+    assert "--partial" in caught.value.hint
+    assert found.events["name"].to_pylist() == [f"aten::op{i}" for i in range(40) if i != 7]
+    assert next(f.message for f in found.quality if f.code == "skipped-events").startswith("1 events")
+
+
+def test_a_header_nested_too_deep_names_file_and_byte(tmp_path: Path) -> None:
+    text = json.dumps({"schemaVersion": 1, "traceEvents": EVENTS})[:-1] + ', "more": ' + "[" * 5000 + "]" * 5000 + "}"
+    path = raw(tmp_path / "deep.json", text.encode())
+    with pytest.raises(
+        SourceError, match=rf"deep\.json: a header value is nested too deep \(byte {text.index('[[[[')}"
+    ):
+        load(path)
+    assert len(load(path, partial=True)) == 40
+
+
+@pytest.mark.parametrize("field", ["ts", "dur"])
+@pytest.mark.parametrize("value", ["abc", None, [1], 1e300, 1e40])
+def test_a_time_that_is_none_names_file_and_event(tmp_path: Path, field: str, value: object) -> None:
+    path = write(tmp_path / "t.json", [event("aten::a", 1), {**event("aten::b", 2), field: value}])
+    with pytest.raises(SourceError) as caught:
+        load(path)
+    written = json.dumps(value).strip('"')
+    assert caught.value.message.startswith(f"{path}: a time stamp is not a number that fits 64 bits")
+    assert written in caught.value.message
+    assert caught.value.message.endswith(f"({field} of the event 'aten::b')")
+    assert caught.value.hint
+
+
+MUTATIONS = st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=8)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(MUTATIONS, st.booleans(), st.booleans())
+def test_random_bytes_never_end_in_anything_but_a_trace_or_a_source_error(
+    tmp_path: Path, mutations: list[tuple[float, int]], packed: bool, partial: bool
+) -> None:
+    data = bytearray(json.dumps({**BEFORE, "schemaVersion": 1, "traceEvents": EVENTS[:12]}).encode())
+    data = bytearray(gzip.compress(bytes(data), mtime=0)) if packed else data
+    for place, value in mutations:
+        data[int(place * len(data))] = value
+    path = tmp_path / "mutated.json"
+    path.write_bytes(data)
+    found = read_or_message(path, partial)
+    if isinstance(found, str):
+        assert str(path) in found
+        assert "\n" not in found
+    else:
+        assert len(found) <= 12
+
+
+EVENT_KEY = re.compile(r'"(?:ph|cat|name|pid|tid|ts|dur|args)"\s*:')
+
+
+def extents(text: str) -> list[tuple[int, int, str]]:
+    """Where each event of a file begins and ends, and its name."""
+    found, at = [], text.index("{", text.index('"traceEvents"'))
+    while text[at] == "{":
+        value, end = json.JSONDecoder().raw_decode(text, at)
+        found.append((at, end, value["name"]))
+        at = re.compile(r"[\s,]*").match(text, end).end()
+    return found
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    at=st.floats(0, 1, exclude_max=True),
+    count=st.sampled_from([0, 0, 1, 1, 30, 200]),
+    bit=st.integers(0, 7),
+    partial=st.booleans(),
+)
+def test_damage_makes_no_names_and_hides_no_neighbours(
+    traces: Path, tmp_path: Path, at: float, count: int, bit: int, partial: bool
+) -> None:
+    """A bit turned, or some bytes gone, of a real file: what is read then holds every event that was not hit."""
+    data = bytearray(gzip.decompress((traces / REAL).read_bytes()))
+    events = extents(data.decode())
+    place = events[0][0] + int(at * (events[-1][1] - events[0][0]))
+    if count:
+        del data[place : place + count]
+    else:
+        data[place] ^= 1 << bit
+    found = read_or_message(raw(tmp_path / "damaged.json", bytes(data)), partial)
+    if isinstance(found, str):
+        return
+    names = found.events["name"].to_pylist()
+    assert not any(EVENT_KEY.search(name or "") for name in names)
+    if not {"skipped-events", "truncated"} & {finding.code for finding in found.quality}:
+        hit = Counter(name for begin, end, name in events if begin < place + max(count, 1) and place < end)
+        assert not Counter(source.read(traces / REAL).events["name"].to_pylist()) - hit - Counter(names)
+
+
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(VALUES, st.sampled_from(["name", "cat", "ph", "pid", "tid", "args", "ts", "dur"]))
+def test_any_json_value_in_any_field_is_read_or_refused_in_words(tmp_path: Path, value: object, field: str) -> None:
+    path = write(tmp_path / "t.json", [event("aten::a", 1), {**event("aten::b", 2), field: value}])
+    found = read_or_message(path)
+    assert str(path) in found if isinstance(found, str) else 1 <= len(found) <= 2
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.sampled_from(["deviceProperties", "distributedInfo", "baseTimeNanoseconds", "displayTimeUnit", "with_stack"]),
+    VALUES,
+)
+def test_any_json_value_in_the_header_is_read_or_refused_in_words(tmp_path: Path, key: str, value: object) -> None:
+    path = write(tmp_path / "t.json", [event("aten::a", 1)], **{key: value})
+    found = read_or_message(path)
+    assert str(path) in found if isinstance(found, str) else len(found) == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"", "empty"),
+        (b"  \n ", "not a profile|empty"),
+        (b"hello", "not a profile"),
+        (b'{"a": 1}', "not a profile"),
+        (b'{"schemaVersion": 1, "events": []}', "traceEvents"),
+        (b"\x1f\x8b\x08\x00", "not a profile|gzip"),
+    ],
+)
+def test_foreign_and_empty_files_are_refused_in_one_line(tmp_path: Path, data: bytes, said: str) -> None:
+    path = tmp_path / "foreign.json"
+    path.write_bytes(data)
+    with pytest.raises(SourceError, match=said) as caught:
+        load(path)
+    assert str(path) in caught.value.message
+    assert caught.value.hint
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="no such file"):
+        load(tmp_path / "nothing.json")
+    with pytest.raises(SourceError, match="no source"):
+        load([])

@@ -1,0 +1,93 @@
+"""Sources named together are the ranks of one job; everything else is refused, never mixed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from perfkit_core.errors import SourceError
+from perfkit_core.loading import load
+from perfkit_core.several import one_job
+from perfkit_core.trace import Trace, with_rank
+from tests.support.events import host, trace
+from tests.support.paths import DATA
+
+
+def test_frameworks_do_not_mix() -> None:
+    with pytest.raises(SourceError, match=r"paddle and torch are not one run.*compare"):
+        load([DATA / "torch-mlp.json.gz", DATA / "paddle-mlp.pb"])
+
+
+def test_the_same_file_twice_is_refused() -> None:
+    with pytest.raises(SourceError, match="named twice"):
+        load([DATA / "torch-mlp.json.gz", DATA / ".." / "data" / "torch-mlp.json.gz"])
+
+
+def test_unknown_ranks_are_numbered_in_the_order_given(tmp_path: Path) -> None:
+    other = shutil.copy(DATA / "torch-mlp.json.gz", tmp_path / "other.json.gz")
+    found = load([DATA / "torch-mlp.json.gz", other])
+    assert found.meta.ranks == (0, 1)
+    assert "ranks-by-order" in [finding.code for finding in found.quality]
+    rank = found.ints("rank")
+    assert (rank[: len(rank) // 2] == 0).all()
+    assert (rank[len(rank) // 2 :] == 1).all()
+
+
+def test_one_rank_cannot_have_the_same_steps_twice(traces: Path, tmp_path: Path) -> None:
+    first = traces / "torch" / "dlrm-8xv100" / "rank0.json"
+    copy = shutil.copy(first, tmp_path / "again.json")
+    with pytest.raises(SourceError, match="same steps of the same rank"):
+        load([first, copy])
+
+
+def recorded(start_ns: int, end_ns: int, clock: str = "epoch", rank: int | None = None) -> Trace:
+    made = trace([host("op", "operator", start_ns, end_ns - start_ns)])
+    meta = msgspec.structs.replace(made.meta, source=f"from {start_ns}", clock=clock, window_ns=(start_ns, end_ns))
+    whole = Trace(made.events, meta)
+    return whole if rank is None else with_rank(whole, rank)
+
+
+def test_recordings_one_after_the_other_are_no_ranks() -> None:
+    with pytest.raises(SourceError, match=r"at different times.*; perfkit compare from 10 from 21$"):
+        one_job([recorded(10, 20), recorded(15, 30), recorded(21, 40)])
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        [recorded(20, 30)],
+        [recorded(21, 30, clock="relative")],
+        [recorded(21, 30, rank=1)],
+        [recorded(12, 14)],
+    ],
+    ids=["touching", "no common clock", "one tells its rank", "inside"],
+)
+def test_recordings_that_may_be_of_one_time_are_ranks(others: list[Trace]) -> None:
+    assert one_job([recorded(10, 20), *others]).meta.ranks == (0, 1)
+
+
+def test_ranks_that_are_told_may_be_apart_in_time() -> None:
+    assert one_job([recorded(10, 20, rank=0), recorded(21, 30, rank=1)]).meta.ranks == (0, 1)
+
+
+def test_two_runs_of_a_framework_are_refused(traces: Path) -> None:
+    found = sorted((traces / "paddle" / "cpu-3.3.1").glob("*/*.pb"))[:2]
+    with pytest.raises(SourceError, match=r"different times.*perfkit compare"):
+        load(found)
+
+
+@pytest.mark.parametrize("window", [(10, 20), (15, 30), (5, 12), (12, 14)])
+def test_a_rank_records_one_cycle_after_the_other(window: tuple[int, int]) -> None:
+    """A copy without steps, or another run of the same rank, is no cycle."""
+    with pytest.raises(SourceError, match=r"hold the same time of rank 3; name one source"):
+        one_job([recorded(10, 20, rank=3), recorded(*window, rank=3)])
+
+
+def test_what_cannot_overlap_is_taken_for_cycles() -> None:
+    first = recorded(10, 20, rank=3)
+    assert len(one_job([first, recorded(20, 30, rank=3)])) == 2
+    assert len(one_job([first, recorded(15, 20, clock="relative", rank=3)])) == 2
+    assert len(one_job([first, recorded(15, 20, rank=4)])) == 2

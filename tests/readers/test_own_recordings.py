@@ -1,0 +1,41 @@
+"""Our own recordings, read with no framework installed, give the numbers that the frameworks themselves gave."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from perfkit_core.analyses.operator import annotations as user_annotations
+from perfkit_core.analyses.operator import operators
+from perfkit_core.loading import load
+from perfkit_core.plugins.contracts import ViewRequest
+from tests.support.paths import DATA
+
+
+@pytest.mark.parametrize("name", ["torch-mlp.json.gz", "paddle-mlp.pb"])
+def test_operator_rows_equal_the_native_ones(name: str) -> None:
+    native = json.loads((DATA / f"{name.partition('.')[0]}.native.json").read_text())
+    trace = load(DATA / name)
+    table = operators.table(trace, ViewRequest()).set_index("name")
+    assert len(table) > 10
+    for operator, row in table.iterrows():
+        for column, value in native[operator].items():
+            assert row[column] == value, (operator, column)
+
+
+def test_every_native_torch_row_is_in_one_of_our_tables() -> None:
+    native = json.loads((DATA / "torch-mlp.native.json").read_text())
+    trace = load(DATA / "torch-mlp.json.gz")
+    mine = {*operators.table(trace, ViewRequest())["name"], *user_annotations.table(trace, ViewRequest())["name"]}
+    assert set(native) - mine == {"ProfilerStep*"}
+
+
+def test_both_files_of_paddle_tell_of_the_same_run() -> None:
+    """The JSON has the operators, calls and (exact) durations of the protobuf."""
+    exact, rounded = (
+        operators.table(load(DATA / name), ViewRequest()).set_index("name").sort_index()
+        for name in ("paddle-mlp.pb", "paddle-mlp.json.gz")
+    )
+    assert exact["calls"].to_dict() == rounded["calls"].to_dict()
+    assert exact["total_cpu_ns"].to_dict() == rounded["total_cpu_ns"].to_dict()

@@ -1,0 +1,228 @@
+"""Run folders: the ranks and cycles of the last run; older runs, missing cycles and ranks are reported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from perfkit_core.errors import SourceError
+from perfkit_core.loading import load
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.ranks.profile import opened
+from perfkit_core.recording.capture import INCOMPLETE_MARK
+from perfkit_core.report.summary import choose_views
+from perfkit_core.storage import store
+from perfkit_core.storage.columns import StoredColumns
+from perfkit_core.trace import Trace
+from tests.support.events import codes, host, trace
+from tests.support.small_trace import small_trace
+
+
+def record(
+    folder: Path,
+    label: str,
+    begin: int,
+    rank: int | None = 0,
+    recording: str = "a",
+    cycle: int = 0,
+    world_size: int | None = None,
+) -> Path:
+    small = small_trace(label)
+    meta = msgspec.structs.replace(
+        small.meta,
+        ranks=() if rank is None else (rank,),
+        recording=recording,
+        cycle=cycle,
+        world_size=world_size,
+        window_ns=(begin, begin + 100),
+    )
+    return store.write_cycle(Trace(small.events, meta, small.quality), folder)
+
+
+def labels(trace: Trace) -> list[str]:
+    return [name for name in trace.events["name"].to_pylist() if name.startswith("run")]
+
+
+def test_two_ranks_at_one_time_are_one_run(tmp_path: Path) -> None:
+    record(tmp_path, "run rank 1", 10, rank=1, recording="b")
+    record(tmp_path, "run rank 0", 0, rank=0, recording="a")
+    found = load(tmp_path)
+    assert labels(found) == ["run rank 0"] * 2 + ["run rank 1"] * 2
+    assert found.meta.ranks == (0, 1)
+    assert "older-recordings" not in codes(found)
+    assert found.meta.source == str(tmp_path)
+
+
+def test_cycles_of_one_recording_are_one_run_in_order(tmp_path: Path) -> None:
+    for cycle in (10, 9, 0):
+        record(tmp_path, f"run cycle {cycle}", cycle * 1000, cycle=cycle)
+    found = load(tmp_path)
+    assert labels(found) == [f"run cycle {cycle}" for cycle in (0, 0, 9, 9, 10, 10)]
+    assert found.meta.cycle is None
+
+
+def test_a_second_run_into_the_same_folder_replaces_the_first_and_says_so(tmp_path: Path) -> None:
+    for rank, recording in ((0, "a"), (1, "b")):
+        record(tmp_path, "run old", 0, rank=rank, recording=recording)
+    for rank, recording in ((0, "c"), (1, "d")):
+        record(tmp_path, "run new", 5000, rank=rank, recording=recording)
+    found = load(tmp_path)
+    assert labels(found) == ["run new"] * 4
+    assert "older recordings in the same folder are left out (2)" in next(
+        f.message for f in found.quality if f.code == "older-recordings"
+    )
+
+
+@pytest.mark.parametrize(
+    ("newest", "older"),
+    [
+        ((0, 1), [(0, 2), (1, 2)]),
+        ((0, 4), [(0, 2), (1, 2)]),
+        ((0, 2), [(1, None)]),
+        ((None, None), [(0, 2), (1, 2)]),
+        ((None, None), [(3, None)]),
+        ((0, 1), [(None, None)]),
+    ],
+)
+def test_ranks_of_a_run_of_another_size_are_older_recordings(
+    newest: tuple[int | None, int | None], older: list[tuple[int | None, int | None]], tmp_path: Path
+) -> None:
+    for number, (rank, size) in enumerate(older):
+        record(tmp_path, "run old", number, rank=rank, recording=f"old{number}", world_size=size)
+    record(tmp_path, "run new", 5000, rank=newest[0], recording="new", world_size=newest[1])
+    found = load(tmp_path)
+    assert labels(found) == ["run new"] * 2
+    assert found.meta.ranks == (() if newest[0] is None else (newest[0],))
+    (left_out,) = (finding.message for finding in found.quality if finding.code == "older-recordings")
+    assert f"left out ({len(older)})" in left_out
+
+
+def test_ranks_of_one_job_may_follow_one_another(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        for cycle in (0, 1):
+            begin = 5000 * rank + 1000 * cycle
+            record(tmp_path, f"run {rank}.{cycle}", begin, rank, f"of {rank}", cycle, world_size=2)
+    found = load(tmp_path)
+    assert labels(found)[::2] == ["run 0.0", "run 0.1", "run 1.0", "run 1.1"]
+    assert "older-recordings" not in codes(found)
+
+
+def test_processes_without_a_rank_at_one_time_are_numbered(tmp_path: Path) -> None:
+    """Two processes that know no rank (a launcher without variables) but recorded at the same time."""
+    for cycle in (0, 1):
+        record(tmp_path, f"run a{cycle}", 200 * cycle, rank=None, recording="a", cycle=cycle)
+        record(tmp_path, f"run b{cycle}", 200 * cycle + 50, rank=None, recording="b", cycle=cycle)
+    found = load(tmp_path)
+    assert labels(found)[::2] == ["run a0", "run a1", "run b0", "run b1"]
+    assert found.meta.ranks == (0, 1)
+    assert found.ints("rank").tolist() == [0] * (len(found) // 2) + [1] * (len(found) // 2)
+    (finding,) = (finding for finding in found.quality if finding.code == "ranks-by-order")
+    assert finding.message == "2 sources do not tell the rank: numbered in the order given"
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_which_ranks_are_not_there_and_which_are_of_another_job_is_told(tmp_path: Path, apart: bool) -> None:
+    for rank, world in ((0, 4), (1, 4), (3, 8)):
+        record(tmp_path, "run", rank, rank, f"of {rank}", world_size=world)
+    profile = opened([tmp_path], together_bytes=0 if apart else 1 << 30)
+    told = {one.code: one.message for one in profile.compute(choose_views(["overview"]), ViewRequest()).quality}
+    assert told["ranks-missing"].startswith("1 of 4 ranks were not read (2)")
+    assert told["jobs-mixed"].endswith("(4: ranks 0, 1; 8: rank 3)")
+
+
+def test_ranks_that_another_folder_holds_are_not_missing(tmp_path: Path) -> None:
+    for rank in range(4):
+        record(tmp_path / f"{rank // 2}", "run", rank, rank, f"of {rank}", world_size=4)
+    assert "ranks-missing" in codes(load(tmp_path / "0"))
+    assert "ranks-missing" not in codes(load([tmp_path / "0", tmp_path / "1"]))
+
+
+@pytest.mark.parametrize(("step", "same"), [(0, "same steps of the same rank"), (5, "same time of rank 0")])
+def test_two_recordings_of_one_rank_at_one_time_are_refused(tmp_path: Path, step: int, same: str) -> None:
+    for begin, recording, number in ((0, "a", 0), (50, "b", step)):
+        events = [host("step", "step", begin, 100, step=number), host("op", "operator", begin + 5, 10)]
+        cycle = trace(events, rank=0).with_meta(recording=recording, cycle=0, window_ns=(begin, begin + 100))
+        store.write_cycle(cycle, tmp_path)
+    for source in (tmp_path, sorted(tmp_path.iterdir())):
+        with pytest.raises(SourceError, match=same):
+            load(source)
+
+
+def test_cycles_of_one_recording_are_apart_and_left_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However their steps are numbered, and where the tail of one overlaps the next."""
+    asked: list[str] = []
+    for cycle in (0, 1):
+        record(tmp_path, f"run {cycle}", 90 * cycle, cycle=cycle)
+    with monkeypatch.context() as watched:
+        watched.setattr(StoredColumns, "_read", lambda columns, groups, names: asked.extend(names))
+        load(tmp_path)
+    assert asked == []
+    assert labels(load(tmp_path)) == ["run 0"] * 2 + ["run 1"] * 2
+
+
+def test_parents_and_launches_stay_inside_their_part(tmp_path: Path) -> None:
+    record(tmp_path, "run a", 0, rank=0, recording="a")
+    record(tmp_path, "run b", 0, rank=1, recording="b")
+    found, half = load(tmp_path), len(small_trace())
+    for column in ("parent", "launched_by"):
+        rows = found.ints(column)
+        assert ((rows[:half] < half) & (rows[:half] >= -1)).all()
+        assert ((rows[half:] >= half) | (rows[half:] == -1)).all()
+        assert (rows >= 0).any()
+
+
+def test_cycles_whose_files_are_gone_are_a_finding_unless_the_mark_tells_them(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        files = [record(tmp_path, "run", 200 * cycle + rank, rank, f"of {rank}", cycle) for cycle in range(4)]
+        assert "missing-cycles" not in codes(load(tmp_path))
+    files[0].unlink()
+    files[2].unlink()
+    (finding,) = (finding for finding in load(tmp_path).quality if finding.code == "missing-cycles")
+    assert finding.message == "2 cycles that were recorded before others are not in the folder"
+    (tmp_path / INCOMPLETE_MARK).write_text("process 1, cycle 0: why\nprocess 1, cycle 2: why\n", encoding="utf-8")
+    assert "missing-cycles" not in codes(load(tmp_path))
+
+
+def test_the_incomplete_mark_is_a_finding(tmp_path: Path) -> None:
+    record(tmp_path, "run", 0)
+    (tmp_path / INCOMPLETE_MARK).write_text("process 1, cycle 3: OSError: disk full\n", encoding="utf-8")
+    message = next(f.message for f in load(tmp_path).quality if f.code == "incomplete-run")
+    assert "1 cycles" in message
+    assert "disk full" in message
+
+
+def test_an_empty_mark_is_of_a_full_disk(tmp_path: Path) -> None:
+    record(tmp_path, "run", 0)
+    (tmp_path / INCOMPLETE_MARK).touch()
+    message = next(f.message for f in load(tmp_path).quality if f.code == "incomplete-run")
+    assert message.startswith("1 cycles could not be kept")
+
+
+def test_a_folder_in_which_nothing_could_be_kept_says_why(tmp_path: Path) -> None:
+    (tmp_path / INCOMPLETE_MARK).write_text("process 1, cycle 0: OSError: disk full\n", encoding="utf-8")
+    with pytest.raises(SourceError, match="no cycle could be kept, the first: process 1, cycle 0: OSError: disk full"):
+        load(tmp_path)
+
+
+def test_a_single_file_of_the_folder_is_a_source_too(tmp_path: Path) -> None:
+    path = record(tmp_path, "run", 0)
+    assert labels(load(path)) == ["run"] * 2
+
+
+def test_other_files_in_the_folder_do_not_matter(tmp_path: Path) -> None:
+    record(tmp_path, "run", 0)
+    (tmp_path / "notes.txt").write_text("x", encoding="utf-8")
+    (tmp_path / f".half{store.SUFFIX}.1234.tmp").write_bytes(b"PAR1")
+    assert labels(load(tmp_path)) == ["run"] * 2
+
+
+def test_an_empty_folder_and_a_damaged_recording_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="without recordings"):
+        load(tmp_path)
+    path = record(tmp_path, "run", 0)
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(SourceError, match="not a readable Parquet file") as caught:
+        load(tmp_path)
+    assert path.name in caught.value.message

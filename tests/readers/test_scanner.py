@@ -1,0 +1,267 @@
+"""The scanner and the reference are one reader: the same table or the same error, whatever the file holds."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from perfkit_core.loading import load
+from perfkit_core.sources.portion import Portion
+from perfkit_core.sources.recorder import Recorder
+from perfkit_torch import source
+from tests.support.chrome import event, write
+from tests.support.paths import DATA
+from tests.support.scanned import both, difference, reading
+
+PIECES = (
+    b'"', b"\\", b"{", b"}", b"[", b"]", b",", b":", b" ", b"\n", b"\x00", b"\xff", "你".encode(), b"0", b"-", b".5",
+    b"1e5", b"null", b"true", b'"dur": 1.5', b'"ts": 1.23456789', b"\\u0041", b"12345678901234567890",
+    b'"stream": 7,', b"}, {", b"{},", b'"name": "x"', b"\t", b"3.14159265358979312", b"0.30000000000000004", b"-0",
+    b"-0.0", b"1.10", b'[1, {"a": 2}]', b'{"a":1,"a":2}', b'"cat": "Trace",', b"\x7f", b"5.0", b"0.0005", b"0.00005",
+    b'"ph": "M",', b'"args": {},', b'"args": 5,', b'"tid": "stream 7",', b"1e400", b"100000000000000000000.0",
+)  # fmt: skip
+
+
+def test_every_torch_file_is_read_alike(torch_file: Path) -> None:
+    assert not both(torch_file)
+
+
+def test_every_paddle_file_is_read_alike(paddle_json: Path) -> None:
+    assert not both(paddle_json)
+
+
+@pytest.mark.parametrize("name", ["torch-mlp.json.gz", "paddle-mlp.json.gz"])
+@pytest.mark.parametrize("chunk_bytes", [300, 1500, 1 << 16])
+def test_where_chunks_are_cut_changes_nothing(name: str, chunk_bytes: int) -> None:
+    assert not both(DATA / name, chunk_bytes=chunk_bytes)
+
+
+def test_usual_events_are_scanned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or all comparisons would compare the reference with itself."""
+    for name in ("torch-mlp.json.gz", "paddle-mlp.json.gz"):
+        seen = {"scanned": 0, "reference": 0}
+        add = Recorder.add
+
+        def counted(self: Recorder, events: object, times: object = None, add=add, seen=seen) -> None:  # type: ignore[no-untyped-def]
+            if isinstance(events, Portion):
+                slow = sum(map(len, events.slow))
+                seen["scanned"] += sum(stretch.rows for stretch in events.stretches) - slow
+                seen["reference"] += slow
+            else:
+                seen["reference"] += len(events)  # type: ignore[arg-type]
+            add(self, events, times)
+
+        with monkeypatch.context() as patch, reading(0):
+            patch.setattr(Recorder, "add", counted)
+            load(DATA / name)
+        assert seen["scanned"] > 10 * seen["reference"] > 0
+
+
+def mutated(body: bytes, chance: random.Random) -> bytes:
+    """The text with a few pieces put in, taken out, doubled or changed, and sometimes broken off."""
+    text = bytearray(body)
+    for _ in range(chance.choice([0, 1, 1, 2, 3, 6])):
+        at, kind = chance.randrange(len(text) + 1), chance.randrange(5)
+        if kind == 0:
+            text[at:at] = chance.choice(PIECES)
+        elif kind == 1:
+            del text[at : at + chance.randrange(1, 30)]
+        elif kind == 2 and at < len(text):
+            text[at] = chance.randrange(256)
+        elif kind == 3:
+            copied = chance.randrange(len(text) + 1)
+            text[at:at] = text[copied : copied + chance.randrange(1, 400)]
+        else:
+            text[at : at + chance.randrange(4)] = chance.choice(PIECES)
+    if chance.random() < 0.1:
+        del text[chance.randrange(len(text)) :]
+    return bytes(text)
+
+
+@pytest.mark.parametrize("name", ["torch-mlp.json.gz", "paddle-mlp.json.gz"])
+@pytest.mark.parametrize("seed", range(4))
+def test_damaged_text_is_read_alike(tmp_path: Path, name: str, seed: int) -> None:
+    chance = random.Random(f"{name}{seed}")
+    with gzip.open(DATA / name) as file:
+        text = file.read()
+    begin = text.index(b"[", text.index(b'"traceEvents"')) + 1
+    path = tmp_path / "t.json"
+    for _ in range(60):
+        at = text.index(b'{\n    "', chance.randrange(begin, len(text) - 20_000))
+        body = text[at : at + chance.randrange(500, 9000)]
+        body = mutated(body[: body.rindex(b"},\n") + 1], chance)
+        path.write_bytes(text[:begin] + body + chance.choice([b"]}", b"]}", b'],"x":{"y":[1,2]}}', b"", b"\n]"]))
+        found = both(path, chance.random() < 0.5, 1500, chance.choice([1 << 20, 2000]))
+        assert not found, (path.read_bytes(), found)
+
+
+def test_text_that_looks_like_the_end_of_an_event(tmp_path: Path) -> None:
+    """Cuts are guessed by the text between two events, which may stand in names and lists as well."""
+    events = [
+        event(f'}},\n {{"ph": "{i}"}}, {{"ph"', i, args={"list": [{"ph": "X"}, {"ph": "Y"}, {"ph": i}], "n": i})
+        for i in range(300)
+    ]
+    path = write(tmp_path / "t.json", events)
+    assert not both(path, chunk_bytes=700)
+    with reading(0, 700):
+        assert source.read(path).events["name"].to_pylist() == [one["name"] for one in events]
+
+
+def test_arguments_keep_their_text(tmp_path: Path) -> None:
+    values = [0.1, 1e-7, 123456789.123456789, -0.0, 10**17, 10**18, 2**63 - 1, 2**64, True, None, 'é\n"', "", -5, 1e22,
+              {"b": 1, "a": [1, {}]}, [[], [1, 2.50]], 0.30000000000000004]  # fmt: skip
+    args = [{"note": value, "correlation": value, "Input Dims": value} for value in values]
+    events = [event("e", i, args=one) for i, one in enumerate(args)]
+    path = write(tmp_path / "t.json", events)
+    assert not both(path)
+    with reading(0):
+        notes = [json.loads(text)["note"] for text in source.read(path).events["args"].to_pylist()]
+    assert notes == values
+
+
+@pytest.mark.parametrize("at", [0, 1, 100])
+@pytest.mark.parametrize("kind", ["cpu_op", "flow"])
+def test_what_an_event_left_behind_is_no_other_s(tmp_path: Path, at: int, kind: str) -> None:
+    """An event that the scanner gives up in the middle of its arguments, and an arrow that has arguments."""
+    deep: list[object] = []
+    for _ in range(80):
+        deep = [deep]
+    events = [event("e", i, args={"Ev Idx": i}) for i in range(400)]
+    events[at]["args"] = {"Input Dims": [[7, 7]], "bytes": 9, "correlation": 5, "deep": deep}
+    for i in range(at, 400, 7) if kind == "flow" else ():  # some of them at the end of a chunk
+        events[i] |= {"ph": "s", "id": 1, "args": {"Input Dims": [[7, 7]], "bytes": 9, "correlation": 5}}
+    path = write(tmp_path / "t.json", events)
+    for chunk_bytes in (1 << 11, 1 << 16):
+        assert not both(path, chunk_bytes=chunk_bytes, window_bytes=2000)
+
+
+@pytest.mark.parametrize("text", [r"\x41", r"\u00zz", r"\ud800", "ok"])
+def test_arguments_of_arrows_are_read_alike(tmp_path: Path, text: str) -> None:
+    path = write(tmp_path / "t.json", [event("e", i, args={"Ev Idx": i}) for i in range(50)])
+    arrow = '{"ph": "s", "id": 1, "name": "ac2g", "cat": "ac2g", "pid": 1, "tid": 1, "ts": 5, "args": {"note": "%s"}}, '
+    begin = '"traceEvents": ['
+    path.write_text(path.read_text().replace(begin, begin + arrow % text))
+    assert not both(path)
+    assert not both(path, partial=True)
+
+
+def test_an_event_with_repeated_keys(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    one = '{"ph":"X","name":"a","pid":1,"tid":1,"ts":1,"dur":1,"args":{"a":1,"b":2,"a":3},"name":"b","ts":5}'
+    path.write_text('{"schemaVersion":1,"traceEvents":[' + ",".join([one] * 5) + "]}")
+    assert not both(path)
+    with reading(0):
+        trace = source.read(path)
+    assert trace.events["name"].to_pylist() == ["b"] * 5
+    assert trace.events["start_ns"].to_pylist() == [5000] * 5
+    assert trace.events["args"].to_pylist() == ['{"a":3,"b":2}'] * 5
+
+
+def test_an_argument_that_is_null_tells_no_device(tmp_path: Path) -> None:
+    kernels = [
+        event("kernel", i, cat="kernel", pid=i, tid=7, args=args)
+        for i, args in enumerate(({"device": None}, {}, {"device": 5}))
+    ]
+    path = write(tmp_path / "t.json", kernels)
+    assert not both(path)
+    assert source.read(path).events["device"].to_pylist() == ["cuda:0", "cuda:1", "cuda:5"]
+
+
+def test_more_names_and_keys_than_there_is_room_for_at_first(tmp_path: Path) -> None:
+    events = [event(f"name {i} {'x' * (i % 700)}", i, args={f"key {i}": i, "Input Dims": [i]}) for i in range(5000)]
+    path = write(tmp_path / "t.json", events)
+    assert not both(path, chunk_bytes=1 << 15)
+
+
+def test_a_damaged_gzip_file(tmp_path: Path) -> None:
+    packed = (DATA / "torch-mlp.json.gz").read_bytes()
+    path = tmp_path / "t.json.gz"
+    for size in (len(packed) // 2, len(packed) - 9):
+        path.write_bytes(packed[:size])
+        assert not both(path, chunk_bytes=4096)
+        assert not both(path, partial=True, chunk_bytes=4096)
+
+
+def test_text_and_file_are_one(tmp_path: Path) -> None:
+    """The same events handed over as text, as live captures do."""
+    import numpy as np
+
+    from perfkit_torch.dialect import TorchDialect
+
+    events = [event(f"aten::{i % 7}", i, 3, args={"Ev Idx": i, "Input Dims": [[i % 3]]}) for i in range(900)]
+    events[5]["name"] = "ProfilerStep#3"
+    times = (np.array([one["ts"] * 1000 for one in events]), np.array([one["dur"] * 1000 for one in events]))
+    scanned, decoded = Recorder(TorchDialect()), Recorder(TorchDialect())
+    text = ",".join(map(json.dumps, events)).encode()
+    for first in (0, 300, 600):
+        part = slice(first, first + 300)
+        body = ",".join(map(json.dumps, events[part])).encode()
+        scanned.add_text(body, (times[0][part], times[1][part]))
+    from perfkit_core.sources.chrome_event import DECODER
+
+    decoded.add(DECODER.decode(b"[" + text + b"]"), times)
+    assert scanned.recorded().columns.to_pylist() == decoded.recorded().columns.to_pylist()
+    for wrong in (text[:-1], text + b"}", text + b",{}"):
+        with pytest.raises(ValueError, match=r"events|JSON|truncated"):
+            scanned.add_text(wrong, times)
+    assert scanned.held == 0
+
+
+def test_difference_sees_a_difference(tmp_path: Path) -> None:
+    a = source.read(write(tmp_path / "a.json", [event("a", 1)]))
+    b = source.read(write(tmp_path / "b.json", [event("b", 1)]))
+    assert difference(a, b)
+    assert difference("x", a)
+
+
+def odd(tmp_path: Path, *unusual: str) -> Path:
+    """Fifty usual events, and some as text behind the tenth of them."""
+    events = [json.dumps(event("e", 10 + i)) for i in range(50)]
+    events[10:10] = unusual
+    path = tmp_path / "t.json"
+    path.write_text('{"schemaVersion": 1, "baseTimeNanoseconds": 0, "traceEvents": [' + ",\n".join(events) + "]}")
+    return path
+
+
+def test_an_event_without_a_start_is_none(tmp_path: Path) -> None:
+    """It has no place, and would stretch the recording to its origin."""
+    path = odd(tmp_path, '{"ph":"X","cat":"cpu_op","name":"lost","pid":1,"tid":1,"dur":5}',
+               '{"ph":"i","cat":"cpu_instant_event","name":"lost","pid":1,"tid":1,"args":{"n":"\\u00e9"}}')  # fmt: skip
+    assert not both(path)
+    trace = source.read(path)
+    assert set(trace.events["name"].to_pylist()) == {"e"}
+    assert trace.ints("start_ns").min() == 10_000
+    assert [f.message[:8] for f in trace.quality if f.code == "events-without-start"] == ["2 events"]
+
+
+def test_an_event_that_ends_before_it_begins_takes_no_time(tmp_path: Path) -> None:
+    path = odd(tmp_path, '{"ph":"X","cat":"cpu_op","name":"back","pid":1,"tid":1,"ts":25,"dur":-5}',
+               '{"ph":"X","cat":"cpu_op","name":"b\\u00e9ck","pid":1,"tid":1,"ts":26,"dur":-5e0}')  # fmt: skip
+    assert not both(path)
+    trace = source.read(path)
+    assert trace.ints("dur_ns").min() == 0
+    assert trace.ints("dur_ns").sum() == 50 * 1000
+    assert [f.message[:8] for f in trace.quality if f.code == "negative-durations"] == ["2 events"]
+
+
+def test_a_counter_is_a_counter(tmp_path: Path) -> None:
+    path = odd(tmp_path, '{"ph":"C","name":"power","pid":1,"tid":1,"ts":25,"args":{"watts":3}}')
+    assert not both(path)
+    events = source.read(path).to_pandas()
+    assert events.loc[events["name"] == "power", ["kind", "args"]].to_numpy().tolist() == [["counter", '{"watts":3}']]
+
+
+@pytest.mark.parametrize("where", ["name", "argument"])
+def test_half_a_character_is_replaced_as_a_byte_that_is_no_text_is(tmp_path: Path, where: str) -> None:
+    text = r"a\ud800b\udc00" + r"\\ud800" + r"\ud83d\ude00"
+    path = odd(tmp_path, '{"ph":"X","cat":"cpu_op","name":"%s","pid":1,"tid":1,"ts":5,"dur":1,"args":{"n":"%s"}}'
+               % ((text, "x") if where == "name" else ("x", text)))  # fmt: skip
+    assert not both(path)
+    trace = source.read(path)
+    first = trace.events.slice(0, 1).to_pylist()[0]
+    assert (first["name"] if where == "name" else json.loads(first["args"])["n"]) == "a\ufffdb\ufffd\\ud800\U0001f600"
+    assert "repaired-events" in {finding.code for finding in trace.quality}

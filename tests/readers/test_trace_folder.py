@@ -1,0 +1,106 @@
+"""Folders of trace files: which are read, which are left out and said to be, and which end it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perfkit_core.comparison import comparison_report
+from perfkit_core.errors import SourceError
+from perfkit_core.loading import load
+from perfkit_core.ranks.profile import opened
+from perfkit_core.sources.trace_folder import once
+from perfkit_core.trace import Finding
+from tests.support import chrome
+from tests.support.paths import DATA
+
+
+def profile(path: Path, rank: int | None = None) -> Path:
+    place = {} if rank is None else {"distributedInfo": {"backend": "nccl", "rank": rank}}
+    return chrome.write(path, [chrome.event("aten::mm", 0, 10)], **place)
+
+
+def told(folder: Path, code: str) -> list[str]:
+    return [finding.message for finding in load(folder, partial=True).quality if finding.code == code]
+
+
+def test_one_recording_in_two_formats_is_read_once(tmp_path: Path) -> None:
+    for name in ("cycle0.json", "cycle0.json.gz", "cycle1.json"):
+        profile(tmp_path / name)
+    found = load(tmp_path)
+    assert found.meta.ranks == (0, 1)
+    (message,) = (finding.message for finding in found.quality if finding.code == "formats-left-out")
+    assert message == (
+        f"1 file of {tmp_path} is of a recording that lies there in another format and left out: cycle0.json.gz"
+    )
+
+
+def test_the_exact_format_goes_first() -> None:
+    names = ("a.json", "a.json.gz", "a.pb.gz", "b.json.gz", "b.json", "c.PB", "c.json")
+    assert [path.name for path in once(map(Path, names))] == ["a.pb.gz", "b.json", "c.PB"]
+
+
+def test_the_exact_format_of_a_real_recording_is_read(tmp_path: Path) -> None:
+    data = DATA
+    for name in ("paddle-mlp.pb", "paddle-mlp.json.gz"):
+        (tmp_path / name).write_bytes((data / name).read_bytes())
+    found = load(tmp_path)
+    assert found.events.to_pylist() == load(data / "paddle-mlp.pb").events.to_pylist()
+    assert "formats-left-out" in {finding.code for finding in found.quality}
+
+
+@pytest.mark.parametrize("content", [b"{}", b"garbage", b'{"lr": 1}'])
+@pytest.mark.parametrize(
+    ("profiles", "missing"),
+    [
+        (("rank0.json", "rank1.json"), "rank3.json"),
+        (("trace_a.json", "trace_b.json"), "rank3.json.gz"),
+        (("host_10.json", "host_11.json"), "host_12.json"),
+        (("rank0_cycle0.json", "rank0_cycle1.json"), "rank0_cycle2.json"),
+    ],
+)
+def test_what_is_called_like_a_rank_and_is_none_ends_it(
+    tmp_path: Path, content: bytes, profiles: tuple[str, ...], missing: str
+) -> None:
+    for name in profiles:
+        profile(tmp_path / name)
+    chrome.raw(tmp_path / missing, content)
+    for read in (load, lambda folder: opened([folder])):
+        with pytest.raises(SourceError, match="called like the profiles beside it") as caught:
+            read(tmp_path)
+        assert str(tmp_path / missing) in caught.value.message
+    assert told(tmp_path, "files-left-out") == [f"1 file of {tmp_path} is no profile and left out: {missing}"]
+
+
+@pytest.mark.parametrize("other", ["config.json", "rank0_memory.json", "memory-rank1.json", "flops.json.gz"])
+def test_what_lies_beside_the_profiles_of_all_ranks_is_left_out(tmp_path: Path, other: str) -> None:
+    for rank in (0, 1):
+        profile(tmp_path / f"rank{rank}.json", rank)
+    chrome.raw(tmp_path / other, b"{}")
+    found = load(tmp_path)
+    assert found.meta.ranks == (0, 1)
+    message = f"1 file of {tmp_path} is no profile and left out: {other}"
+    assert Finding("files-left-out", message) in found.quality
+
+
+def test_a_folder_of_run_folders_names_them(tmp_path: Path) -> None:
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x.perfkit.parquet").write_bytes(b"")
+    with pytest.raises(SourceError) as caught:
+        load(tmp_path)
+    assert caught.value.message.endswith("there are some in new, old")
+    assert f"perfkit runs {tmp_path}" in caught.value.hint
+
+
+def test_a_folder_of_nothing_tells_what_is_read(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"without recordings \(\*\.perfkit\.parquet\) and trace files \(\.json, "):
+        load(tmp_path)
+
+
+def test_what_is_read_of_a_folder_has_its_name(tmp_path: Path) -> None:
+    files = [profile(tmp_path / f"rank{rank}.json", rank) for rank in range(2)]
+    assert load(tmp_path).meta.source == str(tmp_path)
+    assert load(files).meta.source == str(files[0])
+    assert comparison_report(load(tmp_path), load(tmp_path)).title == f"{tmp_path.name} against itself"

@@ -1,0 +1,337 @@
+"""However a process ends, or multiplies, every cycle that its profiler has handed over is on disk, once."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from perfkit_core.loading import load
+from perfkit_core.recording.capture import INCOMPLETE_MARK
+from perfkit_core.storage.store import SUFFIX, read_stored
+from tests.support.recording_scripts import run
+from tests.support.small_trace import small_trace
+
+TERM, INT = signal.SIGTERM, signal.SIGINT
+
+
+def cycles(folder: Path) -> list[int | None]:
+    """Numbers of the cycles in a folder, each complete; nothing else is in it."""
+    names = sorted(path.name for path in folder.iterdir())
+    assert all(name.endswith(SUFFIX) for name in names), names
+    traces = [read_stored(folder / name) for name in names]
+    assert [len(trace.to_pandas()) for trace in traces] == [len(small_trace())] * len(traces)
+    return [trace.meta.cycle for trace in traces]
+
+
+ENDS = {
+    "at once": ("writer(None)", 0),
+    "with as many cycles as may wait, and more": ("for _ in range(5): writer(None)", 0),
+    "by an exception": ("with Profile(writer): 1 / 0", 1),
+    "by sys.exit": ("with Profile(writer): sys.exit(7)", 7),
+    "in atexit": ("import atexit; atexit.register(writer, None)", 0),
+    "in atexit, in several row groups": (
+        "from perfkit_core.storage import store; store._ROW_GROUP = 3; import atexit; atexit.register(writer, None)",
+        0,
+    ),
+    "while another thread records": ("threading.Thread(target=lambda: (time.sleep(0.2), writer(None))).start()", 0),
+    "after a wait": ("writer(None); assert writer.flush(); os._exit(3)", 3),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_a_process_that_ends_has_written_everything(name: str, tmp_path: Path) -> None:
+    script, code = ENDS[name]
+    returned, told = run(script, tmp_path)
+    assert returned == code, told
+    assert ("Traceback" in told) == (code == 1)
+    assert cycles(tmp_path) == list(range(5 if "more" in name else 1))
+
+
+@pytest.mark.parametrize("finish", ["", "exec('x = 1')"])
+def test_an_interrupted_process_ends_by_the_signal(finish: str, tmp_path: Path) -> None:
+    """Also where a module is imported while the cycle is written, which runs texts as ``dataclasses`` does."""
+    script = f"""
+def take(profiler, place):
+    def finish():
+        time.sleep(0.3)
+        {finish}
+        return small_trace()
+    return Taken(finish)
+with Profile(CycleWriter(sys.argv[1], take)): raise KeyboardInterrupt
+"""
+    code, told = run(script, tmp_path)
+    assert code == -INT
+    assert told.count("Traceback") == 1
+    assert cycles(tmp_path) == [0]
+
+
+def test_a_handler_made_as_the_process_ends_writes_what_it_gets(tmp_path: Path) -> None:
+    """From a thread that outlives the main one, where nothing can be registered for the end any more."""
+    script = """
+def late():
+    time.sleep(0.3)
+    CycleWriter(sys.argv[1], slow)(None)
+import perfkit_core.recording.background as background
+background.shared.cache_clear()
+threading.Thread(target=late).start()
+"""
+    assert run(script, tmp_path) == (0, "")
+    assert cycles(tmp_path) == [0]
+
+
+def test_sigterm_leaves_the_with_block(tmp_path: Path) -> None:
+    """In the middle of a step: the profiler's block is left, its cycle kept, and the code says what ended it."""
+    assert run("with Profile(writer): ready(); time.sleep(99)", tmp_path, [TERM]) == (128 + TERM, "")
+    assert cycles(tmp_path) == [0]
+
+
+def test_sigterm_waits_for_a_cycle_that_is_being_taken(tmp_path: Path) -> None:
+    script = """
+def take(profiler, place):
+    ready()
+    time.sleep(0.5)
+    return Taken(small_trace, background=False)
+CycleWriter(sys.argv[1], take)(None)
+print("not reached", file=sys.stderr)
+"""
+    assert run(script, tmp_path, [TERM]) == (128 + TERM, "")
+    assert cycles(tmp_path) == [0]
+
+
+@pytest.mark.parametrize("when", ["while it hands over a cycle", "before it does"])
+def test_sigterm_lets_the_profiler_end_its_own_method(when: str, tmp_path: Path) -> None:
+    """Everything is written by then, whatever the profiler does afterwards; the training goes on no further."""
+    handing_over = "hands" in when
+    script = f"""
+class Stepping:
+    inside = False
+
+    def step(self, before=lambda: None, also=lambda: None):
+        self.inside = True
+        before()
+        self.hand_over(also)
+        self.inside = False
+
+    def hand_over(self, also):
+        writer(self)
+        also()
+
+def end():
+    os.kill(os.getpid(), signal.SIGTERM)
+
+def written():
+    assert {not handing_over} or len(os.listdir(sys.argv[1])) == 2
+
+writer._also = (lambda profiler: end() if {handing_over} and writer._cycle == 2 else None,)
+profiler = Stepping()
+profiler.step()
+try:
+    profiler.step(before=lambda: None if {handing_over} else end(), also=written)
+    print("not reached", file=sys.stderr)
+finally:
+    assert not profiler.inside
+    assert sys.gettrace() is None
+"""
+    assert run(script, tmp_path) == (128 + TERM, "")
+    assert cycles(tmp_path) == [0, 1]
+
+
+def test_a_second_sigterm_ends_at_once(tmp_path: Path) -> None:
+    script = """
+writer = CycleWriter(sys.argv[1], lambda profiler, place: slow(profiler, place, 99))
+try:
+    with Profile(writer): ready(); time.sleep(99)
+except SystemExit:
+    ready()
+    raise
+"""
+    code, _ = run(script, tmp_path, [TERM, TERM])
+    assert code == -TERM
+
+
+def test_a_handler_of_the_script_stays(tmp_path: Path) -> None:
+    """Set before ours, or after it."""
+    script = """
+mine = lambda number, frame: os._exit(9)
+signal.signal(signal.SIGTERM, mine)
+CycleWriter(sys.argv[1], slow)
+assert signal.getsignal(signal.SIGTERM) is mine
+ready(); time.sleep(99)
+"""
+    assert run(script, tmp_path, [TERM]) == (9, "")
+
+
+INTERRUPTED = {
+    "while the training waits for room": "threading.Thread(target=ready_when_waiting).start(); writer(None)",
+    "while the process waits for its end": "ready()",
+}
+
+
+@pytest.mark.parametrize("name", INTERRUPTED)
+def test_an_interrupt_is_the_users_and_loses_nothing(name: str, tmp_path: Path) -> None:
+    script = f"""
+def ready_when_waiting():
+    while "background.py" not in files_of(sys._current_frames()[threading.main_thread().ident]):
+        time.sleep(0.01)
+    ready()
+
+def files_of(frame):
+    # of a main thread that waits, as it also does for a thread to start
+    found = set()
+    waits = frame.f_code.co_name == "wait"
+    while frame and waits:
+        found.add(os.path.basename(frame.f_code.co_filename))
+        frame = frame.f_back
+    return found
+
+writer = CycleWriter(sys.argv[1], lambda profiler, place: slow(profiler, place, 1.5))
+writer(None)
+writer(None)
+{INTERRUPTED[name]}
+"""
+    run(script, tmp_path, [INT])
+    assert cycles(tmp_path) == list(range(3 if "room" in name else 2))
+
+
+def test_a_forked_child_writes_nothing_of_its_parents(tmp_path: Path) -> None:
+    """It neither waits nor writes a second time, ends at SIGTERM as children do, and may record itself."""
+    script = """
+writer(None)
+child = os.fork()
+if not child:
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert writer.written == []
+    writer(None)
+    assert len(writer.written) == 1
+    os._exit(5)
+assert os.waitpid(child, 0)[1] == 5 << 8
+assert len(writer.written) == 1
+"""
+    assert run(script, tmp_path) == (0, "")
+    assert cycles(tmp_path) == [0, 0]
+    assert len({path.name for path in tmp_path.iterdir()}) == 2
+
+
+def test_a_forked_child_that_leaves_its_parents_block_writes_no_cycle_of_it(tmp_path: Path) -> None:
+    """What began before the fork is the parent's; what the child records afterwards is numbered from 0."""
+    script = """
+def take(profiler, place):
+    return Taken(lambda: small_trace().with_meta(clock="epoch", window_ns=(profiler.began, profiler.began + 1)))
+
+class Timed(Profile):
+    def __enter__(self):
+        self.began = time.time_ns()
+
+writer = CycleWriter(sys.argv[1], take)
+with Timed(writer):
+    child = os.fork()
+    if not child and os.fork():
+        sys.exit(5)
+if child:
+    assert os.waitpid(child, 0)[1] == 5 << 8
+else:
+    assert writer.written == []
+    for _ in range(2):
+        with Timed(writer): pass
+assert len(writer.written) == (1 if child else 2)
+print("ready", os.getpid(), file=sys.stderr)
+"""
+    code, told = run(script, tmp_path)
+    assert (code, told.count("ready"), told.count("\n")) == (0, 2, 2), told
+    assert cycles(tmp_path) == [0, 0, 1]
+
+
+def test_a_fork_waits_for_what_is_being_written(tmp_path: Path) -> None:
+    """A child that is born while the thread works could find its locks held."""
+    script = """
+writer(None)
+child = os.fork()
+if not child:
+    os._exit(len(list(Path(sys.argv[1]).glob("*.parquet"))))
+assert os.waitpid(child, 0)[1] == 1 << 8
+"""
+    assert run(script, tmp_path) == (0, "")
+
+
+UNCALLED = {
+    "at its end": "",
+    "at an error": "1 / 0",
+    "not in a forked child": "child = os.fork()\nif not child: sys.exit(0)\nos.waitpid(child, 0)",
+}
+
+
+@pytest.mark.parametrize("name", UNCALLED)
+def test_a_process_says_once_that_its_profiler_never_ended_a_cycle(name: str, tmp_path: Path) -> None:
+    code, told = run("mine = CycleWriter(sys.argv[1], slow, warn_uncalled=True)\n" + UNCALLED[name], tmp_path)
+    assert code == (name == "at an error")
+    assert told.count(f"recorded nothing into {tmp_path}: its profiler never ended a cycle") == 1
+    assert told.count("Error") == code
+
+
+def test_a_handler_that_was_not_called_does_not_speak_for_others(tmp_path: Path) -> None:
+    _, told = run("unused = CycleWriter(sys.argv[1], slow, warn_uncalled=True)\nwriter(None)", tmp_path)
+    assert "this process recorded nothing" not in told
+    assert cycles(tmp_path) == [0]
+
+
+def test_a_call_while_the_process_ends_is_a_call(tmp_path: Path) -> None:
+    script = """
+import atexit
+mine = CycleWriter(sys.argv[1], slow, warn_uncalled=True)
+atexit.register(mine, None)
+"""
+    assert run(script, tmp_path) == (0, "")
+    assert cycles(tmp_path) == [0]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_children_of_multiprocessing_end_with_their_cycles(method: str, tmp_path: Path) -> None:
+    """They leave without the end of an interpreter; the parent's cycle is being written when they are born."""
+    prelude = """
+import sys, time, multiprocessing
+from tests.support.small_trace import small_trace
+from perfkit_core.recording.capture import CycleWriter, Taken
+
+def finish():
+    time.sleep(0.3)
+    return small_trace()
+
+def take(profiler, place):
+    return Taken(finish)
+
+def work():
+    CycleWriter(sys.argv[1], take)(None)
+"""
+    child = tmp_path / "child.py"
+    child.write_text(prelude, encoding="utf-8")
+    run_dir = tmp_path / "run"
+    script = f"""
+import sys
+sys.path.insert(0, {str(tmp_path)!r})
+import child
+if __name__ == "__main__":
+    child.work()
+    context = child.multiprocessing.get_context({method!r})
+    processes = [context.Process(target=child.work) for _ in range(2)]
+    [process.start() for process in processes]
+    [process.join(60) for process in processes]
+    assert [process.exitcode for process in processes] == [0, 0]
+"""
+    assert run(script, run_dir, prelude="") == (0, "")
+    assert cycles(run_dir) == [0, 0, 0]
+
+
+def test_what_was_written_outlives_a_kill(tmp_path: Path) -> None:
+    script = """
+writer(None)
+writer.flush()
+writer._take = lambda profiler, place: slow(profiler, place, 99)
+writer(None)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert run(script, tmp_path)[0] == -signal.SIGKILL
+    assert cycles(tmp_path) == [0]
+    assert not (tmp_path / INCOMPLETE_MARK).exists()
+    assert len(load(tmp_path)) == len(small_trace())

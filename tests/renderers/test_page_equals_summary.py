@@ -1,0 +1,185 @@
+"""A page shows what ``perfkit summary`` shows of the same view, cell by cell: as JSON exactly, as Markdown and text in
+the same words. The page is read from its HTML alone."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfkit_core.cli.main import main
+from perfkit_core.plugins.contracts import View
+from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.renderers.cells import visible
+from perfkit_core.report.page import LONGEST, REQUEST, page_views
+from tests.support.page_tables import Cell, Shown, page_sections
+
+TRACES = (
+    "torch/mi250-minitoy-train.json.gz",
+    "torch/h100-vit.json.gz",
+    "torch/cpu-only-rank34.json.gz",
+    "torch/dlrm-8xv100",
+    "paddle/cpu-3.3.1/cnn_small/cycle0.pb",
+)
+SIZES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+UNITS = {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9, "%": 0.01, **SIZES} | {f"{one}/s": SIZES[one] for one in SIZES}
+STEPS = {"steps": "Step time"}
+"""What a page calls a view otherwise; there it has a column more, to add up, and units that suit that one too."""
+FIRST = 20
+"""Rows that people are shown first."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """A page, and what summary tells of the views that are on it."""
+
+    html: str
+    sections: dict[str, Shown]
+    exact: dict[str, Any]
+    markdown: str
+    text: str
+
+    def pairs(self) -> Iterator[tuple[str, Shown, list[dict[str, Any]]]]:
+        """Each view: its name, its section of the page, its rows in JSON."""
+        for view in page_views():
+            yield view.name, self.sections[STEPS.get(view.name, view.title)], self.exact["views"][view.name]
+
+
+@pytest.fixture(scope="module", params=TRACES)
+def told(request: pytest.FixtureRequest, traces: Path, tmp_path_factory: pytest.TempPathFactory) -> Told:
+    folder, source = tmp_path_factory.mktemp("said"), str(traces / request.param)
+    assert main(["report", source, "-o", str(folder / "page.html")]) == 0
+    views = ",".join(view.name for view in page_views())
+    for name in ("exact.json", "said.md", "said.txt"):
+        assert main(["summary", source, "--view", views, "--by", ",".join(REQUEST.by), "-o", str(folder / name)]) == 0
+    html = (folder / "page.html").read_text(encoding="utf-8")
+    exact = json.loads((folder / "exact.json").read_bytes())
+    return Told(html, page_sections(html), exact, (folder / "said.md").read_text(), (folder / "said.txt").read_text())
+
+
+def columns(section: Shown, rows: list[dict[str, Any]], name: str, idle: bool) -> dict[str, int]:
+    """Where on the page each column of a view is: those with a value, in their order, a tree's name before all.
+    ``idle``: no device worked, so that zeros of devices are no values."""
+    known = [key for key in rows[0] if any(row[key] is not None for row in rows)]
+    known = [key for key in known if not idle or "device" not in key.split("_") or any(row[key] for row in rows)]
+    if "depth" in known:
+        known = ["name", *(key for key in known if key not in ("depth", "name"))]
+    headings = list(enumerate(section.headings))
+    if name in STEPS:
+        if headings[0][1] == "Rank and step":
+            known = [key for key in known if key not in ("rank", "step")]
+        headings = [(at, one) for at, one in headings if not one.startswith(("Rank and step", "Other ("))]
+    assert len(known) == len(headings), (name, known, section.headings)
+    for key, (_, heading) in zip(known, headings, strict=True):
+        assert heading.partition(" (")[0] == get_plugins().views()[name].column(key).title, name
+    return {key: at for key, (at, _) in zip(known, headings, strict=True)}
+
+
+def shows(cell: Cell, heading: str, value: Any) -> bool:
+    """Whether a cell shows a value: text as it is; a number exact in what it is sorted by, and rounded in its unit."""
+    if value is None:
+        return cell.text == "-" and not cell.order
+    if isinstance(value, bool):
+        return cell.text == ("yes" if value else "no")
+    if cell.order is None:
+        return cell.text == visible(str(value))
+    exact = int(cell.order) if cell.order.lstrip("-").isdigit() else float(cell.order)
+    unit = re.search(r"\(([^()]+)\)$", heading)
+    return bool(exact == value) and rounds(cell.text, value / UNITS[unit[1]] if unit else value)
+
+
+def rounds(text: str, number: float) -> bool:
+    """Whether a text is a number, rounded to the decimals that it has; of large plain numbers, to four digits."""
+    if text[0] in "<>":
+        return 0 < abs(number) < abs(float(text[1:]))
+    half = 0.5 * 10.0 ** -len(text.partition(".")[2]) if "e" not in text else 0.0
+    return abs(float(text) - number) <= max(half, 5e-4 * abs(number) * ("e" in text)) * (1 + 1e-9)
+
+
+def test_every_cell_is_that_of_json(told: Told) -> None:
+    cells = 0
+    idle = "no-device-events" in {finding["code"] for finding in told.exact["quality"]}
+    for name, section, rows in told.pairs():
+        if not rows:
+            assert section.rows == [], name
+            continue
+        at = columns(section, rows, name, idle)
+        assert len(section.rows) == min(len(rows), LONGEST), name
+        for number, (shown, row) in enumerate(zip(section.rows, rows, strict=True)):
+            for key, column in at.items():
+                value = "· " * row["depth"] + row[key] if key == "name" and "depth" in row else row[key]
+                assert shows(shown[column], section.headings[column], value), (name, number, key, shown[column], value)
+                cells += 1
+    assert cells > 300
+
+
+def test_every_cell_is_that_of_markdown(told: Told) -> None:
+    told_of = {plain(part.split("\n", 1)[0]): part for part in re.split(r"^## ", told.markdown, flags=re.MULTILINE)[1:]}
+    for view, section in others(told):
+        lines = [line for line in told_of[view.title].splitlines() if line.startswith("| ")]
+        if not section.rows:
+            assert lines == [], view.name
+            continue
+        head, _, *rows = ([plain(cell) for cell in re.split(r"(?<!\\) ?\| ?", line)[1:-1]] for line in lines)
+        check(view.name, section, head, rows, lambda found, wanted: found == wanted)
+        left = re.search(r"^… (\d+) more rows?$", told_of[view.title], re.MULTILINE)
+        assert len(section.rows) == len(rows) + (int(left[1]) if left else 0), view.name
+
+
+def test_every_cell_is_that_of_text(told: Told) -> None:
+    parts = told.text.split("\n\n")
+    told_of = {part.lstrip().split("\n", 1)[0]: part.splitlines() for part in parts}
+    for view, section in others(told):
+        lines = told_of[view.title]
+        ruled = [number for number, line in enumerate(lines) if re.fullmatch("─+", line)]
+        if not section.rows:
+            assert ruled == [], view.name
+            continue
+        count = min(len(section.rows), FIRST)
+        head, *rows = (re.split(r" {3,}", line.strip()) for line in
+                       (lines[ruled[0] - 1], *lines[ruled[0] + 1 : ruled[0] + 1 + count]))  # fmt: skip
+        check(view.name, section, head, rows, alike)
+
+
+def others(told: Told) -> Iterator[tuple[View, Shown]]:
+    """The views whose tables are the same on the page, column for column."""
+    yield from ((view, told.sections[view.title]) for view in page_views() if view.name not in STEPS)
+
+
+def check(name: str, section: Shown, head: list[str], rows: list[list[str]], same: Callable[[str, str], bool]) -> None:
+    """The first rows, in the columns that other formats have: those with a value in these rows."""
+    assert len(rows) == min(len(section.rows), FIRST), name
+    at = [section.headings.index(heading) for heading in head]
+    for number, (shown, row) in enumerate(zip(section.rows, rows, strict=False)):
+        for column, cell in zip(at, row, strict=True):
+            assert same(cell, shown[column].text), (name, number, section.headings[column])
+    left = [column for column in range(len(section.headings)) if column not in at]
+    assert all(shown[column].text == "-" for shown in section.rows[:FIRST] for column in left), name
+
+
+def plain(text: str) -> str:
+    """What Markdown shows: code spans without their marks, else without the escapes."""
+    span = re.fullmatch(r"(`+)( ?)(.*?)\2\1", text)
+    return span[3].replace("\\|", "|") if span else re.sub(r"\\(.)", r"\1", text)
+
+
+def alike(found: str, whole: str) -> bool:
+    """The same, or cut: what stands around … is of the whole, in its order. A tree is indented otherwise."""
+    name = re.sub(r"^(· )+", "", whole)
+    pieces = [re.escape(piece) for piece in found.split("…")]
+    return bool(re.fullmatch(".*?".join(pieces) if len(pieces) > 1 else pieces[0], name, re.DOTALL)) or (
+        "…" in found and re.search(".*?".join(pieces), name, re.DOTALL) is not None
+    )
+
+
+def test_findings_are_those_of_json(told: Told) -> None:
+    found = re.findall(r"<li>.*?<bdi>([^<]*)</bdi> <code>([^<]*)</code></li>", told.html)
+    assert {(unescape(code), unescape(message)) for message, code in found} == {
+        (one["code"], one["message"]) for one in told.exact["quality"]
+    }

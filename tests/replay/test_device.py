@@ -1,0 +1,292 @@
+"""Streams, events, synchronisation, copies and the queue of launches: what the replay says of them is worked out by
+hand. Times in the comments are µs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from perfkit_core.replay.build import build
+from perfkit_core.replay.edits.contract import Edit, edited
+from perfkit_core.replay.edits.durations import Scale
+from perfkit_core.replay.edits.removal import Remove
+from perfkit_core.replay.edits.unblocking import Unblock
+from perfkit_core.replay.launch_queue import DEPTH
+from perfkit_core.replay.simulate import play
+from perfkit_core.replay.steps import steps
+from perfkit_core.replay.sync_records import sync_records
+from perfkit_core.trace import IntArray, Trace
+from tests.support.events import device, host, trace
+
+US = 1_000
+
+
+def rows(trace: Trace, name: str) -> IntArray:
+    return np.flatnonzero(trace.rows("name", name)).astype(np.int64)
+
+
+def played(trace: Trace, *edits: Edit) -> list[int]:
+    """Times of the steps in µs."""
+    replay = build(trace)
+    return (steps(replay).played_ns(play(edited(replay, edits))) // US).tolist()
+
+
+def call(name: str, start: int, dur: int, correlation: int | None = None, kind: str = "runtime") -> dict[str, Any]:
+    return host(name, kind, start * US, dur * US, correlation=correlation)
+
+
+def work(name: str, start: int, dur: int, correlation: int, stream: int = 7, kind: str = "kernel") -> dict[str, Any]:
+    return device(name, kind, start * US, dur * US, correlation) | {"stream": stream}
+
+
+def record(name: str, start: int, dur: int, correlation: int, stream: int, **args: int) -> dict[str, Any]:
+    """What CUPTI writes about a call that synchronises."""
+    return device(name, "sync", start * US, dur * US, correlation) | {"stream": stream, "args": json.dumps(args)}
+
+
+def step(dur: int) -> dict[str, Any]:
+    return host("step", "step", 0, dur * US, step=0)
+
+
+def two_streams() -> Trace:
+    """Stream 7 computes a (10 to 110) and records an event; stream 8 waits for it before b (112 to 162); the host waits
+    for stream 8 from 50 to 165; the step ends at 170."""
+    return trace(
+        [
+            step(170),
+            call("launch a", 5, 5, 1),
+            work("a", 10, 100, 1),
+            call("cudaEventRecord", 12, 2, 2),
+            call("cudaStreamWaitEvent", 16, 2, 3),
+            record("Stream Wait Event", 16, 0, 3, 8, wait_on_stream=7, wait_on_cuda_event_record_corr_id=2),
+            call("launch b", 20, 5, 4),
+            work("b", 112, 50, 4, stream=8),
+            call("cudaStreamSynchronize", 50, 115, 5, kind="sync"),
+            record("Stream Synchronize", 50, 115, 5, 8, wait_on_stream=8),
+        ]
+    )
+
+
+def test_a_stream_waits_for_the_event_of_another() -> None:
+    found = two_streams()
+    assert played(found) == [170]
+    # a takes 50: ends at 60, b 2 later from 62 to 112, the host 3 later at 115, 5 behind that
+    assert played(found, Scale(rows(found, "a"), 0.5)) == [120]
+    # a takes 200: ends at 210, b from 212 to 262, the host at 265
+    assert played(found, Scale(rows(found, "a"), 2.0)) == [270]
+
+
+def test_without_a_record_the_other_stream_shows_by_its_end() -> None:
+    """The same, and nothing tells of the event: b begins 2 after a ends, which nothing else explains."""
+    table = [row for row in two_streams().events.to_pylist() if row["kind"] != "sync" or row["device"] == "cpu"]
+    keep = ("name", "kind", "start_ns", "dur_ns", "device", "stream", "correlation", "pid", "tid", "step")
+    found = trace([{key: row[key] for key in keep} for row in table])
+    assert played(found) == [170]
+    assert played(found, Scale(rows(found, "a"), 0.5)) == [120]
+
+
+def both_streams(name: str, **args: int) -> Trace:
+    """Stream 7 works from 10 to 60, stream 8 from 15 to 100, the host waits from 20 on: 3 behind what it waits for."""
+    until = 63 if args else 103
+    told = [record("Sync", 20, until - 20, 3, 7, **args)] if args else []
+    return trace(
+        [
+            step(until + 7),
+            call("launch a", 0, 5, 1),
+            work("a", 10, 50, 1),
+            call("launch b", 5, 5, 2),
+            work("b", 15, 85, 2, stream=8),
+            call(name, 20, until - 20, 3, kind="sync"),
+            *told,
+        ]
+    )
+
+
+def test_a_device_is_waited_for_with_all_its_streams() -> None:
+    found = both_streams("cudaDeviceSynchronize")
+    assert played(found) == [110]
+    # a ends at 60, a call returns 5 later where nothing shows how long it takes, 7 behind it
+    assert played(found, Scale(rows(found, "b"), 0)) == [72]
+    assert played(found, Scale(rows(found, "a"), 0)) == [110]  # b is what was waited for
+
+
+@pytest.mark.parametrize("stream", [-1, 2**32 - 1, 7])
+def test_a_device_is_waited_for_whatever_stream_its_record_names(stream: int) -> None:
+    """None, none as a profiler of 2023 writes it, or any."""
+    told = record("Context Sync", 20, 80, 3, stream)
+    found = both_streams("cudaDeviceSynchronize")
+    found = trace([*_as_rows(found), told])
+    assert played(found) == [110]
+    assert played(found, Scale(rows(found, "b"), 0)) == [72]
+
+
+def test_no_stream_is_none_however_it_is_written() -> None:
+    found = trace([*_as_rows(both_streams("cudaStreamSynchronize")), record("Sync", 20, 80, 3, 2**32 - 1)])
+    assert sync_records(found).stream.tolist() == [-1]
+
+
+def test_a_stream_is_waited_for_alone() -> None:
+    found = both_streams("cudaStreamSynchronize", wait_on_stream=7)
+    assert played(found) == [70]
+    assert played(found, Scale(rows(found, "b"), 3)) == [70]  # the other stream is nobody's business
+    assert played(found, Scale(rows(found, "a"), 2)) == [120]  # a ends at 110, 3, 7
+
+
+def _as_rows(found: Trace) -> list[dict[str, Any]]:
+    """What was recorded of a trace, to add more."""
+    told = ("name", "kind", "start_ns", "dur_ns", "device", "pid", "tid", "stream", "correlation")
+    return [{key: row[key] for key in told} | _step_of(row) for row in found.events.to_pylist()]
+
+
+def _step_of(row: dict[str, Any]) -> dict[str, Any]:
+    return {"step": row["step"]} if row["kind"] == "step" else {}
+
+
+def events(told: bool) -> Trace:
+    """a (10 to 60), the event, b (60 to 200) on one stream; the host waits for the event from 30 to 62, then works
+    8."""
+    record_of = record("Event Sync", 30, 32, 4, 7, wait_on_stream=7, wait_on_cuda_event_record_corr_id=2)
+    return trace(
+        [
+            step(70),
+            call("launch a", 0, 5, 1),
+            work("a", 10, 50, 1),
+            call("cudaEventRecord", 8, 2, 2),
+            call("launch b", 12, 5, 3),
+            work("b", 60, 140, 3),
+            call("cudaEventSynchronize", 30, 32, 4, kind="sync"),
+            *([record_of] if told else []),
+        ]
+    )
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["recorded", "by-its-end"])
+def test_an_event_is_waited_for_and_not_what_comes_behind_it(told: bool) -> None:
+    found = events(told)
+    assert played(found) == [70]
+    assert played(found, Scale(rows(found, "a"), 2)) == [120]  # a ends at 110, 2, 8
+    assert played(found, Scale(rows(found, "b"), 3)) == [70]
+    assert played(found, Remove(rows(found, "cudaEventSynchronize"))) == [38]  # 30 before it, 8 behind it
+
+
+def copying(kind: str, name: str, until: int) -> Trace:
+    """A copy on the device from 40 to 90; its call begins at 10 and returns at ``until``; 100 of host work follow."""
+    copy = work("Memcpy HtoD", 40, 50, 1, kind="memcpy") | {"copy_kind": kind, "bytes": 500_000}
+    return trace([step(until + 100), call(name, 10, until - 10, 1), copy])
+
+
+def test_a_copy_of_pageable_memory_blocks_its_caller() -> None:
+    found = copying("HtoD pageable", "cudaMemcpyAsync", 92)
+    assert played(found) == [192]
+    # 30 of staging, 25 of copying, 2 until the call returns
+    assert played(found, Scale(rows(found, "Memcpy HtoD"), 0.5)) == [167]
+    assert played(found, Unblock(rows(found, "cudaMemcpyAsync"), 5 * US)) == [115]  # 10, the call 5, 100
+
+
+def test_a_copy_behind_a_kernel_waits_for_it_and_stages_nothing_meanwhile() -> None:
+    """The kernel runs from 5 to 60; the copy's call begins at 10, the copy runs from 61 to 71, the call ends at 73."""
+    copy = work("Memcpy DtoH", 61, 10, 2, kind="memcpy") | {"copy_kind": "DtoH pageable", "bytes": 4}
+    found = trace(
+        [step(80), call("launch", 0, 5, 1), work("kernel", 5, 55, 1), call("cudaMemcpyAsync", 10, 63, 2), copy]
+    )
+    assert played(found) == [80]
+    # the kernel ends at 15, the copy begins 1 later, takes 10, the call returns 2 later at 28, 7 behind it
+    assert played(found, Scale(rows(found, "kernel"), 10 / 55)) == [35]
+
+
+def test_a_copy_of_pinned_memory_does_not() -> None:
+    """The copy ends at 90, the call has returned at 15: whatever the copy takes, the host is not held up."""
+    found = copying("HtoD pinned", "cudaMemcpyAsync", 15)
+    assert played(found) == [115]
+    assert played(found, Scale(rows(found, "Memcpy HtoD"), 4)) == [115]
+
+
+def test_a_pinned_copy_that_is_over_early_was_not_waited_for() -> None:
+    found = copying("HtoD pinned", "cudaMemcpyAsync", 92)
+    assert played(found, Scale(rows(found, "Memcpy HtoD"), 4)) == [192]
+
+
+def launches(count: int) -> Trace:
+    """Launches of 1 µs, one after the other, of kernels of 10 µs: the n-th kernel runs from 1 + 10·n on, so launch
+    DEPTH waits until kernel 0 has begun (it has), the next ones until another 10 are over each."""
+    found: list[dict[str, Any]] = []
+    now = 0
+    for n in range(count):
+        room = 1 + 10 * (n - DEPTH) if n >= DEPTH else 0
+        end = max(now + 1, room + 1)
+        found += [call("launch", now, end - now, n + 1), work("kernel", 1 + 10 * n, 10, n + 1)]
+        now = end
+    return trace([step(now), *found])
+
+
+def test_a_full_queue_holds_up_the_host() -> None:
+    """The last launch waits until kernel 199 begins at 1991, and ends at 1992. With kernels of 5 µs, kernel 199 begins
+    at 996, before the host gets there: no launch waits, each takes the 1 µs that it takes alone."""
+    found = launches(DEPTH + 200)
+    assert played(found) == [1992]
+    assert played(found, Scale(rows(found, "kernel"), 2)) == [1992 + 199 * 10]
+    assert played(found, Scale(rows(found, "kernel"), 0.5)) == pytest.approx([DEPTH + 200], abs=3)
+
+
+def test_a_queue_with_room_does_not() -> None:
+    found = launches(DEPTH)
+    assert played(found) == [DEPTH]
+    assert played(found, Scale(rows(found, "kernel"), 2)) == [DEPTH]
+
+
+def ahead(launched: bool = True) -> Trace:
+    """Four steps of 100; in each the host launches a kernel of 80 and waits for the device until the end."""
+    found: list[dict[str, Any]] = []
+    for number in range(4):
+        begin = 100 * number
+        found += [
+            host(f"step {number}", "step", begin * US, 100 * US, step=number),
+            call("launch", begin, 10, number + 1 if launched else None),
+            work("kernel", begin + 10, 80, number + 1),
+            call("cudaDeviceSynchronize", begin + 20, 75, kind="sync"),
+        ]
+    return trace(found)
+
+
+@pytest.mark.parametrize("launched", [True, False], ids=["launched", "no-launch-recorded"])
+def test_a_host_that_waits_no_more_is_not_faster_than_its_device_for_long(launched: bool) -> None:
+    """Without the waits the host needs 25 a step and runs ahead; a long training takes the 80 of its kernel, of which
+    the step is known by its launch, else by its time."""
+    found = ahead(launched)
+    replay = build(found)
+    own = steps(replay)
+    graph = edited(replay, [Remove(rows(found, "cudaDeviceSynchronize"))])
+    assert (own.played_ns(play(graph)) // US).tolist() == [25] * 4
+    assert (own.lasting_ns(replay, graph, play(graph)) // US).tolist() == [80] * 4
+    assert (own.lasting_ns(replay, replay.graph, play(replay.graph)) // US).tolist() == [100] * 4
+    faster = edited(replay, [Remove(rows(found, "cudaDeviceSynchronize")), Scale(rows(found, "kernel"), 0.1)])
+    assert (own.lasting_ns(replay, faster, play(faster)) // US).tolist() == [25] * 4
+
+
+def test_what_was_launched_before_the_recording_is_work_of_no_step() -> None:
+    """Work of 60 without a launch, at the begin of a step of 100 that launches 30 of its own."""
+    found = trace(
+        [
+            step(100),
+            work("before", 0, 60, 99),
+            call("launch", 5, 10, 1),
+            work("kernel", 60, 30, 1),
+            call("cudaDeviceSynchronize", 20, 75, kind="sync"),
+        ]
+    )
+    replay = build(found)
+    graph = edited(replay, [Remove(rows(found, "cudaDeviceSynchronize"))])
+    assert (steps(replay).lasting_ns(replay, graph, play(graph)) // US).tolist() == [30]
+
+
+def test_a_copy_to_the_host_stages_nothing() -> None:
+    """The copy begins at 60, as another stream has told it to (6 to 58 there); its call from 10 to 73 only waits."""
+    copy = work("Memcpy DtoH", 60, 10, 2, kind="memcpy") | {"copy_kind": "DtoH pageable", "bytes": 4}
+    other = work("other", 6, 52, 1, stream=8)
+    found = trace([step(80), call("launch", 0, 5, 1), other, call("cudaMemcpyAsync", 10, 63, 2), copy])
+    assert played(found) == [80]
+    # the other stream ends at 32, the copy 2 later runs from 34 to 44, the call returns 3 later at 47, 7 behind it
+    assert played(found, Scale(rows(found, "other"), 0.5)) == [54]

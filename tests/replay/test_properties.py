@@ -1,0 +1,176 @@
+"""What holds for every recording: played unchanged it repeats itself, and less work never takes longer."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from perfkit_core.loading import load
+from perfkit_core.replay.build import Replay, build
+from perfkit_core.replay.edits.batching import Batch
+from perfkit_core.replay.edits.concurrency import Overlap
+from perfkit_core.replay.edits.contract import Edit, edited
+from perfkit_core.replay.edits.durations import Insert, Scale
+from perfkit_core.replay.edits.removal import Remove
+from perfkit_core.replay.simulate import play
+from perfkit_core.replay.steps import steps
+from perfkit_core.schema import STEP
+from perfkit_core.trace import IntArray, Trace, concat_traces
+from tests.support.events import host, trace
+from tests.support.recordings import recordings
+
+Rows = list[dict[str, Any]]
+NOTHING: IntArray = np.empty(0, np.int64)
+
+
+def times(replay: Replay, *edits: Edit) -> list[int]:
+    return steps(replay).played_ns(play(edited(replay, edits))).tolist()
+
+
+def chosen(found: Trace, seed: int, share: float = 0.3) -> IntArray:
+    """Some events that are no steps."""
+    rows = np.flatnonzero(~found.rows("kind", STEP))
+    return rows[np.random.default_rng(seed).random(len(rows)) < share]
+
+
+def leaves(found: Trace) -> IntArray:
+    """Operators of the host without anything inside: edits of two of them have nothing to do with each other."""
+    inner = np.zeros(len(found), np.bool_)
+    inner[found.ints("parent")[found.ints("parent") >= 0]] = True
+    return np.flatnonzero(found.host & found.rows("kind", "operator") & ~inner)
+
+
+def repeats(found: Trace, replay: Replay) -> None:
+    """Every node starts when it was recorded to, every host event begins and ends with a node, and steps take what
+    their events say."""
+    start = replay.graph.start_ns
+    assert (play(replay.graph) == start).all()
+    rows = np.flatnonzero(replay.first >= 0)
+    assert (start[replay.first[rows]] == found.ints("start_ns")[rows]).all()
+    assert (start[replay.after[rows]] == found.end_ns[rows]).all()
+    rows = np.flatnonzero(found.host & found.rows("kind", STEP) & (replay.first >= 0))
+    if len(rows):
+        assert times(replay) == found.ints("dur_ns")[rows].tolist()
+
+
+@given(recordings())
+def test_what_is_played_unchanged_repeats_itself(rows: Rows) -> None:
+    found = trace(rows)
+    repeats(found, build(found))
+
+
+@given(recordings(), st.integers(0, 99))
+def test_edits_that_change_nothing(rows: Rows, seed: int) -> None:
+    found = trace(rows)
+    replay, some = build(found), chosen(found, seed)
+    before = play(replay.graph)
+    for edit in (Scale(some, 1), Insert(some), Remove(NOTHING), Scale(NOTHING, 7)):
+        assert (play(edited(replay, [edit])) == before).all()
+
+
+@given(recordings(), st.integers(0, 99), st.sampled_from([0.0, 0.3, 0.9]))
+def test_less_work_never_takes_longer(rows: Rows, seed: int, factor: float) -> None:
+    found = trace(rows)
+    replay, some = build(found), chosen(found, seed)
+    before = play(replay.graph)
+    assert (play(edited(replay, [Scale(some, factor)])) <= before).all()
+    assert (play(edited(replay, [Remove(some)])) <= before).all()
+
+
+@given(recordings(), st.integers(0, 99))
+def test_work_that_nobody_waits_for_never_takes_longer(rows: Rows, seed: int) -> None:
+    """Beside the thread, or in one launch."""
+    found = trace(rows)
+    replay = build(found)
+    before = play(replay.graph)
+    beside = leaves(found)[:: 1 + seed % 3]
+    after = play(edited(replay, [Overlap(beside, np.full(len(beside), -1))]))
+    assert (after[: len(before)] <= before).all()
+    calls = np.flatnonzero(found.rows("kind", "runtime"))[: 1 + seed % 5]
+    if len(calls):
+        assert (play(edited(replay, [Batch(calls, host_ns=0, gap_ns=0)])) <= before).all()
+
+
+@given(recordings(), st.integers(0, 99), st.integers(1, 500_000))
+def test_more_work_never_takes_less(rows: Rows, seed: int, added: int) -> None:
+    found = trace(rows)
+    replay, some = build(found), chosen(found, seed)
+    before = play(replay.graph)
+    assert (play(edited(replay, [Insert(some, host_ns=added, device_ns=added)])) >= before).all()
+    assert (play(edited(replay, [Scale(some, 2)])) >= before).all()
+
+
+@given(recordings(), st.integers(0, 99))
+def test_the_order_of_independent_edits_does_not_matter(rows: Rows, seed: int) -> None:
+    found = trace(rows)
+    replay, some = build(found), leaves(found)
+    some = some[np.random.default_rng(seed).permutation(len(some))]
+    edits = [Scale(some[0::3], 0.5), Insert(some[1::3], host_ns=9_999), Remove(some[2::3])]
+    first = play(edited(replay, edits))
+    random.Random(seed).shuffle(edits)
+    assert (play(edited(replay, edits)) == first).all()
+
+
+@given(recordings(), st.integers(0, 99), st.integers(-(10**15), 10**15))
+def test_the_order_of_rows_and_the_clock_do_not_matter(rows: Rows, seed: int, clock: int) -> None:
+    mixed = [row | {"start_ns": row["start_ns"] + clock} for row in rows]
+    random.Random(seed).shuffle(mixed)
+
+    def played(found: Trace) -> list[int]:
+        names = found.codes("name")
+        some = [i for i, code in enumerate(names.codes) if code >= 0 and sum(names.values[code].encode()) % 3 == 0]
+        return times(build(found), Scale(np.array(some, np.int64), 0.4, below=False))
+
+    assert played(trace(rows)) == played(trace(mixed))
+
+
+@given(recordings(), recordings(), st.integers(0, 99))
+def test_ranks_without_collectives_have_nothing_to_do_with_each_other(one: Rows, other: Rows, seed: int) -> None:
+    parts = [trace(one, rank=0), trace(other, rank=1)]
+    assume(all(part.rows("kind", "step").any() for part in parts))  # a rank without steps has none beside one with some
+    both = concat_traces(parts)
+    some = chosen(parts[1], seed)
+    alone = times(build(parts[0])) + times(build(parts[1]), Scale(some, 0.5))
+    assert times(build(both), Scale(some + len(parts[0]), 0.5)) == alone
+
+
+def test_ends_inside_others_are_ends() -> None:
+    """Python frames and labelled ranges overlap without nesting: the step ends when it ends, not with the frame."""
+    found = trace(
+        [
+            host("step 0", "step", 0, 100, step=0),
+            host("frame", "python", 40, 100),
+            host("step 1", "step", 110, 90, step=1),
+            host("inside", "operator", 150, 20),
+        ]
+    )
+    replay = build(found)
+    repeats(found, replay)
+    assert times(replay) == [100, 90]
+    assert times(replay, Remove(np.flatnonzero(found.rows("name", "frame")))) == [40, 90]
+
+
+def test_real_recordings_of_torch(torch_file: Path) -> None:
+    found = load(torch_file)
+    replay = build(found)
+    repeats(found, replay)
+    again = build(found)
+    assert all((getattr(replay.graph, name) == getattr(again.graph, name)).all() for name in ("dur_ns", "row", "lane"))
+    before, some = play(replay.graph), chosen(found, 1)
+    assert (play(edited(replay, [Scale(some, 1)])) == before).all()
+    assert (play(edited(replay, [Remove(NOTHING)])) == before).all()
+    assert (play(edited(replay, [Scale(some, 0.5)])) <= before).all()
+    assert (np.array(times(replay, Remove(some))) <= times(replay)).all()
+    assert (play(edited(replay, [Insert(some, host_ns=500, device_ns=500)])) >= before).all()
+
+
+def test_real_recordings_of_paddle(paddle_file: Path) -> None:
+    found = load(paddle_file)
+    replay = build(found)
+    repeats(found, replay)
+    assert (np.array(times(replay, Remove(chosen(found, 1)))) <= times(replay)).all()

@@ -1,0 +1,84 @@
+"""A full launch queue: the host waits for room, so the device sets the pace although nothing synchronises."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.rules.device_time import busy_ns, kernels
+from perfkit_core.loading import load
+from perfkit_core.replay.build import build
+from perfkit_core.replay.edits.contract import edited
+from perfkit_core.replay.edits.durations import Scale
+from perfkit_core.replay.launch_queue import DEPTH
+from perfkit_core.replay.simulate import play
+from perfkit_core.replay.steps import steps
+from perfkit_core.trace import Trace
+from tests.support.events import device, host, trace
+
+KERNEL_NS, CALL_NS, QUEUED_NS = 10_000, 1_000, 1_000
+
+
+def full_queue(launches: int) -> Trace:
+    """Launches one after the other, each 1 µs where there is room; kernels of 10 µs begin 1 µs after the first launch.
+    A launch that finds the queue full ends 1 µs after the kernel that makes room begins."""
+    rows, now = [], 0
+    for number in range(launches):
+        room = QUEUED_NS + (number - DEPTH) * KERNEL_NS
+        end = max(now + CALL_NS, room + CALL_NS if number >= DEPTH else 0)
+        rows.append(host("cudaLaunchKernel", "runtime", now, end - now, correlation=number + 1))
+        rows.append(device("k", "kernel", QUEUED_NS + number * KERNEL_NS, KERNEL_NS, number + 1))
+        now = end
+    return trace([*rows, host("step", "step", 0, now, step=0)])
+
+
+def test_launches_that_wait_for_room_go_on_sooner_when_the_device_is_faster() -> None:
+    found = full_queue(DEPTH + 200)
+    replay = build(found)
+    (recorded,) = steps(replay).recorded_ns.tolist()
+    assert recorded == QUEUED_NS + 199 * KERNEL_NS + CALL_NS
+    faster = edited(replay, (Scale(kernels(found), 0.9, below=False),))
+    assert steps(replay).played_ns(play(faster)).tolist() == [QUEUED_NS + 199 * 9_000 + CALL_NS]
+
+
+@pytest.mark.parametrize("blocked", [1000, 3000])
+def test_most_launches_may_be_blocked(blocked: int) -> None:
+    """What a launch takes with room is told by those that had some, however few they are."""
+    found = full_queue(DEPTH + blocked)
+    replay = build(found)
+    faster = edited(replay, (Scale(kernels(found), 0.5, below=False),))
+    assert steps(replay).played_ns(play(faster)).tolist() == [QUEUED_NS + (blocked - 1) * 5_000 + CALL_NS]
+
+
+def test_a_queue_with_room_blocks_nobody() -> None:
+    found = full_queue(DEPTH)
+    replay = build(found)
+    faster = edited(replay, (Scale(kernels(found), 0.5, below=False),))
+    assert steps(replay).recorded_ns.tolist() == [DEPTH * CALL_NS]
+    assert steps(replay).played_ns(play(faster)).tolist() == [DEPTH * CALL_NS]
+
+
+def test_so_many_wait_where_real_launches_block(traces: Path) -> None:
+    """Counted anew: launched before a call begins, less begun before. Calls of over 100 µs find the queue full."""
+    found = load(traces / "torch" / "v100-ns-resolution.json.gz")
+    launched_by, start, dur = found.ints("launched_by"), found.ints("start_ns"), found.ints("dur_ns")
+    on_stream = (~found.host) & (launched_by >= 0) & found.rows("kind", "kernel", "memcpy", "memset")
+    work = np.flatnonzero(on_stream & (found.ints("stream") == np.bincount(found.ints("stream")[on_stream]).argmax()))
+    calls = launched_by[work]
+    waiting = np.searchsorted(np.sort(start[calls]), start[calls]) - np.searchsorted(np.sort(start[work]), start[calls])
+    blocked = waiting[dur[calls] > 100_000]
+    assert waiting.max() == DEPTH
+    assert len(blocked) > 500
+    assert (blocked == DEPTH).mean() > 0.95
+
+
+def test_steps_of_a_busy_device_follow_it(traces: Path) -> None:
+    """The device works 94 of 96 ms: with a tenth of its time gone, steps with a full queue are a tenth shorter."""
+    facts = Facts(load(traces / "torch" / "v100-ns-resolution.json.gz"))
+    assert busy_ns(facts) > 0.98 * facts.step_ns
+    faster = edited(facts.replay, (Scale(kernels(facts.trace), 0.9, below=False),))
+    after = facts.steps.played_ns(play(faster))[-3:].sum() / facts.steps.recorded_ns[-3:].sum()
+    assert abs(after - 0.9) < 0.01

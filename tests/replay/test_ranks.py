@@ -1,0 +1,222 @@
+"""Ranks wait for each other in collectives: what makes one late makes all late, on clocks that differ."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from perfkit_core.loading import load
+from perfkit_core.replay.build import Replay, build
+from perfkit_core.replay.edits.contract import Edit, edited
+from perfkit_core.replay.edits.durations import Insert, Scale
+from perfkit_core.replay.edits.removal import Remove
+from perfkit_core.replay.simulate import play
+from perfkit_core.replay.steps import steps
+from perfkit_core.trace import IntArray, Trace, concat_traces
+from tests.support.events import device, host, trace
+from tests.support.ranks import KERNEL, collective
+from tests.support.ranks import rank as of_rank
+
+US = 1000
+
+
+def rows(trace: Trace, name: str, rank: int | None = None) -> IntArray:
+    found = trace.rows("name", name)
+    return np.flatnonzero(found if rank is None else found & (trace.ints("rank") == rank)).astype(np.int64)
+
+
+def played(replay: Replay, *edits: Edit) -> list[int]:
+    """Times of the steps in µs."""
+    return (steps(replay).played_ns(play(edited(replay, edits))) // US).tolist()
+
+
+def repeats(replay: Replay) -> bool:
+    return bool((play(replay.graph) == replay.graph.start_ns).all())
+
+
+def on_device(number: int, compute: int, clock: int = 0, name: str = KERNEL) -> Trace:
+    """Kernel k of ``compute`` µs from 5 µs on, a collective until 300, a synchronisation until 304, a step of 400."""
+    made = [
+        host("step", "step", 0, 400, step=0),
+        host("launch k", "runtime", 0, 10, correlation=1),
+        device("k", "kernel", 5, compute, 1),
+        host("launch c", "runtime", 10, 10, correlation=2),
+        device(name, "kernel", 6 + compute, 300 - 6 - compute, 2),
+        host("cudaDeviceSynchronize", "sync", 20, 284),
+    ]
+    return trace([_at(one, clock) for one in made], rank=number)
+
+
+def _at(event: dict[str, Any], clock: int) -> dict[str, Any]:
+    """In ns, on a clock that is ahead by so many µs."""
+    return event | {"start_ns": (event["start_ns"] + clock) * US, "dur_ns": event["dur_ns"] * US}
+
+
+def on_host(number: int, compute: int, clock: int = 0) -> Trace:
+    """An operator of ``compute`` µs, a collective of the host until 300, a step of 400."""
+    args = json.dumps({"collective": {"name": "all_reduce", "on": "host"}})
+    made = [
+        host("step", "step", 0, 400, step=0),
+        host("k", "operator", 0, compute),
+        host(KERNEL, "communication", compute, 300 - compute, args=args),
+    ]
+    return trace([_at(one, clock) for one in made], rank=number)
+
+
+@pytest.fixture(params=[on_device, on_host])
+def pair(request: pytest.FixtureRequest) -> Trace:
+    """Rank 0 comes at 106 µs (100 on the host), rank 1 at 256 (250), on a clock that is 7 ms ahead: the transfer takes
+    44 µs (50)."""
+    return concat_traces([request.param(0, 100), request.param(1, 250, clock=7000)])
+
+
+def test_all_wait_for_the_last_rank(pair: Trace) -> None:
+    replay = build(pair)
+    assert repeats(replay)
+    assert played(replay) == [400, 400]
+    assert (replay.tied, replay.apart) == (2, 0)
+    assert played(replay, Scale(rows(pair, "k", 1), 2)) == [650, 650]  # 250 µs later
+    assert played(replay, Scale(rows(pair, "k", 1), 0.8)) == [350, 350]  # 50 µs earlier: still the last one
+    assert played(replay, Scale(rows(pair, "k", 1), 0.2)) == [250, 250]  # 200 µs earlier: rank 0 is the last, by 50
+
+
+def test_who_waits_may_be_slower(pair: Trace) -> None:
+    replay = build(pair)
+    assert played(replay, Scale(rows(pair, "k", 0), 2.5)) == [400, 400]  # as late as the last rank
+    assert played(replay, Scale(rows(pair, "k", 0), 3)) == [450, 450]
+
+
+def test_only_the_transfer_can_be_made_faster(pair: Trace) -> None:
+    transfer = 50 if pair.rows("kind", "communication").any() else 44
+    assert played(build(pair), Scale(rows(pair, KERNEL), 0.5)) == [400 - transfer // 2] * 2
+
+
+def test_without_the_collective_nobody_waits() -> None:
+    found = concat_traces([on_device(0, 100), on_device(1, 250, clock=-3000)])
+    # the kernel before it, 1 µs between the two, 4 µs to return, 96 µs behind
+    assert played(build(found), Remove(rows(found, KERNEL))) == [206, 356]
+
+
+def test_who_does_not_wait_for_all_is_apart() -> None:
+    """The root of a broadcast leaves when it has sent."""
+    name = "ncclDevKernel_Broadcast_RING_LL"
+    found = concat_traces([on_device(0, 100, name=name), on_device(1, 250, name=name)])
+    replay = build(found)
+    assert (replay.tied, replay.apart) == (0, 2)
+    assert played(replay, Scale(rows(found, "k", 1), 2)) == [400, 650]
+
+
+def test_one_rank_alone_is_as_recorded() -> None:
+    found = on_device(0, 100)
+    replay = build(found)
+    assert (replay.tied, replay.apart) == (0, 0)
+    assert played(replay, Scale(rows(found, KERNEL), 0.5)) == [400 - 97]
+
+
+def test_threads_of_other_ranks_do_not_work_for_a_rank() -> None:
+    """A call of rank 0 is as long as work of another thread of rank 1: no waiting, though the clocks agree."""
+    first = trace([host("step", "step", 0, 1_000_000, step=0), host("call", "operator", 0, 900_000)], rank=0)
+    other = trace(
+        [host("step", "step", 0, 1_000_000, step=0), host("beside", "operator", 100_000, 790_000, tid=2)], rank=1
+    )
+    found = concat_traces([first, other])
+    assert played(build(found), Scale(rows(found, "beside"), 3))[0] == 1000
+
+
+def streams(number: int, launched: int, begun: int) -> Trace:
+    """A collective on a stream of its own to 300, then w of 50 µs on another, launched 5 µs before or earlier."""
+    made = [
+        host("step", "step", 0, 400, step=0),
+        host("prepare", "operator", 0, launched),
+        host("launch c", "runtime", launched, 10, correlation=1),
+        device(KERNEL, "kernel", launched + 5, 295 - launched, 1) | {"stream": 20},
+        host("launch w", "runtime", begun - 5 if begun > 301 else launched + 10, 10, correlation=2),
+        device("w", "kernel", begun, 50, 2),
+        host("cudaDeviceSynchronize", "sync", begun - 5 + 10 if begun > 301 else launched + 20, 0),
+    ]
+    made[-1]["dur_ns"] = begun + 54 - made[-1]["start_ns"]
+    return trace([_at(one, 0) for one in made], rank=number)
+
+
+def test_one_rank_shows_what_the_others_wait_for() -> None:
+    """On rank 0 w waits for the collective (launched at 10, w at 301); rank 1 comes last (290), launches w at 340."""
+    found = concat_traces([streams(0, 10, 301), streams(1, 290, 345)])
+    replay = build(found)
+    assert repeats(replay)
+    assert played(replay) == [400, 400]
+    # rank 0 comes at 415; the transfer takes 5; w is launched at 420, takes 425 to 475, 4 to return, 45 behind; on rank
+    # 1 w from 420 on, to 470, 4 to return, 1 behind
+    assert played(replay, Insert(rows(found, "prepare", 0), host_ns=400 * US)) == [524, 475]
+
+
+def test_a_collective_of_another_thread_is_waited_for_where_it_ends() -> None:
+    """Asked for during a, waited for behind b: from 200 until it ends at 800, and 10 µs to go on."""
+    args = json.dumps({"collective": {"name": "all_reduce", "on": "host"}})
+    made = [
+        host("step", "step", 0, 1000, step=0),
+        host("a", "operator", 0, 100),
+        host("all_reduce", "communication", 50, 750, tid=2, args=args),
+        host("backward", "annotation", 100, 710),
+        host("b", "operator", 100, 100),
+    ]
+    found = trace([_at(one, 0) for one in made])
+    replay = build(found)
+    assert repeats(replay)
+    assert played(replay, Scale(rows(found, "all_reduce"), 0.5)) == [1000 - 375]
+    assert played(replay, Scale(rows(found, "all_reduce"), 0.1)) == [400]  # b ends at 200, 10 to go on, 190 behind
+    assert played(replay, Scale(rows(found, "b"), 5)) == [1000]  # until 600
+    assert played(replay, Remove(rows(found, "all_reduce"))) == [400]
+
+
+def test_ranks_meet_in_collectives_of_other_threads() -> None:
+    """Rank 1 asks 300 µs later than rank 0; it transfers for 400 µs."""
+    args = json.dumps({"collective": {"name": "all_reduce", "on": "host"}})
+    parts = []
+    for rank, late in ((0, 0), (1, 300)):
+        made = [
+            host("step", "step", 0, 1000, step=0),
+            host("a", "operator", 0, 100 + late),
+            host("all_reduce", "communication", 50 + late, 700 - late, tid=2, args=args),
+            host("backward", "annotation", 100 + late, 660 - late),
+        ]
+        parts.append(trace([_at(one, 0) for one in made], rank=rank))
+    found = concat_traces(parts)
+    replay = build(found)
+    assert repeats(replay)
+    assert (replay.tied, replay.apart) == (2, 0)
+    assert played(replay, Scale(rows(found, "all_reduce"), 0.5)) == [800, 800]
+
+
+@pytest.fixture(scope="module")
+def dlrm(traces: Path) -> Trace:
+    return concat_traces([load(path) for path in sorted((traces / "torch" / "dlrm-8xv100").glob("*.json"))])
+
+
+def test_eight_real_ranks_repeat_and_meet(dlrm: Trace) -> None:
+    replay = build(dlrm)
+    assert repeats(replay)
+    assert (replay.tied, replay.apart) == (64, 0)  # 8 collectives on 8 ranks
+
+
+@pytest.mark.parametrize("slow", range(8))
+def test_one_slow_rank_makes_all_eight_slower(dlrm: Trace, slow: int) -> None:
+    replay = build(dlrm)
+    found = steps(replay)
+    step = np.flatnonzero(dlrm.host & dlrm.rows("kind", "step"))
+    later = found.played_ns(play(edited(replay, [Scale(step[found.rank == slow], 2, device=False)])))
+    assert (later > found.recorded_ns).all()
+
+
+def test_ranks_that_agree_meet_each_other_whatever_others_clocks_do() -> None:
+    """The clocks of ranks 2 and 3 are set by 5 ms between two collectives of all four: two pairs, each on one clock."""
+    made = []
+    for one in range(4):
+        jump = 5_000_000 * (one > 1)
+        times = [(100_000, 200_000), (20_000_000 + jump, 20_100_000 + jump)]
+        both = (collective(*time, sequence=number, group_size=4) for number, time in enumerate(times))
+        made.append(of_rank(one, *both, clock=7_000_000 * (one > 1), step_ns=30_000_000, world=4))
+    assert (build(concat_traces(made)).tied, build(concat_traces(made)).apart) == (8, 0)

@@ -1,0 +1,215 @@
+"""The graph of a recording, played: unchanged it repeats the recording, edited it gives what can be worked out by
+hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from perfkit_core.loading import load
+from perfkit_core.replay.build import build
+from perfkit_core.replay.edits.concurrency import Load
+from perfkit_core.replay.edits.contract import Edit, edited
+from perfkit_core.replay.edits.durations import Insert, Scale
+from perfkit_core.replay.edits.removal import Remove
+from perfkit_core.replay.simulate import play
+from perfkit_core.replay.steps import steps
+from perfkit_core.trace import IntArray, Trace
+from tests.support.events import device, host, trace
+
+
+def rows(trace: Trace, name: str) -> IntArray:
+    return np.flatnonzero(trace.rows("name", name)).astype(np.int64)
+
+
+def played(trace: Trace, *edits: Edit) -> list[int]:
+    """Times of the steps with some edits."""
+    replay = build(trace)
+    return steps(replay).played_ns(play(edited(replay, edits))).tolist()
+
+
+def test_every_torch_file_is_repeated(torch_file: Path) -> None:
+    replay = build(load(torch_file))
+    assert (play(replay.graph) == replay.graph.start_ns).all()
+
+
+def launching(dur: int = 1000) -> Trace:
+    """Two launches of 10 µs each, kernels of 100 and 50 µs one after the other, a synchronisation that waits for both.
+
+    start 0: launch a (10), 10: launch b (10), 20: synchronise until 160; kernel a 5 to 105, kernel b 106 to 156.
+    """
+    return trace(
+        [
+            host("step", "step", 0, 170_000, step=0),
+            host("launch a", "runtime", 0, 10_000, correlation=1),
+            device("a", "kernel", 5_000, 100_000, 1),
+            host("launch b", "runtime", 10_000, 10_000, correlation=2),
+            device("b", "kernel", 106_000, 50_000, 2),
+            host("cudaDeviceSynchronize", "sync", 20_000, 140_000),
+        ]
+    )
+
+
+def test_synchronisation_waits_for_the_device() -> None:
+    found = launching()
+    assert played(found) == [170_000]
+    assert played(found, Scale(rows(found, "a"), 0.5)) == [120_000]  # 50 µs less on the device: 50 less waiting
+    assert played(found, Insert(rows(found, "b"), device_ns=7_000)) == [177_000]
+
+
+def test_the_host_is_not_in_the_way_while_the_device_works() -> None:
+    found = launching()
+    assert played(found, Scale(rows(found, "launch b"), 5, device=False)) == [170_000]  # 40 µs more, hidden by kernel a
+
+
+def test_without_the_synchronisation_nobody_waits() -> None:
+    found = launching()
+    assert played(found, Remove(rows(found, "cudaDeviceSynchronize"))) == [30_000]  # two launches, and 10 µs behind it
+
+
+def test_without_a_kernel_the_next_one_begins_with_its_launch() -> None:
+    found = launching()  # b begins 5 µs after its launch, now at 0, ends at 55; the call returns 4 µs later, 10 remain
+    assert played(found, Remove(rows(found, "launch a"))) == [5_000 + 50_000 + 4_000 + 10_000]
+
+
+def loading(made_ns: int) -> Trace:
+    """Four steps of 100 µs: a batch made in ``made_ns``, the rest computing."""
+    found = []
+    for step in range(4):
+        begin = step * 100_000
+        found += [
+            host(f"step {step}", "step", begin, 100_000, step=step),
+            host("next", "dataloader", begin, made_ns),
+            host("compute", "operator", begin + made_ns, 100_000 - made_ns),
+        ]
+    return trace(found)
+
+
+def test_workers_make_batches_while_the_training_computes() -> None:
+    found = loading(60_000)
+    assert played(found, Load(rows(found, "next"), workers=2)) == [40_000] * 4
+
+
+def test_too_few_workers_are_waited_for() -> None:
+    found = loading(80_000)  # a batch every 80 µs, 20 µs of computing
+    assert played(found, Load(rows(found, "next"), workers=1))[1:] == [80_000] * 3
+    assert played(found, Load(rows(found, "next"), workers=2))[1:] == [40_000] * 3
+    assert played(found, Load(rows(found, "next"), workers=8))[1:] == [20_000] * 3
+
+
+def test_a_thread_that_is_waited_for_and_one_that_is_not() -> None:
+    found = trace(
+        [
+            host("step", "step", 0, 1_000_000, step=0),
+            host("call", "operator", 100_000, 600_000),  # waits for thread 2, which works from 150 to 690 µs
+            host("node 1", "operator", 150_000, 300_000, tid=2),
+            host("node 2", "operator", 450_000, 240_000, tid=2),
+            host("beside", "operator", 120_000, 900_000, tid=3),
+        ]
+    )
+    assert played(found) == [1_000_000]
+    assert played(found, Scale(rows(found, "node 1"), 0)) == [700_000]
+    assert played(found, Scale(rows(found, "beside"), 0)) == [1_000_000]
+
+
+WORKERS, THREAD = "_MultiProcessingDataLoaderIter.__next__", "_DataLoaderIterSingleProcess"
+MS = 1_000_000
+
+
+def waiting(*batches: tuple[int, int], name: str = WORKERS, within: str = "", work: int = 10) -> Trace:
+    """Steps that wait so many ms for a batch and work for ``work`` ms; and, in ms, what beginning an epoch takes in
+    front of the wait (0: none begins). ``within``: a Python frame that holds the wait."""
+    rows, now = [], 0
+    for number, (wait, begins) in enumerate(batches):
+        rows.append(host(f"step {number}", "step", now, (begins + wait + work) * MS, step=number))
+        rows += [host("random_", "operator", now, begins * MS)] if begins else []
+        rows.append(host(name, "dataloader", now + begins * MS, wait * MS))
+        rows += [host(within, "python", now + begins * MS, wait * MS)] if within else []
+        rows.append(host("work", "operator", now + (begins + wait) * MS, work * MS))
+        now += (begins + wait + work) * MS
+    return trace(rows)
+
+
+@pytest.mark.parametrize(("name", "within"), [(WORKERS, ""), (WORKERS, "poll"), (THREAD, "")])
+def test_a_batch_arrives_no_earlier_because_it_is_asked_for_earlier(name: str, within: str) -> None:
+    found = waiting((20, 0), (20, 0), (20, 0), name=name, within=within)
+    half = played(found, Scale(rows(found, "work"), 0.5))
+    assert played(found) == [30 * MS] * 3
+    assert half == [25 * MS, 30 * MS, 30 * MS]  # from the second step on the wait is 5 ms longer
+    assert played(found, Scale(rows(found, "work"), 5))[1:] == [52 * MS] * 2  # the batch is there: 2 ms to get it
+
+
+def test_a_batch_that_the_training_makes_itself_is_ready_earlier() -> None:
+    found = waiting((20, 0), (20, 0), name="_SingleProcessDataLoaderIter.__next__")
+    assert played(found, Scale(rows(found, "work"), 0.5)) == [25 * MS] * 2
+
+
+def test_a_batch_that_was_not_waited_for_was_there() -> None:
+    found = waiting((1, 0), (1, 0), (30, 0), (1, 0), (1, 0))
+    assert played(found, Scale(rows(found, "work"), 0.5)) == [6 * MS, 6 * MS, 45 * MS, 6 * MS, 6 * MS]
+
+
+def test_a_batch_is_begun_when_it_is_asked_for() -> None:
+    """Two workers have four batches to make at most: the ninth is asked for with the end of the fifth call, 73 ms
+    before it arrives. Then 5 ms of work, and three batches that are there, 1 ms each, with 5 ms of work."""
+    found = waiting(*[(1, 0)] * 8, (30, 0), (1, 0))
+    assert played(found, Scale(rows(found, "work"), 0.5))[8] == (73 - 5 - 3 * 6 + 5) * MS
+
+
+def test_a_batch_that_is_late_behind_another_is_counted_from_that() -> None:
+    """The eleventh arrives 51 ms after the ninth, whenever that was."""
+    found = waiting(*[(1, 0)] * 8, (30, 0), (1, 0), (30, 0), (1, 0))
+    assert sum(played(found, Scale(rows(found, "work"), 0.5))[9:11]) == 51 * MS
+
+
+def test_workers_that_are_behind_keep_their_pace() -> None:
+    """Eight of them: a wait every eight steps, from arrival to arrival as recorded."""
+    found = waiting(*([(30, 0)] + [(1, 0)] * 7) * 4)
+    half = played(found, Scale(rows(found, "work"), 0.5))
+    assert [sum(half[at : at + 8]) for at in (9, 17)] == [sum(played(found)[at : at + 8]) for at in (9, 17)]
+
+
+def test_workers_that_an_epoch_starts_begin_when_it_begins() -> None:
+    """The first batch of the second epoch is waited for by what starts its makers, the next one is theirs."""
+    found = waiting((20, 0), (20, 0), (20, 5), (20, 0))
+    assert played(found, Scale(rows(found, "work"), 0.5)) == [25 * MS, 30 * MS, 30 * MS, 30 * MS]
+
+
+def test_more_workers_change_when_batches_arrive() -> None:
+    found = waiting((20, 0), (20, 0), (20, 0))
+    assert played(found, Load(rows(found, WORKERS), 1, batch_ns=12 * MS))[1:] == [12 * MS] * 2
+    assert played(found, Remove(rows(found, WORKERS))) == [10 * MS] * 3
+
+
+def test_more_workers_rebuild_batches_no_sooner() -> None:
+    """Each call waits 20 ms and rebuilds its batch for 5; with a batch that is there it takes 1 ms and 5."""
+    found = []
+    for step in range(3):
+        begin = step * 35 * MS
+        found += [
+            host(f"step {step}", "step", begin, 35 * MS, step=step),
+            host(WORKERS, "dataloader", begin, 25 * MS),
+            host("rebuild", "operator", begin + 20 * MS, 5 * MS),
+            host("work", "operator", begin + 25 * MS, 10 * MS),
+        ]
+    recording = trace(found)
+    assert played(recording, Load(rows(recording, WORKERS), 1, batch_ns=MS, handover_ns=MS)) == [16 * MS] * 3
+
+
+def test_who_makes_a_batch_is_not_woken_by_who_waits_for_it() -> None:
+    """A thread that reads ahead works from 12 to 29 ms within the wait, as it would without; a batch of workers waits
+    for no such thread."""
+    found = trace(
+        [
+            host("step", "step", 0, 60 * MS, step=0),
+            host("before", "operator", 0, 10 * MS),
+            host(THREAD, "dataloader", 10 * MS, 20 * MS),
+            host("work", "operator", 30 * MS, 30 * MS),
+            host("read", "operator", 0, 5 * MS, tid=2),
+            host("read", "operator", 12 * MS, 17 * MS, tid=2),
+        ]
+    )
+    assert played(found, Scale(rows(found, "before"), 0)) == [60 * MS]
+    assert played(found, Load(rows(found, THREAD), 1, batch_ns=MS)) == [40 * MS]

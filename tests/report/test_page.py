@@ -1,0 +1,42 @@
+"""The report on a run holds the largest rows of long tables, and stays a tree where it was one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perfkit_core.errors import SourceError
+from perfkit_core.loading import load
+from perfkit_core.renderers import html
+from perfkit_core.report.page import LONGEST, run_report
+from perfkit_core.report.tree_rows import parents
+from tests.support.events import host, trace
+
+
+def test_a_long_table_is_cut_to_its_largest_rows_and_says_so() -> None:
+    found = trace([host(f"op{i}", "operator", 10_000 * i, 1 + i) for i in range(LONGEST + 5)])
+    (section,) = (section for section in run_report(found).sections if section.name == "operators")
+    assert len(section.table) == LONGEST
+    assert set(section.table["name"]) == {f"op{i}" for i in range(5, LONGEST + 5)}
+    assert f"{LONGEST} largest of {LONGEST + 5} rows" in section.note
+
+
+def test_a_page_that_is_given_as_a_profile_is_known(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.write_text(html.render(run_report(trace([host("op", "operator", 0, 1)]))), encoding="utf-8")
+    with pytest.raises(SourceError, match=r"a page that perfkit wrote.*give the run folder or the trace"):
+        load(page)
+
+
+def test_what_is_left_of_a_tree_is_a_tree(traces: Path) -> None:
+    (section,) = (
+        s for s in run_report(load(traces / "torch" / "b200-eager-rank0of8.json.gz")).sections if s.name == "code"
+    )
+    table = section.table
+    assert len(table) == LONGEST
+    above = parents(table["depth"].to_numpy())
+    inner = table["depth"].to_numpy() > 0
+    assert (above[inner] >= 0).all()
+    assert (table["depth"].to_numpy()[above[inner]] == table["depth"].to_numpy()[inner] - 1).all()
+    assert (table["total_cpu_ns"].to_numpy()[above[inner]] >= table["total_cpu_ns"].to_numpy()[inner]).all()

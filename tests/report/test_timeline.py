@@ -1,0 +1,132 @@
+"""Which boxes a timeline has, in which rows, and what led to what; worked out by hand."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import perfkit_core
+from perfkit_core.renderers.timelines import payload
+from perfkit_core.report import timeline as timelines
+from perfkit_core.report.timeline_model import Row, Timeline
+from perfkit_core.trace import Trace, concat_traces
+from tests.support.events import device, host, trace
+
+
+def steps(count: int, inside: int = 2) -> Trace:
+    """Steps of 100 ns, the second one of 200; each with so many operators of 10 ns, and memory events that are no
+    boxes."""
+    events, at = [], 0
+    for number in range(count):
+        dur = 200 if number == 1 else 100
+        events.append(host(f"Step#{number}", "step", at, dur, step=number))
+        events += [host("op", "operator", at + 20 * i, 10) for i in range(inside)]
+        events.append(host("[memory]", "memory", at + 5, 0))
+        at += dur + 50
+    return trace(events)
+
+
+def test_rows_depths_and_causes() -> None:
+    found, left_out = timelines.timeline(
+        trace(
+            [
+                host("Step#0", "step", 1000, 100, step=0),
+                host("op", "operator", 1010, 50),
+                host("launch", "runtime", 1020, 10, correlation=7),
+                device("work", "kernel", 1040, 30, correlation=7),
+            ]
+        )
+    )
+    assert left_out == 0
+    assert [part.name for part in found.parts] == ["step 0"]
+    assert [(part.start_ns, part.end_ns) for part in found.parts] == [(0, 100)]
+    boxes = {found.names[name]: i for i, name in enumerate(found.name.tolist())}
+    assert [found.depth[boxes[name]] for name in ("Step#0", "op", "launch", "work")] == [0, 1, 2, 0]
+    assert [found.start_ns[boxes[name]] for name in ("Step#0", "op", "launch", "work")] == [0, 10, 20, 40]
+    assert found.cause.tolist().count(-1) == 3
+    assert found.cause[boxes["work"]] == boxes["launch"]
+    assert found.row[boxes["work"]] != found.row[boxes["op"]]
+
+
+def test_points_in_time_are_no_boxes() -> None:
+    found, left_out = timelines.timeline(steps(3))
+    assert (len(found), left_out) == (9, 0)
+
+
+def test_whole_steps_are_chosen_the_median_and_the_longest_first() -> None:
+    found, left_out = timelines.timeline(steps(5), most=7)
+    assert [part.name for part in found.parts] == ["step 1", "step 3"]
+    assert found.parts[found.first].name == "step 3", "the median is shown first"
+    assert (len(found), left_out) == (6, 9)
+
+
+def test_of_a_step_that_is_too_large_the_longest_events_stay() -> None:
+    found, left_out = timelines.timeline(steps(1, inside=5), most=3)
+    assert (len(found), left_out) == (3, 3)
+    assert "Step#0" in found.names
+
+
+def test_without_steps_the_recording_is_the_part() -> None:
+    found, _ = timelines.timeline(trace([host("op", "operator", 5, 10), host("op", "operator", 25, 10)]))
+    assert [(part.name, part.start_ns, part.end_ns) for part in found.parts] == [("the recording", 0, 30)]
+
+
+def test_without_events_nothing_is_drawn() -> None:
+    section = timelines.section(steps(1).slice(0, 0))
+    assert section.table.empty
+    assert section.empty
+
+
+@pytest.mark.parametrize("file", ["torch/h100-vit.json.gz", "paddle/cpu-3.3.1/cnn_small/cycle0.json.gz"])
+def test_boxes_of_a_row_and_depth_never_overlap(traces: Path, file: str) -> None:
+    """What the page relies on to find boxes by halving."""
+    found, _ = timelines.timeline(perfkit_core.load(traces / file))
+    same = (np.diff(found.row) == 0) & (np.diff(found.depth) == 0)
+    end = found.start_ns + found.dur_ns
+    assert len(found) > 200
+    assert (found.start_ns[1:][same] >= end[:-1][same]).all()
+
+
+def test_a_page_carries_every_number() -> None:
+    found, _ = timelines.timeline(steps(3))
+    data = payload(found)
+    raw = zlib.decompress(base64.b64decode(data["data"]))
+    assert data["columns"][0] == ["start_ns", "f8"]
+    assert np.frombuffer(raw, "<f8", data["count"]).tolist() == found.start_ns.tolist()
+
+
+def test_a_page_carries_more_rows_than_two_bytes_count() -> None:
+    count = 70_000
+    numbers, none = np.arange(count, dtype=np.int64), np.zeros(count, np.int64)
+    rows = tuple(Row("device", f"stream {number}") for number in range(count))
+    data = payload(Timeline((), rows, ("k",), ("kernel",), numbers, none + 1, none, none, numbers, none, none - 1))
+    raw = zlib.decompress(base64.b64decode(data["data"]))
+    widths = {"f8": 8, "i4": 4, "u2": 2}
+    begin = count * sum(
+        widths[kind] for _, kind in data["columns"][: [name for name, _ in data["columns"]].index("row")]
+    )
+    assert np.array_equal(np.frombuffer(raw, "<i4", count, begin), numbers)
+
+
+def test_the_table_of_very_many_rows_is_cut_and_says_so() -> None:
+    found = timelines.section(trace([device("k", "kernel", i, 1, stream=i) for i in range(timelines.MOST_ROWS + 1)]))
+    assert found.timeline is not None
+    assert (len(found.table), len(found.timeline.rows)) == (5000, 5001)
+    assert "The table has the first 5000 of 5001 rows." in found.note
+
+
+def test_a_step_of_several_ranks_is_shown_from_its_first_beginning_to_its_last_end() -> None:
+    """Rank 1 begins 40 ns earlier and ends 60 later; its step 1 is of another time."""
+    one = trace([host("Step#0", "step", 100, 100, step=0), host("op", "operator", 110, 10)], rank=0)
+    events = [
+        host("Step#0", "step", 60, 200, step=0), host("early", "operator", 65, 10),
+        host("Step#1", "step", 400, 50, step=1),
+    ]  # fmt: skip
+    found, left_out = timelines.timeline(concat_traces([one, trace(events, rank=1)]))
+    assert [(part.name, part.end_ns - part.start_ns) for part in found.parts] == [("step 0", 200)]
+    assert "early" in found.names
+    assert left_out == 1

@@ -1,0 +1,141 @@
+"""Recorded events on disk: written in pieces and read again, they are the trace that was never on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import perfkit_core
+import perfkit_paddle.json_source
+import perfkit_paddle.pb_source
+import perfkit_torch.source
+from perfkit_core import schema
+from perfkit_core.assemble import Recorded, assemble
+from perfkit_core.errors import SourceError
+from perfkit_core.storage.recorded import ROW_GROUP
+from perfkit_core.storage.store import RecordedWriter, read_stored
+from perfkit_core.testing.round_trip import plain
+from perfkit_core.trace import Trace
+from tests.support.small_trace import small_trace
+
+FILES = (
+    "torch/h100-bert-small.json.gz",
+    "torch/b200-eager-rank0of8.json.gz",
+    "paddle/cpu-3.3.1/cnn_small/cycle0.json.gz",
+    "paddle/cpu-3.3.1/amp_custom/cycle0.pb",
+)
+
+
+def pieces(recorded: Recorded, rows: int) -> list[pa.RecordBatch]:
+    """The recorded events in file order, each piece with dictionaries of its own, some columns as plain text."""
+    table = recorded.columns
+    if recorded.parent is not None:
+        table = table.append_column("parent", pa.array(recorded.parent))
+    found = []
+    for at in range(0, table.num_rows, rows):
+        part = table.slice(at, rows)
+        columns = {}
+        for name in part.column_names:
+            column = part[name].combine_chunks()
+            column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+            text = pa.types.is_dictionary(column.type)
+            plain_text = column.cast(pa.string()) if text else column
+            columns[name] = plain_text.dictionary_encode() if text and name != "category" else plain_text
+        found.append(pa.RecordBatch.from_pydict(columns))
+    return found
+
+
+def same(found: Trace, expected: Trace) -> None:
+    assert (found.meta, found.quality) == (expected.meta, expected.quality)
+    for name in schema.COLUMN_NAMES:
+        assert plain(found.events, name).equals(plain(expected.events, name)), name
+
+
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("rows", [997, 100_000])
+def test_a_real_trace_through_a_recorded_file_is_the_same_in_every_cell(
+    traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, rows: int
+) -> None:
+    taken: list[Any] = []
+
+    def seen(recorded: Recorded, meta: Any, quality: Any = (), rank: Any = None, operator_names: Any = None) -> Trace:
+        taken.append((Recorded(recorded.columns, recorded.parent), meta, quality, rank))
+        return assemble(recorded, meta, quality, rank, operator_names)
+
+    for source in (perfkit_torch.source, perfkit_paddle.json_source, perfkit_paddle.pb_source):
+        monkeypatch.setattr(source, "assemble", seen)
+    direct = perfkit_core.load(traces / file)
+    recorded, meta, quality, rank = taken[0]
+    with RecordedWriter(tmp_path / "t.parquet") as writer:
+        for piece in pieces(recorded, rows):
+            writer.write(piece)
+        writer.close(meta, quality, rank)
+    assert writer.rows == len(direct)
+    same(read_stored(tmp_path / "t.parquet"), direct)
+
+
+def some(count: int, start: int = 0) -> pa.RecordBatch:
+    """Operators that follow one another, 10 ns each, their names repeating after seven."""
+    numbers = range(start, start + count)
+    return pa.RecordBatch.from_pydict(
+        {
+            "name": pa.array([f"op{i % 7}" for i in numbers]).dictionary_encode(),
+            "kind": pa.array(["operator"] * count).dictionary_encode(),
+            "device": ["cpu"] * count,
+            "start_ns": pa.array([10 * i for i in numbers], pa.int64()),
+            "dur_ns": pa.array([10] * count, pa.int64()),
+        }
+    )
+
+
+def test_row_groups_are_of_one_size_whatever_the_batches(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    with RecordedWriter(path) as writer:
+        for at, count in ((0, 100_000), (100_000, 1), (100_001, 0), (100_001, 70_000)):
+            writer.write(some(count, at))
+        writer.close(small_trace().meta)
+    found = pq.read_metadata(path)
+    sizes = [found.row_group(i).num_rows for i in range(found.num_row_groups)]
+    assert sizes == [ROW_GROUP] * (170_001 // ROW_GROUP) + [170_001 % ROW_GROUP]
+    names = read_stored(path).events["name"].to_pylist()
+    assert names == [f"op{i % 7}" for i in range(170_001)]
+
+
+def test_rank_and_clock_may_be_told_at_the_end(tmp_path: Path) -> None:
+    with RecordedWriter(tmp_path / "t.parquet") as writer:
+        writer.write(some(3))
+        writer.close(small_trace().meta, rank=5, base_ns=2**60)
+    found = read_stored(tmp_path / "t.parquet")
+    assert found.ints("start_ns").tolist() == [2**60, 2**60 + 10, 2**60 + 20]
+    assert found.events["rank"].to_pylist() == [5, 5, 5]
+
+
+def test_a_recording_without_events_can_be_read(tmp_path: Path) -> None:
+    with RecordedWriter(tmp_path / "t.parquet") as writer:
+        writer.close(small_trace().meta)
+    assert len(read_stored(tmp_path / "t.parquet")) == 0
+
+
+def test_an_unfinished_file_is_removed(tmp_path: Path) -> None:
+    def interrupted() -> None:
+        with RecordedWriter(tmp_path / "t.parquet") as writer:
+            writer.write(some(3))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert not list(tmp_path.iterdir())
+
+
+def test_recorded_columns_of_another_file_are_refused(tmp_path: Path) -> None:
+    """perfkit's mark on a file that lacks the columns."""
+    with RecordedWriter(tmp_path / "t.parquet") as writer:
+        writer.close(small_trace().meta)
+    mark = {b"perfkit": pq.read_metadata(tmp_path / "t.parquet").metadata[b"perfkit"]}
+    pq.write_table(pa.table({"a": [1]}).replace_schema_metadata(mark), tmp_path / "u.parquet")
+    with pytest.raises(SourceError, match=r"u\.parquet: columns are missing"):
+        read_stored(tmp_path / "u.parquet")

@@ -1,0 +1,1 @@
+"""What tests share: hand-made traces, recordings, readers that know nothing of perfkit."""

@@ -1,0 +1,270 @@
+"""Both adapters and the example plugin pass the conformance suite; what breaks a promise does not."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from perfkit_core import schema
+from perfkit_core.loading import load, load_one
+from perfkit_core.plugins.contracts import Source, View
+from perfkit_core.plugins.manager import Plugins
+from perfkit_core.plugins.manager import load as load_plugins
+from perfkit_core.plugins.markers import PROJECT
+from perfkit_core.sources.bytestream import head
+from perfkit_core.testing.conformance import check_plugin, check_round_trip, check_source, check_trace, check_view
+from perfkit_core.testing.plugins import check_operator_name
+from perfkit_core.trace import Finding, Trace
+from tests.support.events import device, host, trace
+from tests.support.paths import DATA, ROOT
+
+EXAMPLE = ROOT / "tests" / "example_plugin"
+ADAPTERS = ("perfkit_torch.plugin", "perfkit_paddle.plugin", "perfkit_mindspore.plugin")
+
+
+@pytest.fixture(scope="module")
+def plugins() -> Iterator[Plugins]:
+    """Both adapters and the example, whose folder is on the path as if it were installed."""
+    sys.path.insert(0, str(EXAMPLE))
+    try:
+        points = [EntryPoint(name.partition(".")[0].removeprefix("perfkit_"), name, PROJECT) for name in ADAPTERS]
+        yield load_plugins(points)
+    finally:
+        sys.path.remove(str(EXAMPLE))
+
+
+def source_named(plugins: Plugins, name: str) -> Source:
+    return next(source for source in plugins.sources() if source.name == name)
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_adapters_are_sound_plugins_that_import_no_framework(plugins: Plugins, name: str) -> None:
+    check_plugin(importlib.import_module(name), frameworks=("torch", "paddle", "mindspore"))
+
+
+def test_every_torch_trace_keeps_every_promise(plugins: Plugins, torch_file: Path) -> None:
+    check_trace(load(torch_file, plugins=plugins))
+
+
+@pytest.mark.parametrize("name", ["h100-bert-small.json.gz", "mi250-minitoy-train.json.gz", "mtia-inference.json.gz",
+                                  "resnet-param.json.gz", "b200-eager-rank0of8.json.gz"])  # fmt: skip
+def test_torch_reader_store_and_views(plugins: Plugins, traces: Path, tmp_path: Path, name: str) -> None:
+    path = traces / "torch" / name
+    found = load(path, plugins=plugins)
+    check_source(source_named(plugins, "torch"), path)
+    check_round_trip(found, tmp_path)
+    for view in plugins.views().values():
+        check_view(view, found)
+
+
+def test_every_paddle_trace_keeps_every_promise(plugins: Plugins, paddle_file: Path) -> None:
+    """Paddle records its own tree, so parents need not enclose in time."""
+    check_trace(load(paddle_file, plugins=plugins), own_tree=True)
+
+
+@pytest.mark.parametrize("name", ["amp_custom/cycle0.pb", "mlp_medium/cycle0.pb.gz", "cnn_small/cycle0.json.gz"])
+def test_paddle_reader_store_and_views(plugins: Plugins, traces: Path, tmp_path: Path, name: str) -> None:
+    path = traces / "paddle" / "cpu-3.3.1" / name
+    found = load(path, plugins=plugins)
+    readers = [source for source in plugins.sources() if source.sniff(path, head(path))]
+    assert len(readers) == 1
+    check_source(readers[0], path)
+    check_round_trip(found, tmp_path)
+    for view in plugins.views().values():
+        check_view(view, found)
+
+
+@pytest.mark.parametrize("name", ["torch-mlp.json.gz", "paddle-mlp.pb", "paddle-mlp.json.gz"])
+def test_our_own_recordings_keep_every_promise(plugins: Plugins, tmp_path: Path, name: str) -> None:
+    found = load(DATA / name, plugins=plugins)
+    check_trace(found, own_tree=name.startswith("paddle"))
+    check_round_trip(found, tmp_path)
+
+
+def test_the_example_passes_all_of_it(plugins: Plugins, traces: Path, tmp_path: Path) -> None:
+    path = traces / "other" / "mindspore-timeline.json"
+    found = load(path, plugins=plugins)
+    check_trace(found)
+    check_source(source_named(plugins, "mindspore"), path)
+    check_round_trip(found, tmp_path)
+    for view in plugins.views().values():
+        check_view(view, found)
+    check_operator_name(plugins, "mindspore", "MatMul", "matmul")
+    check_operator_name(plugins, "mindspore", "ReluGrad", "relu_grad")
+    check_operator_name(plugins, "mindspore", "Adam", "optimizer_update")
+
+
+# -- the suite catches what it is there for ----------------------------------------------------------------------------
+
+
+def sound() -> Trace:
+    return trace(
+        [
+            host("step", "step", 0, 100, step=0, args='{"a":1}'),
+            host("mm", "operator", 10, 50, shapes="[[1]]"),
+            host("launch", "runtime", 20, 5, correlation=1),
+            host("Backward", "backward", 70, 20, phase="backward"),
+            device("k", "kernel", 200, 10, correlation=1),
+            device("late", "memcpy", 300, 10, bytes=8),
+        ],
+        names={"mm": "matmul"}.get,
+    )
+
+
+def changed(column: str, row: int, value: Any) -> Callable[[], Trace]:
+    """The sound trace with one cell changed."""
+
+    def make() -> Trace:
+        good = sound()
+        values = good.events[column].to_pylist()
+        values[row] = value
+        kind = good.events.schema.field(column)
+        plain = pa.array(values, pa.string() if pa.types.is_dictionary(kind.type) else kind.type)
+        cells = plain.dictionary_encode() if pa.types.is_dictionary(kind.type) else plain
+        at = good.events.schema.get_field_index(column)
+        return replace(good, events=good.events.set_column(at, kind, cells.cast(kind.type)), _cache={})
+
+    return make
+
+
+def with_meta(**meta: Any) -> Callable[[], Trace]:
+    return lambda: replace(sound(), meta=msgspec.structs.replace(sound().meta, **meta), _cache={})
+
+
+STEP, MM, LAUNCH, BACKWARD, K, LATE = range(6)
+BROKEN: dict[str, tuple[Callable[[], Trace], str]] = {
+    "kind": (changed("kind", MM, "op"), "not a value of kind"),
+    "phase": (changed("phase", MM, "warmup"), "not a value of phase"),
+    "device": (changed("device", K, "GPU zero"), "not a value of device"),
+    "order": (changed("start_ns", K, 0), "not sorted"),
+    "duration": (changed("dur_ns", LATE, -1), "negative durations"),
+    "parent later": (changed("parent", MM, BACKWARD), "not an earlier row"),
+    "parent elsewhere": (changed("parent", BACKWARD, MM), "does not enclose"),
+    "parent on a device": (changed("parent", LATE, K), "not a nesting host event"),
+    "parent of another thread": (changed("tid", LAUNCH, 2), "not a nesting host event of the same thread"),
+    "self above duration": (changed("self_ns", MM, 51), "not between 0 and dur_ns"),
+    "self not the rest": (changed("self_ns", MM, 44), "union of the children"),
+    "self missing": (changed("self_ns", MM, None), "exactly the host events that nest"),
+    "launched by a device": (changed("launched_by", LATE, K), "not a host event"),
+    "host launched": (changed("launched_by", BACKWARD, LAUNCH), "a host event is launched"),
+    "other correlation": (changed("launched_by", LATE, LAUNCH), "another correlation"),
+    "no such row": (changed("launched_by", K, 99), "not a row"),
+    "step unknown": (changed("step", MM, 5), "not recorded"),
+    "step of the launch": (changed("step", K, None), "another step than its launch"),
+    "step in no step": (changed("step", LATE, 3), "not recorded"),
+    "phase of the span": (changed("phase", BACKWARD, "forward"), "not in the phase backward"),
+    "phase of the launch": (changed("phase", K, "backward"), "another phase than its launch"),
+    "phase half known": (changed("phase", MM, None), "null for others"),
+    "operator name": (changed("op_name", MM, "aten::mm"), "not a canonical operator name"),
+    "name of no operator": (changed("op_name", BACKWARD, "matmul"), "no operator"),
+    "args": (changed("args", MM, "{broken"), "not a JSON object"),
+    "args list": (changed("args", MM, "[1]"), "not a JSON object"),
+    "shapes": (changed("shapes", MM, "2x3"), "not a value of shapes"),
+    "empty text": (changed("module", MM, ""), "where null is meant"),
+    "text for nothing": (changed("stack", MM, "None"), "where null is meant"),
+    "stream of the host": (changed("stream", MM, 0), "host events on a stream"),
+    "thread of a kernel": (changed("tid", K, 1), "device work with a tid"),
+    "framework": (with_meta(framework=None), "framework"),
+    "clock": (with_meta(clock="utc"), "unknown clock"),
+    "ranks": (changed("rank", MM, 3), "lacks ranks"),
+    "finding twice": (lambda: replace(sound(), quality=(Finding("a", "b"), Finding("a", "b"))), "there twice"),
+    "finding code": (lambda: sound().with_findings(Finding("Not A Code", "b")), "not a stable code"),
+    "finding empty": (lambda: sound().with_findings(Finding("code", " ")), "says nothing"),
+    "steps denied": (lambda: sound().with_findings(Finding("no-steps", "x")), "contradicts"),
+    "device denied": (lambda: sound().with_findings(Finding("no-device-events", "x")), "contradicts"),
+    "column": (lambda: replace(sound(), events=sound().events.drop_columns(["args"])), "the columns are not"),
+}
+
+
+def test_the_sound_trace_passes() -> None:
+    check_trace(sound())
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_broken_promise_is_found(what: str) -> None:
+    make, message = BROKEN[what]
+    with pytest.raises(AssertionError, match=message):
+        check_trace(make())
+
+
+def test_zeros_for_missing_numbers_are_found() -> None:
+    good = sound()
+    at = good.events.schema.get_field_index("flops")
+    zeros = pa.array(np.zeros(len(good), np.int64))
+    with pytest.raises(AssertionError, match="flops is 0 in all rows"):
+        check_trace(replace(good, events=good.events.set_column(at, schema.SCHEMA.field("flops"), zeros), _cache={}))
+
+
+def test_own_trees_may_leave_the_time_of_the_parent_but_not_the_process() -> None:
+    other = changed("parent", BACKWARD, MM)()
+    cells = other.events.schema.get_field_index("self_ns")
+    own = pa.array([50, 45, 5, 20, None, None], pa.int64())
+    events = other.events.set_column(cells, schema.SCHEMA.field("self_ns"), own)
+    check_trace(replace(other, events=events, _cache={}), own_tree=True)
+
+
+def test_a_reader_that_takes_everything_or_reads_damaged_files_silently_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_text("[]", encoding="utf-8")
+    good = load_one(DATA / "torch-mlp.json.gz")
+    with pytest.raises(AssertionError, match="takes a foreign file"):
+        check_source(Source("greedy", "all", lambda path, head: 1, lambda path, partial: good), path)
+    with pytest.raises(AssertionError, match="without a word"):
+        check_source(Source("silent", "some", lambda path, head: int(head == b"[]"), lambda path, partial: good), path)
+    with pytest.raises(AssertionError, match="does not recognise"):
+        check_source(Source("blind", "none", lambda path, head: 0, lambda path, partial: good), path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "implements no hook"),
+        ("@hookimpl\ndef perfkit_sources():\n    return [5]", "not a Source"),
+        ("@hookimpl\ndef perfkit_sources():\n    raise ValueError('x')", "ValueError"),
+        ("@hookimpl\ndef perfkit_operator_names():\n    return {'wave': str.lower}", "unknown operator must be None"),
+        ("import wave\n@hookimpl\ndef perfkit_operator_names():\n    return {'wave': {}.get}", "imports wave"),
+        ("@hookimpl\ndef perfkit_operator_names():\n    import wave\n    return {'wave': {}.get}", "imports wave"),
+        ("@hookimpl\ndef perfkit_nothing():\n    return []", "does not load"),
+    ],
+)
+def test_a_broken_plugin_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str) -> None:
+    """``wave`` stands for a framework: a module that nothing else imports."""
+    (tmp_path / "perfkit_broken.py").write_text(
+        f"from perfkit_core.plugins import hookimpl\n{text}\n", encoding="utf-8"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "perfkit_broken", raising=False)
+    module: ModuleType = importlib.import_module("perfkit_broken")
+    try:
+        with pytest.raises(AssertionError, match=message):
+            check_plugin(module)
+    finally:
+        del sys.modules["perfkit_broken"]
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        (pd.DataFrame({"a_ns": [0.5]}), "not an integer"),
+        (pd.DataFrame({"a_ratio": [1]}), "not a float"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "twice"),
+        (pd.DataFrame({"b": [1]}), "no column size_bytes"),
+    ],
+)
+def test_a_broken_view_is_found(frame: pd.DataFrame, message: str) -> None:
+    order = "size_bytes" if "b" in frame else None
+    view = View("v", "V", "a view", lambda trace, request: frame, order=order)
+    with pytest.raises(AssertionError, match=message):
+        check_view(view, sound())

@@ -1,0 +1,94 @@
+"""The structure script counts what its docstring defines, on a small tree with one fault of each kind."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def structure() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("structure", ROOT / "tools" / "structure.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["structure"] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def rows(structure: ModuleType, root: Path, files: dict[str, str]) -> dict[str, tuple[int, int, list[str]]]:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    measures = structure.measure(structure.read_modules(root))
+    return {row.name: (row.value, row.of, list(row.examples)) for row in measures}
+
+
+def test_private_functions_used_once(structure: ModuleType, tmp_path: Path) -> None:
+    text = """
+def _once(): ...
+def _twice(): ...
+def _never(): ...
+def _imported(): ...
+def public(): return _once(), _twice(), _twice()
+class C:
+    def _method(self): ...
+    def __repr__(self): return self._method()
+"""
+    other = "from perfkit_core.a.m import _imported\n"
+    counts = rows(structure, tmp_path, {"perfkit_core/a/m.py": text, "perfkit_core/a/n.py": other})
+    assert counts["private functions used once"][:2] == (3, 7)  # _once, _method, _imported
+
+
+def test_lines_of_imports_and_comments(structure: ModuleType, tmp_path: Path) -> None:
+    text = (
+        'import os\nfrom sys import (\n    path,\n)\n# why\nx = "# text"  # beside\ndef f():\n    import re\n    # in\n'
+    )
+    counts = rows(structure, tmp_path, {"perfkit_core/m.py": text + "    return re\n"})
+    assert counts["import lines"][:2] == (5, 10)
+    assert counts["own-line comments"][0] == 2
+
+
+def test_circles_of_packages_and_files(structure: ModuleType, tmp_path: Path) -> None:
+    counts = rows(
+        structure,
+        tmp_path,
+        {
+            "perfkit_core/a/one.py": "from perfkit_core.b import two\n",
+            "perfkit_core/b/two.py": "def f():\n    from perfkit_core.a import one\n",
+            "perfkit_core/b/three.py": "import perfkit_core.a.one\n",
+            "perfkit_core/c/four.py": "from . import five\n",
+            "perfkit_core/c/five.py": "from .four import x\n",
+        },
+    )
+    assert counts["package circles"][2] == ["a b"]
+    assert counts["file circles"][2] == ["perfkit_core.c.five perfkit_core.c.four"]
+    assert counts["file circles, all imports"][0] == 2
+
+
+def test_basenames_and_root_files(structure: ModuleType, tmp_path: Path) -> None:
+    names = ["perfkit_core/a/m.py", "perfkit_core/b/m.py", "perfkit_core/c/m.py", "perfkit_core/api.py"]
+    names += ["perfkit_core/a/n.py", "perfkit_torch/n.py", "perfkit_paddle/n.py", "perfkit_core/stray.py"]
+    counts = rows(structure, tmp_path, dict.fromkeys(names, ""))
+    assert counts["basenames in more than two packages"][2] == ["m (3)"]
+    assert counts["root files"][2] == ["perfkit_core/stray.py"]
+
+
+def test_check_fails_where_a_limit_is_exceeded(
+    structure: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "perfkit_core").mkdir()
+    (tmp_path / "perfkit_core" / "api.py").write_text("x = 1\n" * 10)
+    monkeypatch.setattr(structure, "ROOT", tmp_path)
+    assert structure.main(["--check"]) == 0
+    (tmp_path / "perfkit_core" / "stray.py").write_text("")
+    assert structure.main([]) == 0
+    assert structure.main(["--check"]) == 1

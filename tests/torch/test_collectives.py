@@ -1,0 +1,255 @@
+"""Collectives of real recordings against the same numbers made in plain Python from the files as they are."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import statistics
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from perfkit_core.analyses.communication import clocks, distributed, stragglers
+from perfkit_core.analyses.communication.align import aligned
+from perfkit_core.analyses.communication.collectives import table as collectives_table
+from perfkit_core.collectives import KEY, Collective, with_description
+from perfkit_core.loading import load
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.trace import Trace
+from perfkit_torch import collectives
+
+EVERYTHING = ViewRequest()
+
+
+def raw(path: Path) -> list[dict[str, Any]]:
+    text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    events: list[dict[str, Any]] = json.loads(text, strict=False)["traceEvents"]
+    return events
+
+
+def collective_kernels(path: Path) -> list[dict[str, Any]]:
+    """NCCL's kernels in the order of their starts."""
+    found = [event for event in raw(path) if event.get("cat") == "kernel" and "nccl" in event["name"]]
+    return sorted(found, key=lambda event: event["ts"])
+
+
+def test_each_of_many_collectives_is_described_by_itself_and_what_was_recorded_stays(tmp_path: Path) -> None:
+    """More than are remembered at a time; every third event tells its bytes itself."""
+    told = [
+        {"Collective name": "allreduce", "In msg nelems": i, "Out msg nelems": i, "dtype": "Float"}
+        | ({"bytes": 7} if i % 3 == 0 else {})
+        for i in [*range(1, 700), *range(1, 700)]
+    ]
+    kernels = [
+        {
+            "ph": "X",
+            "cat": "kernel",
+            "name": "ncclKernel_AllReduce",
+            "pid": 0,
+            "tid": 7,
+            "ts": at,
+            "dur": 1,
+            "args": one,
+        }
+        for at, one in enumerate(told)
+    ]
+    (tmp_path / "t.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": kernels}))
+    events = load(tmp_path / "t.json").events
+    assert events["bytes"].to_pylist() == [one.get("bytes", 4 * one["In msg nelems"]) for one in told]
+    assert all(json.loads(text)[KEY] for text in events["args"].to_pylist())
+
+
+@pytest.fixture(scope="module")
+def dlrm(traces: Path) -> tuple[Trace, list[list[dict[str, Any]]]]:
+    """Eight ranks of a job on one machine; whole microseconds."""
+    paths = sorted((traces / "torch" / "dlrm-8xv100").glob("*.json"))
+    return load(paths), [collective_kernels(path) for path in paths]
+
+
+def test_sizes_and_bandwidths_of_kernels_that_tell_them(traces: Path) -> None:
+    """Two ranks: an all-reduce sends its message once over the bus, a broadcast too."""
+    path = traces / "torch" / "a100-nccl-process-groups.json.gz"
+    size_of = {"Float": 4, "Long": 8}
+    expected: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for event in collective_kernels(path):
+        told = event["args"]
+        moved = max(told["In msg nelems"], told["Out msg nelems"]) * size_of[told["dtype"]]
+        expected[told["Collective name"], moved].append(event["dur"] * 1e-6)
+    table = collectives_table(load(path), ViewRequest(by=("size",)))
+    words = {"all_reduce": "allreduce", "broadcast": "broadcast"}
+    found = {(words[row["collective"]], row["size"]): row for row in table.to_dict("records")}
+    assert set(found) == set(expected)
+    assert len(found) == 7
+    for (name, moved), times in expected.items():
+        row = found[name, moved]
+        assert row["calls"] == len(times)
+        assert row["bus_bandwidth_bytes_per_s"] == pytest.approx(moved * len(times) / sum(times), rel=1e-9)
+        assert (row["group"], row["group_size"], row["algorithm"], row["protocol"]) == ("0 default_pg", 2, "RING", "LL")
+
+
+def test_a_gathering_counts_what_a_rank_gets(traces: Path) -> None:
+    """B200: 8 × 25136 elements of two bytes; each link carries seven eighths."""
+    table = collectives_table(load(traces / "torch" / "b200-eager-rank0of8.json.gz"), ViewRequest(by=("size",)))
+    (row,) = table[table["collective"] == "all_gather"].to_dict("records")
+    assert row["message_bytes"] == 8 * 25136 * 2
+    assert row["total_ns"] == 21953
+    assert row["bus_bandwidth_bytes_per_s"] == pytest.approx(8 * 25136 * 2 * 7 / 8 / 21953e-9)
+
+
+def test_waiting_for_the_last_rank(dlrm: tuple[Trace, list[list[dict[str, Any]]]]) -> None:
+    """The k-th kernel of all ranks is one collective; clocks are set by the median difference of the ends."""
+    trace, kernels = dlrm
+    ends = [[event["ts"] + event["dur"] for event in rank] for rank in kernels]
+    offsets = [statistics.median_high([a - b for a, b in zip(rank, ends[0], strict=True)]) for rank in ends]
+    waited, caused, last = [0] * 8, [0] * 8, [0] * 8
+    for collective in zip(*kernels, strict=True):
+        starts = [event["ts"] - offset for event, offset in zip(collective, offsets, strict=True)]
+        slowest = max(range(8), key=lambda rank: (starts[rank], -rank))
+        waits = [min(starts[slowest] - starts[rank], collective[rank]["dur"]) for rank in range(8)]
+        waited = [a + b for a, b in zip(waited, waits, strict=True)]
+        caused[slowest] += sum(waits)
+        last[slowest] += 1
+    table = stragglers.table(trace, EVERYTHING).sort_values("rank")
+    assert (table["waited_ns"] // 1000).tolist() == waited
+    assert (table["caused_wait_ns"] // 1000).tolist() == caused
+    assert table["last"].tolist() == last
+    assert stragglers.table(trace, EVERYTHING)["rank"].iloc[0] == 7
+    found = clocks.table(trace, EVERYTHING)
+    assert (found["offset_ns"] // 1000).tolist() == offsets
+    assert (found["earliest_ns"] <= 0).all()  # one machine, one clock: 0 must be possible
+    assert (found["latest_ns"] >= 0).all()
+
+
+def test_transfers_agree_between_ranks(dlrm: tuple[Trace, list[list[dict[str, Any]]]]) -> None:
+    """What is left of an all-to-all after the last rank has come: as long as that rank's own kernel (µs clocks)."""
+    trace, kernels = dlrm
+    table = collectives_table(trace, ViewRequest(by=("rank", "size")))
+    first = table[(table["collective"] == "all_to_all") & (table["size"] == 192)].sort_values("rank")
+    assert len(first) == 8
+    (rank7,) = (event["dur"] for event in kernels[7][1:2])
+    assert ((first["transfer_ns"] - rank7 * 1000).abs() <= 2000).all()
+    assert (first["total_ns"] > 50 * first["transfer_ns"]).sum() == 7  # all but the last one wait for the most part
+
+
+def test_clocks_that_were_put_apart_come_together(dlrm: tuple[Trace, list[list[dict[str, Any]]]]) -> None:
+    """Each rank's clock moved by another amount: alignment gives back the times of the file, to the µs they have."""
+    trace, _ = dlrm
+    shift = trace.ints("rank") * 7_654_321
+    start = trace.events.schema.get_field_index("start_ns")
+    moved = trace.events.set_column(start, trace.events.schema.field(start), pa.array(trace.ints("start_ns") + shift))
+    back = aligned(Trace(moved, trace.meta, trace.quality))
+    assert np.abs(back.ints("start_ns") - trace.ints("start_ns")).max() <= 1000
+
+
+def test_waits_are_no_communication(dlrm: tuple[Trace, list[list[dict[str, Any]]]]) -> None:
+    """With the kernels recorded, they are all the communication there is: no record_param_comms beside them."""
+    trace, kernels = dlrm
+    table = distributed.table(trace, ViewRequest(by=("rank",)))
+    found = table[table["part"] == "communication"].sort_values("rank")["time_ns"].tolist()
+    assert found == [sum(event["dur"] for event in rank) * 1000 for rank in kernels]  # on one stream: no overlap
+
+
+def test_sampled_ranks_are_not_aligned(traces: Path) -> None:
+    """A tool left most of their kernels out: what is left does not match, and the clocks are not made up."""
+    found = clocks.table(load([traces / "torch" / f"sampled-rank{i}.json.gz" for i in (0, 1)]), EVERYTHING)
+    assert found["offset_ns"].isna().tolist() == [False, True]
+    assert "contradict" in found["note"].iloc[1]
+
+
+JOB = """
+import sys, time, torch
+from perfkit_torch import trace_handler
+store = f"file://{sys.argv[1]}/store"
+rank = int(sys.argv[2])
+torch.distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=2)
+schedule = torch.profiler.schedule(wait=0, warmup=1, active=3, repeat=1)
+options = dict(schedule=schedule, record_shapes=True, on_trace_ready=trace_handler(sys.argv[1] + "/run"))
+with torch.profiler.profile(**options) as profiler:
+    for _ in range(4):
+        time.sleep(0.2 * rank)
+        torch.distributed.all_reduce(torch.ones(1 << 18))
+        torch.distributed.all_reduce(torch.ones(1 << 10))
+        profiler.step()
+torch.distributed.destroy_process_group()
+"""
+
+
+def test_a_live_job_with_a_slow_rank(tmp_path: Path) -> None:
+    """Rank 1 sleeps 0.2 s before the first all-reduce of each step: rank 0 waits that long, three times."""
+    command = [sys.executable, "-c", JOB, str(tmp_path)]
+    jobs = [subprocess.Popen([*command, str(rank)], stderr=subprocess.DEVNULL) for rank in range(2)]
+    assert [job.wait(120) for job in jobs] == [0, 0]
+    trace = load(tmp_path / "run")
+    sizes = collectives_table(trace, ViewRequest(by=("size",)))
+    assert sorted(zip(sizes["size"].tolist(), sizes["calls"].tolist(), strict=True)) == [(4096, 6), (1 << 20, 6)]
+    assert (sizes["group_size"] == 2).all()
+    second = clocks.table(trace, EVERYTHING).iloc[1]
+    assert second["matched"] == 6
+    assert second["earliest_ns"] <= 0 <= second["latest_ns"]  # the two share this machine's clock
+    found = stragglers.table(trace, EVERYTHING)
+    assert found["rank"].tolist() == [1, 0]
+    assert found["caused_wait_ns"].iloc[0] > 3 * 150_000_000
+    assert found["waited_ns"].iloc[0] < found["waited_ns"].iloc[1]
+
+
+def one_event(name: str, kind: str, args: dict[str, Any], shapes: Any = None, dtypes: Any = None) -> tuple[Any, Any]:
+    """The description and the size that an event gets."""
+    texts = [None if value is None else json.dumps(value) for value in (shapes, dtypes)]
+    assert collectives.communicates(name, kind)
+    found, size = collectives.described(name, json.dumps(args), *texts)
+    told = json.loads(with_description(json.dumps(args), found) or "")
+    description = told.pop(KEY, None)
+    assert told == args  # what was recorded stays
+    return description, None if size < 0 else size
+
+
+PARAMETERS = {
+    "Collective name": "_reduce_scatter_base", "In msg nelems": 800, "Out msg nelems": 100, "dtype": "BFloat16",
+    "Group size": 8, "Process Group Name": "3", "Process Group Description": "undefined", "Seq": 17,
+    "Process Group Ranks": "[0, 1, 2, 3, 4, 5, 6, 7]",
+}  # fmt: skip
+
+
+def test_parameters() -> None:
+    description, size = one_event("record_param_comms", "operator", PARAMETERS)
+    assert msgspec.convert(description, Collective) == Collective(
+        "reduce_scatter", "3", "[0, 1, 2, 3, 4, 5, 6, 7]", 8, 800, "bfloat16", 17
+    )
+    assert size == 1600
+
+
+@pytest.mark.parametrize("name", ["wait", "init"])
+def test_waits_are_not_described(name: str) -> None:
+    assert one_event("record_param_comms", "operator", {**PARAMETERS, "Collective name": name}) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "dtypes", "size"),
+    [
+        ("nccl:all_reduce", [[10, 3]], ["float"], 120),
+        ("nccl:all_to_all", [[6]], ["c10::BFloat16"], 12),
+        ("gloo:all_reduce", [[]], ["float"], None),  # a list of tensors: their shapes are not told
+        ("nccl:_all_gather_base", [[10]], ["float"], None),  # the part of one rank
+        ("c10d::_allgather_base_", [[80], [10], []], ["float", "float", ""], 320),
+        ("c10d::alltoall_base_", [[5], [7], []], ["c10::Float8_e4m3fn", "c10::Float8_e4m3fn", ""], 7),
+        ("c10d::allreduce_", [[[262144]], []], ["TensorList", ""], None),
+        ("nccl:all_reduce", [[4]], ["a type of the future"], None),
+        ("nccl:all_reduce", None, None, None),
+    ],
+)
+def test_sizes_from_shapes(name: str, shapes: Any, dtypes: Any, size: int | None) -> None:
+    assert one_event(name, "communication", {}, shapes, dtypes)[1] == size
+
+
+def test_what_runs_on_the_host_says_so() -> None:
+    assert one_event("gloo:barrier", "communication", {})[0] == {"name": "barrier", "on": "host"}
+    assert one_event("nccl:barrier", "communication", {})[0] is None
+    assert not collectives.communicates("aten::add", "operator")
+    assert not collectives.communicates("nccl:barrier", "memory")

@@ -1,0 +1,95 @@
+"""A torch script that is ended in the middle, or forks loaders while a cycle is being written, loses nothing."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from perfkit_core.loading import load
+from perfkit_core.trace import Trace
+from tests.support.recording_scripts import run
+
+pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
+
+PRELUDE = """
+import os, sys, time, warnings
+warnings.simplefilter("default")  # torch warns of its own
+import torch
+from perfkit_torch import trace_handler
+
+def ready():
+    print("ready", flush=True)
+
+def steps(profiler, count):
+    for step in range(count):
+        torch.ones(8, 8).matmul(torch.ones(8, 8))
+        profiler.step()
+
+handler = trace_handler(sys.argv[1])
+"""
+
+
+def steps_of(trace: Trace) -> list[int]:
+    return sorted(trace.ints("step")[trace.rows("kind", "step")].tolist())
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "signals", "stacks"),
+    [
+        ("ready(); time.sleep(99)", 128 + signal.SIGTERM, [signal.SIGTERM], False),
+        ("ready(); time.sleep(99)", 128 + signal.SIGTERM, [signal.SIGTERM], True),
+        ("1 / 0", 1, [], False),
+        ("pass", 0, [], False),
+    ],
+)
+def test_however_the_script_ends(
+    end: str, code: int, signals: list[signal.Signals], stacks: bool, tmp_path: Path
+) -> None:
+    """With stacks nothing runs beside the training, without them it does: both keep the steps before the end."""
+    script = f"""
+schedule = lambda step: torch.profiler.ProfilerAction.RECORD
+with torch.profiler.profile(schedule=schedule, on_trace_ready=handler, with_stack={stacks}) as profiler:
+    steps(profiler, 3)
+    {end}
+"""
+    returned, told = run(script, tmp_path, signals, PRELUDE)
+    assert returned == code, told
+    assert steps_of(load(tmp_path)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("warmup", [0, 1])
+def test_sigterm_while_torch_goes_on_to_the_next_cycle(warmup: int, tmp_path: Path) -> None:
+    """Its ``with`` block would stop a profiler that does not run, which crashes the process."""
+    script = f"""
+import signal
+cycles = iter((None, lambda: os.kill(os.getpid(), signal.SIGTERM)))
+handler._also = (lambda profiler: (next(cycles, None) or int)(),)
+schedule = torch.profiler.schedule(wait=0, warmup={warmup}, active=2)
+with torch.profiler.profile(schedule=schedule, on_trace_ready=handler) as profiler:
+    steps(profiler, 99)
+"""
+    code, told = run(script, tmp_path, prelude=PRELUDE)
+    assert code == 128 + signal.SIGTERM, told
+    assert steps_of(load(tmp_path))[:4] == ([1, 2, 4, 5] if warmup else [0, 1, 2, 3])
+
+
+def test_loaders_that_fork_while_a_cycle_is_written(tmp_path: Path) -> None:
+    """Their processes have our handler in them: they neither hang nor write."""
+    script = """
+import multiprocessing
+multiprocessing.set_start_method("fork", force=True)
+import torch.utils.data
+data = torch.utils.data.TensorDataset(torch.arange(64.0))
+schedule = torch.profiler.schedule(wait=0, warmup=1, active=2)
+with torch.profiler.profile(schedule=schedule, on_trace_ready=handler) as profiler:
+    for epoch in range(3):
+        for batch, in torch.utils.data.DataLoader(data, batch_size=32, num_workers=2):
+            batch.sum()
+            profiler.step()
+"""
+    code, told = run(script, tmp_path, prelude=PRELUDE)
+    assert code == 0, told
+    assert len(list(tmp_path.iterdir())) == 2
+    assert steps_of(load(tmp_path)) == [1, 2, 4, 5]

@@ -1,0 +1,472 @@
+"""Collectives, their clocks and their stragglers: two ranks whose numbers were worked out by hand.
+
+True times (ns). A, 1000 bytes: rank 0 from 100, rank 1 from 250, both to 300. B, 3000 bytes: rank 0 from 1000, rank 1
+from 900, both to 1100. So A is 50 long once rank 1 has come, and B 100 once rank 0 has. Rank 1's clock is 1000 ahead.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perfkit_core.analyses.communication import clocks, collectives, partials, stragglers
+from perfkit_core.analyses.communication.align import aligned
+from perfkit_core.analyses.communication.collectives import bus_factors, size_class
+from perfkit_core.analyses.communication.instances import kernel_name
+from perfkit_core.errors import UsageError
+from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.testing.conformance import check_view
+from perfkit_core.trace import Trace, concat_traces
+from tests.support.ranks import collective, rank
+
+VIEWS = (collectives.VIEW, clocks.VIEW, stragglers.VIEW)
+
+
+def first() -> Trace:
+    return rank(0, collective(100, 300), collective(1000, 1100, 3000))
+
+
+def second(clock: int = 1000) -> Trace:
+    return rank(1, collective(250, 300), collective(900, 1100, 3000), clock=clock, step_ns=6000)
+
+
+def both() -> Trace:
+    return concat_traces([first(), second()])
+
+
+def rows(view: View, trace: Trace, columns: str, **request: Any) -> list[tuple[Any, ...]]:
+    table = view.table(trace, ViewRequest(**request))
+    found = table[columns.split()].astype(object)
+    return [tuple(None if pd.isna(cell) else cell for cell in row) for row in found.itertuples(index=False)]
+
+
+def test_clock_of_the_second_rank() -> None:
+    """Ends differ by 1000. It began A at 1250, before 300 at latest; it ended B at 2100, after 1000 at earliest."""
+    columns = "rank offset_ns earliest_ns latest_ns matched unmatched residual_ns max_residual_ns"
+    assert rows(clocks.VIEW, both(), columns) == [(0, 0, 0, 0, 2, 0, 0, 0), (1, 1000, 950, 1100, 2, 0, 0, 0)]
+
+
+def test_collectives() -> None:
+    """A: 1000 bytes twice in 200 and 50; B: 3000 twice in 100 and 200. The factor of an all-reduce of two is 1."""
+    columns = (
+        "message_bytes size calls total_ns min_ns median_ns max_ns algorithm_bandwidth_bytes_per_s "
+        "bus_bandwidth_bytes_per_s known_transfers transfer_ns transfer_bus_bandwidth_bytes_per_s"
+    )
+    assert rows(collectives.VIEW, both(), columns) == [
+        (3000, "2 to 4 KiB", 2, 300, 100, 100, 200, 20e9, 20e9, 2, 100, 30e9),
+        (1000, "512 B to 1 KiB", 2, 250, 50, 50, 200, 8e9, 8e9, 2, 50, 20e9),
+    ]
+    assert rows(collectives.VIEW, both(), "collective group group_size algorithm protocol")[0] == (
+        "all_reduce", "dp", 2, "RING", "LL128",
+    )  # fmt: skip
+
+
+def test_collectives_by_rank_and_size() -> None:
+    """One rank's own times; the transfer is known from the other rank all the same."""
+    found = rows(collectives.VIEW, both(), "rank size total_ns transfer_ns", by=("rank", "size"))
+    assert sorted(found) == [(0, 1000, 200, 50), (0, 3000, 100, 100), (1, 1000, 50, 50), (1, 3000, 200, 100)]
+
+
+def test_one_rank_alone_has_no_transfer() -> None:
+    assert rows(collectives.VIEW, first(), "bus_bandwidth_bytes_per_s known_transfers transfer_ns") == [
+        (5e9, 0, None), (30e9, 0, None),
+    ]  # fmt: skip
+
+
+def test_stragglers() -> None:
+    """Rank 0 waits 150 for rank 1 in A, rank 1 waits 100 for rank 0 in B."""
+    columns = "rank steps avg_step_ns collectives last last_ratio late_p50_ns late_max_ns waited_ns caused_wait_ns"
+    assert rows(stragglers.VIEW, both(), columns) == [
+        (1, 1, 6000, 2, 1, 0.5, 0, 150, 100, 150),
+        (0, 1, 5000, 2, 1, 0.5, 0, 100, 150, 100),
+    ]
+    assert rows(stragglers.VIEW, both(), "rank step dur_ns last waited_ns", by=("rank", "step")) == [
+        (0, 7, 5000, 1, 150), (1, 7, 6000, 1, 100),
+    ]  # fmt: skip
+    columns = "step min_step_ns max_step_ns collectives skew_p50_ns skew_max_ns waited_ns last_rank"
+    assert rows(stragglers.VIEW, both(), columns, by=("step",)) == [(7, 5000, 6000, 2, 100, 150, 250, 1)]
+
+
+@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.name)
+def test_a_clock_changes_nothing_but_its_offset(view: View) -> None:
+    """What is told of the ranks is the same whatever their clocks, however far apart."""
+    far = concat_traces([first(), second(10**15)])
+    changed = {"offset_ns", "earliest_ns", "latest_ns"}
+    here, there = (
+        view.table(trace, ViewRequest()).drop(columns=list(changed), errors="ignore") for trace in (both(), far)
+    )
+    pd.testing.assert_frame_equal(here, there)
+
+
+@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.name)
+def test_views_keep_their_contract_and_merge_rank_by_rank(view: View) -> None:
+    for trace in (both(), first()):
+        check_view(view, trace)
+    assert view.reduction
+    request = ViewRequest()
+    parts = [view.reduction.reduce(one, request) for one in (first(), second())]
+    pd.testing.assert_frame_equal(view.reduction.merge(parts, request), view.table(both(), request))
+
+
+def test_a_third_rank_is_reached_through_the_second() -> None:
+    """Rank 2 shares a collective with rank 1 only: its clock is 300 behind that one's."""
+    tie = {"group": "tp", "size": 8}
+    one = rank(1, collective(100, 300), collective(400, 450, **tie), clock=1000, world=3)
+    two = rank(2, collective(420, 450, **tie), clock=700, world=3)
+    trace = concat_traces([rank(0, collective(100, 300), world=3), one, two])
+    assert rows(clocks.VIEW, trace, "rank offset_ns matched") == [(0, 0, 1), (1, 1000, 1), (2, 700, 1)]
+
+
+def test_collectives_that_differ_are_not_matched() -> None:
+    """The second ones have other sizes, so neither they nor what follows can be told to be the same."""
+    one = rank(0, collective(0, 100), collective(200, 300), collective(400, 500))
+    two = rank(1, collective(0, 100), collective(200, 300, 8), collective(400, 500))
+    assert rows(clocks.VIEW, concat_traces([one, two]), "matched unmatched") == [(1, 2), (1, 2)]
+
+
+def test_numbers_of_the_library_match_where_a_recording_began_later() -> None:
+    one = rank(0, *(collective(100 * i, 100 * i + 50, sequence=i) for i in range(4)))
+    two = rank(1, *(collective(100 * i, 100 * i + 50, sequence=i) for i in range(2, 4)), clock=20)
+    assert rows(clocks.VIEW, concat_traces([one, two]), "offset_ns matched unmatched") == [(0, 2, 2), (20, 2, 0)]
+
+
+def test_a_clock_that_contradicts_itself_is_not_told() -> None:
+    """An all-to-all may differ in size, so only the times show that these are not the same ones."""
+    far = 5_000_000
+    one = rank(0, collective(0, 100, name="all_to_all"), collective(2 * far, 2 * far + 100, name="all_to_all"))
+    two = rank(1, collective(0, 100, name="all_to_all"), collective(far, far + 100, name="all_to_all"))
+    ((_, offset, note),) = rows(clocks.VIEW, concat_traces([one, two]), "rank offset_ns note")[1:]
+    assert offset is None
+    assert "contradict" in note
+    assert rows(stragglers.VIEW, concat_traces([one, two]), "rank") == []
+
+
+def test_a_group_that_nobody_tells_is_the_world_when_all_took_part() -> None:
+    told = {"group": None, "group_size": None}
+    one, two = (rank(number, collective(0, 100, **told)) for number in range(2))
+    assert rows(collectives.VIEW, concat_traces([one, two]), "group_size bus_bandwidth_bytes_per_s") == [(2, 1e10)]
+    assert rows(collectives.VIEW, one, "group_size bus_bandwidth_bytes_per_s") == [(None, None)]
+
+
+def test_sends_are_of_no_group() -> None:
+    """One rank sends, the other receives; what follows still matches."""
+    one = rank(0, collective(0, 10, name="send"), collective(100, 200))
+    two = rank(1, collective(0, 10, name="recv"), collective(0, 10, name="recv"), collective(100, 200))
+    assert rows(clocks.VIEW, concat_traces([one, two]), "matched unmatched") == [(1, 0), (1, 0)]
+
+
+def test_drift() -> None:
+    """Ten collectives over 9 s of a clock that gains 50 µs a second."""
+    starts = [i * 10**9 for i in range(10)]
+    one = rank(0, *(collective(at, at + 10**6) for at in starts))
+    two = rank(1, *(collective(at, at + 10**6 + at // 20_000) for at in starts))
+    ((_, drift),) = rows(clocks.VIEW, concat_traces([one, two]), "rank drift_ppm")[1:]
+    assert drift == pytest.approx(50.0)
+
+
+def drifting(ppm: int, count: int = 10, late: int = 0, took: int = 100_000) -> Trace:
+    """Two ranks that come at once, or rank 1 ``late``, to collectives every second; rank 1's clock runs fast."""
+    times = [(i * 10**9, i * 10**9 + late, i * 10**9 + late + took) for i in range(count)]
+    one = (collective(begun, end, sequence=end) for begun, _, end in times)
+    two = (collective(_shown(come, ppm), _shown(end, ppm), sequence=end) for _, come, end in times)
+    return concat_traces([rank(0, *one), rank(1, *two, clock=700)])
+
+
+def _shown(time: int, ppm: int) -> int:
+    return time + time * ppm // 10**6
+
+
+@pytest.mark.parametrize("ppm", [50, -50, 400])
+def test_a_drift_makes_nobody_wait(ppm: int) -> None:
+    """Over 9 s it is up to 3.6 ms, where a collective takes 0.1 ms; the offset is that at the end of the first one."""
+    trace = drifting(ppm)
+    ((_, offset, residual, note),) = rows(clocks.VIEW, trace, "rank offset_ns max_residual_ns note")[1:]
+    assert (offset, residual) == (700 + _shown(10**5, ppm) - 10**5, pytest.approx(0, abs=1))
+    assert note.startswith("its drift is taken away")
+    assert max(late for (late,) in rows(stragglers.VIEW, trace, "late_max_ns")) <= 1
+
+
+def test_a_late_rank_whose_clock_drifts_is_late_by_what_it_is() -> None:
+    found = rows(stragglers.VIEW, drifting(50, late=40_000), "rank last caused_wait_ns doubtful_ns")[0]
+    assert found == (1, 10, pytest.approx(400_000, abs=10), 0)
+
+
+def test_a_drift_that_too_few_collectives_tell_leaves_open_who_waits() -> None:
+    """Of 5 collectives over 4 s no drift is told: the offset is 50 or 100 µs off at four, twice in each direction, and
+    they take 50 µs each."""
+    found = rows(stragglers.VIEW, drifting(50, count=5, took=50_000), "caused_wait_ns doubtful_ns")
+    assert [caused for caused, _ in found] == pytest.approx([100_000, 100_000], abs=10)
+    assert all(doubtful == caused for caused, doubtful in found)
+
+
+def test_what_changes_faster_than_clocks_drift_is_no_drift() -> None:
+    """Rank 1 has every second collective of rank 0: a line through the ends fits, of a clock twice as fast."""
+    one = rank(0, *(collective(i * 10**9, i * 10**9 + 100) for i in range(12)))
+    two = rank(1, *(collective(2 * i * 10**9, 2 * i * 10**9 + 100) for i in range(12)))
+    ((offset, note),) = rows(clocks.VIEW, concat_traces([one, two]), "offset_ns note")[1:]
+    assert offset is None
+    assert note.startswith("collectives matched by order contradict each other")
+
+
+@pytest.mark.parametrize(
+    ("ends", "told"),
+    [
+        ([0, 5 * 10**6], "collectives of the same number contradict"),
+        ([0, 10**10 + 2 * 10**6], "its clock may drift: that is told from 9 collectives on"),
+    ],
+)
+def test_why_numbered_collectives_have_no_offset(ends: list[int], told: str) -> None:
+    """2 ms in 10 s may be a drift that two collectives do not tell, 5 ms at once are none."""
+    one = rank(
+        0, *(collective(at // 10**9 * 10**9, at // 10**9 * 10**9 + 100, sequence=i) for i, at in enumerate(ends))
+    )
+    two = rank(1, *(collective(at, at + 100, sequence=i) for i, at in enumerate(ends)))
+    ((note,),) = rows(clocks.VIEW, concat_traces([one, two]), "note")[1:]
+    assert note.startswith(told)
+
+
+def meeting(clocks: dict[int, int], late: dict[int, int], world: int = 0, took: int = 10**6) -> Trace:
+    """Ranks that meet in five collectives 20 ms apart, each ``took`` long once all have come; a rank's clock is set by
+    ``clocks`` from the fourth one on, and ``late`` ones come so much later."""
+    last, size = max(late.values(), default=0), world or len(clocks)
+    made = []
+    for one, jump in clocks.items():
+        shift = [0, 0, 0, jump, jump]
+        times = [
+            (i * 20 * 10**6 + by + late.get(one, 0), i * 20 * 10**6 + by + last + took) for i, by in enumerate(shift)
+        ]
+        numbered = (collective(*time, sequence=i, group_size=size) for i, time in enumerate(times))
+        made.append(rank(one, *numbered, world=size))
+    return concat_traces(made)
+
+
+def test_what_the_ends_of_a_collective_are_apart_leaves_open_who_waits() -> None:
+    """Nobody is late. Rank 1's clock is set by 0.4 ms, which the bounds (1 ms) allow: at two collectives rank 0 seems
+    to wait for it, and to transfer for 0.6 ms, where rank 1 took 1 ms."""
+    trace = meeting({0: 0, 1: 400_000}, {})
+    assert rows(clocks.VIEW, trace, "offset_ns max_residual_ns")[1] == (0, 400_000)
+    assert rows(stragglers.VIEW, trace, "rank caused_wait_ns doubtful_ns") == [(1, 800_000, 800_000), (0, 0, 0)]
+    ((calls, known, transfer),) = rows(collectives.VIEW, trace, "calls known_transfers transfer_ns")
+    assert (calls, known, transfer) == (10, 8, 10**6)
+
+
+def test_a_last_rank_that_seems_to_wait_itself_is_in_doubt() -> None:
+    """Rank 2 comes last, 0.3 ms late. At two collectives its clock hides that, and rank 1 seems to be last: rank 0
+    waits 0.1 ms for it and rank 2 0.2 ms, but rank 1 itself took 0.2 ms longer than rank 2."""
+    found = rows(stragglers.VIEW, meeting({0: 0, 1: 0, 2: -400_000}, {1: 100_000, 2: 300_000}), "rank last doubtful_ns")
+    assert found == [(2, 3, 0), (1, 2, 600_000), (0, 0, 0)]
+
+
+def test_ends_that_scatter_leave_a_straggler() -> None:
+    found = rows(stragglers.VIEW, meeting({0: 0, 1: 3000}, {1: 500_000}), "rank caused_wait_ns doubtful_ns")[0]
+    assert found == (1, 5 * 500_000 + 2 * 3000, 2 * 3000)
+
+
+def test_ranks_that_agree_with_each_other_have_a_clock_whoever_contradicts_them() -> None:
+    """Whether the clock of the lowest rank is set, or those of a machine."""
+    columns = "rank reference_rank offset_ns"
+    lowest = meeting({0: 5 * 10**6, 1: 0, 2: 0}, {2: 300_000})
+    assert rows(clocks.VIEW, lowest, columns) == [(0, 1, None), (1, 1, 0), (2, 1, 0)]
+    assert rows(stragglers.VIEW, lowest, "rank last caused_wait_ns incomplete")[0] == (2, 5, 5 * 300_000, 5)
+    machine = meeting({0: 0, 1: 0, 2: 5 * 10**6, 3: 5 * 10**6}, {3: 300_000})
+    assert rows(clocks.VIEW, machine, columns) == [(0, 0, 0), (1, 0, 0), (2, 2, 0), (3, 2, 0)]
+    told = "its collectives contradict those of rank 0: it is compared with ranks that agree with it"
+    assert rows(clocks.VIEW, machine, "note")[1:] == [(None,), (told,), (told,)]
+    found = rows(stragglers.VIEW, machine, "rank last caused_wait_ns incomplete")
+    assert found[:2] == [(3, 5, 5 * 300_000, 5), (2, 0, 0, 5)]
+    assert rows(stragglers.VIEW, machine, "collectives incomplete waited_ns last_rank", by=("step",)) == [
+        (5, 5, 5 * 300_000, 3)
+    ]
+
+
+def test_a_clock_that_was_set_keeps_nobody_behind_it_from_a_clock() -> None:
+    """Only rank 1, whose clock is set, meets rank 0; ranks 2 and 3 meet it and each other."""
+    ends = [i * 20 * 10**6 + 10**6 for i in range(6)]
+    jumped = [end + 5 * 10**6 * (i > 2) for i, end in enumerate(ends)]
+    own, all_three = {"group": "tp"}, {"group": "dp", "group_size": 3}
+    near = [collective(end - 100, end, sequence=i, **own) for i, end in enumerate(ends)]
+    bridge = [collective(end - 100 + by, end + by, sequence=i, **group)
+              for by, group in ((0, own), (1000, all_three)) for i, end in enumerate(jumped)]  # fmt: skip
+    far = [[collective(end + 900, end + 1000, sequence=i, **all_three) for i, end in enumerate(ends)] for _ in (2, 3)]
+    ranks = [rank(one, *each, world=4) for one, each in enumerate([near, bridge, *far])]
+    assert rows(clocks.VIEW, concat_traces(ranks), "rank reference_rank offset_ns note")[0] == (
+        0, None, None, "it shares no collective in which ranks wait for each other with a rank whose clock is known",
+    )  # fmt: skip
+    assert rows(clocks.VIEW, concat_traces(ranks), "rank reference_rank offset_ns")[1:] == [
+        (1, 2, None), (2, 2, 0), (3, 2, 0),
+    ]  # fmt: skip
+
+
+def test_two_that_contradict_each_other_are_told_once() -> None:
+    found = rows(clocks.VIEW, meeting({0: 0, 1: 5 * 10**6}, {}), "rank reference_rank offset_ns")
+    assert found == [(0, 0, 0), (1, 0, None)]
+
+
+def test_a_collective_without_all_of_its_ranks_is_incomplete() -> None:
+    """Of three ranks two were read; so are all that were, where nothing tells the size of the group."""
+    assert rows(stragglers.VIEW, meeting({0: 0, 1: 0}, {}), "incomplete") == [(0,), (0,)]
+    assert rows(stragglers.VIEW, meeting({0: 0, 1: 0}, {}, world=3), "incomplete") == [(5,), (5,)]
+    for world, count in ((2, 0), (3, 1)):
+        ranks = [rank(one, collective(0, 100, group=None, group_size=None), world=world) for one in (0, 1)]
+        assert rows(stragglers.VIEW, concat_traces(ranks), "incomplete") == [(count,), (count,)]
+
+
+@pytest.mark.parametrize("took", [100_000, 4 * 10**6])
+def test_an_even_drift_that_is_not_taken_away_is_told(took: int) -> None:
+    """600 ppm over 9 s, whether or not the bounds allow an offset."""
+    ((note, drift),) = rows(clocks.VIEW, drifting(600, took=took), "note drift_ppm")[1:]
+    assert note == "its clock drifts by more than the 500 ppm that are taken away"
+    assert drift == pytest.approx(600, abs=1)
+
+
+def pipeline() -> Trace:
+    """Two stages of two ranks each, that share no collective; rank 3 comes 150 late; rank 4 has none at all."""
+    stages = [(0, "dp0", 0), (1, "dp0", 0), (2, "dp1", 0), (3, "dp1", 150)]
+    made = [
+        rank(one, collective(100 + late, 300, group=group), clock=1000 * one, world=5) for one, group, late in stages
+    ]
+    return concat_traces([*made, rank(4, world=5)])
+
+
+def test_ranks_that_nothing_ties_to_others_have_a_clock_of_their_own() -> None:
+    assert rows(clocks.VIEW, pipeline(), "rank reference_rank offset_ns matched") == [
+        (0, 0, 0, 1), (1, 0, 1000, 1), (2, 2, 0, 1), (3, 2, 1000, 1), (4, None, None, 0),
+    ]  # fmt: skip
+    assert rows(stragglers.VIEW, pipeline(), "rank collectives last caused_wait_ns")[0] == (3, 1, 1, 150)
+    assert rows(collectives.VIEW, pipeline(), "group known_transfers transfer_ns") == [("dp0", 2, 200), ("dp1", 2, 50)]
+
+
+def test_a_lowest_rank_that_only_broadcasts_keeps_nobody_from_a_clock() -> None:
+    """A broadcast ends on its root before others have come: it ties nobody."""
+    ranks = [rank(0, collective(0, 10, name="broadcast"))]
+    ranks += [rank(one, collective(0, 10, name="broadcast"), collective(100, 300), clock=one) for one in (1, 2)]
+    assert rows(clocks.VIEW, concat_traces(ranks), "rank reference_rank offset_ns") == [
+        (0, None, None), (1, 1, 0), (2, 1, 1),
+    ]  # fmt: skip
+
+
+def test_alignment_names_all_ranks_that_keep_their_times() -> None:
+    moved = aligned(pipeline())
+    assert {one.code for one in moved.quality[-2:]} == {"clocks-not-aligned"}
+    unknown, elsewhere = (one.message for one in moved.quality[-2:])
+    assert "of 1 of 5 ranks could not be aligned: rank 4 " in unknown
+    assert "2 of 5 ranks keep their times: rank 2, 3: no collectives set their clocks to that of rank 0" in elsewhere
+    steps = moved.ints("start_ns")[moved.rows("kind", "step")]
+    assert steps.tolist() == [0, 0, 2000, 3000]
+
+
+def test_the_clock_of_most_ranks_is_taken() -> None:
+    alone = rank(0, collective(0, 50, group="tp"), clock=9 * 10**9)
+    moved = aligned(concat_traces([alone, rank(1, collective(0, 50)), rank(2, collective(0, 50), clock=300)]))
+    assert moved.ints("start_ns")[moved.rows("kind", "step")].tolist() == [9 * 10**9, 0, 0]
+    assert "could not be aligned: rank 0 " in moved.quality[-1].message
+
+
+@pytest.mark.parametrize("ppm", [50, -50])
+def test_times_of_a_drifting_clock_pass_as_on_the_other(ppm: int) -> None:
+    """What follows without a gap still does, and nothing that takes time gets longer than what it is in."""
+    moved = aligned(drifting(ppm))
+    found = rows(clocks.VIEW, moved, "offset_ns max_residual_ns")
+    assert max(abs(value) for row in found for value in row) <= 1
+    kernels = moved.rows("kind", "kernel")
+    start, end = moved.ints("start_ns")[kernels].reshape(2, -1), moved.end_ns[kernels].reshape(2, -1)
+    assert abs(start[0] - start[1]).max() <= 1
+    assert abs(end[0] - end[1]).max() <= 1
+    assert (moved.ints("self_ns") <= moved.ints("dur_ns")).all()
+
+
+def test_why_there_is_nothing_is_said_of_all_ranks() -> None:
+    """Not of the one that has nothing itself."""
+    request = ViewRequest()
+    for view, said in ((clocks.VIEW, "tie the clocks"), (stragglers.VIEW, "matched and aligned")):
+        assert view.reduction
+        assert view.reduction.explain
+        parts = [view.reduction.reduce(rank(one), request) for one in (0, 1)]
+        assert said in view.reduction.explain(parts)
+        assert "one rank only" in view.reduction.explain(parts[:1])
+
+
+def test_aligned_ranks_differ_by_their_shift_alone() -> None:
+    trace, moved = both(), aligned(both())
+    shift = trace.ints("start_ns") - moved.ints("start_ns")
+    assert shift.tolist() == np.where(trace.ints("rank") == 1, 1000, 0).tolist()
+    assert moved.events.drop_columns(["start_ns"]).equals(trace.events.drop_columns(["start_ns"]))
+    assert moved.meta.window_ns == (0, 6000)
+    assert "clocks-aligned" in {finding.code for finding in moved.quality}
+    assert rows(clocks.VIEW, moved, "offset_ns") == [(0,), (0,)]
+
+
+@pytest.mark.parametrize(
+    ("clock", "told"),
+    [
+        (0, "as it is"),
+        (-400, "as it is"),
+        (1600, "up to 2 µs ahead"),
+        (-1_234_567, "up to 1,235 µs behind"),
+        (25 * 10**6, "up to 25 ms ahead"),
+        (-3600 * 10**9, "up to 3,600 s behind"),
+    ],
+)
+def test_how_far_clocks_were_apart_is_told_in_words(clock: int, told: str) -> None:
+    finding = aligned(concat_traces([first(), second(clock)])).quality[-1]
+    assert finding.message.endswith(f"by common collectives: the others were {told}")
+
+
+def test_nothing_to_align() -> None:
+    moved = aligned(first())
+    assert moved.events.equals(first().events)
+    assert {finding.code for finding in moved.quality} >= {"clocks-not-aligned"}
+
+
+def test_only_the_chosen_step_is_counted_but_all_align() -> None:
+    assert rows(collectives.VIEW, both(), "calls", steps=(7,)) == [(2,), (2,)]
+    assert rows(collectives.VIEW, both(), "calls", pattern="nothing like it") == []
+    with pytest.raises(UsageError, match="step 3"):
+        collectives.table(both(), ViewRequest(steps=(3,)))
+
+
+def test_partials_are_plain() -> None:
+    """Small enough to be sent: tables and numbers, no trace."""
+    part = partials.reduce(first(), ViewRequest())
+    assert {type(value) for value in part.values()} <= {pd.DataFrame, int}
+    assert len(part["collectives"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, ncclWork*)", ("all_reduce", "RING", "LL")),
+        ("ncclDevKernel_AllReduce_Sum_f32_TREE_LL128(ncclDevKernelArgs<4096ul>)", ("all_reduce", "TREE", "LL128")),
+        ("ncclDevKernel_AllReduce_Sum_bf16_NVLS_SIMPLE(x)", ("all_reduce", "NVLS", "SIMPLE")),
+        ("ncclDevKernel_AllReduce_Sum_bf16_NVLS_TREE_SIMPLE(x)", ("all_reduce", "NVLS_TREE", "SIMPLE")),
+        ("ncclDevKernel_AllGather_RING_LL(x)", ("all_gather", "RING", "LL")),
+        ("ncclDevKernel_ReduceScatter_Sum_f32_COLLNET_DIRECT_LL", ("reduce_scatter", "COLLNET_DIRECT", "LL")),
+        ("ncclAllReduceRingLLKernel_sum_f32(ncclColl)", ("all_reduce", "RING", "LL")),
+        ("ncclAllReduceTreeLL128Kernel_sum_f32(ncclColl)", ("all_reduce", "TREE", "LL128")),
+        ("ncclBroadcastRingKernel_copy_i8(ncclColl)", ("broadcast", "RING", "SIMPLE")),
+        ("ncclDevKernel_SendRecv(x)", (None, None, None)),
+        ("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(x)", (None, None, None)),
+        ("ncclDevKernel_Generic_4(x)", (None, None, None)),
+        ("ncclDevKernel_Reduce_Sum_f32_RING_LL(x)", ("reduce", "RING", "LL")),
+    ],
+)  # fmt: skip
+def test_names_of_kernels(name: str, expected: tuple[str | None, ...]) -> None:
+    assert tuple(kernel_name(name)) == expected
+
+
+def test_bus_factors_of_nccl_tests() -> None:
+    names = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send", "barrier", "all_reduce"]
+    sizes = pd.Series([8, 8, 4, 2, 8, None, 8, 1], dtype="Int64")
+    factors = bus_factors(pd.Series(names), sizes).tolist()
+    assert factors[:6] == [1.75, 0.875, 0.75, 0.5, 1.0, 1.0]
+    assert np.isnan(factors[6:]).all()
+
+
+def test_classes_of_sizes() -> None:
+    sizes = pd.Series([0, 1, 1023, 1024, 2**20 - 1, 5 * 2**20, 2**39, None], dtype="Int64")
+    assert size_class(sizes).tolist() == [
+        "0 B", "1 to 2 B", "512 B to 1 KiB", "1 to 2 KiB", "512 KiB to 1 MiB", "4 to 8 MiB", "512 GiB to 1 TiB", None,
+    ]  # fmt: skip

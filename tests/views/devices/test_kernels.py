@@ -1,0 +1,121 @@
+"""Kernels, copies and memory manipulation by what launched them and how, against numbers worked out by hand."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+import pytest
+
+from perfkit_core.analyses.devices import kernels, memcpy
+from perfkit_core.analyses.operator import memory_manipulation
+from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.testing.conformance import check_view
+from perfkit_core.trace import Trace
+from tests.support.events import device, host, trace
+
+FIRST = json.dumps({"grid": [8, 1, 1], "block": [256, 1, 1], "registers per thread": 32, "shared memory": 1024,
+                    "est. achieved occupancy %": 50}, separators=(",", ":"))  # fmt: skip
+SECOND = json.dumps({"block": [64, 2, 1], "grid": [4, 4, 1], "theoretical achieved occupancy %": 12.5})
+ROWS = [
+    host("mm", "operator", 0, 100),
+    host("launch", "runtime", 10, 5, correlation=1),
+    host("launch", "runtime", 20, 5, correlation=2),
+    host("lib::copy_", "operator", 120, 60),
+    host("rtMemcpyAsync", "runtime", 130, 20, correlation=3),
+    host("MemcpyAsync:CPU->GPU", "operator_detail", 190, 10, category="UserDefined"),
+    host("my memset", "annotation", 300, 50, category="PythonUserDefined"),
+    host("launch", "runtime", 310, 5, correlation=4),
+    device("gemm<float, 4>(int, float*)", "kernel", 400, 10, correlation=1, args=FIRST),
+    device("gemm<float, 4>(int, float*)", "kernel", 420, 30, correlation=2, args=SECOND, stream=8, device="cuda:1"),
+    device("Memcpy HtoD", "memcpy", 460, 40, correlation=3, bytes=4000, copy_kind="HtoD"),
+    device("Memset", "memset", 520, 5, correlation=4, bytes=16),
+    device("plain", "kernel", 600, 2),
+]
+
+
+@pytest.fixture(scope="module")
+def small() -> Trace:
+    return trace(ROWS)
+
+
+@pytest.mark.parametrize("view", [kernels.VIEW, memcpy.VIEW, memory_manipulation.VIEW], ids=lambda view: view.name)
+def test_the_views_keep_their_contract(view: View, small: Trace) -> None:
+    check_view(view, small)
+
+
+def test_kernels_by_launch(small: Trace) -> None:
+    table = kernels.table(small, ViewRequest(by=("launch",)))
+    columns = ["grid", "block", "registers", "shared_bytes", "occupancy_ratio", "total_device_ns"]
+    found = [tuple(None if pd.isna(cell) else cell for cell in row) for row in table[columns].to_numpy(object)]
+    assert found == [
+        ("8,1,1", "256,1,1", 32, 1024, 0.5, 10),
+        ("4, 4, 1", "64, 2, 1", None, None, 0.125, 30),
+        (None, None, None, None, None, 2),
+    ]
+
+
+def test_kernels_by_operator_and_stream(small: Trace) -> None:
+    table = kernels.table(small, ViewRequest(by=("operator", "stream", "device")))
+    found = {(None if pd.isna(row["operator"]) else row["operator"], row["stream"], row["device"]): row["calls"]
+             for row in table.to_dict("records")}  # fmt: skip
+    assert found == {("mm", 7, "cuda:0"): 1, ("mm", 8, "cuda:1"): 1, (None, 7, "cuda:0"): 1}
+
+
+def test_native_kernels_are_merged_over_devices_and_named_without_parameters(small: Trace) -> None:
+    table = kernels.table(small, ViewRequest(native=True))
+    assert table[["name", "calls", "total_device_ns"]].to_numpy().tolist() == [
+        ["gemm<float, 4>", 2, 40],
+        ["plain", 1, 2],
+    ]
+
+
+def test_a_hostile_name_does_not_hang_the_cut() -> None:
+    """Backtracking engines need the cube of the length for it."""
+    name = "<" * 3000 + "(" * 3000
+    table = kernels.table(trace([device(name, "kernel", 0, 1)]), ViewRequest(native=True))
+    assert table["name"].tolist() == [name]
+
+
+def test_copies_by_operator(small: Trace) -> None:
+    table = memcpy.table(small, ViewRequest(by=("operator",)))
+    found = {row["kind"]: (row["operator"], row["bytes"]) for row in table.to_dict("records")}
+    assert found["memcpy"] == ("lib::copy_", 4000)
+    assert pd.isna(found["memset"][0])
+
+
+def test_memory_manipulation(small: Trace) -> None:
+    """An operator that copies, its runtime call, a detail and a label that say so; device time that each launched."""
+    table = memory_manipulation.table(small, ViewRequest())
+    found = {
+        row["name"]: (row["kind"], row["total_cpu_ns"], row["total_device_ns"]) for row in table.to_dict("records")
+    }
+    assert found == {
+        "lib::copy_": ("operator", 60, 40),
+        "rtMemcpyAsync": ("runtime", 20, 40),
+        "MemcpyAsync:CPU->GPU": ("operator_detail", 10, 0),
+        "my memset": ("annotation", 50, 5),
+    }
+    assert set(memory_manipulation.table(small, ViewRequest(native=True))["name"]) == {
+        "MemcpyAsync:CPU->GPU", "my memset",
+    }  # fmt: skip
+
+
+def test_operators_that_only_sound_like_copies_are_none() -> None:
+    names = ["lib::copyright", "lib::photocopy_x", "lib::to", "lib::detach"]
+    found = trace([host(name, "operator", 100 * i, 10) for i, name in enumerate(names)])
+    assert memory_manipulation.table(found, ViewRequest()).empty
+    assert "by its name" in memory_manipulation.VIEW.explain_empty(found)
+
+
+def test_memory_manipulation_has_shares_of_the_steps() -> None:
+    found = trace([
+        host("step", "step", 0, 1000, step=0),
+        host("rtMemcpy", "runtime", 100, 200, correlation=1),
+        device("copy", "memcpy", 300, 30, correlation=1),
+        host("launch", "runtime", 400, 10, correlation=2),
+        device("k", "kernel", 500, 90, correlation=2),
+    ])  # fmt: skip
+    (row,) = memory_manipulation.table(found, ViewRequest()).to_dict("records")
+    assert row["cpu_ratio"] == pytest.approx(0.2)
+    assert row["device_ratio"] == pytest.approx(30 / 120)

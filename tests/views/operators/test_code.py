@@ -1,0 +1,148 @@
+"""The code view: frames as events, as stacks of operators, and the names of lines; numbers worked out by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from perfkit_core.analyses.source import code, frames
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.report.summary import summarize
+from perfkit_core.trace import Trace
+from tests.support.events import device, host, trace
+
+MAIN, FORWARD, CALL = "/home/me/train.py(3): main", "/home/me/net.py(9): forward", "<built-in function linear>"
+
+FRAMES = [
+    host("step 0", "step", 0, 500, step=0),
+    host(MAIN, "python", 0, 400),
+    host(FORWARD, "python", 10, 100),
+    host(CALL, "python", 20, 50),
+    host("mm", "operator", 30, 30),
+    host("launch", "runtime", 40, 10, correlation=1),
+    device("k1", "kernel", 100, 70, correlation=1),
+    host("sum", "operator", 80, 20),
+    host("launch", "runtime", 85, 5, correlation=2),
+    device("k2", "kernel", 200, 30, correlation=2),
+    host(FORWARD, "python", 200, 60),
+    host(FORWARD, "python", 210, 20),
+    host("step 1", "step", 500, 500, step=1),
+    host(MAIN, "python", 510, 100),
+    host("alone", "operator", 700, 50, tid=2),
+]
+
+STACKS = [
+    host("mm", "operator", 0, 100, stack="net.py(9): forward;train.py(3): main"),
+    host("inner", "operator", 10, 40),
+    host("launch", "runtime", 20, 10, correlation=1),
+    device("k1", "kernel", 100, 70, correlation=1),
+    host("mm", "operator", 200, 50, stack="net.py(9): forward;train.py(3): main"),
+    host("add", "operator", 300, 7, stack="train.py(3): main"),
+    host("none", "operator", 400, 9),
+]
+
+
+def rows(found: Trace, columns: str, **request: Any) -> list[tuple[Any, ...]]:
+    table = code.table(found, ViewRequest(**request))
+    return [tuple(None if pd.isna(row[name]) else row[name] for name in columns.split()) for _, row in table.iterrows()]
+
+
+def test_frames_that_are_events() -> None:
+    columns = "depth name calls total_cpu_ns self_cpu_ns total_device_ns self_device_ns"
+    assert rows(trace(FRAMES), columns) == [
+        (0, "train.py(3): main", 2, 500, 340, 100, 0),
+        (1, "net.py(9): forward", 2, 160, 90, 100, 30),
+        (2, CALL, 1, 50, 50, 70, 70),
+        (2, "net.py(9): forward", 1, 20, 20, 0, 0),
+    ]
+
+
+def test_only_what_is_counted() -> None:
+    columns = "depth name calls total_cpu_ns total_device_ns"
+    assert rows(trace(FRAMES), columns, steps=(1,)) == [(0, "train.py(3): main", 1, 100, 0)]
+    assert rows(trace(FRAMES), columns, pattern="net|k") == [
+        (0, "train.py(3): main", 0, 160, 0),
+        (1, "net.py(9): forward", 2, 160, 0),
+        (2, "net.py(9): forward", 1, 20, 0),
+    ]
+
+
+LONG = [  # main and loop begin before the steps and run in all of them, as does a thread
+    host(MAIN, "python", 0, 1000),
+    host("loop.py(1): loop", "python", 10, 980),
+    host("thread.py(1): run", "python", 20, 970, tid=2),
+    host("step 0", "step", 100, 200, step=0),
+    host(FORWARD, "python", 110, 100),
+    host(CALL, "python", 120, 30),
+    host("thread.py(9): put", "python", 130, 20, tid=2),
+    host("step 1", "step", 300, 200, step=1),
+    host(FORWARD, "python", 310, 40),
+]
+
+
+def test_frames_that_began_before_the_step_have_the_time_of_what_they_call_in_it() -> None:
+    columns = "depth name calls total_cpu_ns self_cpu_ns total_cpu_ratio"
+    assert rows(trace(LONG), columns, steps=(0,)) == [
+        (0, "train.py(3): main", 0, 100, 0, 100 / 120),
+        (1, "loop.py(1): loop", 0, 100, 0, 100 / 120),
+        (2, "net.py(9): forward", 1, 100, 70, 100 / 120),
+        (3, CALL, 1, 30, 30, 30 / 120),
+        (0, "thread.py(1): run", 0, 20, 0, 20 / 120),
+        (1, "thread.py(9): put", 1, 20, 20, 20 / 120),
+    ]
+
+
+def test_sums_of_the_displayed_frames_of_a_step() -> None:
+    shown = summarize(trace(LONG), "code", steps=[0], displayed_only=True, hide="forward|put")
+    assert shown[["name", "total_cpu_ns"]].to_numpy().tolist() == [
+        ["train.py(3): main", 30],
+        ["loop.py(1): loop", 30],
+        [CALL, 30],
+        ["thread.py(1): run", 0],
+    ]
+
+
+def test_frames_of_equal_weight_are_in_the_order_of_the_alphabet() -> None:
+    made = [host(f"{name}.py(1): f", "python", 10 * at, 5) for at, name in enumerate("cab")]
+    assert rows(trace(made), "file") == [("a.py",), ("b.py",), ("c.py",)]
+
+
+def test_stacks_that_operators_hold() -> None:
+    columns = "depth name calls total_cpu_ns self_cpu_ns total_device_ns total_cpu_ratio"
+    assert rows(trace(STACKS), columns) == [
+        (0, "train.py(3): main", 1, 157, 7, 70, 1.0),
+        (1, "net.py(9): forward", 2, 150, 150, 70, 150 / 157),
+    ]
+
+
+def test_methods_of_many_objects_are_one() -> None:
+    made = [host(f"<built-in method to of Tensor object at 0x7f{i}a>", "python", 10 * i, 5) for i in range(4)]
+    assert rows(trace(made), "name calls") == [("<built-in method to of Tensor object>", 4)]
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("/a/b c/train.py(12): main", ("train.py(12): main", "/a/b c/train.py", 12, "main")),
+        (r"C:\net\model.py(7): <lambda>", ("model.py(7): <lambda>", r"C:\net\model.py", 7, "<lambda>")),
+        ("/opt/common.py:233 fc_base", ("common.py(233): fc_base", "/opt/common.py", 233, "fc_base")),
+        ("<string>(1): __init__", ("<string>(1): __init__", "<string>", 1, "__init__")),
+        ("net.py(5)", ("net.py(5)", "net.py", 5, None)),
+        ("<built-in function linear>", ("<built-in function linear>", None, None, None)),
+        ("nn.Module: Linear_0", ("nn.Module: Linear_0", None, None, None)),
+    ],
+)
+def test_file_line_and_function(name: str, parts: tuple[Any, ...]) -> None:
+    found = frames.split([name])
+    assert (
+        tuple(None if pd.isna(found[key][0]) else found[key][0] for key in ("name", "file", "line", "function"))
+        == parts
+    )
+
+
+def test_without_stacks_it_says_how_to_record_them() -> None:
+    found = trace([host("mm", "operator", 0, 10)])
+    assert code.table(found, ViewRequest()).empty
+    assert "with_stack" in code.VIEW.explain_empty(found)

@@ -1,0 +1,178 @@
+"""The operator table against numbers worked out by hand: memory, FLOPs, shares, groupings, device work of none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from perfkit_core.analyses.operator import annotations as user_annotations
+from perfkit_core.analyses.operator import operators
+from perfkit_core.errors import UsageError
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.testing.conformance import check_trace, check_view
+from perfkit_core.trace import Trace
+from tests.support.events import device, host, trace
+
+ROWS = [
+    host("outer label", "annotation", 0, 400),
+    host("inner label", "annotation", 10, 200),
+    host("mm", "operator", 20, 100, flops=60, shapes='[[2,3],[[1],[2]]]'),
+    host("[memory]", "memory", 30, 0, bytes=64),
+    host("lib::add.Tensor", "operator", 40, 50, flops=5),
+    host("[memory]", "memory", 50, 0, bytes=32),
+    device("[memory]", "memory", 60, 0, bytes=1000, pid=1, tid=1),
+    host("launch", "runtime", 70, 10, correlation=1),
+    host("detail", "operator_detail", 95, 15),
+    host("launch", "runtime", 100, 5, correlation=2),
+    host("lib::add.out", "operator", 220, 40, tid=1, flops=7),
+    host("[memory]", "memory", 230, 0, bytes=-96),
+    host("launch", "runtime", 300, 10, correlation=3),
+    device("k1", "kernel", 500, 10, correlation=1),
+    device("k2", "kernel", 520, 20, correlation=2, device="cuda:1"),
+    device("k3", "kernel", 540, 5, correlation=3),
+    device("lost", "kernel", 560, 3),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def small() -> Trace:
+    return trace(ROWS, names=lambda name: {"mm": "matmul", "lib::add": "add"}.get(name.partition(".")[0]))
+
+
+def rows(found: Trace, columns: str, key: str = "name", **request: Any) -> dict[Any, tuple[Any, ...]]:
+    frame = operators.table(found, ViewRequest(**request))
+    return {
+        row[key]: tuple(None if pd.isna(row[c]) else row[c] for c in columns.split())
+        for row in frame.to_dict("records")
+    }
+
+
+def test_the_view_keeps_its_contract(small: Trace) -> None:
+    check_trace(small)
+    check_view(operators.VIEW, small)
+    check_view(user_annotations.VIEW, small)
+
+
+def test_overloads_are_one_row_unless_asked_for(small: Trace) -> None:
+    assert rows(small, "op_name calls total_cpu_ns")["lib::add"] == ("add", 2, 90)
+    table = operators.table(small, ViewRequest(by=("overload",))).set_index(["name", "overload"])
+    assert table.loc[("lib::add", "Tensor"), "total_cpu_ns"] == 50
+    assert table.loc[("lib::add", "out"), "flops"] == 7
+
+
+def test_a_redispatch_to_another_overload_is_one_call() -> None:
+    found = [host("lib::to.dtype", "operator", 0, 100), host("lib::to.layout", "operator", 10, 80)]
+    assert rows(trace(found), "calls self_cpu_ns total_cpu_ns") == {"lib::to": (1, 100, 100)}
+
+
+def test_a_label_that_looks_like_an_overload_stays_itself() -> None:
+    found = trace([host("lib::to.mine", "annotation", 0, 100), host("lib::to.dtype", "operator", 10, 80)])
+    assert user_annotations.table(found, ViewRequest())["name"].tolist() == ["lib::to.mine"]
+
+
+def test_time_of_details_belongs_to_their_operator(small: Trace) -> None:
+    """mm: 100 ns less 50 of add; the detail of 15 is its own, the runtime call in it (5) is not."""
+    assert rows(small, "self_cpu_ns total_cpu_ns")["mm"] == (100 - 50 - 5, 100)
+    assert rows(small, "self_device_ns total_device_ns")["mm"] == (20, 30)
+
+
+def test_memory_and_flops(small: Trace) -> None:
+    columns = "self_cpu_bytes total_cpu_bytes self_device_bytes total_device_bytes flops"
+    found = rows(small, columns)
+    assert found["mm"] == (64, 96, 0, 1000, 60)
+    assert found["lib::add"] == (32 - 96, 32 - 96, 1000, 1000, 12)
+    without = trace([host("mm", "operator", 0, 10)])
+    assert rows(without, columns) == {"mm": (None,) * 5}
+
+
+def test_shares(small: Trace) -> None:
+    """Self 45 + (40 + 40) of 125; total to the outermost, 100 + 40; device to all work, 10 + 20 + 5 + 3."""
+    found = rows(small, "self_cpu_ratio total_cpu_ratio self_device_ratio")
+    assert found["mm"] == pytest.approx((45 / 125, 100 / 140, 20 / 38))
+    assert found["lib::add"] == pytest.approx((80 / 125, 90 / 140, 10 / 38))
+
+
+def test_self_device_times_add_up_to_all_device_work(small: Trace) -> None:
+    found = rows(small, "calls total_cpu_ns self_device_ns total_device_ns")
+    assert found["(no launch recorded)"] == (None, None, 3, 3)
+    assert found["(launched outside operators)"] == (None, None, 5, 5)
+    assert operators.table(small, ViewRequest())["self_device_ns"].sum() == 10 + 20 + 5 + 3
+
+
+def test_operators_of_a_name_have_no_rest(small: Trace) -> None:
+    assert set(rows(small, "calls", pattern="mm")) == {"mm"}
+    assert set(rows(small, "calls", native=True)) == {"mm", "lib::add"}
+
+
+def test_by_label_and_by_scope(small: Trace) -> None:
+    table = operators.table(small, ViewRequest(by=("label", "scope")))[["name", "label", "scope"]].fillna("")
+    assert set(table.itertuples(index=False, name=None)) == {
+        ("mm", "inner label", "outer label;inner label"),
+        ("lib::add", "inner label", "outer label;inner label"),
+        ("lib::add", "outer label", "outer label"),
+        ("(no launch recorded)", "", ""),
+        ("(launched outside operators)", "", ""),
+    }
+
+
+def test_by_device_is_where_its_work_ran(small: Trace) -> None:
+    table = operators.table(small, ViewRequest(by=("device",)))
+    assert set(zip(table["name"], table["device"], table["total_device_ns"], strict=True)) == {
+        ("mm", "several", 30),
+        ("lib::add", "cuda:0", 10),
+        ("lib::add", "cpu", 0),
+        ("(launched outside operators)", "cuda:0", 5),
+        ("(no launch recorded)", "cuda:0", 3),
+    }
+    assert rows(small, "calls", device="cuda:0") == {
+        "lib::add": (1,), "(launched outside operators)": (None,), "(no launch recorded)": (None,),
+    }  # fmt: skip
+
+
+def test_native_memory_goes_by_time_whatever_the_thread() -> None:
+    """Natively an event takes what is allocated while it runs, both ends included; what no event covers has a row."""
+    found = trace([
+        host("mm", "operator", 0, 100),
+        host("add", "operator", 10, 20, tid=2),
+        host("[memory]", "memory", 20, 0, tid=1, bytes=8),
+        host("[memory]", "memory", 100, 0, tid=1, bytes=4),
+        host("[memory]", "memory", 150, 0, tid=1, bytes=2),
+    ])  # fmt: skip
+    assert rows(found, "self_cpu_bytes total_cpu_bytes") == {"mm": (8, 8), "add": (0, 0)}
+    assert rows(found, "calls self_cpu_bytes total_cpu_bytes", native=True) == {
+        "mm": (1, 12, 12), "add": (1, 8, 8), "[memory]": (1, 2, 2),
+    }  # fmt: skip
+
+
+def test_native_self_time_subtracts_each_child() -> None:
+    """Two frames that overlap in an operator: their union is 60, their sum 90."""
+    found = trace([
+        host("mm", "operator", 0, 70), host("a", "python", 5, 45), host("b", "python", 20, 45),
+    ])  # fmt: skip
+    assert rows(found, "self_cpu_ns") == {"mm": (70 - 60,)}
+    assert rows(found, "self_cpu_ns", native=True) == {"mm": (70 - 90,)}
+
+
+def test_native_shapes_leave_lists_of_tensors_out(small: Trace) -> None:
+    assert set(operators.table(small, ViewRequest(by=("shape",), native=True))["shapes"]) == {"[[2,3],[]]", "[]"}
+
+
+def test_labels_have_shares_of_the_steps() -> None:
+    found = trace([
+        host("step", "step", 0, 1000, step=0),
+        host("mine", "annotation", 100, 250),
+        host("launch", "runtime", 110, 10, correlation=1),
+        device("k", "kernel", 300, 30, correlation=1),
+        host("launch", "runtime", 600, 10, correlation=2),
+        device("k", "kernel", 700, 10, correlation=2),
+    ])  # fmt: skip
+    (row,) = user_annotations.table(found, ViewRequest()).to_dict("records")
+    assert row["total_cpu_ratio"] == pytest.approx(0.25)
+    assert row["total_device_ratio"] == pytest.approx(30 / 40)
+
+
+def test_what_it_does_not_know_is_a_usage_error(small: Trace) -> None:
+    with pytest.raises(UsageError, match="cannot be grouped by 'colour'"):
+        operators.table(small, ViewRequest(by=("colour",)))

@@ -1,0 +1,213 @@
+"""The partition of steps: hand-worked traces, random traces against a count of single nanoseconds, real traces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfkit_core.analyses.step import partition
+from perfkit_core.analyses.step.partition import ON_DEVICE, ON_HOST
+from perfkit_core.errors import UsageError
+from perfkit_core.loading import load
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.testing.conformance import check_view
+from perfkit_core.trace import Trace, concat_traces
+from tests.support.events import device, host, trace
+
+BY_STEP = ViewRequest(by=("step",))
+ON_GPU = [
+    host("step 0", "step", 0, 1000, step=0),
+    host("load", "dataloader", 0, 100, phase="dataloader"),
+    host("decode", "operator", 10, 50),
+    host("load elsewhere", "dataloader", 500, 100, tid=2, phase="dataloader"),
+    host("fwd", "forward", 120, 200, phase="forward"),
+    host("launch", "runtime", 150, 10, correlation=1),
+    host("all_reduce", "communication", 400, 50),
+    host("launch", "runtime", 410, 10, correlation=2),
+    host("host barrier", "communication", 900, 40),
+    host("step 1", "step", 1000, 500, step=1),
+    host("add", "operator", 1490, 10),
+    device("k", "kernel", 200, 150, correlation=1),
+    device("sum", "kernel", 300, 200, correlation=2, stream=8),
+    device("copy", "memcpy", 480, 60, copy_kind="HtoD"),
+    device("late", "kernel", 990, 30),
+    device("ncclDevKernel_Broadcast", "kernel", 1010, 40),
+]
+
+
+def wide(some: Trace, **request: Any) -> list[dict[str, Any]]:
+    """Rows by step, without the ``_ns``."""
+    table = partition.table(some, ViewRequest(by=("step",), **request))
+    return [{key.removesuffix("_ns"): value for key, value in row.items()} for row in table.to_dict("records")]
+
+
+def parts(row: dict[str, Any], names: tuple[str, ...] = ON_DEVICE) -> tuple[int, ...]:
+    return tuple(row[name] for name in names)
+
+
+def test_with_a_device() -> None:
+    """Compute 200–350 and 990–1000. Communication: the kernel that all_reduce launched, 350–500, and the host barrier,
+    900–940, which launched nothing; the host call of all_reduce is not it. Copy 500–540. Input 0–100. Host: forward
+    120–200 (the rest of it is hidden) and the other thread's loading 540–600."""
+    first, second = wide(trace(ON_GPU))
+    assert parts(first) == (150 + 10, 150 + 40, 40, 100, 80 + 60, 370)
+    assert sum(parts(first)) == first["dur"] == 1000
+    # a kernel of nobody's launch counts where it runs, a kernel with the name of a collective is one
+    assert parts(second) == (20, 30, 0, 0, 10, 440)
+
+
+def test_table_over_the_steps() -> None:
+    table = partition.table(trace(ON_GPU), ViewRequest()).set_index("category")
+    assert list(table.index) == list(ON_DEVICE)
+    assert table.loc["device_compute", ["steps", "total_ns", "avg_ns", "min_ns", "max_ns"]].tolist() == [
+        2, 180, 90, 20, 160,
+    ]  # fmt: skip
+    assert table.loc["idle", "total_ns"] == 810
+    assert table["total_ns"].sum() == 1500
+    assert table["ratio"].sum() == pytest.approx(1)
+    assert table.loc["idle", "ratio"] == pytest.approx(810 / 1500)
+
+
+ON_CPU = [
+    host("step 0", "step", 0, 1000, step=0),
+    host("load", "dataloader", 0, 100, phase="dataloader"),
+    host("decode", "operator", 10, 50),
+    host("train.py", "python", 150, 300),
+    host("mm", "operator", 200, 100),
+    host("mm inner", "operator", 210, 50),
+    host("hook", "operator", 500, 100),
+    host("c10d all_reduce", "communication", 520, 60),
+    host("gloo all_reduce", "communication", 550, 150, tid=2),
+    host("decode elsewhere", "operator", 80, 40, tid=3),
+]
+
+
+def test_without_a_device() -> None:
+    """Compute: mm 200–300, hook 500–520 and 580–600, the operator on another thread 80–120, which goes before input.
+    Communication 520–580 and 600–700. Input 0–80. Framework: the Python frame around mm, 150–200 and 300–450."""
+    (row,) = wide(trace(ON_CPU))
+    assert parts(row, ON_HOST) == (100 + 40 + 40, 160, 80, 200, 380)
+    assert sum(parts(row, ON_HOST)) == 1000
+
+
+def test_a_canonical_collective_is_communication_and_its_name_alone_is_none() -> None:
+    rows = [
+        host("step 0", "step", 0, 100, step=0),
+        host("c_allreduce_sum", "operator", 0, 30),
+        host("broadcast_tensors", "operator", 40, 30),
+    ]
+    (row,) = wide(trace(rows, names={"c_allreduce_sum": "all_reduce"}.get))
+    assert parts(row, ON_HOST) == (30, 30, 0, 0, 40)
+
+
+def test_ranks_have_their_own_time() -> None:
+    both = concat_traces([trace(ON_GPU, rank=0), trace([*ON_GPU[:2], *ON_GPU[4:6], ON_GPU[11]], rank=1)])
+    rows = wide(both)
+    assert [(row["rank"], row["step"]) for row in rows] == [(0, 0), (0, 1), (1, 0)]
+    assert parts(rows[2]) == (150, 0, 0, 100, 80, 670)
+    table = partition.table(both, ViewRequest(by=("rank",))).set_index(["rank", "category"])
+    assert table.loc[(1, "device_compute"), "total_ns"] == 150
+    assert table.loc[(0, "device_compute"), "total_ns"] == 180
+
+
+def test_overlapping_steps_are_whole_each() -> None:
+    rows = [
+        host("step 0", "step", 0, 100, step=0),
+        host("step 1", "step", 50, 100, step=1),
+        host("mm", "operator", 60, 20),
+    ]
+    assert [parts(row, ON_HOST) for row in wide(trace(rows))] == [(20, 0, 0, 0, 80), (20, 0, 0, 0, 80)]
+
+
+def test_chosen_steps() -> None:
+    (row,) = wide(trace(ON_GPU), steps=(1,))
+    assert row["step"] == 1
+    with pytest.raises(UsageError, match="step 9"):
+        wide(trace(ON_GPU), steps=(9,))
+
+
+def test_no_steps_no_partition() -> None:
+    found = trace([host("mm", "operator", 0, 10)])
+    assert partition.table(found, ViewRequest()).empty
+    assert "step()" in partition.VIEW.explain_empty(found)
+    check_view(partition.VIEW, trace(ON_GPU))
+    check_view(partition.VIEW, trace(ON_CPU))
+
+
+# -- random traces, nanosecond by nanosecond -----------------------------------------------------------------------
+
+TIMES = st.tuples(st.integers(0, 40), st.integers(0, 25))
+HOST_KINDS = ("dataloader", "operator", "annotation", "python", "runtime", "overhead", "forward", "memory")
+DEVICE_KINDS = ("kernel", "memcpy", "memset", "nccl")
+
+
+@st.composite
+def rows_of_a_run(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Steps side by side, host events on two threads, device work that nobody launched."""
+    starts = sorted(draw(st.sets(st.integers(0, 60), min_size=1, max_size=4)))
+    rows = [host(f"step {i}", "step", start, 8, step=i) for i, start in enumerate(starts)]
+    for kind in draw(st.lists(st.sampled_from(HOST_KINDS), max_size=8)):
+        start, dur = draw(TIMES)
+        phase = kind if kind in ("dataloader", "forward") else None
+        rows.append(host(kind, kind, start, dur, tid=draw(st.integers(1, 2)), phase=phase))
+    for kind in draw(st.lists(st.sampled_from(DEVICE_KINDS), max_size=6)):
+        rows.append(device(kind, "kernel" if kind == "nccl" else kind, *draw(TIMES), stream=draw(st.integers(7, 8))))
+    return rows
+
+
+def at(rows: list[dict[str, Any]], time: int, *kinds: str, tid: int | None = None) -> bool:
+    return any(
+        row["start_ns"] <= time < row["start_ns"] + row["dur_ns"] and tid in (None, row.get("tid"))
+        for row in rows
+        if row["name"] in kinds or (row["kind"] in kinds and row["name"] != "nccl")
+    )
+
+
+def category(rows: list[dict[str, Any]], time: int) -> str:
+    """By the definition, for traces with device work."""
+    if at(rows, time, "kernel"):
+        return "device_compute"
+    if at(rows, time, "nccl"):
+        return "exposed_communication"
+    if at(rows, time, "memcpy", "memset"):
+        return "exposed_copy"
+    if at(rows, time, "dataloader", tid=1):
+        return "input_wait"
+    hosts = [row for row in rows if row["device"] == "cpu" and row["kind"] not in ("step", "memory")]
+    return "launch_and_host" if at(hosts, time, *HOST_KINDS) else "idle"
+
+
+@given(rows_of_a_run())
+def test_random_traces(rows: list[dict[str, Any]]) -> None:
+    found = trace(rows)
+    on_device = any(row["device"] != "cpu" for row in rows)
+    steps = {row["step"]: row for row in rows if row["kind"] == "step"}
+    for row in wide(found):
+        names = ON_DEVICE if on_device else ON_HOST
+        assert sum(parts(row, names)) == row["dur"]
+        if on_device:
+            start = steps[row["step"]]["start_ns"]
+            expected = [category(rows, time) for time in range(start, start + 8)]
+            assert {name: row[name] for name in ON_DEVICE} == {name: expected.count(name) for name in ON_DEVICE}
+
+
+# -- real traces ---------------------------------------------------------------------------------------------------
+
+
+def _sums_to_the_steps(path: Path) -> None:
+    table = partition.table(load(path), BY_STEP)
+    columns = [f"{name}_ns" for name in (ON_DEVICE if "device_compute_ns" in table else ON_HOST)]
+    assert (table[columns] >= 0).all(axis=None)
+    assert table[columns].sum(axis=1).tolist() == table["dur_ns"].tolist()
+
+
+def test_every_torch_trace_sums_to_its_steps(torch_file: Path) -> None:
+    _sums_to_the_steps(torch_file)
+
+
+def test_every_paddle_trace_sums_to_its_steps(paddle_file: Path) -> None:
+    _sums_to_the_steps(paddle_file)

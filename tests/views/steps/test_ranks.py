@@ -1,0 +1,61 @@
+"""Ranks side by side: by hand, and against the views that tell the same of a whole job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import perfkit_core
+from perfkit_core.analyses.step import ranks
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.trace import concat_traces
+from tests.support.ranks import collective, rank
+
+
+def test_own_time_is_the_step_without_what_others_are_waited_for() -> None:
+    first = rank(0, collective(1000, 3000), step_ns=5000)
+    second = rank(1, collective(2500, 3000), step_ns=7000)
+    third = rank(2, collective(2000, 3000), step_ns=6000)
+    found = ranks.table(concat_traces([first, second, third]), ViewRequest()).set_index("rank")
+    assert found["dur_ns"].tolist() == [5000, 7000, 6000]
+    assert found["dur_over_median_ns"].tolist() == [-1000, 1000, 0]
+    assert found["own_time_ns"].tolist() == [3000, 6500, 5000]
+    assert found["own_time_over_median_ns"].tolist() == [-2000, 1500, 0]
+
+
+def test_of_an_even_number_the_smaller_middle_is_the_median() -> None:
+    found = ranks.table(
+        concat_traces([rank(number, collective(1000, 3000), step_ns=5000 + 2000 * number) for number in (0, 1)]),
+        ViewRequest(),
+    )
+    assert found["dur_over_median_ns"].tolist() == [0, 2000]
+
+
+def test_a_step_of_one_rank_is_compared_with_nothing() -> None:
+    partials = [ranks.reduce(rank(number, collective(1000, 3000)), ViewRequest()) for number in (0, 1)]
+    partials[1] = pd.concat([partials[1], partials[1].assign(step=8)], ignore_index=True)
+    found = ranks.merge(partials, ViewRequest())
+    assert found["dur_over_median_ns"].isna().tolist() == [False, False, True]
+    assert found["own_time_ns"].notna().all()
+
+
+def test_one_rank_alone_is_not_compared() -> None:
+    alone = rank(0, collective(1000, 3000))
+    assert ranks.table(alone, ViewRequest()).empty
+    assert "one rank only" in ranks.VIEW.explain_empty(alone)
+
+
+@pytest.mark.parametrize("file", ["dlrm-8xv100"])
+def test_parts_of_real_steps_sum_to_them_and_to_the_partition(traces: Path, file: str) -> None:
+    trace = perfkit_core.load(traces / "torch" / file)
+    found = ranks.table(trace, ViewRequest())
+    parts = found.iloc[:, 6:]
+    assert parts.sum(axis=1).tolist() == found["dur_ns"].tolist()
+    whole = perfkit_core.summarize(trace, "partition").set_index("category")["total_ns"]
+    assert {f"{name}_ns": total for name, total in whole.items()} == parts.sum().to_dict()
+    steps = perfkit_core.summarize(trace, "steps")
+    assert (
+        found[["rank", "step", "dur_ns"]].to_numpy().tolist() == steps[["rank", "step", "dur_ns"]].to_numpy().tolist()
+    )

@@ -1,0 +1,112 @@
+"""Steps cut into interval, forward and backward, tail: numbers worked out by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from perfkit_core.analyses.step import step_trace
+from perfkit_core.errors import UsageError
+from perfkit_core.loading import load
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.testing.conformance import check_view
+from perfkit_core.trace import Trace
+from tests.support.events import codes, host, trace
+
+ROWS = [
+    host("step 0", "step", 0, 1000, step=0),
+    host("load", "dataloader", 0, 100, phase="dataloader"),
+    host("fwd", "forward", 120, 200, phase="forward"),
+    host("fwd again", "forward", 330, 100, phase="forward"),
+    host("bwd", "backward", 450, 200, phase="backward"),
+    host("bwd of another thread", "operator", 500, 230, phase="backward", tid=2),
+    host("opt", "optimizer", 800, 100, phase="optimizer"),
+    host("step 1", "step", 1000, 500, step=1),
+    host("bwd", "backward", 1010, 20, phase="backward"),
+    host("fwd", "forward", 1040, 20, phase="forward"),
+    host("step 2", "step", 1500, 100, step=2),
+    host("fwd", "forward", 1510, 20, phase="forward"),
+    host("step 3", "step", 1600, 300, step=3),
+    host("fwd", "forward", 1630, 20, phase="forward"),
+    host("bwd", "backward", 1700, 400, phase="backward"),
+    host("step 4", "step", 1900, 300, step=4),
+    host("mm", "operator", 1950, 10),
+    host("step 5", "step", 2200, 10, step=5),
+]
+WHY = "missing"
+
+
+def by_step(found: Trace) -> dict[int, tuple[Any, ...]]:
+    frame = step_trace.table(found, ViewRequest(by=("step",)))
+    return {
+        row["step"]: tuple(None if pd.isna(row[f"{name}_ns"]) else row[f"{name}_ns"] for name in step_trace.PARTS)
+        for _, row in frame.iterrows()
+    }
+
+
+def test_each_step_by_hand() -> None:
+    """Backward of step 0 ends on another thread, that of step 3 goes on into step 4 and is cut there. Step 5 was cut
+    off by the end of the recording: it is reported, and no step."""
+    found = trace(ROWS)
+    nothing = (None, None, None)
+    assert by_step(found) == {
+        0: (120, 610, 270),
+        1: nothing,
+        2: nothing,
+        3: (30, 270, 0),
+        4: nothing,
+    }
+    table = step_trace.table(found, ViewRequest(by=("step",)))
+    why = dict(zip(table["step"], table[WHY], strict=True))
+    assert pd.isna(why.pop(0))
+    assert pd.isna(why.pop(3))
+    assert why == {1: "backward ends before forward begins", 2: "no backward", 4: "no forward and no backward"}
+    assert "empty-last-step" in codes(found)
+
+
+def test_over_the_steps_that_could_be_cut() -> None:
+    table = step_trace.table(trace(ROWS), ViewRequest()).set_index("part")
+    columns = ["steps", "total_ns", "avg_ns", "min_ns", "max_ns"]
+    assert {part: table.loc[part, columns].tolist() for part in table.index} == {
+        "interval": [2, 150, 75, 30, 120],
+        "forward_backward": [2, 880, 440, 270, 610],
+        "tail": [2, 270, 135, 0, 270],
+    }
+    assert table["ratio"].sum() == pytest.approx(1)
+    assert table.loc["interval", "ratio"] == pytest.approx(150 / 1300)
+
+
+def test_steps_that_all_can_be_cut_need_no_reason() -> None:
+    assert WHY not in step_trace.table(trace(ROWS[:7]), ViewRequest(by=("step",)))
+
+
+def test_why_it_is_empty() -> None:
+    assert step_trace.table(trace(ROWS[10:12]), ViewRequest()).empty
+    assert "forward and a backward" in step_trace.VIEW.explain_empty(trace(ROWS[10:12]))
+    assert "step()" in step_trace.VIEW.explain_empty(trace(ROWS[4:5]))
+
+
+def test_the_contract_of_views() -> None:
+    check_view(step_trace.VIEW, trace(ROWS))
+    with pytest.raises(UsageError, match="step 9"):
+        step_trace.table(trace(ROWS), ViewRequest(steps=(9,)))
+
+
+def _sums_to_the_steps(path: Path) -> None:
+    table = step_trace.table(load(path), ViewRequest(by=("step",)))
+    known = table[table["interval_ns"].notna()]
+    parts = known[[f"{name}_ns" for name in step_trace.PARTS]]
+    assert parts.sum(axis=1).tolist() == known["dur_ns"].tolist()
+    assert (parts >= 0).all(axis=None)
+    assert len(known) == len(table) or table.loc[table["interval_ns"].isna(), WHY].notna().all()
+
+
+def test_every_torch_trace(torch_file: Path) -> None:
+    _sums_to_the_steps(torch_file)
+
+
+def test_every_paddle_trace(paddle_file: Path) -> None:
+    _sums_to_the_steps(paddle_file)

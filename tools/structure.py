@@ -1,0 +1,307 @@
+"""Measure the structure of the product code: ``python tools/structure.py``, with ``--check`` against the limits.
+
+Product code is every ``.py`` file below ``perfkit_core``, ``perfkit_torch`` and ``perfkit_paddle``.
+
+product lines, files
+    All lines, blank lines and comments included; all files, ``__init__.py`` included.
+median, longest file
+    In lines.
+private functions used once
+    A function at module level or a method whose name starts with one underscore (no dunder), and whose name is
+    referenced exactly once: in its own file (names, attributes and imported names, a recursive call included) or by
+    a ``from its.module import _name`` elsewhere. The share is of all functions, nested ones included.
+import lines
+    Lines of ``import`` statements with their continuation lines, wherever they stand. The share is of all lines.
+own-line comments
+    Comments with nothing before them on their line.
+basenames in more than two packages
+    File names, ``__init__`` and ``__main__`` aside, that occur in more than two folders. Folders at the same place in
+    the two adapters count as one: adapters repeat each other's file names on purpose.
+package circles, file circles
+    Strongly connected components of more than one member in the graph of top-level imports: those that run when a
+    module is imported, so neither imports inside functions nor those under ``if TYPE_CHECKING``. Packages are the
+    first-level children of ``perfkit_core``, files at its root included; files are those of all product code.
+file circles, all imports
+    The same with the imports inside functions and under ``if TYPE_CHECKING``, as import-linter sees them.
+root files
+    Files at the root of ``perfkit_core`` other than ``__init__.py``, ``api.py`` and ``errors.py``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import io
+import statistics
+import sys
+import tokenize
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+CORE, *ADAPTERS = PACKAGES = ("perfkit_core", "perfkit_torch", "perfkit_paddle")
+ROOT_FILES = {"__init__", "api", "errors"}
+"""Files that belong at the root of the core."""
+
+LIMITS: Mapping[str, float] = {
+    "product lines": 45_000,
+    "files": 330,
+    "private functions used once": 0.18,
+    "import lines": 0.08,
+    "basenames in more than two packages": 0,
+    "package circles": 0,
+    "file circles": 0,
+    "file circles, all imports": 0,
+    "root files": 0,
+}
+"""What ``--check`` accepts at most; shares are fractions."""
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Graph = Mapping[str, set[str]]
+
+
+@dataclass(frozen=True)
+class Module:
+    """A product file: its path below the root, its dotted name, its text and its syntax tree."""
+
+    path: Path
+    name: str
+    text: str
+    tree: ast.Module
+
+    @property
+    def lines(self) -> int:
+        return len(self.text.splitlines())
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One row of the table: a number or a share (``of`` is not 0), and what it counts where that is a short list."""
+
+    name: str
+    value: int
+    of: int = 0
+    examples: Sequence[str] = ()
+
+    @property
+    def amount(self) -> float:
+        return self.value / self.of if self.of else self.value
+
+    @property
+    def exceeded(self) -> bool:
+        return self.name in LIMITS and self.amount > LIMITS[self.name]
+
+
+def read_modules(root: Path) -> list[Module]:
+    """Return the product modules below ``root``, in the order of their paths."""
+    modules = []
+    for package in PACKAGES:
+        for path in sorted((root / package).rglob("*.py")):
+            text = path.read_text(encoding="utf-8")
+            parts = list(path.relative_to(root).with_suffix("").parts)
+            if parts[-1] == "__init__":
+                parts.pop()
+            modules.append(Module(path.relative_to(root), ".".join(parts), text, ast.parse(text)))
+    return modules
+
+
+def measure(modules: Sequence[Module]) -> list[Measure]:
+    """Return the rows of the table."""
+    sizes = [module.lines for module in modules]
+    lines = sum(sizes)
+    longest = max(modules, key=lambda module: module.lines)
+    functions = sum(isinstance(node, Function) for module in modules for node in ast.walk(module.tree))
+    used_once = private_functions_used_once(modules)
+    repeated = repeated_basenames(module.path for module in modules)
+    imports = import_graph(modules)
+    packages = circles(package_graph(imports))
+    files = circles(imports)
+    all_files = circles(import_graph(modules, top_level=False))
+    root_files = [
+        str(module.path)
+        for module in modules
+        if module.path.parts[:-1] == (CORE,) and module.path.stem not in ROOT_FILES
+    ]
+    return [
+        Measure("product lines", lines),
+        Measure("files", len(modules)),
+        Measure("median file", round(statistics.median(sizes))),
+        Measure("longest file", longest.lines, examples=[str(longest.path)]),
+        Measure("functions", functions),
+        Measure("private functions used once", len(used_once), functions),
+        Measure("import lines", sum(import_lines(module.tree) for module in modules), lines),
+        Measure("own-line comments", sum(own_line_comments(module.text) for module in modules)),
+        Measure("basenames in more than two packages", len(repeated), examples=repeated),
+        Measure("package circles", len(packages), examples=[" ".join(circle) for circle in packages]),
+        Measure("file circles", len(files), examples=[" ".join(circle) for circle in files]),
+        Measure("file circles, all imports", len(all_files), examples=[" ".join(circle) for circle in all_files]),
+        Measure("root files", len(root_files), examples=root_files),
+    ]
+
+
+def private_functions_used_once(modules: Sequence[Module]) -> list[str]:
+    """Return the private functions and methods that are referenced exactly once, as ``module:name``."""
+    imported = Counter(
+        (node.module, alias.name)
+        for module in modules
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    )
+    used_once = []
+    for module in modules:
+        references = Counter(_referenced_names(module.tree))
+        used_once += [
+            f"{module.name}:{name}"
+            for name in _function_names(module.tree.body)
+            if name.startswith("_") and not name.startswith("__")
+            if references[name] + imported[module.name, name] == 1
+        ]
+    return used_once
+
+
+def _function_names(body: Iterable[ast.stmt]) -> Iterator[str]:
+    for node in body:
+        if isinstance(node, Function):
+            yield node.name
+        elif isinstance(node, ast.ClassDef | ast.If | ast.Try | ast.With):
+            yield from _function_names(node.body)
+
+
+def _referenced_names(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.ImportFrom):
+            yield from (alias.name for alias in node.names)
+
+
+def import_lines(tree: ast.Module) -> int:
+    """Return the number of lines of all import statements."""
+    return sum(
+        (node.end_lineno or node.lineno) - node.lineno + 1
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    )
+
+
+def own_line_comments(text: str) -> int:
+    """Return the number of comments that have a line of their own."""
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return sum(token.type == tokenize.COMMENT and not token.line[: token.start[1]].strip() for token in tokens)
+
+
+def repeated_basenames(paths: Iterable[Path]) -> list[str]:
+    """Return the basenames that occur in more than two folders, with the number of folders."""
+    folders: dict[str, set[tuple[str, ...]]] = defaultdict(set)
+    for path in paths:
+        if path.stem not in {"__init__", "__main__"}:
+            first, *rest = path.parts[:-1]
+            folders[path.stem].add(("adapter" if first in ADAPTERS else first, *rest))
+    counts = {stem: len(places) for stem, places in folders.items() if len(places) > 2}
+    return [f"{stem} ({counts[stem]})" for stem in sorted(counts, key=lambda stem: (-counts[stem], stem))]
+
+
+def import_graph(modules: Sequence[Module], top_level: bool = True) -> dict[str, set[str]]:
+    """Return for each module the product modules that it imports, at its top level or anywhere."""
+    known = {module.name for module in modules}
+    graph = {}
+    for module in modules:
+        targets: set[str] = set()
+        for node in _top_level_imports(module.tree.body) if top_level else ast.walk(module.tree):
+            if isinstance(node, ast.Import):
+                targets |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                source = _absolute(node, module)
+                members = {f"{source}.{alias.name}" for alias in node.names}
+                targets |= members & known
+                # what is no module is a name in the package itself
+                targets |= {source} if members - known else set()
+        graph[module.name] = targets & known - {module.name}
+    return graph
+
+
+def _top_level_imports(body: Iterable[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
+    for node in body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            yield from _top_level_imports(node.orelse)
+        elif isinstance(node, ast.If | ast.Try | ast.With | ast.ClassDef):
+            for part in ("body", "handlers", "orelse", "finalbody"):
+                yield from _top_level_imports(getattr(node, part, []))
+        elif isinstance(node, ast.ExceptHandler):
+            yield from _top_level_imports(node.body)
+
+
+def _absolute(node: ast.ImportFrom, module: Module) -> str:
+    """Return the dotted name that a ``from`` import names, relative ones resolved."""
+    if not node.level:
+        return node.module or ""
+    package = module.path.parts[: len(module.path.parts) - node.level]
+    return ".".join([*package, *([node.module] if node.module else [])])
+
+
+def package_graph(imports: Graph) -> dict[str, set[str]]:
+    """Return the imports between the first-level children of the core."""
+
+    def child(name: str) -> str:
+        return name.split(".")[1] if "." in name else "__init__"
+
+    graph: dict[str, set[str]] = defaultdict(set)
+    for name, targets in imports.items():
+        if name.partition(".")[0] == CORE:
+            graph[child(name)] |= {child(target) for target in targets if target.partition(".")[0] == CORE}
+    return graph
+
+
+def circles(graph: Graph) -> list[list[str]]:
+    """Return the strongly connected components of more than one member, the largest first."""
+    reachable = {name: _reachable(graph, name) for name in graph}
+    components = {
+        tuple(sorted(other for other in reachable[name] if name in reachable.get(other, ()))) for name in graph
+    }
+    return sorted((list(names) for names in components if len(names) > 1), key=lambda names: (-len(names), names))
+
+
+def _reachable(graph: Graph, start: str) -> set[str]:
+    seen: set[str] = set()
+    waiting = list(graph[start])
+    while waiting:
+        name = waiting.pop()
+        if name not in seen:
+            seen.add(name)
+            waiting += graph.get(name, ())
+    return seen
+
+
+def table(measures: Sequence[Measure], details: bool) -> str:
+    """Return the table as text; with ``details``, each row is followed by what it counts."""
+    lines = [f"{'':<37}{'now':>14}{'limit':>9}"]
+    for row in measures:
+        now = f"{row.value:,} ({row.amount:.1%})" if row.of else f"{row.value:,}"
+        limit = LIMITS.get(row.name)
+        allowed = "" if limit is None else f"{limit:.0%}" if row.of else f"{limit:,}"
+        lines.append(f"{row.name:<37}{now:>14}{allowed:>9}{'  exceeded' if row.exceeded else ''}")
+        if details or row.name not in LIMITS:
+            lines += [f"    {example}" for example in row.examples]
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table; with ``--check`` return 1 where a limit is exceeded."""
+    parser = argparse.ArgumentParser(description="Measure the structure of the product code.")
+    parser.add_argument("--check", action="store_true", help="exit with 1 where a limit is exceeded")
+    parser.add_argument("--details", action="store_true", help="list the circles, basenames and root files")
+    options = parser.parse_args(arguments)
+    measures = measure(read_modules(ROOT))
+    print(table(measures, options.details))
+    return int(options.check and any(row.exceeded for row in measures))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
