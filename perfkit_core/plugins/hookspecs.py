@@ -50,7 +50,10 @@ def perfkit_rules() -> Sequence[Rule]:  # type: ignore[empty-body]
 
 @hookspec
 def perfkit_remedies() -> Mapping[str, Sequence[Remedy]]:  # type: ignore[empty-body]
-    """What to write against a finding, by framework (``meta.framework`` of a trace)."""
+    """What to write against a finding, by framework (``meta.framework`` of a trace).
+
+    An adapter may keep them in a file ``remedies.toml``, read by :func:`perfkit_core.advice.remedies.read_remedies`.
+    """
 
 
 @hookspec
