@@ -109,7 +109,7 @@ def test_the_first_remedy_that_fits_all_words(words: dict[str, str], code: str) 
 
 
 @pytest.mark.parametrize("framework", ["torch", "paddle"])
-def test_every_word_in_braces_is_filled_by_a_rule_or_by_the_recording(framework: str) -> None:
+def test_every_placeholder_is_filled_by_a_rule_or_the_recording(framework: str) -> None:
     known = {*recorded_words(on(None)), "optimizer_class", "workers", "threads"}
     for remedy in get_plugins().remedies(framework):
         said = set(re.findall(r"\{(\w+)\}", f"{remedy.code} {remedy.api} {remedy.note} {remedy.verify}"))

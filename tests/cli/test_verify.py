@@ -163,7 +163,7 @@ def test_what_is_wrong_is_one_line(
     assert len(found.err.splitlines()) == 1
 
 
-def test_a_ledger_that_cannot_be_written_fails_before_anything_runs(perfkit: Perfkit, tmp_path: Path) -> None:
+def test_an_unwritable_ledger_fails_before_anything_runs(perfkit: Perfkit, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     command = f"touch '{tmp_path / 'ran'}'; echo t: 1"
     ledger = tmp_path / "file" / "ledger.jsonl"

@@ -61,7 +61,7 @@ def test_what_compares_has_one_unit_that_of_the_larger(names: tuple[str, ...]) -
     assert {heading.partition("(")[2] for heading, _ in shown(**values)} == {"ms)"}
 
 
-def test_columns_of_several_runs_have_one_unit_whatever_the_runs_are_called() -> None:
+def test_columns_of_several_runs_have_one_unit() -> None:
     table = pd.DataFrame({"slow_ns": [2_135_840], "total paddle_ns": [125_415_476], "b_ns": [280]})
     headings = {str(name): str(name).removesuffix("_ns") for name in table.columns}
     found = [(column.label, column.cells) for column in columns(table, headings=headings)]
@@ -87,9 +87,7 @@ def test_sizes_and_times_of_a_place_are_told_apart() -> None:
         ({"a_bytes": [2**20, -31, 31, 2**11, 0]}, ("1.000", ">-0.001", "<0.001", "0.002", "0")),
     ],
 )
-def test_a_number_below_what_the_unit_shows_is_neither_zero_nor_an_exponent(
-    values: dict[str, object], cells: tuple[str, ...]
-) -> None:
+def test_a_number_below_the_unit_is_not_zero_or_an_exponent(values: dict[str, object], cells: tuple[str, ...]) -> None:
     """Bytes in MiB: the median of 31, 31, 2 KiB and 1 MiB is about 1 KiB, but 1 MiB reads as 1024 KiB."""
     table = shown(**values) if "a_ratio" in values else shown(**values, total_a_bytes=[2**30, *[2**21] * 4])
     assert table[0][1] == cells

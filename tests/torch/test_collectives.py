@@ -39,7 +39,7 @@ def collective_kernels(path: Path) -> list[dict[str, Any]]:
     return sorted(found, key=lambda event: event["ts"])
 
 
-def test_each_of_many_collectives_is_described_by_itself_and_what_was_recorded_stays(tmp_path: Path) -> None:
+def test_each_collective_is_described_and_recorded_data_stays(tmp_path: Path) -> None:
     """More than are remembered at a time; every third event tells its bytes itself."""
     told = [
         {"Collective name": "allreduce", "In msg nelems": i, "Out msg nelems": i, "dtype": "Float"}
