@@ -17,7 +17,10 @@ sys.path.append(str(ROOT))  # tests/ and benchmarks/ are packages of the reposit
 TRACES = Path(os.environ.get("PERFKIT_TRACES", ROOT.parent / "shared" / "traces"))
 NO_TRACES = f"no real traces at {TRACES}: set PERFKIT_TRACES"
 
-hypothesis.settings.register_profile("perfkit", derandomize=True, database=None, deadline=None, max_examples=60)
+hypothesis.settings.register_profile(
+    "perfkit", derandomize=True, database=None, deadline=None, max_examples=60,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],  # it measures time, which a busy machine lacks
+)  # fmt: skip
 hypothesis.settings.load_profile("perfkit")
 
 

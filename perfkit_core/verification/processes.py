@@ -47,16 +47,19 @@ def run(command: str, environment: Mapping[str, str], timeout: float | None = No
 
 def _exit_code(command: str, environment: Mapping[str, str], files: tuple[Path, Path], timeout: float | None) -> int:
     with files[0].open("wb") as out, files[1].open("wb") as err:
-        process = subprocess.Popen(
-            command, shell=True, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=dict(environment),
-            start_new_session=True,
-        )  # fmt: skip
+        process = None
         try:
+            with _deferred_signals():
+                process = subprocess.Popen(
+                    command, shell=True, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=dict(environment),
+                    start_new_session=True,
+                )  # fmt: skip
             return process.wait(timeout)
         except subprocess.TimeoutExpired:
             raise CaptureError(f"{command!r} still runs after {timeout:g} s", "give a longer --timeout") from None
         finally:
-            _end(process)
+            if process is not None:
+                _end(process)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -70,6 +73,32 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             time.sleep(_GLANCE_SECONDS)
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+
+
+@contextlib.contextmanager
+def _deferred_signals() -> Iterator[None]:
+    """Handle signals at the end of the block.
+
+    An exception raised by a handler while ``Popen`` waits for its child to start would lose the child: it runs, and
+    nothing here knows its number. Handlers are replaced, not blocked: a process inherits what its parent blocks.
+    """
+    if threading.current_thread() is not threading.main_thread():  # where no handler runs
+        yield
+        return
+    pending: list[int] = []
+    numbers = [
+        number for name in ("SIGINT", "SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None
+    ]
+    before = {number: handler for number in numbers if callable(handler := signal.getsignal(number))}
+    for number in before:
+        signal.signal(number, lambda number, frame: pending.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in pending:
+            signal.raise_signal(number)
 
 
 @contextlib.contextmanager

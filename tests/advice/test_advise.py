@@ -94,7 +94,7 @@ def savings(found: Advices) -> dict[str, int | None]:
     return {one.rule: one.prediction.saving_ns for one in found.advice}
 
 
-def test_the_largest_saving_comes_first_and_severity_is_that_of_the_saving() -> None:
+def test_the_largest_saving_is_first_and_sets_the_severity() -> None:
     made = Made([rule(f"op{n}", removing(f"op{n}"), n) for n in range(4)])
     found = advise(working(2_900, 3_000, 10_000, 9_900), plugins=made)
     assert list(savings(found).items()) == [("op2", 10_000), ("op3", 9_900), ("op1", 3_000), ("op0", 2_900)]

@@ -57,7 +57,7 @@ def test_unions_of_groups_are_those_of_each_group_alone() -> None:
         assert lengths[one] == intervals.length(alone)
 
 
-def test_what_views_share_is_computed_once_and_cannot_be_written_to() -> None:
+def test_shared_results_are_computed_once_and_read_only() -> None:
     trace = small_trace()
     assert owners(trace) is owners(trace)
     with pytest.raises(ValueError, match="read-only"):

@@ -27,7 +27,7 @@ def covered(found: intervals.Intervals) -> set[int]:
 
 
 @given(PAIRS)
-def test_union_covers_the_same_points_disjoint_sorted_and_not_touching(pairs: Pairs) -> None:
+def test_union_is_the_same_points_disjoint_sorted_and_apart(pairs: Pairs) -> None:
     starts, ends = intervals.union(*arrays(pairs))
     assert covered((starts, ends)) == points(pairs)
     assert (ends > starts).all()
@@ -70,7 +70,7 @@ def test_union_length_by_is_the_union_length_of_each_group(rows: list[tuple[int,
     assert found.tolist() == expected
 
 
-def test_union_length_by_holds_where_one_clock_for_all_groups_would_not_fit_64_bits() -> None:
+def test_union_length_by_of_far_groups_does_not_overflow() -> None:
     """Two groups a century apart, so many groups that group · span overflows."""
     century = 3_155_760_000 * 10**9
     starts = np.array([0, 5, century, century + 5], np.int64)

@@ -55,7 +55,7 @@ def forward(sequence: bool = True) -> list[dict[str, object]]:
     ]
 
 
-def test_host_events_belong_to_the_nearest_call_and_device_work_to_its_launch() -> None:
+def test_host_events_take_the_nearest_call_kernels_the_launch() -> None:
     found = column(trace(forward()), "module")
     assert found == {
         NET: "Net", "own": "Net", FIRST: "first", "mm": "first", "launch": "first", SECOND: "block.second",
@@ -63,7 +63,7 @@ def test_host_events_belong_to_the_nearest_call_and_device_work_to_its_launch() 
     }  # fmt: skip
 
 
-def test_backward_nodes_follow_their_sequence_number_and_leave_accumulations_behind() -> None:
+def test_backward_nodes_follow_sequence_numbers() -> None:
     """The last operator before the node that had its number made it: ``view`` only came before ``conv``."""
     rows = [
         *forward(),
@@ -113,7 +113,7 @@ def in_turn(rows: list[dict[str, object]]) -> list[str | None]:
     return [module for name, module in zip(names, modules, strict=True) if name.startswith("Global_")]
 
 
-def test_nodes_that_a_mark_lists_belong_to_its_call_though_branches_take_turns() -> None:
+def test_nodes_listed_by_a_mark_belong_to_it_in_any_branch_order() -> None:
     """Two branches run breadth first: each unmarked node goes to the call that waited longest."""
     first = encode_backward("first", "Linear", ["Add", "Matmul"])
     second = encode_backward("block.second", "Conv", ["Add", "Matmul"])
@@ -121,7 +121,7 @@ def test_nodes_that_a_mark_lists_belong_to_its_call_though_branches_take_turns()
     assert in_turn(backward(*nodes)) == [None, "first", "block.second", "first", "block.second", "block.second"]
 
 
-def test_of_nested_calls_that_begin_together_the_inner_one_takes_the_node() -> None:
+def test_of_nested_calls_that_begin_together_the_inner_has_it() -> None:
     inner, outer = encode_backward("first", "Linear", ["Add", "Matmul"]), encode_backward("", "Net", ["Matmul"])
     rows = backward(("Add", inner), ("Matmul", None), ("Matmul", None))
     rows.append(host(outer, "annotation", 1004, 1))
@@ -144,7 +144,7 @@ def test_a_call_inside_a_backward_pass_is_a_call_like_any_other() -> None:
     assert column(trace([*forward(), *rows]), "module")["again"] == "block.second"
 
 
-def test_calls_that_a_framework_records_itself_make_paths_of_what_is_around_them() -> None:
+def test_calls_recorded_by_a_framework_form_paths() -> None:
     rows = [
         host("Net", "forward", 0, 100, phase="forward", layer="Net_0"),
         host("frame", "python", 5, 90),
@@ -157,7 +157,7 @@ def test_calls_that_a_framework_records_itself_make_paths_of_what_is_around_them
                      "outside": None}  # fmt: skip
 
 
-def test_a_numbered_layer_that_is_called_again_on_its_own_keeps_its_path() -> None:
+def test_a_numbered_layer_called_again_keeps_its_path() -> None:
     rows = [
         host("Net", "forward", 0, 100, phase="forward", layer="Net_0"),
         host("block", "forward", 10, 50, phase="forward", layer="Block_1"),
@@ -172,7 +172,7 @@ def test_a_numbered_layer_that_is_called_again_on_its_own_keeps_its_path() -> No
     assert found["class only"] == "Loss"
 
 
-def test_labels_leave_recorded_calls_aside_and_a_trace_without_either_has_no_modules() -> None:
+def test_labels_replace_recorded_calls_else_there_are_no_modules() -> None:
     rows = [host(NET, "annotation", 0, 100), host("Net", "forward", 1, 90, layer="Net"), host("mm", "operator", 5, 5)]
     assert set(column(trace(rows), "module").values()) == {"Net"}
     assert set(column(trace([host("mm", "operator", 5, 5)]), "module").values()) == {None}
@@ -195,7 +195,7 @@ def model() -> Architecture:
     ))  # fmt: skip
 
 
-def test_an_architecture_counts_tied_parameters_once_and_unknown_ones_not_at_all() -> None:
+def test_tied_parameters_count_once_and_unknown_ones_not_at_all() -> None:
     table = model().to_pandas().set_index("module")
     assert table["parameters"].dropna().to_dict() == {"first": 12, "second": 0}
     assert table["self_parameters"].dropna().to_dict() == {"Net": 0, "first": 12, "second": 0}

@@ -83,7 +83,7 @@ def test_the_file_holds_what_the_terminal_shows(perfkit, loading: Path, tmp_path
     assert file.read_text(encoding="utf-8") == perfkit("advise", loading, "--format", "json").out
 
 
-def test_what_cannot_be_evaluated_is_short_for_people_and_whole_elsewhere(perfkit, loading: Path) -> None:
+def test_rules_not_evaluated_are_short_in_text_and_whole_in_json(perfkit, loading: Path) -> None:
     content = json.loads(perfkit("advise", loading, "--format", "json").out)
     rules = {one["rule"] for one in content["not_evaluable"]}
     without_device = {one["rule"] for one in content["not_evaluable"] if "no device work" in one["why"]}

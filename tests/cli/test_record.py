@@ -218,7 +218,7 @@ def test_a_profiler_that_may_never_start_is_no_reason_to_refuse(tmp_path: Path, 
     assert not profiles_itself(script, ["torch", "paddle"])
 
 
-def test_recording_that_ended_for_a_profiler_of_the_script_is_an_error_after_it(folder: Path) -> None:
+def test_a_recording_ended_by_the_scripts_profiler_is_an_error(folder: Path) -> None:
     """The made framework has a class of profilers, of which two run at once."""
     (folder / "lib" / "fakeone.py").write_text(
         FRAMEWORK + "class Profiler:\n    def start(self): print('profiling')\n", encoding="utf-8"

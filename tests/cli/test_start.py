@@ -48,7 +48,7 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     assert imported(arguments) & set(HEAVY) == set()
 
 
-def test_a_summary_imports_neither_frameworks_nor_numba_nor_what_draws_pages(traces: Path, tmp_path: Path) -> None:
+def test_a_summary_imports_no_framework_numba_or_page_renderer(traces: Path, tmp_path: Path) -> None:
     file = traces / "torch" / "dlrm-8xv100" / "rank0.json"
     found = imported(["summary", str(file), "-o", str(tmp_path / "table.json")])
     assert found & set(HEAVY) <= {"numpy", "pandas", "pyarrow", "rich", "msgspec"}
@@ -67,7 +67,7 @@ def test_where_no_compiled_code_can_be_kept_it_is_compiled_again(traces: Path, t
     assert (tmp_path / "again.json").read_bytes() == (tmp_path / "kept.json").read_bytes()
 
 
-def test_garbage_is_collected_rarely_in_a_command_and_as_usual_in_a_script(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_garbage_is_collected_rarely_in_commands_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", list(sys.argv))
     monkeypatch.setattr(sys, "path", list(sys.path))
     usual = gc.get_threshold()

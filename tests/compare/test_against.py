@@ -62,7 +62,7 @@ def test_what_only_one_pair_has_counts_nothing_in_the_other() -> None:
     assert found.to_dict() == {"silu": 25, "relu": -10, "matmul": 0}
 
 
-def test_earlier_pairs_swapped_with_this_one_change_the_sign_only(trees: tuple[pd.DataFrame, pd.DataFrame]) -> None:
+def test_swapping_the_pairs_only_changes_the_sign(trees: tuple[pd.DataFrame, pd.DataFrame]) -> None:
     there, back = new_causes(*trees), new_causes(*trees[::-1])
     assert (there["difference_ns"] == -back["difference_ns"]).all()
     assert there["operator"].tolist() == back["operator"].tolist()

@@ -103,7 +103,7 @@ def matched_layers(base: Trace, other: Trace) -> set[str]:
     return set(rows.loc[rows["level"] == "layer", "layer"])
 
 
-def test_layers_of_other_spelling_meet_by_name_contents_and_order() -> None:
+def test_layers_spelled_differently_match_by_contents_and_order() -> None:
     base = layers_of("layers.0.linear1", "layers.0.act=act", "layers.0.linear2", "layers.1.linear1", "head=sum")
     other = layers_of("layers/0/Linear_1", "layers/0/relu=act", "layers/0/Linear_2", "layers/1/Linear_1", "out=sum")
     assert matched_layers(base, other) == {

@@ -149,7 +149,7 @@ def test_bytes_are_exact() -> None:
     assert (found.result, found.other) == (PASSED, size)
 
 
-def test_a_budget_of_shares_fails_where_it_is_exceeded_beyond_noise() -> None:
+def test_a_budget_of_shares_fails_beyond_noise_only() -> None:
     """1 and 2 of about 20 ms are in operators: 5 and 10 % of the step, more or less by half a percent of that."""
     base, other = stepped_trace(STEADY), stepped_trace(STEADY, 2.0)
     assert judged("partition.ratio[compute] > 0.06", base, other).result == FAILED

@@ -97,7 +97,7 @@ def test_across_frameworks_a_large_planted_regression_is_first(
 
 @pytest.mark.parametrize("plant", PLANTS)
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_across_frameworks_the_planted_regression_is_first_of_what_is_new(
+def test_across_frameworks_the_planted_regression_is_first_new(
     framework: str, plant: str, examples: dict[str, Example]
 ) -> None:
     """More than what the plain scripts of both frameworks differ by: ``perfkit compare --against``."""

@@ -54,7 +54,7 @@ def test_work_is_given_recorded_or_told_by_shapes() -> None:
         normalise.asked(TOKEN, [trace, trace], [[capture(trace)]] * 2)
 
 
-def test_flops_are_those_of_the_outermost_operators_that_count_them() -> None:
+def test_flops_are_those_of_the_outermost_operators() -> None:
     """matmul counts 24, and add inside of it 5, which is part of it: 24 in each of two steps."""
     trace = small_trace()
     names = trace.codes("name")

@@ -79,7 +79,7 @@ def test_a_recording_on_both_sides_is_named_below_the_verdict() -> None:
     assert rendered(several_report(runs, Asked()).headline)[-1] == f"c: {told}"
 
 
-def test_runs_that_hardly_do_the_same_are_told_directly_below_the_verdict() -> None:
+def test_different_workloads_are_reported_below_the_verdict() -> None:
     """1 ms in one operator against 2 ms in another."""
     report = comparison_report(stepped_trace([20]), stepped_trace([30], 2.0, name="fw::other"))
     verdict, unlike, causes = rendered(report.headline)[:3]
@@ -88,7 +88,7 @@ def test_runs_that_hardly_do_the_same_are_told_directly_below_the_verdict() -> N
     assert causes.startswith("The largest causes: ")
 
 
-def test_not_all_has_a_counterpart_where_device_work_of_other_steps_has_none() -> None:
+def test_device_work_of_other_steps_has_no_counterpart() -> None:
     """The same operator, but in other 60 of 100 ns are a kernel whose launch was not recorded."""
     rows = [host("step 0", "step", 0, 100, step=0), host("mm", "operator", 0, 10)]
     base, other = (

@@ -54,7 +54,7 @@ def equal(found: Trace, expected: Trace) -> None:
 
 
 @pytest.mark.parametrize("statistics", [True, False])
-def test_a_file_that_does_not_name_its_empty_columns_reads_the_same(
+def test_a_file_without_names_of_empty_columns_reads_the_same(
     large: tuple[Trace, Trace], tmp_path: Path, statistics: bool
 ) -> None:
     table = pq.read_table(tmp_path / "t.parquet")
@@ -152,7 +152,7 @@ def test_a_stored_trace_travels_to_other_processes_unread(large: tuple[Trace, Tr
     equal(pickle.loads(sent), large[0])
 
 
-def test_what_is_known_of_a_column_is_forgotten_when_it_is_replaced() -> None:
+def test_facts_of_a_column_are_dropped_when_it_is_replaced() -> None:
     small = small_trace()
     before = {name: small.ints(name) for name in ("step", "bytes", "dur_ns")}
     end = small.end_ns

@@ -22,10 +22,18 @@ from perfkit_core.trace import Trace, concat_traces, with_rank
 EVERYTHING = ViewRequest()
 JOB = """
 import sys, time
+from pathlib import Path
 import paddle
 from paddle import distributed, profiler
 from perfkit_paddle import annotate_collectives, trace_handler
 out, rank = sys.argv[1], int(sys.argv[2])
+def meet(file, rank):
+    if rank == 0:
+        file.touch()
+        return
+    while not file.exists():
+        time.sleep(0.001)
+    time.sleep(0.3)
 distributed.init_parallel_env()
 large, small = paddle.ones([1 << 16]), paddle.ones([1 << 10], "float64")
 handler = trace_handler(out + "/run")
@@ -34,8 +42,8 @@ def ready(recorded):
     handler(recorded)
 with profiler.Profiler(targets=[profiler.ProfilerTarget.CPU], scheduler=(1, 4), on_trace_ready=ready) as recording:
     with annotate_collectives():
-        for _ in range(5):
-            time.sleep(0.2 * rank)
+        for step in range(5):
+            meet(Path(out) / f"step{step}", rank)
             distributed.all_reduce(large)
             distributed.all_gather([], small)
             distributed.barrier()
@@ -56,7 +64,8 @@ def free_ports(count: int) -> list[int]:
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a job of two ranks, of which the second one sleeps 0.2 s in each of three recorded steps."""
+    """The folder of a job of two ranks: in each of three recorded steps the second one sleeps 0.3 s after the first one
+    has reached its all-reduce. It looks for the first one: on a busy machine either may be late by itself."""
     pytest.importorskip("paddle")
     folder = tmp_path_factory.mktemp("job")
     first, second, master = free_ports(3)

@@ -308,7 +308,7 @@ def test_what_is_asked_for_is_recorded(paddle: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["stacks", "flops"])
-def test_what_paddle_cannot_record_is_refused_before_the_script_runs(paddle: Any, tmp_path: Path, option: str) -> None:
+def test_unsupported_options_fail_before_the_script_runs(paddle: Any, tmp_path: Path, option: str) -> None:
     done = perfkit_record(tmp_path, f"--{option}", "--memory")
     said = f"perfkit: error: paddle records no {option}; leave --{option} out; it can record shapes, memory\n"
     assert (done.returncode, done.stdout) == (2, "")
@@ -327,9 +327,7 @@ def test_two_profilers_at_once_are_refused_clearly(paddle: Any, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("steps", [None, 1])
-def test_a_profiler_of_the_script_finds_what_it_would_find_without_us(
-    paddle: Any, tmp_path: Path, steps: int | None
-) -> None:
+def test_a_profiler_of_the_script_is_not_disturbed(paddle: Any, tmp_path: Path, steps: int | None) -> None:
     """Recording ends before it; what was recorded until then stays. After recording it is in nobody's way."""
     recording = start(tmp_path, steps, {})
     linear = paddle.nn.Linear(4, 4)

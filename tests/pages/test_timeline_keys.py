@@ -51,7 +51,7 @@ def test_every_box_is_reached_by_keys(show: Show) -> None:
     assert chosen(page, "Escape").startswith("Click a box")
 
 
-def test_up_goes_to_what_encloses_a_box_and_not_to_what_follows_it(show: Show) -> None:
+def test_up_goes_to_the_enclosing_box(show: Show) -> None:
     events = [host("outer", "operator", 0, 100), host("inner", "operator", 50, 50), host("next", "operator", 100, 500)]
     page = show(trace(events))
     page.mouse.click(*point(page, "inner"))
@@ -83,7 +83,7 @@ def test_choosing_moves_only_as_far_as_is_needed(show: Show) -> None:
     assert seen(page) == (200_000 + (90_000 - 108_000) / 2, 108_000), "it was not: now it is in the middle"
 
 
-def test_a_picture_of_very_many_rows_is_drawn_as_far_as_it_is_seen(show: Show) -> None:
+def test_of_very_many_rows_only_visible_ones_are_drawn(show: Show) -> None:
     """A canvas of all these rows would be taller than any browser draws."""
     page = show(trace([device("kernel", "kernel", i * 10, 10, stream=i) for i in range(3000)]))
     picture = page.locator(".timeline .drawing")

@@ -150,7 +150,7 @@ def test_views_without_a_table_of_all_are_listed_by_rank(name: str, real: list[T
         same(found[found["rank"] == rank].drop(columns="rank"), own)
 
 
-def test_a_trace_of_several_ranks_splits_into_what_it_was_made_of(real: list[Trace]) -> None:
+def test_a_trace_of_several_ranks_splits_into_its_parts(real: list[Trace]) -> None:
     for found, was in zip(split(concat_traces(real[:3])), real, strict=False):
         assert found.meta.ranks == was.meta.ranks
         assert found.events.to_pylist() == was.events.to_pylist()

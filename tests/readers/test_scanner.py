@@ -256,7 +256,7 @@ def test_a_counter_is_a_counter(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["name", "argument"])
-def test_half_a_character_is_replaced_as_a_byte_that_is_no_text_is(tmp_path: Path, where: str) -> None:
+def test_half_a_character_is_replaced_like_an_invalid_byte(tmp_path: Path, where: str) -> None:
     text = r"a\ud800b\udc00" + r"\\ud800" + r"\ud83d\ude00"
     path = odd(tmp_path, '{"ph":"X","cat":"cpu_op","name":"%s","pid":1,"tid":1,"ts":5,"dur":1,"args":{"n":"%s"}}'
                % ((text, "x") if where == "name" else ("x", text)))  # fmt: skip

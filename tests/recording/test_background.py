@@ -169,7 +169,7 @@ def test_the_thread_does_not_wait_for_itself(tmp_path: Path) -> None:
     seen = []
 
     def finish() -> Trace:
-        seen.append(background.shared().flush(timeout=5))
+        seen.append(background.shared().flush(timeout=60))
         return small_trace()
 
     writer: CycleWriter[Any] = CycleWriter(tmp_path, lambda profiler, place: Taken(finish))

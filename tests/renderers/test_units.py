@@ -62,7 +62,7 @@ def test_what_compares_has_one_unit_that_of_the_larger(names: tuple[str, ...]) -
     assert {heading.partition("(")[2] for heading, _ in shown(**values)} == {"ms)"}
 
 
-def test_a_column_that_would_be_lost_in_the_unit_of_the_others_has_its_own() -> None:
+def test_a_column_that_would_be_lost_in_the_unit_of_the_others() -> None:
     assert shown(total_ns=[125_415_476, 90_000_000], min_ns=[280, 1_230], max_ns=[2_300, 20_000_000]) == [
         ("Total (ms)", ("125.4", "90.0")),
         ("Min (ns)", ("280", "1,230")),
@@ -70,7 +70,7 @@ def test_a_column_that_would_be_lost_in_the_unit_of_the_others_has_its_own() -> 
     ]
 
 
-def test_columns_of_several_runs_have_one_unit_whatever_the_runs_are_called() -> None:
+def test_columns_of_several_runs_have_one_unit() -> None:
     table = pd.DataFrame({"slow_ns": [2_135_840], "total paddle_ns": [125_415_476], "b_ns": [28_000]})
     runs = [duration(name, name.removesuffix("_ns"), quantity="run", proper=True) for name in map(str, table.columns)]
     found = [(column.label, column.cells) for column in columns(table, runs)]
@@ -109,7 +109,7 @@ def test_the_terms_of_a_difference_have_the_same_decimals() -> None:
         ({"a_bytes": [2**20, -31, 31, 2**11, 0]}, ("1.000", ">-0.001", "<0.001", "0.002", "0")),
     ],
 )
-def test_a_number_below_what_the_unit_shows_is_neither_zero_nor_an_exponent(
+def test_a_number_below_the_unit_is_not_zero_or_an_exponent(
     values: dict[str, object], cells: tuple[str, ...]
 ) -> None:
     """Bytes in MiB, as those of the column beside it."""

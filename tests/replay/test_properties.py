@@ -130,7 +130,7 @@ def test_the_order_of_rows_and_the_clock_do_not_matter(rows: Rows, seed: int, cl
 
 
 @given(recordings(), recordings(), st.integers(0, 99))
-def test_ranks_without_collectives_have_nothing_to_do_with_each_other(one: Rows, other: Rows, seed: int) -> None:
+def test_ranks_without_collectives_are_independent(one: Rows, other: Rows, seed: int) -> None:
     parts = [trace(one, rank=0), trace(other, rank=1)]
     assume(all(part.rows("kind", "step").any() for part in parts))  # a rank without steps has none beside one with some
     both = concat_traces(parts)

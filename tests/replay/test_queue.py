@@ -35,7 +35,7 @@ def full_queue(launches: int) -> Trace:
     return trace([*rows, host("step", "step", 0, now, step=0)])
 
 
-def test_launches_that_wait_for_room_go_on_sooner_when_the_device_is_faster() -> None:
+def test_a_faster_device_frees_the_queue_sooner() -> None:
     found = full_queue(DEPTH + 200)
     replay = build(found)
     (recorded,) = steps(replay).recorded_ns.tolist()

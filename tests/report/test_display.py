@@ -94,7 +94,7 @@ def test_siblings_of_a_tree_follow_the_order_of_the_view() -> None:
     assert [name for _, name in by_name] == ["loss", "net", "block", "conv", "norm", "head"]
 
 
-def test_what_is_hidden_stays_counted_unless_only_the_displayed_is() -> None:
+def test_hidden_rows_count_unless_only_displayed_ones_do() -> None:
     whole = displayed(TREE, view(TREE), Display(trim="conv"))
     assert whole.set_index("name")["total_cpu_ns"].to_dict() == {
         "net": 77,
@@ -116,7 +116,7 @@ def test_a_sum_is_not_below_0_where_hidden_rows_overlap() -> None:
     assert only["total"].to_list() == [0]
 
 
-def test_shares_and_counts_with_all_below_follow_what_is_displayed_too() -> None:
+def test_total_shares_and_counts_follow_what_is_displayed() -> None:
     tree = TREE.assign(
         self_cpu_ratio=TREE["self_cpu_ns"] / 82,
         total_cpu_ratio=TREE["total_cpu_ns"] / 82,
@@ -133,7 +133,7 @@ def test_shares_and_counts_with_all_below_follow_what_is_displayed_too() -> None
 
 
 @pytest.mark.parametrize("name", ["modules", "code", "operator_kinds", "operator_tree", "fluid_events"])
-def test_only_what_is_displayed_is_everything_where_nothing_is_cut(name: str) -> None:
+def test_displayed_is_everything_where_nothing_is_cut(name: str) -> None:
     found = trees()
     whole = summarize(found, name)
     assert len(whole) > 1

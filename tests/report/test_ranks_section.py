@@ -101,7 +101,7 @@ def test_of_ranks_that_are_not_all_there_the_least_is_told() -> None:
     assert edge[0].startswith("No single rank keeps the others waiting")
 
 
-def test_without_collectives_slow_ranks_are_told_by_their_own_time() -> None:
+def test_without_collectives_own_time_shows_slow_ranks() -> None:
     told = found(steps([500, 500, 524, 525]), NOTHING)
     assert told.ranks == (3,)
     assert rendered(told.lines) == (

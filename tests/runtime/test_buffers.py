@@ -30,7 +30,7 @@ def test_a_filled_column_holds_its_value_throughout(count: int) -> None:
 
 @pytest.mark.parametrize("count", [0, 1, BLOCK, BLOCK + 1, 3 * BLOCK - 1])
 @pytest.mark.parametrize("kind", [np.bool_, np.int8, np.int64, object])
-def test_cells_of_a_table_are_spread_over_as_many_rows_as_there_are(count: int, kind: type) -> None:
+def test_cells_of_a_table_are_spread_over_all_rows(count: int, kind: type) -> None:
     table = np.arange(5).astype(kind)
     numbers = np.random.default_rng(3).integers(-5, 5, count).astype(np.int32)
     found = spread(table, numbers)
@@ -97,7 +97,7 @@ def test_more_text_than_an_array_holds_is_refused(monkeypatch: pytest.MonkeyPatc
         reordered(pa.array(["abc", "def"]), np.array([1, 0]))
 
 
-def test_columns_are_joined_without_a_copy_where_one_piece_holds_all() -> None:
+def test_a_column_of_one_piece_is_joined_without_a_copy() -> None:
     full = pa.array(["a", None, "b"]).dictionary_encode()
     other = pa.array(["c", "b"]).dictionary_encode()
     column = pa.chunked_array([other.slice(0, 0), full, full.slice(0, 0)])

@@ -53,7 +53,7 @@ def test_integers_wrap_around_both_ways(key: int, above: int, bits: int) -> None
         assert trees._slot._interpreted(*given_) == trees._slot._compiled(*given_)
 
 
-def test_a_function_is_run_by_python_first_and_compiled_from_enough_cells_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_function_is_compiled_after_enough_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Interpreted, "cells", 0)
     monkeypatch.setattr(compiling, "ENOUGH_CELLS", 50)
     seen = []
@@ -78,7 +78,7 @@ def test_what_an_interpreted_function_calls_is_not_counted(monkeypatch: pytest.M
     assert Interpreted.cells < 200  # slots of the hash table are looked up four times, which is 1,024 cells each
 
 
-def test_a_small_recording_is_read_without_numba_and_a_process_that_has_it_uses_it() -> None:
+def test_a_small_recording_needs_no_numba_unless_it_is_loaded() -> None:
     recording = str(DATA / "torch-mlp.json.gz")
     code = f"""
 import sys

@@ -11,7 +11,7 @@ import pytest
 from perfkit_core import at_once
 
 
-def test_results_come_in_the_order_of_the_items_whoever_is_done_first() -> None:
+def test_results_come_in_the_order_of_the_items() -> None:
     second_done = threading.Event()
 
     def make(item: int) -> int:

@@ -209,7 +209,7 @@ def test_cycles_missing_in_a_store_are_told(memory: Any, caplog: pytest.LogCaptu
     assert "incomplete-run" in [finding.code for finding in perfkit.load("memory://runs/a").quality]
 
 
-def test_whether_a_store_can_be_written_is_tried_and_leaves_nothing(memory: Any, monkeypatch: Any) -> None:
+def test_a_trial_write_to_a_store_leaves_nothing(memory: Any, monkeypatch: Any) -> None:
     folder = paths.as_path("memory://runs/a")
     assert paths.why_unwritable_store(folder) is None
     assert memory.find("/") == []
@@ -217,7 +217,7 @@ def test_whether_a_store_can_be_written_is_tried_and_leaves_nothing(memory: Any,
     assert paths.why_unwritable_store(folder) == "no connection"
 
 
-def test_trace_files_are_read_from_the_web_and_signatures_stay_out_of_reports(site: tuple[str, Path]) -> None:
+def test_files_from_the_web_keep_signatures_out_of_reports(site: tuple[str, Path]) -> None:
     address, folder = site
     (folder / "a.json.gz").write_bytes(gzip.compress(TRACE))
     trace = perfkit.load(f"{address}/a.json.gz?signature=secret")

@@ -57,7 +57,7 @@ def same(found: Trace, expected: Trace) -> None:
 
 @pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("rows", [997, 100_000])
-def test_a_real_trace_through_a_recorded_file_is_the_same_in_every_cell(
+def test_a_real_trace_survives_a_recorded_file_in_every_cell(
     traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, rows: int
 ) -> None:
     taken: list[Any] = []

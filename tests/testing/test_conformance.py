@@ -207,7 +207,7 @@ def test_zeros_for_missing_numbers_are_found() -> None:
         check_trace(replace(good, events=good.events.set_column(at, schema.SCHEMA.field("flops"), zeros), _cache={}))
 
 
-def test_own_trees_may_leave_the_time_of_the_parent_but_not_the_process() -> None:
+def test_own_trees_may_leave_the_parents_time_not_its_process() -> None:
     other = changed("parent", BACKWARD, MM)()
     cells = other.events.schema.get_field_index("self_ns")
     own = pa.array([50, 45, 5, 20, None, None], pa.int64())
@@ -215,7 +215,7 @@ def test_own_trees_may_leave_the_time_of_the_parent_but_not_the_process() -> Non
     check_trace(replace(other, events=events, _cache={}), own_tree=True)
 
 
-def test_a_reader_that_takes_everything_or_reads_damaged_files_silently_is_found(tmp_path: Path) -> None:
+def test_a_reader_that_takes_everything_or_hides_damage_fails(tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     path.write_text("[]", encoding="utf-8")
     good = load_one(DATA / "torch-mlp.json.gz")

@@ -230,7 +230,7 @@ def covered(ranges: list[tuple[int, int]]) -> int:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_overview_model_memcpy_and_device_against_the_native_events(model: str, tmp_path: Path) -> None:
+def test_overview_model_memcpy_device_equal_native_events(model: str, tmp_path: Path) -> None:
     """Covered time of each kind, and the phases that torch names, from the profiler's own event list. That list leaves
     out re-dispatches, which lie inside their operator: calls differ by them, covered time does not."""
     lists: list[Any] = []

@@ -58,7 +58,7 @@ def test_since_is_a_version_that_is_out(remedy) -> None:
     assert not remedy.since or Version("1.0") <= Version(remedy.since) <= Version(torch.__version__)
 
 
-def test_every_optimizer_of_torch_is_answered_with_an_argument_that_it_has() -> None:
+def test_remedies_name_arguments_that_torchs_optimizers_have() -> None:
     """``fused`` where the signature has it, else ``foreach``, else neither."""
     known = {name for name, one in vars(torch.optim).items() if isinstance(one, type) and name != "Optimizer"}
     assert {"SGD", "AdamW", "LBFGS"} <= known

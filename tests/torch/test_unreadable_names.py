@@ -19,7 +19,7 @@ GONE = b"torch/profiler/_cupti_monitor.py(0): \xe8\xe9\xd4]%\x7f"
 KEPT = "torch/profiler/_cupti_monitor.py(0): \\xe8\\xe9\\xd4]%\x7f"
 
 
-def test_bytes_that_are_no_text_are_escaped_and_the_rest_is_as_it_was() -> None:
+def test_invalid_bytes_are_escaped_and_the_rest_is_kept() -> None:
     assert texts(bytes.decode, ["ü".encode(), GONE, b"plain"]) == ["ü", KEPT, "plain"]  # type: ignore[arg-type]
     assert texts(bytes.decode, []) == []
 

@@ -66,7 +66,7 @@ def test_a_transfer_is_no_cast() -> None:
     assert find(Facts(torch_step(100, kernel="Memcpy HtoD (Pageable -> Device)"))) == []
 
 
-def test_a_transfer_is_no_cast_either_where_no_types_were_recorded() -> None:
+def test_a_transfer_without_types_is_no_cast() -> None:
     def moved(second: str) -> Facts:
         cast = Op("aten::to", [("copy", 100), (second, 50)])
         return Facts(training(Op("aten::mm", [PRODUCT]), cast, names=torch_name))

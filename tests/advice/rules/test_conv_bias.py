@@ -82,7 +82,7 @@ def test_what_is_added_by_others_is_no_bias() -> None:
     assert conv_bias_before_norm.find(Facts(layers(NORM, inside=(add, add)))) == []
 
 
-def test_a_bias_that_is_the_last_operator_has_no_batch_norm_behind_it() -> None:
+def test_a_bias_at_the_end_has_no_batch_norm_after_it() -> None:
     assert conv_bias_before_norm.find(Facts(layers())) == []
 
 

@@ -99,7 +99,7 @@ def test_a_wait_where_no_epoch_is_seen_to_begin(name: str) -> None:
     assert found(epoch_gap, training([10, 10, 10, 410, 10, 10, 10, 10], name, seed=False)) == []
 
 
-def test_the_first_step_recorded_is_no_epoch_that_is_known_to_begin() -> None:
+def test_the_first_recorded_step_is_not_the_start_of_an_epoch() -> None:
     assert found(epoch_gap, training([410, 10, 10, 10])) == []
 
 

@@ -237,7 +237,7 @@ def test_what_others_save_while_the_loader_is_the_bottleneck(name: str) -> None:
 
 
 @pytest.mark.parametrize("waits", [(100,) * 12, (100,) * 5 + (40_100,) + (100,) * 6, (1_500,) * 12])
-def test_waits_that_do_not_recur_and_calls_that_are_as_long_as_handing_over(waits: tuple[int, ...]) -> None:
+def test_single_waits_and_calls_as_long_as_a_handover(waits: tuple[int, ...]) -> None:
     recording = starved(WORKERS["torch"], waits)
     assert Facts(recording).period == 1
     (one,) = found(host_gaps, recording)
@@ -261,7 +261,7 @@ def test_one_worker_does_no_more_than_a_thread(name: str, advised: int) -> None:
     assert len(found(no_workers, loading(name, cores=2))) == 1
 
 
-def test_a_device_that_waits_for_starved_workers_needs_no_larger_batches() -> None:
+def test_a_device_starved_by_workers_needs_no_larger_batches() -> None:
     rows: Rows = []
     begin = 0
     for number, wait in enumerate((10, 10, 40_010, 10) * 3):

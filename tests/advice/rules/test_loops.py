@@ -73,7 +73,7 @@ def test_two_selections_a_round() -> None:
     assert predicted(recording, one)[1] == 1_000_000 - 80_000
 
 
-def test_selections_of_the_loader_or_of_the_backward_pass_are_no_loop() -> None:
+def test_selections_in_the_loader_or_backward_are_no_loop() -> None:
     rows = [row | {"phase": "backward"} for row in loop("torch", 12, backward=False)]
     assert found(select_loops, steps(rows, 1500)) == []
 

@@ -24,7 +24,7 @@ def product(kernel: str, us: int = 300, on: Device | None = V100, dtypes: str | 
     return training(Op("aten::relu", [("relu", 700)]), mm, steps=2, on=on, names=torch_name)
 
 
-def test_half_of_single_precision_products_is_saved_by_mixed_precision() -> None:
+def test_mixed_precision_saves_half_of_float32_products() -> None:
     facts = Facts(product("volta_sgemm_128x64_nn"))
     (found,) = tensor_cores_unused.find(facts)
     assert facts.step_ns == 1_007_000

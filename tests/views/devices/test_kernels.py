@@ -62,7 +62,7 @@ def test_kernels_by_operator_and_stream(small: Trace) -> None:
     assert found == {("mm", 7, "cuda:0"): 1, ("mm", 8, "cuda:1"): 1, (None, 7, "cuda:0"): 1}
 
 
-def test_native_kernels_are_merged_over_devices_and_named_without_parameters(small: Trace) -> None:
+def test_native_kernels_merge_devices_and_drop_parameters(small: Trace) -> None:
     table = kernels.table(small, ViewRequest(native=True))
     assert table[["name", "calls", "total_device_ns"]].to_numpy().tolist() == [
         ["gemm<float, 4>", 2, 40],

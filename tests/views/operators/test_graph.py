@@ -83,7 +83,7 @@ def test_edges() -> None:
 NAMES = {"mm": "matmul", "mm_b": "matmul_grad", "add": "add", "add_b": "add_grad"}.get
 
 
-def test_without_sequence_numbers_the_order_ties_backward_to_forward() -> None:
+def test_without_sequence_numbers_order_ties_backward_to_forward() -> None:
     """Two forward calls of mm and two backward ones: the first backward is of the last forward. One add of two has a
     backward call: which one cannot be told."""
     forward = [host(name, "operator", 10 * i, 5) for i, name in enumerate(["mm", "add", "mm", "add"])]

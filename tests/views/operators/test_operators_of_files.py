@@ -153,7 +153,7 @@ def test_every_number_recomputed_from_the_file(name: str, traces: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_self_device_time_by_the_ids_that_the_profiler_wrote_into_kernels(name: str, traces: Path) -> None:
+def test_self_device_time_by_the_ids_in_kernels(name: str, traces: Path) -> None:
     """In these recordings every kernel of an operator has one. A label has none: its kernels go to what is around."""
     path = traces / "torch" / f"{name}.json.gz"
     raw = read(path)

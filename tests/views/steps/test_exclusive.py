@@ -26,7 +26,7 @@ def first(layers: list[Pairs], time: int) -> int:
 
 
 @given(st.lists(PAIRS, max_size=4), PAIRS)
-def test_each_nanosecond_of_a_window_goes_to_the_first_layer_that_holds_it(layers: list[Pairs], windows: Pairs) -> None:
+def test_each_nanosecond_goes_to_the_first_layer_that_holds_it(layers: list[Pairs], windows: Pairs) -> None:
     found = exclusive_ns([intervals.union(*arrays(pairs)) for pairs in layers], *arrays(windows))
     assert found.shape == (len(windows), len(layers) + 1)
     for row, (start, end) in zip(found.tolist(), windows, strict=True):

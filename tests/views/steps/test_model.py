@@ -140,7 +140,7 @@ def test_native_utilisation_is_of_what_was_launched() -> None:
     assert theirs["utilisation_ratio"] == pytest.approx(270 / 1520)
 
 
-def test_a_backward_pass_on_its_own_thread_ends_where_another_phase_goes_on() -> None:
+def test_backward_on_its_own_thread_ends_at_another_phase() -> None:
     """Two iterations without steps: 20 + 5 + 20 of forward, each backward pass from its first to its last node. What
     the loader does ahead cuts nothing; the gap of 10 in a pass belongs to it."""
     rows = []

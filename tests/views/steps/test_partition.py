@@ -94,7 +94,7 @@ def test_without_a_device() -> None:
     assert sum(parts(row, ON_HOST)) == 1000
 
 
-def test_a_canonical_collective_is_communication_and_its_name_alone_is_none() -> None:
+def test_a_canonical_collective_is_communication_its_name_is_not() -> None:
     rows = [
         host("step 0", "step", 0, 100, step=0),
         host("c_allreduce_sum", "operator", 0, 30),
