@@ -197,7 +197,7 @@ def test_the_caller_of_a_library_as_torch_shortens_its_files(tmp_path: Path) -> 
     relu = np.flatnonzero(found.rows("name", "aten::relu"))
     assert python_frames(found, int(relu[0]))[0].startswith("click/core.py(")
     place = Places(found).of(relu)
-    assert "test_advise_places.py (" in place  # the recording began in it
+    assert "test_places.py (" in place  # the recording began in it
     assert not place.startswith("in ")
 
 
