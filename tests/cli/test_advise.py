@@ -124,7 +124,8 @@ def test_explain_shows_the_whole_contract(perfkit, loading: Path) -> None:
               "Risks and conflicts", "What to do", "Outcome"]  # fmt: skip
     assert [title for title in titles if f"\n{title}\n" in out] == titles
     for told in ("Rule 10, loader-workers, version 1; fw, eager mode", "loader, share      60%", "share of the time",
-                 "Assumed: a batch is handed over in 0.100–2.00 ms (prior", "6 × DataLoader.next: get batches from 4 worker",
+                 "Assumed: a batch is handed over in 0.100–2.00 ms (prior",
+                 "6 × DataLoader.next: get batches from 4 worker",
                  "6 × DataLoader.next: take 1–1.4 × their time (likely 1.1), with all inside them",
                  "--advice advice.json:loader-workers-"):  # fmt: skip
         assert told in out
@@ -206,9 +207,7 @@ def test_identity_is_a_row_for_each_source(perfkit, loading: Path, tmp_path: Pat
     assert code == 0
     assert (first["source"], first["steps"], first["step_ns"], first["error_ratio"]) == (str(loading), 6, 100 * MS, 0.0)
     assert (second["steps"], second["error_ratio"], second["unexplained_ratio"]) == (None, 0.0, None)
-    assert (
-        "1 of them with steps: median error 0%" in perfkit("advise", "--identity", loading, tmp_path / "other").out
-    )
+    assert "1 of them with steps: median error 0%" in perfkit("advise", "--identity", loading, tmp_path / "other").out
 
 
 def record(rule: str, saved: float) -> Record:

@@ -109,9 +109,7 @@ def test_the_terms_of_a_difference_have_the_same_decimals() -> None:
         ({"a_bytes": [2**20, -31, 31, 2**11, 0]}, ("1.000", ">-0.001", "<0.001", "0.002", "0")),
     ],
 )
-def test_a_number_below_the_unit_is_not_zero_or_an_exponent(
-    values: dict[str, object], cells: tuple[str, ...]
-) -> None:
+def test_a_number_below_the_unit_is_not_zero_or_an_exponent(values: dict[str, object], cells: tuple[str, ...]) -> None:
     """Bytes in MiB, as those of the column beside it."""
     table = shown(**values) if "a_ratio" in values else shown(**values, total_a_bytes=[2**30, *[2**21] * 4])
     assert table[0][1] == cells
