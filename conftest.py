@@ -10,7 +10,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from perfkit_core.compiling import ENOUGH_CELLS, Interpreted
+from perfkit_core.runtime.compile import ENOUGH_CELLS, Interpreted
 
 ROOT = Path(__file__).resolve().parent
 sys.path.append(str(ROOT))  # tests/ and benchmarks/ are packages of the repository; perfkit is what is installed

@@ -18,9 +18,9 @@ from typing import Any, Final
 import perfkit_core
 from benchmarks.inputs import large
 from benchmarks.results import Check, Section, Table, at_most, number
-from perfkit_core.renderers.html import render
-from perfkit_core.report.page import run_report
-from perfkit_core.trace import Trace
+from perfkit_core.model.trace import Trace
+from perfkit_core.pages.profile import run_report
+from perfkit_core.renderers.html.page import render
 from tools.browser import launch
 
 TARGET_MB: Final = 8.0

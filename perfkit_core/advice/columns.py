@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from perfkit_core.table_columns import Column, count, duration, share, text, words
+from perfkit_core.model.columns import Column, count, duration, share, text, words
 
 COLUMNS: Final[tuple[Column, ...]] = (
     # of advice

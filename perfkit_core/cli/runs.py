@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from perfkit_core.cli import options
-from perfkit_core.cli.output import FOR_PEOPLE, emit, renderer, told
-from perfkit_core.cli.progress import working
-from perfkit_core.language import mark, say
-from perfkit_core.paths import as_path, readable
-from perfkit_core.table_columns import count, duration, size, text
+from perfkit_core.cli.output import FOR_PEOPLE, emit, renderer, told, working
+from perfkit_core.language.messages import mark, say
+from perfkit_core.model.columns import count, duration, size, text
+from perfkit_core.system.paths import as_path, readable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,9 +50,9 @@ def runs(folder: Path, read_files: bool, limit: int | None, format_name: str | N
     Shows every run folder, stored run and trace file with its head figures. Runs that cannot be read say why.
     """
     chosen = renderer(format_name, output)
-    from perfkit_core.cli import overwriting
+    from perfkit_core.cli import output as overwriting
     from perfkit_core.report.model import Report, Section
-    from perfkit_core.runs import list_runs
+    from perfkit_core.report.run_list import list_runs
 
     overwriting.check_below(output, folder)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from perfkit_core.language.messages import Sentence, render, say
-from perfkit_core.table_columns import Column
+from perfkit_core.model.columns import Column
 
 SIDES: Final = ("base", "other")
 WORDS: Final = (

@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
 
-from perfkit_core.language import Text, message
-from perfkit_core.table_columns import Column, column
+from perfkit_core.language.messages import Text, message
+from perfkit_core.model.columns import Column, column
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from perfkit_core.advice.facts import Facts
     from perfkit_core.advice.model import Candidate
-    from perfkit_core.calibration.bench import Bench
+    from perfkit_core.calibration.model import Bench
+    from perfkit_core.model.trace import Trace
     from perfkit_core.report.model import Report
-    from perfkit_core.storage.recorded import Complete, RecordedWriter
-    from perfkit_core.trace import Trace
+    from perfkit_core.storage.recorded_events import Complete, RecordedWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Recorder:
     ``framework`` is the module whose import in a script selects this recorder. ``start(run_dir, steps, options)``
     begins recording in this process and stops by itself after ``steps`` optimizer steps (None: never). ``options`` says
     what to record besides times: ``shapes``, ``memory``, ``stacks``, ``flops``, each True where it is asked for; what
-    the framework cannot record raises UsageError (:func:`perfkit_core.recording.profiler_options.asked`).
+    the framework cannot record raises UsageError (:func:`perfkit_core.recording.step_window.asked`).
     ``demo(run_dir, report)`` trains the small demo model with the framework's own profiler and handler, calling
     ``report(text)`` as it proceeds.
     """
@@ -136,7 +136,7 @@ class View:
     ``table(trace, request)`` returns a DataFrame: integer columns in ns and bytes (units in the names), pandas nullable
     integers where a cell may be unknown. A table with a column ``depth`` is a tree: rows in preorder, roots at depth 0.
     ``columns`` declares every column that it may have, whatever is asked; without a declaration a column is understood
-    by its name (:func:`perfkit_core.table_columns.named`).
+    by its name (:func:`perfkit_core.model.columns.named`).
     ``groupings`` are the values of ``request.by`` it understands, ``order`` the column it is sorted by (descending; in
     a tree among siblings) when nothing is asked, None for the order of the table itself. ``group`` names a report of
     several views, which ``--view GROUP`` shows. ``native`` tells that the view heeds ``request.native``. ``page``: the
@@ -236,7 +236,7 @@ class Remedy:
     """What to write in a framework against what the rule ``rule`` found.
 
     ``mode`` is "eager", "static" or "any". ``code``, ``api``, ``note`` and ``verify`` may have words in braces, which
-    the rule and the recording fill (:func:`perfkit_core.advice.recorded_words.recorded_words`). ``api`` names what is
+    the rule and the recording fill (:func:`perfkit_core.advice.remedies.recorded_words`). ``api`` names what is
     called, ``since`` the first version that has it ("" for all). ``verify`` is what to compare, as arguments of
     ``perfkit verify``. ``when`` narrows it: for each word, the values of which the recording must have one. Of those
     that fit, the first is taken, so the narrow ones stand before the one for everything else.
@@ -257,7 +257,7 @@ class Calibrator:
     """What tiny work costs on a machine, for predictions about operators that would run elsewhere.
 
     ``version()`` is the installed version of ``framework``, None where it is not installed; it does not import it.
-    ``bench()`` is what :func:`perfkit_core.calibration.measuring.measured` times; it raises CaptureError.
+    ``bench()`` is what :func:`perfkit_core.calibration.calibrate.measured` times; it raises CaptureError.
     """
 
     framework: str

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from perfkit_core.language import Text, say
-from perfkit_core.renderers import parts, sources
+from perfkit_core.language.messages import Text, say
+from perfkit_core.renderers import parts
+from perfkit_core.renderers import parts as sources
 from perfkit_core.renderers.cells import visible
-from perfkit_core.renderers.columns import ShownColumn, columns
+from perfkit_core.renderers.table_columns import ShownColumn, columns
 from perfkit_core.report.model import Report, Section
 
 _HARMLESS: Final = re.compile(r"(?!_)(?!.*__)(?!www\.)[\w .,/()%+-]*(?<!_)")

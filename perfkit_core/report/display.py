@@ -3,22 +3,79 @@ the numbers belong to the :class:`~perfkit_core.plugins.contracts.ViewRequest`.
 
 The filters are those of tfprof. ``show`` and ``hide`` search the texts of a row (in a tree: its name); ``start`` begins
 the tree at the rows that match, ``trim`` ends it above them; ``depth`` is the deepest level.
+
+Rows of a printed tree: preorder, with a column ``depth``. Which row is below which, and what is left of a tree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from perfkit_core import patterns
+from perfkit_core.algorithms import nesting, regex
+from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.algorithms.trees import preorder
 from perfkit_core.errors import UsageError, spelled_like
+from perfkit_core.model.columns import Column, called, keys
 from perfkit_core.plugins.contracts import View
-from perfkit_core.report import tree_rows
-from perfkit_core.table_columns import Column, called, keys
-from perfkit_core.trace import BoolArray
+
+
+def parents(depth: IntArray) -> IntArray:
+    """Row of the parent of each row (-1: root), from the depths of a tree in preorder, shape (rows,)."""
+    parent = np.full(len(depth), -1, np.int64)
+    path: list[int] = []
+    for row, level in enumerate(depth.tolist()):
+        del path[level:]
+        parent[row] = path[-1] if path else -1
+        path.append(row)
+    return parent
+
+
+def topmost(parent: IntArray, wanted: BoolArray) -> IntArray:
+    """Row of the topmost wanted ancestor-or-self of each row, -1 where there is none."""
+    return nesting.first_on_path(parent, np.where(wanted, np.arange(len(parent)), -1))
+
+
+def kept(table: pd.DataFrame, parent: IntArray, keep: BoolArray) -> pd.DataFrame:
+    """The rows to keep; a row moves up by the rows above it that go."""
+    depth = nesting.sum_down(parent, keep.astype(np.int64)) - 1
+    result = table[keep].reset_index(drop=True)
+    result["depth"] = depth[keep]
+    return result
+
+
+def sorted_siblings(table: pd.DataFrame, column: str, ascending: bool) -> pd.DataFrame:
+    """The tree with the rows below each row sorted by a column; unknown comes last, ties keep their order."""
+    codes = pd.factorize(table[column], sort=True)[0].astype(np.int64)  # -1: unknown
+    weight = np.where(codes < 0, -len(table), -codes if ascending else codes)
+    order = preorder(parents(table["depth"].to_numpy(np.int64)), weight)
+    return table.iloc[order].reset_index(drop=True)
+
+
+def without(table: pd.DataFrame, parent: IntArray, gone: BoolArray, summed: Mapping[str, str]) -> pd.DataFrame:
+    """The tree with the sums in it less what the rows that go have themselves. ``summed``: column that holds the sum of
+    a row and all below it → column of the row's own part. Never below 0, where the rows that go overlap each other."""
+    result = table.copy()
+    for total, own in summed.items():
+        if total in table.columns and own in table.columns:
+            share = table[own].dtype.kind == "f"
+            values = table[own].fillna(0).to_numpy(np.float64 if share else np.int64)
+            result[total] = (table[total] - _below(parent, np.where(gone, values, 0))).clip(lower=0)
+    return result
+
+
+def _below(parent: IntArray, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Each row's value plus those of all rows below it, in their own type. Needs parent < row."""
+    for row in range(len(parent) - 1, -1, -1):
+        if parent[row] >= 0:
+            values[parent[row]] += values[row]
+    return values
+
 
 DEPTH = "depth"
 _TREE = (DEPTH, "name")
@@ -79,24 +136,24 @@ def check(tables: Mapping[str, pd.DataFrame], display: Display, columns: Sequenc
 
 def _tree(table: pd.DataFrame, view: View, display: Display) -> pd.DataFrame:
     """What is left of a tree. A row that is hidden leaves its children, one level up."""
-    parent = tree_rows.parents(table[DEPTH].to_numpy(np.int64))
+    parent = parents(table[DEPTH].to_numpy(np.int64))
     name = table["name"].astype("string").to_list()
     keep = np.ones(len(table), np.bool_)
     root = np.full(len(table), -1, np.int64)
     if display.start is not None:
-        root = tree_rows.topmost(parent, patterns.matches(name, display.start))
+        root = topmost(parent, regex.matches(name, display.start))
         keep &= root >= 0
     if display.trim is not None:
-        keep &= tree_rows.topmost(parent, patterns.matches(name, display.trim)) < 0
+        keep &= topmost(parent, regex.matches(name, display.trim)) < 0
     if display.depth is not None:
         depth = table[DEPTH].to_numpy(np.int64)
         keep &= depth - np.where(root >= 0, depth[root], 0) <= display.depth
     for pattern, wanted in ((display.show, True), (display.hide, False)):
         if pattern is not None:
-            keep &= patterns.matches(name, pattern) == wanted
+            keep &= regex.matches(name, pattern) == wanted
     keep &= _large_enough(table, view, display)
-    counted = tree_rows.without(table, parent, ~keep, view.summed) if display.displayed_only else table
-    return tree_rows.kept(counted, parent, keep)
+    counted = without(table, parent, ~keep, view.summed) if display.displayed_only else table
+    return kept(counted, parent, keep)
 
 
 def _mentions(table: pd.DataFrame, pattern: str) -> BoolArray:
@@ -104,7 +161,7 @@ def _mentions(table: pd.DataFrame, pattern: str) -> BoolArray:
     for name in table.columns:
         if _is_text(table, name):
             texts = [value if isinstance(value, str) else None for value in table[name]]
-            found |= patterns.matches(texts, pattern)
+            found |= regex.matches(texts, pattern)
     return found
 
 
@@ -133,7 +190,7 @@ def _sorted(table: pd.DataFrame, view: View, display: Display, by: Sequence[str]
 
 def _sorted_tree(table: pd.DataFrame, view: View, display: Display) -> pd.DataFrame:
     column = _order(table, view, display)
-    return table if column is None else tree_rows.sorted_siblings(table, column, display.ascending)
+    return table if column is None else sorted_siblings(table, column, display.ascending)
 
 
 def _order(table: pd.DataFrame, view: View, display: Display) -> str | None:

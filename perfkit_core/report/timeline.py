@@ -7,15 +7,14 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core import nesting
-from perfkit_core.analyses.step.step_rows import step_rows
+from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.exporters.lanes import instants, lanes
-from perfkit_core.language import mark, say
-from perfkit_core.report.model import Section
-from perfkit_core.report.timeline_model import Part, Row, Timeline
-from perfkit_core.schema import NO_ROW
-from perfkit_core.table_columns import count, duration, key
-from perfkit_core.trace import BoolArray, IntArray, Trace
+from perfkit_core.language.messages import mark, say
+from perfkit_core.model.columns import count, duration, key
+from perfkit_core.model.trace import Trace
+from perfkit_core.report.model import Part, Row, Section, Timeline
+from perfkit_core.views.steps.step_rows import step_rows
 
 MOST_BOXES: Final = 100_000
 """Events that a page holds."""

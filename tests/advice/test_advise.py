@@ -10,21 +10,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfkit_core.advice.advise import advise, what_ifs
+from perfkit_core.advice.engine import advise, ids, what_ifs
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Advices, Candidate, NotEvaluableError, Prediction
-from perfkit_core.advice.naming import ids, one_of
-from perfkit_core.advice.sentences import how_sure, saves
+from perfkit_core.advice.text import how_sure, saves
+from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.errors import UsageError
-from perfkit_core.loading import load
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Remedy, Rule
+from perfkit_core.readers.load import load
 from perfkit_core.replay.build import Replay
-from perfkit_core.replay.edits.contract import Edit
-from perfkit_core.replay.edits.durations import Scale
-from perfkit_core.replay.edits.removal import Remove
 from perfkit_core.replay.graph import CHAIN, Graph, all_edges, edges
 from perfkit_core.replay.quantity import Case, Quantity
-from perfkit_core.trace import IntArray, Trace
+from perfkit_core.replay.transforms.durations import Remove, Scale
+from perfkit_core.replay.transforms.transform import Edit
+from perfkit_core.verify.prediction import one_of
 from tests.support.events import device, host, trace
 
 Found = Callable[[Facts], Sequence[Candidate]]

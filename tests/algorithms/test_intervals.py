@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfkit_core import intervals
+from perfkit_core.algorithms import intervals
 
 Pairs = list[tuple[int, int]]
 PAIRS = st.lists(st.tuples(st.integers(-20, 40), st.integers(-3, 15)).map(lambda p: (p[0], p[0] + p[1])), max_size=12)

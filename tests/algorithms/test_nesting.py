@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfkit_core import nesting
+from perfkit_core.algorithms import nesting
 
 Events = list[tuple[int, int, int]]
 EVENTS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 14), st.integers(0, 8)), max_size=22)

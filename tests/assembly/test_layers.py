@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfkit_core.layers import layer_flops, module_labels
-from perfkit_core.layers.architecture import Architecture, Layer, Parameter, from_meta, path_parents, to_extra
-from perfkit_core.layers.module_labels import encode, encode_backward
-from perfkit_core.trace import TraceMeta
+from perfkit_core.assembly import layer_labels
+from perfkit_core.assembly.layer_labels import encode, encode_backward
+from perfkit_core.model.architecture import Architecture, Layer, Parameter, from_meta, path_parents, to_extra
+from perfkit_core.model.meta import TraceMeta
+from perfkit_core.recording import annotation
 from tests.support.events import column, device, host, trace
 
 NET, FIRST, SECOND = encode("", "Net"), encode("first", "Linear"), encode("block.second", "Conv")
@@ -18,8 +19,8 @@ NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 
 @given(NAMES, NAMES, st.lists(NAMES.filter(bool), max_size=4))
 def test_a_label_says_what_was_put_into_it(path: str, class_name: str, nodes: list[str]) -> None:
-    assert module_labels.decode(encode(path, class_name)) == (path, class_name, False, ())
-    found = module_labels.decode(encode_backward(path, class_name, nodes))
+    assert layer_labels.decode(encode(path, class_name)) == (path, class_name, False, ())
+    found = layer_labels.decode(encode_backward(path, class_name, nodes))
     assert found is not None
     assert (found.path, found.class_name, found.backward) == (path, class_name, True)
     assert sorted(found.nodes) == sorted(nodes)
@@ -35,7 +36,7 @@ def test_a_label_survives_every_trace_file(path: str, class_name: str) -> None:
 
 @pytest.mark.parametrize("name", ["aten::mm", "perfkit.module", "perfkit", ""])
 def test_other_names_are_no_labels(name: str) -> None:
-    assert module_labels.decode(name) is None
+    assert layer_labels.decode(name) is None
 
 
 def forward(sequence: bool = True) -> list[dict[str, object]]:
@@ -223,16 +224,16 @@ def test_an_architecture_prints_a_tree() -> None:
 
 def test_formulas_count_two_for_each_multiplication_as_loops_do() -> None:
     batch, features, outputs = 5, 7, 3
-    assert layer_flops.linear((batch, features), outputs) == 2 * len(
+    assert annotation.linear((batch, features), outputs) == 2 * len(
         [0 for _ in range(batch) for _ in range(outputs) for _ in range(features)]
     )
     positions, channels, kernel = (2, 4, 6, 6), 3, (3, 2)
     naive = 0
     for _ in range(2 * 4 * 6 * 6):
         naive += 2 * channels * 3 * 2
-    assert layer_flops.convolution(positions, channels, kernel) == naive
-    assert layer_flops.attention((2, 5, 8), 6) == 2 * (2 * 5 * 6 * 8) * 2
+    assert annotation.convolution(positions, channels, kernel) == naive
+    assert annotation.attention((2, 5, 8), 6) == 2 * (2 * 5 * 6 * 8) * 2
     one = 2 * 10 * 4 * 16 * (8 + 16)
-    assert layer_flops.recurrent(10, 4, 8, 16, layers=1, directions=1, output=16) == one
+    assert annotation.recurrent(10, 4, 8, 16, layers=1, directions=1, output=16) == one
     two = 2 * (one + 2 * 10 * 4 * 16 * (32 + 16))
-    assert layer_flops.recurrent(10, 4, 8, 16, layers=2, directions=2, output=16) == two
+    assert annotation.recurrent(10, 4, 8, 16, layers=2, directions=2, output=16) == two

@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 from benchmarks import inputs
-from perfkit_core.loading import load
+from perfkit_core.readers.load import load
 
 
 def written(copies_of: Path, size_bytes: int) -> dict[str, list[dict[str, object]]]:

@@ -11,12 +11,12 @@ import pandas as pd
 import pytest
 
 from perfkit_core.errors import SourceError, UsageError
-from perfkit_core.loading import load
-from perfkit_core.ranks import cluster, files
+from perfkit_core.model.meta import Finding
+from perfkit_core.ranks import files, job
 from perfkit_core.ranks.job import Facts
+from perfkit_core.readers.load import load
 from perfkit_core.report.summary import summarize
 from perfkit_core.storage.store import write_cycle
-from perfkit_core.trace import Finding
 from tests.support import chrome
 from tests.support.events import host, trace
 
@@ -272,7 +272,7 @@ def test_findings_of_ranks_say_of_which() -> None:
         Facts(trace([host("op", "operator", 0, 1)]).with_meta(ranks=(rank,)).meta, finding[:held], True, 1, ())
         for rank, held in ((0, 2), (1, 1), (2, 2), (3, 0))
     ]
-    assert [found.message for found in cluster.quality(facts)] == ["3 odd (ranks 0–2)", "4 odd (ranks 0, 2)"]
+    assert [found.message for found in job.quality(facts)] == ["3 odd (ranks 0–2)", "4 odd (ranks 0, 2)"]
 
 
 def test_partials_are_for_summary_and_report(perfkit, folder: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.cli.imports import imported_by, profiles_itself
+from perfkit_core.cli.record import imported_by, profiles_itself
 
 FRAMEWORK = "import sys\nsys.modules[__name__].imported = True\n"
 RUNNER = """
@@ -19,7 +19,7 @@ from perfkit_core.cli import record
 from perfkit_core.cli.main import main
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import Recorder
-from perfkit_core.recording.giving_way import GivingWay
+from perfkit_core.recording.signals import GivingWay
 
 class Recording:
     def __init__(self, run_dir, profiler):

@@ -12,8 +12,8 @@ import pytest
 import perfkit_core
 from perfkit_core.cli import filters
 from perfkit_core.errors import UsageError
+from perfkit_core.model.trace import with_rank
 from perfkit_core.storage.store import write_cycle
-from perfkit_core.trace import with_rank
 from tests.support.small_trace import small_trace
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from perfkit_core.verification.ledger import read
+from perfkit_core.verify.ledger import read
 
 Perfkit = Callable[..., Any]
 

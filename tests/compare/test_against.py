@@ -6,13 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perfkit_core.comparison.against.change import Change, change
-from perfkit_core.comparison.against.report import against_report
-from perfkit_core.comparison.against.tables import new_causes, new_layers
-from perfkit_core.comparison.attribution.attribute import attribute
-from perfkit_core.comparison.pair import Asked, pair
+from perfkit_core.compare.attribute.attribute import attribute
+from perfkit_core.compare.change import Change, change, new_causes, new_layers
+from perfkit_core.compare.change_report import against_report
+from perfkit_core.compare.pair import Asked, pair
+from perfkit_core.model.trace import Trace
 from perfkit_core.report.model import Report
-from perfkit_core.trace import Trace
 from tests.support.events import host, trace
 from tests.support.rendered import rendered
 from tests.support.stepped_trace import MS, stepped_trace

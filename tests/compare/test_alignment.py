@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfkit_core.comparison.alignment import Alignment, align
-from perfkit_core.comparison.alignment.levels import LEVELS, UNMATCHED
-from perfkit_core.comparison.alignment.sequence import aligned
-from perfkit_core.loading import load
-from perfkit_core.schema import DEVICE_WORK, NO_ROW, OPERATOR_KINDS
-from perfkit_core.trace import Trace
+from perfkit_core.algorithms.arrays import NO_ROW
+from perfkit_core.compare.align.align import Alignment, align
+from perfkit_core.compare.align.layers import aligned
+from perfkit_core.compare.align.levels import LEVELS, UNMATCHED
+from perfkit_core.model.schema import DEVICE_WORK, OPERATOR_KINDS
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers.load import load
 from tests.support.events import device, host, trace
 
 NAMES = {"mm": "matmul", "addmm": "linear", "add": "add", "act": "relu", "gelu": "gelu", "cp": "copy", "sum": "sum",

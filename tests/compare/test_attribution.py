@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfkit_core.analyses.step import partition
-from perfkit_core.analyses.step.activity import has_device_work
-from perfkit_core.analyses.step.step_rows import step_rows
-from perfkit_core.comparison.alignment import align
-from perfkit_core.comparison.attribution.attribute import BESIDE_MEDIAN, COLUMNS, attribute
-from perfkit_core.comparison.attribution.steps import middle_steps
-from perfkit_core.loading import load
-from perfkit_core.trace import Trace
+from perfkit_core.compare.align.align import align
+from perfkit_core.compare.attribute.attribute import BESIDE_MEDIAN, COLUMNS, attribute
+from perfkit_core.compare.attribute.steps import middle_steps
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers.load import load
+from perfkit_core.views.steps import partition
+from perfkit_core.views.steps.activity import has_device_work
+from perfkit_core.views.steps.step_rows import step_rows
 from tests.support.events import device, host, trace
 
 NAMES = {"mm": "matmul", "act": "relu", "cp": "copy"}

@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfkit_core.comparison.gate import outcomes as gate
-from perfkit_core.comparison.gate.conditions import BUDGET, CHANGE, DIFFERENCE, parsed
-from perfkit_core.comparison.gate.outcomes import CANNOT_TELL, FAILED, PASSED, WITHIN_NOISE, Outcome
-from perfkit_core.comparison.gate.table import data, table
-from perfkit_core.comparison.pair import Asked, pair
+from perfkit_core.compare.gate import outcomes as gate
+from perfkit_core.compare.gate.conditions import BUDGET, CHANGE, DIFFERENCE, parsed
+from perfkit_core.compare.gate.outcomes import CANNOT_TELL, FAILED, PASSED, WITHIN_NOISE, Outcome, data, table
+from perfkit_core.compare.pair import Asked, pair
 from perfkit_core.errors import UsageError
+from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.report.summary import summarize
-from perfkit_core.trace import Trace, concat_traces
 from tests.support.events import device, host, trace
 from tests.support.small_trace import small_trace
 from tests.support.stepped_trace import stepped_trace

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.comparison.attribution.attribute import BESIDE_MEDIAN
-from perfkit_core.comparison.attribution.wording import before, label, outside
-from perfkit_core.comparison.labels import LONGEST, distinguishing
-from perfkit_core.language import speaking
+from perfkit_core.compare.attribute.attribute import BESIDE_MEDIAN
+from perfkit_core.compare.attribute.wording import before, label, outside
+from perfkit_core.compare.pair import LONGEST, distinguishing
+from perfkit_core.language.current import speaking
 
 
 @pytest.mark.parametrize(

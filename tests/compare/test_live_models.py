@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfkit_core.comparison.alignment import align
+from perfkit_core.compare.align.align import align
 from tests.support.live_examples import BASE, FRAMEWORKS, MODELS, PLAIN, Example, holds
 
 MATCHED = 0.9

@@ -14,11 +14,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perfkit_core.comparison.against.tables import new_causes, new_layers
-from perfkit_core.comparison.attribution.attribute import attribute
-from perfkit_core.comparison.attribution.causes import causes
-from perfkit_core.comparison.attribution.groupings import by_layer
-from perfkit_core.trace import Trace
+from perfkit_core.compare.attribute.attribute import attribute
+from perfkit_core.compare.attribute.causes import by_layer, causes
+from perfkit_core.compare.change import new_causes, new_layers
+from perfkit_core.model.trace import Trace
 from tests.support.live_examples import BASE, FRAMEWORKS, PLANTS, Example, holds
 
 OTHER_FRAMEWORK = dict(zip(FRAMEWORKS, reversed(FRAMEWORKS), strict=True))

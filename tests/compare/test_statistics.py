@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfkit_core.comparison.samples.captures import Capture, capture, pooled
-from perfkit_core.comparison.samples.noise import between_runs, noise_band, student
-from perfkit_core.comparison.samples.outliers import outliers
-from perfkit_core.comparison.samples.statistics import (
+from perfkit_core.compare.headline import step_sentence
+from perfkit_core.compare.noise import between_runs, noise_band, student
+from perfkit_core.compare.samples import Capture, capture, outliers, pooled
+from perfkit_core.compare.statistics import (
     FASTER,
     NO_DIFFERENCE,
     PERHAPS_FASTER,
@@ -20,8 +20,7 @@ from perfkit_core.comparison.samples.statistics import (
     cliffs_delta,
     step_statistics,
 )
-from perfkit_core.comparison.sentences import step_sentence
-from perfkit_core.trace import concat_traces, with_rank
+from perfkit_core.model.trace import concat_traces, with_rank
 from tests.support.small_trace import small_trace
 
 MS = 1_000_000

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.comparison import Asked, comparison_report, pair
-from perfkit_core.comparison.several import Run, several_report
-from perfkit_core.loading import load
+from perfkit_core.compare.pair import Asked, pair
+from perfkit_core.compare.report import comparison_report
+from perfkit_core.compare.several import Run, several_report
+from perfkit_core.model.trace import concat_traces
+from perfkit_core.readers.load import load
 from perfkit_core.report.model import Report
-from perfkit_core.trace import concat_traces
 from tests.support.events import device, host, trace
 from tests.support.rendered import rendered
 from tests.support.stepped_trace import stepped_trace

@@ -12,14 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import perfkit_core
-from perfkit_core import schema
-from perfkit_core.arrays import constant, nullable, texts, to_codes, to_int64
+from perfkit_core.algorithms.arrays import constant, nullable, texts, to_codes, to_int64
 from perfkit_core.cli.main import main
 from perfkit_core.errors import SourceError
+from perfkit_core.model import schema
+from perfkit_core.model.trace import Trace, concat_traces, with_rank
 from perfkit_core.storage import columns as stored_columns
 from perfkit_core.storage import store
-from perfkit_core.testing.round_trip import plain
-from perfkit_core.trace import Trace, concat_traces, with_rank
+from perfkit_core.testing.sources import plain
 from tests.support.events import device, host, trace
 from tests.support.small_trace import small_trace
 

@@ -12,12 +12,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from perfkit_core import collective_labels
-from perfkit_core.analyses.communication import clocks, collectives, stragglers
-from perfkit_core.collectives import HOST, KEY, Collective
-from perfkit_core.loading import load
+from perfkit_core.assembly import collectives as collective_labels
+from perfkit_core.assembly.collectives import HOST, KEY, Collective
+from perfkit_core.model.trace import Trace, concat_traces, with_rank
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.trace import Trace, concat_traces, with_rank
+from perfkit_core.readers.load import load
+from perfkit_core.views.communication import clocks, collectives, stragglers
 
 EVERYTHING = ViewRequest()
 JOB = """
@@ -143,7 +143,7 @@ def test_what_is_no_label() -> None:
                             ("float8_e4m3fn", 10), ("future", None), (None, None)],
 )  # fmt: skip
 def test_sizes(dtype: str | None, expected: int | None) -> None:
-    from perfkit_core.assemble import Recorded
+    from perfkit_core.assembly.assemble import Recorded
 
     name = collective_labels.encode(Collective("reduce", elements=10, dtype=dtype))
     columns: dict[str, Any] = {"name": pa.array(["relu", name, None])}

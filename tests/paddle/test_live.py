@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from perfkit_core.errors import CaptureError
-from perfkit_core.loading import load
-from perfkit_core.recording import pending
-from perfkit_core.recording.capture import INCOMPLETE_MARK, environment_place
-from perfkit_core.trace import Trace
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers.load import load
+from perfkit_core.recording.writer import environment_place
+from perfkit_core.storage import unfinished
+from perfkit_core.storage.unfinished import INCOMPLETE_MARK
 from perfkit_paddle import capture, trace_handler
 from perfkit_paddle.demo import demo
 from perfkit_paddle.record import start
@@ -47,7 +48,7 @@ def profiler(paddle: Any, **options: Any) -> Any:
 
 
 def files(folder: Path) -> list[Path]:
-    pending.flush(folder)
+    unfinished.flush(folder)
     return sorted(folder.glob("*.parquet"))
 
 
@@ -211,7 +212,7 @@ def test_a_folder_that_cannot_be_written(
     with caplog.at_level(logging.ERROR, "perfkit"), profiler(paddle, on_trace_ready=trace_handler(blocked)) as prof:
         for _ in train(2):
             prof.step()
-    pending.flush(blocked)
+    unfinished.flush(blocked)
     assert "a cycle is missing in the run folder" in caplog.text
 
 

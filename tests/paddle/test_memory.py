@@ -11,10 +11,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from perfkit_core.analyses.memory import memory, memory_checks, memory_curve, memory_peak, memory_places
-from perfkit_core.loading import load
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.trace import Trace
+from perfkit_core.readers.load import load
+from perfkit_core.views.memory import memory, memory_checks, memory_curve, memory_peak, memory_places
 from tests.support.paddle_summary import tables
 
 EVERYTHING, NATIVE = ViewRequest(), ViewRequest(native=True)

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 import perfkit_paddle
-from perfkit_core.throughput import Costs, Throughput
+from perfkit_core.throughput.loop import Throughput
 from perfkit_core.throughput.native import SKIPPED
+from perfkit_core.throughput.summary import Costs
 from perfkit_paddle.throughput import DeviceEvents
 from tests.support.fake_clock import Clock
 

@@ -12,9 +12,9 @@ import pytest
 from playwright.sync_api import expect
 
 from perfkit_core.cli.main import main
-from perfkit_core.renderers.html import render
+from perfkit_core.renderers.html.page import render
 from perfkit_core.report.model import Report, Section, Source
-from perfkit_core.report.ranks_section import with_picture
+from perfkit_core.report.ranks import with_picture
 
 
 @pytest.fixture

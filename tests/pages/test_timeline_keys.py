@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from perfkit_core.renderers.html import render
+from perfkit_core.model.trace import Trace
+from perfkit_core.renderers.html.page import render
 from perfkit_core.report import timeline
 from perfkit_core.report.model import Report
-from perfkit_core.trace import Trace
 from tests.support.events import device, host, trace
 from tests.support.timeline_page import NAMES, details, point, scrolled, seen, small
 

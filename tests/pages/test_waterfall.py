@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from perfkit_core.renderers.html import render
+from perfkit_core.renderers.html.page import render
 from perfkit_core.report.model import Chart, Report, Section, Source
 
 TABLE = pd.DataFrame(

@@ -12,13 +12,11 @@ import pytest
 
 import perfkit_core
 from perfkit_core.errors import SourceError
-from perfkit_core.loading import load
+from perfkit_core.model.trace import Trace
 from perfkit_core.ranks.plan import plan
 from perfkit_core.ranks.profile import Ranks, Whole, opened
-from perfkit_core.recording.capture import CycleWriter
-from perfkit_core.recording.place import Place
-from perfkit_core.recording.taken import Taken
-from perfkit_core.trace import Trace
+from perfkit_core.readers.load import load
+from perfkit_core.recording.writer import CycleWriter, Place, Taken
 from tests.support.events import codes, host, trace
 
 SECOND = 10**9

@@ -8,12 +8,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from perfkit_core.analyses import VIEWS
-from perfkit_core.analyses.merging import reduction
-from perfkit_core.loading import load_one
+from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.plugins.contracts import View, ViewRequest
-from perfkit_core.ranks.split import split
-from perfkit_core.trace import Trace, concat_traces
+from perfkit_core.ranks.reduce import split
+from perfkit_core.readers.load import load_one
+from perfkit_core.views import VIEWS
+from perfkit_core.views.merging import reduction
 from tests.support.events import device, host, trace
 
 VIEW = {view.name: view for view in VIEWS}

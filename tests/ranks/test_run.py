@@ -18,20 +18,19 @@ import pytest
 
 import perfkit_core
 from perfkit_core.errors import SourceError, UsageError
-from perfkit_core.loading import load
+from perfkit_core.model.trace import with_rank
+from perfkit_core.pages.profile import run_report
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.ranks import executors, files
-from perfkit_core.ranks.computed import Computed, merge
 from perfkit_core.ranks.executors import Serial, executor
 from perfkit_core.ranks.job import Job, RankFiles
 from perfkit_core.ranks.plan import plan
-from perfkit_core.ranks.profile import Ranks, Whole, opened
+from perfkit_core.ranks.profile import Computed, Ranks, Whole, merge, opened
 from perfkit_core.ranks.run import run
-from perfkit_core.report.page import run_report
+from perfkit_core.readers.join_ranks import rank_of_name
+from perfkit_core.readers.load import load
 from perfkit_core.report.summary import choose_views
-from perfkit_core.several import rank_of_name
 from perfkit_core.storage.store import write_cycle
-from perfkit_core.trace import with_rank
 from tests.support import chrome
 from tests.support.paths import DATA
 from tests.support.rank_files import write_ranks

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfkit_core.algorithms.decimals import to_ns
 from perfkit_core.errors import SourceError
-from perfkit_core.sources.decimals import to_ns
 
 LIMIT = 9_000_000_000 * 10**9
 EXACT = Context(prec=80)

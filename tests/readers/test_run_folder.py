@@ -8,14 +8,14 @@ import msgspec
 import pytest
 
 from perfkit_core.errors import SourceError
-from perfkit_core.loading import load
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.ranks.profile import opened
-from perfkit_core.recording.capture import INCOMPLETE_MARK
+from perfkit_core.readers.load import load
 from perfkit_core.report.summary import choose_views
 from perfkit_core.storage import store
 from perfkit_core.storage.columns import StoredColumns
-from perfkit_core.trace import Trace
+from perfkit_core.storage.unfinished import INCOMPLETE_MARK
 from tests.support.events import codes, host, trace
 from tests.support.small_trace import small_trace
 

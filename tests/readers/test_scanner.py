@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.loading import load
-from perfkit_core.sources.portion import Portion
-from perfkit_core.sources.recorder import Recorder
+from perfkit_core.readers.chrome.portion import Portion
+from perfkit_core.readers.chrome.recorder import Recorder
+from perfkit_core.readers.load import load
 from perfkit_torch import source
 from tests.support.chrome import event, write
 from tests.support.paths import DATA
@@ -201,7 +201,7 @@ def test_text_and_file_are_one(tmp_path: Path) -> None:
         part = slice(first, first + 300)
         body = ",".join(map(json.dumps, events[part])).encode()
         scanned.add_text(body, (times[0][part], times[1][part]))
-    from perfkit_core.sources.chrome_event import DECODER
+    from perfkit_core.readers.chrome.dialect import DECODER
 
     decoded.add(DECODER.decode(b"[" + text + b"]"), times)
     assert scanned.recorded().columns.to_pylist() == decoded.recorded().columns.to_pylist()

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from perfkit_core.errors import SourceError
-from perfkit_core.loading import load
-from perfkit_core.trace import Trace
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers.load import load
 
 COLUMNS = {
     "correlation": ("correlation",),

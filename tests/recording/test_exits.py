@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.loading import load
-from perfkit_core.recording.capture import INCOMPLETE_MARK
+from perfkit_core.readers.load import load
 from perfkit_core.storage.store import SUFFIX, read_stored
+from perfkit_core.storage.unfinished import INCOMPLETE_MARK
 from tests.support.recording_scripts import run
 from tests.support.small_trace import small_trace
 
@@ -292,7 +292,7 @@ def test_children_of_multiprocessing_end_with_their_cycles(method: str, tmp_path
     prelude = """
 import sys, time, multiprocessing
 from tests.support.small_trace import small_trace
-from perfkit_core.recording.capture import CycleWriter, Taken
+from perfkit_core.recording.writer import CycleWriter, Taken
 
 def finish():
     time.sleep(0.3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from perfkit_core.renderers.columns import columns
+from perfkit_core.renderers.table_columns import columns
 
 
 def bars(table: dict[str, list[object]]) -> dict[str, tuple[float | None, ...]]:

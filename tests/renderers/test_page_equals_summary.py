@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from perfkit_core.cli.main import main
+from perfkit_core.pages.profile import LONGEST, REQUEST, page_views
 from perfkit_core.plugins.contracts import View
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.renderers.cells import visible
-from perfkit_core.report.page import LONGEST, REQUEST, page_views
 from tests.support.page_tables import Cell, Shown, page_sections
 
 TRACES = (

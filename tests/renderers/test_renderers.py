@@ -15,15 +15,16 @@ import pytest
 
 import perfkit_core
 from perfkit_core.errors import UsageError
+from perfkit_core.model.meta import Finding
+from perfkit_core.pages.profile import run_report
 from perfkit_core.plugins.contracts import View, ViewRequest
-from perfkit_core.renderers import csv, html, markdown, text
+from perfkit_core.renderers import csv, markdown, text
 from perfkit_core.renderers import json as as_json
 from perfkit_core.renderers.cells import visible
+from perfkit_core.renderers.html import page as html
 from perfkit_core.report.display import Display
 from perfkit_core.report.model import Chart, Report, Section, Source
-from perfkit_core.report.page import run_report
 from perfkit_core.report.summary import choose_views, summary_report
-from perfkit_core.trace import Finding
 from tests.support.events import device, host, trace
 from tests.support.paths import ROOT
 from tests.support.small_trace import HOSTILE, KERNEL, small_trace
@@ -307,9 +308,9 @@ def test_html_hides_the_rows_after_the_limit() -> None:
 
 
 def _library() -> str:
-    from perfkit_core.renderers import libraries
+    from perfkit_core.renderers.html import packing
 
-    return libraries.plotting()
+    return packing.plotting()
 
 
 def test_notes_are_whole_in_a_pipe() -> None:

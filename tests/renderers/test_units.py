@@ -5,10 +5,9 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
+from perfkit_core.model.columns import duration, named, size
 from perfkit_core.renderers.cells import visible
-from perfkit_core.renderers.columns import columns
-from perfkit_core.renderers.headings import without_units
-from perfkit_core.table_columns import duration, named, size
+from perfkit_core.renderers.table_columns import columns, without_units
 
 
 def shown(**values: object) -> list[tuple[str, tuple[str, ...]]]:

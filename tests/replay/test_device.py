@@ -9,16 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.model.trace import Trace
 from perfkit_core.replay.build import build
-from perfkit_core.replay.edits.contract import Edit, edited
-from perfkit_core.replay.edits.durations import Scale
-from perfkit_core.replay.edits.removal import Remove
-from perfkit_core.replay.edits.unblocking import Unblock
-from perfkit_core.replay.launch_queue import DEPTH
+from perfkit_core.replay.device_work import DEPTH
 from perfkit_core.replay.simulate import play
 from perfkit_core.replay.steps import steps
-from perfkit_core.replay.sync_records import sync_records
-from perfkit_core.trace import IntArray, Trace
+from perfkit_core.replay.stream_waits import sync_records
+from perfkit_core.replay.transforms.durations import Remove, Scale, Unblock
+from perfkit_core.replay.transforms.transform import Edit, edited
 from tests.support.events import device, host, trace
 
 US = 1_000

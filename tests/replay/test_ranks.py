@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfkit_core.loading import load
+from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.model.trace import Trace, concat_traces
+from perfkit_core.readers.load import load
 from perfkit_core.replay.build import Replay, build
-from perfkit_core.replay.edits.contract import Edit, edited
-from perfkit_core.replay.edits.durations import Insert, Scale
-from perfkit_core.replay.edits.removal import Remove
 from perfkit_core.replay.simulate import play
 from perfkit_core.replay.steps import steps
-from perfkit_core.trace import IntArray, Trace, concat_traces
+from perfkit_core.replay.transforms.durations import Insert, Remove, Scale
+from perfkit_core.replay.transforms.transform import Edit, edited
 from tests.support.events import device, host, trace
 from tests.support.ranks import KERNEL, collective
 from tests.support.ranks import rank as of_rank

@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfkit_core.loading import load
+from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers.load import load
 from perfkit_core.replay.build import build
-from perfkit_core.replay.edits.concurrency import Load
-from perfkit_core.replay.edits.contract import Edit, edited
-from perfkit_core.replay.edits.durations import Insert, Scale
-from perfkit_core.replay.edits.removal import Remove
 from perfkit_core.replay.simulate import play
 from perfkit_core.replay.steps import steps
-from perfkit_core.trace import IntArray, Trace
+from perfkit_core.replay.transforms.concurrency import Load
+from perfkit_core.replay.transforms.durations import Insert, Remove, Scale
+from perfkit_core.replay.transforms.transform import Edit, edited
 from tests.support.events import device, host, trace
 
 

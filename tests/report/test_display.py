@@ -7,15 +7,14 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from perfkit_core.analyses import grouping
+from perfkit_core.assembly.layer_labels import encode
 from perfkit_core.errors import UsageError
-from perfkit_core.layers.module_labels import encode
+from perfkit_core.model.columns import BY, CALLS, CPU, FLOPS, Column, keys
+from perfkit_core.model.trace import Trace, concat_traces, with_rank
 from perfkit_core.plugins.contracts import View, ViewRequest
-from perfkit_core.report.average import per_step
 from perfkit_core.report.display import Display, check, displayed
-from perfkit_core.report.summary import choose_views, summarize, summary_report
-from perfkit_core.table_columns import BY, CALLS, CPU, FLOPS, Column, keys
-from perfkit_core.trace import Trace, concat_traces, with_rank
+from perfkit_core.report.summary import choose_views, per_step, summarize, summary_report
+from perfkit_core.views import grouping
 from tests.support.events import device, host, trace
 from tests.support.small_trace import small_trace
 

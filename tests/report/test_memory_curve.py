@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import perfkit_core
-from perfkit_core.analyses.memory import memory_curve as view
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.report import memory_curve
-from perfkit_core.trace import Trace
+from perfkit_core.report import memory as memory_curve
+from perfkit_core.views.memory import memory_curve as view
 from tests.support.events import host, trace
 
 

@@ -14,14 +14,14 @@ import fsspec
 import pytest
 
 import perfkit_core as perfkit
-from perfkit_core import paths
 from perfkit_core.cli.main import main
 from perfkit_core.errors import SourceError, UsageError
-from perfkit_core.recording.capture import CycleWriter, Taken
-from perfkit_core.recording.incomplete import INCOMPLETE_MARK, mark
-from perfkit_core.storage.replacing import _keeping, replacing
+from perfkit_core.model.trace import with_rank
+from perfkit_core.recording.writer import CycleWriter, Taken
 from perfkit_core.storage.store import SUFFIX, read_stored, write_cycle
-from perfkit_core.trace import with_rank
+from perfkit_core.storage.unfinished import INCOMPLETE_MARK, mark
+from perfkit_core.system import paths
+from perfkit_core.system.atomic_write import _keeping, replacing
 from tests.support.small_trace import small_trace
 
 EVENTS = ",".join(

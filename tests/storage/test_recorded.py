@@ -13,13 +13,13 @@ import perfkit_core
 import perfkit_paddle.json_source
 import perfkit_paddle.pb_source
 import perfkit_torch.source
-from perfkit_core import schema
-from perfkit_core.assemble import Recorded, assemble
+from perfkit_core.assembly.assemble import Recorded, assemble
 from perfkit_core.errors import SourceError
-from perfkit_core.storage.recorded import ROW_GROUP
-from perfkit_core.storage.store import RecordedWriter, read_stored
-from perfkit_core.testing.round_trip import plain
-from perfkit_core.trace import Trace
+from perfkit_core.model import schema
+from perfkit_core.model.trace import Trace
+from perfkit_core.storage.recorded_events import ROW_GROUP, RecordedWriter
+from perfkit_core.storage.store import read_stored
+from perfkit_core.testing.sources import plain
 from tests.support.small_trace import small_trace
 
 FILES = (

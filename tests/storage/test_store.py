@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from perfkit_core import schema
 from perfkit_core.errors import SourceError
+from perfkit_core.model import schema
+from perfkit_core.model.meta import Finding, TraceMeta
 from perfkit_core.storage import store
-from perfkit_core.testing.conformance import check_round_trip
-from perfkit_core.trace import Finding, TraceMeta
+from perfkit_core.testing.sources import check_round_trip
 from tests.support.events import trace
 from tests.support.small_trace import small_trace
 

@@ -17,16 +17,18 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from perfkit_core import schema
-from perfkit_core.loading import load, load_one
+from perfkit_core.model import schema
+from perfkit_core.model.meta import Finding
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Source, View
+from perfkit_core.plugins.hookspecs import PROJECT
 from perfkit_core.plugins.manager import Plugins
 from perfkit_core.plugins.manager import load as load_plugins
-from perfkit_core.plugins.markers import PROJECT
-from perfkit_core.sources.bytestream import head
-from perfkit_core.testing.conformance import check_plugin, check_round_trip, check_source, check_trace, check_view
-from perfkit_core.testing.plugins import check_operator_name
-from perfkit_core.trace import Finding, Trace
+from perfkit_core.readers.load import load, load_one
+from perfkit_core.storage.bytestream import head
+from perfkit_core.testing.plugins import check_operator_name, check_plugin, check_view
+from perfkit_core.testing.sources import check_round_trip, check_source
+from perfkit_core.testing.traces import check_trace
 from tests.support.events import device, host, trace
 from tests.support.paths import DATA, ROOT
 

@@ -16,13 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from perfkit_core.analyses.communication import clocks, distributed, stragglers
-from perfkit_core.analyses.communication.align import aligned
-from perfkit_core.analyses.communication.collectives import table as collectives_table
-from perfkit_core.collectives import KEY, Collective, with_description
-from perfkit_core.loading import load
+from perfkit_core.assembly.collectives import KEY, Collective, with_description
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.trace import Trace
+from perfkit_core.readers.load import load
+from perfkit_core.views.communication import clocks, distributed, stragglers
+from perfkit_core.views.communication.align import aligned
+from perfkit_core.views.communication.collectives import table as collectives_table
 from perfkit_torch import collectives
 
 EVERYTHING = ViewRequest()

@@ -11,9 +11,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from perfkit_core.analyses.memory import memory, memory_checks, memory_curve, memory_peak, memory_places
-from perfkit_core.loading import load
 from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.readers.load import load
+from perfkit_core.views.memory import memory, memory_checks, memory_curve, memory_peak, memory_places
 
 EVERYTHING = ViewRequest()
 GPU = ["h100-bert-small", "h100-vit", "h100-qwen05b", "mi300x-bert-small", "mi300x-vit", "mi300x-qwen05b"]

@@ -17,8 +17,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import perfkit_core as perfkit
 from perfkit_core.errors import UsageError
-from perfkit_core.testing.conformance import check_trace
-from perfkit_core.trace import Trace
+from perfkit_core.model.trace import Trace
+from perfkit_core.testing.traces import check_trace
 from perfkit_torch import annotate, describe, trace_handler
 from tests.support.torch_layers import Net, picture
 
@@ -248,7 +248,7 @@ def test_annotating_twice_is_one_annotation_and_names_differ(tmp_path: Path) -> 
 
 
 def test_an_annotation_does_not_keep_its_model_alive() -> None:
-    from perfkit_torch.modules import FRAMEWORK
+    from perfkit_torch.layers import FRAMEWORK
 
     before = len(FRAMEWORK.active)
     model = nn.Linear(2, 2)

@@ -11,8 +11,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
 
 from perfkit_core.errors import CaptureError, UsageError  # noqa: E402
-from perfkit_core.loading import load  # noqa: E402
-from perfkit_core.trace import Trace  # noqa: E402
+from perfkit_core.model.trace import Trace  # noqa: E402
+from perfkit_core.readers.load import load  # noqa: E402
 from perfkit_torch.record import demo, start  # noqa: E402
 
 

@@ -14,7 +14,7 @@ import pytest
 from packaging.version import Version
 
 from perfkit_core import load
-from perfkit_core.advice.advise import advise
+from perfkit_core.advice.engine import advise
 from perfkit_core.advice.remedies import read_remedies, remedied
 from perfkit_core.plugins.contracts import Remedy
 from perfkit_torch import trace_handler

@@ -11,9 +11,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
 
-from perfkit_core.loading import load  # noqa: E402
+from perfkit_core.readers.load import load  # noqa: E402
 from perfkit_torch import kineto_events, trace_activities, trace_handler  # noqa: E402
-from perfkit_torch.texts import texts  # noqa: E402
+from perfkit_torch.event_text import texts  # noqa: E402
 
 GONE = b"torch/profiler/_cupti_monitor.py(0): \xe8\xe9\xd4]%\x7f"
 KEPT = "torch/profiler/_cupti_monitor.py(0): \\xe8\\xe9\\xd4]%\x7f"

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from perfkit_core.throughput import Throughput
-from perfkit_core.verification.metric import Metric
-from perfkit_core.verification.runs import number
-from perfkit_core.verification.step_times import OptimizerSteps, StepTimes, environment, read
+from perfkit_core.throughput.loop import Throughput
+from perfkit_core.verify.metric import Metric
+from perfkit_core.verify.runs import number
+from perfkit_core.verify.step_times import OptimizerSteps, StepTimes, environment, read
 
 TORCH = """
 import sys, time

@@ -8,12 +8,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from perfkit_core.analyses import VIEWS
-from perfkit_core.analyses.merging import reduction
+from perfkit_core.model.columns import Average, Share, keys, named
+from perfkit_core.model.trace import Trace, concat_traces, with_rank
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
-from perfkit_core.ranks.split import split
-from perfkit_core.table_columns import Average, Share, keys, named
-from perfkit_core.trace import Trace, concat_traces, with_rank
+from perfkit_core.ranks.reduce import split
+from perfkit_core.views import VIEWS
+from perfkit_core.views.merging import reduction
 from tests.support.events import device, host, trace
 from tests.support.small_trace import small_trace
 

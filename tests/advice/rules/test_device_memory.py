@@ -9,8 +9,8 @@ import pytest
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.rules.device_malloc import find as device_malloc
-from perfkit_core.loading import load
-from perfkit_core.trace import Trace
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers.load import load
 from tests.support.advised import Rows, call, found, kernel, op, predicted, steps, why_not
 from tests.support.events import device, host, trace
 

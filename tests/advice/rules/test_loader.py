@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.advice.advise import advise, what_ifs
+from perfkit_core.advice.engine import advise, what_ifs
 from perfkit_core.advice.evidence.loaders import batches
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.rules.epoch_gap import find as epoch_gap
@@ -15,8 +15,8 @@ from perfkit_core.advice.rules.loader_workers import find as no_workers
 from perfkit_core.advice.rules.low_device_utilisation import find as low_utilisation
 from perfkit_core.advice.rules.more_workers import find as more_workers
 from perfkit_core.advice.rules.outlier_steps import find as outliers
-from perfkit_core.loading import load
-from perfkit_core.trace import Trace
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers.load import load
 from tests.support.advised import Rows, call, found, kernel, op, predicted, steps
 from tests.support.events import host, trace
 
@@ -71,7 +71,7 @@ def test_cores_are_told_where_workers_are_too_few() -> None:
 
 def test_a_recording_of_this_process_tells_its_cores(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
-    from perfkit_core.machine import usable_cpus
+    from perfkit_core.system.machine import usable_cpus
     from perfkit_torch import trace_handler
 
     handler = trace_handler(tmp_path)

@@ -12,14 +12,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perfkit_core.analyses.communication import clocks, collectives, partials, stragglers
-from perfkit_core.analyses.communication.align import aligned
-from perfkit_core.analyses.communication.collectives import bus_factors, size_class
-from perfkit_core.analyses.communication.instances import kernel_name
 from perfkit_core.errors import UsageError
+from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.plugins.contracts import View, ViewRequest
-from perfkit_core.testing.conformance import check_view
-from perfkit_core.trace import Trace, concat_traces
+from perfkit_core.testing.plugins import check_view
+from perfkit_core.views.communication import clocks, collectives, partials, stragglers
+from perfkit_core.views.communication.align import aligned
+from perfkit_core.views.communication.collectives import bus_factors, size_class
+from perfkit_core.views.communication.instances import kernel_name
 from tests.support.ranks import collective, rank
 
 VIEWS = (collectives.VIEW, clocks.VIEW, stragglers.VIEW)

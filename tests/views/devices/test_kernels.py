@@ -7,11 +7,11 @@ import json
 import pandas as pd
 import pytest
 
-from perfkit_core.analyses.devices import kernels, memcpy
-from perfkit_core.analyses.operator import memory_manipulation
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
-from perfkit_core.testing.conformance import check_view
-from perfkit_core.trace import Trace
+from perfkit_core.testing.plugins import check_view
+from perfkit_core.views.devices import kernels, memcpy
+from perfkit_core.views.operators import memory_manipulation
 from tests.support.events import device, host, trace
 
 FIRST = json.dumps({"grid": [8, 1, 1], "block": [256, 1, 1], "registers per thread": 32, "shared memory": 1024,

@@ -8,11 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perfkit_core.analyses import VIEWS
 from perfkit_core.errors import UsageError
+from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.testing.conformance import check_trace, check_view
-from perfkit_core.trace import Trace, concat_traces
+from perfkit_core.testing.plugins import check_view
+from perfkit_core.testing.traces import check_trace
+from perfkit_core.views import VIEWS
 from tests.support.events import host, trace
 
 VIEW = {view.name: view for view in VIEWS if view.name.startswith("memory") and view.name != "memory_manipulation"}

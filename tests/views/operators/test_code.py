@@ -7,10 +7,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from perfkit_core.analyses.source import code, frames
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.report.summary import summarize
-from perfkit_core.trace import Trace
+from perfkit_core.views.code import code, frames
 from tests.support.events import device, host, trace
 
 MAIN, FORWARD, CALL = "/home/me/train.py(3): main", "/home/me/net.py(9): forward", "<built-in function linear>"

@@ -7,10 +7,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from perfkit_core.analyses.operator import graph
 from perfkit_core.errors import UsageError
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.trace import Trace
+from perfkit_core.views.operators import graph
 from tests.support.events import device, host, trace
 
 ROWS = [

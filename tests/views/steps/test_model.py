@@ -7,10 +7,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from perfkit_core.analyses.devices import device as device_view
-from perfkit_core.analyses.step import model, overview
+from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.trace import Trace, concat_traces
+from perfkit_core.views.devices import device as device_view
+from perfkit_core.views.steps import model, overview
 from tests.support.events import device, host, trace
 
 ROWS = [
