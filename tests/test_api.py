@@ -67,11 +67,8 @@ def test_both_adapters_have_files_of_the_same_names() -> None:
         "record",
         "demo",
         "throughput",
-        "modules",
         "layers",
         "layer_hooks",
-        "layer_flops",
-        "layer_watch",
     }
     for package in (perfkit_torch, perfkit_paddle):
         files = {path.stem for folder in package.__path__ for path in Path(folder).glob("*.py")}

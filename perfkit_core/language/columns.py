@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from perfkit_core.language.messages import Sentence, render, say
-from perfkit_core.model.columns import Column
+
+if TYPE_CHECKING:
+    from perfkit_core.model.columns import Column
 
 SIDES: Final = ("base", "other")
 WORDS: Final = (

@@ -7,15 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
 
-from perfkit_core.language.messages import Text, message
-from perfkit_core.model.columns import Column, column
-
 if TYPE_CHECKING:
     import pandas as pd
 
     from perfkit_core.advice.facts import Facts
     from perfkit_core.advice.model import Candidate
     from perfkit_core.calibration.model import Bench
+    from perfkit_core.language.messages import Text
+    from perfkit_core.model.columns import Column
     from perfkit_core.model.trace import Trace
     from perfkit_core.report.model import Report
     from perfkit_core.storage.recorded_events import Complete, RecordedWriter
@@ -129,6 +128,12 @@ class MergedRows:
     together_only: bool = False
 
 
+def _nothing_recorded() -> Text:
+    from perfkit_core.language.messages import message  # imports msgspec, which registering a view must not
+
+    return message("nothing of this kind was recorded")
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """One question about a trace, answered by a table.
@@ -154,7 +159,7 @@ class View:
     columns: tuple[Column, ...] = ()
     groupings: tuple[str, ...] = ()
     order: str | None = None
-    explain_empty: Callable[[Trace], Text] = field(default=lambda trace: message("nothing of this kind was recorded"))
+    explain_empty: Callable[[Trace], Text] = field(default=lambda trace: _nothing_recorded())
     group: str | None = None
     native: bool = False
     page: bool = True
@@ -163,6 +168,8 @@ class View:
 
     def column(self, name: str) -> Column:
         """What a column means."""
+        from perfkit_core.model.columns import column  # imports pandas, which registering a view must not
+
         return column(self.columns, name)
 
     @property
