@@ -174,7 +174,7 @@ def test_what_does_not_pay_is_no_small_gain(perfkit, tmp_path: Path) -> None:
     assert one["severity"] == "none"
     assert one["prediction"]["saving_ns"] == -(MS // 2 - MS // 5)
     out = perfkit(*asked).out
-    assert "1. loader-workers=2: Load data in worker processes: costs 0.300% more time\n" in out
+    assert "1. loader-workers=2: Load data in worker processes: costs 0.30% more time\n" in out
     assert "loader-workers=2: a step takes 100 ms now, and would take 100 ms (" in out
     assert "): it does not pay.\n" in out
     assert "\nCost: 300 µs more (" in out
@@ -206,9 +206,7 @@ def test_identity_is_a_row_for_each_source(perfkit, loading: Path, tmp_path: Pat
     assert code == 0
     assert (first["source"], first["steps"], first["step_ns"], first["error_ratio"]) == (str(loading), 6, 100 * MS, 0.0)
     assert (second["steps"], second["error_ratio"], second["unexplained_ratio"]) == (None, 0.0, None)
-    assert (
-        "1 of them with steps: median error 0%" in perfkit("advise", "--identity", loading, tmp_path / "other").out
-    )
+    assert "1 of them with steps: median error 0%" in perfkit("advise", "--identity", loading, tmp_path / "other").out
 
 
 def record(rule: str, saved: float) -> Record:
