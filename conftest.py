@@ -10,14 +10,17 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from perfkit_core.compiling import ENOUGH_CELLS, Interpreted
+from perfkit_core.runtime.compile import ENOUGH_CELLS, Interpreted
 
 ROOT = Path(__file__).resolve().parent
 sys.path.append(str(ROOT))  # tests/ and benchmarks/ are packages of the repository; perfkit is what is installed
 TRACES = Path(os.environ.get("PERFKIT_TRACES", ROOT.parent / "shared" / "traces"))
 NO_TRACES = f"no real traces at {TRACES}: set PERFKIT_TRACES"
 
-hypothesis.settings.register_profile("perfkit", derandomize=True, database=None, deadline=None, max_examples=60)
+hypothesis.settings.register_profile(
+    "perfkit", derandomize=True, database=None, deadline=None, max_examples=60,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],  # it measures time, which a busy machine lacks
+)  # fmt: skip
 hypothesis.settings.load_profile("perfkit")
 
 

@@ -27,8 +27,8 @@ SECONDS, MEGABYTES = 10.0, 1_000.0
 def once(events: int, rounds: int) -> dict[str, float]:
     """Seconds and CPU seconds to advice, peak memory on top of the trace, and how many rules found something."""
     from benchmarks.views import repeated
-    from perfkit_core.advice.advise import advise
-    from perfkit_core.loading import load
+    from perfkit_core.advice.engine import advise
+    from perfkit_core.readers.load import load
 
     small = load(large(20))
     advise(repeated(small, len(small)))

@@ -25,8 +25,8 @@ _SHOWN = 12
 def once(events: int, rounds: int) -> dict[str, float]:
     """Seconds of each view (medians), of all of them (``seconds``), and peak memory on top of the trace."""
     from benchmarks.views import one_after_the_other, repeated
-    from perfkit_core.loading import load
     from perfkit_core.plugins.manager import get_plugins
+    from perfkit_core.readers.load import load
 
     views = get_plugins().views()
     small = load(large(20))

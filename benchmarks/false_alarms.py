@@ -19,10 +19,10 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.comparison.samples.captures import Capture, capture
-from perfkit_core.comparison.samples.noise import on_host
-from perfkit_core.comparison.samples.statistics import SLOWER, step_statistics
-from perfkit_core.loading import load
+from perfkit_core.compare.noise import on_host
+from perfkit_core.compare.samples import Capture, capture
+from perfkit_core.compare.statistics import SLOWER, step_statistics
+from perfkit_core.readers.load import load
 
 STEPS: Final = 20
 WARMUP: Final = 5

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from perfkit_core.sources.bytestream import open_bytes
+from perfkit_core.storage.bytestream import open_bytes
 
 _NUMBER = re.compile(
     rb'"(ts)":\s*(\d+)|"(correlation|External id|external id|id)":\s*(\d+)'

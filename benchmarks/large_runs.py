@@ -27,7 +27,7 @@ def made(events: int) -> Path:
 def make(events: int) -> int:
     """Make the run unless it is there; returns the bytes of its files."""
     from benchmarks.stored_runs import make as write
-    from perfkit_core.loading import load
+    from perfkit_core.readers.load import load
 
     out = made(events)
     if not any(out.glob("*.parquet")):  # what was broken off has another suffix

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.inputs import TRACES, folder
-from perfkit_core.sources.bytestream import open_bytes
-from perfkit_paddle.pb_pieces import Pieces
+from perfkit_core.storage.bytestream import open_bytes
+from perfkit_paddle.pb_source import Pieces
 
 _DATA: Final = Path(__file__).resolve().parent.parent / "tests" / "data"
 _REAL: Final = TRACES / "paddle" / "cpu-3.3.1" / "mlp_medium"

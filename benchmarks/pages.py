@@ -2,13 +2,11 @@
 
 A recording of about 100,000 events is read, its report is made, and chromium opens the page: seconds to its first
 picture by the browser's own entry ``first-contentful-paint``, and until all scripts have been read. A new window each
-time. Chromium is Debian's, or what ``CHROMIUM`` names.
+time. Chromium is what ``CHROMIUM`` names, else the first that starts (tools/browser.py).
 """
 
 from __future__ import annotations
 
-import os
-import shutil
 import statistics
 import tempfile
 import time
@@ -20,9 +18,10 @@ from typing import Any, Final
 import perfkit_core
 from benchmarks.inputs import large
 from benchmarks.results import Check, Section, Table, at_most, number
-from perfkit_core.renderers.html import render
-from perfkit_core.report.page import run_report
-from perfkit_core.trace import Trace
+from perfkit_core.model.trace import Trace
+from perfkit_core.pages.profile import run_report
+from perfkit_core.renderers.html.page import render
+from tools.browser import launch
 
 TARGET_MB: Final = 8.0
 TARGET_MADE_S: Final = 5.0
@@ -70,11 +69,8 @@ def _browser() -> Iterator[Any]:
     """Chromium without a screen. Raises ImportError or LookupError where there is none."""
     from playwright.sync_api import sync_playwright
 
-    program = os.environ.get("CHROMIUM") or shutil.which("chromium")
-    if not program:
-        raise LookupError("no chromium; let CHROMIUM name one")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        browser = launch(playwright)
         yield browser
         browser.close()
 

@@ -16,13 +16,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from perfkit_core import load, schema
-from perfkit_core.arrays import nullable
-from perfkit_core.columns import ROW_REFERENCES
-from perfkit_core.storage.encoding import encoding
+from perfkit_core import load
+from perfkit_core.algorithms.arrays import IntArray, nullable
+from perfkit_core.model import schema
+from perfkit_core.model.column_sources import ROW_REFERENCES
+from perfkit_core.model.trace import Trace
 from perfkit_core.storage.footer import KEY, Stored
 from perfkit_core.storage.store import SUFFIX
-from perfkit_core.trace import IntArray, Trace
+from perfkit_core.storage.writer import encoding
 
 _COUNTED = ("step", "correlation", "sequence")
 _ROW_GROUP = 1 << 18

@@ -18,11 +18,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from perfkit_core import schema
-from perfkit_core.loading import load
+from perfkit_core.algorithms.arrays import NO_ROW
+from perfkit_core.model import schema
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.trace import Trace
+from perfkit_core.readers.load import load
 
 NUMBERED = ("correlation", "sequence", "step")
 """Columns whose numbers tell one copy from the next."""
@@ -38,7 +39,7 @@ def repeated(trace: Trace, count: int) -> Trace:
     copies = -(-count // len(trace))
     columns = {name: _column(events[name], shifts.get(name, 0), copies).slice(0, count) for name in schema.COLUMN_NAMES}
     for name in REFERENCES:  # what the cut leaves without its other end
-        columns[name] = pc.if_else(pc.less(columns[name], count), columns[name], schema.NO_ROW)
+        columns[name] = pc.if_else(pc.less(columns[name], count), columns[name], NO_ROW)
     table = pa.table(columns, schema=events.schema)
     return Trace(table, trace.meta, trace.quality)
 

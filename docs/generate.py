@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from perfkit_core import schema
 from perfkit_core.advice.thresholds import Thresholds
+from perfkit_core.model import schema
 from perfkit_core.operators.names import FAMILIES
 from perfkit_core.plugins import hookspecs
 from perfkit_core.plugins.contracts import Remedy

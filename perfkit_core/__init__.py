@@ -9,14 +9,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from perfkit_core.advice.advise import advise
-    from perfkit_core.comparison import Comparison, compare
+    from perfkit_core.advice.engine import advise
+    from perfkit_core.compare.sides import Comparison, compare
     from perfkit_core.errors import CaptureError, PerfkitError, SourceError, UsageError
-    from perfkit_core.exporting import export
-    from perfkit_core.loading import load
+    from perfkit_core.exporters.export import export
+    from perfkit_core.model.trace import Trace
+    from perfkit_core.readers.load import load
+    from perfkit_core.report.run_list import list_runs
     from perfkit_core.report.summary import summarize
-    from perfkit_core.runs import list_runs
-    from perfkit_core.trace import Trace
 
 __all__ = [
     "CaptureError",
@@ -35,16 +35,16 @@ __all__ = [
 
 _HOME = {
     "CaptureError": "perfkit_core.errors",
-    "Comparison": "perfkit_core.comparison.sides",
+    "Comparison": "perfkit_core.compare.sides",
     "PerfkitError": "perfkit_core.errors",
     "SourceError": "perfkit_core.errors",
-    "Trace": "perfkit_core.trace",
+    "Trace": "perfkit_core.model.trace",
     "UsageError": "perfkit_core.errors",
-    "advise": "perfkit_core.advice.advise",
-    "compare": "perfkit_core.comparison.sides",
-    "export": "perfkit_core.exporting",
-    "list_runs": "perfkit_core.runs",
-    "load": "perfkit_core.loading",
+    "advise": "perfkit_core.advice.engine",
+    "compare": "perfkit_core.compare.sides",
+    "export": "perfkit_core.exporters.export",
+    "list_runs": "perfkit_core.report.run_list",
+    "load": "perfkit_core.readers.load",
     "summarize": "perfkit_core.report.summary",
 }
 

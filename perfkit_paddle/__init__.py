@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from perfkit_core.recording.capture import CycleWriter
+    from perfkit_core.recording.writer import CycleWriter
     from perfkit_paddle.collectives import annotate_collectives
-    from perfkit_paddle.modules import annotate, describe
+    from perfkit_paddle.layers import annotate, describe
     from perfkit_paddle.throughput import Throughput
 
 __all__ = ["Throughput", "annotate", "annotate_collectives", "describe", "trace_handler"]
 
 _HOMES = {
     "Throughput": "throughput",
-    "annotate": "modules",
+    "annotate": "layers",
     "annotate_collectives": "collectives",
-    "describe": "modules",
+    "describe": "layers",
 }
 
 
@@ -31,6 +31,6 @@ def trace_handler(run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any]
 
 def __getattr__(name: str) -> Any:
     """``Throughput``, ``annotate``, ``annotate_collectives`` and ``describe`` are imported on first use."""
-    from perfkit_core.recording.exported import exported
+    from perfkit_core.runtime.lazy import exported
 
     return exported(__name__, name, _HOMES, "paddle")

@@ -7,8 +7,8 @@ from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed
 from typing import Any, Final
 
-from perfkit_core.calibration.bench import Bench, Call, Direction
-from perfkit_core.throughput import DeviceClock
+from perfkit_core.calibration.model import Bench, Call, Direction
+from perfkit_core.system.device_events import DeviceClock
 from perfkit_paddle import framework
 from perfkit_paddle.throughput import DeviceEvents
 
@@ -60,7 +60,7 @@ def _operators(paddle: Any, count: int) -> Mapping[tuple[str, int], Call]:
 
 
 class PaddleBench:
-    """A :class:`~perfkit_core.calibration.bench.DeviceBench` of a device, "gpu:0" or another."""
+    """A :class:`~perfkit_core.calibration.model.DeviceBench` of a device, "gpu:0" or another."""
 
     def __init__(self, paddle: Any, device: str) -> None:
         self._paddle = paddle

@@ -1,22 +1,53 @@
-"""Live capture: what to pass to ``paddle.profiler.Profiler`` as ``on_trace_ready``."""
+"""Live capture: what to pass to ``paddle.profiler.Profiler`` as ``on_trace_ready``.
+
+The protobuf of a cycle that Paddle's profiler has just finished, without a file where the system can.
+"""
 
 from __future__ import annotations
 
 import logging
+import mmap
 import os
+import tempfile
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, Final
 
 from perfkit_core.errors import CaptureError
-from perfkit_core.recording import failures
-from perfkit_core.recording.capture import CycleWriter, Place, Taken, environment_place
-from perfkit_core.recording.host import host
-from perfkit_core.trace import Trace
+from perfkit_core.model.trace import Trace
+from perfkit_core.recording.environment import host
+from perfkit_core.recording.writer import CycleWriter, Place, Taken, environment_place
+from perfkit_core.system import failures
 from perfkit_paddle import findings, framework
-from perfkit_paddle.pb_live import saved
 from perfkit_paddle.pb_rows import rows
 from perfkit_paddle.pb_source import Live, finish, read_rows
 from perfkit_paddle.walk import walk
+
+
+def saved(result: Any) -> memoryview:
+    """What ``result.save`` writes, without a copy of it. Empty when Paddle could not write.
+
+    Paddle holds Python's lock from the beginning to the end of it (1.2 µs an event), so another thread would stop the
+    training as long, only in the middle of a step instead of between two.
+    """
+    if not hasattr(os, "memfd_create"):
+        return _saved_to_disk(result)
+    descriptor = os.memfd_create("perfkit")
+    try:
+        result.save(f"/proc/self/fd/{descriptor}", "pb")
+        if not os.fstat(descriptor).st_size:  # nothing can be mapped
+            return memoryview(b"")
+        return memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
+    finally:
+        os.close(descriptor)
+
+
+def _saved_to_disk(result: Any) -> memoryview:
+    with tempfile.TemporaryDirectory(prefix="perfkit-") as folder:
+        path = Path(folder) / "cycle.pb"
+        result.save(str(path), "pb")
+        return memoryview(path.read_bytes())
+
 
 SOURCE: Final = "paddle.profiler"
 _OPTIONS: Final = ("record_shapes", "profile_memory", "with_flops")
@@ -48,10 +79,10 @@ def take(profiler: Any, place: Place, no_steps: frozenset[int] = frozenset()) ->
     result = getattr(profiler, "profiler_result", None)
     if result is None:
         raise CaptureError("the profiler has recorded nothing", "timer_only=True records no events")
-    from perfkit_paddle import modules
+    from perfkit_paddle import layers
 
     facts = {"framework_version": framework.paddle().__version__, "options": _options(profiler)}
-    live = Live(place.rank, no_steps, facts, {**modules.extra(), **host(_threads())})
+    live = Live(place.rank, no_steps, facts, {**layers.extra(), **host(_threads())})
     running = getattr(profiler, "step_num", None)
     return _taken(result, live).then(lambda trace: _with_partial_step(trace, running))
 

@@ -1,4 +1,11 @@
-"""Reader of Paddle's Chrome JSON: times as exact as the file allows, the tree from the order of its events."""
+"""Reader of Paddle's Chrome JSON: times as exact as the file allows, the tree from the order of its events.
+
+The tree behind Paddle's JSON, from the order of the events.
+
+The file has no parents, and rounded times cannot always tell them. But Paddle writes each thread's tree level by level
+(breadth first), and after each host event the runtime calls and memory events that hang on it. So the parent of an
+event is never before the parent of the event written before it, and times need only decide between neighbours.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +14,108 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from perfkit_core.assemble import Recorded, assemble
-from perfkit_core.collective_labels import with_labels
-from perfkit_core.schema import CPU, MEMORY, NO_ROW, RUNTIME, SYNC
-from perfkit_core.sources.chrome import ChromeFile
-from perfkit_core.sources.findings import file_findings
-from perfkit_core.sources.recorder import Recorder
-from perfkit_core.storage.recorded import ROW_GROUP, RecordedWriter
-from perfkit_core.trace import BoolArray, Device, Finding, IntArray, Trace, TraceMeta
-from perfkit_paddle import findings, json_times, json_tree
+from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.assembly.assemble import Recorded, assemble
+from perfkit_core.assembly.collectives import with_labels
+from perfkit_core.model.meta import Device, Finding, TraceMeta
+from perfkit_core.model.schema import CPU, MEMORY, RUNTIME, SYNC
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers.chrome.findings import file_findings
+from perfkit_core.readers.chrome.reader import ChromeFile
+from perfkit_core.readers.chrome.recorder import Recorder
+from perfkit_core.runtime.compile import compiled
+from perfkit_core.storage.recorded_events import ROW_GROUP, RecordedWriter
+from perfkit_paddle import findings, json_dialect
+from perfkit_paddle.findings import make_meta, processes
 from perfkit_paddle.json_dialect import PaddleDialect
-from perfkit_paddle.meta import make_meta, processes
-from perfkit_paddle.operators import operator_name
+from perfkit_paddle.operator_names import operator_name
+
+
+def parents(
+    thread: IntArray, host: BoolArray, hangs: BoolArray, start: IntArray, end: IntArray, slack: IntArray
+) -> tuple[IntArray, int]:
+    """Row of the parent of each row, and the number of threads whose order is not Paddle's (nested by time then).
+
+    Rows are in file order; ``host`` are nodes of the tree, ``hangs`` belong to the node before them; ``slack`` is how
+    far the times of a row may be off. All of shape (rows,).
+    """
+    parent = np.full(len(thread), NO_ROW, np.int64)
+    odd = 0
+    for rows in _by_thread(thread, np.flatnonzero(host | hangs)):
+        found, sound = _level_by_level(host[rows], start[rows], end[rows], slack[rows])
+        if not sound:
+            odd += 1
+            found = nesting.nest(np.zeros(len(rows), np.int64), start[rows], end[rows])
+        parent[rows] = np.where(found == NO_ROW, NO_ROW, rows[found])
+    return parent, odd
+
+
+def _by_thread(thread: IntArray, rows: IntArray) -> list[npt.NDArray[Any]]:
+    order = rows[np.argsort(thread[rows], kind="stable")]
+    return np.split(order, np.flatnonzero(np.diff(thread[order])) + 1) if len(order) else []
+
+
+@compiled
+def _level_by_level(host, start, end, slack):  # type: ignore[no-untyped-def]
+    """Parents within one thread, and whether each event found one that encloses it."""
+    count = len(host)
+    parent = np.full(count, -1, np.int64)
+    node = -1  # the last host event: what follows hangs on it
+    current = -1  # the parent whose children are being written; -1: the root
+    for i in range(count):
+        if not host[i]:
+            parent[i] = node
+            continue
+        before = node
+        node = i
+        if before < 0 or (parent[before] == current and _follows(current, before, i, start, end, slack)):
+            parent[i] = current
+            continue
+        found = _next_parent(host, current, i, start, end, slack)
+        if found < 0 and current >= 0 and _misfit(current, i, start, end) <= slack[current] + slack[i]:
+            found = current  # a sibling out of order: Paddle does not sort what overlaps
+        if found < 0:
+            return parent, False
+        current = found
+        parent[i] = found
+    return parent, True
+
+
+@compiled
+def _misfit(outer, inner, start, end):  # type: ignore[no-untyped-def]
+    """By how much an event sticks out of another."""
+    return max(start[outer] - start[inner], end[inner] - end[outer], 0)
+
+
+@compiled
+def _follows(current, before, i, start, end, slack):  # type: ignore[no-untyped-def]
+    """Whether ``i`` can be the next sibling of ``before`` below ``current``."""
+    if start[i] + slack[i] + slack[before] < end[before]:
+        return False
+    return current < 0 or _misfit(current, i, start, end) <= slack[current] + slack[i]
+
+
+@compiled
+def _next_parent(host, current, i, start, end, slack):  # type: ignore[no-untyped-def]
+    """The next node that encloses ``i``; of two in a row that do within the slack, the one that fits better."""
+    best = -1
+    for candidate in range(current + 1, i):
+        if not host[candidate]:
+            continue
+        misfit = _misfit(candidate, i, start, end)
+        if best >= 0:
+            return candidate if misfit < _misfit(best, i, start, end) else best
+        if misfit <= slack[candidate] + slack[i]:
+            best = candidate
+            if misfit == 0:
+                return best
+    return best
+
 
 FORMAT = "paddle-json"
 _HEADER = ("schemaVersion", "span_index", "span_indx")
@@ -100,9 +194,9 @@ def _sharpened(events: pa.Table) -> tuple[Recorded, tuple[Finding, ...]]:
     """Finer starts, and parents; with what is left uncertain."""
     if not events.num_rows:
         return Recorded(events), ()
-    starts = json_times.refine(events["start_ns"].to_numpy(), pc.fill_null(events["offset_ns"], -1).to_numpy())
+    starts = json_dialect.refine(events["start_ns"].to_numpy(), pc.fill_null(events["offset_ns"], -1).to_numpy())
     dur = events["dur_ns"].to_numpy()
-    blur = json_times.float_error(dur)
+    blur = json_dialect.float_error(dur)
     parent, odd = _parents(events, starts.start_ns, dur, starts.error_ns + blur)
     start, dur = _inside_parents(parent, starts.start_ns, dur)
     columns = {"start_ns": start, "dur_ns": dur}
@@ -123,7 +217,7 @@ def _parents(events: pa.Table, start: IntArray, dur: IntArray, slack: IntArray) 
     hangs = (kind == MEMORY) | (kind == RUNTIME) | (kind == SYNC)
     known = ~events["tid"].is_null().to_numpy()
     host: BoolArray = on_host & ~hangs & known
-    return json_tree.parents(_threads(events), host, hangs & known, start, start + dur, slack)
+    return parents(_threads(events), host, hangs & known, start, start + dur, slack)
 
 
 def _threads(events: pa.Table) -> IntArray:

@@ -4,6 +4,12 @@ A call is a RecordEvent. A backward pass is marked by gradient hooks on the tens
 graph node that it begins with; the mark lists the nodes that belong to the call (see ``layer_nodes``), because Paddle
 numbers neither operators nor nodes. RecordEvents must nest: a span over a backward pass, whose nodes take turns with
 those of other layers, would lose the whole profile.
+
+Hooks on layers come and go with Paddle's profiler, so that a model has none while nothing records.
+
+Which nodes of Paddle's backward graph a call of a layer made: those between what it returned and what it was given.
+
+Nodes of calls inside belong to those; each such call is passed over in one go, so a node is looked at once.
 """
 
 from __future__ import annotations
@@ -11,17 +17,104 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
 
 import paddle
-from paddle.profiler import RecordEvent
+from paddle.profiler import Profiler, ProfilerState, RecordEvent
 
-from perfkit_core.layers import module_labels
-from perfkit_core.layers.layer_calls import CallLog, Signature, TensorSpec, tensors
-from perfkit_core.recording.capture import logger
-from perfkit_paddle.layer_nodes import Nodes
-from perfkit_paddle.layer_watch import recording
+from perfkit_core.assembly import layer_labels
+from perfkit_core.model.architecture import CallLog, Signature, TensorSpec, tensors
+from perfkit_core.recording.annotation import Active, install_all, uninstall_all
+from perfkit_core.system.failures import logger
+
+_ACCUMULATION: Final = "GradNodeAccumulation"
+"""Collects the gradient of a parameter; it lives with the parameter, not with a call."""
+
+
+class Nodes:
+    """The nodes claimed so far by the calls inside one outermost call."""
+
+    def __init__(self) -> None:
+        self._inputs: dict[int, list[Any]] = {}
+        """Node of a call → the nodes that the call continues at, which are those of its inputs."""
+        self._kept: list[Any] = []
+        """All nodes seen: their addresses are their names, so none may go meanwhile."""
+
+    def of(self, tensors: Iterable[Any]) -> frozenset[int]:
+        """Addresses of the nodes that made some tensors."""
+        return frozenset(self._address(node) for tensor in tensors if (node := tensor.grad_fn) is not None)
+
+    def claim(self, returned: list[Any], inputs: frozenset[int]) -> tuple[list[str], list[Any]]:
+        """Names of the nodes that a call made itself, and those of the returned tensors that are not just passed on."""
+        made = [(tensor, node, self._address(node)) for tensor in returned if (node := tensor.grad_fn) is not None]
+        made = [one for one in made if one[2] not in inputs and one[1].name() != _ACCUMULATION]
+        ends: list[Any] = []
+        own = dict(self._walk([node for _, node, _ in made], inputs, ends))
+        for address in (*own, *(address for _, _, address in made)):
+            self._inputs[address] = ends
+        return list(own.values()), [tensor for tensor, _, _ in made]
+
+    def _walk(self, nodes: list[Any], inputs: frozenset[int], ends: list[Any]) -> Iterator[tuple[int, str]]:
+        """Address and name of the nodes that no call inside made; the nodes of the inputs go into ``ends``."""
+        seen = set()
+        while nodes:
+            node = nodes.pop()
+            address = self._address(node)
+            if address in seen:
+                continue
+            seen.add(address)
+            if address in inputs:
+                ends.append(node)
+            elif address in self._inputs:
+                nodes.extend(self._inputs[address])
+            elif node.name() != _ACCUMULATION:
+                yield address, node.name()
+                nodes.extend(below for below in node.next_functions if below is not None)
+
+    def _address(self, node: Any) -> int:
+        self._kept.append(node)
+        return int(node.node_ptr())
+
+
+_RECORDS = (ProfilerState.RECORD, ProfilerState.RECORD_AND_RETURN)
+_running: list[Profiler] = []
+"""The profilers between start() and stop(): one, as a process can have only one."""
+
+
+def recording() -> bool:
+    """Whether a label would be recorded: not while the schedule waits, nor where a static graph is built."""
+    return bool(_running) and _running[-1].current_state in _RECORDS and paddle.in_dynamic_mode()
+
+
+def watch(active: Active) -> None:
+    """Install hooks whenever a profiler starts."""
+    if hasattr(Profiler, "_perfkit_original"):
+        return
+    originals = (Profiler.start, Profiler.stop)
+
+    def start(profiler: Profiler) -> None:
+        originals[0](profiler)
+        if not profiler.timer_only:
+            _running.append(profiler)
+            install_all(active)
+
+    def stop(profiler: Profiler) -> None:
+        try:
+            originals[1](profiler)
+        finally:
+            _running.clear()
+            uninstall_all(active)
+
+    Profiler._perfkit_original = originals
+    Profiler.start, Profiler.stop = start, stop
+
+
+def unwatch(active: Active) -> None:
+    """Give Paddle its methods back once nothing is annotated."""
+    if not active and hasattr(Profiler, "_perfkit_original"):
+        Profiler.start, Profiler.stop = Profiler._perfkit_original
+        del Profiler._perfkit_original
 
 
 class _Call(NamedTuple):
@@ -50,7 +143,7 @@ class LayerHooks:
     def __init__(self, path: str, class_name: str, log: CallLog) -> None:
         self.path = path
         self.class_name = class_name
-        self.label = module_labels.encode(path, class_name)
+        self.label = layer_labels.encode(path, class_name)
         self.log = log
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LayerHooks:
@@ -131,7 +224,7 @@ def _known(method: Any, *wanted: str) -> dict[str, bool]:
     return dict.fromkeys({"with_kwargs", *wanted} & set(inspect.signature(method).parameters), True)
 
 
-_mark_name = functools.lru_cache(maxsize=4096)(module_labels.encode_backward)
+_mark_name = functools.lru_cache(maxsize=4096)(layer_labels.encode_backward)
 
 
 def _close(hooks: LayerHooks) -> _Call | None:

@@ -13,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from perfkit_core import nesting
-from perfkit_core.schema import NO_ROW
-from perfkit_paddle import labels, names
+from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms.arrays import NO_ROW
+from perfkit_paddle import names
+from perfkit_paddle import names as labels
 from perfkit_paddle.inputs import decode_inputs
 from perfkit_paddle.pb_schema import MISSING, OWNER
 from perfkit_paddle.pb_table import IntArray, Table

@@ -2,6 +2,8 @@
 
 Parts in this order: host events, runtime calls, device work, memory events. The artificial root of each thread is left
 out; its children have no parent.
+
+Columns of the event table from the tables of a profile protobuf, one function a table.
 """
 
 from __future__ import annotations
@@ -16,14 +18,71 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from perfkit_core import at_once
-from perfkit_core.arrays import constant
-from perfkit_core.assemble import Recorded
-from perfkit_core.compiling import compiled_at_once
-from perfkit_core.schema import NO_ROW, OTHER
-from perfkit_paddle import labels, names, pb_args, pb_columns
+from perfkit_core.algorithms.arrays import NO_ROW, constant
+from perfkit_core.assembly.assemble import Recorded
+from perfkit_core.model.schema import CPU, OTHER
+from perfkit_core.runtime import parallel
+from perfkit_core.runtime.compile import compiled_at_once
+from perfkit_paddle import names, pb_args
+from perfkit_paddle import names as labels
 from perfkit_paddle.pb_schema import OWNER
 from perfkit_paddle.pb_table import IntArray, Table
+
+_RUNTIME_TYPE: Final = names.EVENT_TYPES.index("CudaRuntime")
+
+
+def _span(table: Table) -> labels.Columns:
+    start = table["start_ns"]
+    duration = table["end_ns"] - start
+    return {"start_ns": pa.array(start), "dur_ns": pa.array(np.maximum(duration, 0, out=duration))}
+
+
+def _thread(table: Table) -> labels.Columns:
+    cpu = labels.constant(CPU, len(table))
+    return {"pid": table.integers("pid"), "tid": table.integers("tid"), "device": cpu}
+
+
+def host(table: Table) -> labels.Columns:
+    return labels.labelled(table.texts("name"), table["type"]) | _span(table) | _thread(table)
+
+
+def runtime(table: Table) -> labels.Columns:
+    types = np.full(len(table), _RUNTIME_TYPE, np.int64)
+    own = {"correlation": table.integers("correlation"), "args": pb_args.runtime(table)}
+    return labels.labelled(table.texts("name"), types) | _span(table) | _thread(table) | own
+
+
+def device(table: Table) -> labels.Columns:
+    numbers, row = np.unique(table["device"], return_inverse=True)
+    own = {
+        "device": labels.spread([f"{names.DEVICE_BACKEND}:{number}" for number in numbers], row),
+        "stream": table.integers("stream"),
+        "correlation": table.integers("correlation"),
+        "bytes": table.integers("bytes"),
+    }
+    return labels.labelled(table.texts("name"), table["type"]) | _span(table) | own | pb_args.device(table)
+
+
+def memory(table: Table) -> labels.Columns:
+    place = table.texts("place")
+    own = {
+        "start_ns": pa.array(table["start_ns"]),
+        "dur_ns": pa.array(np.zeros(len(table), np.int64)),
+        "device": places(place),
+        "bytes": table.integers("bytes"),
+        "address": table.integers("address"),
+        "total_bytes": table.integers("allocated"),
+        "args": pb_args.memory(table),
+    }
+    return labels.memory_labelled(table["type"]) | _thread(table) | own
+
+
+def places(place: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Values of the device column for the places of memory events; null is the host."""
+    devices = [names.place_device(text) for text in place.dictionary.to_pylist()] + [CPU]
+    codes = place.indices.fill_null(len(devices) - 1).to_numpy()
+    return labels.spread(devices, codes)
+
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -69,7 +128,7 @@ def rows(tables: dict[str, Table]) -> Rows:
         row, parent = _new_rows(kept.node, above)
         return kept.each(parent, row), pb_args.supplements(tables, row, above)
 
-    (parent, supplements), parts = at_once.both(tree, kept.parts, len(tables["host"]))
+    (parent, supplements), parts = parallel.both(tree, kept.parts, len(tables["host"]))
     return kept.rows(parts, supplements, parent)
 
 
@@ -110,10 +169,10 @@ class _Kept:
     def parts(self) -> list[labels.Columns]:
         """The columns of each part, of the host events those that they have themselves."""
         return [
-            pb_columns.host(self._host),
-            pb_columns.runtime(self._runtime),
-            pb_columns.device(self._device),
-            pb_columns.memory(self._memory),
+            host(self._host),
+            runtime(self._runtime),
+            device(self._device),
+            memory(self._memory),
         ]
 
     def rows(self, parts: list[labels.Columns], supplements: labels.Columns, parent: IntArray) -> Rows:

@@ -15,19 +15,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from perfkit_core import nesting
-from perfkit_core.assemble import Recorded
-from perfkit_core.collective_labels import with_labels
+from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms.arrays import NO_ROW, IntArray
+from perfkit_core.assembly.assemble import Recorded
+from perfkit_core.assembly.collectives import with_labels
 from perfkit_core.errors import SourceError
-from perfkit_core.schema import CPU, MEMORY, NO_ROW
-from perfkit_core.storage.recorded import RecordedWriter
-from perfkit_core.trace import Finding, IntArray, TraceMeta
+from perfkit_core.model.meta import Finding, TraceMeta
+from perfkit_core.model.schema import CPU, MEMORY
+from perfkit_core.storage.recorded_events import RecordedWriter
 from perfkit_paddle import findings, names
-from perfkit_paddle.labels import category_name
-from perfkit_paddle.meta import processes
-from perfkit_paddle.pb_pieces import HINT, Piece, Pieces
+from perfkit_paddle.findings import processes
+from perfkit_paddle.names import category_name
 from perfkit_paddle.pb_rows import Doubtful, Rows, of_piece
-from perfkit_paddle.pb_source import described, doubts
+from perfkit_paddle.pb_source import HINT, Piece, Pieces, described, doubts
 from perfkit_paddle.pb_wire import scan
 
 _HOST, _CALL, _WORK, _BYTES = range(4)

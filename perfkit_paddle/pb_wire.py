@@ -14,9 +14,9 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core import at_once
-from perfkit_core.compiling import compiled_at_once
-from perfkit_core.memory import column
+from perfkit_core.runtime import parallel
+from perfkit_core.runtime.buffers import column
+from perfkit_core.runtime.compile import compiled_at_once
 from perfkit_paddle.pb_schema import FIELDS, FLOAT, INTEGER, MESSAGE, MISSING, TEXT, Layout, layout
 from perfkit_paddle.pb_table import IntArray, Table
 
@@ -45,7 +45,7 @@ def scan(content: bytes | memoryview, clip: bool = False) -> Scan:
     data, plan = np.frombuffer(content, np.uint8), layout()
     widths = np.array([len(columns) for columns in plan.columns], np.int64)
     schema = plan.actions, plan.targets, plan.table_of, plan.holds_rows, widths
-    marks = np.zeros((at_once.threads() if len(data) >= _WORTH_BYTES else 1, _COUNTS + len(widths)), np.int64)
+    marks = np.zeros((parallel.threads() if len(data) >= _WORTH_BYTES else 1, _COUNTS + len(widths)), np.int64)
     none = np.zeros(len(widths), np.int64)
     counts, _, _ = _walk(data, *schema, none, none, np.empty(0, np.int64), clip, marks[0], len(data), marks)
     bases = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts * widths)])
@@ -57,7 +57,7 @@ def scan(content: bytes | memoryview, clip: bool = False) -> Scan:
         found: tuple[IntArray, int, int] = _walk(data, *schema, bases, counts, cells, clip, *part, marks[:0])
         return found
 
-    filled, problem, at = _last(at_once.in_order(fill, _parts(marks, len(data))))
+    filled, problem, at = _last(parallel.in_order(fill, _parts(marks, len(data))))
     tables = {}
     for number, (name, columns) in enumerate(zip(plan.tables, plan.columns, strict=True)):
         part = cells[bases[number] : bases[number + 1]].reshape(len(columns), -1)

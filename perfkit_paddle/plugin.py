@@ -1,20 +1,65 @@
-"""What perfkit_paddle registers. Imports stay inside: this must be quick, and must not import paddle."""
+"""What perfkit_paddle registers. Imports stay inside: this must be quick, and must not import paddle.
+
+Paddle's two file formats, as sources.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
-from perfkit_core.plugins import hookimpl
 from perfkit_core.plugins.contracts import Calibrator, OperatorNames, Recorder, Remedy, Source
-from perfkit_core.plugins.later import later
+from perfkit_core.plugins.hookspecs import hookimpl
+from perfkit_core.runtime.lazy import later
+
+_SURE: Final = 2
+_NO: Final = 0
+_JSON_HEADER: Final = re.compile(rb'"schemaVersion"\s*:\s*"\d+\.\d+\.\d+".*"span_ind(?:ex|x)"', re.DOTALL)
+_JSON_EVENT: Final = re.compile(rb'"cat"\s*:\s*"(?:ProfileStep|PythonUserDefined)"\s*,\s*"cname"')
+_PB_HEADER: Final = re.compile(rb"\x0a[\x01-\x10](\d+(?:\.\d+)+)(?:[\x10\x1a\x22\x2a]|\Z)")
+
+
+def sniff_json(path: Path, head: bytes) -> int:
+    """2 for Paddle's Chrome JSON, 0 for everything else."""
+    found = _JSON_HEADER.search(head) or _JSON_EVENT.search(head)
+    return _SURE if found and head.lstrip()[:1] == b"{" else _NO
+
+
+def sniff_pb(path: Path, head: bytes) -> int:
+    """2 for a message that begins with a version text followed by a known field, 0 for everything else."""
+    match = _PB_HEADER.match(head)
+    return _SURE if match and head[1] == len(match[1]) else _NO
+
+
+def sources() -> list[Source]:
+    """Readers of what ``export_chrome_tracing`` and ``export_protobuf`` write."""
+    json, pb = "perfkit_paddle.json_source", "perfkit_paddle.pb_stream"
+    return [
+        Source(
+            "paddle-json",
+            "Chrome-trace JSON of paddle.profiler (rounded times)",
+            sniff_json,
+            later(json, "read_json"),
+            stream=later(json, "stream"),
+            complete=later(json, "complete"),
+        ),
+        Source(
+            "paddle-pb",
+            "protobuf of paddle.profiler (exact times and tree)",
+            sniff_pb,
+            later("perfkit_paddle.pb_source", "read_pb"),
+            stream=later(pb, "stream"),
+            complete=later(pb, "complete"),
+        ),
+    ]
 
 
 @hookimpl
 def perfkit_sources() -> Sequence[Source]:
-    from perfkit_paddle import source
 
-    return source.sources()
+    return sources()
 
 
 @hookimpl
@@ -26,7 +71,7 @@ def perfkit_recorders() -> Sequence[Recorder]:
 
 @hookimpl
 def perfkit_step_timers() -> Mapping[str, Callable[[], Any]]:
-    return {"paddle": later("perfkit_paddle.step_times", "start")}
+    return {"paddle": later("perfkit_paddle.throughput", "start")}
 
 
 @hookimpl
@@ -44,6 +89,6 @@ def perfkit_calibrations() -> Sequence[Calibrator]:
 
 @hookimpl
 def perfkit_operator_names() -> OperatorNames:
-    from perfkit_paddle.operators import operator_name
+    from perfkit_paddle.operator_names import operator_name
 
     return {"paddle": operator_name}

@@ -3,6 +3,8 @@
 Paddle's own DataLoader reports its waits to the hooks of ``paddle.profiler``'s benchmark, so it needs no wrapping. On a
 GPU or another device an event is recorded at the end of each step, on the stream that is current at ``start()``, and
 asked later whether it has passed: nothing waits for the device inside the loop.
+
+Calls after each update of a Paddle training, without a profiler.
 """
 
 from __future__ import annotations
@@ -11,10 +13,12 @@ import importlib
 import threading
 from typing import Any
 
-from perfkit_core.throughput import DeviceClock
-from perfkit_core.throughput import Throughput as _Throughput
-from perfkit_core.throughput.log import StepLog
+from perfkit_core.system.device_events import DeviceClock
+from perfkit_core.throughput.loop import Throughput as _Throughput
+from perfkit_core.throughput.steps import StepLog
+from perfkit_core.verify.step_times import OptimizerSteps
 from perfkit_paddle import framework
+from perfkit_paddle.updates import Updates
 
 __all__ = ["DeviceEvents", "Throughput"]
 
@@ -90,3 +94,10 @@ class DeviceEvents:
     def wait(self, mark: Any) -> None:
         """Waits for this event, not for the whole device."""
         mark.synchronize()
+
+
+def start() -> OptimizerSteps:
+    """Time the updates of the first optimizer of this process that updates anything; of dynamic graphs only."""
+    steps = OptimizerSteps(Throughput(warmup=0))
+    Updates(steps.updated)
+    return steps

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from perfkit_core.recording.capture import CycleWriter
-    from perfkit_torch.modules import annotate, describe
+    from perfkit_core.recording.writer import CycleWriter
+    from perfkit_torch.layers import annotate, describe
     from perfkit_torch.throughput import Throughput
 
 __all__ = ["Throughput", "annotate", "describe", "trace_handler"]
 
-_HOMES = {"Throughput": "throughput", "annotate": "modules", "describe": "modules"}
+_HOMES = {"Throughput": "throughput", "annotate": "layers", "describe": "layers"}
 
 
 def trace_handler(run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any], Any]] = ()) -> CycleWriter[Any]:
@@ -25,6 +25,6 @@ def trace_handler(run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any]
 
 def __getattr__(name: str) -> Any:
     """``Throughput``, ``annotate`` and ``describe`` are imported on first use."""
-    from perfkit_core.recording.exported import exported
+    from perfkit_core.runtime.lazy import exported
 
     return exported(__name__, name, _HOMES, "torch")

@@ -7,9 +7,9 @@ from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed
 from typing import Any, Final
 
-from perfkit_core.calibration.bench import Bench, Call, Direction
+from perfkit_core.calibration.model import Bench, Call, Direction
 from perfkit_core.errors import CaptureError
-from perfkit_core.throughput import DeviceClock
+from perfkit_core.system.device_events import DeviceClock
 from perfkit_torch.throughput import CudaEvents
 
 ELEMENTS: Final = (1, 64)
@@ -54,7 +54,7 @@ def _operators(torch: Any, count: int) -> Mapping[tuple[str, int], Call]:
 
 
 class CudaBench:
-    """A :class:`~perfkit_core.calibration.bench.DeviceBench` of the current GPU."""
+    """A :class:`~perfkit_core.calibration.model.DeviceBench` of the current GPU."""
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from perfkit_core.assemble import assemble
-from perfkit_core.recording.capture import CycleWriter, Place, Taken, environment_place
-from perfkit_core.recording.host import host
-from perfkit_core.sources.recorder import Recorder
-from perfkit_core.trace import Device, Trace, TraceMeta
+from perfkit_core.assembly.assemble import assemble
+from perfkit_core.model.meta import Device, TraceMeta
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers.chrome.recorder import Recorder
+from perfkit_core.recording.environment import host
+from perfkit_core.recording.writer import CycleWriter, Place, Taken, environment_place
 from perfkit_torch import kineto_events, trace_activities
 from perfkit_torch.dialect import TorchDialect
 from perfkit_torch.event_text import LiveBatch, record
@@ -81,7 +82,7 @@ def _batches(results: Any, with_flops: bool) -> Iterator[LiveBatch]:
 def _meta(profiler: Any, thread_names: dict[str, str]) -> TraceMeta:
     import torch
 
-    from perfkit_torch import modules
+    from perfkit_torch import layers
 
     return TraceMeta(
         source="live",
@@ -91,7 +92,7 @@ def _meta(profiler: Any, thread_names: dict[str, str]) -> TraceMeta:
         devices=_devices(),
         options={name: bool(getattr(profiler, name)) for name in _OPTIONS if hasattr(profiler, name)},
         thread_names=thread_names,
-        extra={**modules.extra(), **host(torch.get_num_threads())},
+        extra={**layers.extra(), **host(torch.get_num_threads())},
     )
 
 

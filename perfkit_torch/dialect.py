@@ -8,11 +8,10 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from perfkit_core import schema
-from perfkit_core.collectives import Collective
-from perfkit_core.sources.chrome_event import ChromeEvent
-from perfkit_core.sources.dialect import Dialect, Label, integer
-from perfkit_core.sources.scan.rules import ScanRules
+from perfkit_core.assembly.collectives import Collective
+from perfkit_core.model import schema
+from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect, Label, integer
+from perfkit_core.readers.scanner.state import ScanRules
 from perfkit_torch import collectives, names
 
 # c10::DeviceType, by number: torch writes the number of the enum into memory events.
@@ -21,7 +20,7 @@ _DEVICE_TYPES: Final = {0: "cpu", 1: "cuda", 2: "cpu", 5: "cpu", 6: "cuda", 7: "
 
 
 class TorchDialect(Dialect):
-    """See :class:`perfkit_core.sources.dialect.Dialect`."""
+    """See :class:`perfkit_core.readers.chrome.dialect.Dialect`."""
 
     framework = "torch"
     arguments: ClassVar[Mapping[str, str]] = {

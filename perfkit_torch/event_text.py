@@ -2,18 +2,23 @@
 
 Columns come from torch in lists; no event becomes a Python object of its own. Metadata that torch made as JSON text is
 joined as it is.
+
+Texts of live events, also where torch hands out bytes that are none.
+
+torch keeps the names of some Python frames (of line 0) beyond the life of their functions: then they are whatever
+lies in that memory now, and reading one raises UnicodeDecodeError.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
-from perfkit_core.sources.repair import values_mended
-from perfkit_core.trace import IntArray
+from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.readers.chrome.repair import values_mended
 
 Times = tuple[IntArray, IntArray]
 """Start and duration in ns, each of shape (events,)."""
@@ -92,3 +97,19 @@ def _mended(metadata: str) -> str:
 
 def _quoted(metadata: str) -> str:
     return f'"metadata_json":{_json(metadata)}'
+
+
+def texts(read: Callable[[Any], str], events: Sequence[Any]) -> list[str]:
+    """``read`` of each event."""
+    try:
+        return [*map(read, events)]
+    except UnicodeDecodeError:
+        return [text(read, event) for event in events]
+
+
+def text(read: Callable[[Any], str], event: Any) -> str:
+    """``read`` of one event, bytes that are no UTF-8 written as ``\\xe8``."""
+    try:
+        return read(event)
+    except UnicodeDecodeError as error:
+        return error.object.decode("utf-8", "backslashreplace")

@@ -14,9 +14,8 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from perfkit_torch.event_text import INSTANT, LiveBatch
+from perfkit_torch.event_text import INSTANT, LiveBatch, texts
 from perfkit_torch.names import MEMORY_EVENT
-from perfkit_torch.texts import texts
 
 _BATCH: Final = 1 << 13
 _CPU: Final = 0  # c10::DeviceType

@@ -3,19 +3,22 @@
 Labels are made by torch's own fast record function (0.6 µs a label while recording, against 5 µs for the public
 ``record_function``), where it exists. A backward pass is marked by a hook on the graph node that a call ended with:
 unlike ``register_full_backward_hook`` that changes neither the graph nor what may be done in place.
+
+Hooks on layers come and go with torch's profiler, so that a model has none while nothing records.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import torch
 
-from perfkit_core.layers import module_labels
-from perfkit_core.layers.layer_calls import CallLog, Signature, TensorSpec, tensors
-from perfkit_core.recording.capture import logger
+from perfkit_core.assembly import layer_labels
+from perfkit_core.model.architecture import CallLog, Signature, TensorSpec, tensors
+from perfkit_core.recording.annotation import Active, install_all, uninstall_all
+from perfkit_core.system.failures import logger
 
 _open = threading.local()
 """``stack``: the calls that this thread is in."""
@@ -37,8 +40,8 @@ class LayerHooks:
 
     def __init__(self, path: str, class_name: str, log: CallLog) -> None:
         self.path = path
-        self.label = module_labels.encode(path, class_name)
-        self.mark = module_labels.encode_backward(path, class_name)
+        self.label = layer_labels.encode(path, class_name)
+        self.mark = layer_labels.encode_backward(path, class_name)
         self.log = log
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LayerHooks:
@@ -46,7 +49,7 @@ class LayerHooks:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A model that is saved while a profiler runs takes hooks along that only label."""
-        found = module_labels.decode(self.label)
+        found = layer_labels.decode(self.label)
         return LayerHooks, (self.path, found.class_name if found else "", CallLog())
 
     def before(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -162,3 +165,39 @@ def _spec(tensor: Any) -> TensorSpec:
 
 def _failed(what: str) -> None:
     logger.debug("perfkit: %s could not be labelled", what, exc_info=True)
+
+
+_ORIGINALS: Final = "_perfkit_originals"
+"""Attribute of ``torch.autograd.profiler`` for the functions that :func:`watch` replaces there: what torch itself calls
+when a profiler begins and stops to record, whoever started it."""
+
+
+def watch(active: Active) -> None:
+    """Install hooks whenever a profiler begins to record, and now if one does."""
+    profiler = torch.autograd.profiler
+    if not hasattr(profiler, "_run_on_profiler_start"):  # then hooks stay, and ask whether a profiler records
+        install_all(active)
+        return
+    if not hasattr(profiler, _ORIGINALS):
+        on_start, on_stop = profiler._run_on_profiler_start, profiler._run_on_profiler_stop
+
+        def started() -> None:
+            on_start()
+            install_all(active)
+
+        def stopped() -> None:
+            uninstall_all(active)
+            on_stop()
+
+        setattr(profiler, _ORIGINALS, (on_start, on_stop))
+        profiler._run_on_profiler_start, profiler._run_on_profiler_stop = started, stopped
+    if torch.autograd._profiler_enabled():
+        install_all(active)
+
+
+def unwatch(active: Active) -> None:
+    """Give torch its functions back once nothing is annotated."""
+    profiler = torch.autograd.profiler
+    if not active and hasattr(profiler, _ORIGINALS):
+        profiler._run_on_profiler_start, profiler._run_on_profiler_stop = getattr(profiler, _ORIGINALS)
+        delattr(profiler, _ORIGINALS)

@@ -1,22 +1,97 @@
-"""The layers of a torch model: their paths and parameters, and what a run of the model shows of them."""
+"""The layers of a torch model: their paths and parameters, and what a run of the model shows of them.
+
+FLOPs of one call of a torch layer, by its class: what the core's formulas need, from the module's attributes.
+
+``annotate`` and ``describe``: the layers of a torch model, in what a profiler records and on their own.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
 import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from torch.nn.parameter import is_lazy
 from torch.utils.flop_counter import FlopCounterMode
 
-from perfkit_core.layers import layer_calls
-from perfkit_core.layers.architecture import Layer, Parameter, path_parents
-from perfkit_core.layers.layer_calls import CallLog, Signature
-from perfkit_torch import layer_flops, layer_hooks
+from perfkit_core.model import architecture
+from perfkit_core.model.architecture import (
+    Architecture,
+    CallLog,
+    Flops,
+    Layer,
+    Parameter,
+    Signature,
+    path_parents,
+    products,
+)
+from perfkit_core.recording import annotation
+from perfkit_core.recording.annotation import Annotation, Framework
+from perfkit_torch import layer_hooks
+from perfkit_torch import layer_hooks as layer_watch
+
+_GATES: Final = {"LSTM": 4, "GRU": 3}
+
+
+def of_call(module: nn.Module, call: Signature) -> Flops:
+    """Own FLOPs. Torch's layers without a matrix product have none; what a user's module computes itself is unknown."""
+    formula = next((made for cls, made in _FORMULAS if isinstance(module, cls)), None)
+    if formula is not None:
+        return formula(module, call)
+    return Flops(0, 0) if type(module).__module__.startswith("torch.nn.modules.") else Flops(None, None)
+
+
+def _linear(module: Any, call: Signature) -> Flops:
+    return products(call, annotation.linear(call.inputs[0].shape, module.out_features))
+
+
+def _bilinear(module: Any, call: Signature) -> Flops:
+    return Flops(annotation.bilinear(call.inputs[0].shape, module.in2_features, module.out_features), None)
+
+
+def _convolution(module: Any, call: Signature) -> Flops:
+    shape, channels = call.outputs[0].shape, module.in_channels // module.groups
+    return products(call, annotation.convolution(shape, channels, module.kernel_size))
+
+
+def _transposed(module: Any, call: Signature) -> Flops:
+    shape, channels = call.inputs[0].shape, module.out_channels // module.groups
+    return products(call, annotation.convolution(shape, channels, module.kernel_size))
+
+
+def _attention(module: Any, call: Signature) -> Flops:
+    """Projections of query, key and value, scores, weighted sum and the projection of the result."""
+    query, key, value = (one.shape for one in (call.inputs * 3 if len(call.inputs) == 1 else call.inputs)[:3])
+    length = key[-2] if module.batch_first or len(key) == 2 else key[0]
+    width = module.embed_dim
+    projections = sum(annotation.linear(shape, width) for shape in (query, key, value, query))
+    return products(call, projections, annotation.attention(query, length))
+
+
+def _recurrent(module: Any, call: Signature) -> Flops:
+    shape = call.inputs[0].shape
+    tokens = shape[0] if len(shape) == 2 else shape[0] * shape[1]
+    gates = _GATES.get(module.mode, 1)
+    hidden, directions = module.hidden_size, 2 if module.bidirectional else 1
+    output = module.proj_size or hidden
+    forward = annotation.recurrent(tokens, gates, module.input_size, hidden, module.num_layers, directions, output)
+    return Flops(forward, 2 * forward if call.input_gradient and call.weight_gradient else None)
+
+
+_FORMULAS: Final[tuple[tuple[type, Callable[[Any, Signature], Flops]], ...]] = (
+    (nn.Linear, _linear),
+    (nn.Bilinear, _bilinear),
+    (_ConvTransposeNd, _transposed),
+    (_ConvNd, _convolution),
+    (nn.MultiheadAttention, _attention),
+    (nn.RNNBase, _recurrent),
+)
+
 
 _WRAPPERS: Final = frozenset({"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"})
 """Parts of a path that torch puts in when it wraps a module."""
@@ -36,7 +111,7 @@ def named(model: nn.Module) -> Iterator[Named]:
     yield from found.items()
 
 
-def described(found: Sequence[Named], called: Mapping[str, Mapping[str, Any]]) -> Iterator[Layer]:
+def described_layers(found: Sequence[Named], called: Mapping[str, Mapping[str, Any]]) -> Iterator[Layer]:
     """A Layer for each; ``called``: path → the fields that its calls tell."""
     owners: dict[int, str] = {}
     for path, module in found:
@@ -65,7 +140,7 @@ def _parameters(path: str, module: nn.Module, owners: dict[int, str]) -> Iterato
 
 def seen(module: nn.Module, calls: Counter[Signature]) -> dict[str, Any]:
     """What counted calls tell of a layer; FLOPs by formula."""
-    return layer_calls.seen(calls, lambda signature: layer_flops.of_call(module, signature))
+    return architecture.seen(calls, lambda signature: of_call(module, signature))
 
 
 def run(
@@ -116,7 +191,7 @@ def _watched(found: Sequence[Named], log: CallLog) -> Iterator[None]:
 
 def _counting(path: str, log: CallLog) -> Any:
     def after(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        given, returned = (layer_calls.tensors(value, torch.Tensor) for value in ((args, kwargs), output))
+        given, returned = (architecture.tensors(value, torch.Tensor) for value in ((args, kwargs), output))
         log.add(path, layer_hooks.signature(module, given, returned))
 
     return after
@@ -139,3 +214,45 @@ def _own_flops(model: nn.Module, found: Sequence[Named], counter: FlopCounterMod
         if parents[child] >= 0:
             own[parents[child]] -= total[child]
     return {path: value for (path, _), value in zip(found, own, strict=True)}
+
+
+__all__ = ["annotate", "describe"]
+
+FRAMEWORK: Final = Framework(
+    name="torch",
+    named=named,
+    described=described_layers,
+    seen=seen,
+    hook=layer_hooks.install,
+    watch=layer_watch.watch,
+    unwatch=layer_watch.unwatch,
+)
+
+
+def annotate(model: nn.Module, name: str | None = None) -> Annotation[nn.Module]:
+    """Label every call of every layer of ``model``, forward and backward, in what torch's profiler records.
+
+    The hooks exist only while a profiler records; without one a model runs as it would without us. Nothing raises into
+    the training. Paths are those of ``named_modules()``; ``name`` goes before them, and is the class where another
+    model is annotated already. Annotating a model again returns the same handle; its ``remove()`` or the end of its
+    ``with`` block ends the labels. A ``trace_handler`` keeps parameters, shapes and FLOPs of the layers with the
+    recording. Raises UsageError for a name that is taken.
+    """
+    return annotation.annotate(FRAMEWORK, model, name)
+
+
+def describe(model: nn.Module, *example_inputs: Any, **example_keywords: Any) -> Architecture:
+    """The tree of layers with parameters, shapes and devices; with example inputs also calls, tensors and FLOPs.
+
+    With inputs the model runs once, without gradients and in eval mode, then has its modes back; FLOPs are those that
+    torch's own FlopCounterMode counts. ``print()`` shows the tree, ``to_pandas()`` returns it as a table.
+    """
+    found = list(named(model))
+    called = run(model, found, example_inputs, example_keywords) if example_inputs or example_keywords else {}
+    described = described_layers(found, called)
+    return Architecture(type(model).__name__, FRAMEWORK.name, tuple(described))
+
+
+def extra() -> dict[str, Any]:
+    """What the handler keeps of the annotated models in ``TraceMeta.extra``."""
+    return annotation.extra(FRAMEWORK)

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from perfkit_core import schema
-from perfkit_core.layers import module_labels
-from perfkit_core.sources.dialect import Label
+from perfkit_core.assembly import layer_labels
+from perfkit_core.model import schema
+from perfkit_core.readers.chrome.dialect import Label
 
 _HOST_KINDS: Final = {
     "cpu_op": schema.OPERATOR,
@@ -112,7 +112,7 @@ def _device_label(backend: str, kind: str, name: str) -> Label:
 
 
 def _host_label(category: str, name: str) -> Label:
-    module = module_labels.decode(name)
+    module = layer_labels.decode(name)
     if module:
         return Label(schema.ANNOTATION, None if module.backward else schema.FORWARD)
     step = _STEP.fullmatch(name)

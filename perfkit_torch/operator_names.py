@@ -10,7 +10,7 @@ import functools
 import re
 from typing import Final
 
-from perfkit_core.operators.kernel_families import fused_name
+from perfkit_core.operators.kernels import fused_name
 from perfkit_core.operators.names import GRADIENT_SUFFIX, native_names
 
 _EVALUATE: Final = "autograd::engine::evaluate_function: "

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from perfkit_core.sources.bytestream import head
+from perfkit_core.storage.bytestream import head
 
 HEAD_BYTES: Final = 1 << 16
 """The properties of eight devices take 4 KiB; the rank follows them."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from perfkit_core.plugins import hookimpl
 from perfkit_core.plugins.contracts import Calibrator, OperatorNames, Recorder, Remedy, Source
-from perfkit_core.plugins.later import later
+from perfkit_core.plugins.hookspecs import hookimpl
+from perfkit_core.runtime.lazy import later
 
 
 @hookimpl
@@ -27,7 +27,7 @@ def perfkit_recorders() -> Sequence[Recorder]:
 
 @hookimpl
 def perfkit_step_timers() -> Mapping[str, Callable[[], Any]]:
-    return {"torch": later("perfkit_torch.step_times", "start")}
+    return {"torch": later("perfkit_torch.throughput", "start")}
 
 
 @hookimpl

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from perfkit_core.errors import CaptureError
-from perfkit_core.recording import failures
-from perfkit_core.recording.capture import CycleWriter
-from perfkit_core.recording.giving_way import GivingWay
-from perfkit_core.recording.profiler_options import asked
+from perfkit_core.recording.signals import GivingWay
+from perfkit_core.recording.step_window import asked
+from perfkit_core.recording.writer import CycleWriter
+from perfkit_core.system import failures
 from perfkit_torch.capture import place, take
 
 _OPTIONS: Final = {

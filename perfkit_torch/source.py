@@ -9,16 +9,18 @@ from typing import Any, Final
 
 import numpy as np
 
-from perfkit_core.assemble import assemble
+from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.algorithms.decimals import to_ns
+from perfkit_core.assembly.assemble import assemble
 from perfkit_core.errors import SourceError
-from perfkit_core.language import message
-from perfkit_core.sources.chrome import ChromeFile
-from perfkit_core.sources.decimals import to_ns
-from perfkit_core.sources.dialect import integer
-from perfkit_core.sources.findings import file_findings
-from perfkit_core.sources.recorder import Recorder
-from perfkit_core.storage.recorded import ROW_GROUP, RecordedWriter
-from perfkit_core.trace import Device, Finding, IntArray, Trace, TraceMeta
+from perfkit_core.language.messages import message
+from perfkit_core.model.meta import Device, Finding, TraceMeta
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers.chrome.dialect import integer
+from perfkit_core.readers.chrome.findings import file_findings
+from perfkit_core.readers.chrome.reader import ChromeFile
+from perfkit_core.readers.chrome.recorder import Recorder
+from perfkit_core.storage.recorded_events import ROW_GROUP, RecordedWriter
 from perfkit_torch.dialect import TorchDialect
 from perfkit_torch.operator_names import operator_name
 

@@ -2,6 +2,8 @@
 
 On CUDA and ROCm an event is recorded at the end of each step, on the stream that is current at ``start()``, and asked
 later whether it has passed: nothing waits for the device inside the loop.
+
+Calls after each update of a torch training, without a profiler.
 """
 
 from __future__ import annotations
@@ -9,8 +11,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from perfkit_core.throughput import DeviceClock
-from perfkit_core.throughput import Throughput as _Throughput
+from perfkit_core.system.device_events import DeviceClock
+from perfkit_core.throughput.loop import Throughput as _Throughput
+from perfkit_core.verify.step_times import OptimizerSteps
 
 __all__ = ["CudaEvents", "Throughput"]
 
@@ -55,3 +58,19 @@ class CudaEvents:
     def wait(self, mark: Any) -> None:
         """Waits for this event, not for the whole device."""
         mark.synchronize()
+
+
+def start() -> OptimizerSteps:
+    """Time the updates of the first optimizer of this process that updates anything."""
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    steps, first = OptimizerSteps(Throughput(warmup=0)), None
+
+    def after(optimizer: Any, *_: Any) -> None:
+        nonlocal first
+        first = first or id(optimizer)
+        if first == id(optimizer):
+            steps.updated()
+
+    register_optimizer_step_post_hook(after)
+    return steps

@@ -13,9 +13,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from perfkit_torch.event_text import INSTANT, LiveBatch
+from perfkit_torch.event_text import INSTANT, LiveBatch, texts
 from perfkit_torch.names import MEMORY_EVENT
-from perfkit_torch.texts import texts
 
 _BATCH: Final = 1 << 13
 """Events at a time: their text stays in the processor's cache, and other threads wait for a few ms at most."""

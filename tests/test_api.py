@@ -24,7 +24,7 @@ EXPORTED = {
 IMPORTS = """
 import sys
 import perfkit_core, perfkit_torch, perfkit_paddle
-import perfkit_core.loading, perfkit_core.cli.main
+import perfkit_core.readers.load, perfkit_core.cli.main
 import perfkit_torch.plugin, perfkit_paddle.plugin
 from perfkit_core.plugins.manager import get_plugins
 plugins = get_plugins()

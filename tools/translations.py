@@ -15,14 +15,11 @@ from babel.messages.catalog import Catalog
 from babel.messages.extract import extract_from_dir
 from babel.messages.pofile import read_po, write_po
 
-from perfkit_core import schema
-from perfkit_core.assemble import Recorded, assemble
-from perfkit_core.language import LANGUAGES
-from perfkit_core.language.columns import COLUMNS, WORDS
-from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.language.columns import WORDS
+from perfkit_core.language.current import LANGUAGES
+from perfkit_core.model import schema
+from perfkit_core.model.columns import MAKERS
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.renderers.headings import label
-from perfkit_core.trace import TraceMeta
 
 ROOT: Final = Path(__file__).parents[1]
 CATALOGUES: Final = ROOT / "perfkit_core" / "language"
@@ -81,8 +78,8 @@ def _registered() -> Iterator[tuple[str, Id]]:
     plugins = get_plugins()
     for view in plugins.views().values():
         yield from (("views", text) for text in (view.title, view.description))
-    for name in (*_columns(), *COLUMNS):
-        yield "headings", label(name)
+    yield from (("headings", column.title) for view in plugins.views().values() for column in view.columns)
+    yield from _titles()
     yield from (("words", word) for word in (*schema.KINDS, *schema.PHASES, *WORDS))
     for rule in plugins.rules().values():
         yield "rules", rule.title
@@ -90,11 +87,12 @@ def _registered() -> Iterator[tuple[str, Id]]:
         yield from (("remedies", remedy.note) for remedy in plugins.remedies(framework))
 
 
-def _columns() -> Iterator[str]:
-    """The columns of every view: a table without rows has them all the same."""
-    nothing = assemble(Recorded(schema.SCHEMA.empty_table()), TraceMeta(source="", format=""))
-    for view in get_plugins().views().values():
-        yield from map(str, view.table(nothing, ViewRequest()).columns)
+def _titles() -> Iterator[tuple[str, Id]]:
+    """The headings of declared columns: the second argument of the functions that make them."""
+    makers = dict.fromkeys(MAKERS, (2,))
+    for package in _PACKAGES:
+        calls = extract_from_dir(str(ROOT / package), _FORMATS, keywords=makers)
+        yield from (("headings", text) for _, _, text, _, _ in calls)
 
 
 if __name__ == "__main__":

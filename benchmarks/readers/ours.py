@@ -7,23 +7,23 @@ from pathlib import Path
 from benchmarks.readers.contract import Outcome, Reader
 
 _MODULES = (
-    "benchmarks.readers.numba_imports", "pyarrow.pandas_compat", "pyarrow.parquet", "perfkit_core.assembly.text_order",
-    "perfkit_core.builtin", "perfkit_core.loading", "perfkit_core.sources.scan.ahead", "perfkit_core.storage.store",
-    "perfkit_paddle.plugin", "perfkit_paddle.source", "perfkit_torch.peek", "perfkit_torch.plugin",
+    "benchmarks.readers.numba_imports", "pyarrow.pandas_compat", "pyarrow.parquet", "perfkit_core.assembly.order",
+    "perfkit_core.cli.builtin", "perfkit_core.readers.load", "perfkit_core.readers.scanner.chunks",
+    "perfkit_core.storage.store", "perfkit_paddle.plugin", "perfkit_torch.peek", "perfkit_torch.plugin",
     "perfkit_torch.source",
 )  # fmt: skip
 """All that is imported on the way, some of it as late as it is needed."""
 
 
 def _trace(file: Path, folder: Path) -> Outcome:
-    from perfkit_core.loading import load
+    from perfkit_core.readers.load import load
 
     trace = load(file)
     return Outcome(len(trace), trace.events.get_total_buffer_size(), trace)  # shared memory counts once
 
 
 def _stored(file: Path, folder: Path) -> Outcome:
-    from perfkit_core.loading import load
+    from perfkit_core.readers.load import load
     from perfkit_core.storage.store import write_cycle
 
     trace = load(file)
@@ -31,7 +31,7 @@ def _stored(file: Path, folder: Path) -> Outcome:
 
 
 def _streamed(file: Path, folder: Path) -> Outcome:
-    from perfkit_core.storage.streaming import stream
+    from perfkit_core.readers.streaming import stream
 
     out = folder / "streamed.perfkit.parquet"
     rows = stream(file, out)
@@ -51,7 +51,7 @@ READERS = (
         "perfkit, streamed",
         "perfkit",
         "written to Parquet while it is read, all args kept; links, parents and steps are worked out when it is opened",
-        (*_MODULES, "perfkit_core.storage.streaming"),
+        (*_MODULES, "perfkit_core.readers.streaming"),
         _streamed,
     ),
 )

@@ -7,19 +7,23 @@ from typing import Final
 
 import pandas as pd
 
-from perfkit_core.advice import assumptions, edit_words, in_sum, measured, sentences, words
+from perfkit_core.advice import ledger, transform_text, wording
+from perfkit_core.advice import text as assumptions
+from perfkit_core.advice import text as in_sum
+from perfkit_core.advice import text as sentences
+from perfkit_core.advice.columns import COLUMNS
+from perfkit_core.advice.data import table
+from perfkit_core.advice.ledger import latest
 from perfkit_core.advice.model import Advice, Advices
-from perfkit_core.advice.naming import one_of
-from perfkit_core.advice.outcomes import latest
 from perfkit_core.advice.predict import ONE_STEP
 from perfkit_core.advice.sections import step_or_recording
-from perfkit_core.advice.severity import WORDS as SEVERITIES
-from perfkit_core.advice.table import table
-from perfkit_core.language import Message, Text, mark, message, say
+from perfkit_core.advice.thresholds import WORDS as SEVERITIES
+from perfkit_core.language.messages import Message, Text, mark, message, say
+from perfkit_core.model.trace import Trace
 from perfkit_core.report import facts
-from perfkit_core.report.model import Report, Section
-from perfkit_core.trace import Trace
-from perfkit_core.verification.ledger import Record
+from perfkit_core.report.model import Report, Section, declared
+from perfkit_core.verify.ledger import Record
+from perfkit_core.verify.prediction import one_of
 
 _NO_TABLE: Final = pd.DataFrame()
 _DIRECTIONS: Final = {"to host": mark("to host"), "to device": mark("to device")}
@@ -42,7 +46,7 @@ def report(one: Advice, found: Advices, trace: Trace, records: Sequence[Record] 
         _action(one),
         _outcome(one, found, records),
     )
-    return Report(f"{one.id}: {one.title}", (facts.source(trace),), (*seen, *told))
+    return Report(f"{one.id}: {one.title}", (facts.source(trace),), declared((*seen, *told), COLUMNS))
 
 
 def _what(one: Advice) -> Section:
@@ -81,8 +85,8 @@ def _severity(one: Advice) -> str:
 
 def _evidence(one: Advice) -> Section:
     it = one.candidate
-    values = [words.value(name, value) for name, value in it.evidence.items()]
-    rows = zip(words.names(list(it.evidence)), values, strict=True)
+    values = [wording.value(name, value) for name, value in it.evidence.items()]
+    rows = zip(wording.names(list(it.evidence)), values, strict=True)
     lines = [say("Holds: {what}", what=text) for text in it.preconditions]
     lines += [say("Looked for, not there: {what}", what=text) for text in it.vetoes]
     lines += [_rows(it.rows.tolist())] if len(it.rows) else []
@@ -92,13 +96,13 @@ def _evidence(one: Advice) -> Section:
 
 
 def _rows(rows: list[int]) -> str:
-    some = words.some(list(map(str, rows)))
+    some = wording.some(list(map(str, rows)))
     one = mark("Shown by row {rows} of the event table")
     return say(one if len(rows) == 1 else mark("Shown by rows {rows} of the event table"), rows=some)
 
 
 def _transform(one: Advice, trace: Trace) -> Section:
-    lines = tuple(edit_words.said(edit, trace) for edit in one.candidate.edits)
+    lines = tuple(transform_text.said(edit, trace) for edit in one.candidate.edits)
     return Section(
         "transform",
         say("What is changed in the recording"),
@@ -182,7 +186,7 @@ def _action(one: Advice) -> Section:
 def _outcome(one: Advice, found: Advices, records: Sequence[Record]) -> Section:
     """The remedy knows what to compare; the ledger shows how far the prediction was off."""
     verify = one.remedy.verify if one.remedy else "perfkit verify --base COMMAND --change COMMAND"
-    lines: list[Text] = [*measured.lines(one, records)] or [say("Predicted, not measured.")]
+    lines: list[Text] = [*ledger.lines(one, records)] or [say("Predicted, not measured.")]
     lines += _off(latest(records, one.id))
     lines.append(say("This measures it with your commands, and keeps the outcome in a ledger:"))
     code = f"perfkit advise {found.source} -o advice.json\n{verify} --advice advice.json:{one.id} --ledger ledger.jsonl"

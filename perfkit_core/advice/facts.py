@@ -12,19 +12,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from perfkit_core import intervals
 from perfkit_core.advice.model import NotEvaluableError
 from perfkit_core.advice.thresholds import Thresholds
-from perfkit_core.analyses.step.activity import Activity, activities, has_device_work
-from perfkit_core.analyses.step.exclusive import covered_ns
-from perfkit_core.intervals import Intervals
-from perfkit_core.language import Text, message
-from perfkit_core.replay import rhythm
+from perfkit_core.algorithms import intervals
+from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.algorithms.intervals import Intervals
+from perfkit_core.language.messages import Text, message
+from perfkit_core.model.schema import DEVICE_WORK
+from perfkit_core.model.trace import Trace
+from perfkit_core.replay import batches
 from perfkit_core.replay.batches import begins_epoch, loads, waited
 from perfkit_core.replay.build import Replay, build
 from perfkit_core.replay.steps import Steps, steps
-from perfkit_core.schema import DEVICE_WORK
-from perfkit_core.trace import BoolArray, IntArray, Trace
+from perfkit_core.views.steps.activity import Activity, activities, has_device_work
+from perfkit_core.views.steps.exclusive import covered_ns
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class Facts:
             return 1
         rows = loads(self.trace)
         begins = self.steps.only(self.mine).position(self.trace, rows[begins_epoch(self.trace, rows)])
-        return rhythm.period(self.waited_ns, np.isin(np.arange(len(self.waited_ns)), begins))
+        return batches.period(self.waited_ns, np.isin(np.arange(len(self.waited_ns)), begins))
 
     @cached_property
     def waited_ns(self) -> IntArray:

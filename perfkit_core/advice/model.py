@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
-from perfkit_core.language import Text, message, render
-from perfkit_core.replay.edits.contract import Edit
+from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.language.messages import Text, message, render
 from perfkit_core.replay.quantity import Number, Quantity
-from perfkit_core.trace import IntArray
+from perfkit_core.replay.transforms.transform import Edit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -217,7 +217,7 @@ class Advices:
     source: str = "SOURCE"
 
     def to_pandas(self) -> pd.DataFrame:
-        """A row an advice, with the columns of :func:`perfkit_core.advice.table.table`."""
-        from perfkit_core.advice.table import table
+        """A row an advice, with the columns of :func:`perfkit_core.advice.data.table`."""
+        from perfkit_core.advice.data import table
 
         return table(self)

@@ -2,23 +2,92 @@
 
 A frame in the stack of an operator has the line that ran. One that was recorded as an event has that where its function
 begins; of one that ran already when the recording began no line is known.
+
+Whose file is a recorded frame in: the user's, a library's, or that of the framework and Python itself?
+
+Profilers write the files of installed packages in full, or without the folder of ``sys.path`` in which they lie. That
+is the folder of all packages as well as that of the script, so that ``pack/file.py`` may be either: the name of the
+package tells.
+
+Which packages are libraries, wherever a recording is read? Those that trainings commonly call.
 """
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import re
+import sys
+from enum import Enum
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 import pandas as pd
 
-from perfkit_core import nesting
-from perfkit_core.advice.code_owner import Owner, owner_of
-from perfkit_core.analyses.source import stacks
-from perfkit_core.analyses.source.frames import running_before
-from perfkit_core.schema import NO_ROW
-from perfkit_core.trace import IntArray, Trace
+from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms.arrays import NO_ROW, IntArray
+from perfkit_core.model.trace import Trace
+from perfkit_core.views.code import stacks
+from perfkit_core.views.code.frames import running_before
+
+KNOWN: Final = frozenset(
+    {
+        "accelerate", "aiohttp", "aiter", "albumentations", "apex", "av", "bitsandbytes", "colossalai", "composer",
+        "cv2", "dask", "datasets", "deep_ep", "deep_gemm", "deepspeed", "detectron2", "dgl", "diffusers", "einops",
+        "fairscale", "fastai", "fbgemm_gpu", "fla", "flash_attn", "flashinfer", "fsspec", "functorch", "gymnasium",
+        "h5py", "huggingface_hub", "hydra", "ignite", "imageio", "jax", "joblib", "keras", "kornia", "liger_kernel",
+        "lightning", "lightning_fabric", "matplotlib", "mlflow", "mmcv", "mmengine", "monai", "multiprocess",
+        "networkx", "nltk", "numba", "numpy", "omegaconf", "onnx", "onnxruntime", "opt_einsum", "optimum", "paddle",
+        "paddleformers", "paddlenlp", "paddlex", "pandas", "peft", "PIL", "polars", "psutil", "pyarrow", "pydantic",
+        "pytest", "pytorch_lightning", "ray", "requests", "rich", "safetensors", "scipy", "sentence_transformers",
+        "sentencepiece", "sgl_kernel", "sglang", "skimage", "sklearn", "spacy", "streaming", "sympy", "tensorboard",
+        "tensordict", "tensorflow", "tiktoken", "timm", "tokenizers", "torch", "torch_geometric", "torch_npu",
+        "torch_scatter", "torch_sparse", "torch_xla", "torchao", "torchaudio", "torchdata", "torchmetrics", "torchrec",
+        "torchtext", "torchtitan", "torchtune", "torchvision", "tqdm", "transformer_engine", "transformers", "triton",
+        "trl", "unsloth", "uvicorn", "visualdl", "vllm", "wandb", "webdataset", "xformers", "xgrammar", "yaml", "zmq",
+    }
+)  # fmt: skip
+
+
+Owner = Enum("Owner", ["USER", "LIBRARY", "RUNTIME"])
+"""``RUNTIME``: the framework of the recording, code that its compiler made, Python, and perfkit."""
+_PACKAGES: Final = re.compile(r"(?:^|[/\\])(?:site|dist)-packages[/\\]")
+_PYTHON: Final = re.compile(r"(?:^|[/\\])lib(?:64)?[/\\]python\d[\d.]*[/\\]|^<", re.IGNORECASE)
+_MADE: Final = re.compile(r"[/\\]\w*inductor\w*[/\\]|[/\\]\.triton[/\\]|_compile_debug[/\\]")
+"""Folders in which compilers write the code that they make."""
+_SEPARATOR: Final = re.compile(r"[/\\]")
+_OWN: Final = "perfkit"
+_ANYBODYS: Final = frozenset(
+    {"benchmark", "benchmarks", "docs", "examples", "models", "scripts", "src", "test", "tests", "tools", "utils"}
+)
+"""Names that careless distributions install, too."""
+
+
+def owner_of(file: str, framework: str | None) -> Owner:
+    """``framework`` is the package of the framework that was recorded."""
+    installed = list(_PACKAGES.finditer(file))
+    if not installed and (_PYTHON.search(file) or _MADE.search(file)):
+        return Owner.RUNTIME
+    inside = file[installed[-1].end() :] if installed else file
+    package = _SEPARATOR.split(inside)[0].removesuffix(".py")
+    if package == framework or package.startswith(_OWN) or (not installed and package in sys.stdlib_module_names):
+        return Owner.RUNTIME
+    return Owner.LIBRARY if installed or package in KNOWN or _is_installed(package) else Owner.USER
+
+
+@functools.cache
+def _is_installed(package: str) -> bool:
+    """Whether it is among the packages that are installed here; nothing is imported."""
+    if not package.isidentifier() or package in _ANYBODYS:
+        return False
+    try:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError, AttributeError):
+        return False
+    places = [spec.origin or "", *(spec.submodule_search_locations or ())] if spec else []
+    return any(_PACKAGES.search(f"{place}/") for place in places)
+
 
 _LINE: Final = re.compile(r"^(?P<file>[^<].*?)(?:\((?P<line>\d+)\)|:(?P<line2>\d+))(?:: ?| |$)(?P<function>.*)$")
 _IN: Final = "in "

@@ -2,25 +2,124 @@
 
 The interval of a step is that of the three cases, wider by how uncertain the median of the recorded steps itself is.
 That of the saving is only scaled by it: a training that is slower than recorded is so before and after.
+
+What can no change of a kind save more of? A replay in which what its edits shorten takes no time at all.
+
+Nobody waits for it, either: in the limit of an edit each node takes no longer, and waits for no more, than with the
+edit itself, whatever the uncertain numbers are, so that nothing begins later. Two kinds of edits have no limit that
+tells anything: data loaded in workers (without its loader a step would still wait for batches to be made, and other
+work of the host changes, too) and launches that become one (without them the device would have no work). For these, and
+for kinds of edits that are not known here, the number of the rule stands.
+
+How long is a step once a graph is played? One number of all steps.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from functools import singledispatch
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
-from perfkit_core import bootstrap
-from perfkit_core.advice.ceiling import most_ns
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, Prediction
-from perfkit_core.advice.step_time import step_ns
-from perfkit_core.bootstrap import FloatArray
-from perfkit_core.replay.edits.contract import Edit, edited
+from perfkit_core.algorithms import bootstrap
+from perfkit_core.algorithms.bootstrap import FloatArray
+from perfkit_core.replay.graph import Graph
 from perfkit_core.replay.quantity import Case, Quantity
+from perfkit_core.replay.simulate import play
+from perfkit_core.replay.transforms.concurrency import Overlap
+from perfkit_core.replay.transforms.durations import Insert, Remove, Scale, Shorten, Unblock
+from perfkit_core.replay.transforms.placement import Move
+from perfkit_core.replay.transforms.transform import Edit, InCases, edited
+
+
+def step_ns(facts: Facts, graph: Graph, period: int = 1) -> float:
+    """Median time of a step in ns.
+
+    ``period``: how many steps in a row belong together, of which one does what the others leave out: of such steps the
+    median is that of either kind, so the time is that of the periods, as a share of what they took when recorded, by
+    the median recorded step. With starved loader workers steps belong together by themselves (``facts.period``). Raises
+    CyclicGraphError.
+    """
+    period = _common(facts, period)
+    after = float(np.median(facts.steps.lasting_ns(facts.replay, graph, play(graph), period)))
+    if period == 1:
+        return after
+    now = float(np.median(facts.steps.of_periods(facts.steps.recorded_ns, period)))
+    return after / max(now, 1.0) * facts.step_ns
+
+
+def _common(facts: Facts, period: int) -> int:
+    """So many steps that they are whole periods of both kinds, where so many were recorded."""
+    both = math.lcm(period, facts.period)
+    return both if len(facts.steps.of_periods(facts.steps.recorded_ns, both)) else period
+
+
+Limit = tuple[Edit, ...] | None
+
+
+def most_ns(facts: Facts, edits: Sequence[Edit], period: int = 1) -> int | None:
+    """What a step becomes shorter by, in ns, in the limit of the edits; None where an edit has none. ``period``: see
+    :func:`step_ns`. Raises CyclicGraphError."""
+    limits = [limit(edit) for edit in edits]
+    if not edits or None in limits:
+        return None
+    graph = edited(facts.replay, [one for found in limits for one in found or ()])
+    return max(facts.step_ns - round(step_ns(facts, graph, period)), 0)
+
+
+@singledispatch
+def limit(edit: Any) -> Limit:
+    """The edits that no size of this one goes beyond; None: there are none."""
+    return None
+
+
+@limit.register
+def _(edit: Remove) -> Limit:
+    return (edit,)
+
+
+@limit.register
+def _(edit: Scale) -> Limit:
+    whole = edit.host and edit.device
+    return (Remove(edit.rows, edit.below) if whole else replace(edit, factor=0),)
+
+
+@limit.register
+def _(edit: Insert) -> Limit:
+    return ()
+
+
+@limit.register
+def _(edit: Overlap) -> Limit:
+    return (Scale(edit.rows, 0, device=False),)
+
+
+@limit.register
+def _(edit: Shorten) -> Limit:
+    return (replace(edit, factor=0),)
+
+
+@limit.register
+def _(edit: Move) -> Limit:
+    gone = () if edit.copies_gone is None else (Remove(edit.copies_gone),)
+    return (Remove(edit.rows), *gone)
+
+
+@limit.register
+def _(edit: Unblock) -> Limit:
+    return (Remove(edit.rows, below=False),)
+
+
+@limit.register
+def _(edit: InCases) -> Limit:
+    return limit(edit.change)
+
 
 _LEVEL: Final = 0.8
 """p10 to p90."""

@@ -8,10 +8,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from perfkit_core import schema
-from perfkit_core.arrays import constant
-from perfkit_core.columns import ROW_REFERENCES, Columns
-from perfkit_core.schema import NO_ROW
+from perfkit_core.algorithms.arrays import NO_ROW, constant
+from perfkit_core.model import schema
+from perfkit_core.model.column_sources import ROW_REFERENCES, Columns
 
 EXTERNAL: Final = "external"
 """An id that an operator shares with its launches and device work."""

@@ -11,10 +11,12 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core import memory
-from perfkit_core.language import message
-from perfkit_core.schema import DEVICE_WORK, NO_ROW, OPERATOR_KINDS, RUNTIME, SYNC
-from perfkit_core.trace import Finding, IntArray, Trace
+from perfkit_core.algorithms.arrays import NO_ROW, IntArray
+from perfkit_core.language.messages import message
+from perfkit_core.model.meta import Finding
+from perfkit_core.model.schema import DEVICE_WORK, OPERATOR_KINDS, RUNTIME, SYNC
+from perfkit_core.model.trace import Trace
+from perfkit_core.runtime import buffers
 
 _DENSE: Final = 8
 """Ids that are counted on leave few gaps: then a table of all of them is faster than a search."""
@@ -26,7 +28,7 @@ def launches(trace: Trace, external: IntArray) -> tuple[IntArray, tuple[Finding,
     ``external`` is the id that an operator shares with what it launched, shape (rows,), negative where unknown.
     """
     device = np.flatnonzero(~trace.host & (trace.ints("correlation") >= 0) | trace.rows("kind", *DEVICE_WORK))
-    launched_by = memory.filled(len(trace), NO_ROW)
+    launched_by = buffers.filled(len(trace), NO_ROW)
     calls = np.flatnonzero(trace.host & trace.rows("kind", RUNTIME, SYNC))
     launched_by[device] = _match(trace.ints("correlation")[device], trace.ints("correlation")[calls], calls)
     open_rows = device[launched_by[device] == NO_ROW]
@@ -41,12 +43,12 @@ def _match(wanted: IntArray, keys: IntArray, rows: IntArray) -> IntArray:
     known = keys >= 0
     if not known.all():  # else it would be a copy of all
         keys, rows = keys[known], rows[known]
-    found = memory.filled(len(wanted), NO_ROW)
+    found = buffers.filled(len(wanted), NO_ROW)
     if not len(keys) or not len(wanted):
         return found
     low, span = int(keys.min()), int(keys.max()) - int(keys.min()) + 1
     if span <= _DENSE * len(keys):
-        first = memory.filled(span, NO_ROW)
+        first = buffers.filled(span, NO_ROW)
         first[keys[::-1] - low] = rows[::-1]
         hit = (wanted >= low) & (wanted < low + span)
         found[hit] = first[wanted[hit] - low]

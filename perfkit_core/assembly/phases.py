@@ -5,22 +5,80 @@ its phase to everything below it; of nested ones the outermost counts, but what 
 the optimizer's. Where no forward span was recorded (labels of single layers are none), operators
 outside every phase are forward when the trace proves it: a sequence number ties an operator of the same run of
 operators, at or after them in the step, to a backward node. Device work has the phase of its launch.
+
+What of an optimizer's span is not the optimizer's? The closure that it calls: forward and backward.
+
+Some training loops hand the whole step to the optimizer as a closure, and LBFGS calls one several times. Such a span
+has backward work of its process in its time, on its own thread or on one of autograd's. Then only what starts after the
+last of it is the optimizer's; spans that lie in the closure keep their own phase.
 """
 
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from perfkit_core import grouped, nesting
-from perfkit_core.arrays import texts
-from perfkit_core.assembly.closures import PhaseArray, without_closures
+from perfkit_core.algorithms import groupby, nesting
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray, picked, texts, to_int64
 from perfkit_core.assembly.threads import thread_numbers
-from perfkit_core.language import message
-from perfkit_core.schema import ANNOTATION, BACKWARD, FORWARD, NO_ROW, OPERATOR_KINDS, OTHER, PHASES
-from perfkit_core.trace import BoolArray, Finding, IntArray, Trace
+from perfkit_core.language.messages import message
+from perfkit_core.model.meta import Finding
+from perfkit_core.model.schema import ANNOTATION, BACKWARD, FORWARD, OPERATOR_KINDS, OPTIMIZER, OTHER, PHASES
+from perfkit_core.model.trace import Trace
 
-_FORWARD, _BACKWARD, _OTHER = PHASES.index(FORWARD), PHASES.index(BACKWARD), PHASES.index(OTHER)
+PhaseArray = npt.NDArray[np.int8]
+"""Indexes schema.PHASES, -1: none. As small as can be, because there is one for each event."""
+
+_BACKWARD, _OPTIMIZER = PHASES.index(BACKWARD), PHASES.index(OPTIMIZER)
+
+
+def without_closures(trace: Trace, phase: PhaseArray) -> PhaseArray:
+    """``phase``, shape (rows,), indexes schema.PHASES where an event marks one. The same with the marks of optimizer
+    spans around a closure moved to those of their children that come after it."""
+    spans = _outermost(trace, phase, _OPTIMIZER)
+    closure_end = _last_backward(trace, spans, np.flatnonzero(trace.host & (phase == _BACKWARD)))
+    spans, closure_end = spans[closure_end >= 0], closure_end[closure_end >= 0]
+    if not len(spans):
+        return phase
+    result = phase.copy()
+    result[spans] = -1
+    ends = np.full(len(trace) + 1, np.iinfo(np.int64).max)
+    ends[spans] = closure_end
+    update = (trace.ints("start_ns") >= ends[trace.ints("parent")]) & (result < 0)
+    result[update] = _OPTIMIZER
+    return result
+
+
+def _outermost(trace: Trace, phase: PhaseArray, wanted: int) -> IntArray:
+    """Rows that mark ``wanted`` and lie in no other marked event."""
+    found = np.flatnonzero(trace.host & (phase == wanted))
+    if not len(found):
+        return found
+    rows: IntArray = found[~nesting.lies_in(trace.ints("parent"), phase >= 0)[found]]
+    return rows
+
+
+def _last_backward(trace: Trace, spans: IntArray, backward: IntArray) -> IntArray:
+    """For each span the end of the last backward event of its process that starts in it, -1 without one."""
+    last = np.full(len(spans), -1, np.int64)
+    start, end = trace.ints("start_ns"), trace.end_ns
+    of_spans, of_backward = (np.stack([_ranks(trace, at), trace.ints("pid")[at]]) for at in (spans, backward))
+    for key in np.unique(of_spans, axis=1).T:
+        mine = np.flatnonzero((of_spans == key[:, None]).all(axis=0))
+        inner = backward[(of_backward == key[:, None]).all(axis=0)]
+        at = np.searchsorted(start[spans[mine]], start[inner], side="right") - 1
+        inside = (at >= 0) & (start[inner] < end[spans[mine]][at])
+        np.maximum.at(last, mine[at[inside]], end[inner[inside]])
+    return last
+
+
+def _ranks(trace: Trace, rows: IntArray) -> IntArray:
+    """Of some rows, which ascend. As a rule all have the same: nothing in the assembly needs it of every row."""
+    return to_int64([picked(trace.column("rank"), rows)], len(rows), -1)
+
+
+_FORWARD, _BACKWARD_PHASES, _OTHER = PHASES.index(FORWARD), PHASES.index(BACKWARD), PHASES.index(OTHER)
 
 
 def assign(trace: Trace) -> tuple[pa.ChunkedArray, tuple[Finding, ...]]:
@@ -29,7 +87,7 @@ def assign(trace: Trace) -> tuple[pa.ChunkedArray, tuple[Finding, ...]]:
     inferred = np.zeros(0, np.int64)
     spans, labels = phase == _FORWARD, trace.rows("kind", ANNOTATION)
     labelled = bool((spans & labels).any())  # labelled layers leave out what is between them
-    if not (spans & ~labels).any() and (phase == _BACKWARD).any():
+    if not (spans & ~labels).any() and (phase == _BACKWARD_PHASES).any():
         inferred = _forward_roots(trace, phase)
         phase[inferred] = _FORWARD
     parent = trace.ints("parent")
@@ -70,10 +128,10 @@ def _proven(trace: Trace, around: PhaseArray) -> IntArray:
     number of the node that comes next. ``around``: the phase of the innermost event around each that marks one."""
     sequence = trace.ints("sequence")
     numbered = np.flatnonzero(sequence >= 0)
-    number, node = sequence[numbered], around[numbered] == _BACKWARD
+    number, node = sequence[numbered], around[numbered] == _BACKWARD_PHASES
     made = ~node & np.isin(number, number[node])
     rows = numbered[made][::-1]
-    _, first = grouped.distinct([thread_numbers(trace, rows), number[made][::-1]], len(rows))
+    _, first = groupby.distinct([thread_numbers(trace, rows), number[made][::-1]], len(rows))
     last = rows[first]
     return last[around[last] < 0]
 
@@ -82,7 +140,7 @@ def _up_to_last_proof(trace: Trace, rows: IntArray, inside: BoolArray, proves: B
     """Of each run of top-level operators between two marked events of a thread, and within a step: those up to the last
     proof."""
     thread = thread_numbers(trace, rows)
-    by_thread = grouped.stable_order(thread, int(thread.max(initial=-1)) + 1)
+    by_thread = groupby.stable_order(thread, int(thread.max(initial=-1)) + 1)
     order, thread = rows[by_thread], thread[by_thread]
     step = trace.ints("step")[order]
     edge = inside[order] | np.append(True, (thread[1:] != thread[:-1]) | (step[1:] != step[:-1]))

@@ -10,15 +10,16 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core import nesting
+from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.assembly.threads import thread_numbers
-from perfkit_core.language import message
-from perfkit_core.schema import (
+from perfkit_core.language.messages import message
+from perfkit_core.model.meta import Finding
+from perfkit_core.model.schema import (
     BACKWARD,
     DATALOADER,
     FORWARD,
     MEMORY,
-    NO_ROW,
     OPERATOR_KINDS,
     OPTIMIZER,
     OTHER,
@@ -26,7 +27,7 @@ from perfkit_core.schema import (
     STEP,
     SYNC,
 )
-from perfkit_core.trace import BoolArray, Finding, IntArray, Trace
+from perfkit_core.model.trace import Trace
 
 PARTIAL: Final = "partial-step"
 EMPTY: Final = "empty-last-step"

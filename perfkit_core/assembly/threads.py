@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from perfkit_core import nesting, schema
-from perfkit_core.schema import NESTED_KINDS, NO_ROW
-from perfkit_core.trace import BoolArray, IntArray, Trace
+from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.model import schema
+from perfkit_core.model.schema import NESTED_KINDS
+from perfkit_core.model.trace import Trace
 
 
 def nested(trace: Trace, recorded_parent: IntArray | None) -> tuple[IntArray, IntArray]:

@@ -1,5 +1,7 @@
 """``python -m perfkit_core.cli`` is ``perfkit``."""
 
+from __future__ import annotations
+
 import sys
 
 from perfkit_core.cli.main import main

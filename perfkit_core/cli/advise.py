@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from perfkit_core.cli import options
-from perfkit_core.cli.output import emit, renderer, told, write
-from perfkit_core.cli.progress import loaded, working
+from perfkit_core.cli.output import emit, loaded, renderer, told, working, write
 from perfkit_core.errors import UsageError
 
 if TYPE_CHECKING:
     from perfkit_core.advice.model import Advices
+    from perfkit_core.model.trace import Trace
     from perfkit_core.plugins.contracts import Renderer
     from perfkit_core.report.model import Report
-    from perfkit_core.trace import Trace
 
 _WRITTEN_OUT: Final = 3
 """Sources that a hint names."""
@@ -60,7 +59,7 @@ def advise(
     with an interval. A SOURCE is a run folder, a trace file or a folder of them; several files are the ranks of one
     profile.
     """
-    from perfkit_core.cli import overwriting
+    from perfkit_core.cli import output as overwriting
 
     chosen = renderer(format_name, output)
     overwriting.check(output, sources if ledger is None else (*sources, ledger))
@@ -86,8 +85,8 @@ def _check(sources: tuple[Path, ...], ledger: Path | None, exclusive: Iterable[b
 
 
 def _found(trace: Trace, questions: tuple[str, ...], rules: list[str], numbers: dict[str, float]) -> Advices:
-    from perfkit_core.advice.advise import advise as advice_of
-    from perfkit_core.advice.advise import what_ifs
+    from perfkit_core.advice.engine import advise as advice_of
+    from perfkit_core.advice.engine import what_ifs
 
     if not questions:
         return advice_of(trace, rules=rules, thresholds=numbers)
@@ -102,13 +101,15 @@ def _found(trace: Trace, questions: tuple[str, ...], rules: list[str], numbers: 
 def _show(
     found: Advices, trace: Trace, explain: str | None, ledger: Path | None, chosen: Renderer, output: Path | None
 ) -> None:
-    from perfkit_core.advice import as_data, outcomes, page, sections
+    from perfkit_core.advice import data, sections
     from perfkit_core.advice import explain as explaining
+    from perfkit_core.advice import ledger as outcomes
+    from perfkit_core.pages import advice as page
 
     one = None if explain is None else explaining.meant(found, explain)
     records = outcomes.of_rules(ledger, [one.rule] if one else [advice.rule for advice in found.advice])
     if chosen.name == "json":
-        content = as_data.document(found, trace, records) if one is None else as_data.advice(one, found, records)
+        content = data.document(found, trace, records) if one is None else data.advice(one, found, records)
         _emit_json(content if ledger is None else content | {"ledger": outcomes.as_data(records)}, output)
     elif chosen.name == "csv":
         emit(sections.table_report(found, trace), chosen, output)
@@ -133,7 +134,7 @@ def _emit_json(content: dict[str, Any], output: Path | None) -> None:
 
 def _named(trace: Trace, sources: tuple[Path, ...]) -> Trace:
     """Under the name of what was asked for: of many ranks not only the first."""
-    from perfkit_core.paths import without_secrets
+    from perfkit_core.system.paths import without_secrets
 
     first = without_secrets(sources[0])
     return trace.with_meta(source=first if len(sources) == 1 else f"{first} and {len(sources) - 1} more")
@@ -141,7 +142,7 @@ def _named(trace: Trace, sources: tuple[Path, ...]) -> Trace:
 
 def _in_shell(sources: tuple[Path, ...]) -> str:
     """The sources as a command names them; many are not written out."""
-    from perfkit_core.paths import without_secrets
+    from perfkit_core.system.paths import without_secrets
 
     return shlex.join(map(without_secrets, sources)) if len(sources) <= _WRITTEN_OUT else "SOURCE"
 
@@ -164,6 +165,6 @@ def _identities(sources: tuple[Path, ...], partial: bool) -> Report:
 
 
 def _ledger(path: Path) -> Report:
-    from perfkit_core.advice import outcomes
+    from perfkit_core.advice import ledger as outcomes
 
     return outcomes.report(path)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from perfkit_core.cli import options
-from perfkit_core.cli.output import emit, renderer
-from perfkit_core.cli.progress import working
+from perfkit_core.cli.output import emit, renderer, working
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.manager import get_plugins
 
@@ -42,12 +41,12 @@ def calibrate(
     chosen = renderer(format_name, output, without=("html",))
     if show and refresh:
         raise UsageError("--show measures nothing, --refresh does", "give one of them")
-    from perfkit_core.calibration import cache
+    from perfkit_core.calibration import calibrate
     from perfkit_core.report.model import Report
 
     found = [_found(one, show, refresh) for one in _wanted(options.names(frameworks))]
     sections = tuple(_section(name, one) for name, one in found)
-    head = (f"Kept in {cache.folder()}.",) if any(one for _, one in found) else ()
+    head = (f"Kept in {calibrate.folder()}.",) if any(one for _, one in found) else ()
     data = {"calibrations": [_plain(one) for _, one in found if one]}
     emit(Report("perfkit calibrate", (), sections, headline=head, data=data), chosen, output)
 

@@ -1,23 +1,129 @@
-"""``perfkit compare``: runs side by side, whatever their frameworks."""
+"""``perfkit compare``: runs side by side, whatever their frameworks.
+
+What the options of ``perfkit compare`` ask for.
+
+Which runs does ``perfkit compare`` compare? What its arguments name, and what each is called.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+import glob
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from perfkit_core.cli import options
-from perfkit_core.cli.output import FOR_PEOPLE, emit, renderer, told
-from perfkit_core.cli.progress import loaded, working
-from perfkit_core.errors import UsageError
+from perfkit_core.cli.output import FOR_PEOPLE, emit, loaded, renderer, told, working
+from perfkit_core.compare.pair import distinguishing
+from perfkit_core.errors import SourceError, UsageError
+from perfkit_core.language.units import SHARES, parse_quantity
+from perfkit_core.system.paths import as_path, exists, is_remote
 
 if TYPE_CHECKING:
-    from perfkit_core.comparison.pair import Asked
+    from perfkit_core.compare.pair import Asked
+    from perfkit_core.model.trace import Trace
     from perfkit_core.report.model import Report
-    from perfkit_core.trace import Trace
+
+
+def asked(given: Mapping[str, Any], runs: int) -> Asked:
+    """Normalisation, gate and noise, from the values of the options. Raises UsageError."""
+    from perfkit_core.compare.gate.conditions import parsed
+    from perfkit_core.compare.pair import Asked
+
+    per = given["per"]
+    if given["tokens"] and per != "token":
+        raise UsageError("--tokens is for --per token", "--per token --tokens A,B")
+    if given["samples"] and per not in (None, "sample"):
+        raise UsageError("--samples is for --per sample", "--per sample --samples A,B")
+    name = "--tokens" if per == "token" else "--samples"
+    amounts = _amounts(given["tokens"] if per == "token" else given["samples"], runs, name)
+    return Asked(per, amounts, tuple(map(parsed, given["conditions"])), _share(given["noise"]))
+
+
+def _amounts(text: str | None, runs: int, name: str) -> tuple[int, ...]:
+    if text is None:
+        return ()
+    parts = [part.strip() for part in text.split(",")]
+    if not all(re.fullmatch(r"[1-9]\d{0,17}", part) for part in parts) or len(parts) not in (1, runs):
+        raise UsageError(f"{name} {text!r} is not a whole number for each of the {runs} runs", f"{name} 32,64")
+    numbers = [int(part) for part in parts]
+    return tuple(numbers * runs if len(numbers) == 1 else numbers)
+
+
+def _share(text: str | None) -> float | None:
+    if text is None:
+        return None
+    hint = "write it in percent, as in --noise 2%"
+    try:
+        share = parse_quantity(text, SHARES, needs_unit=True)
+    except UsageError as error:
+        raise UsageError(f"--noise {error.message}", hint) from None
+    if not 0 <= share <= 1:
+        raise UsageError(f"--noise {text!r} is not between 0% and 100%", hint)
+    return share
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """One run: a short name and the places of its captures."""
+
+    name: str
+    places: tuple[Path, ...]
+
+
+def named_runs(given: Sequence[str], baseline: Sequence[str]) -> list[Named]:
+    """The runs in their order, those of ``--baseline`` first, as captures of one run. An argument may name several
+    captures: separated by commas, or by a pattern that the shell left alone. Of many places, those that hold no profile
+    are left out, and told. Raises UsageError and SourceError."""
+    base = tuple(place for text in baseline for place in _captures(text))
+    others = [tuple(_captures(text)) for text in given]
+    without = [one for one in others if not set(one) <= set(base)]  # DIR/* names the baseline once more
+    runs = [base, *(without or others)] if base else others
+    runs = _profiles(runs) if len(runs) > 2 else runs
+    if len(runs) < 2:
+        raise UsageError("one run cannot be compared", "name two or more: perfkit compare A B, or DIR/*")
+    labels = distinguishing([places[0] for places in runs])
+    return [Named(name, places) for name, places in zip(labels, runs, strict=True)]
+
+
+def earlier_pair(given: Sequence[str], runs: int) -> list[Named]:
+    """The two runs of ``--against``, each of one capture or more. Raises UsageError and SourceError."""
+    if runs != 2:
+        raise UsageError(f"--against is for two runs, not {runs}", "perfkit compare A B --against OLD_A OLD_B")
+    return [Named(text, tuple(_captures(text))) for text in given]
+
+
+def _captures(text: str) -> Iterator[Path]:
+    """The places that one argument means."""
+    parts = [part for part in map(str.strip, text.split(",")) if part]
+    if not parts:
+        raise UsageError(f"{text!r} names no run", "captures of one run are separated by commas: A1,A2")
+    whole = as_path(text)
+    if is_remote(whole) or exists(whole):
+        yield whole
+        return
+    for part in parts:
+        found = sorted(glob.glob(part)) if glob.has_magic(part) else [part]  # noqa: PTH207 (it may be absolute)
+        if not found:
+            raise SourceError(f"{part}: nothing has such a name", "check the pattern")
+        yield from map(as_path, found)
+
+
+def _profiles(runs: list[tuple[Path, ...]]) -> list[tuple[Path, ...]]:
+    """Those that a reader knows: a folder of runs holds pages and tables, too. A single missing one is an error."""
+    from perfkit_core.report.run_list import recognised
+
+    known = [places for places in runs if len(places) > 1 or not exists(places[0]) or recognised(places[0])]
+    left = [str(places[0]) for places in runs if places not in known]
+    if left:
+        more = f" and {len(left) - 3} more" if left[3:] else ""
+        click.echo(f"left out, as no profile: {', '.join(left[:3])}{more}", err=True)
+    return known
+
 
 FAILED: Final = 1
 """Exit code where the gate fails."""
@@ -70,9 +176,7 @@ def compare(
 
     Exit codes: 0, 1 a condition of --fail-on holds, 2 a run or an option is wrong.
     """
-    from perfkit_core.cli import overwriting
-    from perfkit_core.cli.compare_options import asked
-    from perfkit_core.cli.compared_runs import earlier_pair, named_runs
+    from perfkit_core.cli import output as overwriting
 
     chosen = renderer(format_name, output)
     named = named_runs(runs, baseline)
@@ -90,9 +194,9 @@ def compare(
 
 
 def _report(names: Sequence[str], captures: Sequence[Sequence[Trace]], wanted: Asked) -> Report:
-    from perfkit_core.comparison.against.report import against_report
-    from perfkit_core.comparison.report import comparison_report
-    from perfkit_core.comparison.several import Run, several_report
+    from perfkit_core.compare.change_report import against_report
+    from perfkit_core.compare.report import comparison_report
+    from perfkit_core.compare.several import Run, several_report
 
     if len(captures) > len(names):
         return against_report((captures[0], captures[1]), (captures[2], captures[3]), wanted, names)

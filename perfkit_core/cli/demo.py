@@ -11,9 +11,8 @@ from typing import Final
 
 import click
 
-from perfkit_core.cli.imports import installed
-from perfkit_core.cli.output import renderer, write
-from perfkit_core.cli.progress import working
+from perfkit_core.cli.output import renderer, working, write
+from perfkit_core.cli.record import installed
 from perfkit_core.errors import CaptureError
 from perfkit_core.plugins.manager import get_plugins
 
@@ -75,16 +74,16 @@ def _train(framework: str, run_dir: Path, tell: Callable[[str], None]) -> None:
 
 def _forget(run_dir: Path) -> None:
     """Remove what an earlier demo recorded: a run folder holds one run."""
-    from perfkit_core.recording.capture import INCOMPLETE_MARK
     from perfkit_core.storage.store import SUFFIX
+    from perfkit_core.storage.unfinished import INCOMPLETE_MARK
 
     for old in (*run_dir.glob(f"*{SUFFIX}"), run_dir / INCOMPLETE_MARK):
         old.unlink(missing_ok=True)
 
 
 def _reports(frameworks: Iterable[str], folder: Path) -> list[Path]:
-    from perfkit_core.loading import load
-    from perfkit_core.report.page import run_report
+    from perfkit_core.pages.profile import run_report
+    from perfkit_core.readers.load import load
 
     pages = []
     for framework in frameworks:
@@ -95,8 +94,8 @@ def _reports(frameworks: Iterable[str], folder: Path) -> list[Path]:
 
 def _comparisons(frameworks: list[str], folder: Path) -> list[Path]:
     """``compare.html`` of two frameworks; with more, a page for each pair."""
-    from perfkit_core.comparison import comparison_report
-    from perfkit_core.loading import load
+    from perfkit_core.compare.report import comparison_report
+    from perfkit_core.readers.load import load
 
     pages = []
     for base, other in itertools.combinations(frameworks, 2):

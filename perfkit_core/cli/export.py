@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from perfkit_core.cli import options
-from perfkit_core.cli.progress import loaded, working
+from perfkit_core.cli.output import loaded, working
 from perfkit_core.errors import UsageError
 
 if TYPE_CHECKING:
-    from perfkit_core.trace import Trace
+    from perfkit_core.model.trace import Trace
 
 
 @click.command(epilog="Example: perfkit export runs/baseline -o trace.json.gz, then open it at ui.perfetto.dev")
@@ -54,8 +54,8 @@ def export(
 
     A SOURCE is a run folder or a trace file; several (one a rank) are read as one profile.
     """
-    from perfkit_core import exporting
-    from perfkit_core.cli import overwriting
+    from perfkit_core.cli import output as overwriting
+    from perfkit_core.exporters import export
     from perfkit_core.exporters.restrict import only_steps
     from perfkit_core.plugins.contracts import ExportOptions
 
@@ -64,8 +64,8 @@ def export(
         raise UsageError("a terminal is no place for this", "name a file with -o, as in -o trace.json.gz")
     if output is None and to is None:
         raise UsageError("a format is missing", "choose one with --to, or name a file with -o, as in -o trace.json.gz")
-    chosen, asked, wanted = exporting.choose(to, output), ExportOptions(weight), options.steps(steps)
-    exporting.check(chosen, asked)
+    chosen, asked, wanted = export.choose(to, output), ExportOptions(weight), options.steps(steps)
+    export.check(chosen, asked)
     if stream:
         if chosen.name != "parquet" or output is None or len(sources) != 1 or align or wanted is not None:
             hint = "as in perfkit export trace.json -o trace.perfkit.parquet --stream"
@@ -79,7 +79,7 @@ def export(
         if output is None:
             missing = chosen.write(only_steps(trace, wanted), sys.stdout.buffer, asked)
         else:
-            missing = exporting.export(trace, output, chosen.name, weight=weight, steps=wanted)
+            missing = export.export(trace, output, chosen.name, weight=weight, steps=wanted)
     if missing:
         click.echo(f"note: {missing}", err=True)
     if output is not None:
@@ -87,7 +87,7 @@ def export(
 
 
 def _streamed(source: Path, output: Path, partial: bool) -> None:
-    from perfkit_core.storage import streaming
+    from perfkit_core.readers import streaming
 
     with working(f"streaming {source.name}"):
         count = streaming.stream(source, output, partial=partial)
@@ -95,7 +95,7 @@ def _streamed(source: Path, output: Path, partial: bool) -> None:
 
 
 def _aligned(trace: Trace) -> Trace:
-    from perfkit_core.analyses.communication.align import aligned
+    from perfkit_core.views.communication.align import aligned
 
     with working("aligning clocks"):
         moved = aligned(trace)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from perfkit_core.cli import options
-from perfkit_core.cli.numbers import Whole
+from perfkit_core.cli.options import Whole
 from perfkit_core.errors import UsageError
 from perfkit_core.language.units import family, parse_quantity
 from perfkit_core.plugins.contracts import ViewRequest

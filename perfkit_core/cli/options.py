@@ -1,18 +1,47 @@
-"""Options that several verbs share, and how their text is parsed."""
+"""Options that several verbs share, and how their text is parsed.
+
+Numbers on the command line: a wrong one is told in one line, with an example of a right one.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from perfkit_core.cli.numbers import Whole
 from perfkit_core.errors import UsageError, unwritable
-from perfkit_core.language import LANGUAGES, speaking
-from perfkit_core.paths import as_path
+from perfkit_core.language.current import LANGUAGES, speaking
+from perfkit_core.system.paths import as_path
+
+if TYPE_CHECKING:
+    _Number = click.ParamType[int]
+else:
+    _Number = click.ParamType  # click before 8.5 has no types for it
+
+MOST = 10**9
+"""More is a typing error."""
+
+
+class Whole(_Number):
+    """A whole number, ``least`` or more. Raises UsageError."""
+
+    name = "integer"
+
+    def __init__(self, least: int = 0) -> None:
+        self.least = least
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number of the text, or the number that a default is."""
+        text = str(value).strip()
+        if re.fullmatch(r"[0-9]{1,10}", text) and self.least <= int(text) <= MOST:
+            return int(text)
+        option = param.opts[-1] if param else "the number"
+        wrong = "too large" if re.fullmatch(r"[0-9]{10,}", text) else f"no whole number from {self.least} on"
+        raise UsageError(f"{option} {value!r} is {wrong}", f"as in {option} {max(self.least, 5)}")
+
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -26,11 +55,11 @@ LOCATION: Final = as_path
 
 def writable(text: str) -> Path:
     """Type of an option: where a file can be written. Raises UsageError."""
-    from perfkit_core.storage import replacing
+    from perfkit_core.system import atomic_write
 
     path = as_path(text)
     try:
-        replacing.check(path)
+        atomic_write.check(path)
     except OSError as error:
         raise unwritable(path, error) from None
     return path

@@ -1,10 +1,16 @@
-"""Where a rendered report goes: the terminal, a pipe, or a file that appears only when it is complete."""
+"""Where a rendered report goes: the terminal, a pipe, or a file that appears only when it is complete.
+
+Would a command write its output over what it reads?
+
+What long work shows: a spinner on a terminal, nothing in a pipe.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -12,9 +18,15 @@ import click
 
 from perfkit_core.errors import UsageError, unwritable
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.storage.replacing import replacing
+from perfkit_core.readers.load import files_of
+from perfkit_core.report.run_list import recognised
+from perfkit_core.runtime import compile
+from perfkit_core.storage.store import SUFFIX
+from perfkit_core.system.atomic_write import replacing
+from perfkit_core.system.paths import identity, is_folder, is_remote
 
 if TYPE_CHECKING:
+    from perfkit_core.model.trace import Trace
     from perfkit_core.plugins.contracts import Renderer
     from perfkit_core.report.model import Report
 
@@ -80,3 +92,71 @@ def write(text: str, path: Path) -> None:
             file.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
     except OSError as error:
         raise unwritable(path, error) from None
+
+
+def check(output: Path | None, sources: Iterable[Path]) -> None:
+    """Raises UsageError where ``output`` is one of the sources, or a file that a folder among them is read from.
+    Folders in stores are not looked through."""
+    if output is None:
+        return
+    for source in sources:
+        if identity(output) == identity(source) or identity(output) in _files(source, output):
+            raise _over(output)
+
+
+def check_below(output: Path | None, folder: Path) -> None:
+    """Raises UsageError where ``output`` is a profile below a folder that is looked through."""
+    if output is None or is_remote(output) or is_remote(folder) or not output.is_file():
+        return
+    if Path(identity(folder)) in Path(identity(output)).parents and recognised(output):
+        raise _over(output)
+
+
+def _files(source: Path, output: Path) -> set[str]:
+    """What a folder is read from, where the output would be in it."""
+    if is_remote(source) or is_remote(output) or not is_folder(source) or not output.is_file():
+        return set()
+    if Path(identity(output)).parent != Path(identity(source)):
+        return set()
+    cycles = list(source.glob(f"*{SUFFIX}"))
+    return {identity(path) for path in cycles or files_of([source], get_plugins(), partial=True)[0]}
+
+
+def _over(output: Path) -> UsageError:
+    return UsageError(f"{output}: -o would replace what is read", "give the output another name")
+
+
+COMPILING: Final = " (compiling its loops, once on this machine)"
+
+
+@contextlib.contextmanager
+def working(text: str) -> Iterator[Callable[[str], None]]:
+    """Show ``text`` while the block runs, and what is given to the function that it yields; beside it that functions
+    are compiled, while they are."""
+    if not sys.stderr.isatty():
+        yield lambda text: None
+        return
+    from rich.console import Console
+    from rich.markup import escape
+
+    with Console(stderr=True).status(escape(text)) as status:
+        told = [text, ""]
+
+        def say(text: str) -> None:
+            told[0] = text
+            status.update(escape("".join(told)))
+
+        def compiling(begun: bool) -> None:
+            told[1] = COMPILING if begun else ""
+            say(told[0])
+
+        with compile.watched(compiling):
+            yield say
+
+
+def loaded(sources: Sequence[Path], partial: bool) -> Trace:
+    """Read the sources with a spinner. Raises SourceError."""
+    from perfkit_core.readers.load import load
+
+    with working(f"reading {', '.join(str(source) for source in sources[:3])}"):
+        return load(list(sources), partial=partial)

@@ -8,9 +8,8 @@ from functools import partial
 from pathlib import Path
 
 from perfkit_core.cli.options import share
-from perfkit_core.cli.progress import working
+from perfkit_core.cli.output import working
 from perfkit_core.errors import UsageError
-from perfkit_core.paths import absolute
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.ranks import files
 from perfkit_core.ranks.executors import Serial, executor
@@ -19,6 +18,7 @@ from perfkit_core.ranks.plan import plan
 from perfkit_core.ranks.profile import Profile, Reduced, opened
 from perfkit_core.ranks.run import run
 from perfkit_core.report.summary import check_average
+from perfkit_core.system.paths import absolute
 
 
 @contextlib.contextmanager

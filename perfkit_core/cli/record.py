@@ -1,24 +1,155 @@
-"""``perfkit record``: profiles a script that knows nothing of perfkit."""
+"""``perfkit record``: profiles a script that knows nothing of perfkit.
+
+Runs a user's script as Python itself would, and tells how it ended.
+
+Which of some modules does a script import? Told by its text, or noticed while it runs.
+"""
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import importlib.util
+import runpy
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING
 
 import click
 
 from perfkit_core.cli import options as shared
-from perfkit_core.cli.numbers import Whole
+from perfkit_core.cli.main import collect_as_usual
+from perfkit_core.cli.options import Whole
 from perfkit_core.errors import CaptureError, PerfkitError
-from perfkit_core.paths import is_remote
 from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.system.import_hook import FirstImport
+from perfkit_core.system.paths import is_remote
 
 if TYPE_CHECKING:
     from perfkit_core.plugins.contracts import Recorder, Recording
+
+INTERRUPTED = 130
+
+
+def prepare(script: Path, arguments: Sequence[str]) -> None:
+    """``sys.argv``, ``sys.path[0]`` and the collection of garbage as ``python script arguments`` has them."""
+    collect_as_usual()
+    sys.argv = [str(script), *arguments]
+    sys.path[:1] = [str(script.resolve().parent)]
+
+
+def run(script: Path) -> int:
+    """Run the script as ``__main__`` and return its exit code. Its errors print their own traceback.
+
+    Raises only PerfkitError, when recording could not begin.
+    """
+    try:
+        runpy.run_path(str(script), run_name="__main__")
+    except SystemExit as end:
+        return _exit_code(end)
+    except PerfkitError:
+        raise
+    except BaseException as error:
+        error = error.with_traceback(_inside(script, error.__traceback__))
+        sys.excepthook(type(error), error, error.__traceback__)
+        return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+    return 0
+
+
+def _exit_code(end: SystemExit) -> int:
+    if end.code is None or isinstance(end.code, int):
+        return end.code or 0
+    print(end.code, file=sys.stderr)
+    return 1
+
+
+def _inside(script: Path, traceback: TracebackType | None) -> TracebackType | None:
+    """The traceback from the script's first frame on: how perfkit called it is no concern of the user."""
+    while traceback is not None and traceback.tb_frame.f_code.co_filename != str(script):
+        traceback = traceback.tb_next
+    return traceback
+
+
+__all__ = ["FirstImport", "imported_by", "installed", "profiles_itself"]
+
+
+def imported_by(script: Path, wanted: Collection[str]) -> list[str]:
+    """Those of ``wanted`` that the script's own text imports anywhere, in its order. None for a script with errors."""
+    try:
+        tree = ast.parse(script.read_bytes())
+    except (SyntaxError, ValueError):  # running it tells the user better
+        return []
+    nodes = sorted((node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))), key=_line)
+    found = dict.fromkeys(name for node in nodes for name in _top_level(node))
+    return [name for name in found if name in wanted]
+
+
+def profiles_itself(script: Path, frameworks: Collection[str]) -> bool:
+    """Whether the script surely makes a profiler of one of the frameworks (``torch.profiler.profile()``, …): in a line
+    that runs whatever comes, neither in a function nor in a branch."""
+    try:
+        tree = ast.parse(script.read_bytes())
+    except (SyntaxError, ValueError):
+        return False
+    modules: set[str] = set()
+    classes: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules |= {alias.asname for alias in node.names if alias.asname and "profiler" in alias.name.split(".")}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in frameworks:
+            inside = "profiler" in (node.module or "").split(".")
+            modules |= {alias.asname or alias.name for alias in node.names if alias.name == "profiler"}
+            classes |= {alias.asname or alias.name for alias in node.names if inside and alias.name in _PROFILERS}
+    return any(_is_profiler(node.func, modules, classes) for node in _certain(tree) if isinstance(node, ast.Call))
+
+
+_PROFILERS = ("profile", "Profiler")
+_UNCERTAIN = (
+    ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.If, ast.IfExp, ast.BoolOp, ast.Match, ast.Try, ast.For,
+    ast.While, ast.comprehension,
+)  # fmt: skip
+"""What is in them may run or not."""
+
+
+def _certain(node: ast.AST) -> Iterator[ast.AST]:
+    """What is below a node and runs with it."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, _UNCERTAIN):
+            yield child
+            yield from _certain(child)
+
+
+def _is_profiler(node: ast.expr, modules: Collection[str], classes: Collection[str]) -> bool:
+    if isinstance(node, ast.Name):
+        return node.id in classes
+    if not isinstance(node, ast.Attribute) or node.attr not in _PROFILERS:
+        return False
+    base = node.value
+    return (isinstance(base, ast.Attribute) and base.attr == "profiler") or (
+        isinstance(base, ast.Name) and base.id in modules
+    )
+
+
+def installed(name: str) -> bool:
+    """Whether a top-level module can be found, without importing it."""
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _line(node: ast.AST) -> int:
+    return getattr(node, "lineno", 0)
+
+
+def _top_level(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name.split(".")[0] for alias in node.names)
+    elif node.module and not node.level:
+        yield node.module.split(".")[0]
 
 
 @click.command(
@@ -42,13 +173,12 @@ def record(output: Path | None, steps: int, script: Path, arguments: tuple[str, 
     kept however the script ends. Times, launches and steps are always recorded; whatever else is asked for slows the
     steps, and is refused where the framework's profiler cannot record it.
     """
-    from perfkit_core.cli import scripts
 
     if not script.is_file():
         raise CaptureError(f"{script}: no such script", "check the path")
     session = Session(output or _default_folder(script), steps, options)
     session.check(script)
-    scripts.prepare(script, arguments)
+    prepare(script, arguments)
     try:
         code = session.run(script)
     finally:
@@ -70,10 +200,9 @@ class Session:
 
     def check(self, script: Path) -> None:
         """Refuse what would fail only after the script has run, or break it. Raises CaptureError."""
-        from perfkit_core.cli import imports
-        from perfkit_core.recording import failures
+        from perfkit_core.system import failures
 
-        if imports.profiles_itself(script, self._recorders):
+        if profiles_itself(script, self._recorders):
             raise CaptureError(
                 f"{script} starts a profiler of its own, and a process can have only one",
                 "run it with python and pass perfkit's trace_handler as on_trace_ready",
@@ -84,14 +213,13 @@ class Session:
 
     def run(self, script: Path) -> int:
         """Run the script under the recorder of its framework; its exit code. Raises CaptureError."""
-        from perfkit_core.cli import imports, scripts
 
-        named = [name for name in imports.imported_by(script, self._recorders) if imports.installed(name)]
+        named = [name for name in imported_by(script, self._recorders) if installed(name)]
         if named:
             self._begin(named[0])
-            return scripts.run(script)
-        with imports.FirstImport(self._recorders, self._begin):
-            return scripts.run(script)
+            return run(script)
+        with FirstImport(self._recorders, self._begin):
+            return run(script)
 
     def _begin(self, framework: str) -> None:
         try:

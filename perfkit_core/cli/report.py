@@ -29,11 +29,12 @@ def report(
     """Write one self-contained HTML page that works offline.
 
     A SOURCE is a run folder, a trace file or a folder of them; several files (one a rank, or more) are read as one
-    profile. Ranks of more than 64 MB in all are read one by one, and so they are with --workers, --scheduler and
+    profile. Ranks of more than 64 MiB in all are read one by one, and so they are with --workers, --scheduler and
     --shard: the page has no timeline, memory over time and advice then. Partials (--shard) are merged.
     """
-    from perfkit_core.cli import overwriting, ranks
-    from perfkit_core.report.page import REQUEST, page_views, run_report
+    from perfkit_core.cli import output as overwriting
+    from perfkit_core.cli import ranks
+    from perfkit_core.pages.profile import REQUEST, page_views, run_report
     from perfkit_core.report.summary import read_from
 
     overwriting.check(output, sources)

@@ -44,7 +44,8 @@ def summary(
     --filter, --kind and --device leave out is not counted; what --show, --hide, --start, --trim, --depth and --min
     leave out is counted, but not shown.
     """
-    from perfkit_core.cli import overwriting, ranks
+    from perfkit_core.cli import output as overwriting
+    from perfkit_core.cli import ranks
     from perfkit_core.cli.filters import display, request
     from perfkit_core.report.summary import ROWS, choose_views, cut, read_from, summary_report
 

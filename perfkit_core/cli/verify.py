@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from perfkit_core.cli import options
-from perfkit_core.cli.numbers import Whole
-from perfkit_core.cli.output import emit, renderer
-from perfkit_core.cli.progress import working
+from perfkit_core.cli.options import Whole
+from perfkit_core.cli.output import emit, renderer, working
 from perfkit_core.errors import UsageError
-from perfkit_core.paths import is_remote
+from perfkit_core.system.paths import is_remote
 
 if TYPE_CHECKING:
-    from perfkit_core.verification.prediction import Predicted
+    from perfkit_core.verify.prediction import Predicted
 
 VERIFIED: Final = 0
 REFUTED: Final = 1
@@ -67,12 +66,12 @@ def verify(
     Exit codes: 0 verified, 1 refuted, 3 cannot tell, 2 a command or an option is wrong.
     """
     chosen = renderer(format_name, output, without=("html", "csv"))
-    from perfkit_core.cli import overwriting
-    from perfkit_core.verification import ledger as ledgers
-    from perfkit_core.verification import outcome as outcomes
-    from perfkit_core.verification.metric import Metric
-    from perfkit_core.verification.report import report
-    from perfkit_core.verification.runs import Plan
+    from perfkit_core.cli import output as overwriting
+    from perfkit_core.verify import ledger as ledgers
+    from perfkit_core.verify import outcome as outcomes
+    from perfkit_core.verify.metric import Metric
+    from perfkit_core.verify.report import report
+    from perfkit_core.verify.runs import Plan
 
     plan = Plan(base, change, Metric(metric, higher_is_better, warmup_steps), rounds, warmup, timeout)
     predicted = _predicted(advice, predicted_ns)
@@ -87,7 +86,7 @@ def verify(
 
 
 def _predicted(advice: str | None, numbers: str | None) -> Predicted | None:
-    from perfkit_core.verification import prediction
+    from perfkit_core.verify import prediction
 
     if advice is not None and numbers is not None:
         raise UsageError("--advice and --predicted-ns say the same", "give one of them")
@@ -98,7 +97,7 @@ def _predicted(advice: str | None, numbers: str | None) -> Predicted | None:
 
 def _check(ledger: Path | None) -> None:
     """What would fail only after all runs fails before them."""
-    from perfkit_core.recording import failures
+    from perfkit_core.system import failures
 
     if ledger is None:
         return

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO
 
-from perfkit_core.exporters.weights import WEIGHTS
+from perfkit_core.exporters.stacks import WEIGHTS
 from perfkit_core.plugins.contracts import Exporter, ExportOptions
-from perfkit_core.plugins.later import later
+from perfkit_core.runtime.lazy import later
 
 if TYPE_CHECKING:
-    from perfkit_core.trace import Trace
+    from perfkit_core.model.trace import Trace
 
 
 def _write(module: str, name: str = "write") -> Callable[[Trace, BinaryIO, ExportOptions], str]:

@@ -14,10 +14,11 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from perfkit_core.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.exporters.json_lines import TextMember, joined, microseconds, number_member, objects, quoted
 from perfkit_core.exporters.lanes import Lanes
-from perfkit_core.schema import BACKWARD, MEMORY, NO_ROW, OPERATOR_KINDS, STEP
-from perfkit_core.trace import IntArray, Trace
+from perfkit_core.model.schema import BACKWARD, MEMORY, OPERATOR_KINDS, STEP
+from perfkit_core.model.trace import Trace
 
 OWN_CATEGORY: Final = "perfkit."
 """Categories of events that perfkit added for the viewer begin with it."""

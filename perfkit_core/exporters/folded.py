@@ -12,11 +12,10 @@ from typing import BinaryIO, Final
 
 import numpy as np
 
-from perfkit_core.exporters.call_paths import CallPaths, call_paths
-from perfkit_core.exporters.weights import CPU, LACKING, default, weigh
+from perfkit_core.algorithms.arrays import NO_ROW, IntArray
+from perfkit_core.exporters.stacks import CPU, LACKING, CallPaths, call_paths, default, weigh
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ExportOptions
-from perfkit_core.schema import NO_ROW
-from perfkit_core.trace import IntArray, Trace
 
 _LINES: Final = 4096
 _UNSAFE: Final = str.maketrans({";": ":", "\n": " ", "\r": " "})

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from perfkit_core.trace import Codes, IntArray
+from perfkit_core.algorithms.arrays import Codes, IntArray
 
 _NS_DIGITS: Final = 3
 

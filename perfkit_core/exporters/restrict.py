@@ -7,14 +7,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from perfkit_core import nesting, schema
-from perfkit_core.analyses.select import in_steps
-from perfkit_core.analyses.span import span
-from perfkit_core.analyses.step.exclusive import covered_ns
-from perfkit_core.language import message
+from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.language.messages import message
+from perfkit_core.model import schema
+from perfkit_core.model.meta import Finding
+from perfkit_core.model.schema import DEVICE_WORK
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.schema import DEVICE_WORK, NO_ROW
-from perfkit_core.trace import BoolArray, Finding, IntArray, Trace
+from perfkit_core.views.select import in_steps
+from perfkit_core.views.span import span
+from perfkit_core.views.steps.exclusive import covered_ns
 
 
 def only_steps(trace: Trace, steps: tuple[int, ...] | None) -> Trace:

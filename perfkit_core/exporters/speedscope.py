@@ -13,13 +13,13 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from perfkit_core.compiling import compiled
+from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.exporters import json_lines
-from perfkit_core.exporters.frames import frame
-from perfkit_core.exporters.lane_names import Lane
-from perfkit_core.exporters.lanes import instants, lanes
+from perfkit_core.exporters.lanes import Lane, instants, lanes
+from perfkit_core.exporters.stacks import frame
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ExportOptions
-from perfkit_core.trace import IntArray, Trace
+from perfkit_core.runtime.compile import compiled
 
 SCHEMA: Final = "https://www.speedscope.app/file-format-schema.json"
 _EVENTS: Final = 1 << 15

@@ -7,9 +7,9 @@ from typing import BinaryIO, Final
 import pyarrow as pa
 import pyarrow.csv
 
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ExportOptions
 from perfkit_core.storage.store import write_table
-from perfkit_core.trace import Trace
 
 _ROWS: Final = 1 << 15
 

@@ -6,6 +6,8 @@ of them. Names of views, columns and rules in commands and machine formats, and 
 English.
 """
 
+from __future__ import annotations
+
 from perfkit_core.language.current import LANGUAGES, language, speaking, texts_of
 from perfkit_core.language.messages import (
     Message,

@@ -137,7 +137,7 @@ def format_count(count: float) -> str:
     if float(count).is_integer():
         return _fixed(count, 0)
     text = _fixed(count, min(_decimals(count), _PLAIN_DECIMALS))
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    return _without_zeros(text)
 
 
 def format_quantity(value: float, family: Family, signed: bool = False) -> str:
@@ -162,11 +162,16 @@ def format_in(value: float, unit: Unit | None) -> str:
 
 
 def format_range(low: float, high: float, family: Family) -> str:
-    """Return two ends in the unit of the larger one: ``0.100–2.00 ms``; one number where both read alike."""
+    """Return two ends in the unit of the larger one: ``0.1–2 ms``; one number where both read alike.
+
+    The ends are estimates: zeros at their end would say that they are known better.
+    """
     unit = unit_of(max(abs(low), abs(high)), family)
+    ends = [format_in(end, unit) for end in (low, high)]
+    if ends[0] == ends[1]:
+        return with_unit(ends[0], unit)
     dash = " … " if min(low, high) < 0 else "–"  # a dash before a minus reads as two of them
-    ends = dict.fromkeys((format_in(low, unit), format_in(high, unit)))
-    return with_unit(dash.join(ends), unit)
+    return with_unit(dash.join(map(_without_zeros, ends)), unit)
 
 
 def with_unit(number: str, unit: Unit | None) -> str:
@@ -341,6 +346,10 @@ def _fixed(scaled: float, decimals: int) -> str:
 def _decimals(scaled: float) -> int:
     """Return the decimals that three significant digits take, after rounding to them: 9.996 is 10.0."""
     return max(0, DIGITS - 1 - int(f"{scaled:.{DIGITS - 1}e}".partition("e")[2]))
+
+
+def _without_zeros(text: str) -> str:
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _sign(value: float, signed: bool) -> str:

@@ -3,6 +3,8 @@
 A canonical name means what an operator computes, not how: ``aten::addmm`` and ``matmul dygraph`` are both ``matmul``.
 Its gradient is ``matmul_grad``, whichever node or kernel computes it. Adapters map with the hook
 ``perfkit_operator_names``; a native name without a canonical one stays null and shows up as unmatched.
+
+The vocabulary of canonical operator names, for adapters and plugins: :mod:`perfkit_core.operators.names`.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from perfkit_core.toml_files import convert, read_toml
+from perfkit_core.system.toml_files import convert, read_toml
 
 GRADIENT_SUFFIX: Final = "_grad"
 
@@ -110,3 +112,6 @@ def native_names(package: str) -> NativeNames:
     file = convert(read_toml(package, "operator_names.toml"), _NamesFile, where)
     patterns = {kind: compile_patterns(entries) for kind, entries in file.patterns.items()}
     return NativeNames(_group_of(file.names, where), patterns)
+
+
+__all__ = ["CANONICAL", "CONTAINERS", "GRADIENT_SUFFIX", "is_canonical", "is_container"]

@@ -1,5 +1,7 @@
 """How perfkit is extended: hook specifications, and the manager that loads built-ins and installed plugins alike."""
 
-from perfkit_core.plugins.markers import hookimpl
+from __future__ import annotations
+
+from perfkit_core.plugins.hookspecs import hookimpl
 
 __all__ = ["hookimpl"]

@@ -7,17 +7,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
 
-from perfkit_core.language import Text, message
+from perfkit_core.language.messages import Text, message
+from perfkit_core.model.columns import Column, column
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from perfkit_core.advice.facts import Facts
     from perfkit_core.advice.model import Candidate
-    from perfkit_core.calibration.bench import Bench
+    from perfkit_core.calibration.model import Bench
+    from perfkit_core.model.trace import Trace
     from perfkit_core.report.model import Report
-    from perfkit_core.storage.recorded import Complete, RecordedWriter
-    from perfkit_core.trace import Trace
+    from perfkit_core.storage.recorded_events import Complete, RecordedWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ class Recorder:
     ``framework`` is the module whose import in a script selects this recorder. ``start(run_dir, steps, options)``
     begins recording in this process and stops by itself after ``steps`` optimizer steps (None: never). ``options`` says
     what to record besides times: ``shapes``, ``memory``, ``stacks``, ``flops``, each True where it is asked for; what
-    the framework cannot record raises UsageError (:func:`perfkit_core.recording.profiler_options.asked`).
+    the framework cannot record raises UsageError (:func:`perfkit_core.recording.step_window.asked`).
     ``demo(run_dir, report)`` trains the small demo model with the framework's own profiler and handler, calling
     ``report(text)`` as it proceeds.
     """
@@ -108,7 +109,24 @@ class Reduction:
 
     reduce: Callable[[Trace, ViewRequest], Any]
     merge: Callable[[Sequence[Any], ViewRequest], pd.DataFrame]
-    explain: Callable[[Sequence[Any]], str] | None = None
+    explain: Callable[[Sequence[Any]], Text] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MergedRows:
+    """How the tables of many ranks become one, where rows that say the same of two ranks are one row: each column as
+    its declaration says, a tree by its paths.
+
+    ``weight`` names the columns by which the siblings of a tree are ordered, the largest first. ``finish(table,
+    request)`` does what is left to do. ``partial`` is what a rank is reduced to where that is not the view's table, and
+    ``columns`` what it has besides. ``together_only``: rows that are split by a grouping are listed instead.
+    """
+
+    weight: tuple[str, ...] = ()
+    finish: Callable[[pd.DataFrame, ViewRequest], pd.DataFrame] | None = None
+    partial: Callable[[Trace, ViewRequest], pd.DataFrame] | None = None
+    columns: tuple[Column, ...] = ()
+    together_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,17 +135,15 @@ class View:
 
     ``table(trace, request)`` returns a DataFrame: integer columns in ns and bytes (units in the names), pandas nullable
     integers where a cell may be unknown. A table with a column ``depth`` is a tree: rows in preorder, roots at depth 0.
+    ``columns`` declares every column that it may have, whatever is asked; without a declaration a column is understood
+    by its name (:func:`perfkit_core.model.columns.named`).
     ``groupings`` are the values of ``request.by`` it understands, ``order`` the column it is sorted by (descending; in
     a tree among siblings) when nothing is asked, None for the order of the table itself. ``group`` names a report of
-    several views, which ``--view GROUP`` shows. ``native`` tells that the view heeds ``request.native``, ``per_step``
-    names the columns that are sums over the chosen steps, which an average divides, ``adds_up`` further columns whose
-    rows may be added up, though no average divides them. ``summed`` maps, in a tree, each
-    column that is the sum over a row and all below it to the column of the row's own part, so that it can be counted
-    anew without the rows that are not displayed. ``page``: the report on a run shows
-    it; long tables that only scripts read are left out. ``reduction`` computes the view for many ranks, one at a time;
-    without it, views of many ranks are listed, a rank after the other. ``of_capture(trace)``, of a view that looks
-    beyond a step (at a peak, at what stays), says whether the recording tells that at all: a gate takes its numbers of
-    the whole capture, and a row that is missing has none of it.
+    several views, which ``--view GROUP`` shows. ``native`` tells that the view heeds ``request.native``. ``page``: the
+    report on a run shows it; long tables that only scripts read are left out. ``reduction`` says how the tables of
+    many ranks become one; without it they are listed, a rank after the other. ``of_capture(trace)``, of a view that
+    looks beyond a step (at a peak, at what stays), says whether the recording tells that at all: a gate takes its
+    numbers of the whole capture, and a row that is missing has none of it.
     ``explain_empty(trace)`` says why the table has no rows.
     """
 
@@ -135,17 +151,30 @@ class View:
     title: str
     description: str
     table: Callable[[Trace, ViewRequest], pd.DataFrame]
+    columns: tuple[Column, ...] = ()
     groupings: tuple[str, ...] = ()
     order: str | None = None
     explain_empty: Callable[[Trace], Text] = field(default=lambda trace: message("nothing of this kind was recorded"))
     group: str | None = None
     native: bool = False
-    per_step: tuple[str, ...] = ()
-    summed: Mapping[str, str] = field(default_factory=dict, hash=False)
     page: bool = True
-    reduction: Reduction | None = None
+    reduction: MergedRows | Reduction | None = None
     of_capture: Callable[[Trace], bool] | None = None
-    adds_up: tuple[str, ...] = ()
+
+    def column(self, name: str) -> Column:
+        """What a column means."""
+        return column(self.columns, name)
+
+    @property
+    def per_step(self) -> tuple[str, ...]:
+        """The columns that are sums over the chosen steps, which an average divides."""
+        return tuple(known.name for known in self.columns if known.per_step)
+
+    @property
+    def summed(self) -> dict[str, str]:
+        """In a tree, each column that is the sum over a row and all below it → the column of the row's own part, so
+        that it can be counted anew without the rows that are not displayed."""
+        return {known.name: known.own for known in self.columns if known.own}
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +236,7 @@ class Remedy:
     """What to write in a framework against what the rule ``rule`` found.
 
     ``mode`` is "eager", "static" or "any". ``code``, ``api``, ``note`` and ``verify`` may have words in braces, which
-    the rule and the recording fill (:func:`perfkit_core.advice.recorded_words.recorded_words`). ``api`` names what is
+    the rule and the recording fill (:func:`perfkit_core.advice.remedies.recorded_words`). ``api`` names what is
     called, ``since`` the first version that has it ("" for all). ``verify`` is what to compare, as arguments of
     ``perfkit verify``. ``when`` narrows it: for each word, the values of which the recording must have one. Of those
     that fit, the first is taken, so the narrow ones stand before the one for everything else.
@@ -228,7 +257,7 @@ class Calibrator:
     """What tiny work costs on a machine, for predictions about operators that would run elsewhere.
 
     ``version()`` is the installed version of ``framework``, None where it is not installed; it does not import it.
-    ``bench()`` is what :func:`perfkit_core.calibration.measuring.measured` times; it raises CaptureError.
+    ``bench()`` is what :func:`perfkit_core.calibration.calibrate.measured` times; it raises CaptureError.
     """
 
     framework: str
@@ -240,6 +269,6 @@ OperatorNames = Mapping[str, Callable[[str], str | None]]
 """Framework → function from a native operator name to the canonical one (None: unknown)."""
 
 __all__ = [
-    "Calibrator", "ExportOptions", "Exporter", "OperatorNames", "Recorder", "Recording", "Reduction", "Remedy",
-    "Renderer", "Rule", "Sequence", "Source", "View", "ViewRequest",
+    "Calibrator", "Column", "ExportOptions", "Exporter", "MergedRows", "OperatorNames", "Recorder", "Recording",
+    "Reduction", "Remedy", "Renderer", "Rule", "Sequence", "Source", "View", "ViewRequest",
 ]  # fmt: skip

@@ -2,14 +2,16 @@
 
 A plugin is a module (or object) named by an entry point of the group ``perfkit``. Importing it must not import a
 framework: perfkit reads files where none is installed.
+
+The two decorators of pluggy, bound to the project name ``perfkit``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from perfkit_core.plugins.markers import hookspec
+import pluggy
 
 if TYPE_CHECKING:
     import click
@@ -25,7 +27,13 @@ if TYPE_CHECKING:
         Source,
         View,
     )
-    from perfkit_core.verification.step_times import OptimizerSteps
+    from perfkit_core.verify.step_times import OptimizerSteps
+
+PROJECT: Final = "perfkit"
+"""pluggy project name, and the entry-point group of plugins."""
+
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
 
 
 @hookspec
@@ -50,7 +58,10 @@ def perfkit_rules() -> Sequence[Rule]:  # type: ignore[empty-body]
 
 @hookspec
 def perfkit_remedies() -> Mapping[str, Sequence[Remedy]]:  # type: ignore[empty-body]
-    """What to write against a finding, by framework (``meta.framework`` of a trace)."""
+    """What to write against a finding, by framework (``meta.framework`` of a trace).
+
+    An adapter may keep them in a file ``remedies.toml``, read by :func:`perfkit_core.advice.remedies.read_remedies`.
+    """
 
 
 @hookspec

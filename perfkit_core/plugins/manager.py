@@ -13,9 +13,9 @@ import pluggy
 
 from perfkit_core.plugins import hookspecs
 from perfkit_core.plugins.contracts import Calibrator, Exporter, Recorder, Remedy, Renderer, Rule, Source, View
-from perfkit_core.plugins.markers import PROJECT
+from perfkit_core.plugins.hookspecs import PROJECT
 
-BUILTIN: Final = "perfkit_core.builtin"
+BUILTIN: Final = "perfkit_core.cli.builtin"
 """Loaded by name, like every plugin: the manager knows nothing of what it manages."""
 
 

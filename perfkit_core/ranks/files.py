@@ -1,6 +1,8 @@
 """Partials in files: what one job of a batch scheduler computed of its share of the ranks, to be merged by another.
 
 MessagePack with the tables as Arrow streams, so that a file of unknown origin can be read; nothing in it is run.
+
+Tables among plain data: DataFrames as Arrow streams in MessagePack.
 """
 
 from __future__ import annotations
@@ -8,19 +10,71 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
+import numpy as np
+import pandas as pd
+import pyarrow as pa
 
 from perfkit_core.errors import SourceError, UsageError, unwritable
-from perfkit_core.language import english, message
-from perfkit_core.paths import PathLike, as_path, open_binary
+from perfkit_core.language.messages import english, message
+from perfkit_core.model.meta import Finding
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.ranks import tables
 from perfkit_core.ranks.job import Job, Partial
-from perfkit_core.storage.replacing import replacing
 from perfkit_core.storage.store import PARTIAL_SUFFIX
-from perfkit_core.trace import Finding
+from perfkit_core.system.atomic_write import replacing
+from perfkit_core.system.paths import PathLike, as_path, open_binary
+
+_TABLE: Final = 1
+"""Code of the extension."""
+_OBJECTS: Final = b"perfkit.objects"
+"""Key of the stream's metadata: names of the columns of texts, as JSON."""
+
+
+def to_extension(value: Any) -> Any:
+    """What MessagePack does not know: a DataFrame, numbers of numpy, NA. Raises NotImplementedError for all else."""
+    if isinstance(value, pd.DataFrame):
+        return msgspec.msgpack.Ext(_TABLE, _stream(value))
+    if isinstance(value, np.generic):
+        return value.item()
+    if value is pd.NA:
+        return None
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    raise NotImplementedError(f"{type(value).__name__} cannot be stored in a partial")
+
+
+def from_extension(code: int, data: memoryview) -> Any:
+    """The inverse. Raises ValueError for what is none."""
+    if code != _TABLE:
+        raise ValueError(f"unknown content {code}")
+    try:
+        with pa.ipc.open_stream(pa.py_buffer(data)) as stream:
+            found = stream.read_all()
+        found.validate(full=True)
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(f"damaged table: {error}") from None
+    return _frame(found)
+
+
+def _stream(table: pd.DataFrame) -> bytes:
+    objects = [str(name) for name, kind in table.dtypes.items() if kind == np.dtype(object)]
+    found = pa.Table.from_pandas(table, preserve_index=False)
+    found = found.replace_schema_metadata({**(found.schema.metadata or {}), _OBJECTS: msgspec.json.encode(objects)})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, found.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(found)
+    return bytes(sink.getvalue())
+
+
+def _frame(found: pa.Table) -> pd.DataFrame:
+    table: pd.DataFrame = found.to_pandas()
+    for name in msgspec.json.decode((found.schema.metadata or {}).get(_OBJECTS, b"[]"), type=list[str]):
+        column = table[name].astype(object)
+        table[name] = column.where(column.notna(), pd.NA)
+    return table
+
 
 SUFFIX: Final = PARTIAL_SUFFIX
 FORMAT: Final = "perfkit partial"
@@ -54,7 +108,7 @@ def write(stored: Stored, path: Path) -> None:
     """Write a file, all of it or nothing. Raises UsageError where that fails."""
     try:
         with replacing(path) as file:
-            file.write_bytes(msgspec.msgpack.encode(stored, enc_hook=tables.to_extension))
+            file.write_bytes(msgspec.msgpack.encode(stored, enc_hook=to_extension))
     except OSError as error:
         raise unwritable(path, error) from None
 
@@ -128,7 +182,7 @@ def _missing(shares: Sequence[tuple[int, int]], partial: bool) -> tuple[Finding,
 def _read(path: Path) -> Stored:
     try:
         with open_binary(path) as file:
-            found = msgspec.msgpack.decode(file.read(), type=Stored, ext_hook=tables.from_extension)
+            found = msgspec.msgpack.decode(file.read(), type=Stored, ext_hook=from_extension)
     except (msgspec.DecodeError, ValueError) as error:
         raise SourceError(f"{path}: not a file of partials ({error})", "perfkit summary --shard writes them") from None
     except OSError as error:

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfkit_core.errors import SourceError
-from perfkit_core.loading import files_of, reader
-from perfkit_core.paths import PathLike, as_path, exists, is_folder, reaching, readable
+from perfkit_core.model.meta import Finding
 from perfkit_core.plugins.manager import Plugins, get_plugins
 from perfkit_core.ranks.job import RankFiles
-from perfkit_core.recording import pending
-from perfkit_core.several import numbered_processes
-from perfkit_core.sources.bytestream import head
-from perfkit_core.sources.run_folder import cycles, recording
-from perfkit_core.trace import Finding
+from perfkit_core.readers.join_ranks import numbered_processes
+from perfkit_core.readers.load import files_of, reader
+from perfkit_core.readers.run_folder import cycles, recording
+from perfkit_core.storage import unfinished
+from perfkit_core.storage.bytestream import head
+from perfkit_core.system.paths import PathLike, as_path, exists, is_folder, reaching, readable
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def plan(sources: Sequence[PathLike], partial: bool = False) -> Plan:
 
 def _files(path: Path) -> tuple[list[Path], tuple[Finding, ...]]:
     """A run folder as its cycles."""
-    pending.flush(path)
+    unfinished.flush(path)
     with reaching(path):
         if not exists(path):
             raise SourceError(f"{path}: no such file or folder", "check the path")

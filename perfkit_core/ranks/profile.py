@@ -1,28 +1,128 @@
-"""A profile to make a report of: a trace, many ranks, or partials in files. Each computes views."""
+"""A profile to make a report of: a trace, many ranks, or partials in files. Each computes views.
+
+The tables of a profile, of one trace or merged from many ranks, with what a report says about them.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 import msgspec
+import pandas as pd
 
 from perfkit_core.errors import SourceError
-from perfkit_core.loading import load
-from perfkit_core.paths import PathLike, as_path, is_remote
+from perfkit_core.language.messages import Text
+from perfkit_core.model.findings import about_job, left_out, waits_not_known
+from perfkit_core.model.meta import Finding, TraceMeta
+from perfkit_core.model.trace import Trace, joined_meta
 from perfkit_core.plugins.contracts import View, ViewRequest
-from perfkit_core.rank_findings import left_out
 from perfkit_core.ranks import files
-from perfkit_core.ranks.computed import Computed, compute, merge
+from perfkit_core.ranks import job as cluster
 from perfkit_core.ranks.executors import executor
-from perfkit_core.ranks.job import Job
+from perfkit_core.ranks.job import Job, Partial, understood
 from perfkit_core.ranks.plan import Plan, plan
+from perfkit_core.ranks.reduce import reduce_trace, split
 from perfkit_core.ranks.run import error, run
-from perfkit_core.trace import Finding, Trace
+from perfkit_core.readers.load import load
+from perfkit_core.system.paths import PathLike, as_path, is_remote
+from perfkit_core.views.merging import reduction
+from perfkit_core.views.select import step_numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """``tables``: by the name of the view; ``why_empty(view)``: why a table has no rows; ``holds(column)``: whether the
+    events have anything in a column; ``steps``: numbers of the steps that were recorded; ``request``: what was
+    counted; ``averaged``: whether only what is in steps was, for sums of one step."""
+
+    meta: TraceMeta
+    quality: tuple[Finding, ...]
+    steps: tuple[int, ...]
+    request: ViewRequest
+    averaged: bool
+    tables: Mapping[str, pd.DataFrame]
+    why_empty: Callable[[View], Text]
+    holds: Callable[[str], bool]
+
+
+def compute(trace: Trace, views: Sequence[View], job: Job) -> Computed:
+    """The views of a trace; one of several ranks is reduced rank by rank. Raises UsageError."""
+    found = of_ranks(split(trace), views, job)
+    waits = _waits(found.tables, trace.meta, job)
+    return replace(found, meta=trace.meta, quality=tuple(dict.fromkeys((*trace.quality, *waits))))
+
+
+def of_ranks(ranks: Sequence[Trace], views: Sequence[View], job: Job) -> Computed:
+    """The views of traces of one rank each. Raises UsageError."""
+    if len(ranks) > 1:
+        return merge([reduce_trace(one, job) for one in ranks], views, job)
+    (trace,) = ranks
+    steps = step_numbers(trace)
+    request = replace(job.request, steps=steps) if job.own_steps and job.request.steps is None else job.request
+    tables = {view.name: view.table(trace, understood(view, request)) for view in views}
+    return Computed(
+        meta=trace.meta,
+        quality=trace.quality,
+        steps=steps,
+        request=job.request,
+        averaged=job.own_steps,
+        tables=tables,
+        why_empty=lambda view: view.explain_empty(trace),
+        holds=trace.known,
+    )
+
+
+def merge(partials: Sequence[Partial], views: Sequence[View], job: Job) -> Computed:
+    """The views of many ranks, merged in the order of the ranks. Raises UsageError for steps that no rank has, and
+    SourceError for partials that are not of one job."""
+    ordered = sorted(partials, key=lambda partial: partial.facts.meta.ranks)
+    facts = [partial.facts for partial in ordered]
+    findings = cluster.check(facts)
+    steps = cluster.steps(facts, job.request.steps)
+    tables = {
+        view.name: reduction(view).merge([one.views[view.name] for one in ordered], understood(view, job.request))
+        for view in views
+    }
+
+    def why_empty(view: View) -> Text:
+        explain = reduction(view).explain
+        return explain([one.views[view.name] for one in ordered]) if explain else cluster.why_empty(view.name, facts)
+
+    recorded = frozenset(name for fact in facts for name in fact.recorded)
+    meta = joined_meta([fact.meta for fact in facts])
+    return Computed(
+        meta=meta,
+        quality=(
+            *cluster.quality(facts),
+            *findings,
+            *about_job(meta),
+            *_waits(tables, meta, job),
+        ),
+        steps=steps,
+        request=job.request,
+        averaged=job.own_steps,
+        tables=tables,
+        why_empty=why_empty,
+        holds=recorded.__contains__,
+    )
+
+
+def _waits(tables: Mapping[str, pd.DataFrame], meta: TraceMeta, job: Job) -> tuple[Finding, ...]:
+    """Whose waiting the view stragglers does not know, where it knows that of others. Not where only some collectives
+    are counted: others may tell."""
+    table, request = tables.get("stragglers"), job.request
+    restricted = job.own_steps or request.steps is not None or any((request.pattern, request.kind, request.device))
+    if table is None or table.empty or "rank" not in table or restricted:
+        return ()
+    known = set(table.loc[table["collectives"] > 0, "rank"].tolist())
+    incomplete = float(table["incomplete"].sum() / max(table["collectives"].sum(), 1))
+    return waits_not_known(set(meta.ranks) - known, len(meta.ranks), incomplete)
+
 
 Report = Callable[[str], None]
 _PACKED: Final = {".gz": 10, ".parquet": 30}

@@ -1,4 +1,7 @@
-"""One rank: read, reduced to the partials of all views that are asked for, and forgotten."""
+"""One rank: read, reduced to the partials of all views that are asked for, and forgotten.
+
+A trace of several ranks as a trace for each of them.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +10,42 @@ from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 import pandas as pd
+import pyarrow as pa
 
-from perfkit_core import schema
-from perfkit_core.analyses.over_ranks.views import reduction
-from perfkit_core.analyses.select import step_numbers
+from perfkit_core.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.errors import PerfkitError, UsageError
-from perfkit_core.loading import load_one, named
-from perfkit_core.paths import as_path
+from perfkit_core.model import schema
+from perfkit_core.model.trace import Trace, concat_traces, with_rank
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.job import Facts, Failed, Job, Partial, RankFiles, understood
-from perfkit_core.ranks.split import split
-from perfkit_core.several import check_apart, in_time
-from perfkit_core.trace import Trace, concat_traces, with_rank
+from perfkit_core.readers.join_ranks import check_apart, in_time
+from perfkit_core.readers.load import load_one, named
+from perfkit_core.system.paths import as_path
+from perfkit_core.views.merging import reduction
+from perfkit_core.views.select import step_numbers
+
+_REFERENCES = ("parent", "launched_by")
+
+
+def split(trace: Trace) -> list[Trace]:
+    """The ranks of a trace, in order, those without events too; events of unknown rank are the first. Row references
+    lie within a rank, and count in its own rows."""
+    if len(trace.meta.ranks) < 2 or not len(trace):
+        return [trace]
+    rank = trace.ints("rank")
+    ranks = sorted({*np.unique(rank).tolist(), *trace.meta.ranks})
+    return [_of_rank(trace, np.flatnonzero(rank == one), one) for one in ranks]
+
+
+def _of_rank(trace: Trace, rows: IntArray, rank: int) -> Trace:
+    position = np.full(len(trace) + 1, NO_ROW, np.int64)
+    position[rows] = np.arange(len(rows))
+    references = {name: pa.array(position[trace.ints(name)[rows]]) for name in _REFERENCES}
+    some = Trace(trace.events.take(pa.array(rows)), trace.meta, trace.quality)
+    return some.with_columns(**references).with_meta(ranks=() if rank < 0 else (rank,))
+
 
 _LARGE: Final = ("extra", "thread_names")
 """What of a trace's meta is for its own views only."""

@@ -13,9 +13,8 @@ import logging
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec
 
-from perfkit_core.recording import failures
-from perfkit_core.recording.step_profiler import Ending, StepProfiler
-from perfkit_core.recording.step_window import Action, StepWindow
+from perfkit_core.recording.step_window import Action, Ending, StepProfiler, StepWindow
+from perfkit_core.system import failures
 
 P = ParamSpec("P")
 

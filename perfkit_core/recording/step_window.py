@@ -1,12 +1,20 @@
-"""Which steps of a training are recorded."""
+"""Which steps of a training are recorded.
+
+What a framework's profiler is told by whoever records the steps of a training, and what it must be able to do.
+
+Are these options that the framework's profiler takes? Asked when they are given, not when training has begun.
+"""
 
 from __future__ import annotations
 
 import enum
+import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, Protocol
 
 from perfkit_core.errors import UsageError
+from perfkit_core.recording.writer import CycleWriter
 
 DEFAULT_WAIT: Final = 1
 DEFAULT_WARMUP: Final = 1
@@ -87,3 +95,66 @@ def _numbered(first: int, last: int, warmup: int) -> StepWindow:
         raise UsageError(f"steps=({first}, {last}) names no steps", "give the first and the last step to record")
     warmup = min(warmup, first)
     return StepWindow(0, warmup, last - first + 1, skip_first=first - warmup, origin=0)
+
+
+class Ending(enum.Enum):
+    """What has become of the step that was begun last, when a cycle ends."""
+
+    ENDED = enum.auto()
+    """It has ended."""
+    NOT_TAKEN = enum.auto()
+    """It does not take place, or takes place later."""
+    BROKEN_OFF = enum.auto()
+    """It ended in the middle."""
+
+
+class StepProfiler(Protocol):
+    """A framework's profiler, told what to do by a StepRecording."""
+
+    writer: CycleWriter[Any]
+
+    def warm_up(self, step: int) -> None:
+        """Get ready during ``step``; nothing is recorded yet."""
+
+    def start(self, step: int) -> None:
+        """Record from now on; ``step`` begins now. Comes after ``warm_up`` or without it."""
+
+    def next(self, step: int) -> None:
+        """The running step ends and ``step`` begins."""
+
+    def stop(self, ending: Ending) -> None:
+        """Write the cycle. Only a step that has ended is a step; one that was broken off is a finding."""
+
+    def cancel(self) -> None:
+        """Stop warming up or recording, and write nothing."""
+
+
+_OURS: Final = {
+    "schedule": "give steps=(first, last) or wait, warmup, active",
+    "scheduler": "give steps=(first, last) or wait, warmup, active",
+    "on_trace_ready": "give it as also=[…]: it is called with the profiler after each cycle",
+    "timer_only": "it records no events",
+}
+
+
+def asked(options: Mapping[str, Any], known: Mapping[str, str], recorder: str) -> dict[str, bool]:
+    """The profiler's arguments for what is asked of a Recorder; ``known``: option → argument, ``recorder``: its name.
+
+    Raises UsageError for what the profiler cannot record.
+    """
+    wanted = [name for name, value in options.items() if value]
+    for name in wanted:
+        if name not in known:
+            raise UsageError(f"{recorder} records no {name}", f"leave --{name} out; it can record {', '.join(known)}")
+    return {known[name]: True for name in wanted}
+
+
+def check_options(profiler: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    """Raises UsageError for options that are set by perfkit, or unknown to the profiler's class."""
+    known = inspect.signature(profiler).parameters
+    for name in options:
+        if name in _OURS:
+            raise UsageError(f"{name} cannot be given here", _OURS[name])
+        if name not in known:
+            allowed = ", ".join(sorted(known.keys() - _OURS.keys()))
+            raise UsageError(f"the profiler has no option {name}", f"it takes {allowed}")

@@ -8,7 +8,7 @@ import weakref
 from pathlib import Path
 from typing import Any
 
-from perfkit_core.recording import failures
+from perfkit_core.system import failures
 
 
 def watch(handler: object, run_dir: Path) -> weakref.finalize[..., Any]:

@@ -6,9 +6,15 @@ A renderer never computes a number; units and headings come from the column name
 from __future__ import annotations
 
 from perfkit_core.plugins.contracts import Renderer
-from perfkit_core.plugins.later import later
+from perfkit_core.runtime.lazy import later
 
 RENDERERS = tuple(
-    Renderer(name, later(f"perfkit_core.renderers.{name}", "render"))
-    for name in ("text", "markdown", "json", "csv", "html")
+    Renderer(name, later(f"perfkit_core.renderers.{module}", "render"))
+    for name, module in (
+        ("text", "text"),
+        ("markdown", "markdown"),
+        ("json", "json"),
+        ("csv", "csv"),
+        ("html", "html.page"),
+    )
 )

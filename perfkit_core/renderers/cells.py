@@ -1,16 +1,28 @@
-"""Cells of text as people read them: words that are said, names that cannot steer what shows them."""
+"""Cells of text as people read them: words that are said, names that cannot steer what shows them.
+
+Table cells as plain Python values, exactly: integers stay integers, whatever pandas made of a column with nulls.
+
+How is a long name cut so that it still says what it is? Template and argument lists go first, the middle last.
+"""
 
 from __future__ import annotations
 
+import functools
+import math
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from perfkit_core.language import Text, render, say
+import pandas as pd
+
 from perfkit_core.language.columns import worded
+from perfkit_core.language.messages import Message, Text, english, render, say
+from perfkit_core.model.columns import Column
 
 MISSING: Final = "-"
 
 
-def text(value: Any, column: str = "") -> str:
+def text(value: Any, column: Column | None = None) -> str:
     """A cell that is no number. The words that a column is made of are said, names are as they are."""
     if value is None:
         return MISSING
@@ -29,3 +41,115 @@ def visible(text: Text) -> str:
 
 def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
+
+
+def records(table: pd.DataFrame) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Column names, and rows of None, bool, int, float, str, list and dict."""
+    converted = [cells(str(name), table[name]) for name in table.columns]
+    return [str(name) for name in table.columns], list(zip(*converted, strict=True))
+
+
+def cells(name: str, values: pd.Series) -> list[Any]:
+    """One column. Counted quantities (``*_ns``, ``*bytes``) that pandas turned into floats are integers again."""
+    result = [plain(value) for value in values.to_list()]
+    counted = name.endswith(("_ns", "bytes", "bytes_per_s")) or name == "calls"
+    if counted and all(value is None or (isinstance(value, float) and value.is_integer()) for value in result):
+        return [None if value is None else int(value) for value in result]
+    return result
+
+
+def plain(value: Any) -> Any:
+    """A value of pandas or numpy as JSON knows it. NA, NaN, NaT and infinities are None."""
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, Message):
+        return english(value)
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(item) for item in value]
+    if hasattr(value, "tolist"):  # numpy scalars and arrays
+        return plain(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if hasattr(value, "isoformat") and not pd.isna(value):
+        return value.isoformat()
+    return None if pd.api.types.is_scalar(value) and pd.isna(value) else str(value)
+
+
+_SHORT: Final = 6
+"""A list of this many characters tells as much as its … and stays: ``<float>``, ``module.py(1510)``."""
+_BRACKET: Final = re.compile(r"(?<!-)[<>]|[()]")
+_PAIRS: Final = {"<": ">", "(": ")"}
+_AROUND: Final = (
+    (re.compile(r"(?<=[\w>])\([^()]*\)$"), ""),
+    (re.compile(r"(?<=\w)<[^<>]*>$"), ""),
+    (re.compile(r"^void "), ""),
+    (re.compile(r"^(?:[^<>()]|\(…\)|<…>)*::(?=[^:])"), "…::"),
+)
+"""What stands around the name of a function, the least telling first: arguments, return type, namespaces."""
+
+
+def cut(text: str, length: int) -> str:
+    """``text`` in at most ``length`` characters; an indent stays, and leaves half of them, however deep it is.
+
+    What ``<`` ``>`` and ``(`` ``)`` enclose is replaced by …, the innermost first, but for its beginning where there is
+    room: kernels of one template differ in it. Then what stands around the function's name goes, then its middle.
+    """
+    if len(text) <= length:
+        return text
+    name = text.lstrip(" ·")
+    indent = text[: len(text) - len(name)]
+    return indent + _cut(name, max(length - len(indent), length // 2))
+
+
+@functools.lru_cache(4096)
+def _cut(name: str, length: int) -> str:
+    if _BRACKET.search(name):
+        name = _bare(_without_lists(name, length), length)
+    if len(name) <= length:
+        return name
+    tail = (length - 1) // 2
+    return f"{name[: length - 1 - tail]}…{name[len(name) - tail :]}"
+
+
+def _without_lists(name: str, length: int) -> str:
+    deepest = max((depth for depth, _, _ in _lists(name)), default=0)
+    for level in range(deepest, 0, -1):
+        if len(name) <= length:
+            break
+        name = _emptied(name, [one[1:] for one in _lists(name) if one[0] == level], length)
+    return name
+
+
+def _bare(name: str, length: int) -> str:
+    for pattern, instead in _AROUND:
+        if len(name) > length:
+            name = pattern.sub(instead, name)
+    return name
+
+
+def _emptied(name: str, lists: list[tuple[int, int]], length: int) -> str:
+    """The name with … for what the lists hold; what is left of ``length`` goes to the first of them."""
+    long = sorted((start, end) for start, end in lists if end - start > _SHORT)
+    room = length - len(name) + sum(end - start - 1 for start, end in long)
+    parts, done = [], 0
+    for start, end in long:
+        kept = end if end - start - 1 <= room else start + (room if room > _SHORT else 0)
+        room -= max(0, min(kept, end - 1) - start)
+        parts.append(name[done:kept] + ("" if kept == end else "…"))
+        done = end
+    return "".join(parts) + name[done:]
+
+
+def _lists(name: str) -> Iterator[tuple[int, int, int]]:
+    """(depth, start, end) of what each pair of brackets encloses; the outermost have depth 1."""
+    opened: list[tuple[str, int]] = []
+    for found in _BRACKET.finditer(name):
+        if found[0] in _PAIRS:
+            opened.append((found[0], found.end()))
+        else:
+            while opened and found[0] == ")" and opened[-1][0] == "<":
+                opened.pop()  # a comparison, no list
+            if opened and _PAIRS[opened[-1][0]] == found[0]:
+                yield len(opened), opened.pop()[1], found.start()

@@ -6,7 +6,7 @@ import csv
 import io
 
 from perfkit_core.errors import UsageError
-from perfkit_core.renderers.values import records
+from perfkit_core.renderers.cells import records
 from perfkit_core.report.model import Report
 
 

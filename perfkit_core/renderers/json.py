@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import pandas as pd
 
-from perfkit_core.language import english
-from perfkit_core.renderers.values import plain, records
+from perfkit_core.language.messages import english
+from perfkit_core.renderers.cells import plain, records
 from perfkit_core.report.model import Report
 
 

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from perfkit_core.language import Text, say
-from perfkit_core.renderers import parts, sources
+from perfkit_core.language.messages import Text, say
+from perfkit_core.renderers import parts
+from perfkit_core.renderers import parts as sources
 from perfkit_core.renderers.cells import visible
-from perfkit_core.renderers.columns import Column, columns
+from perfkit_core.renderers.table_columns import ShownColumn, columns
 from perfkit_core.report.model import Report, Section
 
 _HARMLESS: Final = re.compile(r"(?!_)(?!.*__)(?!www\.)[\w .,/()%+-]*(?<!_)")
@@ -58,13 +59,13 @@ def _section(section: Section) -> Iterator[str]:
         yield prose(parts.reason(section))
         return
     rows = parts.shown(section)
-    yield _table(columns(rows, unit=section.unit, indent="· ", headings=section.headings))
+    yield _table(columns(rows, section.columns, unit=section.unit, indent="· "))
     for line in (parts.more(section), *parts.unknown(section, rows)):
         if line:
             yield prose(line)
 
 
-def _table(shown: list[Column]) -> str:
+def _table(shown: list[ShownColumn]) -> str:
     head = [prose(column.label) for column in shown]
     rule = ["---:" if column.numeric else ":---" for column in shown]
     cells = [column.cells if column.numeric else [cell(text) for text in column.cells] for column in shown]

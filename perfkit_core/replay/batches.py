@@ -4,6 +4,10 @@ Worker processes of a data loader, and a thread of it that reads ahead, work at 
 no earlier because the training asks for it earlier. So where the training waited, it goes on no sooner than the batch
 was recorded to arrive; where it did not, the batch was there. What the training makes itself is work like any other,
 also within a call of the loader: where operators rebuild the batch in it, the wait is over with the last of them.
+
+Do long waits recur at a distance of their own?
+
+Workers that are too few make their batches at the same time: so many calls as there are workers have one long wait.
 """
 
 from __future__ import annotations
@@ -14,12 +18,42 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core import grouped, nesting
+from perfkit_core.algorithms import groupby, nesting
+from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.model.schema import DATALOADER, OPERATOR, RUNTIME, STEP, SYNC
+from perfkit_core.model.trace import Trace
 from perfkit_core.replay.graph import BATCH, Edges, Graph, edges
 from perfkit_core.replay.host_segments import Segments
-from perfkit_core.replay.rhythm import period
-from perfkit_core.schema import DATALOADER, OPERATOR, RUNTIME, STEP, SYNC
-from perfkit_core.trace import BoolArray, IntArray, Trace
+
+_LONG: Final = 0.5
+_LONGEST: Final = 0.9
+"""Waits are long from this share of such a quantile of them on."""
+_EQUAL: Final = 3
+"""So many equal distances are no chance; two, where there are no others."""
+_MANY: Final = 2
+"""Distances are many that are so many times as many as they are long: some are in each part of the recording."""
+_MOST: Final = 64
+"""Waits that are further apart are not those of workers that take turns."""
+
+
+def period(waited_ns: IntArray, begins: BoolArray) -> int:
+    """How far long waits are apart, given how long each call (or step) waits, 0 for not at all, and in which an epoch
+    begins, both of shape (n,). 1 where they do not recur: a distance recurs that most of them have, or the mean of
+    very many."""
+    waits = waited_ns > 0
+    if not waits.any():
+        return 1
+    long = np.flatnonzero(waits & (waited_ns >= _LONG * np.quantile(waited_ns[waits], _LONGEST)))
+    epoch = np.cumsum(begins)[long]
+    apart = np.diff(long)[epoch[1:] == epoch[:-1]]
+    if len(apart) < 2:
+        return 1
+    usual, mean = int(np.median(apart)), round(float(np.mean(apart)))
+    equal = int((apart == usual).sum())
+    if equal >= max(min(_EQUAL, len(apart)), len(apart) / 2) and usual <= _MOST:
+        return usual
+    return mean if len(apart) >= _MANY * mean else 1
+
 
 _IN_WORKERS: Final = re.compile(r"multi[-_ ]?process", re.IGNORECASE)
 _IN_THREAD: Final = re.compile(r"DataLoaderIterSingleProcess")
@@ -79,7 +113,7 @@ def begins_epoch(trace: Trace, rows: IntArray) -> BoolArray:
     begun = trace.host & _matches(trace, _BEGINS)
     begun &= ~nesting.lies_in(trace.ints("parent"), trace.rows("kind", DATALOADER, OPERATOR))
     events = np.append(rows[known], np.flatnonzero(begun & (step >= 0)))
-    key, count = grouped.distinct([rank[events], step[events]], len(events))[0], len(known)
+    key, count = groupby.distinct([rank[events], step[events]], len(events))[0], len(known)
     steps = np.unique(key[:count])
     more = np.zeros(int(key.max()) + 1, np.bool_)
     for part in (key[:count], key[count:]):

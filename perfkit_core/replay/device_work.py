@@ -3,19 +3,26 @@
 Every edge has the lag that is usual for its cause, or less where the recording shows less. The one edge that explains
 the recorded start best has the whole recorded lag, so that the unchanged graph repeats the recording. A start that no
 edge explains (beyond ``UNEXPLAINED_NS``) is looked for among the ends of work on other streams of the device.
+
+Launches that wait for room: a stream holds so many launches that have not begun, the next one blocks its caller.
+
+What had been given to a stream by a certain time, and which of it ended last?
 """
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from perfkit_core import grouped
-from perfkit_core.replay.graph import EVENT, LAUNCH, STREAM, Edges, all_edges, edges
-from perfkit_core.schema import DEVICE_WORK
-from perfkit_core.trace import BoolArray, IntArray, Trace
+from perfkit_core.algorithms import groupby
+from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.model.schema import DEVICE_WORK
+from perfkit_core.model.trace import Trace
+from perfkit_core.replay.graph import EVENT, LAUNCH, QUEUE, STREAM, Edges, all_edges, edges
+from perfkit_core.replay.host_segments import Segments
 
 UNEXPLAINED_NS: Final = 20_000
 """A later start than usual by this much has another cause."""
@@ -44,8 +51,8 @@ def device_work(trace: Trace) -> DeviceWork:
     """All work on devices; every rank has devices of its own."""
     rows = np.flatnonzero(~trace.host & trace.rows("kind", *DEVICE_WORK))
     keys = [trace.ints("rank")[rows], trace.codes("device").codes[rows].astype(np.int64), trace.ints("stream")[rows]]
-    lane, first = grouped.sorted_codes(keys, len(rows))
-    order = grouped.stable_order(lane, len(first))
+    lane, first = groupby.sorted_codes(keys, len(rows))
+    order = groupby.stable_order(lane, len(first))
     lane = lane[order]
     before = np.arange(-1, len(rows) - 1)
     before[np.flatnonzero(np.diff(lane, prepend=-1))] = -1
@@ -91,7 +98,7 @@ def _other_stream(trace: Trace, work: DeviceWork, start: IntArray, end: IntArray
     if work.lanes < 2 or not open_work.any():
         return found
     keys = [trace.ints("rank")[work.row], trace.codes("device").codes[work.row].astype(np.int64)]
-    device, _ = grouped.sorted_codes(keys, len(work))
+    device, _ = groupby.sorted_codes(keys, len(work))
     for one in np.unique(device[open_work]):
         here = np.flatnonzero(device == one)
         by_end = here[np.argsort(end[here], kind="stable")]
@@ -102,3 +109,85 @@ def _other_stream(trace: Trace, work: DeviceWork, start: IntArray, end: IntArray
         close &= start[hit] < start[wanted]
         found[wanted[close]] = hit[close]
     return found
+
+
+DEPTH: Final = 1021
+"""Launches that a CUDA stream holds besides the one that runs. The next one blocks until that has ended and its
+successor begins: measured on a V100, where 1,132 of 1,139 blocked launches found exactly so many waiting."""
+_BLOCKED: Final = 4
+"""A launch that takes so many times the usual was blocked, if room was made while it lasted."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLimits:
+    """Launches that waited for room: ``row`` of each, ``busy_ns`` what it takes otherwise, shape (calls,); ``edges``
+    from the work that made room to what follows each launch, whether it waited or not."""
+
+    row: IntArray
+    busy_ns: IntArray
+    edges: Edges
+
+
+def queue_limits(trace: Trace, work: DeviceWork, segments: Segments, nodes: IntArray) -> QueueLimits:
+    """The limit of every stream that got more work than it holds. ``nodes`` are those of the work."""
+    made_room = np.arange(-DEPTH, len(work) - DEPTH)
+    first = np.searchsorted(work.lane, work.lane)
+    launched_by = trace.ints("launched_by")[work.row]
+    at = np.flatnonzero((made_room >= first) & (launched_by >= 0))
+    at = at[segments.after[launched_by[at]] >= 0]
+    if not len(at):
+        nothing = np.empty(0, np.int64)
+        return QueueLimits(nothing, nothing, all_edges([]))
+    call, room = launched_by[at], made_room[at]
+    begun, end = trace.ints("start_ns")[work.row[room]], trace.end_ns[call]
+    within = (begun > trace.ints("start_ns")[call]) & (begun <= end)
+    usual = _usual_ns(trace, np.setdiff1d(launched_by[launched_by >= 0], call[within]))
+    blocked = within & (trace.ints("dur_ns")[call] > _BLOCKED * usual)
+    lag = np.where(blocked, end - begun, np.minimum(end - begun, 0))
+    limits = edges(QUEUE, nodes[room], segments.after[call], lag, call, from_start=True)
+    return QueueLimits(call[blocked], np.full(int(blocked.sum()), usual), limits)
+
+
+def _usual_ns(trace: Trace, calls: IntArray) -> int:
+    """What a launch takes that waits for no room: the first ones of a stream at least."""
+    return int(np.median(trace.ints("dur_ns")[calls])) if len(calls) else 0
+
+
+class Queued:
+    """Device work by stream in the order of its launches. Work is told by its position in ``DeviceWork``."""
+
+    def __init__(self, trace: Trace, work: DeviceWork) -> None:
+        launched_by, start = trace.ints("launched_by")[work.row], trace.ints("start_ns")
+        self.launch_ns: IntArray = np.where(launched_by >= 0, start[launched_by], start[work.row])
+        self.end_ns: IntArray = trace.end_ns[work.row]
+        self.rank: IntArray = trace.ints("rank")[work.row]
+        first = np.searchsorted(work.lane, np.arange(work.lanes + 1))
+        self._orders = [
+            low + np.argsort(self.launch_ns[low:high], kind="stable") for low, high in itertools.pairwise(first)
+        ]
+        self._times = [self.launch_ns[order] for order in self._orders]
+        self._latest = [_latest(order, self.end_ns[order]) for order in self._orders]
+
+    def __len__(self) -> int:
+        return len(self._orders)
+
+    def rank_of(self, lane: int) -> int:
+        """Rank of a stream."""
+        return int(self.rank[self._orders[lane][0]])
+
+    def ends_last(self, lane: int, before_ns: IntArray) -> IntArray:
+        """Of the work launched on a stream before each time: that which ends last, -1 where there is none."""
+        found = np.searchsorted(self._times[lane], before_ns) - 1
+        return np.where(found >= 0, self._latest[lane][np.maximum(found, 0)], -1)
+
+    def next_after(self, lane: int, time_ns: IntArray) -> IntArray:
+        """The first work launched on a stream at or after each time, -1 where there is none."""
+        at, order = np.searchsorted(self._times[lane], time_ns), self._orders[lane]
+        return np.where(at < len(order), order[np.minimum(at, len(order) - 1)], -1)
+
+
+def _latest(order: IntArray, end_ns: IntArray) -> IntArray:
+    """Of each beginning of a queue the work that ends last."""
+    most = np.maximum.accumulate(end_ns)
+    at = np.maximum.accumulate(np.where(end_ns == most, np.arange(len(order)), 0))
+    return order[at]

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from perfkit_core.trace import BoolArray, IntArray
+from perfkit_core.algorithms.arrays import BoolArray, IntArray
 
 CHAIN: Final = 0
 """What a thread does next."""

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfkit_core import grouped
-from perfkit_core.analyses.threads import threads
-from perfkit_core.compiling import compiled
-from perfkit_core.schema import NESTED_KINDS
-from perfkit_core.trace import IntArray, Trace
+from perfkit_core.algorithms import groupby
+from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.model.schema import NESTED_KINDS
+from perfkit_core.model.trace import Trace
+from perfkit_core.runtime.compile import compiled
+from perfkit_core.views.threads import threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +44,8 @@ def host_segments(trace: Trace) -> Segments:
     occupied = trace.host & trace.rows("kind", *NESTED_KINDS) & (trace.ints("self_ns") >= 0)
     rows = np.flatnonzero(occupied)
     found = threads(trace)
-    code, number = grouped.by_appearance(found.code[rows], len(found))
-    order = grouped.stable_order(code, len(number))
+    code, number = groupby.by_appearance(found.code[rows], len(found))
+    order = groupby.stable_order(code, len(number))
     rows, code = rows[order], code[order]
     room = 2 * len(rows) + 2 * len(number) + 2
     start, end, owner, thread = (np.empty(room, np.int64) for _ in range(4))

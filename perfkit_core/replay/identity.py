@@ -12,12 +12,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.replay.build import Replay
 from perfkit_core.replay.device_work import UNEXPLAINED_NS
 from perfkit_core.replay.graph import CAUSES, Edges
 from perfkit_core.replay.simulate import play
 from perfkit_core.replay.steps import Steps
-from perfkit_core.trace import BoolArray, IntArray
 
 _USUAL: Final = 0.1
 """Quantile of the lags of a cause that is usual for it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from perfkit_core.language import Text
+from perfkit_core.language.messages import Text
 
 
 class Case(Enum):

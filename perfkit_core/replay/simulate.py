@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from perfkit_core.compiling import compiled
+from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.errors import PerfkitError
 from perfkit_core.replay.graph import Graph
-from perfkit_core.trace import IntArray
+from perfkit_core.runtime.compile import compiled
 
 
 class CyclicGraphError(PerfkitError):

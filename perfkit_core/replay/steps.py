@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfkit_core import grouped
-from perfkit_core.analyses.communication.collectives import communication
+from perfkit_core.algorithms import groupby
+from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.model.schema import STEP
+from perfkit_core.model.trace import Trace
 from perfkit_core.replay.build import Replay
 from perfkit_core.replay.graph import Graph
-from perfkit_core.schema import STEP
-from perfkit_core.trace import BoolArray, IntArray, Trace
+from perfkit_core.views.communication.communicating import communication
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ class Steps:
             return np.zeros(len(rows), np.int64)
         columns = (self.rank, "rank"), (self.number, "step")
         keys = [np.concatenate([own, trace.ints(name)[rows]]) for own, name in columns]
-        code, first = grouped.sorted_codes(keys, len(keys[0]))
+        code, first = groupby.sorted_codes(keys, len(keys[0]))
         position = np.full(len(first), -1, np.int64)
         position[code[: len(self)]] = np.arange(len(self))
         return position[code[len(self) :]]

@@ -3,23 +3,52 @@
 A call that waits ends just after work that had been launched before it. What it can wait for is told by its name
 (``sync_calls``) and by the records of the device, where there are some (``sync_records``); else the work that ends last
 within the call shows it. Copies block where their work ends within the call, as those of pageable memory do.
+
+Which calls of the host synchronise, and with what: a device, a stream, an event?
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
-from perfkit_core.replay.device_work import DeviceWork
+from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.model.schema import MEMCPY, RUNTIME, SYNC
+from perfkit_core.model.trace import Trace
+from perfkit_core.replay.device_work import DeviceWork, Queued
 from perfkit_core.replay.graph import WAIT, Edges, edges
 from perfkit_core.replay.host_segments import Segments
-from perfkit_core.replay.queued import Queued
-from perfkit_core.replay.sync_calls import DEVICE, EVENT, sync_calls
-from perfkit_core.replay.sync_records import SyncRecords
-from perfkit_core.schema import MEMCPY
-from perfkit_core.trace import BoolArray, IntArray, Trace
+from perfkit_core.replay.stream_waits import SyncRecords
+
+DEVICE: Final = 0
+STREAM: Final = 1
+EVENT: Final = 2
+_OF_DEVICE: Final = re.compile(
+    r"(Device|Ctx|Context)_?Synchronize|Free(?!Async)|HostUnregister|ModuleUnload", re.IGNORECASE
+)
+_OF_EVENT: Final = re.compile(r"Event_?Synchronize", re.IGNORECASE)
+_FREES: Final = re.compile(r"^(cuda|hip|cu|musa|acl\w*)Free(?!Async)", re.IGNORECASE)
+"""Freeing device memory waits until the device is idle."""
+
+
+def sync_calls(trace: Trace) -> tuple[IntArray, npt.NDArray[np.int8]]:
+    """Rows of the calls of the host that synchronise, and the scope of each: DEVICE, STREAM or EVENT."""
+    names = trace.codes("name")
+    frees = names.lookup(np.array([bool(_FREES.search(name)) for name in names.values], np.bool_), False)
+    rows = np.flatnonzero(trace.host & (trace.rows("kind", SYNC) | (trace.rows("kind", RUNTIME) & frees)))
+    scope = np.array([_scope(name) for name in names.values], np.int8)
+    return rows, scope[names.codes[rows]]
+
+
+def _scope(name: str) -> int:
+    if _OF_DEVICE.search(name):
+        return DEVICE
+    return EVENT if _OF_EVENT.search(name) else STREAM
+
 
 BUSY_NS: Final = 2_000
 """What a call takes at most on its own when it waits for a device."""

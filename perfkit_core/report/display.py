@@ -3,21 +3,79 @@ the numbers belong to the :class:`~perfkit_core.plugins.contracts.ViewRequest`.
 
 The filters are those of tfprof. ``show`` and ``hide`` search the texts of a row (in a tree: its name); ``start`` begins
 the tree at the rows that match, ``trim`` ends it above them; ``depth`` is the deepest level.
+
+Rows of a printed tree: preorder, with a column ``depth``. Which row is below which, and what is left of a tree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from perfkit_core import patterns
+from perfkit_core.algorithms import nesting, regex
+from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.algorithms.trees import preorder
 from perfkit_core.errors import UsageError, spelled_like
+from perfkit_core.model.columns import Column, called, keys
 from perfkit_core.plugins.contracts import View
-from perfkit_core.report import key_columns, tree_rows
-from perfkit_core.trace import BoolArray
+
+
+def parents(depth: IntArray) -> IntArray:
+    """Row of the parent of each row (-1: root), from the depths of a tree in preorder, shape (rows,)."""
+    parent = np.full(len(depth), -1, np.int64)
+    path: list[int] = []
+    for row, level in enumerate(depth.tolist()):
+        del path[level:]
+        parent[row] = path[-1] if path else -1
+        path.append(row)
+    return parent
+
+
+def topmost(parent: IntArray, wanted: BoolArray) -> IntArray:
+    """Row of the topmost wanted ancestor-or-self of each row, -1 where there is none."""
+    return nesting.first_on_path(parent, np.where(wanted, np.arange(len(parent)), -1))
+
+
+def kept(table: pd.DataFrame, parent: IntArray, keep: BoolArray) -> pd.DataFrame:
+    """The rows to keep; a row moves up by the rows above it that go."""
+    depth = nesting.sum_down(parent, keep.astype(np.int64)) - 1
+    result = table[keep].reset_index(drop=True)
+    result["depth"] = depth[keep]
+    return result
+
+
+def sorted_siblings(table: pd.DataFrame, column: str, ascending: bool) -> pd.DataFrame:
+    """The tree with the rows below each row sorted by a column; unknown comes last, ties keep their order."""
+    codes = pd.factorize(table[column], sort=True)[0].astype(np.int64)  # -1: unknown
+    weight = np.where(codes < 0, -len(table), -codes if ascending else codes)
+    order = preorder(parents(table["depth"].to_numpy(np.int64)), weight)
+    return table.iloc[order].reset_index(drop=True)
+
+
+def without(table: pd.DataFrame, parent: IntArray, gone: BoolArray, summed: Mapping[str, str]) -> pd.DataFrame:
+    """The tree with the sums in it less what the rows that go have themselves. ``summed``: column that holds the sum of
+    a row and all below it → column of the row's own part. Never below 0, where the rows that go overlap each other."""
+    result = table.copy()
+    for total, own in summed.items():
+        if total in table.columns and own in table.columns:
+            share = table[own].dtype.kind == "f"
+            values = table[own].fillna(0).to_numpy(np.float64 if share else np.int64)
+            result[total] = (table[total] - _below(parent, np.where(gone, values, 0))).clip(lower=0)
+    return result
+
+
+def _below(parent: IntArray, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Each row's value plus those of all rows below it, in their own type. Needs parent < row."""
+    for row in range(len(parent) - 1, -1, -1):
+        if parent[row] >= 0:
+            values[parent[row]] += values[row]
+    return values
+
 
 DEPTH = "depth"
 _TREE = (DEPTH, "name")
@@ -54,19 +112,20 @@ def displayed(table: pd.DataFrame, view: View, display: Display, by: Sequence[st
     Raises UsageError for a bad pattern.
     """
     if DEPTH in table.columns:
-        return _columns(_tree(_sorted_tree(table, view, display), view, display), display, by)
+        return _columns(_tree(_sorted_tree(table, view, display), view, display), view, display, by)
     for pattern, wanted in ((display.show, True), (display.hide, False)):
         if pattern is not None:
             table = table[_mentions(table, pattern) == wanted]
-    return _columns(_sorted(table[_large_enough(table, display)], view, display, by), display, by)
+    return _columns(_sorted(table[_large_enough(table, view, display)], view, display, by), view, display, by)
 
 
-def check(tables: Mapping[str, pd.DataFrame], display: Display) -> None:
-    """Raises UsageError where no table has a column that is asked for, or none is a tree where one is needed."""
+def check(tables: Mapping[str, pd.DataFrame], display: Display, columns: Sequence[Column] = ()) -> None:
+    """Raises UsageError where no table has a column that is asked for, or none is a tree where one is needed.
+    ``columns``: those that the views declare."""
     known = list(dict.fromkeys(str(name) for table in tables.values() for name in table.columns))
     wanted = ([display.sort] if display.sort else []) + list(display.columns) + list(display.minimums)
     for column in wanted:
-        if not key_columns.called(column, known):
+        if not called(columns, column, known):
             shown = ", ".join(tables)
             raise UsageError(f"there is no column {column!r} in {shown}", spelled_like(column, known, "columns"))
     of_trees = any(value is not None for value in (display.start, display.trim, display.depth))
@@ -77,24 +136,24 @@ def check(tables: Mapping[str, pd.DataFrame], display: Display) -> None:
 
 def _tree(table: pd.DataFrame, view: View, display: Display) -> pd.DataFrame:
     """What is left of a tree. A row that is hidden leaves its children, one level up."""
-    parent = tree_rows.parents(table[DEPTH].to_numpy(np.int64))
+    parent = parents(table[DEPTH].to_numpy(np.int64))
     name = table["name"].astype("string").to_list()
     keep = np.ones(len(table), np.bool_)
     root = np.full(len(table), -1, np.int64)
     if display.start is not None:
-        root = tree_rows.topmost(parent, patterns.matches(name, display.start))
+        root = topmost(parent, regex.matches(name, display.start))
         keep &= root >= 0
     if display.trim is not None:
-        keep &= tree_rows.topmost(parent, patterns.matches(name, display.trim)) < 0
+        keep &= topmost(parent, regex.matches(name, display.trim)) < 0
     if display.depth is not None:
         depth = table[DEPTH].to_numpy(np.int64)
         keep &= depth - np.where(root >= 0, depth[root], 0) <= display.depth
     for pattern, wanted in ((display.show, True), (display.hide, False)):
         if pattern is not None:
-            keep &= patterns.matches(name, pattern) == wanted
-    keep &= _large_enough(table, display)
-    counted = tree_rows.without(table, parent, ~keep, view.summed) if display.displayed_only else table
-    return tree_rows.kept(counted, parent, keep)
+            keep &= regex.matches(name, pattern) == wanted
+    keep &= _large_enough(table, view, display)
+    counted = without(table, parent, ~keep, view.summed) if display.displayed_only else table
+    return kept(counted, parent, keep)
 
 
 def _mentions(table: pd.DataFrame, pattern: str) -> BoolArray:
@@ -102,7 +161,7 @@ def _mentions(table: pd.DataFrame, pattern: str) -> BoolArray:
     for name in table.columns:
         if _is_text(table, name):
             texts = [value if isinstance(value, str) else None for value in table[name]]
-            found |= patterns.matches(texts, pattern)
+            found |= regex.matches(texts, pattern)
     return found
 
 
@@ -110,10 +169,10 @@ def _is_text(table: pd.DataFrame, name: str) -> bool:
     return pd.api.types.is_object_dtype(table[name]) or pd.api.types.is_string_dtype(table[name])
 
 
-def _large_enough(table: pd.DataFrame, display: Display) -> BoolArray:
+def _large_enough(table: pd.DataFrame, view: View, display: Display) -> BoolArray:
     keep = np.ones(len(table), np.bool_)
     for name, least in display.minimums.items():
-        for column in key_columns.called(name, table.columns):
+        for column in called(view.columns, name, table.columns):
             keep &= (table[column] >= least).fillna(False).to_numpy(np.bool_)
     return keep
 
@@ -123,7 +182,7 @@ def _sorted(table: pd.DataFrame, view: View, display: Display, by: Sequence[str]
     column = _order(table, view, display)
     if column is None:
         return table.reset_index(drop=True)
-    texts = [name for name in key_columns.keys(table, by) if name != column and _is_text(table, name)]
+    texts = [name for name in keys(view.columns, table, by) if name != column and _is_text(table, name)]
     if texts:
         table = table.sort_values(texts, kind="stable", na_position="last")
     return table.sort_values(column, ascending=display.ascending, kind="stable", na_position="last", ignore_index=True)
@@ -131,22 +190,22 @@ def _sorted(table: pd.DataFrame, view: View, display: Display, by: Sequence[str]
 
 def _sorted_tree(table: pd.DataFrame, view: View, display: Display) -> pd.DataFrame:
     column = _order(table, view, display)
-    return table if column is None else tree_rows.sorted_siblings(table, column, display.ascending)
+    return table if column is None else sorted_siblings(table, column, display.ascending)
 
 
 def _order(table: pd.DataFrame, view: View, display: Display) -> str | None:
     for name in (display.sort, view.order):
-        found = key_columns.called(name, table.columns) if name is not None else ()
+        found = called(view.columns, name, table.columns) if name is not None else ()
         if found:
             return found[0]
     return None
 
 
-def _columns(table: pd.DataFrame, display: Display, by: Sequence[str]) -> pd.DataFrame:
+def _columns(table: pd.DataFrame, view: View, display: Display, by: Sequence[str]) -> pd.DataFrame:
     """The chosen columns, with those that tell the rows apart; all where this table has none of the chosen ones."""
-    chosen = [column for name in display.columns for column in key_columns.called(name, table.columns)]
+    chosen = [column for name in display.columns for column in called(view.columns, name, table.columns)]
     if not chosen:
         return table
     front = [name for name in _TREE if DEPTH in table.columns]
-    keys = [name for name in key_columns.keys(table, by) if name not in chosen]
-    return table[list(dict.fromkeys([*front, *keys, *chosen]))]
+    telling = [name for name in keys(view.columns, table, by) if name not in chosen]
+    return table[list(dict.fromkeys([*front, *telling, *chosen]))]

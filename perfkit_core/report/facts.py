@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from perfkit_core.analyses.select import step_numbers
-from perfkit_core.language import mark, say
+from perfkit_core.language.messages import mark, say
+from perfkit_core.model.meta import Device, Finding, TraceMeta
+from perfkit_core.model.trace import Trace
 from perfkit_core.report.model import Source
-from perfkit_core.trace import Device, Finding, Trace, TraceMeta
+from perfkit_core.views.select import step_numbers
 
 
 def source(trace: Trace) -> Source:

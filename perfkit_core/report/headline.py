@@ -7,7 +7,7 @@ from typing import Final
 
 import pandas as pd
 
-from perfkit_core.language import Message, mark, message
+from perfkit_core.language.messages import Message, mark, message
 from perfkit_core.language.units import format_ratio
 
 _MANY: Final = 10

@@ -1,23 +1,65 @@
 """What a renderer gets: a Report of Sections. Plain data, so that no renderer ever computes a number.
 
-Units are in the column names and renderers format by them: ``*_ns`` durations, ``bytes``/``*_bytes`` sizes,
-``*_ratio`` shares (1 is 100 %), ``flops``/``*_flops`` operations, everything else as it is. A missing cell is
-pandas.NA.
+Renderers format by what the columns declare (:mod:`perfkit_core.model.columns`). A missing cell is pandas.NA.
+
+What a timeline is made of: plain data, so that a section can carry it and a renderer can draw it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import pandas as pd
 
-from perfkit_core.language import Text
-from perfkit_core.trace import Finding
+from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.language.messages import Text
+from perfkit_core.model.columns import Column, column
+from perfkit_core.model.meta import Finding
 
-if TYPE_CHECKING:
-    from perfkit_core.report.timeline_model import Timeline
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A stretch of time to look at: a step, or the recording; ns from the beginning of the timeline."""
+
+    name: str
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A thread or a stream: the process or device that it belongs to, and its own name."""
+
+    group: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Boxes, sorted by row, depth and start; each array of shape (boxes,).
+
+    ``start_ns`` counts from the beginning of the timeline. ``name``, ``kind`` and ``row`` are positions in ``names``,
+    ``kinds`` and ``rows``. ``cause`` is the box that launched this one, -1 where none of them did. ``first`` is the
+    position of the part to show first.
+    """
+
+    parts: tuple[Part, ...]
+    rows: tuple[Row, ...]
+    names: tuple[str, ...]
+    kinds: tuple[str, ...]
+    start_ns: IntArray
+    dur_ns: IntArray
+    name: IntArray
+    kind: IntArray
+    row: IntArray
+    depth: IntArray
+    cause: IntArray
+    first: int = 0
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +106,7 @@ class Section:
 
     ``within`` names the section that this one is a part of, and stands behind: it is shown inside it. The part on one
     row of a table is named after its section and the row's ``id`` (``advice`` and ``x``: ``advice-x``), so that the row
-    can lead to it. ``folded`` parts are only needed by who asks for more. ``headings`` are names that stand over
-    columns as they are.
+    can lead to it. ``folded`` parts are only needed by who asks for more. ``columns`` says what the columns mean.
     """
 
     name: str
@@ -82,12 +123,21 @@ class Section:
     timeline: Timeline | None = None
     within: str = ""
     folded: bool = False
-    headings: Mapping[str, str] = field(default_factory=dict)
+    columns: tuple[Column, ...] = ()
+
+    def column(self, name: str) -> Column:
+        """What a column of the table means."""
+        return column(self.columns, name)
 
     @property
     def only_text(self) -> bool:
         """Whether there is no table to show."""
         return not len(self.table.columns)
+
+
+def declared(sections: Iterable[Section], columns: tuple[Column, ...]) -> tuple[Section, ...]:
+    """The sections; what the columns of those mean that do not say it is in ``columns``."""
+    return tuple(section if section.columns else replace(section, columns=columns) for section in sections)
 
 
 @dataclass(frozen=True, slots=True)

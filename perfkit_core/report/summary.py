@@ -1,9 +1,14 @@
-"""Views put together as a Report, sorted and cut as asked; and the same for Python, as a DataFrame."""
+"""Views put together as a Report, sorted and cut as asked; and the same for Python, as a DataFrame.
+
+The average step of a table: what is a sum over the steps, divided by their number.
+
+Which columns of a view does the profile hold nothing of? Told by the whole view, before anything of it is shown.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,20 +17,70 @@ from typing import Any, Final
 import pandas as pd
 
 from perfkit_core.errors import UsageError, spelled_like
-from perfkit_core.language import Text, say
-from perfkit_core.paths import PathLike, absolute, readable
+from perfkit_core.language.messages import Text, say
+from perfkit_core.model import schema
+from perfkit_core.model.meta import Finding
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest, split_grouping
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.ranks.computed import Computed
 from perfkit_core.ranks.executors import executor
 from perfkit_core.ranks.job import understood
-from perfkit_core.ranks.profile import Profile, Whole, opened
-from perfkit_core.report.average import per_step
+from perfkit_core.ranks.profile import Computed, Profile, Whole, opened
 from perfkit_core.report.display import DEPTH, Display, check, displayed
 from perfkit_core.report.facts import described
 from perfkit_core.report.model import Report, Section
-from perfkit_core.report.not_recorded import not_recorded, of_all
-from perfkit_core.trace import Trace
+from perfkit_core.system.paths import PathLike, absolute, readable
+from perfkit_core.views.tables import rounded_division
+
+
+def per_step(table: pd.DataFrame, view: View, steps: int) -> pd.DataFrame:
+    """The table with the columns ``view.per_step`` for one step: ns, bytes and FLOPs to the nearest integer, calls and
+    other counts exactly."""
+    result = table.copy()
+    for name in view.per_step:
+        if name not in result.columns:
+            continue
+        if view.column(name).unit in ("ns", "bytes", "flops"):
+            known = result[name].notna()
+            whole = result.loc[known, name].to_numpy("int64")
+            result.loc[known, name] = rounded_division(whole, steps)
+        else:
+            result[name] = result[name].astype("Float64") / steps
+    return result
+
+
+_NO_DEVICE: Final = "no-device-events"
+"""The finding on a recording without work of a device."""
+
+
+def not_recorded(
+    holds: Callable[[str], bool], quality: Iterable[Finding], whole: pd.DataFrame, request: ViewRequest
+) -> tuple[str, ...]:
+    """Names of columns: the view has nothing there, and neither have the events; ``holds`` tells of one of their
+    columns whether they have. Where no work of a device was recorded, zeros of devices are nothing, too.
+
+    A request for some of the events cannot tell what none of them holds: what it leaves out may hold it.
+    """
+    names = [str(name) for name in whole.columns]
+    found = {name for name in names if of_all(request) and whole[name].isna().all()}
+    never = {name for name in found if not (name in schema.COLUMN_NAMES and holds(name))}
+    if any(finding.code == _NO_DEVICE for finding in quality):
+        never |= {name for name in names if _of_devices(name) and _is_nothing(whole[name])}
+    return tuple(name for name in names if name in never)
+
+
+def _of_devices(name: str) -> bool:
+    return "device" in name.split("_")
+
+
+def _is_nothing(column: pd.Series) -> bool:
+    return bool(column.isna().all() or (pd.api.types.is_numeric_dtype(column) and not column.fillna(0).any()))
+
+
+def of_all(request: ViewRequest) -> bool:
+    """Whether all events are asked for, whatever they are grouped by."""
+    return request.steps is None and not any((request.pattern, request.kind, request.device))
+
 
 ROWS: Final = 20
 """Rows of a table that people are shown when they do not ask for another number."""
@@ -48,7 +103,7 @@ def summary_report(
     display = replace(display, average=found.averaged)  # partials may have been made for it
     if display.average:
         check_average(views)
-    check(found.tables, display)
+    check(found.tables, display, [known for view in views for known in view.columns])
     steps = _steps(found, display)
     sections = tuple(_section(found, view, display, steps) for view in views)
     chosen = found.request.steps
@@ -144,6 +199,7 @@ def _section(found: Computed, view: View, display: Display, steps: int) -> Secti
         name=view.name,
         title=say(view.title),
         table=table,
+        columns=view.columns,
         note=_sentence(say(view.description)),
         lines=tuple(_remarks(whole, view, display, steps, len(found.meta.ranks))),
         empty=why if table.empty else "",

@@ -7,19 +7,26 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core import nesting
-from perfkit_core.analyses.step.step_rows import step_rows
+from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.exporters.lanes import instants, lanes
-from perfkit_core.language import mark, say
-from perfkit_core.report.model import Section
-from perfkit_core.report.timeline_model import Part, Row, Timeline
-from perfkit_core.schema import NO_ROW
-from perfkit_core.trace import BoolArray, IntArray, Trace
+from perfkit_core.language.messages import mark, say
+from perfkit_core.model.columns import count, duration, key
+from perfkit_core.model.trace import Trace
+from perfkit_core.report.model import Part, Row, Section, Timeline
+from perfkit_core.views.steps.step_rows import step_rows
 
 MOST_BOXES: Final = 100_000
 """Events that a page holds."""
 MOST_ROWS: Final = 5000
 """Rows of the table that tells what is in each row of the picture."""
+
+_COLUMNS: Final = (
+    key("group", "Group"),
+    key("row", "Row"),
+    count("events", "Events"),
+    duration("covered_ns", "Covered", description="with something in it"),
+)
 
 
 def section(trace: Trace, most: int = MOST_BOXES) -> Section:
@@ -33,7 +40,9 @@ def section(trace: Trace, most: int = MOST_BOXES) -> Section:
     if len(table) > MOST_ROWS:
         note = f"{note} {say('The table has the first {most} of {count} rows.', most=MOST_ROWS, count=len(table))}"
     empty = say("no events with a duration were recorded")
-    return Section("timeline", say("Timeline"), table.head(MOST_ROWS), note, empty, 20, timeline=found)
+    return Section(
+        "timeline", say("Timeline"), table.head(MOST_ROWS), note, empty, 20, timeline=found, columns=_COLUMNS
+    )
 
 
 def timeline(trace: Trace, most: int = MOST_BOXES) -> tuple[Timeline, int]:

@@ -15,11 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from perfkit_core import at_once, schema
-from perfkit_core.arrays import constant, joined
-from perfkit_core.columns import Columns
+from perfkit_core.algorithms.arrays import constant, joined
 from perfkit_core.errors import SourceError
-from perfkit_core.paths import arrow_input, fetched, is_remote
+from perfkit_core.model import schema
+from perfkit_core.model.column_sources import Columns
+from perfkit_core.runtime import parallel
+from perfkit_core.system.paths import arrow_input, fetched, is_remote
 
 _AHEAD: Final = 2
 """Row groups that are decoded while the one before is used."""
@@ -52,7 +53,7 @@ class StoredColumns(Columns):
     def chunks(self, name: str) -> Iterator[pa.Array]:
         of_type = schema.SCHEMA.field(name).type
         groups = range(self.found.num_row_groups)
-        for table in at_once.in_order(lambda group: self._read([group], [name]), groups, _AHEAD + 1, _AHEAD):
+        for table in parallel.in_order(lambda group: self._read([group], [name]), groups, _AHEAD + 1, _AHEAD):
             yield from table.column(0).cast(of_type).chunks
 
     def pick(self, name: str, rows: np.ndarray[Any, np.dtype[Any]]) -> pa.Array:

@@ -9,10 +9,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from perfkit_core import schema
 from perfkit_core.errors import SourceError
-from perfkit_core.trace import TraceMeta
-from perfkit_core.trace_meta import StoredFinding
+from perfkit_core.model import schema
+from perfkit_core.model.meta import StoredFinding, TraceMeta
 
 KEY: Final = b"perfkit"
 

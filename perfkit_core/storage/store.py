@@ -16,18 +16,18 @@ from typing import BinaryIO, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from perfkit_core import schema
-from perfkit_core.assemble import OperatorNames
+from perfkit_core.assembly.assemble import OperatorNames
 from perfkit_core.errors import SourceError
-from perfkit_core.paths import arrow_input
-from perfkit_core.storage import row_groups
+from perfkit_core.model import schema
+from perfkit_core.model.meta import StoredFinding, TraceMeta
+from perfkit_core.model.trace import Trace
+from perfkit_core.storage import writer
 from perfkit_core.storage.columns import stored_columns
-from perfkit_core.storage.encoding import encoding
 from perfkit_core.storage.footer import KEY, Stored, is_ours, read_metadata
-from perfkit_core.storage.recorded import Complete, RecordedWriter, read_recorded
-from perfkit_core.storage.replacing import replacing
-from perfkit_core.trace import Trace, TraceMeta
-from perfkit_core.trace_meta import StoredFinding
+from perfkit_core.storage.recorded_events import Complete, RecordedWriter, read_recorded
+from perfkit_core.storage.writer import encoding
+from perfkit_core.system.atomic_write import replacing
+from perfkit_core.system.paths import arrow_input
 
 SUFFIX: Final = ".perfkit.parquet"
 PARTIAL_SUFFIX: Final = ".perfkit.partial"
@@ -68,7 +68,7 @@ def write_table(trace: Trace, file: BinaryIO) -> None:
         quality=tuple(map(StoredFinding.of, trace.quality)),
         empty=empty,
     )
-    row_groups.write(table.replace_schema_metadata({KEY: stored.json()}), file, _ROW_GROUP, encoding(table.schema))
+    writer.write(table.replace_schema_metadata({KEY: stored.json()}), file, _ROW_GROUP, encoding(table.schema))
 
 
 def write_cycle(trace: Trace, run_dir: Path) -> Path:

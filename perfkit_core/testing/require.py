@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from perfkit_core.trace import BoolArray, Trace
+from perfkit_core.algorithms.arrays import BoolArray
+from perfkit_core.model.trace import Trace
 
 
 def require(condition: bool, message: str) -> None:

@@ -1,28 +1,92 @@
-"""The benchmark that a training loop calls: start, step, stop, and what it says in between."""
+"""The benchmark that a training loop calls: start, step, stop, and what it says in between.
+
+How long does the loop wait for its next batch? Any iterable, timed at the place where the loop takes from it.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Integral
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, overload
 
 from perfkit_core.errors import UsageError
-from perfkit_core.throughput.device import DeviceClock
-from perfkit_core.throughput.log import UNKNOWN, StepLog
+from perfkit_core.system.device_events import DeviceClock
 from perfkit_core.throughput.native import NativeSummary, native_summary
-from perfkit_core.throughput.reader import TimedReader
-from perfkit_core.throughput.steps import steps_of
-from perfkit_core.throughput.summary import ThroughputSummary, summarize_steps
-from perfkit_core.throughput.text import info_line
+from perfkit_core.throughput.steps import UNKNOWN, StepLog, steps_of
+from perfkit_core.throughput.summary import ThroughputSummary, info_line, summarize_steps
 from perfkit_core.throughput.timing import Timing
 
 if TYPE_CHECKING:
     from typing import Self
 
-Batch = TypeVar("Batch")
+Item = TypeVar("Item")
+
+
+class TimedReader(Generic[Item]):
+    """Yields what the loader yields, as often as it can be iterated; everything else about it is the loader's own.
+
+    The waits count while the benchmark runs, on the thread that started it: what another thread reads ahead is no
+    wait of the loop. A reader inside another one leaves the timing to the outer.
+    """
+
+    def __init__(self, log: StepLog, loader: Iterable[Item]) -> None:
+        self._log = log
+        self._loader = loader
+
+    def __len__(self) -> int:
+        return len(self._loader)  # type: ignore[arg-type]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "_loader" not in self.__dict__:
+            raise AttributeError(name)
+        return getattr(self._loader, name)
+
+    def __iter__(self) -> Iterator[Item]:
+        if self._log.reading:
+            return iter(self._loader)
+        return self._timed()
+
+    def _timed(self) -> Iterator[Item]:
+        log = self._log
+        if not self._counts():
+            yield from self._loader
+            return
+        clock, read = log.clock, log.read_ns.append
+        iterator = self._opened()
+        while True:
+            log.reading = True
+            start = clock()
+            try:
+                batch = next(iterator)
+            except StopIteration:
+                log.wait_without_batch(clock() - start)
+                return
+            finally:
+                log.reading = False
+            if log.running:
+                read(clock() - start)
+            yield batch
+
+    def _opened(self) -> Iterator[Item]:
+        """The loader's iterator. Making it starts the workers, and the loop waits for that."""
+        log = self._log
+        start = log.clock()
+        log.reading = True
+        try:
+            return iter(self._loader)
+        finally:
+            log.reading = False
+            log.wait_without_batch(log.clock() - start)
+
+    def _counts(self) -> bool:
+        if self._log.thread in (None, threading.get_ident()):
+            return True
+        self._log.complain("the reader is iterated in another thread than the loop: its waits are not the loop's")
+        return False
+
 
 _MOST: Final = 2**63 - 1
 
@@ -94,7 +158,7 @@ class Throughput:
         if self._timing.active:
             self._timing.step()
 
-    def reader(self, loader: Iterable[Batch]) -> TimedReader[Batch]:
+    def reader(self, loader: Iterable[Item]) -> TimedReader[Item]:
         """The loader, with the time that the loop waits for it. Can be iterated as often as the loader itself."""
         return TimedReader(self._log, loader)
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from perfkit_core.throughput.log import UNKNOWN, StepLog
+from perfkit_core.throughput.steps import UNKNOWN, StepLog
 
 SKIPPED: Final = 10
 """Steps that the native timer means to leave out, whatever ``warmup`` is."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable
 
-from perfkit_core.throughput.device import DeviceClock, DeviceSteps
-from perfkit_core.throughput.log import StepLog
+from perfkit_core.system.device_events import DeviceClock, DeviceSteps
+from perfkit_core.throughput.steps import StepLog
 from perfkit_core.throughput.summary import HOST
 
 

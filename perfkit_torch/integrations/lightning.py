@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from perfkit_core.recording.step_recording import StepRecording
-from perfkit_torch.integrations.recording import Recordings
+from perfkit_torch.integrations.step_recording import Recordings
 
 _PACKAGES: Final = ("lightning.pytorch", "pytorch_lightning")
 
@@ -35,7 +35,8 @@ else:
 
 
 class PerfkitCallback(_Callback):  # type: ignore[misc]
-    """Records the chosen steps into a run folder; arguments: :class:`perfkit_torch.integrations.recording.Recordings`.
+    """Record the chosen steps into a run folder. Arguments: those of
+    :class:`perfkit_torch.integrations.step_recording.Recordings`.
 
     A step is a training batch, numbered from 0 over all epochs (``trainer.fit_loop.total_batch_idx``), also after a
     resumed checkpoint. Validation is not recorded. Each rank writes its own files.

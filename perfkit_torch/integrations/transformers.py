@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from perfkit_core.recording.step_recording import StepRecording
-from perfkit_torch.integrations.recording import Recordings
+from perfkit_torch.integrations.step_recording import Recordings
 
 try:
     from transformers import TrainerCallback
@@ -17,7 +17,8 @@ except ImportError as error:
 
 
 class PerfkitCallback(TrainerCallback):  # type: ignore[misc]
-    """Records the chosen steps into a run folder; arguments: :class:`perfkit_torch.integrations.recording.Recordings`.
+    """Record the chosen steps into a run folder. Arguments: those of
+    :class:`perfkit_torch.integrations.step_recording.Recordings`.
 
     A step is an update of the weights, with all its batches where gradients are accumulated; its number is
     ``state.global_step`` when it begins. Evaluation is not recorded. The Trainer does not tell its callbacks of an

@@ -10,21 +10,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfkit_core.advice.advise import advise, what_ifs
+from perfkit_core.advice.engine import advise, ids, what_ifs
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Advices, Candidate, NotEvaluableError, Prediction
-from perfkit_core.advice.naming import ids, one_of
-from perfkit_core.advice.sentences import how_sure, saves
+from perfkit_core.advice.text import how_sure, saves
+from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.errors import UsageError
-from perfkit_core.loading import load
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Remedy, Rule
+from perfkit_core.readers.load import load
 from perfkit_core.replay.build import Replay
-from perfkit_core.replay.edits.contract import Edit
-from perfkit_core.replay.edits.durations import Scale
-from perfkit_core.replay.edits.removal import Remove
 from perfkit_core.replay.graph import CHAIN, Graph, all_edges, edges
 from perfkit_core.replay.quantity import Case, Quantity
-from perfkit_core.trace import IntArray, Trace
+from perfkit_core.replay.transforms.durations import Remove, Scale
+from perfkit_core.replay.transforms.transform import Edit
+from perfkit_core.verify.prediction import one_of
 from tests.support.events import device, host, trace
 
 Found = Callable[[Facts], Sequence[Candidate]]
@@ -94,7 +94,7 @@ def savings(found: Advices) -> dict[str, int | None]:
     return {one.rule: one.prediction.saving_ns for one in found.advice}
 
 
-def test_the_largest_saving_comes_first_and_severity_is_that_of_the_saving() -> None:
+def test_the_largest_saving_is_first_and_sets_the_severity() -> None:
     made = Made([rule(f"op{n}", removing(f"op{n}"), n) for n in range(4)])
     found = advise(working(2_900, 3_000, 10_000, 9_900), plugins=made)
     assert list(savings(found).items()) == [("op2", 10_000), ("op3", 9_900), ("op1", 3_000), ("op0", 2_900)]

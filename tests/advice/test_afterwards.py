@@ -9,17 +9,18 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from perfkit_core.advice import afterwards, sections
-from perfkit_core.advice.advise import advise
-from perfkit_core.advice.as_data import document
+from perfkit_core.advice import combine, sections
+from perfkit_core.advice.data import document
+from perfkit_core.advice.engine import advise
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Advices, After, Candidate
-from perfkit_core.loading import load
+from perfkit_core.advice.predict import step_ns
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.edits.contract import edited
-from perfkit_core.replay.edits.removal import Remove
+from perfkit_core.readers.load import load
 from perfkit_core.replay.simulate import play
-from perfkit_core.trace import Trace
+from perfkit_core.replay.transforms.durations import Remove
+from perfkit_core.replay.transforms.transform import edited
 from tests.support.events import device, host, trace
 from tests.support.rendered import rendered
 
@@ -126,13 +127,13 @@ def test_however_much_advice_there_is_the_replays_are_few(monkeypatch: pytest.Mo
     recording = trace([host("step", "step", 0, 100 * US, step=0), *parts])
     played = counted(monkeypatch)
     found(recording, *(f"op{n}" for n in range(40)))
-    assert 0 < len(played) <= afterwards.REPLAYS
+    assert 0 < len(played) <= combine.REPLAYS
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     played: list[int] = []
-    real: Callable[..., float] = afterwards.step_ns
-    monkeypatch.setattr(afterwards, "step_ns", lambda facts, graph: (played.append(len(graph)), real(facts, graph))[1])
+    real: Callable[..., float] = step_ns
+    monkeypatch.setattr(combine, "step_ns", lambda facts, graph: (played.append(len(graph)), real(facts, graph))[1])
     return played
 
 

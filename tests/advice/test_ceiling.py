@@ -8,23 +8,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfkit_core.advice.advise import advise
-from perfkit_core.advice.ceiling import limit, most_ns
+from perfkit_core.advice.engine import advise
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate
-from perfkit_core.advice.predict import predict
-from perfkit_core.loading import load
-from perfkit_core.replay.edits.batching import Batch
-from perfkit_core.replay.edits.concurrency import Load, Overlap
-from perfkit_core.replay.edits.contract import Edit, edited
-from perfkit_core.replay.edits.durations import Insert, Scale
-from perfkit_core.replay.edits.placement import Move
-from perfkit_core.replay.edits.removal import Remove
-from perfkit_core.replay.edits.unblocking import Unblock
-from perfkit_core.replay.edits.uncertain import InCases
+from perfkit_core.advice.predict import limit, most_ns, predict
+from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers.load import load
 from perfkit_core.replay.quantity import Case, Quantity
 from perfkit_core.replay.simulate import play
-from perfkit_core.trace import IntArray, Trace
+from perfkit_core.replay.transforms.batching import Batch
+from perfkit_core.replay.transforms.concurrency import Load, Overlap
+from perfkit_core.replay.transforms.durations import Insert, Remove, Scale, Unblock
+from perfkit_core.replay.transforms.placement import Move
+from perfkit_core.replay.transforms.transform import Edit, InCases, edited
 from tests.support.events import device, host, trace
 
 US = 1_000

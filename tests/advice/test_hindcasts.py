@@ -82,6 +82,6 @@ def test_an_operator_that_waits_is_no_saving() -> None:
     assert "waits" in str(found.what)
 
 
-def test_an_operator_that_works_on_the_device_is_not_said_to_wait() -> None:
+def test_an_operator_that_works_on_the_device_does_not_wait() -> None:
     assert host_operator("matmul", 100 * MS, 48 * MS, 0.89) is None
     assert host_operator("matmul", 100 * MS, 48 * MS, 0.9) is not None

@@ -8,18 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfkit_core.advice.advise import advise
-from perfkit_core.advice.as_data import document
-from perfkit_core.loading import load
+from perfkit_core.advice.data import document
+from perfkit_core.advice.engine import advise
+from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.model.schema import KERNEL, MEMCPY, OPERATOR
+from perfkit_core.readers.load import load
 from perfkit_core.renderers import json
 from perfkit_core.replay.build import Replay, build
-from perfkit_core.replay.edits.contract import Edit, edited
-from perfkit_core.replay.edits.durations import Insert, Scale
-from perfkit_core.replay.edits.removal import Remove
 from perfkit_core.replay.simulate import play
-from perfkit_core.schema import KERNEL, MEMCPY, OPERATOR
+from perfkit_core.replay.transforms.durations import Insert, Remove, Scale
+from perfkit_core.replay.transforms.transform import Edit, edited
 from perfkit_core.storage.store import write_cycle
-from perfkit_core.trace import IntArray
 
 FILES = (
     "torch/pairs/resnet50-workers0.json.gz", "torch/mi300x-resnet-act-checkpoint-steps.json.gz",

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from perfkit_core.advice.advise import advise, what_ifs
-from perfkit_core.loading import load
+from perfkit_core.advice.engine import advise, what_ifs
+from perfkit_core.readers.load import load
 
 
 def test_workers_for_a_loader_without(traces: Path) -> None:

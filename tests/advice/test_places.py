@@ -10,9 +10,9 @@ import pytest
 
 from perfkit_core.advice.place import Places, innermost
 from perfkit_core.advice.remedies import mode, remedied
-from perfkit_core.loading import load
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Remedy
-from perfkit_core.trace import Trace
+from perfkit_core.readers.load import load
 from tests.support.events import device, host, trace
 
 SITE = "/opt/env/lib/python3.11/site-packages"
@@ -197,7 +197,7 @@ def test_the_caller_of_a_library_as_torch_shortens_its_files(tmp_path: Path) -> 
     relu = np.flatnonzero(found.rows("name", "aten::relu"))
     assert python_frames(found, int(relu[0]))[0].startswith("click/core.py(")
     place = Places(found).of(relu)
-    assert "test_advise_places.py (" in place  # the recording began in it
+    assert "test_places.py (" in place  # the recording began in it
     assert not place.startswith("in ")
 
 

@@ -10,17 +10,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from perfkit_core.advice import as_data
-from perfkit_core.advice.advise import advise
+from perfkit_core.advice import data
+from perfkit_core.advice.engine import advise
 from perfkit_core.advice.facts import Facts
-from perfkit_core.loading import load
+from perfkit_core.model.trace import Trace, concat_traces
+from perfkit_core.readers.load import load
 from perfkit_core.replay.build import build
-from perfkit_core.replay.edits.concurrency import Load
-from perfkit_core.replay.edits.contract import Edit, edited
-from perfkit_core.replay.edits.gaps import Shorten
 from perfkit_core.replay.simulate import play
 from perfkit_core.replay.steps import steps
-from perfkit_core.trace import Trace, concat_traces
+from perfkit_core.replay.transforms.concurrency import Load
+from perfkit_core.replay.transforms.durations import Shorten
+from perfkit_core.replay.transforms.transform import Edit, edited
 from tests.support.events import host, trace
 
 HOURS_NS = 3 * 3600 * 10**9
@@ -34,7 +34,7 @@ def ranks(traces: Path) -> list[Trace]:
 
 def said(parts: list[Trace]) -> list[dict[str, Any]]:
     whole = concat_traces(parts)
-    found = as_data.document(advise(whole), whole)
+    found = data.document(advise(whole), whole)
     advice = [*found["advice"], *found["without_saving"]]
     return json.loads(json.dumps([{key: one[key] for key in KEPT} for one in advice]))
 

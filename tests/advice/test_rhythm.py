@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfkit_core.replay.rhythm import period
+from perfkit_core.replay.batches import period
 
 
 @pytest.mark.parametrize(

@@ -10,19 +10,19 @@ import pandas as pd
 import pytest
 
 from perfkit_core.advice import explain, sections
-from perfkit_core.advice.advise import advise
+from perfkit_core.advice.engine import advise
 from perfkit_core.advice.model import Candidate
-from perfkit_core.loading import load
+from perfkit_core.model.trace import Trace, with_rank
+from perfkit_core.pages.profile import run_report
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.ranks.profile import opened
-from perfkit_core.renderers import csv, html, markdown, text
-from perfkit_core.replay.edits.durations import Scale
-from perfkit_core.replay.edits.removal import Remove
+from perfkit_core.readers.load import load
+from perfkit_core.renderers import csv, markdown, text
+from perfkit_core.renderers.html import page as html
 from perfkit_core.replay.quantity import Quantity
+from perfkit_core.replay.transforms.durations import Remove, Scale
 from perfkit_core.report.model import Report, Section
-from perfkit_core.report.page import run_report
 from perfkit_core.storage.store import write_cycle
-from perfkit_core.trace import Trace, with_rank
 from tests.support.events import host, trace
 from tests.support.rendered import rendered
 from tests.support.small_trace import HOSTILE
@@ -105,7 +105,7 @@ def test_a_page_survives_what_advice_does_not(monkeypatch: pytest.MonkeyPatch) -
     def broken(*_: object) -> None:
         raise RuntimeError("no luck")
 
-    monkeypatch.setattr("perfkit_core.advice.advise.advise", broken)
+    monkeypatch.setattr("perfkit_core.advice.engine.advise", broken)
     (section,) = sections.of_page(loading())
     assert section.empty == "no advice could be given (RuntimeError: no luck)"
 

@@ -9,22 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfkit_core.advice import edit_words, words
-from perfkit_core.advice.advise import advise
-from perfkit_core.advice.assumptions import told
+from perfkit_core.advice import transform_text, wording
+from perfkit_core.advice.engine import advise
 from perfkit_core.advice.explain import report
 from perfkit_core.advice.model import Assumption
-from perfkit_core.loading import load
+from perfkit_core.advice.text import told
+from perfkit_core.readers.load import load
 from perfkit_core.renderers import text
-from perfkit_core.replay.edits.batching import Batch
-from perfkit_core.replay.edits.concurrency import Load, Overlap
-from perfkit_core.replay.edits.durations import Insert, Scale
-from perfkit_core.replay.edits.gaps import Shorten
-from perfkit_core.replay.edits.placement import Move
-from perfkit_core.replay.edits.removal import Remove
-from perfkit_core.replay.edits.unblocking import Unblock
-from perfkit_core.replay.edits.uncertain import InCases
 from perfkit_core.replay.quantity import Case, Quantity
+from perfkit_core.replay.transforms.batching import Batch
+from perfkit_core.replay.transforms.concurrency import Load, Overlap
+from perfkit_core.replay.transforms.durations import Insert, Remove, Scale, Shorten, Unblock
+from perfkit_core.replay.transforms.placement import Move
+from perfkit_core.replay.transforms.transform import InCases
 from tests.support.events import host, trace
 from tests.support.rendered import rendered
 
@@ -42,13 +39,13 @@ ROWS = np.array([0, 1, 3])
         ("workers", 4, "4"), ("kernels", 123_456, "123,456"), ("passes", 2.345, "2.35"), ("below", True, "yes"),
         ("alone", False, "no"), ("region", None, "not known"), ("operator", "aten::copy_", "aten::copy_"),
         ("dimension", [7, 8], "7, 8"), ("sizes", list(range(10)), "0, 1, 2, 3, 4, 5, 6, 7 and 2 more"),
-        ("host_ns", Quantity(100_000, 500_000, 2_000_000, ""), "0.100–2.00 ms, likely 500 µs"),
-        ("copy_ns", Quantity(88_000, 41_000, 30_000, ""), "30.0–88.0 µs, likely 41.0 µs"),
+        ("host_ns", Quantity(100_000, 500_000, 2_000_000, ""), "0.1–2 ms, likely 500 µs"),
+        ("copy_ns", Quantity(88_000, 41_000, 30_000, ""), "30–88 µs, likely 41.0 µs"),
         ("launch_ns", Quantity(5_000, 5_000, 5_000, ""), "5.00 µs"), ("parts", {"host_ns": 1_000}, "host 1.00 µs"),
     ],
 )  # fmt: skip
 def test_a_value_is_told_in_its_unit(name: str, value: Any, said: str) -> None:
-    assert words.value(name, value) == said
+    assert wording.value(name, value) == said
 
 
 def test_names_lose_their_units() -> None:
@@ -72,8 +69,8 @@ def test_names_lose_their_units() -> None:
         "CPU",
         "_ns".replace("_", " "),
     )
-    assert tuple(map(words.name, names)) == told
-    assert words.names(["operators", "operators_ns", "bytes_per_ns", "step_ns"]) == [
+    assert tuple(map(wording.name, names)) == told
+    assert wording.names(["operators", "operators_ns", "bytes_per_ns", "step_ns"]) == [
         "operators", "operators, time", "bytes per ns", "step",
     ]  # fmt: skip
 
@@ -86,7 +83,7 @@ def test_assumptions_by_their_rule() -> None:
     assert told("any", Assumption("steps_per_epoch", "50", "recorded")) == "a loader is begun every 50 steps"
     assert told("any", Assumption("waiting", "what ranks wait is not counted", "")) == "what ranks wait is not counted"
     moved = Assumption("aten::lt_on_host_ns", Quantity(2_500, 7_000, 26_000, ""), "")
-    assert told("tiny-ops-on-device", moved) == "aten::lt takes 2.50–26.0 µs on the host"
+    assert told("tiny-ops-on-device", moved) == "aten::lt takes 2.5–26 µs on the host"
 
 
 @pytest.mark.parametrize(
@@ -118,17 +115,17 @@ def test_assumptions_by_their_rule() -> None:
     ],
 )  # fmt: skip
 def test_an_edit_in_words(edit: Any, said: str) -> None:
-    assert edit_words.change(edit) == said
+    assert transform_text.change(edit) == said
 
 
 def test_events_of_an_edit_by_their_names() -> None:
     rows = [host(name, "operator", at * 10, 5) for at, name in enumerate(["a", "b", "a", "c", "d", "a"])]
     found = trace(rows)
-    assert edit_words.said(Remove(np.array([0, 2]), below=False), found) == "2 × a: do not take place"
-    assert edit_words.events(Remove(np.arange(6)), found) == "3 × a, 1 × b and 2 of other names"
-    assert edit_words.events(InCases(Remove(np.array([3])), (Case.SHORT,)), found) == "1 × c"
+    assert transform_text.said(Remove(np.array([0, 2]), below=False), found) == "2 × a: do not take place"
+    assert transform_text.events(Remove(np.arange(6)), found) == "3 × a, 1 × b and 2 of other names"
+    assert transform_text.events(InCases(Remove(np.array([3])), (Case.SHORT,)), found) == "1 × c"
     nothing = (np.empty(0, np.int64), np.empty(0, np.int64))
-    assert edit_words.said(Shorten({0: nothing}, 0), found).startswith("in 0 gaps")
+    assert transform_text.said(Shorten({0: nothing}, 0), found).startswith("in 0 gaps")
 
 
 def test_every_advice_of_recordings_is_explained_in_words(traces: Path) -> None:

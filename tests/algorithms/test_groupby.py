@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perfkit_core import grouped, intervals
-from perfkit_core.analyses.attribution import owners
+from perfkit_core.algorithms import groupby, intervals
+from perfkit_core.views.attribution import owners
 from tests.support.small_trace import small_trace
 
 RANDOM = np.random.default_rng(7)
@@ -18,7 +18,7 @@ def test_groups_are_numbered_by_first_appearance(high: int) -> None:
     numbers = RANDOM.integers(0, high, 500) // max(high // 5, 1)
     texts = pd.Categorical.from_codes(RANDOM.integers(-1, 3, 500), categories=["a", "b", "c"])
     wide = pd.arrays.IntegerArray(RANDOM.integers(0, 2, 500) * high, RANDOM.integers(0, 2, 500).astype(np.bool_))
-    code, first = grouped.distinct([numbers, texts, wide], 500)
+    code, first = groupby.distinct([numbers, texts, wide], 500)
     frame = pd.DataFrame({"numbers": numbers, "texts": texts, "wide": wide})
     expected = frame.groupby(list(frame), sort=False, dropna=False, observed=True).ngroup().to_numpy()
     assert code.tolist() == expected.tolist()
@@ -26,15 +26,15 @@ def test_groups_are_numbered_by_first_appearance(high: int) -> None:
 
 
 def test_no_rows_have_no_groups() -> None:
-    code, first = grouped.distinct([np.empty(0, np.int64)], 0)
+    code, first = groupby.distinct([np.empty(0, np.int64)], 0)
     assert len(code) == len(first) == 0
-    assert grouped.parts(code, 0) == []
+    assert groupby.parts(code, 0) == []
 
 
 @pytest.mark.parametrize("width", [20, 10**9])
 def test_ranked_is_as_numpy_has_it(width: int) -> None:
     key = RANDOM.integers(0, width, 300)
-    values, position = grouped.ranked(key, width)
+    values, position = groupby.ranked(key, width)
     expected, inverse = np.unique(key, return_inverse=True)
     assert values.tolist() == expected.tolist()
     assert position.tolist() == inverse.tolist()
@@ -42,7 +42,7 @@ def test_ranked_is_as_numpy_has_it(width: int) -> None:
 
 def test_parts_hold_the_rows_of_each_key_in_order() -> None:
     key = np.array([2, 0, 2, 2, 0])
-    assert [part.tolist() for part in grouped.parts(key, 4)] == [[1, 4], [], [0, 2, 3], []]
+    assert [part.tolist() for part in groupby.parts(key, 4)] == [[1, 4], [], [0, 2, 3], []]
 
 
 def test_unions_of_groups_are_those_of_each_group_alone() -> None:
@@ -57,7 +57,7 @@ def test_unions_of_groups_are_those_of_each_group_alone() -> None:
         assert lengths[one] == intervals.length(alone)
 
 
-def test_what_views_share_is_computed_once_and_cannot_be_written_to() -> None:
+def test_shared_results_are_computed_once_and_read_only() -> None:
     trace = small_trace()
     assert owners(trace) is owners(trace)
     with pytest.raises(ValueError, match="read-only"):

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfkit_core import intervals
+from perfkit_core.algorithms import intervals
 
 Pairs = list[tuple[int, int]]
 PAIRS = st.lists(st.tuples(st.integers(-20, 40), st.integers(-3, 15)).map(lambda p: (p[0], p[0] + p[1])), max_size=12)
@@ -27,7 +27,7 @@ def covered(found: intervals.Intervals) -> set[int]:
 
 
 @given(PAIRS)
-def test_union_covers_the_same_points_disjoint_sorted_and_not_touching(pairs: Pairs) -> None:
+def test_union_is_the_same_points_disjoint_sorted_and_apart(pairs: Pairs) -> None:
     starts, ends = intervals.union(*arrays(pairs))
     assert covered((starts, ends)) == points(pairs)
     assert (ends > starts).all()
@@ -70,7 +70,7 @@ def test_union_length_by_is_the_union_length_of_each_group(rows: list[tuple[int,
     assert found.tolist() == expected
 
 
-def test_union_length_by_holds_where_one_clock_for_all_groups_would_not_fit_64_bits() -> None:
+def test_union_length_by_of_far_groups_does_not_overflow() -> None:
     """Two groups a century apart, so many groups that group · span overflows."""
     century = 3_155_760_000 * 10**9
     starts = np.array([0, 5, century, century + 5], np.int64)

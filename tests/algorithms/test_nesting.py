@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfkit_core import nesting
+from perfkit_core.algorithms import nesting
 
 Events = list[tuple[int, int, int]]
 EVENTS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 14), st.integers(0, 8)), max_size=22)
@@ -46,7 +46,7 @@ def test_parent_is_that_of_the_definition(events: Events) -> None:
 
 
 @given(EVENTS)
-def test_self_time_and_the_union_of_the_children_are_the_duration(events: Events) -> None:
+def test_self_time_plus_union_of_children_is_the_duration(events: Events) -> None:
     thread, start, end = columns(events)
     parent = nesting.nest(thread, start, end)
     own = nesting.self_times(parent, start, end)
@@ -93,7 +93,7 @@ def path_to_root(parent: np.ndarray, row: int) -> list[int]:
 
 
 @given(trees())
-def test_the_sums_and_lookups_along_paths_are_those_of_walking_the_tree(tree: tuple[np.ndarray, np.ndarray]) -> None:
+def test_sums_and_lookups_along_paths_equal_a_tree_walk(tree: tuple[np.ndarray, np.ndarray]) -> None:
     parent, values = tree
     paths = [path_to_root(parent, row) for row in range(len(parent))]
     below = [[row for row in range(len(parent)) if top in paths[row]] for top in range(len(parent))]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from perfkit_core.algorithms.regex import LONGEST, matches
 from perfkit_core.errors import UsageError
-from perfkit_core.patterns import LONGEST, matches
 
 
 def test_finds_a_match_anywhere_and_none_in_null() -> None:

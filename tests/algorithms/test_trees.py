@@ -7,8 +7,8 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfkit_core import trees
-from perfkit_core.report import tree_rows
+from perfkit_core.algorithms import trees
+from perfkit_core.report import display
 
 
 @st.composite
@@ -58,7 +58,7 @@ def test_preorder_and_the_depths_tell_the_tree(forest: tuple[np.ndarray, ...]) -
     order = trees.preorder(parent, weight)
     assert order.tolist() == printed(parent, weight)
     depth = np.array([len(path(node, parent, parent, parent > -2)) - 1 for node in order.tolist()], np.int64)
-    found = tree_rows.parents(depth)
+    found = display.parents(depth)
     assert [-1 if row < 0 else order[row] for row in found.tolist()] == parent[order].tolist()
 
 
@@ -74,25 +74,25 @@ TREE = pd.DataFrame(
 
 def test_rows_that_go_leave_their_children_one_level_up() -> None:
     keep = np.array([True, False, True, True, True])
-    left = tree_rows.kept(TREE, tree_rows.parents(TREE["depth"].to_numpy()), keep)
+    left = display.kept(TREE, display.parents(TREE["depth"].to_numpy()), keep)
     rows = list(zip(left["depth"], left["name"], strict=True))
     assert rows == [(0, "model"), (1, "linear"), (1, "head"), (0, "loss")]
 
 
 def test_totals_are_counted_anew_from_what_is_left() -> None:
     keep = np.array([True, False, True, False, True])
-    left = tree_rows.without(TREE, tree_rows.parents(TREE["depth"].to_numpy()), ~keep, {"total_cpu_ns": "self_cpu_ns"})
+    left = display.without(TREE, display.parents(TREE["depth"].to_numpy()), ~keep, {"total_cpu_ns": "self_cpu_ns"})
     assert left.loc[keep, "total_cpu_ns"].tolist() == [31, 30, 5]
 
 
 def test_siblings_are_sorted_and_keep_what_is_below_them() -> None:
-    by_time = tree_rows.sorted_siblings(TREE, "total_cpu_ns", ascending=False)
+    by_time = display.sorted_siblings(TREE, "total_cpu_ns", ascending=False)
     assert by_time["name"].tolist() == ["model", "head", "layer", "linear", "loss"]
-    by_name = tree_rows.sorted_siblings(TREE, "name", ascending=True)
+    by_name = display.sorted_siblings(TREE, "name", ascending=True)
     assert by_name["name"].tolist() == ["loss", "model", "head", "layer", "linear"]
     unknown = TREE.assign(flops=pd.array([pd.NA, 1, 2, 3, 7], "Int64"))
-    assert tree_rows.sorted_siblings(unknown, "flops", ascending=True)["name"].tolist()[0] == "loss"
-    assert tree_rows.sorted_siblings(TREE.head(0), "name", ascending=True).empty
+    assert display.sorted_siblings(unknown, "flops", ascending=True)["name"].tolist()[0] == "loss"
+    assert display.sorted_siblings(TREE.head(0), "name", ascending=True).empty
 
 
 def test_many_nodes_are_told_apart_as_few_are() -> None:

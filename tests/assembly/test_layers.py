@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfkit_core.layers import layer_flops, module_labels
-from perfkit_core.layers.architecture import Architecture, Layer, Parameter, from_meta, path_parents, to_extra
-from perfkit_core.layers.module_labels import encode, encode_backward
-from perfkit_core.trace import TraceMeta
+from perfkit_core.assembly import layer_labels
+from perfkit_core.assembly.layer_labels import encode, encode_backward
+from perfkit_core.model.architecture import Architecture, Layer, Parameter, from_meta, path_parents, to_extra
+from perfkit_core.model.meta import TraceMeta
+from perfkit_core.recording import annotation
 from tests.support.events import column, device, host, trace
 
 NET, FIRST, SECOND = encode("", "Net"), encode("first", "Linear"), encode("block.second", "Conv")
@@ -18,8 +19,8 @@ NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 
 @given(NAMES, NAMES, st.lists(NAMES.filter(bool), max_size=4))
 def test_a_label_says_what_was_put_into_it(path: str, class_name: str, nodes: list[str]) -> None:
-    assert module_labels.decode(encode(path, class_name)) == (path, class_name, False, ())
-    found = module_labels.decode(encode_backward(path, class_name, nodes))
+    assert layer_labels.decode(encode(path, class_name)) == (path, class_name, False, ())
+    found = layer_labels.decode(encode_backward(path, class_name, nodes))
     assert found is not None
     assert (found.path, found.class_name, found.backward) == (path, class_name, True)
     assert sorted(found.nodes) == sorted(nodes)
@@ -35,7 +36,7 @@ def test_a_label_survives_every_trace_file(path: str, class_name: str) -> None:
 
 @pytest.mark.parametrize("name", ["aten::mm", "perfkit.module", "perfkit", ""])
 def test_other_names_are_no_labels(name: str) -> None:
-    assert module_labels.decode(name) is None
+    assert layer_labels.decode(name) is None
 
 
 def forward(sequence: bool = True) -> list[dict[str, object]]:
@@ -55,7 +56,7 @@ def forward(sequence: bool = True) -> list[dict[str, object]]:
     ]
 
 
-def test_host_events_belong_to_the_nearest_call_and_device_work_to_its_launch() -> None:
+def test_host_events_take_the_nearest_call_kernels_the_launch() -> None:
     found = column(trace(forward()), "module")
     assert found == {
         NET: "Net", "own": "Net", FIRST: "first", "mm": "first", "launch": "first", SECOND: "block.second",
@@ -63,7 +64,7 @@ def test_host_events_belong_to_the_nearest_call_and_device_work_to_its_launch() 
     }  # fmt: skip
 
 
-def test_backward_nodes_follow_their_sequence_number_and_leave_accumulations_behind() -> None:
+def test_backward_nodes_follow_sequence_numbers() -> None:
     """The last operator before the node that had its number made it: ``view`` only came before ``conv``."""
     rows = [
         *forward(),
@@ -113,7 +114,7 @@ def in_turn(rows: list[dict[str, object]]) -> list[str | None]:
     return [module for name, module in zip(names, modules, strict=True) if name.startswith("Global_")]
 
 
-def test_nodes_that_a_mark_lists_belong_to_its_call_though_branches_take_turns() -> None:
+def test_nodes_listed_by_a_mark_belong_to_it_in_any_branch_order() -> None:
     """Two branches run breadth first: each unmarked node goes to the call that waited longest."""
     first = encode_backward("first", "Linear", ["Add", "Matmul"])
     second = encode_backward("block.second", "Conv", ["Add", "Matmul"])
@@ -121,7 +122,7 @@ def test_nodes_that_a_mark_lists_belong_to_its_call_though_branches_take_turns()
     assert in_turn(backward(*nodes)) == [None, "first", "block.second", "first", "block.second", "block.second"]
 
 
-def test_of_nested_calls_that_begin_together_the_inner_one_takes_the_node() -> None:
+def test_of_nested_calls_that_begin_together_the_inner_has_it() -> None:
     inner, outer = encode_backward("first", "Linear", ["Add", "Matmul"]), encode_backward("", "Net", ["Matmul"])
     rows = backward(("Add", inner), ("Matmul", None), ("Matmul", None))
     rows.append(host(outer, "annotation", 1004, 1))
@@ -144,7 +145,7 @@ def test_a_call_inside_a_backward_pass_is_a_call_like_any_other() -> None:
     assert column(trace([*forward(), *rows]), "module")["again"] == "block.second"
 
 
-def test_calls_that_a_framework_records_itself_make_paths_of_what_is_around_them() -> None:
+def test_calls_recorded_by_a_framework_form_paths() -> None:
     rows = [
         host("Net", "forward", 0, 100, phase="forward", layer="Net_0"),
         host("frame", "python", 5, 90),
@@ -157,7 +158,7 @@ def test_calls_that_a_framework_records_itself_make_paths_of_what_is_around_them
                      "outside": None}  # fmt: skip
 
 
-def test_a_numbered_layer_that_is_called_again_on_its_own_keeps_its_path() -> None:
+def test_a_numbered_layer_called_again_keeps_its_path() -> None:
     rows = [
         host("Net", "forward", 0, 100, phase="forward", layer="Net_0"),
         host("block", "forward", 10, 50, phase="forward", layer="Block_1"),
@@ -172,7 +173,7 @@ def test_a_numbered_layer_that_is_called_again_on_its_own_keeps_its_path() -> No
     assert found["class only"] == "Loss"
 
 
-def test_labels_leave_recorded_calls_aside_and_a_trace_without_either_has_no_modules() -> None:
+def test_labels_replace_recorded_calls_else_there_are_no_modules() -> None:
     rows = [host(NET, "annotation", 0, 100), host("Net", "forward", 1, 90, layer="Net"), host("mm", "operator", 5, 5)]
     assert set(column(trace(rows), "module").values()) == {"Net"}
     assert set(column(trace([host("mm", "operator", 5, 5)]), "module").values()) == {None}
@@ -195,7 +196,7 @@ def model() -> Architecture:
     ))  # fmt: skip
 
 
-def test_an_architecture_counts_tied_parameters_once_and_unknown_ones_not_at_all() -> None:
+def test_tied_parameters_count_once_and_unknown_ones_not_at_all() -> None:
     table = model().to_pandas().set_index("module")
     assert table["parameters"].dropna().to_dict() == {"first": 12, "second": 0}
     assert table["self_parameters"].dropna().to_dict() == {"Net": 0, "first": 12, "second": 0}
@@ -223,16 +224,16 @@ def test_an_architecture_prints_a_tree() -> None:
 
 def test_formulas_count_two_for_each_multiplication_as_loops_do() -> None:
     batch, features, outputs = 5, 7, 3
-    assert layer_flops.linear((batch, features), outputs) == 2 * len(
+    assert annotation.linear((batch, features), outputs) == 2 * len(
         [0 for _ in range(batch) for _ in range(outputs) for _ in range(features)]
     )
     positions, channels, kernel = (2, 4, 6, 6), 3, (3, 2)
     naive = 0
     for _ in range(2 * 4 * 6 * 6):
         naive += 2 * channels * 3 * 2
-    assert layer_flops.convolution(positions, channels, kernel) == naive
-    assert layer_flops.attention((2, 5, 8), 6) == 2 * (2 * 5 * 6 * 8) * 2
+    assert annotation.convolution(positions, channels, kernel) == naive
+    assert annotation.attention((2, 5, 8), 6) == 2 * (2 * 5 * 6 * 8) * 2
     one = 2 * 10 * 4 * 16 * (8 + 16)
-    assert layer_flops.recurrent(10, 4, 8, 16, layers=1, directions=1, output=16) == one
+    assert annotation.recurrent(10, 4, 8, 16, layers=1, directions=1, output=16) == one
     two = 2 * (one + 2 * 10 * 4 * 16 * (32 + 16))
-    assert layer_flops.recurrent(10, 4, 8, 16, layers=2, directions=2, output=16) == two
+    assert annotation.recurrent(10, 4, 8, 16, layers=2, directions=2, output=16) == two

@@ -42,7 +42,7 @@ def test_work_without_a_launch_is_counted_in_a_finding() -> None:
     assert message.startswith("2 of 3 ")
 
 
-def test_of_several_calls_with_one_correlation_id_the_first_launched() -> None:
+def test_the_first_call_with_a_correlation_id_launched() -> None:
     """The runtime call encloses the driver call of the same id; the outer one came first."""
     found = trace(
         [
@@ -60,7 +60,7 @@ def test_an_operator_with_the_same_id_is_no_launch() -> None:
     assert names_of_rows(found, "launched_by")["k"] is None
 
 
-def test_without_a_runtime_call_the_operator_of_the_external_id_launched() -> None:
+def test_without_a_runtime_call_the_external_id_names_the_launch() -> None:
     found = trace(
         [
             host("aten::mm", "operator", 0, 10, external=3),

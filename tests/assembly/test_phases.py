@@ -7,7 +7,7 @@ from typing import Any
 from tests.support.events import codes, column, device, host, trace
 
 
-def test_a_span_gives_its_phase_to_everything_below_and_to_its_kernels() -> None:
+def test_a_span_gives_its_phase_to_descendants_and_kernels() -> None:
     found = trace(
         [
             host("Forward", "forward", 0, 100, phase="forward"),
@@ -37,7 +37,7 @@ def test_of_nested_spans_the_outermost_counts() -> None:
     assert set(column(found, "phase").values()) == {"backward"}
 
 
-def test_what_an_optimizers_closure_computes_is_not_the_optimizers() -> None:
+def test_work_of_a_closure_is_not_the_optimizers() -> None:
     """Forward and backward in the closure are themselves; what starts after the last backward work is the update."""
     found = trace(
         [
@@ -59,7 +59,7 @@ def test_what_an_optimizers_closure_computes_is_not_the_optimizers() -> None:
     assert phase["Optimizer.step"] == "other"
 
 
-def test_a_closures_backward_pass_may_run_on_another_thread_of_the_process() -> None:
+def test_backward_of_a_closure_may_run_on_another_thread() -> None:
     """As autograd's device threads do. Another process with an optimizer at the same time is not concerned."""
     rows = [
         host("Optimizer.step", "optimizer", 0, 1000, phase="optimizer"),
@@ -83,7 +83,7 @@ def test_an_optimizer_within_the_backward_pass_belongs_to_it() -> None:
     assert set(column(trace(rows), "phase").values()) == {"backward"}
 
 
-def test_forward_is_what_sequence_numbers_tie_to_the_backward_pass() -> None:
+def test_forward_is_tied_to_backward_by_sequence_numbers() -> None:
     """Operators up to the last proven one are forward; those after it (the loss print) are not."""
     rows = [
         host("input prep", "operator", 0, 5),
@@ -103,7 +103,7 @@ def test_forward_is_what_sequence_numbers_tie_to_the_backward_pass() -> None:
     assert finding.message.startswith("no forward spans were recorded")
 
 
-def test_what_follows_the_optimizer_in_its_step_is_not_the_forward_pass_of_the_next_one() -> None:
+def test_work_after_the_optimizer_is_not_the_next_forward() -> None:
     """Its operators have the number of the node that the next step makes first, and so may have what comes before that
     node. Without steps nothing tells it from the input preparation of the next one."""
     rows = [
@@ -143,7 +143,7 @@ def labelled_steps() -> list[dict[str, Any]]:
     return rows
 
 
-def test_what_a_labelled_layer_made_is_no_proof_for_what_runs_before_it() -> None:
+def test_a_labelled_layer_is_no_evidence_for_earlier_operators() -> None:
     found = trace(labelled_steps())
     phase = column(found, "phase")
     assert [phase[f"{name} {number}"] for number in (0, 1) for name in ("conv", "loss", "item")] == [
@@ -153,7 +153,7 @@ def test_what_a_labelled_layer_made_is_no_proof_for_what_runs_before_it() -> Non
     assert finding.message.startswith("outside of the labelled layers forward is")
 
 
-def test_what_is_computed_again_in_a_backward_pass_is_no_proof_for_what_runs_before_it() -> None:
+def test_recomputation_is_no_evidence_for_earlier_operators() -> None:
     """A layer whose activations are computed again: the node that it makes there has the number of what reads the loss
     before the backward pass."""
     rows = [
@@ -189,7 +189,7 @@ def test_a_proof_does_not_reach_into_another_thread() -> None:
     assert (phase["proven"], phase["neighbour"]) == ("forward", "other")
 
 
-def test_a_proof_does_not_reach_into_another_process_with_the_same_thread_number() -> None:
+def test_evidence_does_not_cross_processes_of_one_thread_number() -> None:
     rows = [
         host("namesake", "operator", 0, 5),
         {**host("proven", "operator", 0, 5, sequence=1), "pid": 2},

@@ -34,7 +34,7 @@ def test_an_event_is_in_the_step_in_which_it_starts() -> None:
     assert step["before"] is step["after"] is None
 
 
-def test_device_work_is_in_the_step_of_its_launch_whenever_it_runs() -> None:
+def test_device_work_is_in_the_step_of_its_launch() -> None:
     rows = two_steps(
         host("launch", "runtime", 195, 2, correlation=1),
         device("late", "kernel", 400, 50, correlation=1),
@@ -86,7 +86,7 @@ def test_a_step_that_was_cut_off_is_reported_and_not_counted() -> None:
     assert "empty-last-step" not in codes(found)
 
 
-def test_a_step_that_was_cut_off_before_anything_took_place_is_empty() -> None:
+def test_a_step_cut_off_before_any_event_is_empty() -> None:
     """What lies before it, or begins when it ends, is not in it."""
     rows = [*two_steps(), host("before", "operator", 290, 20, tid=2), host("cut", "other", 300, 50, step=5)]
     found = trace([*rows, host("after", "operator", 350, 5)])
@@ -94,7 +94,7 @@ def test_a_step_that_was_cut_off_before_anything_took_place_is_empty() -> None:
     assert "partial-step" not in codes(found)
 
 
-def test_a_step_that_was_cut_off_without_a_duration_lasts_to_the_end() -> None:
+def test_a_step_cut_off_without_a_duration_lasts_to_the_end() -> None:
     found = trace([*two_steps(), host("cut", "other", 300, 0, step=5), host("in cut", "operator", 310, 5)])
     assert "partial-step" in codes(found)
 
@@ -106,7 +106,7 @@ def test_no_steps_is_a_finding_and_every_step_null() -> None:
     assert said.endswith("give the profiler a schedule, and call its step() after each iteration")
 
 
-def test_overlapping_steps_count_events_in_the_one_begun_last_and_say_so() -> None:
+def test_overlapping_steps_are_reported_and_the_latest_counts() -> None:
     rows = [host("a", "step", 0, 100, step=0), host("b", "step", 50, 100, step=1), host("op", "operator", 60, 5)]
     found = trace(rows)
     assert column(found, "step")["op"] == 1

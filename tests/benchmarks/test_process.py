@@ -28,7 +28,7 @@ print(json.dumps({"peak": peak, "now": process.resident_bytes() - base, "cpu": p
 """
 
 
-def test_the_peak_counts_what_was_freed_since_and_not_what_was_freed_before() -> None:
+def test_the_peak_includes_memory_freed_since_its_start() -> None:
     found = run(["-c", SCRIPT])
     assert found["peak"] == pytest.approx(200 << 20, rel=0.05)
     assert found["now"] < 20 << 20

@@ -9,7 +9,7 @@ import pytest
 
 import perfkit_core
 from benchmarks import stored_runs
-from perfkit_core.testing.conformance import check_trace
+from perfkit_core.testing.traces import check_trace
 from tests.support.small_trace import small_trace
 
 

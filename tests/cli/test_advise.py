@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from perfkit_core import load
-from perfkit_core.advice.advise import what_ifs
+from perfkit_core.advice.engine import what_ifs
 from perfkit_core.advice.explain import report
 from perfkit_core.cli.main import FAILED
+from perfkit_core.model.trace import with_rank
 from perfkit_core.renderers import text
 from perfkit_core.storage.store import write_cycle
-from perfkit_core.trace import with_rank
-from perfkit_core.verification.ledger import Record, append
+from perfkit_core.verify.ledger import Record, append
 from tests.support.events import host, trace
 
 MS = 1_000_000
@@ -83,7 +83,7 @@ def test_the_file_holds_what_the_terminal_shows(perfkit, loading: Path, tmp_path
     assert file.read_text(encoding="utf-8") == perfkit("advise", loading, "--format", "json").out
 
 
-def test_what_cannot_be_evaluated_is_short_for_people_and_whole_elsewhere(perfkit, loading: Path) -> None:
+def test_rules_not_evaluated_are_short_in_text_and_whole_in_json(perfkit, loading: Path) -> None:
     content = json.loads(perfkit("advise", loading, "--format", "json").out)
     rules = {one["rule"] for one in content["not_evaluable"]}
     without_device = {one["rule"] for one in content["not_evaluable"] if "no device work" in one["why"]}
@@ -124,7 +124,8 @@ def test_explain_shows_the_whole_contract(perfkit, loading: Path) -> None:
               "Risks and conflicts", "What to do", "Outcome"]  # fmt: skip
     assert [title for title in titles if f"\n{title}\n" in out] == titles
     for told in ("Rule 10, loader-workers, version 1; fw, eager mode", "loader, share      60%", "share of the time",
-                 "Assumed: a batch is handed over in 0.100–2.00 ms (prior", "6 × DataLoader.next: get batches from 4 worker",
+                 "Assumed: a batch is handed over in 0.100–2.00 ms (prior",
+                 "6 × DataLoader.next: get batches from 4 worker",
                  "6 × DataLoader.next: take 1–1.4 × their time (likely 1.1), with all inside them",
                  "--advice advice.json:loader-workers-"):  # fmt: skip
         assert told in out

@@ -52,7 +52,7 @@ def test_the_gate_decides_the_exit_code(perfkit, runs: Path, tmp_path: Path) -> 
     assert perfkit("compare", base, other, *QUIET).code == 0
 
 
-def test_single_captures_are_not_believed_without_being_told_of_the_machine(perfkit, runs: Path) -> None:
+def test_single_captures_need_the_noise_of_the_machine(perfkit, runs: Path) -> None:
     code, out, err = perfkit("compare", runs / "main-0", runs / "change-0", "--fail-on", "step_time > 3%")
     assert (code, err) == (0, "perfkit: gate within noise: step_time > 3%\n")
     assert "Gate: passed; exceeded, but not beyond noise: step_time > 3%." in out

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from perfkit_core.cli import demo
-from perfkit_core.cli.imports import installed
+from perfkit_core.cli.record import installed
 from perfkit_core.storage.store import write_cycle
 from tests.support.small_trace import small_trace
 

@@ -147,7 +147,7 @@ def test_what_is_read_is_not_replaced(
     assert Path("x.json").read_bytes() == before
 
 
-def test_a_cycle_of_a_run_folder_is_not_replaced_and_what_else_lies_in_it_is(perfkit, run: Path) -> None:
+def test_only_cycles_of_a_run_folder_are_not_overwritten(perfkit, run: Path) -> None:
     cycle = next(run.iterdir())
     code, _, err = perfkit("export", run, "-o", cycle)
     assert (code, "would replace what is read" in err) == (2, True)

@@ -11,12 +11,12 @@ import pandas as pd
 import pytest
 
 from perfkit_core.errors import SourceError, UsageError
-from perfkit_core.loading import load
-from perfkit_core.ranks import cluster, files
+from perfkit_core.model.meta import Finding
+from perfkit_core.ranks import files, job
 from perfkit_core.ranks.job import Facts
+from perfkit_core.readers.load import load
 from perfkit_core.report.summary import summarize
 from perfkit_core.storage.store import write_cycle
-from perfkit_core.trace import Finding
 from tests.support import chrome
 from tests.support.events import host, trace
 
@@ -72,7 +72,7 @@ def test_shares_show_all_that_they_hold(perfkit, folder: Path) -> None:
     assert perfkit("summary", *shares(perfkit, folder, *asked)) == perfkit("summary", folder, *asked)
 
 
-def test_a_share_that_was_made_again_with_partial_is_one_of_the_others(perfkit, folder: Path) -> None:
+def test_a_shard_made_again_with_partial_joins_the_others(perfkit, folder: Path) -> None:
     found = shares(perfkit, folder)
     wanted = perfkit("summary", *found)
     assert perfkit("summary", folder, "--shard", "2/2", "--partial", "-o", found[1]).code == 0
@@ -249,7 +249,7 @@ def test_recorded_cycles_of_one_process_go_through_every_command(perfkit, tmp_pa
     assert perfkit("report", tmp_path / "run", "-o", tmp_path / "page.html").code == 0
 
 
-def test_communication_of_ranks_with_and_without_device_work_adds_up(perfkit, tmp_path: Path) -> None:
+def test_communication_with_and_without_device_work_adds_up(perfkit, tmp_path: Path) -> None:
     call = chrome.event("c10d::allreduce_", 0, 8)
     chrome.write(tmp_path / "rank0.json", [call, chrome.event("aten::mm", 10, 4)])
     work = chrome.event("gemm", 2, 5, cat="kernel", args={"device": 0, "stream": 7, "correlation": 1})
@@ -259,7 +259,7 @@ def test_communication_of_ranks_with_and_without_device_work_adds_up(perfkit, tm
     assert (computed["host_calls"], computed["device_calls"], computed["time_ns"]) == (1, 1, 4_000 + 5_000)
 
 
-def test_findings_of_a_file_of_many_ranks_are_told_as_it_holds_them(perfkit, folder: Path, tmp_path: Path) -> None:
+def test_findings_of_a_file_of_many_ranks_are_kept(perfkit, folder: Path, tmp_path: Path) -> None:
     assert perfkit("export", folder, "-o", tmp_path / "all.json").code == 0
     whole = load(tmp_path / "all.json")
     content = json.loads(perfkit("summary", tmp_path / "all.json", "--format", "json").out)
@@ -272,7 +272,7 @@ def test_findings_of_ranks_say_of_which() -> None:
         Facts(trace([host("op", "operator", 0, 1)]).with_meta(ranks=(rank,)).meta, finding[:held], True, 1, ())
         for rank, held in ((0, 2), (1, 1), (2, 2), (3, 0))
     ]
-    assert [found.message for found in cluster.quality(facts)] == ["3 odd (ranks 0–2)", "4 odd (ranks 0, 2)"]
+    assert [found.message for found in job.quality(facts)] == ["3 odd (ranks 0–2)", "4 odd (ranks 0, 2)"]
 
 
 def test_partials_are_for_summary_and_report(perfkit, folder: Path, tmp_path: Path) -> None:
@@ -283,14 +283,14 @@ def test_partials_are_for_summary_and_report(perfkit, folder: Path, tmp_path: Pa
     assert perfkit("export", share, "-o", tmp_path / "x.json") == (2, "", told)
 
 
-def test_a_page_of_partials_for_something_else_says_how_they_are_made(perfkit, folder: Path, tmp_path: Path) -> None:
+def test_a_page_of_partials_of_other_views_says_how_to_make_them(perfkit, folder: Path, tmp_path: Path) -> None:
     found = shares(perfkit, folder)
     code, _, err = perfkit("report", *found, "-o", tmp_path / "page.html")
     assert (code, err.count("\n")) == (2, 1)
     assert err.endswith("; make them with perfkit report --shard\n")
 
 
-def test_an_unreadable_rank_is_left_out_and_a_broken_one_kept_up_to_the_break(perfkit, folder: Path) -> None:
+def test_an_unreadable_rank_is_left_out_and_a_damaged_one_is_cut(perfkit, folder: Path) -> None:
     whole = (folder / "host_1.json").read_bytes()
     (folder / "host_1.json").write_bytes(whole.removesuffix(b"]}") + b', {"ph": "X", "name": "aten::a')
     (folder / "host_2.json").write_bytes(b"")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.cli.imports import imported_by, profiles_itself
+from perfkit_core.cli.record import imported_by, profiles_itself
 
 FRAMEWORK = "import sys\nsys.modules[__name__].imported = True\n"
 RUNNER = """
@@ -19,7 +19,7 @@ from perfkit_core.cli import record
 from perfkit_core.cli.main import main
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import Recorder
-from perfkit_core.recording.giving_way import GivingWay
+from perfkit_core.recording.signals import GivingWay
 
 class Recording:
     def __init__(self, run_dir, profiler):
@@ -218,7 +218,7 @@ def test_a_profiler_that_may_never_start_is_no_reason_to_refuse(tmp_path: Path, 
     assert not profiles_itself(script, ["torch", "paddle"])
 
 
-def test_recording_that_ended_for_a_profiler_of_the_script_is_an_error_after_it(folder: Path) -> None:
+def test_a_recording_ended_by_the_scripts_profiler_is_an_error(folder: Path) -> None:
     """The made framework has a class of profilers, of which two run at once."""
     (folder / "lib" / "fakeone.py").write_text(
         FRAMEWORK + "class Profiler:\n    def start(self): print('profiling')\n", encoding="utf-8"

@@ -16,9 +16,10 @@ import pytest
 
 import perfkit_core
 from perfkit_core.errors import SourceError
-from perfkit_core.schema import STEP
+from perfkit_core.model.meta import Finding
+from perfkit_core.model.schema import STEP
+from perfkit_core.model.trace import Trace, with_rank
 from perfkit_core.storage.store import SUFFIX, write_cycle, write_trace
-from perfkit_core.trace import Finding, Trace, with_rank
 from tests.support.chrome import event, write
 from tests.support.paths import DATA
 from tests.support.small_trace import small_trace
@@ -120,7 +121,7 @@ def test_a_broken_run_says_why_and_a_damaged_file_too(folder: Path) -> None:
     assert "--partial" in str(rows["trace.json"]["error"])
 
 
-def test_older_recordings_in_a_folder_are_left_out_as_they_are_when_it_is_read(folder: Path) -> None:
+def test_older_recordings_in_a_folder_are_left_out(folder: Path) -> None:
     later = small_trace().meta.recorded_at_ns + DAY_NS
     window = (later, later + 10**9)
     write_cycle(cycle(0, recording="again", recorded_at_ns=later, window_ns=window), folder / "old")
@@ -195,7 +196,7 @@ def test_the_folder_may_be_a_run_itself(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["torch-mlp.json.gz", "paddle-mlp.json.gz", "paddle-mlp.pb"])
-def test_what_perfkit_writes_of_a_run_is_listed_only_where_it_can_be_read(perfkit, tmp_path: Path, name: str) -> None:
+def test_exports_of_a_run_are_listed_only_if_readable(perfkit, tmp_path: Path, name: str) -> None:
     """Tables and flame graphs name the same operators as the trace, and are none."""
     run = DATA / name
     timelines = ["t.json", "t.json.gz", "t.parquet"]

@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.cli import scripts
-from perfkit_core.cli.collection import OBJECTS, collecting_rarely
-from perfkit_core.cli.main import main
+from perfkit_core.cli import record
+from perfkit_core.cli.main import OBJECTS, collecting_rarely, main
 
 HEAVY = ("numpy", "pandas", "pyarrow", "numba", "plotly", "rich", "jinja2", "fsspec", "upath", "asyncio", "msgspec",
          "torch", "paddle", "distributed")  # fmt: skip
 
 
-COMPILED = "from perfkit_core import compiling; compiling.Interpreted.cells = compiling.ENOUGH_CELLS; "
+COMPILED = (
+    "from perfkit_core.runtime import compile as compiling; compiling.Interpreted.cells = compiling.ENOUGH_CELLS; "
+)
 """As in a process that has enough to do for numba."""
 
 
@@ -48,15 +49,15 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     assert imported(arguments) & set(HEAVY) == set()
 
 
-def test_a_summary_imports_neither_frameworks_nor_numba_nor_what_draws_pages(traces: Path, tmp_path: Path) -> None:
+def test_a_summary_imports_no_framework_numba_or_page_renderer(traces: Path, tmp_path: Path) -> None:
     file = traces / "torch" / "dlrm-8xv100" / "rank0.json"
     found = imported(["summary", str(file), "-o", str(tmp_path / "table.json")])
     assert found & set(HEAVY) <= {"numpy", "pandas", "pyarrow", "rich", "msgspec"}
     assert {name for name in found if name.startswith("perfkit_paddle")} <= {
-        "perfkit_paddle", "perfkit_paddle.plugin", "perfkit_paddle.source", "perfkit_paddle.operators",
+        "perfkit_paddle", "perfkit_paddle.plugin", "perfkit_paddle.operator_names",
     }  # fmt: skip
     assert "perfkit_core.renderers.json" in found
-    assert "perfkit_core.renderers.html" not in found
+    assert "perfkit_core.renderers.html.page" not in found
 
 
 def test_where_no_compiled_code_can_be_kept_it_is_compiled_again(traces: Path, tmp_path: Path) -> None:
@@ -67,14 +68,14 @@ def test_where_no_compiled_code_can_be_kept_it_is_compiled_again(traces: Path, t
     assert (tmp_path / "again.json").read_bytes() == (tmp_path / "kept.json").read_bytes()
 
 
-def test_garbage_is_collected_rarely_in_a_command_and_as_usual_in_a_script(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_garbage_is_collected_rarely_in_commands_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", list(sys.argv))
     monkeypatch.setattr(sys, "path", list(sys.path))
     usual = gc.get_threshold()
     with collecting_rarely():
         assert gc.get_threshold()[0] == OBJECTS
         assert gc.isenabled()
-        scripts.prepare(Path("train.py"), [])
+        record.prepare(Path("train.py"), [])
         assert gc.get_threshold() == usual
     assert gc.get_threshold() == usual
 

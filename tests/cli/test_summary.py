@@ -12,8 +12,8 @@ import pytest
 import perfkit_core
 from perfkit_core.cli import filters
 from perfkit_core.errors import UsageError
+from perfkit_core.model.trace import with_rank
 from perfkit_core.storage.store import write_cycle
-from perfkit_core.trace import with_rank
 from tests.support.small_trace import small_trace
 
 
@@ -241,7 +241,7 @@ def test_summarize_from_python(run: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "why"), [("", "Is a directory"), ("file/x.html", "Not a directory"), ("file/a/x.html", "Not a directory")]
 )
-def test_where_nothing_can_be_written_is_told_before_anything_is_read(
+def test_an_unwritable_output_fails_before_anything_is_read(
     perfkit, tmp_path: Path, command: str, place: str, why: str
 ) -> None:
     (tmp_path / "file").touch()

@@ -6,13 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perfkit_core.comparison.against.change import Change, change
-from perfkit_core.comparison.against.report import against_report
-from perfkit_core.comparison.against.tables import new_causes, new_layers
-from perfkit_core.comparison.attribution.attribute import attribute
-from perfkit_core.comparison.pair import Asked, pair
+from perfkit_core.compare.attribute.attribute import attribute
+from perfkit_core.compare.change import Change, change, new_causes, new_layers
+from perfkit_core.compare.change_report import against_report
+from perfkit_core.compare.pair import Asked, pair
+from perfkit_core.model.trace import Trace
 from perfkit_core.report.model import Report
-from perfkit_core.trace import Trace
 from tests.support.events import host, trace
 from tests.support.rendered import rendered
 from tests.support.stepped_trace import MS, stepped_trace
@@ -62,7 +61,7 @@ def test_what_only_one_pair_has_counts_nothing_in_the_other() -> None:
     assert found.to_dict() == {"silu": 25, "relu": -10, "matmul": 0}
 
 
-def test_earlier_pairs_swapped_with_this_one_change_the_sign_only(trees: tuple[pd.DataFrame, pd.DataFrame]) -> None:
+def test_swapping_the_pairs_only_changes_the_sign(trees: tuple[pd.DataFrame, pd.DataFrame]) -> None:
     there, back = new_causes(*trees), new_causes(*trees[::-1])
     assert (there["difference_ns"] == -back["difference_ns"]).all()
     assert there["operator"].tolist() == back["operator"].tolist()

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfkit_core.comparison.alignment import Alignment, align
-from perfkit_core.comparison.alignment.levels import LEVELS, UNMATCHED
-from perfkit_core.comparison.alignment.sequence import aligned
-from perfkit_core.loading import load
-from perfkit_core.schema import DEVICE_WORK, NO_ROW, OPERATOR_KINDS
-from perfkit_core.trace import Trace
+from perfkit_core.algorithms.arrays import NO_ROW
+from perfkit_core.compare.align.align import Alignment, align
+from perfkit_core.compare.align.layers import aligned
+from perfkit_core.compare.align.levels import LEVELS, UNMATCHED
+from perfkit_core.model.schema import DEVICE_WORK, OPERATOR_KINDS
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers.load import load
 from tests.support.events import device, host, trace
 
 NAMES = {"mm": "matmul", "addmm": "linear", "add": "add", "act": "relu", "gelu": "gelu", "cp": "copy", "sum": "sum",
@@ -103,7 +104,7 @@ def matched_layers(base: Trace, other: Trace) -> set[str]:
     return set(rows.loc[rows["level"] == "layer", "layer"])
 
 
-def test_layers_of_other_spelling_meet_by_name_contents_and_order() -> None:
+def test_layers_spelled_differently_match_by_contents_and_order() -> None:
     base = layers_of("layers.0.linear1", "layers.0.act=act", "layers.0.linear2", "layers.1.linear1", "head=sum")
     other = layers_of("layers/0/Linear_1", "layers/0/relu=act", "layers/0/Linear_2", "layers/1/Linear_1", "out=sum")
     assert matched_layers(base, other) == {

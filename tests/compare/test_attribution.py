@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfkit_core.analyses.step import partition
-from perfkit_core.analyses.step.activity import has_device_work
-from perfkit_core.analyses.step.step_rows import step_rows
-from perfkit_core.comparison.alignment import align
-from perfkit_core.comparison.attribution.attribute import BESIDE_MEDIAN, COLUMNS, attribute
-from perfkit_core.comparison.attribution.steps import middle_steps
-from perfkit_core.loading import load
-from perfkit_core.trace import Trace
+from perfkit_core.compare.align.align import align
+from perfkit_core.compare.attribute.attribute import BESIDE_MEDIAN, COLUMNS, attribute
+from perfkit_core.compare.attribute.steps import middle_steps
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers.load import load
+from perfkit_core.views.steps import partition
+from perfkit_core.views.steps.activity import has_device_work
+from perfkit_core.views.steps.step_rows import step_rows
 from tests.support.events import device, host, trace
 
 NAMES = {"mm": "matmul", "act": "relu", "cp": "copy"}
@@ -117,7 +117,7 @@ def test_both_effects_of_one_operator() -> None:
     assert [matmul[k] for k in ("difference_ns", "count_effect_ns", "per_call_effect_ns")] == [40, 15, 25]
 
 
-def test_an_average_of_the_middle_steps_and_what_is_beside_the_median() -> None:
+def test_the_average_of_middle_steps_and_the_rest_to_the_median() -> None:
     """Steps of 10, 11, 15 and 100: the two nearest to the median are taken apart, and their mean is the median. Half of
     the steps is, though fewer would have a mean that is nearer."""
 
@@ -139,7 +139,7 @@ def test_an_average_of_the_middle_steps_and_what_is_beside_the_median() -> None:
     assert [len(middle_steps(steps(*lengths[:count]))) for count in (1, 2, 3, 7, 10)] == [1, 2, 2, 4, 5]
 
 
-def test_device_work_without_a_launch_is_of_no_phase_and_keeps_its_calls() -> None:
+def test_device_work_without_a_launch_has_calls_but_no_phase() -> None:
     """Also where it runs between work of one phase, and so do the calls of it that another stream hides."""
     lost = [device("relu", "kernel", 42, 4), device("relu", "kernel", 92, 4, stream=8)]
     table = attribute(run([*BASE, *lost]), run([*BASE, *lost]))

@@ -7,15 +7,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from perfkit_core.comparison import comparison_report
-from perfkit_core.comparison.attribution.attribute import attribute
-from perfkit_core.comparison.attribution.causes import REST, causes, waterfall
-from perfkit_core.comparison.attribution.groupings import by_family, by_kernel, by_layer
-from perfkit_core.comparison.attribution.sections import explained, sections
-from perfkit_core.loading import load
-from perfkit_core.renderers import charts
+from perfkit_core.compare.attribute.attribute import attribute
+from perfkit_core.compare.attribute.causes import REST, by_family, by_kernel, by_layer, causes, waterfall
+from perfkit_core.compare.attribute.sections import explained, sections
+from perfkit_core.compare.report import comparison_report
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers.load import load
+from perfkit_core.renderers.html import charts
 from perfkit_core.report.model import Report, Section
-from perfkit_core.trace import Trace
 from tests.support.events import host, trace
 from tests.support.rendered import rendered
 

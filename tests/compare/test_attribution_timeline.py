@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfkit_core.comparison.attribution.effects import count_effects, shared_out
-from perfkit_core.comparison.attribution.timeline import Timeline, cut, first_come, innermost, under
+from perfkit_core.compare.attribute.effects import count_effects, shared_out
+from perfkit_core.compare.attribute.slices import Timeline, cut, first_come, innermost, under
 
 SPANS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12)), max_size=8)
 TIMES = range(45)

@@ -8,11 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perfkit_core.comparison import compare, comparison_report
-from perfkit_core.comparison.canonical import operator_time
-from perfkit_core.loading import load
-from perfkit_core.schema import NO_ROW, OPERATOR_KINDS
-from perfkit_core.trace import Trace
+from perfkit_core.algorithms.arrays import NO_ROW
+from perfkit_core.compare.report import comparison_report
+from perfkit_core.compare.sides import compare, operator_time
+from perfkit_core.model.schema import OPERATOR_KINDS
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers.load import load
 from tests.support.paths import DATA
 from tests.support.rendered import rendered
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfkit_core.comparison.gate import outcomes as gate
-from perfkit_core.comparison.gate.conditions import BUDGET, CHANGE, DIFFERENCE, parsed
-from perfkit_core.comparison.gate.outcomes import CANNOT_TELL, FAILED, PASSED, WITHIN_NOISE, Outcome
-from perfkit_core.comparison.gate.table import data, table
-from perfkit_core.comparison.pair import Asked, pair
+from perfkit_core.compare.gate import outcomes as gate
+from perfkit_core.compare.gate.conditions import BUDGET, CHANGE, DIFFERENCE, parsed
+from perfkit_core.compare.gate.outcomes import CANNOT_TELL, FAILED, PASSED, WITHIN_NOISE, Outcome, data, table
+from perfkit_core.compare.pair import Asked, pair
 from perfkit_core.errors import UsageError
+from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.report.summary import summarize
-from perfkit_core.trace import Trace, concat_traces
 from tests.support.events import device, host, trace
 from tests.support.small_trace import small_trace
 from tests.support.stepped_trace import stepped_trace
@@ -149,7 +148,7 @@ def test_bytes_are_exact() -> None:
     assert (found.result, found.other) == (PASSED, size)
 
 
-def test_a_budget_of_shares_fails_where_it_is_exceeded_beyond_noise() -> None:
+def test_a_budget_of_shares_fails_beyond_noise_only() -> None:
     """1 and 2 of about 20 ms are in operators: 5 and 10 % of the step, more or less by half a percent of that."""
     base, other = stepped_trace(STEADY), stepped_trace(STEADY, 2.0)
     assert judged("partition.ratio[compute] > 0.06", base, other).result == FAILED

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.comparison.attribution.attribute import BESIDE_MEDIAN
-from perfkit_core.comparison.attribution.wording import before, label, outside
-from perfkit_core.comparison.labels import LONGEST, distinguishing
-from perfkit_core.language import speaking
+from perfkit_core.compare.attribute.attribute import BESIDE_MEDIAN
+from perfkit_core.compare.attribute.wording import before, label, outside
+from perfkit_core.compare.pair import LONGEST, distinguishing
+from perfkit_core.language.current import speaking
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_cause_is_said_in_words(cause: dict[str, str], said: str) -> None:
     assert label(cause) == said
 
 
-def test_a_part_that_is_its_own_category_is_said_once_in_every_language() -> None:
+def test_a_part_named_as_its_category_is_printed_once() -> None:
     with speaking("zh"):
         assert label(row(BESIDE_MEDIAN, "", "", BESIDE_MEDIAN)) == "中位数减去中间各步的平均"
 

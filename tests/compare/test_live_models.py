@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfkit_core.comparison.alignment import align
+from perfkit_core.compare.align.align import align
 from tests.support.live_examples import BASE, FRAMEWORKS, MODELS, PLAIN, Example, holds
 
 MATCHED = 0.9
@@ -43,7 +43,7 @@ def test_nearly_all_of_the_step_is_matched_by_operator_and_phase(examples: list[
     holds(check, *examples)
 
 
-def test_nearly_all_operators_are_matched_by_layer_where_layers_are_labelled(examples: list[Example]) -> None:
+def test_nearly_all_operators_of_labelled_layers_are_matched(examples: list[Example]) -> None:
     """The loader and the optimizer have no layer; the whole step is matched with what operators add to the layers."""
 
     def check() -> None:

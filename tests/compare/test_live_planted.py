@@ -14,11 +14,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perfkit_core.comparison.against.tables import new_causes, new_layers
-from perfkit_core.comparison.attribution.attribute import attribute
-from perfkit_core.comparison.attribution.causes import causes
-from perfkit_core.comparison.attribution.groupings import by_layer
-from perfkit_core.trace import Trace
+from perfkit_core.compare.attribute.attribute import attribute
+from perfkit_core.compare.attribute.causes import by_layer, causes
+from perfkit_core.compare.change import new_causes, new_layers
+from perfkit_core.model.trace import Trace
 from tests.support.live_examples import BASE, FRAMEWORKS, PLANTS, Example, holds
 
 OTHER_FRAMEWORK = dict(zip(FRAMEWORKS, reversed(FRAMEWORKS), strict=True))
@@ -97,7 +96,7 @@ def test_across_frameworks_a_large_planted_regression_is_first(
 
 @pytest.mark.parametrize("plant", PLANTS)
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_across_frameworks_the_planted_regression_is_first_of_what_is_new(
+def test_across_frameworks_the_planted_regression_is_first_new(
     framework: str, plant: str, examples: dict[str, Example]
 ) -> None:
     """More than what the plain scripts of both frameworks differ by: ``perfkit compare --against``."""

@@ -9,12 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perfkit_core.comparison import normalise, peaks
-from perfkit_core.comparison.samples.captures import Capture, capture
-from perfkit_core.comparison.work import FLOP, SAMPLE, TOKEN, Work, batch_of_shapes, work
+from perfkit_core.compare import peaks
+from perfkit_core.compare import work as normalise
+from perfkit_core.compare.samples import Capture, capture
+from perfkit_core.compare.work import FLOP, SAMPLE, TOKEN, Work, batch_of_shapes, work
 from perfkit_core.errors import UsageError
-from perfkit_core.loading import load
-from perfkit_core.trace import Device, Trace
+from perfkit_core.model.meta import Device
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers.load import load
 from tests.support.events import host, trace
 from tests.support.small_trace import small_trace
 
@@ -54,7 +56,7 @@ def test_work_is_given_recorded_or_told_by_shapes() -> None:
         normalise.asked(TOKEN, [trace, trace], [[capture(trace)]] * 2)
 
 
-def test_flops_are_those_of_the_outermost_operators_that_count_them() -> None:
+def test_flops_are_those_of_the_outermost_operators() -> None:
     """matmul counts 24, and add inside of it 5, which is part of it: 24 in each of two steps."""
     trace = small_trace()
     names = trace.codes("name")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pandas as pd
 
-from perfkit_core.comparison import comparison_report
-from perfkit_core.comparison.gate.conditions import parsed
-from perfkit_core.comparison.pair import Asked
-from perfkit_core.comparison.several import Run, several_report
-from perfkit_core.renderers import html, markdown, text
+from perfkit_core.compare.gate.conditions import parsed
+from perfkit_core.compare.pair import Asked
+from perfkit_core.compare.report import comparison_report
+from perfkit_core.compare.several import Run, several_report
+from perfkit_core.renderers import markdown, text
+from perfkit_core.renderers.html import page
 from perfkit_core.report.model import Report
 from tests.support.rendered import rendered
 from tests.support.small_trace import small_trace
@@ -54,7 +55,7 @@ def test_the_first_rows_of_every_step_are_of_all_runs() -> None:
 def test_what_is_said_of_a_picture_stands_where_it_is_drawn() -> None:
     found = report(*three())
     said = "A point is a step, the upright line the median of the run"
-    assert said in html.render(found)
+    assert said in page.render(found)
     assert said not in text.render(found) + markdown.render(found)
 
 

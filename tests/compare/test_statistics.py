@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfkit_core.comparison.samples.captures import Capture, capture, pooled
-from perfkit_core.comparison.samples.noise import between_runs, noise_band, student
-from perfkit_core.comparison.samples.outliers import outliers
-from perfkit_core.comparison.samples.statistics import (
+from perfkit_core.compare.headline import step_sentence
+from perfkit_core.compare.noise import between_runs, noise_band, student
+from perfkit_core.compare.samples import Capture, capture, outliers, pooled
+from perfkit_core.compare.statistics import (
     FASTER,
     NO_DIFFERENCE,
     PERHAPS_FASTER,
@@ -20,8 +20,7 @@ from perfkit_core.comparison.samples.statistics import (
     cliffs_delta,
     step_statistics,
 )
-from perfkit_core.comparison.sentences import step_sentence
-from perfkit_core.trace import concat_traces, with_rank
+from perfkit_core.model.trace import concat_traces, with_rank
 from tests.support.small_trace import small_trace
 
 MS = 1_000_000
@@ -98,7 +97,7 @@ def test_a_side_that_is_many_times_slower_does_not_excuse_itself() -> None:
     assert step_statistics(base, 66 * base, between=1.0).verdict == SLOWER
 
 
-def test_single_captures_are_not_believed_below_what_processes_differ_by() -> None:
+def test_single_captures_within_process_noise_are_inconclusive() -> None:
     """Two constant captures of 100 and 104: nothing inside of them differs, but processes may, by a standard deviation
     of 2 % on a quiet machine: 1.96 · 0.02 · √(100² + 104²) = 5.66. For a number that has no noise, 4 are 4."""
     base, other = np.full(8, 100 * MS), np.full(8, 104 * MS)
@@ -160,7 +159,7 @@ def test_a_step_of_two_ranks_is_one_sample() -> None:
     assert two.high - two.low >= (alone.high - alone.low) * 0.8
 
 
-def test_ranks_that_recorded_other_steps_are_samples_of_their_own() -> None:
+def test_ranks_with_other_steps_are_separate_samples() -> None:
     later = with_rank(small_trace(), 1)
     later = later.with_ints(step=np.where(later.ints("step") >= 0, later.ints("step") + 1, -1))
     found = capture(concat_traces([with_rank(small_trace(), 0), later]))
@@ -181,7 +180,7 @@ def test_pooled_captures_lie_one_after_the_other() -> None:
     assert (whole.ints("parent")[half:] >= 0).sum() == (whole.ints("parent")[:half] >= 0).sum()
 
 
-def test_what_processes_differ_by_depends_on_where_the_step_is_spent() -> None:
+def test_process_noise_depends_on_where_the_step_is_spent() -> None:
     """The small profile has steps of 9 ms in which a kernel of 3 ms and a copy of 2 µs run (not at the same time: the
     copy starts at 6.001 ms): a third at 2 %, the rest at 15 %, and at more since it is 18 ms in place of 500."""
     steps_ns = 9_000_000 + 9_000_001
@@ -191,7 +190,7 @@ def test_what_processes_differ_by_depends_on_where_the_step_is_spent() -> None:
     assert between_runs([]) == between_runs([small_trace().slice(0, 0)]) == 0.15
 
 
-def test_busy_neighbours_lengthen_most_steps_but_not_the_quickest() -> None:
+def test_busy_neighbours_do_not_lengthen_the_quickest_steps() -> None:
     """Twice as long in three steps of four, as quick in the fourth: another job took the machine.
 
     Of three captures a side that are all alike, 1 ms is beyond what they differ by, of the quickest, too."""

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.comparison import Asked, comparison_report, pair
-from perfkit_core.comparison.several import Run, several_report
-from perfkit_core.loading import load
+from perfkit_core.compare.pair import Asked, pair
+from perfkit_core.compare.report import comparison_report
+from perfkit_core.compare.several import Run, several_report
+from perfkit_core.model.trace import concat_traces
+from perfkit_core.readers.load import load
 from perfkit_core.report.model import Report
-from perfkit_core.trace import concat_traces
 from tests.support.events import device, host, trace
 from tests.support.rendered import rendered
 from tests.support.stepped_trace import stepped_trace
@@ -79,7 +80,7 @@ def test_a_recording_on_both_sides_is_named_below_the_verdict() -> None:
     assert rendered(several_report(runs, Asked()).headline)[-1] == f"c: {told}"
 
 
-def test_runs_that_hardly_do_the_same_are_told_directly_below_the_verdict() -> None:
+def test_different_workloads_are_reported_below_the_verdict() -> None:
     """1 ms in one operator against 2 ms in another."""
     report = comparison_report(stepped_trace([20]), stepped_trace([30], 2.0, name="fw::other"))
     verdict, unlike, causes = rendered(report.headline)[:3]
@@ -88,7 +89,7 @@ def test_runs_that_hardly_do_the_same_are_told_directly_below_the_verdict() -> N
     assert causes.startswith("The largest causes: ")
 
 
-def test_not_all_has_a_counterpart_where_device_work_of_other_steps_has_none() -> None:
+def test_device_work_of_other_steps_has_no_counterpart() -> None:
     """The same operator, but in other 60 of 100 ns are a kernel whose launch was not recorded."""
     rows = [host("step 0", "step", 0, 100, step=0), host("mm", "operator", 0, 10)]
     base, other = (

@@ -11,9 +11,9 @@ import pytest
 
 from perfkit_core import export, load
 from perfkit_core.errors import SourceError, UsageError
+from perfkit_core.model.trace import Trace, concat_traces, with_rank
 from perfkit_core.report.summary import summarize
-from perfkit_core.testing.conformance import check_trace
-from perfkit_core.trace import Trace, concat_traces, with_rank
+from perfkit_core.testing.traces import check_trace
 from tests.support import chrome_check
 from tests.support.chrome import raw
 from tests.support.events import device, host, trace
@@ -123,7 +123,7 @@ def test_a_launch_stands_before_work_of_the_same_instant(tmp_path: Path) -> None
     assert [e["ph"] for e in events if e["ph"] in "sf"] == ["s", "f"]
 
 
-def test_work_that_starts_before_its_launch_has_no_arrow_but_keeps_its_launch(tmp_path: Path) -> None:
+def test_work_before_its_launch_has_a_launch_but_no_arrow(tmp_path: Path) -> None:
     rows = [host("launch", "runtime", 20, 10, correlation=1), device("early", "kernel", 5, 50, 1)]
     found = trace(rows)
     events = exported(found, tmp_path / "t.json")
@@ -144,7 +144,7 @@ def test_what_overlaps_has_rows_of_its_own(tmp_path: Path) -> None:
     assert_same(load(tmp_path / "t.json"), found)
 
 
-def test_python_and_cpp_of_a_thread_are_apart_and_threads_are_named(tmp_path: Path) -> None:
+def test_python_and_cpp_of_a_thread_are_separate_named_rows(tmp_path: Path) -> None:
     found = trace([
         host("train.py(3): step", "python", 0, 100), host("add", "operator", 10, 20),
         host("load", "dataloader", 0, 5, tid=2),
@@ -154,7 +154,7 @@ def test_python_and_cpp_of_a_thread_are_apart_and_threads_are_named(tmp_path: Pa
     assert row_names(events) == {"train.py(3): step": "1 (Python)", "add": "1 (C++)", "load": "2 reader (Python)"}
 
 
-def test_ranks_with_the_same_process_and_device_numbers_stay_apart(tmp_path: Path) -> None:
+def test_ranks_with_equal_process_and_device_ids_stay_apart(tmp_path: Path) -> None:
     found = concat_traces([with_rank(small_trace(), rank) for rank in (0, 1)])
     events = exported(found, tmp_path / "t.json")
     chrome_check.check(events)
@@ -260,7 +260,7 @@ def test_a_header_that_cannot_be_read_is_refused(old: bytes, new: bytes, said: s
         load(path)
 
 
-def test_references_to_rows_that_another_tool_removed_point_nowhere(tmp_path: Path) -> None:
+def test_references_to_removed_rows_point_nowhere(tmp_path: Path) -> None:
     rows = [host("gone", "operator", 0, 90), host("a", "operator", 5, 60), host("b", "operator", 10, 50)]
     export(trace(rows), tmp_path / "t.json")
     data = json.loads((tmp_path / "t.json").read_bytes())

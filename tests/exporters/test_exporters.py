@@ -18,10 +18,10 @@ import pytest
 
 from perfkit_core import UsageError, export, load
 from perfkit_core.exporters import EXPORTERS
-from perfkit_core.exporting import choose, writing
+from perfkit_core.exporters.export import choose, writing
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Exporter, ExportOptions
-from perfkit_core.testing.conformance import check_exporter
-from perfkit_core.trace import Trace
+from perfkit_core.testing.plugins import check_exporter
 from tests.support.events import host, trace
 from tests.support.small_trace import HOSTILE, small_trace
 
@@ -179,7 +179,7 @@ def test_an_empty_trace_says_so(tmp_path: Path) -> None:
 def test_without_protobuf_pprof_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['google.protobuf'] = None\n"
-        "from perfkit_core.exporters.pprof_schema import profile_class\n"
+        "from perfkit_core.exporters.pprof import profile_class\n"
         "profile_class()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8")

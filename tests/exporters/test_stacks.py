@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from perfkit_core import export, load
-from perfkit_core.exporters.frames import frame
-from perfkit_core.exporters.weights import WEIGHTS
-from perfkit_core.trace import Trace, concat_traces, with_rank
+from perfkit_core.exporters.stacks import WEIGHTS, frame
+from perfkit_core.model.trace import Trace, concat_traces, with_rank
 from tests.support import wire
 from tests.support.events import device, host, trace
 
@@ -100,7 +99,7 @@ def test_ranks_are_roots(tmp_path: Path) -> None:
     assert folded(found, tmp_path / "t.folded") == {"rank 0: 1;a": 5, "rank 1: 1;a": 6}
 
 
-def test_a_weight_that_was_not_recorded_is_an_empty_file_with_a_reason(tmp_path: Path) -> None:
+def test_a_weight_not_recorded_gives_an_empty_file_and_a_reason(tmp_path: Path) -> None:
     path = tmp_path / "t.folded"
     assert "profile_memory" in export(trace([host("a", "operator", 0, 5)]), path, weight="bytes")
     assert path.read_bytes() == b""

@@ -16,9 +16,9 @@ import pytest
 
 import perfkit_paddle
 import perfkit_torch
-from perfkit_core.loading import load
-from perfkit_core.recording import pending
-from perfkit_core.trace import Trace
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers.load import load
+from perfkit_core.storage import unfinished
 
 STEPS = 14
 
@@ -29,7 +29,7 @@ def steps_of(trace: Trace) -> list[int]:
 
 def cycles_of(run: Path) -> list[list[int]]:
     """Steps in each file, in the order of the cycles; without one that the loop's last step() has only opened."""
-    pending.flush(run)
+    unfinished.flush(run)
     cycles = [load(path) for path in sorted(run.glob("*.parquet"))]
     assert [trace.meta.cycle for trace in cycles] == list(range(len(cycles)))
     assert len({trace.meta.recording for trace in cycles}) == 1

@@ -111,8 +111,8 @@ def check_steady(run: Path) -> None:
 
 
 def check_says_why(run: Path) -> None:
-    from perfkit_core.analyses import VIEWS
-    from perfkit_core.loading import load
+    from perfkit_core.readers.load import load
+    from perfkit_core.views import VIEWS
 
     trace = load(run)
     for view in (view for view in VIEWS if view.name.startswith("memory") and view.name != "memory_manipulation"):

@@ -19,7 +19,7 @@ import pytest
 import perfkit_core
 import perfkit_paddle
 import perfkit_torch
-from perfkit_core.trace import Trace
+from perfkit_core.model.trace import Trace
 from tests.support.native_ranges import (
     COPIES,
     HOST,
@@ -448,7 +448,7 @@ def test_C5_distributed_paddle(synthetic: tuple[Trace, Any]) -> None:
 
 
 def test_C5_a_run_of_one_process_says_so_paddle(paddle_run: tuple[Trace, Any]) -> None:
-    from perfkit_core.analyses.communication.distributed import VIEW
+    from perfkit_core.views.communication.distributed import VIEW
 
     assert perfkit_core.summarize(paddle_run[0], "distributed").empty
     assert str(VIEW.explain_empty(paddle_run[0])) == "no communication between processes was recorded"

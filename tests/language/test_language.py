@@ -16,35 +16,27 @@ import pytest
 from babel.messages.catalog import Catalog
 from babel.messages.catalog import Message as Entry
 
-from perfkit_core.advice.advise import advise
-from perfkit_core.advice.page import report as advice_page
+from perfkit_core.advice.engine import advise
 from perfkit_core.cli.main import main
-from perfkit_core.comparison.report import comparison_report
+from perfkit_core.compare.report import comparison_report
 from perfkit_core.errors import UsageError
-from perfkit_core.language import (
-    LANGUAGES,
-    Message,
-    Sentence,
-    current,
-    language,
-    message,
-    plural,
-    render,
-    say,
-    speaking,
-)
-from perfkit_core.language import english as untranslated
-from perfkit_core.language.columns import worded
-from perfkit_core.language.current import read
-from perfkit_core.loading import load
-from perfkit_core.renderers.html import render as as_page
+from perfkit_core.language import current
+from perfkit_core.language.columns import SIDES, worded
+from perfkit_core.language.current import LANGUAGES, language, read, speaking
+from perfkit_core.language.messages import Message, Sentence, message, plural, render, say
+from perfkit_core.language.messages import english as untranslated
+from perfkit_core.model.columns import CATEGORY, NAME, key
+from perfkit_core.model.meta import Finding, StoredFinding
+from perfkit_core.model.trace import Trace
+from perfkit_core.pages.advice import report as advice_page
+from perfkit_core.pages.profile import run_report
+from perfkit_core.readers.load import load
+from perfkit_core.renderers.html.page import render as as_page
 from perfkit_core.renderers.markdown import render as as_markdown
 from perfkit_core.renderers.text import render as as_text
 from perfkit_core.report.model import Report, Source
-from perfkit_core.report.page import run_report
 from perfkit_core.report.summary import summarize
-from perfkit_core.trace import Finding, Trace
-from perfkit_core.trace_meta import StoredFinding
+from perfkit_core.views.fluid import fluid_overhead
 from tests.support.page_words import english, texts
 from tests.support.paths import ROOT
 from tools import translations
@@ -272,11 +264,12 @@ def test_tables_are_the_same_in_every_language() -> None:
 
 
 def test_words_of_ours_are_said_and_names_are_not() -> None:
+    named_by_us = next(column for column in fluid_overhead.COLUMNS if column.name == "name")
     with speaking("zh"):
-        assert (worded("compute", "category"), worded("(no module)", "name")) == ("计算", "（无模块）")
-        assert worded("framework overhead", "name") != "framework overhead" == worded("framework overhead", "operator")
-        assert (worded("base", "run"), worded("base", "operator")) == ("基准", "base")
-        assert [worded(name, "name") for name in ("copy", "compute", "(anonymous namespace)", "Copy")] == [
+        assert (worded("compute", CATEGORY), worded("(no module)", NAME)) == ("计算", "（无模块）")
+        assert worded("framework overhead", named_by_us) != "framework overhead" == worded("framework overhead", NAME)
+        assert (worded("base", key("run", "Run", words=SIDES)), worded("base", NAME)) == ("基准", "base")
+        assert [worded(name, NAME) for name in ("copy", "compute", "(anonymous namespace)", "Copy")] == [
             "copy", "compute", "(anonymous namespace)", "Copy",
         ]  # fmt: skip
 

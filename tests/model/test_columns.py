@@ -12,14 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import perfkit_core
-from perfkit_core import schema
-from perfkit_core.arrays import constant, nullable, texts, to_codes, to_int64
+from perfkit_core.algorithms.arrays import constant, nullable, texts, to_codes, to_int64
 from perfkit_core.cli.main import main
 from perfkit_core.errors import SourceError
+from perfkit_core.model import schema
+from perfkit_core.model.trace import Trace, concat_traces, with_rank
 from perfkit_core.storage import columns as stored_columns
 from perfkit_core.storage import store
-from perfkit_core.testing.round_trip import plain
-from perfkit_core.trace import Trace, concat_traces, with_rank
+from perfkit_core.testing.sources import plain
 from tests.support.events import device, host, trace
 from tests.support.small_trace import small_trace
 
@@ -54,7 +54,7 @@ def equal(found: Trace, expected: Trace) -> None:
 
 
 @pytest.mark.parametrize("statistics", [True, False])
-def test_a_file_that_does_not_name_its_empty_columns_reads_the_same(
+def test_a_file_without_names_of_empty_columns_reads_the_same(
     large: tuple[Trace, Trace], tmp_path: Path, statistics: bool
 ) -> None:
     table = pq.read_table(tmp_path / "t.parquet")
@@ -152,7 +152,7 @@ def test_a_stored_trace_travels_to_other_processes_unread(large: tuple[Trace, Tr
     equal(pickle.loads(sent), large[0])
 
 
-def test_what_is_known_of_a_column_is_forgotten_when_it_is_replaced() -> None:
+def test_facts_of_a_column_are_dropped_when_it_is_replaced() -> None:
     small = small_trace()
     before = {name: small.ints(name) for name in ("step", "bytes", "dur_ns")}
     end = small.end_ns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfkit_core.operators.kernel_families import fused_name, kernel_family, kernel_rules
+from perfkit_core.operators.kernels import fused_name, kernel_family, kernel_rules
 from perfkit_core.operators.names import FAMILIES, is_canonical
 
 ATEN = "void at::native::vectorized_elementwise_kernel<4, {}, std::array<char*, 2ul> >(int, {})"

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 import perfkit_core as perfkit
-from perfkit_core.operators.kernel_families import kernel_family
+from perfkit_core.model.schema import DEVICE_WORK
+from perfkit_core.model.trace import Trace
+from perfkit_core.operators.kernels import kernel_family
 from perfkit_core.operators.names import family
-from perfkit_core.operators.of_events import _SERVES, event_families
-from perfkit_core.schema import DEVICE_WORK
-from perfkit_core.trace import Trace
+from perfkit_core.views.operators.event_families import _SERVES, event_families
 from tests.support.events import device, host, trace
 
 NAMES = {"mm": "matmul", "relu_node": "relu_grad", "region": "compiled_region", "to": "cast"}.get

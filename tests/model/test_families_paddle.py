@@ -14,9 +14,9 @@ import torch
 import perfkit_core as perfkit
 import perfkit_paddle
 import perfkit_torch
+from perfkit_core.model.schema import OPERATOR
 from perfkit_core.operators.names import family, is_container
-from perfkit_core.schema import OPERATOR
-from perfkit_paddle.operators import operator_name
+from perfkit_paddle.operator_names import operator_name
 
 UNMAPPED_AT_MOST = 0.01
 

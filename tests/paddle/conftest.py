@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from perfkit_core.trace import Trace
+from perfkit_core.model.trace import Trace
 
 
 @pytest.fixture(scope="session")

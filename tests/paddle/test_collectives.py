@@ -12,20 +12,28 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from perfkit_core import collective_labels
-from perfkit_core.analyses.communication import bandwidth, clocks, stragglers
-from perfkit_core.collectives import HOST, KEY, Collective
-from perfkit_core.loading import load
+from perfkit_core.assembly import collectives as collective_labels
+from perfkit_core.assembly.collectives import HOST, KEY, Collective
+from perfkit_core.model.trace import Trace, concat_traces, with_rank
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.trace import Trace, concat_traces, with_rank
+from perfkit_core.readers.load import load
+from perfkit_core.views.communication import clocks, collectives, stragglers
 
 EVERYTHING = ViewRequest()
 JOB = """
 import sys, time
+from pathlib import Path
 import paddle
 from paddle import distributed, profiler
 from perfkit_paddle import annotate_collectives, trace_handler
 out, rank = sys.argv[1], int(sys.argv[2])
+def meet(file, rank):
+    if rank == 0:
+        file.touch()
+        return
+    while not file.exists():
+        time.sleep(0.001)
+    time.sleep(0.3)
 distributed.init_parallel_env()
 large, small = paddle.ones([1 << 16]), paddle.ones([1 << 10], "float64")
 handler = trace_handler(out + "/run")
@@ -34,8 +42,8 @@ def ready(recorded):
     handler(recorded)
 with profiler.Profiler(targets=[profiler.ProfilerTarget.CPU], scheduler=(1, 4), on_trace_ready=ready) as recording:
     with annotate_collectives():
-        for _ in range(5):
-            time.sleep(0.2 * rank)
+        for step in range(5):
+            meet(Path(out) / f"step{step}", rank)
             distributed.all_reduce(large)
             distributed.all_gather([], small)
             distributed.barrier()
@@ -56,7 +64,8 @@ def free_ports(count: int) -> list[int]:
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a job of two ranks, of which the second one sleeps 0.2 s in each of three recorded steps."""
+    """The folder of a job of two ranks: in each of three recorded steps the second one sleeps 0.3 s after the first one
+    has reached its all-reduce. It looks for the first one: on a busy machine either may be late by itself."""
     pytest.importorskip("paddle")
     folder = tmp_path_factory.mktemp("job")
     first, second, master = free_ports(3)
@@ -81,7 +90,7 @@ def trace(job: Path, request: pytest.FixtureRequest) -> Trace:
 
 def test_sizes_of_a_live_job(trace: Trace) -> None:
     """65536 floats; 1024 doubles of each of two ranks; three steps of two ranks. None after the block."""
-    table = bandwidth.table(trace, ViewRequest(by=("size",)))
+    table = collectives.table(trace, ViewRequest(by=("size",)))
     found = {row["collective"]: (row["size"], row["calls"], row["group_size"]) for row in table.to_dict("records")}
     barrier = found.pop("barrier")
     assert found == {"all_reduce": (4 << 16, 6, 2), "all_gather": (8 << 11, 6, 2)}
@@ -108,7 +117,7 @@ def test_kernels_of_a_gpu_align(traces: Path) -> None:
     found = clocks.table(both, EVERYTHING)
     assert found["offset_ns"].tolist() == [0, 4321]
     assert found["matched"].tolist() == [3, 3]
-    (row,) = bandwidth.table(both, EVERYTHING).to_dict("records")
+    (row,) = collectives.table(both, EVERYTHING).to_dict("records")
     assert (row["collective"], row["algorithm"], row["protocol"], row["calls"]) == ("all_reduce", "RING", "LL", 6)
 
 
@@ -134,7 +143,7 @@ def test_what_is_no_label() -> None:
                             ("float8_e4m3fn", 10), ("future", None), (None, None)],
 )  # fmt: skip
 def test_sizes(dtype: str | None, expected: int | None) -> None:
-    from perfkit_core.assemble import Recorded
+    from perfkit_core.assembly.assemble import Recorded
 
     name = collective_labels.encode(Collective("reduce", elements=10, dtype=dtype))
     columns: dict[str, Any] = {"name": pa.array(["relu", name, None])}

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from perfkit_core.errors import UsageError
-from perfkit_core.loading import load
-from perfkit_core.recording import pending
-from perfkit_core.recording.capture import INCOMPLETE_MARK
-from perfkit_core.trace import Trace
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers.load import load
+from perfkit_core.storage import unfinished
+from perfkit_core.storage.unfinished import INCOMPLETE_MARK
 
 pytestmark = pytest.mark.filterwarnings("ignore:To copy construct from a tensor")  # paddle.Model does that itself
 
@@ -32,7 +32,7 @@ def steps_of(trace: Trace) -> list[int]:
 
 
 def files(folder: Path) -> list[Path]:
-    pending.flush(folder)
+    unfinished.flush(folder)
     return sorted(folder.glob("*.parquet"))
 
 

@@ -12,12 +12,12 @@ import pandas as pd
 import pytest
 
 from perfkit_core.errors import SourceError
-from perfkit_core.sources.bytestream import head
-from perfkit_core.trace import Trace
-from perfkit_paddle import json_tree
+from perfkit_core.model.trace import Trace
+from perfkit_core.storage.bytestream import head
+from perfkit_paddle import json_source
+from perfkit_paddle.json_dialect import offset as offset_ns
+from perfkit_paddle.json_dialect import refine
 from perfkit_paddle.json_source import read_json
-from perfkit_paddle.json_times import offset as offset_ns
-from perfkit_paddle.json_times import refine
 from perfkit_paddle.pb_source import read_pb
 from tests.support.scanned import NEVER, reading
 
@@ -235,7 +235,7 @@ def test_the_order_of_events_gives_the_tree(seed: int) -> None:
     """With exact times the tree is found again from Paddle's order alone, whatever its shape."""
     parent, start, end = _random_tree(np.random.RandomState(seed), 3000)
     zeros, host = np.zeros(len(parent), np.int64), np.ones(len(parent), np.bool_)
-    found, odd = json_tree.parents(zeros, host, ~host, np.array(start), np.array(end), zeros)
+    found, odd = json_source.parents(zeros, host, ~host, np.array(start), np.array(end), zeros)
     assert odd == 0
     assert found.tolist() == parent
 
@@ -244,5 +244,5 @@ def test_another_order_is_nested_by_time() -> None:
     """A file whose order is not Paddle's still gets a tree, and says so."""
     start, end = np.array([10, 0, 20]), np.array([15, 40, 30])
     zeros, host = np.zeros(3, np.int64), np.ones(3, np.bool_)
-    found, odd = json_tree.parents(zeros, host, ~host, start, end, zeros)
+    found, odd = json_source.parents(zeros, host, ~host, start, end, zeros)
     assert (found.tolist(), odd) == ([1, -1, 1], 1)

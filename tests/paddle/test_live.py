@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from perfkit_core.errors import CaptureError
-from perfkit_core.loading import load
-from perfkit_core.recording import pending
-from perfkit_core.recording.capture import INCOMPLETE_MARK, environment_place
-from perfkit_core.trace import Trace
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers.load import load
+from perfkit_core.recording.writer import environment_place
+from perfkit_core.storage import unfinished
+from perfkit_core.storage.unfinished import INCOMPLETE_MARK
 from perfkit_paddle import capture, trace_handler
 from perfkit_paddle.demo import demo
 from perfkit_paddle.record import start
@@ -47,7 +48,7 @@ def profiler(paddle: Any, **options: Any) -> Any:
 
 
 def files(folder: Path) -> list[Path]:
-    pending.flush(folder)
+    unfinished.flush(folder)
     return sorted(folder.glob("*.parquet"))
 
 
@@ -211,7 +212,7 @@ def test_a_folder_that_cannot_be_written(
     with caplog.at_level(logging.ERROR, "perfkit"), profiler(paddle, on_trace_ready=trace_handler(blocked)) as prof:
         for _ in train(2):
             prof.step()
-    pending.flush(blocked)
+    unfinished.flush(blocked)
     assert "a cycle is missing in the run folder" in caplog.text
 
 
@@ -308,7 +309,7 @@ def test_what_is_asked_for_is_recorded(paddle: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["stacks", "flops"])
-def test_what_paddle_cannot_record_is_refused_before_the_script_runs(paddle: Any, tmp_path: Path, option: str) -> None:
+def test_unsupported_options_fail_before_the_script_runs(paddle: Any, tmp_path: Path, option: str) -> None:
     done = perfkit_record(tmp_path, f"--{option}", "--memory")
     said = f"perfkit: error: paddle records no {option}; leave --{option} out; it can record shapes, memory\n"
     assert (done.returncode, done.stdout) == (2, "")
@@ -327,9 +328,7 @@ def test_two_profilers_at_once_are_refused_clearly(paddle: Any, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("steps", [None, 1])
-def test_a_profiler_of_the_script_finds_what_it_would_find_without_us(
-    paddle: Any, tmp_path: Path, steps: int | None
-) -> None:
+def test_a_profiler_of_the_script_is_not_disturbed(paddle: Any, tmp_path: Path, steps: int | None) -> None:
     """Recording ends before it; what was recorded until then stays. After recording it is in nobody's way."""
     recording = start(tmp_path, steps, {})
     linear = paddle.nn.Linear(4, 4)

@@ -11,10 +11,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from perfkit_core.analyses.memory import by_operator, checks, curve, peak, places
-from perfkit_core.loading import load
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.trace import Trace
+from perfkit_core.readers.load import load
+from perfkit_core.views.memory import memory, memory_checks, memory_curve, memory_peak, memory_places
 from tests.support.paddle_summary import tables
 
 EVERYTHING, NATIVE = ViewRequest(), ViewRequest(native=True)
@@ -62,7 +62,7 @@ def test_native_rows_equal_paddles_own_integers(cycles: list[tuple[str, Path, Tr
     """Allocated and Reserved rows of every workload. What was recorded on the CPU reserves nothing."""
     count = 0
     for name, stem, trace in cycles:
-        stats, table = own_integers(stem), by_operator.table(trace, NATIVE)
+        stats, table = own_integers(stem), memory.table(trace, NATIVE)
         assert set(stats["memory"]) <= {"Place(cpu)"}
         assert not stats["memory_reserved"]
         assert set(table["type"]) <= {"allocated"}
@@ -74,7 +74,7 @@ def test_native_rows_equal_paddles_own_integers(cycles: list[tuple[str, Path, Tr
 def test_peaks_equal_paddles_own(cycles: list[tuple[str, Path, Trace]]) -> None:
     count = 0
     for name, stem, trace in cycles:
-        stats, table = own_integers(stem), places.table(trace, EVERYTHING)
+        stats, table = own_integers(stem), memory_places.table(trace, EVERYTHING)
         for key, column in (("peak_allocated", "process_peak_bytes"), ("peak_reserved", "process_peak_reserved_bytes")):
             assert table[column].tolist() == list(stats[key].values()), (name, key)
             count += len(table)
@@ -86,9 +86,9 @@ def test_native_rows_equal_what_paddle_prints(cycles: list[tuple[str, Path, Trac
     count = 0
     for name, stem, trace in cycles:
         text = (stem.with_name(f"{stem.name}.summary") / "view_MemoryView.txt").read_text()
-        table = by_operator.table(trace, NATIVE).set_index("name")
+        table = memory.table(trace, NATIVE).set_index("name")
         for printed in tables(text):
-            (place,) = places.table(trace, EVERYTHING).to_dict("records")
+            (place,) = memory_places.table(trace, EVERYTHING).to_dict("records")
             assert printed.title == "Memory Summary - Place(cpu)"
             assert printed.facts["Peak Allocated Memory"] == str(place["process_peak_bytes"])
             assert printed.facts["Peak Reserved Memory"] == str(place["process_peak_reserved_bytes"])
@@ -114,10 +114,10 @@ def test_every_event_counts_once_at_its_innermost_operator(cycles: list[tuple[st
         theirs = pd.DataFrame({"name": events["owner"], "allocations": (size > 0) * 1, "frees": (size < 0) * 1,
                                "allocated_bytes": size.clip(lower=0), "freed_bytes": -size.clip(upper=0),
                                "increase_bytes": size}).groupby("name").sum()  # fmt: skip
-        mine = by_operator.table(trace, EVERYTHING).set_index("name")[theirs.columns]
+        mine = memory.table(trace, EVERYTHING).set_index("name")[theirs.columns]
         pd.testing.assert_frame_equal(mine.sort_index(), theirs.sort_index(), check_dtype=False, check_index_type=False,
                                       check_column_type=False, obj=name)  # fmt: skip
-        assert by_operator.table(trace, EVERYTHING)["allocations"].sum() == (size > 0).sum()
+        assert memory.table(trace, EVERYTHING)["allocations"].sum() == (size > 0).sum()
         count += theirs.size
     print(f"counted once: {count} numbers equal")
     assert count > 1000
@@ -143,7 +143,7 @@ def test_curve_is_the_raw_events(cycles: list[tuple[str, Path, Trace]]) -> None:
         events = raw(stem, "mem").sort_values("timestamp_ns", kind="stable")
         if name.endswith("json.gz") or events.empty:
             continue
-        table = curve.table(trace, EVERYTHING)
+        table = memory_curve.table(trace, EVERYTHING)
         assert table["allocated_bytes"][0] == events["current_allocated"].iloc[0] - events["increase_bytes"].iloc[0]
         assert table["time_ns"][0] == 0
         table = table[1:]
@@ -174,11 +174,11 @@ def test_alive_at_the_peak_is_what_a_replay_finds(cycles: list[tuple[str, Path, 
             level = event.current_allocated
             if level > best:
                 best, alive, older = level, (len(live), sum(live.values())), before + old
-        table = peak.table(trace, EVERYTHING).set_index("name")
+        table = memory_peak.table(trace, EVERYTHING).set_index("name")
         known = table[table["blocks"].notna()]
         assert (known["blocks"].sum(), known["bytes"].sum()) == alive, name
         assert table["bytes"].get("(allocated before the recording)", 0) == older, name
-        assert table["bytes"].sum() == best == places.table(trace, EVERYTHING)["peak_bytes"][0], name
+        assert table["bytes"].sum() == best == memory_places.table(trace, EVERYTHING)["peak_bytes"][0], name
         assert table["ratio"].sum() == pytest.approx(1)
 
 
@@ -186,7 +186,7 @@ def test_two_threads_that_record_late_are_told_from_lost_events(cycles: list[tup
     """In one workload the threads' totals cross: the total moves without an event and back, in all by nothing."""
     moved = {}
     for name, _, trace in cycles:
-        for row in checks.table(trace, EVERYTHING).to_dict("records"):
+        for row in memory_checks.table(trace, EVERYTHING).to_dict("records"):
             moved[name] = (row["unexplained_changes"], row["unexplained_bytes"])
             assert row["repeated_allocations"] == row["resized_frees"] == row["without_address"] == 0
     assert moved["to_static/cycle0.pb"] == (4, 0)
@@ -233,13 +233,13 @@ def test_a_live_run(live: tuple[Trace, Any]) -> None:
     summary = statistic.memory_summary
     ((place, items),) = summary.allocated_items.items()
     native = {name: vars(item) for name, item in items.items()}
-    count = rows_equal(by_operator.table(trace, NATIVE), native, "live")
-    (row,) = places.table(trace, EVERYTHING).to_dict("records")
+    count = rows_equal(memory.table(trace, NATIVE), native, "live")
+    (row,) = memory_places.table(trace, EVERYTHING).to_dict("records")
     assert row["process_peak_bytes"] == summary.peak_allocation_values[place]
     assert row["process_peak_reserved_bytes"] == summary.peak_reserved_values[place]
     print(f"live memory summary: {count} numbers equal")
     assert count > 100
-    once = by_operator.table(trace, EVERYTHING)
+    once = memory.table(trace, EVERYTHING)
     changes = trace.ints("bytes", 0)[trace.rows("kind", "memory")]
     assert once["allocated_bytes"].sum() == changes[changes > 0].sum()
     # Paddle 3 counts some allocations in two rows, Paddle 2.6 leaves out those in its inner parts of operators

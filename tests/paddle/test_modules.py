@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 
 import perfkit_core as perfkit
-from perfkit_core.testing.conformance import check_trace
-from perfkit_core.trace import Trace
+from perfkit_core.model.trace import Trace
+from perfkit_core.testing.traces import check_trace
 from tests.support import paddle_layers
 
 pytestmark = [
@@ -67,7 +67,7 @@ def test_calls_backward_passes_and_nodes_of_every_layer(paddle: Any, tmp_path: P
         assert {classes[module] for module in inside["module"]} == {layer}, name
 
 
-def test_gradients_are_accumulated_in_the_layer_that_owns_the_parameter(paddle: Any, tmp_path: Path) -> None:
+def test_gradients_accumulate_in_the_layer_of_the_parameter(paddle: Any, tmp_path: Path) -> None:
     """The marks are Paddle's own gradient hooks on the parameters: what the label of a layer says is not asked. The
     projections of the attention run in turns."""
     from perfkit_paddle import annotate
@@ -286,7 +286,7 @@ def test_describe_counts_what_paddle_counts(paddle: Any, capsys: pytest.CaptureF
     assert "Architecture of Sequential" in str(found)
 
 
-def test_flops_of_attention_and_recurrent_layers_equal_their_products(paddle: Any) -> None:
+def test_flops_of_attention_and_recurrent_layers(paddle: Any) -> None:
     """Counted by hand: (rows × inner × columns) of every product, twice."""
     from perfkit_paddle import describe
 

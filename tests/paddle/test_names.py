@@ -11,7 +11,7 @@ import pytest
 from perfkit_core.operators.names import is_canonical, native_names
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_paddle.names import EVENT_TYPES, MEMORY_TYPES, copy_kind, is_known, label, place_device
-from perfkit_paddle.operators import operator_name
+from perfkit_paddle.operator_names import operator_name
 from perfkit_paddle.pb_source import read_pb
 
 

@@ -14,11 +14,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from perfkit_core.analyses.devices import device, kernels, memcpy
-from perfkit_core.analyses.operator import operator_tree, operators, user_annotations
-from perfkit_core.loading import load
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.trace import Trace
+from perfkit_core.readers.load import load
+from perfkit_core.views.devices import device, kernels, memcpy
+from perfkit_core.views.operators import annotations as user_annotations
+from perfkit_core.views.operators import operator_tree, operators
 
 EVERYTHING = ViewRequest()
 

@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from perfkit_core.analyses.communication import distributed
-from perfkit_core.analyses.devices import device
-from perfkit_core.analyses.step import model, overview
-from perfkit_core.loading import load
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.trace import Trace
+from perfkit_core.readers.load import load
+from perfkit_core.views.communication import distributed
+from perfkit_core.views.devices import device
+from perfkit_core.views.steps import model, overview
 
 NATIVE = ViewRequest(native=True)
 PHASE = {"ProfileStep": "step", "Dataloader": "dataloader", "Forward": "forward", "Backward": "backward",

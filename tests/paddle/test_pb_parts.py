@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfkit_core import at_once
-from perfkit_core.schema import DEVICE_WORK, MEMORY
-from perfkit_core.sources.bytestream import head
-from perfkit_paddle import pb_live, pb_rows, pb_wire
+from perfkit_core.model.schema import DEVICE_WORK, MEMORY
+from perfkit_core.runtime import parallel
+from perfkit_core.storage.bytestream import head
+from perfkit_paddle import capture, pb_rows, pb_wire
 from perfkit_paddle.pb_schema import MISSING, OWNER
 from perfkit_paddle.pb_source import NOT_LIVE, Live, finish, trace_of
 from perfkit_paddle.pb_table import Table
@@ -105,7 +105,7 @@ def test_rows_of_a_damaged_file_end_where_it_breaks() -> None:
 def _in_parts(content: bytes, clip: bool, count: int, monkeypatch: Any) -> Scan:
     with monkeypatch.context() as patched:
         patched.setattr(pb_wire, "_WORTH_BYTES", 1)
-        patched.setattr(at_once, "threads", lambda: count)
+        patched.setattr(parallel, "threads", lambda: count)
         return scan(content, clip)
 
 
@@ -162,9 +162,9 @@ class Result:
 @pytest.mark.parametrize("content", [b"some bytes", b""])
 def test_what_is_saved_is_read_with_and_without_memory_files(content: bytes, monkeypatch: Any) -> None:
     before = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").is_dir() else None  # noqa: PTH208
-    assert bytes(pb_live.saved(Result(content))) == content
+    assert bytes(capture.saved(Result(content))) == content
     monkeypatch.delattr(os, "memfd_create", raising=False)
-    assert bytes(pb_live.saved(Result(content))) == content
+    assert bytes(capture.saved(Result(content))) == content
     if before is not None:
         assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
 

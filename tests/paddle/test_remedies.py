@@ -54,7 +54,7 @@ def test_the_code_names_what_paddle_has(remedy, paddle) -> None:
     assert unknown_arguments(code, "paddle") == []
 
 
-def test_every_optimizer_of_paddle_is_answered_with_an_argument_that_it_has(paddle) -> None:
+def test_remedies_name_arguments_that_paddles_optimizers_have(paddle) -> None:
     """Its operator is recorded by the name of its class in small letters."""
     known = {name: one for name, one in vars(paddle.optimizer).items() if isinstance(one, type)}
     assert {"SGD", "AdamW", "Momentum"} <= set(known)

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 import perfkit_core
-from perfkit_core import schema
 from perfkit_core.errors import SourceError
+from perfkit_core.model import schema
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.storage.streaming import stream
-from perfkit_core.testing.round_trip import plain
-from perfkit_core.trace import Trace
-from perfkit_paddle import pb_pieces
+from perfkit_core.readers.streaming import stream
+from perfkit_core.testing.sources import plain
+from perfkit_paddle import pb_source
 from tests.support.paths import DATA
 
 
@@ -34,10 +34,10 @@ def same(found: Trace, expected: Trace) -> None:
         assert plain(found.events, name).equals(plain(expected.events, name)), name
 
 
-@pytest.fixture(params=[64, 5000, pb_pieces.PIECE_BYTES])
+@pytest.fixture(params=[64, 5000, pb_source.PIECE_BYTES])
 def piece_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """A node is larger than 64 bytes, a small file is one piece."""
-    monkeypatch.setattr(pb_pieces, "PIECE_BYTES", request.param)
+    monkeypatch.setattr(pb_source, "PIECE_BYTES", request.param)
     return int(request.param)
 
 
@@ -66,7 +66,7 @@ def test_a_file_that_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     """As much of it is kept as when it is read at once; without ``partial`` it is refused."""
     content, draw = (DATA / "paddle-mlp.pb").read_bytes(), random.Random(seed)
     for number in range(12):
-        monkeypatch.setattr(pb_pieces, "PIECE_BYTES", draw.choice([64, 400, 3000, 1 << 20]))
+        monkeypatch.setattr(pb_source, "PIECE_BYTES", draw.choice([64, 400, 3000, 1 << 20]))
         file = tmp_path / f"cut{number}.pb"
         file.write_bytes(content[: draw.randrange(40, len(content) - 400)])
         same(streamed(file, tmp_path, partial=True), perfkit_core.load(file, partial=True))
@@ -84,7 +84,7 @@ def test_damage_says_the_byte_of_the_file(tmp_path: Path, monkeypatch: pytest.Mo
     file.write_bytes(content)
     with pytest.raises(SourceError) as whole:
         perfkit_core.load(file)
-    monkeypatch.setattr(pb_pieces, "PIECE_BYTES", 2000)
+    monkeypatch.setattr(pb_source, "PIECE_BYTES", 2000)
     with pytest.raises(SourceError) as piecewise:
         stream(file, tmp_path / "no.perfkit.parquet")
     assert piecewise.value.message == whole.value.message.replace(f" of {len(content)})", ")")

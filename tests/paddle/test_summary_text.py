@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from perfkit_core.loading import load
-from perfkit_core.trace import Trace
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers.load import load
 from perfkit_paddle import trace_handler
 from tests.support.paddle_parity import TABLES, Line, facts, mine, theirs
 from tests.support.paddle_summary import Table, tables

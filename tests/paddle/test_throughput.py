@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 import perfkit_paddle
-from perfkit_core.throughput import Costs, Throughput
+from perfkit_core.throughput.loop import Throughput
 from perfkit_core.throughput.native import SKIPPED
+from perfkit_core.throughput.summary import Costs
 from perfkit_paddle.throughput import DeviceEvents
 from tests.support.fake_clock import Clock
 
@@ -113,7 +114,7 @@ def random_steps(count: int, kind: str, seed: int) -> list[tuple[list[int], int,
 
 
 @pytest.mark.parametrize("kind", ["samples", "steps", "mixed", "slower"])
-def test_C11_native_numbers_equal_those_of_paddles_timer_bit_for_bit(timer: Any, kind: str) -> None:
+def test_C11_native_numbers_equal_paddles_timer_bit_for_bit(timer: Any, kind: str) -> None:
     compared = infinite = 0
     for seed, count in enumerate([*range(30), *range(50, 300, 10)]):
         event, throughput = driven(timer, random_steps(count, kind, seed))
@@ -127,7 +128,7 @@ def test_C11_native_numbers_equal_those_of_paddles_timer_bit_for_bit(timer: Any,
     assert infinite == 44 or kind != "slower"  # each batch slower than the last: no minimum is ever found
 
 
-def test_the_wrong_average_of_eleven_steps_is_twice_the_right_one(timer: Any) -> None:
+def test_paddles_average_of_eleven_steps_is_twice_the_right_one(timer: Any) -> None:
     """N - 9 = 2 batches divided by N - 10 = 1."""
     event, throughput = driven(timer, [([], 1_000_000, 4)] * 11)
     native = event.get_summary()["batch_summary"]["avg"]
@@ -231,7 +232,7 @@ def test_a_real_training(paddle: Any) -> None:
     assert 0 < summary.reader_cost.total_ns < summary.batch_cost.total_ns
 
 
-def test_a_paddle_without_these_hooks_is_timed_without_its_loader(
+def test_paddle_without_hooks_is_timed_without_its_loader(
     paddle: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, timer: Any
 ) -> None:
     monkeypatch.setattr(timer, "benchmark", lambda: SimpleNamespace())

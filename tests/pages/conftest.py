@@ -1,9 +1,7 @@
-"""A real browser, offline: Debian's chromium, or the one that CHROMIUM names."""
+"""A real browser, offline: the one that CHROMIUM names, else the first that starts (tools/browser.py)."""
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,12 +9,12 @@ from typing import Any
 
 import pytest
 
-MISSING = "no browser was found: apt-get install --no-install-recommends chromium, or let CHROMIUM name one"
+from tools.browser import launch
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Chromium without a screen. Fails where none is installed: pages that nobody opened are not tested.
+    """A browser without a screen. Fails where none is installed: pages that nobody opened are not tested.
 
     Not for the whole session: processes that other tests fork would hold the pipe to the browser's driver, which waits
     for its end.
@@ -24,12 +22,8 @@ def browser() -> Iterator[Any]:
     from playwright.sync_api import expect, sync_playwright
 
     expect.set_options(timeout=30_000)
-    program = os.environ.get("CHROMIUM") or shutil.which("chromium")
-    if not program:
-        pytest.fail(MISSING)
     with sync_playwright() as playwright:
-        options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        found = playwright.chromium.launch(executable_path=program, args=options)
+        found = launch(playwright)
         yield found
         found.close()
 

@@ -109,7 +109,7 @@ def test_what_was_measured_stands_beside_what_was_predicted(page: Any) -> None:
     outcome = page.locator("section.part", has=page.locator("h3", has_text="Outcome")).first
     row = outcome.locator(".span:not(.scale)")
     assert row.count() == 1
-    assert outcome.locator(".scale .track span").last.text_content() == "80 %"
+    assert outcome.locator(".scale .track span").last.text_content() == "80%"
     assert places(row, ".mark.m1")[1] == pytest.approx(own["saving_ratio"] / 0.8 * 100, abs=0.05)
     assert places(row, ".mark.m0")[1] == pytest.approx((1 - own["p50_ns"] / own["base_ns"]) / 0.8 * 100, abs=0.05)
 
@@ -184,4 +184,4 @@ def test_commands_of_a_ledger_are_text(opened: Callable[[Path], Any], tmp_path: 
     assert "\u202e" not in label
     assert page.locator("img, main script:not([type])").count() == 0
     assert page.evaluate("document.documentElement.scrollWidth") <= 1300
-    assert page.locator(".scale .track span").first.text_content() == "-10 %"
+    assert page.locator(".scale .track span").first.text_content() == "-10%"

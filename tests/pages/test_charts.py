@@ -11,9 +11,9 @@ import pytest
 from playwright.sync_api import expect
 
 import perfkit_core
-from perfkit_core.renderers.html import render
+from perfkit_core.pages.profile import run_report
+from perfkit_core.renderers.html.page import render
 from perfkit_core.report.model import Chart, Report, Section, Source
-from perfkit_core.report.page import run_report
 
 HOSTILE = "<b>bold</b></script><img src=x onerror=1>"
 TREE = pd.DataFrame(
@@ -74,7 +74,7 @@ def test_a_ranking_has_the_largest_first(show: Callable[..., Any]) -> None:
 def test_shares_are_of_the_whole(show: Callable[..., Any]) -> None:
     table = pd.DataFrame({"name": ["compute", "idle", "none"], "total_ns": [750, 250, 0]})
     page = show(Chart("share", "name", ("total_ns",)), table)
-    assert page.locator(".chart .bartext").all_text_contents() == ["75 %", "25 %"]
+    assert page.locator(".chart .bartext").all_text_contents() == ["75%", "25%"]
 
 
 @pytest.mark.parametrize("file", ["torch/h100-vit.json.gz", "paddle/cpu-3.3.1/cnn_small/cycle0.pb"])

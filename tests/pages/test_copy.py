@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 from playwright.sync_api import expect
 
-from perfkit_core.renderers.html import render
+from perfkit_core.renderers.html.page import render
 from perfkit_core.report.model import Report, Section, Source
 from tests.support.page_moments import hold, release
 

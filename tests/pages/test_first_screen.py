@@ -12,10 +12,10 @@ from playwright.sync_api import expect
 
 import perfkit_core
 from perfkit_core.cli.main import main
-from perfkit_core.language.units import format_duration
+from perfkit_core.language.units import format_duration, format_ratio
+from perfkit_core.pages.profile import run_report
 from perfkit_core.ranks import profile
-from perfkit_core.renderers.html import render
-from perfkit_core.report.page import run_report
+from perfkit_core.renderers.html.page import render
 
 FILES = (
     "torch/pairs/resnet50-workers0.json.gz",
@@ -47,7 +47,7 @@ def test_the_first_screen(opened: Callable[[Path], Any], traces: Path, tmp_path:
         row.category: row.total_ns / partition["total_ns"].sum() for row in partition.itertuples() if row.total_ns
     }
     said = page.locator(".glance .shares .legend span").all_text_contents()
-    assert said == [f"{name} {share:.1%}" for name, share in shares.items()]
+    assert said == [f"{name} {format_ratio(share)}" for name, share in shares.items()]
     widths = [one.bounding_box()["width"] for one in page.locator(".glance .whole i").all()]
     assert sum(widths) == pytest.approx(page.locator(".glance .whole").bounding_box()["width"], rel=0.01)
     assert widths[0] / sum(widths) == pytest.approx(next(iter(shares.values())), abs=0.01)
@@ -63,8 +63,8 @@ def test_three_advices_at_most_lead_to_their_sections(
     links = page.locator(".glance .spans a")
     assert links.all_text_contents() == [
         "1. Load data in worker processes: −34%",
-        "2. Update all parameters at once: −9.8%",
-        "3. Drop gradients in place of zeroing them: −3.6%",
+        "2. Update all parameters at once: −9.77%",
+        "3. Drop gradients in place of zeroing them: −3.65%",
     ]
     saved = [1 - one.prediction.p50_ns / one.prediction.base_ns for one in advice[:3]]
     assert saved == pytest.approx([0.34, 0.098, 0.036], abs=0.005)

@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 from playwright.sync_api import expect
 
+from perfkit_core.model.meta import Finding
 from perfkit_core.renderers.cells import visible
-from perfkit_core.renderers.html import render
+from perfkit_core.renderers.html.page import render
 from perfkit_core.report.model import Chart, Report, Section, Source
-from perfkit_core.trace import Finding
 from tests.support.hostile_files import EVIL, named, sound
 
 Open = Callable[[Path], Any]

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from playwright.sync_api import expect
 
-from perfkit_core.renderers.html import render
+from perfkit_core.renderers.html.page import render
 from perfkit_core.report import timeline
 from perfkit_core.report.model import Chart, Report, Section
 from tests.support.timeline_page import small

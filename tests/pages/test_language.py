@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from perfkit_core.language import speaking
-from perfkit_core.loading import load
-from perfkit_core.renderers.html import render
-from perfkit_core.report.page import run_report
+from perfkit_core.language.current import speaking
+from perfkit_core.pages.profile import run_report
+from perfkit_core.readers.load import load
+from perfkit_core.renderers.html.page import render
 from tests.support.paths import DATA
 
 TORCH = DATA / "torch-mlp.json.gz"

@@ -12,9 +12,9 @@ import pytest
 from playwright.sync_api import expect
 
 from perfkit_core.cli.main import main
-from perfkit_core.renderers.html import render
+from perfkit_core.renderers.html.page import render
 from perfkit_core.report.model import Report, Section, Source
-from perfkit_core.report.ranks_section import with_picture
+from perfkit_core.report.ranks import with_picture
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_a_real_job_names_and_marks_its_straggler(opened: Callable[[Path], Any],
 
 def test_the_number_of_the_map_is_chosen(show: Callable[..., Any]) -> None:
     page = show(4, 3)
-    expect(page.locator(".chart .heatmap-label")).to_have_text(["1"] * 3 + ["1.3"] * 3 + ["1"] * 6)
+    expect(page.locator(".chart .heatmap-label")).to_have_text(["1.00"] * 3 + ["1.30"] * 3 + ["1.00"] * 6)
     page.get_by_label("numbers shown").select_option("Exposed communication")
     expect(page.locator(".chart .heatmap-label")).to_have_text(["1000"] * 3 + ["700"] * 3 + ["1000"] * 6)
 

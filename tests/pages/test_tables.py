@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 from playwright.sync_api import expect
 
-from perfkit_core.renderers.columns import columns
-from perfkit_core.renderers.html import render
+from perfkit_core.renderers.html.page import render
+from perfkit_core.renderers.table_columns import columns
 from perfkit_core.report.model import Report, Section, Source
 
 HOSTILE = (

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from perfkit_core.renderers.html import render
+from perfkit_core.model.trace import Trace
+from perfkit_core.renderers.html.page import render
 from perfkit_core.report import timeline
 from perfkit_core.report.model import Report
-from perfkit_core.trace import Trace
 from tests.support.events import device, host, trace
 from tests.support.timeline_page import NAMES, details, point, scrolled, seen, small
 
@@ -51,7 +51,7 @@ def test_every_box_is_reached_by_keys(show: Show) -> None:
     assert chosen(page, "Escape").startswith("Click a box")
 
 
-def test_up_goes_to_what_encloses_a_box_and_not_to_what_follows_it(show: Show) -> None:
+def test_up_goes_to_the_enclosing_box(show: Show) -> None:
     events = [host("outer", "operator", 0, 100), host("inner", "operator", 50, 50), host("next", "operator", 100, 500)]
     page = show(trace(events))
     page.mouse.click(*point(page, "inner"))
@@ -83,14 +83,14 @@ def test_choosing_moves_only_as_far_as_is_needed(show: Show) -> None:
     assert seen(page) == (200_000 + (90_000 - 108_000) / 2, 108_000), "it was not: now it is in the middle"
 
 
-def test_a_picture_of_very_many_rows_is_drawn_as_far_as_it_is_seen(show: Show) -> None:
+def test_of_very_many_rows_only_visible_ones_are_drawn(show: Show) -> None:
     """A canvas of all these rows would be taller than any browser draws."""
     page = show(trace([device("kernel", "kernel", i * 10, 10, stream=i) for i in range(3000)]))
     picture = page.locator(".timeline .drawing")
     assert picture.evaluate("(one) => one.scrollHeight") > 3000 * 40
     assert page.locator(".timeline canvas").evaluate("(one) => one.height") < 1000
     assert chosen(page, "ArrowUp") == "kernel"
-    assert details(page)[2] == "cuda:0 · stream 2999, 29.99 µs after the beginning"
+    assert details(page)[2] == "cuda:0 · stream 2999, 30.0 µs (29,990 ns) after the beginning"
     scrolled(page)
     assert point(page, "kernel")[1] < 0, "the first one was scrolled out of view"
     assert 0 < page.evaluate("document.querySelector('.timeline').timeline.drawn") < 40

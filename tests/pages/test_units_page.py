@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from perfkit_core.language.units import FAMILIES, format_count, format_in, format_quantity
-from perfkit_core.renderers.html import render
+from perfkit_core.renderers.html.page import render
 from perfkit_core.report.model import Chart, Report, Section, Source
 
 EDGES = (

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from perfkit_core.renderers.html import render
+from perfkit_core.renderers.html.page import render
 from perfkit_core.report.model import Chart, Report, Section, Source
 
 TABLE = pd.DataFrame(
@@ -34,7 +34,7 @@ def test_bars_lead_from_total_to_total(opened: Callable[[Path], Any], tmp_path: 
     assert [round(level[0], 6) for level in drawn] == [1, 1.2, 1.15, 1.15]
     assert [level[1] for level in drawn] == [True, False, False, True]
     texts = page.locator(".chart .waterfalllayer .point text").all_text_contents()
-    assert texts == ["1.000", "+0.200", "-0.0500", "1.150"]
+    assert texts == ["1.00", "+0.200", "-0.0500", "1.15"]
     low, high = page.eval_on_selector(".chart", "chart => chart._fullLayout.xaxis.range")
     assert 0 < low < 1
     assert high > 1.2

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from perfkit_core.errors import SourceError
-from perfkit_core.loading import load as read
+from perfkit_core.plugins.hookspecs import PROJECT
 from perfkit_core.plugins.manager import Plugins, load
-from perfkit_core.plugins.markers import PROJECT
+from perfkit_core.readers.load import load as read
 from tests.support.chrome import event, write
 
 GOOD = """

@@ -12,13 +12,11 @@ import pytest
 
 import perfkit_core
 from perfkit_core.errors import SourceError
-from perfkit_core.loading import load
+from perfkit_core.model.trace import Trace
 from perfkit_core.ranks.plan import plan
 from perfkit_core.ranks.profile import Ranks, Whole, opened
-from perfkit_core.recording.capture import CycleWriter
-from perfkit_core.recording.place import Place
-from perfkit_core.recording.taken import Taken
-from perfkit_core.trace import Trace
+from perfkit_core.readers.load import load
+from perfkit_core.recording.writer import CycleWriter, Place, Taken
 from tests.support.events import codes, host, trace
 
 SECOND = 10**9
@@ -50,7 +48,7 @@ def operators(*sources: Path, **more: Any) -> list[list[Any]]:
     return table[["name", "calls", "total_cpu_ns"]].to_numpy().tolist()
 
 
-def test_the_cycles_of_one_process_are_one_rank_of_unknown_number(tmp_path: Path) -> None:
+def test_cycles_of_one_process_are_one_rank(tmp_path: Path) -> None:
     record(tmp_path, 0, SECOND)
     (rank,) = plan([tmp_path]).ranks
     assert (rank.rank, len(rank.paths)) == (None, 2)
@@ -69,7 +67,7 @@ def test_cycles_named_one_by_one_are_their_folder(tmp_path: Path) -> None:
     assert operators(second, first) == [["op", 2, 20]]
 
 
-def test_processes_of_one_time_are_ranks_with_cycles_of_their_own(tmp_path: Path) -> None:
+def test_concurrent_processes_are_ranks_with_own_cycles(tmp_path: Path) -> None:
     record(tmp_path, 0, SECOND)
     record(tmp_path, 50, SECOND + 150)
     assert [(one.rank, len(one.paths)) for one in plan([tmp_path]).ranks] == [(0, 2), (1, 2)]
@@ -84,7 +82,7 @@ def test_processes_of_one_time_are_ranks_with_cycles_of_their_own(tmp_path: Path
         assert perfkit_core.summarize(found, "steps").to_numpy().tolist() == steps.to_numpy().tolist()
 
 
-def test_processes_that_followed_one_another_are_told_by_their_files(tmp_path: Path) -> None:
+def test_successive_processes_are_named_by_their_files(tmp_path: Path) -> None:
     (first,), (second,) = record(tmp_path / "a", 0), record(tmp_path / "b", SECOND)
     for read in (load, operators_of):
         with pytest.raises(SourceError, match="different times") as caught:

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.loading import load
+from perfkit_core.model.findings import spelled, united
+from perfkit_core.model.meta import Finding
+from perfkit_core.model.trace import concat_traces
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.rank_findings import spelled, united
 from perfkit_core.ranks.profile import opened
+from perfkit_core.readers.load import load
 from perfkit_core.report.summary import choose_views
-from perfkit_core.trace import Finding, concat_traces
 from tests.support import chrome
 
 ROUND, LOST, MORE = Finding("round", "rounded"), Finding("lost", "3 lost"), Finding("lost", "4 lost")
@@ -34,18 +35,18 @@ def test_a_finding_says_of_which_ranks_it_is() -> None:
     assert [one.code for one in found] == ["round", "lost", "lost"]
 
 
-def test_what_many_ranks_tell_each_in_its_way_is_told_by_the_first() -> None:
+def test_similar_findings_of_many_ranks_show_the_first() -> None:
     found = united([((rank,), [Finding("lost", f"{rank} lost"), ROUND][: 1 + rank % 2]) for rank in range(1, 6)])
     assert [one.message for one in found] == ["1 lost (rank 1; alike in 4 more of 5 ranks)", "rounded (ranks 1, 3, 5)"]
 
 
-def test_cycles_of_one_rank_and_parts_of_unknown_rank_say_nothing() -> None:
+def test_cycles_of_one_rank_and_unknown_ranks_add_no_finding() -> None:
     assert united([((0,), [ROUND]), ((0,), [ROUND, LOST])]) == (ROUND, LOST)
     assert united([((), [ROUND]), ((1,), [ROUND])]) == (ROUND,)
 
 
 @pytest.mark.parametrize("ranks", [(), (0,)])
-def test_what_a_cycle_lacks_is_told_where_all_of_its_rank_lack_it(ranks: tuple[int, ...]) -> None:
+def test_missing_data_is_a_finding_if_a_whole_rank_lacks_it(ranks: tuple[int, ...]) -> None:
     none = Finding("no-steps", "no training steps")
     assert united([(ranks, [ROUND]), (ranks, [none, LOST])]) == (ROUND, LOST)
     assert united([(ranks, [none]), (ranks, [none, LOST])]) == (none, LOST)
@@ -53,7 +54,7 @@ def test_what_a_cycle_lacks_is_told_where_all_of_its_rank_lack_it(ranks: tuple[i
     assert said.message == "no training steps (rank 1)"
 
 
-def test_a_last_cycle_of_an_opened_step_alone_takes_no_steps_away(tmp_path: Path) -> None:
+def test_a_last_cycle_of_one_open_step_removes_no_steps(tmp_path: Path) -> None:
     step, opened = (
         chrome.event("ProfilerStep#0", 0, 10, cat="user_annotation"),
         chrome.event("ProfilerStep#1", 100, 10, cat="user_annotation"),

@@ -11,7 +11,7 @@ import pytest
 
 SCRIPT = """
 import resource
-from perfkit_core.ranks import heap
+from perfkit_core.ranks import run as heap
 
 import numpy as np
 
@@ -56,9 +56,9 @@ def test_processes_without_such_a_setting_are_left_alone(told: str) -> None:
 def test_another_malloc_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     import ctypes
 
-    from perfkit_core.ranks import heap
+    from perfkit_core.ranks import run
 
     monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "65536")
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
-    with heap.kept():
+    with run.kept():
         pass

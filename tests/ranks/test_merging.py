@@ -8,12 +8,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from perfkit_core.analyses import VIEWS
-from perfkit_core.analyses.over_ranks.views import reduction
-from perfkit_core.loading import load_one
+from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.plugins.contracts import View, ViewRequest
-from perfkit_core.ranks.split import split
-from perfkit_core.trace import Trace, concat_traces
+from perfkit_core.ranks.reduce import split
+from perfkit_core.readers.load import load_one
+from perfkit_core.views import VIEWS
+from perfkit_core.views.merging import reduction
 from tests.support.events import device, host, trace
 
 VIEW = {view.name: view for view in VIEWS}
@@ -150,7 +150,7 @@ def test_views_without_a_table_of_all_are_listed_by_rank(name: str, real: list[T
         same(found[found["rank"] == rank].drop(columns="rank"), own)
 
 
-def test_a_trace_of_several_ranks_splits_into_what_it_was_made_of(real: list[Trace]) -> None:
+def test_a_trace_of_several_ranks_splits_into_its_parts(real: list[Trace]) -> None:
     for found, was in zip(split(concat_traces(real[:3])), real, strict=False):
         assert found.meta.ranks == was.meta.ranks
         assert found.events.to_pylist() == was.events.to_pylist()

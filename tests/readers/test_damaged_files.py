@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from perfkit_core.errors import SourceError
-from perfkit_core.loading import load, read_with
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Source
-from perfkit_core.storage.streaming import stream
-from perfkit_core.trace import Trace
+from perfkit_core.readers.load import load, read_with
+from perfkit_core.readers.streaming import stream
 from perfkit_torch import source
 from tests.support.chrome import event, raw, write
 from tests.support.scanned import NEVER, both, reading
@@ -44,7 +44,7 @@ def complete_events(text: str) -> int:
 
 
 @pytest.mark.parametrize("fiftieth", range(1, 50))
-def test_a_file_cut_anywhere_names_file_and_byte_and_gives_its_beginning(tmp_path: Path, fiftieth: int) -> None:
+def test_a_truncated_file_names_the_byte_and_keeps_its_beginning(tmp_path: Path, fiftieth: int) -> None:
     whole = json.dumps({**BEFORE, "traceEvents": EVENTS, "displayTimeUnit": "ns"})
     text = whole[: len(whole) * fiftieth // 50]
     path = raw(tmp_path / "cut.json", text.encode())
@@ -88,7 +88,7 @@ def test_a_missing_end_of_the_document_is_truncation_too(tmp_path: Path) -> None
     assert "truncated" in {finding.code for finding in found.quality}
 
 
-def test_an_event_that_cannot_be_repaired_is_skipped_and_counted_when_partial(tmp_path: Path) -> None:
+def test_a_damaged_event_is_skipped_and_counted_when_partial(tmp_path: Path) -> None:
     text = json.dumps({"schemaVersion": 1, "traceEvents": EVENTS}).replace('"name": "aten::op7"', '"name": @')
     path = raw(tmp_path / "bad.json", text.encode())
     with pytest.raises(SourceError, match=f"byte {text.index('@') - 33}|byte {text.index('@') - 31}|not valid JSON"):
@@ -99,7 +99,7 @@ def test_an_event_that_cannot_be_repaired_is_skipped_and_counted_when_partial(tm
     assert next(f.message for f in found.quality if f.code == "skipped-events").startswith("1 events")
 
 
-def test_a_number_of_the_header_that_no_float_holds_is_kept_as_text(tmp_path: Path) -> None:
+def test_a_header_number_beyond_floats_is_kept_as_text(tmp_path: Path) -> None:
     """Read whole and streamed alike: JSON, of which the footer of a stored file is, has no such number."""
     text = '{"schemaVersion": 1, "more": {"a": 1e400, "b": [NaN, -Infinity, 1.5]}, "traceEvents": %s}'
     path, stored = raw(tmp_path / "t.json", (text % json.dumps(EVENTS)).encode()), tmp_path / "t.perfkit.parquet"
@@ -108,7 +108,7 @@ def test_a_number_of_the_header_that_no_float_holds_is_kept_as_text(tmp_path: Pa
     assert (load(path).meta.extra, load(stored).meta.extra) == (expected, expected)
 
 
-def test_the_number_that_stands_for_none_in_a_column_stays_an_argument(tmp_path: Path) -> None:
+def test_the_number_used_for_missing_stays_in_arguments(tmp_path: Path) -> None:
     addresses = [-(2**63), 2**63, 1 - 2**63]
     path = write(tmp_path / "t.json", [event("[memory]", at, args={"Addr": addr}) for at, addr in enumerate(addresses)])
     found = source.read(path)
@@ -179,7 +179,7 @@ def test_an_event_whose_time_is_none_is_left_out_when_partial(tmp_path: Path, fi
     assert not both(path, partial=True)
 
 
-def test_a_recording_whose_own_time_is_none_lasts_as_long_as_its_events_when_partial(tmp_path: Path) -> None:
+def test_a_partial_recording_without_times_lasts_as_its_events(tmp_path: Path) -> None:
     recording = {**event("PyTorch Profiler (0)", 1, cat="Trace"), "ts": None}
     path = write(tmp_path / "t.json", [event("aten::a", 1), recording])
     with pytest.raises(SourceError, match=r"t\.json: a time stamp is not a number.*of the recording"):
@@ -189,7 +189,7 @@ def test_a_recording_whose_own_time_is_none_lasts_as_long_as_its_events_when_par
 
 
 @pytest.mark.parametrize("partial", [False, True])
-def test_a_number_of_the_header_that_json_does_not_have_is_kept_as_text(tmp_path: Path, partial: bool) -> None:
+def test_a_header_number_outside_json_is_kept_as_text(tmp_path: Path, partial: bool) -> None:
     """In front of the events, as in an event."""
     path = raw(tmp_path / "t.json", b'{"schemaVersion": 1, "a": {"b": [inf, -nan, {}]}, "c": -inf, "traceEvents": %s}'
                % json.dumps(EVENTS).encode())  # fmt: skip
@@ -251,9 +251,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_event_is_not_mended_with_the_text_of_its_neighbours(
-    traces: Path, tmp_path: Path, damage: str
-) -> None:
+def test_a_damaged_event_is_not_repaired_from_its_neighbours(traces: Path, tmp_path: Path, damage: str) -> None:
     text, names = gzip.decompress((traces / REAL).read_bytes()), source.read(traces / REAL).events["name"].to_pylist()
     assert DAMAGES[damage][0] in text
     path = raw(tmp_path / "bad.json", text.replace(*DAMAGES[damage], 1))
@@ -280,7 +278,7 @@ def test_a_number_that_json_does_not_have_is_kept_as_text(tmp_path: Path, value:
 
 @pytest.mark.parametrize("scan_from", [0, NEVER])
 @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"m":', "}"), ('[{"m":', "}]")])
-def test_an_event_nested_too_deep_is_told_and_skipped_as_one_that_is_no_json(
+def test_an_event_nested_too_deep_is_reported_and_skipped(
     tmp_path: Path, opening: str, closing: str, scan_from: int
 ) -> None:
     deep = f"{opening * 5000}0{closing * 5000}"
@@ -325,7 +323,7 @@ MUTATIONS = st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0,
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(MUTATIONS, st.booleans(), st.booleans())
-def test_random_bytes_never_end_in_anything_but_a_trace_or_a_source_error(
+def test_random_bytes_give_a_trace_or_a_source_error(
     tmp_path: Path, mutations: list[tuple[float, int]], packed: bool, partial: bool
 ) -> None:
     data = bytearray(json.dumps({**BEFORE, "schemaVersion": 1, "traceEvents": EVENTS[:12]}).encode())
@@ -396,7 +394,7 @@ def test_any_json_value_in_any_field_is_read_or_refused_in_words(tmp_path: Path,
     st.sampled_from(["deviceProperties", "distributedInfo", "baseTimeNanoseconds", "displayTimeUnit", "with_stack"]),
     VALUES,
 )
-def test_any_json_value_in_the_header_is_read_or_refused_in_words(tmp_path: Path, key: str, value: object) -> None:
+def test_any_json_value_in_the_header_is_read_or_refused(tmp_path: Path, key: str, value: object) -> None:
     path = write(tmp_path / "t.json", [event("aten::a", 1)], **{key: value})
     found = read_or_message(path)
     assert str(path) in found if isinstance(found, str) else len(found) == 1

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfkit_core.algorithms.decimals import to_ns
 from perfkit_core.errors import SourceError
-from perfkit_core.sources.decimals import to_ns
 
 LIMIT = 9_000_000_000 * 10**9
 EXACT = Context(prec=80)
@@ -35,7 +35,7 @@ def test_any_decimal_equals_the_decimal_module(texts: list[str]) -> None:
 
 
 @given(st.integers(0, 9_200_000_000_000_000_000))
-def test_every_epoch_nanosecond_survives_as_microseconds_with_three_decimals(ns: int) -> None:
+def test_epoch_nanoseconds_survive_as_decimal_microseconds(ns: int) -> None:
     """The form of Kineto; a float64 of 1.7e15 µs is up to 125 ns off."""
     text = f"{ns // 1000}.{ns % 1000:03d}"
     assert to_ns([text.encode(), text, f'"{text}"']).tolist() == [ns] * 3

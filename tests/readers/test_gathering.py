@@ -6,14 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from perfkit_core import memory
-from perfkit_core.sources import gathering
-from perfkit_core.sources.gathering import Gathering
-from perfkit_core.sources.origins import Origin, Origins
-from perfkit_core.sources.portion import NULL
-from perfkit_core.sources.row_table import RowTable
-from perfkit_core.sources.rows import TEXTS, Rows
-from perfkit_core.sources.vocabulary import Vocabulary
+from perfkit_core.readers.chrome import row_table
+from perfkit_core.readers.chrome.origins import Origin, Origins
+from perfkit_core.readers.chrome.portion import NULL
+from perfkit_core.readers.chrome.row_table import Gathering, RowTable
+from perfkit_core.readers.chrome.rows import TEXTS, Rows, Vocabulary
+from perfkit_core.runtime import buffers
 
 SIZES = (3, 5, 0, 1, 20, 2, 2, 7)
 
@@ -50,8 +48,8 @@ def expected(first: int, count: int, args: bool) -> list[dict[str, object]]:
 def rooms(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """As it is, and with mapped memory, growth, and several arrays of texts for a few rows."""
     for name, value in zip(("SMALL_BYTES", "_ROOM_BYTES", "OFFSETS_END"), request.param, strict=True):
-        monkeypatch.setattr(gathering, name, value)
-    monkeypatch.setattr(memory, "SMALL_BYTES", request.param[0])
+        monkeypatch.setattr(row_table, name, value)
+    monkeypatch.setattr(buffers, "SMALL_BYTES", request.param[0])
 
 
 @pytest.mark.usefixtures("rooms")

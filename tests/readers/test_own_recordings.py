@@ -6,9 +6,10 @@ import json
 
 import pytest
 
-from perfkit_core.analyses.operator import operators, user_annotations
-from perfkit_core.loading import load
 from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.readers.load import load
+from perfkit_core.views.operators import annotations as user_annotations
+from perfkit_core.views.operators import operators
 from tests.support.paths import DATA
 
 

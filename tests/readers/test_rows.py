@@ -6,13 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from perfkit_core.sources.gathering import Gathering
-from perfkit_core.sources.origins import Origin, Origins
-from perfkit_core.sources.portion import NULL
-from perfkit_core.sources.row_table import RowTable
-from perfkit_core.sources.rows import TEXTS, Rows
-from perfkit_core.sources.vocabulary import Vocabulary
-from perfkit_core.trace import IntArray
+from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.readers.chrome.origins import Origin, Origins
+from perfkit_core.readers.chrome.portion import NULL
+from perfkit_core.readers.chrome.row_table import Gathering, RowTable
+from perfkit_core.readers.chrome.rows import TEXTS, Rows, Vocabulary
 
 COUNT = 1000
 

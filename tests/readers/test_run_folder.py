@@ -8,14 +8,14 @@ import msgspec
 import pytest
 
 from perfkit_core.errors import SourceError
-from perfkit_core.loading import load
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.ranks.profile import opened
-from perfkit_core.recording.capture import INCOMPLETE_MARK
+from perfkit_core.readers.load import load
 from perfkit_core.report.summary import choose_views
 from perfkit_core.storage import store
 from perfkit_core.storage.columns import StoredColumns
-from perfkit_core.trace import Trace
+from perfkit_core.storage.unfinished import INCOMPLETE_MARK
 from tests.support.events import codes, host, trace
 from tests.support.small_trace import small_trace
 
@@ -63,7 +63,7 @@ def test_cycles_of_one_recording_are_one_run_in_order(tmp_path: Path) -> None:
     assert found.meta.cycle is None
 
 
-def test_a_second_run_into_the_same_folder_replaces_the_first_and_says_so(tmp_path: Path) -> None:
+def test_a_second_run_in_a_folder_replaces_the_first(tmp_path: Path) -> None:
     for rank, recording in ((0, "a"), (1, "b")):
         record(tmp_path, "run old", 0, rank=rank, recording=recording)
     for rank, recording in ((0, "c"), (1, "d")):
@@ -123,7 +123,7 @@ def test_processes_without_a_rank_at_one_time_are_numbered(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("apart", [True, False])
-def test_which_ranks_are_not_there_and_which_are_of_another_job_is_told(tmp_path: Path, apart: bool) -> None:
+def test_missing_ranks_and_ranks_of_another_job_are_reported(tmp_path: Path, apart: bool) -> None:
     for rank, world in ((0, 4), (1, 4), (3, 8)):
         record(tmp_path, "run", rank, rank, f"of {rank}", world_size=world)
     profile = opened([tmp_path], together_bytes=0 if apart else 1 << 30)
@@ -173,7 +173,7 @@ def test_parents_and_launches_stay_inside_their_part(tmp_path: Path) -> None:
         assert (rows >= 0).any()
 
 
-def test_cycles_whose_files_are_gone_are_a_finding_unless_the_mark_tells_them(tmp_path: Path) -> None:
+def test_missing_cycles_are_a_finding_unless_the_mark_names_them(tmp_path: Path) -> None:
     for rank in (0, 1):
         files = [record(tmp_path, "run", 200 * cycle + rank, rank, f"of {rank}", cycle) for cycle in range(4)]
         assert "missing-cycles" not in codes(load(tmp_path))

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.loading import load
-from perfkit_core.sources.portion import Portion
-from perfkit_core.sources.recorder import Recorder
+from perfkit_core.readers.chrome.portion import Portion
+from perfkit_core.readers.chrome.recorder import Recorder
+from perfkit_core.readers.load import load
 from perfkit_torch import source
 from tests.support.chrome import event, write
 from tests.support.paths import DATA
@@ -201,7 +201,7 @@ def test_text_and_file_are_one(tmp_path: Path) -> None:
         part = slice(first, first + 300)
         body = ",".join(map(json.dumps, events[part])).encode()
         scanned.add_text(body, (times[0][part], times[1][part]))
-    from perfkit_core.sources.chrome_event import DECODER
+    from perfkit_core.readers.chrome.dialect import DECODER
 
     decoded.add(DECODER.decode(b"[" + text + b"]"), times)
     assert scanned.recorded().columns.to_pylist() == decoded.recorded().columns.to_pylist()
@@ -256,7 +256,7 @@ def test_a_counter_is_a_counter(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["name", "argument"])
-def test_half_a_character_is_replaced_as_a_byte_that_is_no_text_is(tmp_path: Path, where: str) -> None:
+def test_half_a_character_is_replaced_like_an_invalid_byte(tmp_path: Path, where: str) -> None:
     text = r"a\ud800b\udc00" + r"\\ud800" + r"\ud83d\ude00"
     path = odd(tmp_path, '{"ph":"X","cat":"cpu_op","name":"%s","pid":1,"tid":1,"ts":5,"dur":1,"args":{"n":"%s"}}'
                % ((text, "x") if where == "name" else ("x", text)))  # fmt: skip

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from perfkit_core.errors import SourceError
-from perfkit_core.loading import load
-from perfkit_core.trace import Trace
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers.load import load
 
 COLUMNS = {
     "correlation": ("correlation",),
@@ -146,7 +146,7 @@ def size_inside(path: Path) -> int:
     return int.from_bytes(path.read_bytes()[-4:], "little")
 
 
-def test_damage_in_the_middle_of_a_real_file_keeps_the_events_before_it(traces: Path, tmp_path: Path) -> None:
+def test_damage_in_a_real_file_keeps_the_events_before_it(traces: Path, tmp_path: Path) -> None:
     data = gzip.decompress((traces / "torch" / "h100-vit.json.gz").read_bytes())
     whole = load(traces / "torch" / "h100-vit.json.gz")
     path = tmp_path / "cut.json"

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.comparison import comparison_report
+from perfkit_core.compare.report import comparison_report
 from perfkit_core.errors import SourceError
-from perfkit_core.loading import load
 from perfkit_core.ranks.profile import opened
-from perfkit_core.sources.trace_folder import once
+from perfkit_core.readers.load import load
+from perfkit_core.readers.trace_folder import once
 from tests.support import chrome
 from tests.support.paths import DATA
 

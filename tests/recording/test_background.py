@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
-from perfkit_core.loading import load
-from perfkit_core.recording import background, pending
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers.load import load
+from perfkit_core.recording import background
 from perfkit_core.recording.background import LIMIT
-from perfkit_core.recording.capture import INCOMPLETE_MARK, CycleWriter, Taken
-from perfkit_core.runs import list_runs
+from perfkit_core.recording.writer import CycleWriter, Taken
+from perfkit_core.report.run_list import list_runs
+from perfkit_core.storage import unfinished
 from perfkit_core.storage.store import read_stored
-from perfkit_core.trace import Trace
+from perfkit_core.storage.unfinished import INCOMPLETE_MARK
 from tests.support.small_trace import small_trace
 
 
@@ -98,13 +100,13 @@ def test_who_reads_the_folder_waits(read: Any, gate: Gate, tmp_path: Path) -> No
 
 def test_other_folders_do_not_wait(gate: Gate, tmp_path: Path) -> None:
     CycleWriter(tmp_path / "a", gate.take)(None)
-    assert pending.flush(tmp_path / "b", timeout=0)
-    assert pending.flush(tmp_path / "ab", timeout=0)
-    assert not pending.flush(tmp_path, timeout=0)
-    assert not pending.flush(tmp_path / "a" / "file", timeout=0)
-    assert not pending.flush(timeout=0)
+    assert unfinished.flush(tmp_path / "b", timeout=0)
+    assert unfinished.flush(tmp_path / "ab", timeout=0)
+    assert not unfinished.flush(tmp_path, timeout=0)
+    assert not unfinished.flush(tmp_path / "a" / "file", timeout=0)
+    assert not unfinished.flush(timeout=0)
     gate.open.set()
-    assert pending.flush()
+    assert unfinished.flush()
 
 
 def test_what_was_known_when_the_cycle_ended_is_kept(
@@ -169,7 +171,7 @@ def test_the_thread_does_not_wait_for_itself(tmp_path: Path) -> None:
     seen = []
 
     def finish() -> Trace:
-        seen.append(background.shared().flush(timeout=5))
+        seen.append(background.shared().flush(timeout=60))
         return small_trace()
 
     writer: CycleWriter[Any] = CycleWriter(tmp_path, lambda profiler, place: Taken(finish))

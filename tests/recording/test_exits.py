@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.loading import load
-from perfkit_core.recording.capture import INCOMPLETE_MARK
+from perfkit_core.readers.load import load
 from perfkit_core.storage.store import SUFFIX, read_stored
+from perfkit_core.storage.unfinished import INCOMPLETE_MARK
 from tests.support.recording_scripts import run
 from tests.support.small_trace import small_trace
 
@@ -214,7 +214,7 @@ assert len(writer.written) == 1
     assert len({path.name for path in tmp_path.iterdir()}) == 2
 
 
-def test_a_forked_child_that_leaves_its_parents_block_writes_no_cycle_of_it(tmp_path: Path) -> None:
+def test_a_forked_child_leaving_a_block_writes_no_cycle_of_it(tmp_path: Path) -> None:
     """What began before the fork is the parent's; what the child records afterwards is numbered from 0."""
     script = """
 def take(profiler, place):
@@ -263,7 +263,7 @@ UNCALLED = {
 
 
 @pytest.mark.parametrize("name", UNCALLED)
-def test_a_process_says_once_that_its_profiler_never_ended_a_cycle(name: str, tmp_path: Path) -> None:
+def test_a_profiler_that_never_ended_a_cycle_is_reported_once(name: str, tmp_path: Path) -> None:
     code, told = run("mine = CycleWriter(sys.argv[1], slow, warn_uncalled=True)\n" + UNCALLED[name], tmp_path)
     assert code == (name == "at an error")
     assert told.count(f"recorded nothing into {tmp_path}: its profiler never ended a cycle") == 1
@@ -292,7 +292,7 @@ def test_children_of_multiprocessing_end_with_their_cycles(method: str, tmp_path
     prelude = """
 import sys, time, multiprocessing
 from tests.support.small_trace import small_trace
-from perfkit_core.recording.capture import CycleWriter, Taken
+from perfkit_core.recording.writer import CycleWriter, Taken
 
 def finish():
     time.sleep(0.3)

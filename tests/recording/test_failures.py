@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from perfkit_core.loading import load
-from perfkit_core.recording import failures
-from perfkit_core.recording.capture import INCOMPLETE_MARK, CycleWriter, Taken
+from perfkit_core.readers.load import load
+from perfkit_core.recording.writer import CycleWriter, Taken
+from perfkit_core.storage.unfinished import INCOMPLETE_MARK
+from perfkit_core.system import failures
 from tests.support.small_trace import small_trace
 
 

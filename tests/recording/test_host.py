@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.machine import usable_cpus
-from perfkit_core.recording import host
+from perfkit_core.recording import environment
+from perfkit_core.system.machine import usable_cpus
 
 
 @pytest.mark.parametrize(
@@ -24,23 +24,23 @@ from perfkit_core.recording import host
 def test_a_container_may_use_less_than_the_machine_has(
     limit: str, expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host, "usable_cpus", lambda: tuple(range(16)))
+    monkeypatch.setattr(environment, "usable_cpus", lambda: tuple(range(16)))
     quota = tmp_path / "cpu.max"
     quota.write_text(limit)
-    assert host.cores(quota) == expected
+    assert environment.cores(quota) == expected
 
 
 def test_without_a_limit_all_that_the_process_may_run_on(tmp_path: Path) -> None:
-    assert host.cores(tmp_path / "none") == len(usable_cpus())
+    assert environment.cores(tmp_path / "none") == len(usable_cpus())
 
 
 @pytest.mark.parametrize("name", ["LOCAL_WORLD_SIZE", "PADDLE_LOCAL_SIZE"])
 def test_the_launcher_says_how_many_processes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "4")
-    assert host.host(8)["host"] == {"cores": host.cores(), "threads": 8, "processes": 4}
+    assert environment.host(8)["host"] == {"cores": environment.cores(), "threads": 8, "processes": 4}
 
 
 def test_what_is_not_known_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
     monkeypatch.delenv("PADDLE_LOCAL_SIZE", raising=False)
-    assert set(host.host(None)["host"]) == {"cores"}
+    assert set(environment.host(None)["host"]) == {"cores"}

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from perfkit_core.errors import UsageError
-from perfkit_core.recording.capture import INCOMPLETE_MARK, CycleWriter
-from perfkit_core.recording.step_profiler import Ending
 from perfkit_core.recording.step_recording import StepRecording
-from perfkit_core.recording.step_window import Action, StepWindow, step_window
+from perfkit_core.recording.step_window import Action, Ending, StepWindow, step_window
+from perfkit_core.recording.writer import CycleWriter
+from perfkit_core.storage.unfinished import INCOMPLETE_MARK
 
 
 def drawn(window: StepWindow, begun: int = 0, count: int = 14) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from perfkit_core.renderers.columns import columns
+from perfkit_core.renderers.table_columns import columns
 
 
 def bars(table: dict[str, list[object]]) -> dict[str, tuple[float | None, ...]]:
@@ -17,7 +17,7 @@ def test_shares_are_of_the_whole_and_the_only_bars() -> None:
     assert bars(table) == {"ratio": (0.125, 0.375, 0.5)}
 
 
-def test_without_shares_the_first_times_are_seen_beside_the_largest() -> None:
+def test_without_shares_bars_relate_times_to_the_largest() -> None:
     table = {"step": [0, 1, 2], "bytes": [9, 1, 1], "start_ns": [0, 5, 9], "dur_ns": [2, 4, None], "x_ns": [1, 2, 3]}
     assert bars(table) == {"dur_ns": (0.5, 1.0, None)}
 

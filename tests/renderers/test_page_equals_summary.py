@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from perfkit_core.cli.main import main
+from perfkit_core.pages.profile import LONGEST, REQUEST, page_views
 from perfkit_core.plugins.contracts import View
+from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.renderers.cells import visible
-from perfkit_core.renderers.headings import label
-from perfkit_core.report.page import LONGEST, REQUEST, page_views
 from tests.support.page_tables import Cell, Shown, page_sections
 
 TRACES = (
@@ -77,7 +77,7 @@ def columns(section: Shown, rows: list[dict[str, Any]], name: str, idle: bool) -
         headings = [(at, one) for at, one in headings if not one.startswith(("Rank and step", "Other ("))]
     assert len(known) == len(headings), (name, known, section.headings)
     for key, (_, heading) in zip(known, headings, strict=True):
-        assert heading.partition(" (")[0] == label(key), name
+        assert heading.partition(" (")[0] == get_plugins().views()[name].column(key).title, name
     return {key: at for key, (at, _) in zip(known, headings, strict=True)}
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from perfkit_core.renderers.html import render
-from perfkit_core.renderers.shares import parts
-from perfkit_core.renderers.spans import MOST, spans
+from perfkit_core.renderers.html.bars import MOST, parts, spans
+from perfkit_core.renderers.html.page import render
 from perfkit_core.report.model import Chart, Report, Section, Source
 from tests.support.small_trace import HOSTILE
 

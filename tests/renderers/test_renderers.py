@@ -15,16 +15,16 @@ import pytest
 
 import perfkit_core
 from perfkit_core.errors import UsageError
+from perfkit_core.model.meta import Finding
+from perfkit_core.pages.profile import run_report
 from perfkit_core.plugins.contracts import View, ViewRequest
-from perfkit_core.renderers import csv, html, markdown, text
+from perfkit_core.renderers import csv, markdown, text
 from perfkit_core.renderers import json as as_json
 from perfkit_core.renderers.cells import visible
-from perfkit_core.renderers.headings import label
+from perfkit_core.renderers.html import page as html
 from perfkit_core.report.display import Display
 from perfkit_core.report.model import Chart, Report, Section, Source
-from perfkit_core.report.page import run_report
 from perfkit_core.report.summary import choose_views, summary_report
-from perfkit_core.trace import Finding
 from tests.support.events import device, host, trace
 from tests.support.paths import ROOT
 from tests.support.small_trace import HOSTILE, KERNEL, small_trace
@@ -83,7 +83,7 @@ def test_text_keeps_numbers_before_long_text_beside_the_name() -> None:
     assert "Calls   Name" in numbered, "the first long text is the name, wherever it stands"
 
 
-def test_text_leaves_out_columns_that_a_terminal_has_no_room_for_and_says_so() -> None:
+def test_text_names_columns_that_do_not_fit_the_terminal() -> None:
     report = one(pd.DataFrame({"name": ["a"]} | {f"column_{i}_ns": [123_456] for i in range(20)}))
     shown = re.sub(r"\x1b\[\dm", "", text.render(report, 100))
     table = [line for line in shown.splitlines() if not line.startswith("Too wide")]
@@ -95,7 +95,7 @@ def test_text_leaves_out_columns_that_a_terminal_has_no_room_for_and_says_so() -
     assert "Too wide" not in text.render(report)
 
 
-def test_text_tells_of_rows_left_out_unknown_columns_and_empty_sections() -> None:
+def test_text_reports_cut_rows_unknown_columns_empty_sections() -> None:
     table = pd.DataFrame({"name": ["a", "b", "c"], "bytes": pd.array([None] * 3, "Int64")})
     shown = text.render(one(table, limit=2))
     assert "… 1 more row (--limit 0 shows all)" in shown
@@ -129,7 +129,7 @@ def test_not_recorded_is_decided_before_rows_are_chosen() -> None:
     assert "None in these rows: Op name, Self CPU memory" in of_some
 
 
-def test_what_is_not_recorded_is_told_from_the_column_of_the_same_name() -> None:
+def test_not_recorded_follows_the_column_of_the_same_name() -> None:
     nothing = pd.array([None], "Float64")
     table = pd.DataFrame({"name": ["a"], "self_device_ns": [1], "self_device_ratio": nothing, "rank": nothing})
     shown = text.render(one(table.assign(error=None)))
@@ -146,7 +146,7 @@ def test_a_share_that_is_not_recorded_says_that_it_is_one() -> None:
     assert "Not recorded: Self device, Device (%)\n" in text.render(one(both))
 
 
-def test_what_the_events_hold_is_recorded_whatever_a_view_makes_of_it() -> None:
+def test_what_events_hold_is_recorded_in_any_view() -> None:
     """The made run has shapes, but nothing of a layer."""
     found = pd.DataFrame({"name": ["a"], "shapes": [None], "module": [None]})
     view = View("made", "Made", "made by hand", lambda trace, request: found)
@@ -179,7 +179,7 @@ def test_not_recorded_of_a_real_profile_is_what_no_row_has(traces: Path) -> None
     lines = {line.partition(": ")[0]: line.partition(": ")[2] for line in text.render(report).splitlines()}
     assert "forward" in some
     assert not lines.get("Not recorded", "").count("Forward")
-    assert [label(name) for name in some] == lines["None in these rows"].split(", ")
+    assert [choose_views(["graph"])[0].column(name).title for name in some] == lines["None in these rows"].split(", ")
 
 
 def test_html_says_a_fact_once() -> None:
@@ -308,9 +308,9 @@ def test_html_hides_the_rows_after_the_limit() -> None:
 
 
 def _library() -> str:
-    from perfkit_core.renderers import libraries
+    from perfkit_core.renderers.html import packing
 
-    return libraries.plotting()
+    return packing.plotting()
 
 
 def test_notes_are_whole_in_a_pipe() -> None:

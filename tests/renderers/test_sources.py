@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from perfkit_core.renderers import markdown, sources, text
+from perfkit_core.model.meta import Finding
+from perfkit_core.renderers import markdown, parts, text
 from perfkit_core.report.model import Report, Source
-from perfkit_core.trace import Finding
 
 ROUNDED, STEPLESS = Finding("rounded", "clocks are rounded"), Finding("no-steps", "no steps")
 TWO = Report(
@@ -20,7 +20,7 @@ TWO = Report(
 
 
 def test_facts_are_rows_of_all_sources() -> None:
-    found = {fact.name: (fact.values, fact.same) for fact in sources.facts(TWO)}
+    found = {fact.name: (fact.values, fact.same) for fact in parts.source_facts(TWO)}
     assert found == {
         "Framework": (("fw 1", "fw 1"), True),
         "Steps": (("3 steps", "-"), False),
@@ -30,10 +30,10 @@ def test_facts_are_rows_of_all_sources() -> None:
 
 
 def test_a_finding_of_several_sources_is_told_once() -> None:
-    found = [(one.label, one.code) for one in sources.findings(TWO)]
+    found = [(one.label, one.code) for one in parts.findings(TWO)]
     assert found == [("all", "rounded"), ("a", "no-steps")]
     alone = Report("One", TWO.sources[:1], ())
-    assert [one.label for one in sources.findings(alone)] == ["", ""]
+    assert [one.label for one in parts.findings(alone)] == ["", ""]
 
 
 def test_text_and_markdown_say_the_same() -> None:

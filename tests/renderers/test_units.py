@@ -1,13 +1,13 @@
-"""Headings, units and numbers are told by a column's name and its magnitudes."""
+"""Headings, units and numbers of columns, also of those that nobody declared."""
 
 from __future__ import annotations
 
 import pandas as pd
 import pytest
 
+from perfkit_core.model.columns import duration, named, size
 from perfkit_core.renderers.cells import visible
-from perfkit_core.renderers.columns import columns
-from perfkit_core.renderers.headings import label, without_units
+from perfkit_core.renderers.table_columns import columns, without_units
 
 
 def shown(**values: object) -> list[tuple[str, tuple[str, ...]]]:
@@ -20,11 +20,11 @@ def shown(**values: object) -> list[tuple[str, tuple[str, ...]]]:
         ("self_cpu_ns", "Self CPU"), ("total_bytes", "Total"), ("bytes", "Size"), ("ratio", "Share"),
         ("dur_ns", "Duration"), ("self_cpu_bytes", "Self CPU memory"), ("allocated_bytes", "Allocated"),
         ("bytes_per_s", "Bandwidth"), ("flops", "FLOPs"), ("self_flops", "Self FLOPs"), ("op_name", "Op name"),
-        ("calls", "Calls"), ("columns", "Columns"), ("occurrence", "Operators"),
+        ("calls", "Calls"), ("columns", "Columns"),
     ],
 )  # fmt: skip
 def test_headings(name: str, heading: str) -> None:
-    assert label(name) == heading
+    assert named(name).title == heading
 
 
 def test_the_unit_is_that_of_the_median() -> None:
@@ -61,7 +61,7 @@ def test_what_compares_has_one_unit_that_of_the_larger(names: tuple[str, ...]) -
     assert {heading.partition("(")[2] for heading, _ in shown(**values)} == {"ms)"}
 
 
-def test_a_column_that_would_be_lost_in_the_unit_of_the_others_has_its_own() -> None:
+def test_a_column_that_would_be_lost_in_the_unit_of_the_others() -> None:
     assert shown(total_ns=[125_415_476, 90_000_000], min_ns=[280, 1_230], max_ns=[2_300, 20_000_000]) == [
         ("Total (ms)", ("125.4", "90.0")),
         ("Min (ns)", ("280", "1,230")),
@@ -69,10 +69,10 @@ def test_a_column_that_would_be_lost_in_the_unit_of_the_others_has_its_own() -> 
     ]
 
 
-def test_columns_of_several_runs_have_one_unit_whatever_the_runs_are_called() -> None:
+def test_columns_of_several_runs_have_one_unit() -> None:
     table = pd.DataFrame({"slow_ns": [2_135_840], "total paddle_ns": [125_415_476], "b_ns": [28_000]})
-    headings = {str(name): str(name).removesuffix("_ns") for name in table.columns}
-    found = [(column.label, column.cells) for column in columns(table, headings=headings)]
+    runs = [duration(name, name.removesuffix("_ns"), quantity="run", proper=True) for name in map(str, table.columns)]
+    found = [(column.label, column.cells) for column in columns(table, runs)]
     assert found == [("slow (ms)", ("2.136",)), ("total paddle (ms)", ("125.415",)), ("b (ms)", ("0.028",))]
 
 
@@ -108,9 +108,7 @@ def test_the_terms_of_a_difference_have_the_same_decimals() -> None:
         ({"a_bytes": [2**20, -31, 31, 2**11, 0]}, ("1.000", ">-0.001", "<0.001", "0.002", "0")),
     ],
 )
-def test_a_number_below_what_the_unit_shows_is_neither_zero_nor_an_exponent(
-    values: dict[str, object], cells: tuple[str, ...]
-) -> None:
+def test_a_number_below_the_unit_is_not_zero_or_an_exponent(values: dict[str, object], cells: tuple[str, ...]) -> None:
     """Bytes in MiB, as those of the column beside it."""
     table = shown(**values) if "a_ratio" in values else shown(**values, total_a_bytes=[2**30, *[2**21] * 4])
     assert table[0][1] == cells
@@ -148,4 +146,5 @@ def test_other_languages_are_left_alone() -> None:
 
 
 def test_a_message_has_a_size_and_is_no_memory() -> None:
-    assert without_units(["message_bytes", "allocated_bytes"], []) == ["Message size", "Allocated memory"]
+    sizes = [size("message_bytes", "Message", noun="size"), size("allocated_bytes", "Allocated")]
+    assert without_units(sizes, []) == ["Message size", "Allocated memory"]

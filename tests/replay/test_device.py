@@ -9,16 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.model.trace import Trace
 from perfkit_core.replay.build import build
-from perfkit_core.replay.edits.contract import Edit, edited
-from perfkit_core.replay.edits.durations import Scale
-from perfkit_core.replay.edits.removal import Remove
-from perfkit_core.replay.edits.unblocking import Unblock
-from perfkit_core.replay.launch_queue import DEPTH
+from perfkit_core.replay.device_work import DEPTH
 from perfkit_core.replay.simulate import play
 from perfkit_core.replay.steps import steps
-from perfkit_core.replay.sync_records import sync_records
-from perfkit_core.trace import IntArray, Trace
+from perfkit_core.replay.stream_waits import sync_records
+from perfkit_core.replay.transforms.durations import Remove, Scale, Unblock
+from perfkit_core.replay.transforms.transform import Edit, edited
 from tests.support.events import device, host, trace
 
 US = 1_000
@@ -186,7 +185,7 @@ def test_a_copy_of_pageable_memory_blocks_its_caller() -> None:
     assert played(found, Unblock(rows(found, "cudaMemcpyAsync"), 5 * US)) == [115]  # 10, the call 5, 100
 
 
-def test_a_copy_behind_a_kernel_waits_for_it_and_stages_nothing_meanwhile() -> None:
+def test_a_copy_after_a_kernel_waits_and_stages_nothing() -> None:
     """The kernel runs from 5 to 60; the copy's call begins at 10, the copy runs from 61 to 71, the call ends at 73."""
     copy = work("Memcpy DtoH", 61, 10, 2, kind="memcpy") | {"copy_kind": "DtoH pageable", "bytes": 4}
     found = trace(
@@ -252,7 +251,7 @@ def ahead(launched: bool = True) -> Trace:
 
 
 @pytest.mark.parametrize("launched", [True, False], ids=["launched", "no-launch-recorded"])
-def test_a_host_that_waits_no_more_is_not_faster_than_its_device_for_long(launched: bool) -> None:
+def test_a_host_that_waits_no_more_is_held_by_its_device(launched: bool) -> None:
     """Without the waits the host needs 25 a step and runs ahead; a long training takes the 80 of its kernel, of which
     the step is known by its launch, else by its time."""
     found = ahead(launched)
@@ -266,7 +265,7 @@ def test_a_host_that_waits_no_more_is_not_faster_than_its_device_for_long(launch
     assert (own.lasting_ns(replay, faster, play(faster)) // US).tolist() == [25] * 4
 
 
-def test_what_was_launched_before_the_recording_is_work_of_no_step() -> None:
+def test_work_launched_before_the_recording_is_in_no_step() -> None:
     """Work of 60 without a launch, at the begin of a step of 100 that launches 30 of its own."""
     found = trace(
         [

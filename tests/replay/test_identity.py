@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.identity import identity, table
-from perfkit_core.advice.in_sum import replayed
+from perfkit_core.advice.replay_error import identity, table
+from perfkit_core.advice.text import replayed
+from perfkit_core.model.trace import Trace
 from perfkit_core.replay.build import build
 from perfkit_core.replay.identity import unexplained_ratio
-from perfkit_core.trace import Trace
 from tests.support.events import device, host, trace
 
 

@@ -10,17 +10,17 @@ import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from perfkit_core.loading import load
+from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.model.schema import STEP
+from perfkit_core.model.trace import Trace, concat_traces
+from perfkit_core.readers.load import load
 from perfkit_core.replay.build import Replay, build
-from perfkit_core.replay.edits.batching import Batch
-from perfkit_core.replay.edits.concurrency import Overlap
-from perfkit_core.replay.edits.contract import Edit, edited
-from perfkit_core.replay.edits.durations import Insert, Scale
-from perfkit_core.replay.edits.removal import Remove
 from perfkit_core.replay.simulate import play
 from perfkit_core.replay.steps import steps
-from perfkit_core.schema import STEP
-from perfkit_core.trace import IntArray, Trace, concat_traces
+from perfkit_core.replay.transforms.batching import Batch
+from perfkit_core.replay.transforms.concurrency import Overlap
+from perfkit_core.replay.transforms.durations import Insert, Remove, Scale
+from perfkit_core.replay.transforms.transform import Edit, edited
 from tests.support.events import host, trace
 from tests.support.recordings import recordings
 
@@ -130,7 +130,7 @@ def test_the_order_of_rows_and_the_clock_do_not_matter(rows: Rows, seed: int, cl
 
 
 @given(recordings(), recordings(), st.integers(0, 99))
-def test_ranks_without_collectives_have_nothing_to_do_with_each_other(one: Rows, other: Rows, seed: int) -> None:
+def test_ranks_without_collectives_are_independent(one: Rows, other: Rows, seed: int) -> None:
     parts = [trace(one, rank=0), trace(other, rank=1)]
     assume(all(part.rows("kind", "step").any() for part in parts))  # a rank without steps has none beside one with some
     both = concat_traces(parts)

@@ -9,14 +9,14 @@ import pytest
 
 from perfkit_core.advice.evidence.kernels import kernels
 from perfkit_core.advice.facts import Facts
-from perfkit_core.loading import load
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers.load import load
 from perfkit_core.replay.build import build
-from perfkit_core.replay.edits.contract import edited
-from perfkit_core.replay.edits.durations import Scale
-from perfkit_core.replay.launch_queue import DEPTH
+from perfkit_core.replay.device_work import DEPTH
 from perfkit_core.replay.simulate import play
 from perfkit_core.replay.steps import steps
-from perfkit_core.trace import Trace
+from perfkit_core.replay.transforms.durations import Scale
+from perfkit_core.replay.transforms.transform import edited
 from tests.support.events import device, host, trace
 
 KERNEL_NS, CALL_NS, QUEUED_NS = 10_000, 1_000, 1_000
@@ -35,7 +35,7 @@ def full_queue(launches: int) -> Trace:
     return trace([*rows, host("step", "step", 0, now, step=0)])
 
 
-def test_launches_that_wait_for_room_go_on_sooner_when_the_device_is_faster() -> None:
+def test_a_faster_device_frees_the_queue_sooner() -> None:
     found = full_queue(DEPTH + 200)
     replay = build(found)
     (recorded,) = steps(replay).recorded_ns.tolist()

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfkit_core.loading import load
+from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.model.trace import Trace, concat_traces
+from perfkit_core.readers.load import load
 from perfkit_core.replay.build import Replay, build
-from perfkit_core.replay.edits.contract import Edit, edited
-from perfkit_core.replay.edits.durations import Insert, Scale
-from perfkit_core.replay.edits.removal import Remove
 from perfkit_core.replay.simulate import play
 from perfkit_core.replay.steps import steps
-from perfkit_core.trace import IntArray, Trace, concat_traces
+from perfkit_core.replay.transforms.durations import Insert, Remove, Scale
+from perfkit_core.replay.transforms.transform import Edit, edited
 from tests.support.events import device, host, trace
 from tests.support.ranks import KERNEL, collective
 from tests.support.ranks import rank as of_rank
@@ -153,7 +153,7 @@ def test_one_rank_shows_what_the_others_wait_for() -> None:
     assert played(replay, Insert(rows(found, "prepare", 0), host_ns=400 * US)) == [524, 475]
 
 
-def test_a_collective_of_another_thread_is_waited_for_where_it_ends() -> None:
+def test_a_collective_of_another_thread_is_awaited_where_it_ends() -> None:
     """Asked for during a, waited for behind b: from 200 until it ends at 800, and 10 µs to go on."""
     args = json.dumps({"collective": {"name": "all_reduce", "on": "host"}})
     made = [
@@ -211,7 +211,7 @@ def test_one_slow_rank_makes_all_eight_slower(dlrm: Trace, slow: int) -> None:
     assert (later > found.recorded_ns).all()
 
 
-def test_ranks_that_agree_meet_each_other_whatever_others_clocks_do() -> None:
+def test_ranks_whose_clocks_agree_meet_despite_others() -> None:
     """The clocks of ranks 2 and 3 are set by 5 ms between two collectives of all four: two pairs, each on one clock."""
     made = []
     for one in range(4):

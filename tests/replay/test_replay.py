@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfkit_core.loading import load
+from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers.load import load
 from perfkit_core.replay.build import build
-from perfkit_core.replay.edits.concurrency import Load
-from perfkit_core.replay.edits.contract import Edit, edited
-from perfkit_core.replay.edits.durations import Insert, Scale
-from perfkit_core.replay.edits.removal import Remove
 from perfkit_core.replay.simulate import play
 from perfkit_core.replay.steps import steps
-from perfkit_core.trace import IntArray, Trace
+from perfkit_core.replay.transforms.concurrency import Load
+from perfkit_core.replay.transforms.durations import Insert, Remove, Scale
+from perfkit_core.replay.transforms.transform import Edit, edited
 from tests.support.events import device, host, trace
 
 
@@ -133,7 +133,7 @@ def waiting(*batches: tuple[int, int], name: str = WORKERS, within: str = "", wo
 
 
 @pytest.mark.parametrize(("name", "within"), [(WORKERS, ""), (WORKERS, "poll"), (THREAD, "")])
-def test_a_batch_arrives_no_earlier_because_it_is_asked_for_earlier(name: str, within: str) -> None:
+def test_a_batch_asked_for_earlier_arrives_no_earlier(name: str, within: str) -> None:
     found = waiting((20, 0), (20, 0), (20, 0), name=name, within=within)
     half = played(found, Scale(rows(found, "work"), 0.5))
     assert played(found) == [30 * MS] * 3
@@ -158,7 +158,7 @@ def test_a_batch_is_begun_when_it_is_asked_for() -> None:
     assert played(found, Scale(rows(found, "work"), 0.5))[8] == (73 - 5 - 3 * 6 + 5) * MS
 
 
-def test_a_batch_that_is_late_behind_another_is_counted_from_that() -> None:
+def test_a_batch_late_after_another_is_counted_from_that() -> None:
     """The eleventh arrives 51 ms after the ninth, whenever that was."""
     found = waiting(*[(1, 0)] * 8, (30, 0), (1, 0), (30, 0), (1, 0))
     assert sum(played(found, Scale(rows(found, "work"), 0.5))[9:11]) == 51 * MS

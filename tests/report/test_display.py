@@ -7,15 +7,14 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from perfkit_core.analyses import grouping
+from perfkit_core.assembly.layer_labels import encode
 from perfkit_core.errors import UsageError
-from perfkit_core.layers.module_labels import encode
+from perfkit_core.model.columns import BY, CALLS, CPU, FLOPS, Column, keys
+from perfkit_core.model.trace import Trace, concat_traces, with_rank
 from perfkit_core.plugins.contracts import View, ViewRequest
-from perfkit_core.report import key_columns
-from perfkit_core.report.average import per_step
 from perfkit_core.report.display import Display, check, displayed
-from perfkit_core.report.summary import choose_views, summarize, summary_report
-from perfkit_core.trace import Trace, concat_traces, with_rank
+from perfkit_core.report.summary import choose_views, per_step, summarize, summary_report
+from perfkit_core.views import grouping
 from tests.support.events import device, host, trace
 from tests.support.small_trace import small_trace
 
@@ -94,7 +93,7 @@ def test_siblings_of_a_tree_follow_the_order_of_the_view() -> None:
     assert [name for _, name in by_name] == ["loss", "net", "block", "conv", "norm", "head"]
 
 
-def test_what_is_hidden_stays_counted_unless_only_the_displayed_is() -> None:
+def test_hidden_rows_count_unless_only_displayed_ones_do() -> None:
     whole = displayed(TREE, view(TREE), Display(trim="conv"))
     assert whole.set_index("name")["total_cpu_ns"].to_dict() == {
         "net": 77,
@@ -103,32 +102,37 @@ def test_what_is_hidden_stays_counted_unless_only_the_displayed_is() -> None:
         "head": 40,
         "loss": 5,
     }
-    summing = view(TREE, summed={"total_cpu_ns": "self_cpu_ns"})
+    summing = view(TREE, columns=(Column("total_cpu_ns", "Total CPU", "ns", own="self_cpu_ns"),))
     only = displayed(TREE, summing, Display(trim="conv", displayed_only=True))
     assert only.set_index("name")["total_cpu_ns"].to_dict() == {"net": 47, "block": 6, "norm": 4, "head": 40, "loss": 5}
 
 
 def test_a_sum_is_not_below_0_where_hidden_rows_overlap() -> None:
     tree = pd.DataFrame({"depth": [0, 1, 1], "name": ["f", "g", "h"], "self": [0, 60, 60], "total": [100, 60, 60]})
-    only = displayed(tree, view(tree, summed={"total": "self"}), Display(hide="g|h", displayed_only=True))
+    only = displayed(
+        tree, view(tree, columns=(Column("total", "Total", own="self"),)), Display(hide="g|h", displayed_only=True)
+    )
     assert only["total"].to_list() == [0]
 
 
-def test_shares_and_counts_with_all_below_follow_what_is_displayed_too() -> None:
+def test_total_shares_and_counts_follow_what_is_displayed() -> None:
     tree = TREE.assign(
         self_cpu_ratio=TREE["self_cpu_ns"] / 82,
         total_cpu_ratio=TREE["total_cpu_ns"] / 82,
         self_flops=pd.array([0, 0, 9, 1, 6, pd.NA], "Int64"),
         flops=pd.array([16, 10, 9, 1, 6, pd.NA], "Int64"),
     )
-    both = {"total_cpu_ratio": "self_cpu_ratio", "flops": "self_flops"}
-    only = displayed(tree, view(tree, summed=both), Display(trim="conv", displayed_only=True)).set_index("name")
+    both = (
+        Column("total_cpu_ratio", "Total CPU", "ratio", own="self_cpu_ratio"),
+        Column("flops", "FLOPs", "flops", own="self_flops"),
+    )
+    only = displayed(tree, view(tree, columns=both), Display(trim="conv", displayed_only=True)).set_index("name")
     assert only["flops"].fillna(-1).to_dict() == {"net": 7, "block": 1, "norm": 1, "head": 6, "loss": -1}
     assert only.loc["net", "total_cpu_ratio"] == pytest.approx(47 / 82)
 
 
 @pytest.mark.parametrize("name", ["modules", "code", "operator_kinds", "operator_tree", "fluid_events"])
-def test_only_what_is_displayed_is_everything_where_nothing_is_cut(name: str) -> None:
+def test_displayed_is_everything_where_nothing_is_cut(name: str) -> None:
     found = trees()
     whole = summarize(found, name)
     assert len(whole) > 1
@@ -170,7 +174,7 @@ def test_chosen_columns_in_their_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "by", "keys"),
+    ("name", "by", "telling"),
     [
         ("operators", (), ["name"]),
         ("operators", ("step", "shape"), ["name", "step", "shapes"]),
@@ -190,12 +194,12 @@ def test_chosen_columns_in_their_order() -> None:
         ("memory_leaks", (), ["name", "rank", "device"]),
     ],
 )
-def test_columns_that_tell_rows_apart(name: str, by: tuple[str, ...], keys: list[str]) -> None:
-    """They are found by what the table holds, so that the tables of plugins have them too; data or no data."""
+def test_columns_that_tell_rows_apart(name: str, by: tuple[str, ...], telling: list[str]) -> None:
+    """Data or no data."""
     (chosen,) = choose_views([name])
     trace = small_trace()
     for one in (trace, Trace(trace.events.slice(0, 0), trace.meta)):
-        assert key_columns.keys(chosen.table(one, ViewRequest(by=by)), by) == keys
+        assert keys(chosen.columns, chosen.table(one, ViewRequest(by=by)), by) == telling
 
 
 def test_a_grouping_and_its_column_go_by_the_same_name() -> None:
@@ -203,7 +207,7 @@ def test_a_grouping_and_its_column_go_by_the_same_name() -> None:
     assert list(shown) == ["name", "tid", "shapes", "calls"]
     assert shown["shapes"].dropna().to_list() == sorted(shown["shapes"].dropna(), reverse=True)
     for name, (column, _) in grouping._KEYS.items():
-        assert key_columns.called(name, [column]) == (column,)
+        assert BY[name][0].name == column
     with pytest.raises(UsageError, match="no column 'shape'"):
         summarize(small_trace(), "operators", columns=("shape",))
 
@@ -241,7 +245,7 @@ def test_a_bad_pattern_is_refused() -> None:
 
 
 def test_an_average_divides_what_is_a_sum_over_the_steps() -> None:
-    made = view(FLAT, per_step=("calls", "total_cpu_ns", "flops", "not_there"))
+    made = view(FLAT, columns=(CALLS, CPU[0], FLOPS, Column("not_there", "Not there", per_step=True)))
     average = per_step(FLAT, made, 4)
     assert average["total_cpu_ns"].to_list() == [250, 100, 175, 13]
     assert average["calls"].to_list() == [2.5, 5.0, 1.25, 0.25]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from perfkit_core.report.memory_alive import sentences
+from perfkit_core.report.memory import sentences
 from tests.support.rendered import rendered
 
 

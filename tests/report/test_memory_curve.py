@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import perfkit_core
-from perfkit_core.analyses.memory import curve
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.report import memory_curve
-from perfkit_core.trace import Trace
+from perfkit_core.report import memory as memory_curve
+from perfkit_core.views.memory import memory_curve as view
 from tests.support.events import host, trace
 
 
@@ -46,7 +46,7 @@ def test_without_memory_events_it_says_so() -> None:
 @pytest.mark.parametrize("file", ["torch/h100-vit.json.gz", "paddle/cpu-3.3.1/mlp_medium_mem/cycle0.json.gz"])
 def test_the_highest_point_is_the_peak_of_the_recording(traces: Path, file: str) -> None:
     found = perfkit_core.load(traces / file)
-    events = curve.table(found, ViewRequest())
+    events = view.table(found, ViewRequest())
     table = memory_curve.section(found).table
     for device, of_device in events.groupby("device", observed=True):
         (column,) = (name for name in table.columns if name.startswith(str(device)))

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import perfkit_core
-from perfkit_core.renderers.timelines import payload
+from perfkit_core.model.trace import Trace, concat_traces
+from perfkit_core.renderers.html.timeline import payload
 from perfkit_core.report import timeline as timelines
-from perfkit_core.report.timeline_model import Row, Timeline
-from perfkit_core.trace import Trace, concat_traces
+from perfkit_core.report.model import Row, Timeline
 from tests.support.events import device, host, trace
 
 
@@ -119,7 +119,7 @@ def test_the_table_of_very_many_rows_is_cut_and_says_so() -> None:
     assert "The table has the first 5000 of 5001 rows." in found.note
 
 
-def test_a_step_of_several_ranks_is_shown_from_its_first_beginning_to_its_last_end() -> None:
+def test_a_step_of_several_ranks_spans_all_of_them() -> None:
     """Rank 1 begins 40 ns earlier and ends 60 later; its step 1 is of another time."""
     one = trace([host("Step#0", "step", 100, 100, step=0), host("op", "operator", 110, 10)], rank=0)
     events = [

@@ -6,31 +6,30 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from perfkit_core import memory
-from perfkit_core.arrays import BLOCK, joined, spread, to_codes, to_int64, valid
-from perfkit_core.assembly import ordering, text_order
-from perfkit_core.assembly.ordering import texts_taken
-from perfkit_core.assembly.text_order import reordered
-from perfkit_core.trace import Codes
+from perfkit_core.algorithms.arrays import BLOCK, Codes, joined, spread, to_codes, to_int64, valid
+from perfkit_core.assembly import order as ordering
+from perfkit_core.assembly import order as text_order
+from perfkit_core.assembly.order import reordered, texts_taken
+from perfkit_core.runtime import buffers
 
 
-@pytest.mark.parametrize("count", [0, 5, memory.SMALL_BYTES // 4 + 1, 3 * memory.SMALL_BYTES])
+@pytest.mark.parametrize("count", [0, 5, buffers.SMALL_BYTES // 4 + 1, 3 * buffers.SMALL_BYTES])
 def test_columns_are_as_long_as_asked_for(count: int) -> None:
-    cells = memory.column(count, np.int32)
+    cells = buffers.column(count, np.int32)
     assert (cells.shape, cells.dtype, cells.flags.writeable) == ((count,), np.int32, True)
     cells[:] = np.arange(count)
     assert cells[-1:].tolist() == [count - 1] * bool(count)
 
 
-@pytest.mark.parametrize("count", [0, 5, 3 * memory.SMALL_BYTES])
+@pytest.mark.parametrize("count", [0, 5, 3 * buffers.SMALL_BYTES])
 def test_a_filled_column_holds_its_value_throughout(count: int) -> None:
-    assert (memory.filled(count, -1) == np.full(count, -1)).all()
-    assert memory.filled(count, 7, np.int32).dtype == np.int32
+    assert (buffers.filled(count, -1) == np.full(count, -1)).all()
+    assert buffers.filled(count, 7, np.int32).dtype == np.int32
 
 
 @pytest.mark.parametrize("count", [0, 1, BLOCK, BLOCK + 1, 3 * BLOCK - 1])
 @pytest.mark.parametrize("kind", [np.bool_, np.int8, np.int64, object])
-def test_cells_of_a_table_are_spread_over_as_many_rows_as_there_are(count: int, kind: type) -> None:
+def test_cells_of_a_table_are_spread_over_all_rows(count: int, kind: type) -> None:
     table = np.arange(5).astype(kind)
     numbers = np.random.default_rng(3).integers(-5, 5, count).astype(np.int32)
     found = spread(table, numbers)
@@ -48,7 +47,7 @@ def test_items_that_are_not_as_many_as_the_values_are_refused(count: int, items:
 
 def test_too_much_memory_is_no_error_of_a_file() -> None:
     with pytest.raises(MemoryError, match="no memory for"):
-        memory.column(1 << 60, np.uint8)
+        buffers.column(1 << 60, np.uint8)
 
 
 def test_texts_in_another_order() -> None:
@@ -97,7 +96,7 @@ def test_more_text_than_an_array_holds_is_refused(monkeypatch: pytest.MonkeyPatc
         reordered(pa.array(["abc", "def"]), np.array([1, 0]))
 
 
-def test_columns_are_joined_without_a_copy_where_one_piece_holds_all() -> None:
+def test_a_column_of_one_piece_is_joined_without_a_copy() -> None:
     full = pa.array(["a", None, "b"]).dictionary_encode()
     other = pa.array(["c", "b"]).dictionary_encode()
     column = pa.chunked_array([other.slice(0, 0), full, full.slice(0, 0)])

@@ -12,16 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfkit_core import compiling, trees
-from perfkit_core.assembly import text_order
+from perfkit_core.algorithms import trees
+from perfkit_core.assembly import order
 from perfkit_core.cli.main import main
-from perfkit_core.compiling import ENOUGH_CELLS, Interpreted, compiled
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.sources.scan import scanner
-from perfkit_paddle import pb_pieces
+from perfkit_core.readers.scanner import scanner
+from perfkit_core.runtime import compile
+from perfkit_core.runtime.compile import ENOUGH_CELLS, Interpreted, compiled
+from perfkit_paddle import pb_source
 from tests.support.paths import DATA
 
-LOAD_NUMBA = (scanner, pb_pieces, text_order)
+LOAD_NUMBA = (scanner, pb_source, order)
 """Modules that would end the counting where a test begins with it."""
 SMALL = ("torch/h100-vit.json.gz", "torch/cpu-only-rank34.json.gz", "torch/dlrm-8xv100", "paddle/cpu-3.3.1/cnn_small")
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -37,7 +38,7 @@ def test_the_same_files_come_out_both_ways(
     said = []
     for cells, enough in ((0, 2**62), (ENOUGH_CELLS, ENOUGH_CELLS)):
         monkeypatch.setattr(Interpreted, "cells", cells)
-        monkeypatch.setattr(compiling, "ENOUGH_CELLS", enough)
+        monkeypatch.setattr(compile, "ENOUGH_CELLS", enough)
         out = tmp_path / f"{cells}.json"
         assert main([command[0], str(traces / source), *command[1:], "-o", str(out)]) == 0
         said.append(out.read_bytes())
@@ -53,9 +54,9 @@ def test_integers_wrap_around_both_ways(key: int, above: int, bits: int) -> None
         assert trees._slot._interpreted(*given_) == trees._slot._compiled(*given_)
 
 
-def test_a_function_is_run_by_python_first_and_compiled_from_enough_cells_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_function_is_compiled_after_enough_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Interpreted, "cells", 0)
-    monkeypatch.setattr(compiling, "ENOUGH_CELLS", 50)
+    monkeypatch.setattr(compile, "ENOUGH_CELLS", 50)
     seen = []
 
     @compiled
@@ -78,15 +79,15 @@ def test_what_an_interpreted_function_calls_is_not_counted(monkeypatch: pytest.M
     assert Interpreted.cells < 200  # slots of the hash table are looked up four times, which is 1,024 cells each
 
 
-def test_a_small_recording_is_read_without_numba_and_a_process_that_has_it_uses_it() -> None:
+def test_a_small_recording_needs_no_numba_unless_it_is_loaded() -> None:
     recording = str(DATA / "torch-mlp.json.gz")
     code = f"""
 import sys
-from perfkit_core import compiling
+from perfkit_core.runtime import compile as compiling
 from perfkit_core.cli.main import main
 assert main(["summary", {recording!r}]) == 0
 print("numba" in sys.modules, compiling.Interpreted.cells < compiling.ENOUGH_CELLS)
-import perfkit_core.assembly.text_order
+import perfkit_core.assembly.order
 print("numba" in sys.modules, compiling.Interpreted.cells < compiling.ENOUGH_CELLS)
 """
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
@@ -113,13 +114,13 @@ def _first(values: np.ndarray) -> float:
 def test_what_is_kept_compiled_follows_what_it_calls(tmp_path: Path) -> None:
     """In another module, whose text numba does not look at; so are numbers from there."""
     (tmp_path / "caller.py").write_text(
-        "from perfkit_core.compiling import compiled_at_once\nfrom called import NUMBER, called\n"
+        "from perfkit_core.runtime.compile import compiled_at_once\nfrom called import NUMBER, called\n"
         "@compiled_at_once\ndef caller(x):\n    return called(x) + NUMBER\n"
     )
     said = []
     for number, factor in ((1, 10), (1, 20), (2, 20), (2, 20)):
         (tmp_path / "called.py").write_text(
-            f"from perfkit_core.compiling import compiled_at_once\nNUMBER = {number}\n"
+            f"from perfkit_core.runtime.compile import compiled_at_once\nNUMBER = {number}\n"
             f"@compiled_at_once\ndef called(x):\n    return {factor} * x\n"
         )
         script = "from caller import caller; print(caller(1), sum(caller.stats.cache_hits.values()))"

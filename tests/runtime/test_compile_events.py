@@ -7,9 +7,8 @@ import sys
 import pytest
 from rich.status import Status
 
-from perfkit_core.cli.progress import COMPILING, working
-from perfkit_core.compile_events import watched
-from perfkit_core.compiling import compiled_at_once
+from perfkit_core.cli.output import COMPILING, working
+from perfkit_core.runtime.compile import compiled_at_once, watched
 
 
 def _new_function() -> object:

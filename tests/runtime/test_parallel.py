@@ -8,10 +8,10 @@ import threading
 
 import pytest
 
-from perfkit_core import at_once
+from perfkit_core.runtime import parallel
 
 
-def test_results_come_in_the_order_of_the_items_whoever_is_done_first() -> None:
+def test_results_come_in_the_order_of_the_items() -> None:
     second_done = threading.Event()
 
     def make(item: int) -> int:
@@ -21,7 +21,7 @@ def test_results_come_in_the_order_of_the_items_whoever_is_done_first() -> None:
             second_done.set()
         return item * item
 
-    assert list(at_once.in_order(make, range(5), count=2)) == [0, 1, 4, 9, 16]
+    assert list(parallel.in_order(make, range(5), count=2)) == [0, 1, 4, 9, 16]
 
 
 def test_as_many_as_may_wait_are_begun_ahead_and_no_more() -> None:
@@ -35,7 +35,7 @@ def test_as_many_as_may_wait_are_begun_ahead_and_no_more() -> None:
         assert item == 0 or go_on.wait(60)
         return item
 
-    results = at_once.in_order(make, range(100), count=3, ahead=2)
+    results = parallel.in_order(make, range(100), count=3, ahead=2)
     first = threading.Thread(target=results.__next__)
     first.start()
     assert all_begun.wait(60)  # two beside the first one
@@ -55,7 +55,7 @@ def test_what_was_not_begun_when_nobody_wants_more_never_is() -> None:
         assert item == 0 or go_on.wait(60)
         return item
 
-    results = at_once.in_order(make, range(50), count=2)
+    results = parallel.in_order(make, range(50), count=2)
     assert next(results) == 0  # the other thread is at 1 or has not begun
     threading.Timer(0.05, go_on.set).start()
     results.close()
@@ -74,7 +74,7 @@ def test_each_is_made_once_also_where_threads_cannot_be_started(monkeypatch: pyt
 
     monkeypatch.setattr(threading.Thread, "start", refusing)
     left = {name: name.upper() for name in "abcdefgh"}
-    assert list(at_once.in_order(left.pop, list(left), count=4)) == list("ABCDEFGH")
+    assert list(parallel.in_order(left.pop, list(left), count=4)) == list("ABCDEFGH")
     assert len(started) == 1
 
 
@@ -84,7 +84,7 @@ def test_an_error_comes_in_its_turn_and_ends_the_others() -> None:
             raise ValueError("item 3")
         return item
 
-    results = at_once.in_order(make, range(1000), count=2, ahead=2)
+    results = parallel.in_order(make, range(1000), count=2, ahead=2)
     assert [next(results), next(results), next(results)] == [0, 1, 2]
     with pytest.raises(ValueError, match="item 3"):
         next(results)
@@ -94,7 +94,7 @@ def test_an_error_comes_in_its_turn_and_ends_the_others() -> None:
 @pytest.mark.parametrize(("items", "count"), [(1, 4), (3, 1)])
 def test_one_item_or_one_core_needs_no_other_thread(items: int, count: int) -> None:
     here = threading.get_ident()
-    assert set(at_once.in_order(lambda _: threading.get_ident(), range(items), count)) == {here}
+    assert set(parallel.in_order(lambda _: threading.get_ident(), range(items), count)) == {here}
 
 
 def test_this_thread_makes_what_no_other_has_begun() -> None:
@@ -109,21 +109,21 @@ def test_this_thread_makes_what_no_other_has_begun() -> None:
             assert all(made.acquire(timeout=60) for _ in range(5))  # busy until this thread has made all others
         return threading.get_ident()
 
-    makers = list(at_once.in_order(make, range(6), count=2))
+    makers = list(parallel.in_order(make, range(6), count=2))
     assert sorted(maker == here for maker in makers) == [False] + [True] * 5
 
 
 def test_two_run_beside_each_other_where_there_is_enough_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(at_once, "threads", lambda: 2)
+    monkeypatch.setattr(parallel, "threads", lambda: 2)
     met = threading.Barrier(2)
-    at_once.both(lambda: met.wait(60), lambda: met.wait(60), at_once.WORTH_ROWS)
-    found = at_once.both(threading.get_ident, threading.get_ident, at_once.WORTH_ROWS - 1)
+    parallel.both(lambda: met.wait(60), lambda: met.wait(60), parallel.WORTH_ROWS)
+    found = parallel.both(threading.get_ident, threading.get_ident, parallel.WORTH_ROWS - 1)
     assert found == (threading.get_ident(),) * 2
 
 
 @pytest.mark.parametrize("failing", [0, 1])
 def test_what_one_of_two_raises_is_raised(failing: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(at_once, "threads", lambda: 2)
+    monkeypatch.setattr(parallel, "threads", lambda: 2)
 
     def fail() -> None:
         raise ValueError("failed")
@@ -131,13 +131,13 @@ def test_what_one_of_two_raises_is_raised(failing: int, monkeypatch: pytest.Monk
     jobs = [lambda: None, lambda: None]
     jobs[failing] = fail
     with pytest.raises(ValueError, match="failed"):
-        at_once.both(jobs[0], jobs[1], at_once.WORTH_ROWS)
+        parallel.both(jobs[0], jobs[1], parallel.WORTH_ROWS)
 
 
 def test_as_the_interpreter_ends_they_are_made_one_by_one() -> None:
     script = """
 import atexit
-from perfkit_core import at_once
+from perfkit_core.runtime import parallel as at_once
 at_once.threads = lambda: 2
 atexit.register(lambda: print(list(at_once.in_order(lambda item: item + 1, range(3))), at_once.both(int, str, 1 << 20)))
 """

@@ -14,14 +14,14 @@ import fsspec
 import pytest
 
 import perfkit_core as perfkit
-from perfkit_core import paths
 from perfkit_core.cli.main import main
 from perfkit_core.errors import SourceError, UsageError
-from perfkit_core.recording.capture import CycleWriter, Taken
-from perfkit_core.recording.incomplete import INCOMPLETE_MARK, mark
-from perfkit_core.storage.replacing import _keeping, replacing
+from perfkit_core.model.trace import with_rank
+from perfkit_core.recording.writer import CycleWriter, Taken
 from perfkit_core.storage.store import SUFFIX, read_stored, write_cycle
-from perfkit_core.trace import with_rank
+from perfkit_core.storage.unfinished import INCOMPLETE_MARK, mark
+from perfkit_core.system import paths
+from perfkit_core.system.atomic_write import _keeping, replacing
 from tests.support.small_trace import small_trace
 
 EVENTS = ",".join(
@@ -209,7 +209,7 @@ def test_cycles_missing_in_a_store_are_told(memory: Any, caplog: pytest.LogCaptu
     assert "incomplete-run" in [finding.code for finding in perfkit.load("memory://runs/a").quality]
 
 
-def test_whether_a_store_can_be_written_is_tried_and_leaves_nothing(memory: Any, monkeypatch: Any) -> None:
+def test_a_trial_write_to_a_store_leaves_nothing(memory: Any, monkeypatch: Any) -> None:
     folder = paths.as_path("memory://runs/a")
     assert paths.why_unwritable_store(folder) is None
     assert memory.find("/") == []
@@ -217,7 +217,7 @@ def test_whether_a_store_can_be_written_is_tried_and_leaves_nothing(memory: Any,
     assert paths.why_unwritable_store(folder) == "no connection"
 
 
-def test_trace_files_are_read_from_the_web_and_signatures_stay_out_of_reports(site: tuple[str, Path]) -> None:
+def test_files_from_the_web_keep_signatures_out_of_reports(site: tuple[str, Path]) -> None:
     address, folder = site
     (folder / "a.json.gz").write_bytes(gzip.compress(TRACE))
     trace = perfkit.load(f"{address}/a.json.gz?signature=secret")

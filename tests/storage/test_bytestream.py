@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.sources.bytestream import DAMAGED, head, open_bytes
+from perfkit_core.storage.bytestream import DAMAGED, head, open_bytes
 
 CONTENT = random.Random(0).randbytes(300_000) + b"text " * 400_000
 

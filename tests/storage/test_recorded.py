@@ -13,13 +13,13 @@ import perfkit_core
 import perfkit_paddle.json_source
 import perfkit_paddle.pb_source
 import perfkit_torch.source
-from perfkit_core import schema
-from perfkit_core.assemble import Recorded, assemble
+from perfkit_core.assembly.assemble import Recorded, assemble
 from perfkit_core.errors import SourceError
-from perfkit_core.storage.recorded import ROW_GROUP
-from perfkit_core.storage.store import RecordedWriter, read_stored
-from perfkit_core.testing.round_trip import plain
-from perfkit_core.trace import Trace
+from perfkit_core.model import schema
+from perfkit_core.model.trace import Trace
+from perfkit_core.storage.recorded_events import ROW_GROUP, RecordedWriter
+from perfkit_core.storage.store import read_stored
+from perfkit_core.testing.sources import plain
 from tests.support.small_trace import small_trace
 
 FILES = (
@@ -57,7 +57,7 @@ def same(found: Trace, expected: Trace) -> None:
 
 @pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("rows", [997, 100_000])
-def test_a_real_trace_through_a_recorded_file_is_the_same_in_every_cell(
+def test_a_real_trace_survives_a_recorded_file_in_every_cell(
     traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, rows: int
 ) -> None:
     taken: list[Any] = []

@@ -11,10 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from perfkit_core.loading import load
-from perfkit_core.storage import row_groups
-from perfkit_core.storage.encoding import encoding
-from perfkit_core.storage.relocation import relocated
+from perfkit_core.readers.load import load
+from perfkit_core.storage import writer
+from perfkit_core.storage.writer import encoding, relocated
 from tests.support.small_trace import small_trace
 
 MARK = {b"perfkit": b'{"a": 1}'}
@@ -23,7 +22,7 @@ OWN = "tests/data/torch-mlp.json.gz"
 
 def by_us(table: pa.Table, rows: int, options: dict[str, Any]) -> bytes:
     out = io.BytesIO()
-    row_groups.write(table, out, rows, options)
+    writer.write(table, out, rows, options)
     return out.getvalue()
 
 
@@ -111,7 +110,7 @@ def test_a_file_that_takes_no_more_is_told_and_nobody_works_on() -> None:
             return super().write(data)
 
     with pytest.raises(OSError, match="No space left"):
-        row_groups.write(pa.table({"a": np.random.default_rng(1).integers(0, 2**62, 5000)}), Full(), 100, {})
+        writer.write(pa.table({"a": np.random.default_rng(1).integers(0, 2**62, 5000)}), Full(), 100, {})
     assert not [thread.name for thread in threading.enumerate() if "at-once" in thread.name]
 
 

@@ -12,16 +12,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from perfkit_core import schema
 from perfkit_core.errors import SourceError
+from perfkit_core.model import schema
+from perfkit_core.model.meta import Finding, TraceMeta
 from perfkit_core.storage import store
-from perfkit_core.testing.conformance import check_round_trip
-from perfkit_core.trace import Finding, TraceMeta
+from perfkit_core.testing.sources import check_round_trip
 from tests.support.events import trace
 from tests.support.small_trace import small_trace
 
 
-def test_a_stored_trace_is_the_same_for_perfkit_pandas_polars_and_duckdb(tmp_path: Path) -> None:
+def test_a_stored_trace_reads_the_same_in_pandas_polars_duckdb(tmp_path: Path) -> None:
     check_round_trip(small_trace(), tmp_path)
 
 
@@ -46,7 +46,7 @@ def test_all_metadata_comes_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("existing", [False, True])
-def test_a_failure_while_writing_leaves_no_file_and_keeps_the_old_one(
+def test_a_failed_write_leaves_no_file_and_keeps_the_old_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, existing: bool
 ) -> None:
     path = tmp_path / "run" / "t.perfkit.parquet"
@@ -87,7 +87,7 @@ def name(rank: int | None, cycle: int, recording: str, host: str = "node-1") -> 
     )
 
 
-def test_names_differ_in_rank_cycle_host_and_recording_and_sort_by_cycle() -> None:
+def test_names_differ_by_rank_cycle_host_and_sort_by_cycle() -> None:
     names = {name(r, c, i, h) for r in (None, 0, 1) for c in (0, 1, 10) for i in ("1-a", "2-b") for h in ("n1", "n2")}
     assert len(names) == 3 * 3 * 2 * 2
     assert sorted([name(0, 10, "a"), name(0, 9, "a")]) == [name(0, 9, "a"), name(0, 10, "a")]

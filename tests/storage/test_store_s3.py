@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import pytest
 
 import perfkit_core as perfkit
-from perfkit_core import paths
 from perfkit_core.errors import SourceError, UsageError
-from perfkit_core.recording.failures import why_unwritable
 from perfkit_core.storage.store import write_cycle
+from perfkit_core.system import paths
+from perfkit_core.system.failures import why_unwritable
 from tests.support.paths import ROOT
 from tests.support.small_trace import small_trace
 
@@ -67,7 +67,7 @@ def test_a_cycle_that_is_written_while_the_process_ends_arrives(bucket: str) -> 
         import sys, time
         sys.path.append({str(ROOT)!r})
         from tests.support.small_trace import small_trace
-        from perfkit_core import paths
+        from perfkit_core.system import paths
         from perfkit_core.recording import background
         from perfkit_core.storage.store import write_cycle
 

@@ -12,8 +12,8 @@ from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, NotEvaluableError
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.thresholds import Thresholds
-from perfkit_core.trace import Trace
-from perfkit_paddle.operators import operator_name as paddle_name
+from perfkit_core.model.trace import Trace
+from perfkit_paddle.operator_names import operator_name as paddle_name
 from perfkit_torch.operator_names import operator_name as torch_name
 from tests.support.events import device, host, trace
 

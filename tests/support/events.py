@@ -6,8 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from perfkit_core.assemble import OperatorNames, Recorded, assemble
-from perfkit_core.trace import Trace, TraceMeta
+from perfkit_core.assembly.assemble import OperatorNames, Recorded, assemble
+from perfkit_core.model.meta import TraceMeta
+from perfkit_core.model.trace import Trace
 
 
 def host(name: str, kind: str, start: int, dur: int, tid: int = 1, **more: Any) -> dict[str, Any]:

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from perfkit_core import schema
-from perfkit_core.trace import Trace, TraceMeta
+from perfkit_core.algorithms.arrays import NO_ROW
+from perfkit_core.model import schema
+from perfkit_core.model.meta import TraceMeta
+from perfkit_core.model.trace import Trace
 
 STEP_NS = 1000
 
@@ -19,7 +21,7 @@ def trace_of(count: int, **columns: Any) -> Trace:
     """A trace of ``count`` events on one thread of the host, operators ``op`` unless ``columns`` say otherwise: arrays,
     or a pair of distinct texts and the number of each row's text, or one value for all rows."""
     values = {"name": "op", "kind": schema.OPERATOR, "start_ns": 0, "dur_ns": 0, "self_ns": 0, "pid": 1, "tid": 1,
-              "device": schema.CPU, "launched_by": schema.NO_ROW, "parent": schema.NO_ROW} | columns  # fmt: skip
+              "device": schema.CPU, "launched_by": NO_ROW, "parent": NO_ROW} | columns  # fmt: skip
     arrays = [_column(values.get(field.name), field, count) for field in schema.SCHEMA]
     return Trace(pa.table(arrays, schema=schema.SCHEMA), TraceMeta(source="made", format="made", ranks=(0,)))
 
@@ -46,7 +48,7 @@ def nested(count: int, depth: int) -> Trace:
     row = np.arange(count)
     start = row // depth * 2 * depth + level
     return trace_of(count, start_ns=start, dur_ns=2 * (depth - level), self_ns=2, name=(["op", "inner"], level % 2),
-                    parent=np.where(level == 0, schema.NO_ROW, row - 1))  # fmt: skip
+                    parent=np.where(level == 0, NO_ROW, row - 1))  # fmt: skip
 
 
 def all_named_apart(count: int) -> Trace:
@@ -68,7 +70,7 @@ def steps(count: int, ranks: int = 1) -> Trace:
 
     def linked(each: Sequence[int]) -> np.ndarray:
         """Row numbers within the step, -1 for none."""
-        return np.where(rows(each) < 0, schema.NO_ROW, rows(each) + np.repeat(first, width))
+        return np.where(rows(each) < 0, NO_ROW, rows(each) + np.repeat(first, width))
 
     total = count * ranks * width
     return trace_of(

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfkit_core.analyses.step.step_rows import step_rows
-from perfkit_core.loading import load
-from perfkit_core.trace import Trace
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers.load import load
+from perfkit_core.views.steps.step_rows import step_rows
 from tests.support.paths import EXAMPLES
 
 FRAMEWORKS = ("torch", "paddle")

@@ -10,7 +10,7 @@ from perfkit_core.advice.evidence.loaders import HANDOVER_NS
 from perfkit_core.advice.evidence.placement import COPY_NS, HOST_NS, LAUNCH_NS
 from perfkit_core.advice.model import Assumption, Candidate
 from perfkit_core.advice.rules.loader_workers import CONTENTION, MAKING
-from perfkit_core.language import message
+from perfkit_core.language.messages import message
 from perfkit_core.replay.quantity import Case, Quantity
 
 TAKING_TURNS: Final = Quantity(

@@ -15,7 +15,7 @@ PRELUDE = """
 import multiprocessing, os, signal, sys, threading, time
 from pathlib import Path
 from tests.support.small_trace import small_trace
-from perfkit_core.recording.capture import CycleWriter, Taken
+from perfkit_core.recording.writer import CycleWriter, Taken
 
 def slow(profiler, place, seconds=0.3):
     def finish():

@@ -9,10 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from perfkit_core.errors import PerfkitError
-from perfkit_core.loading import load_one
-from perfkit_core.sources import event_list, turns
-from perfkit_core.sources.scan import chunks
-from perfkit_core.trace import Trace
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers.chrome import event_list, turns
+from perfkit_core.readers.load import load_one
+from perfkit_core.readers.scanner import chunks
 
 NEVER = 1 << 28
 OTHER_FAULT = "a time stamp is not a number"

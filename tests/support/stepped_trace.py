@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from perfkit_core.assemble import Recorded, assemble
-from perfkit_core.trace import Trace, TraceMeta
+from perfkit_core.assembly.assemble import Recorded, assemble
+from perfkit_core.model.meta import TraceMeta
+from perfkit_core.model.trace import Trace
 
 MS = 1_000_000
 

@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from perfkit_core.sources.chrome_event import ChromeEvent
-from perfkit_core.sources.recorder import Recorder
+from perfkit_core.readers.chrome.dialect import ChromeEvent
+from perfkit_core.readers.chrome.recorder import Recorder
 from perfkit_torch.dialect import TorchDialect
 
 MEMORY = "[memory]"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.machine import cpu_model, this_machine, usable_cpus
+from perfkit_core.system.machine import cpu_model, this_machine, usable_cpus
 
 
 def test_threads_are_what_the_environment_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,7 +23,8 @@ def test_threads_are_what_the_environment_asks_for(monkeypatch: pytest.MonkeyPat
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no CPU affinity")
 def test_only_the_processors_that_may_be_used_count() -> None:
     one = min(usable_cpus())
-    code = f"import os; os.sched_setaffinity(0, [{one}]); from perfkit_core.machine import usable_cpus as u; print(u())"
+    code = f"import os; os.sched_setaffinity(0, [{one}]); from perfkit_core.system.machine import usable_cpus; "
+    code += "print(usable_cpus())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True)
     assert done.stdout.strip() == f"({one},)"
 

@@ -17,16 +17,18 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from perfkit_core import schema
-from perfkit_core.loading import load, load_one
+from perfkit_core.model import schema
+from perfkit_core.model.meta import Finding
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Source, View
+from perfkit_core.plugins.hookspecs import PROJECT
 from perfkit_core.plugins.manager import Plugins
 from perfkit_core.plugins.manager import load as load_plugins
-from perfkit_core.plugins.markers import PROJECT
-from perfkit_core.sources.bytestream import head
-from perfkit_core.testing.conformance import check_plugin, check_round_trip, check_source, check_trace, check_view
-from perfkit_core.testing.plugins import check_operator_name
-from perfkit_core.trace import Finding, Trace
+from perfkit_core.readers.load import load, load_one
+from perfkit_core.storage.bytestream import head
+from perfkit_core.testing.plugins import check_operator_name, check_plugin, check_view
+from perfkit_core.testing.sources import check_round_trip, check_source
+from perfkit_core.testing.traces import check_trace
 from tests.support.events import device, host, trace
 from tests.support.paths import DATA, ROOT
 
@@ -207,7 +209,7 @@ def test_zeros_for_missing_numbers_are_found() -> None:
         check_trace(replace(good, events=good.events.set_column(at, schema.SCHEMA.field("flops"), zeros), _cache={}))
 
 
-def test_own_trees_may_leave_the_time_of_the_parent_but_not_the_process() -> None:
+def test_own_trees_may_leave_the_parents_time_not_its_process() -> None:
     other = changed("parent", BACKWARD, MM)()
     cells = other.events.schema.get_field_index("self_ns")
     own = pa.array([50, 45, 5, 20, None, None], pa.int64())
@@ -215,7 +217,7 @@ def test_own_trees_may_leave_the_time_of_the_parent_but_not_the_process() -> Non
     check_trace(replace(other, events=events, _cache={}), own_tree=True)
 
 
-def test_a_reader_that_takes_everything_or_reads_damaged_files_silently_is_found(tmp_path: Path) -> None:
+def test_a_reader_that_takes_everything_or_hides_damage_fails(tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     path.write_text("[]", encoding="utf-8")
     good = load_one(DATA / "torch-mlp.json.gz")

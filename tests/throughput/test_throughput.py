@@ -18,7 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfkit_core.errors import UsageError
-from perfkit_core.throughput import DeviceClock, Throughput
+from perfkit_core.system.device_events import DeviceClock
+from perfkit_core.throughput.loop import Throughput
 from perfkit_core.throughput.summary import Costs, Rates
 from tests.support.fake_clock import Clock, Device
 
@@ -75,7 +76,7 @@ def test_averages_are_total_by_count_and_samples_by_time() -> None:
 
 
 @given(st.lists(st.integers(1, 10**12), min_size=1, max_size=60), st.integers(0, 5))
-def test_statistics_agree_with_numpy_and_the_batches_fill_the_time(times: list[int], warmup: int) -> None:
+def test_statistics_agree_with_numpy(times: list[int], warmup: int) -> None:
     clock = Clock()
     throughput = Throughput(warmup=warmup, clock=clock)
     run(clock, throughput, [(0, time) for time in times])
@@ -125,7 +126,7 @@ def test_without_samples_the_rate_counts_steps() -> None:
     assert list(summary.to_pandas().columns) == ["reader_cost_ns", "batch_cost_ns", "steps_per_s"]
 
 
-def test_steps_that_do_not_tell_their_samples_are_left_out_of_the_rate() -> None:
+def test_steps_without_samples_are_left_out_of_the_rate() -> None:
     clock = Clock()
     throughput = Throughput(warmup=0, clock=clock)
     with throughput:
@@ -204,7 +205,7 @@ def test_the_steps_leave_no_gap_between_them() -> None:
     assert log.last_ns == sum(log.batch_ns)
 
 
-def test_waits_that_bring_no_batch_belong_to_the_step_they_fall_in() -> None:
+def test_waits_without_a_batch_belong_to_their_step() -> None:
     """Two epochs: making the loader's iterator takes 7 ns, a batch 2, finding the end 3, computing 10."""
 
     class Loader:
@@ -347,7 +348,7 @@ def test_warmup_is_a_number_of_steps(warmup: Any) -> None:
         Throughput(warmup=warmup)
 
 
-def test_the_summary_is_frozen_and_comes_as_table_dictionary_and_text() -> None:
+def test_the_summary_is_frozen_and_has_three_forms() -> None:
     clock = Clock()
     throughput = Throughput(warmup=0, clock=clock)
     run(clock, throughput, [(1_000_000, 2_000_000), (2_000_000, 4_000_000)], samples=9)
@@ -398,7 +399,7 @@ def test_steps_on_a_device_are_timed_by_what_has_finished() -> None:
     assert throughput.summary().timed_by == "fake device"
 
 
-def test_step_info_on_a_device_tells_the_steps_that_have_finished() -> None:
+def test_step_info_on_a_device_counts_finished_steps() -> None:
     throughput, device, _ = on_device(steps=2)
     assert throughput.step_info() == "no step has finished since the last call"
     device.reach(500_001_000)

@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from perfkit_core.recording.writer import environment_place
+
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
 
-from perfkit_core.loading import load  # noqa: E402
-from perfkit_core.recording.capture import INCOMPLETE_MARK  # noqa: E402
-from perfkit_core.trace import Trace, concat_traces  # noqa: E402
+from perfkit_core.model.trace import Trace, concat_traces  # noqa: E402
+from perfkit_core.readers.load import load  # noqa: E402
+from perfkit_core.storage.unfinished import INCOMPLETE_MARK  # noqa: E402
 from perfkit_torch import capture, kineto_events, trace_activities, trace_handler  # noqa: E402
 from tests.support.torch_models import MODELS, train  # noqa: E402
 
@@ -140,9 +142,9 @@ def test_fallback_extraction_agrees(model: str, tmp_path: Path, monkeypatch: pyt
     both: list[Trace] = []
 
     def extract_twice(profiler: Any) -> None:
-        both.append(capture.extract(profiler, capture.environment_place()))
+        both.append(capture.extract(profiler, environment_place()))
         monkeypatch.setattr(trace_activities, "available", lambda results: False)
-        both.append(capture.extract(profiler, capture.environment_place()))
+        both.append(capture.extract(profiler, environment_place()))
 
     train(model, extract_twice, record_shapes=True, profile_memory=True, with_flops=True)
     first, second = (trace.to_pandas() for trace in both)

@@ -10,10 +10,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
 
-from perfkit_core.analyses.source import code, frames  # noqa: E402
-from perfkit_core.loading import load  # noqa: E402
 from perfkit_core.plugins.contracts import ViewRequest  # noqa: E402
-from perfkit_core.report.tree_rows import parents  # noqa: E402
+from perfkit_core.readers.load import load  # noqa: E402
+from perfkit_core.report.display import parents  # noqa: E402
+from perfkit_core.views.code import code, frames  # noqa: E402
 from perfkit_torch import trace_handler  # noqa: E402
 from tests.support.torch_models import train  # noqa: E402
 

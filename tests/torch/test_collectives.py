@@ -16,12 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from perfkit_core.analyses.communication import bandwidth, clocks, distributed, stragglers
-from perfkit_core.analyses.communication.align import aligned
-from perfkit_core.collectives import KEY, Collective, with_description
-from perfkit_core.loading import load
+from perfkit_core.assembly.collectives import KEY, Collective, with_description
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.trace import Trace
+from perfkit_core.readers.load import load
+from perfkit_core.views.communication import clocks, distributed, stragglers
+from perfkit_core.views.communication.align import aligned
+from perfkit_core.views.communication.collectives import table as collectives_table
 from perfkit_torch import collectives
 
 EVERYTHING = ViewRequest()
@@ -39,7 +40,7 @@ def collective_kernels(path: Path) -> list[dict[str, Any]]:
     return sorted(found, key=lambda event: event["ts"])
 
 
-def test_each_of_many_collectives_is_described_by_itself_and_what_was_recorded_stays(tmp_path: Path) -> None:
+def test_each_collective_is_described_and_recorded_data_stays(tmp_path: Path) -> None:
     """More than are remembered at a time; every third event tells its bytes itself."""
     told = [
         {"Collective name": "allreduce", "In msg nelems": i, "Out msg nelems": i, "dtype": "Float"}
@@ -81,7 +82,7 @@ def test_sizes_and_bandwidths_of_kernels_that_tell_them(traces: Path) -> None:
         told = event["args"]
         moved = max(told["In msg nelems"], told["Out msg nelems"]) * size_of[told["dtype"]]
         expected[told["Collective name"], moved].append(event["dur"] * 1e-6)
-    table = bandwidth.table(load(path), ViewRequest(by=("size",)))
+    table = collectives_table(load(path), ViewRequest(by=("size",)))
     words = {"all_reduce": "allreduce", "broadcast": "broadcast"}
     found = {(words[row["collective"]], row["size"]): row for row in table.to_dict("records")}
     assert set(found) == set(expected)
@@ -95,7 +96,7 @@ def test_sizes_and_bandwidths_of_kernels_that_tell_them(traces: Path) -> None:
 
 def test_a_gathering_counts_what_a_rank_gets(traces: Path) -> None:
     """B200: 8 × 25136 elements of two bytes; each link carries seven eighths."""
-    table = bandwidth.table(load(traces / "torch" / "b200-eager-rank0of8.json.gz"), ViewRequest(by=("size",)))
+    table = collectives_table(load(traces / "torch" / "b200-eager-rank0of8.json.gz"), ViewRequest(by=("size",)))
     (row,) = table[table["collective"] == "all_gather"].to_dict("records")
     assert row["message_bytes"] == 8 * 25136 * 2
     assert row["total_ns"] == 21953
@@ -129,7 +130,7 @@ def test_waiting_for_the_last_rank(dlrm: tuple[Trace, list[list[dict[str, Any]]]
 def test_transfers_agree_between_ranks(dlrm: tuple[Trace, list[list[dict[str, Any]]]]) -> None:
     """What is left of an all-to-all after the last rank has come: as long as that rank's own kernel (µs clocks)."""
     trace, kernels = dlrm
-    table = bandwidth.table(trace, ViewRequest(by=("rank", "size")))
+    table = collectives_table(trace, ViewRequest(by=("rank", "size")))
     first = table[(table["collective"] == "all_to_all") & (table["size"] == 192)].sort_values("rank")
     assert len(first) == 8
     (rank7,) = (event["dur"] for event in kernels[7][1:2])
@@ -164,15 +165,23 @@ def test_sampled_ranks_are_not_aligned(traces: Path) -> None:
 
 JOB = """
 import sys, time, torch
+from pathlib import Path
 from perfkit_torch import trace_handler
 store = f"file://{sys.argv[1]}/store"
 rank = int(sys.argv[2])
+def meet(file, rank):
+    if rank == 0:
+        file.touch()
+        return
+    while not file.exists():
+        time.sleep(0.001)
+    time.sleep(0.3)
 torch.distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=2)
 schedule = torch.profiler.schedule(wait=0, warmup=1, active=3, repeat=1)
 options = dict(schedule=schedule, record_shapes=True, on_trace_ready=trace_handler(sys.argv[1] + "/run"))
 with torch.profiler.profile(**options) as profiler:
-    for _ in range(4):
-        time.sleep(0.2 * rank)
+    for step in range(4):
+        meet(Path(sys.argv[1]) / f"step{step}", rank)
         torch.distributed.all_reduce(torch.ones(1 << 18))
         torch.distributed.all_reduce(torch.ones(1 << 10))
         profiler.step()
@@ -181,12 +190,14 @@ torch.distributed.destroy_process_group()
 
 
 def test_a_live_job_with_a_slow_rank(tmp_path: Path) -> None:
-    """Rank 1 sleeps 0.2 s before the first all-reduce of each step: rank 0 waits that long, three times."""
+    """Rank 1 sleeps 0.3 s after rank 0 has reached the first all-reduce of a step: rank 0 waits that long, three times.
+
+    It looks for rank 0 first: on a busy machine either may be late by itself."""
     command = [sys.executable, "-c", JOB, str(tmp_path)]
     jobs = [subprocess.Popen([*command, str(rank)], stderr=subprocess.DEVNULL) for rank in range(2)]
     assert [job.wait(120) for job in jobs] == [0, 0]
     trace = load(tmp_path / "run")
-    sizes = bandwidth.table(trace, ViewRequest(by=("size",)))
+    sizes = collectives_table(trace, ViewRequest(by=("size",)))
     assert sorted(zip(sizes["size"].tolist(), sizes["calls"].tolist(), strict=True)) == [(4096, 6), (1 << 20, 6)]
     assert (sizes["group_size"] == 2).all()
     second = clocks.table(trace, EVERYTHING).iloc[1]

@@ -10,9 +10,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
 
-from perfkit_core.analyses.operator import dataflow, graph  # noqa: E402
-from perfkit_core.loading import load  # noqa: E402
 from perfkit_core.plugins.contracts import ViewRequest  # noqa: E402
+from perfkit_core.readers.load import load  # noqa: E402
+from perfkit_core.views.operators import dataflow, graph  # noqa: E402
 from perfkit_torch import trace_handler  # noqa: E402
 from tests.support.torch_models import MODELS, train  # noqa: E402
 

@@ -16,10 +16,10 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
 
 from perfkit_core.errors import UsageError  # noqa: E402
-from perfkit_core.loading import load  # noqa: E402
-from perfkit_core.recording import pending  # noqa: E402
-from perfkit_core.recording.capture import INCOMPLETE_MARK  # noqa: E402
-from perfkit_core.trace import Trace  # noqa: E402
+from perfkit_core.model.trace import Trace  # noqa: E402
+from perfkit_core.readers.load import load  # noqa: E402
+from perfkit_core.storage import unfinished  # noqa: E402
+from perfkit_core.storage.unfinished import INCOMPLETE_MARK  # noqa: E402
 
 Fit = Callable[..., list[int]]
 """Trains and returns the number of each step as the training framework itself counted it."""
@@ -32,7 +32,7 @@ def steps_of(trace: Trace) -> list[int]:
 
 
 def files(folder: Path) -> list[Path]:
-    pending.flush(folder)
+    unfinished.flush(folder)
     return sorted(folder.glob("*.parquet"))
 
 
@@ -266,7 +266,7 @@ def test_huggingface_exception_is_kept_at_close(huggingface_fit: Fit, tmp_path: 
 
 CRASH = """
 import sys, torch
-from perfkit_torch.integrations.recording import Recordings
+from perfkit_torch.integrations.step_recording import Recordings
 recording = Recordings(sys.argv[1], steps=(0, 9)).new()
 recording.begin(0)
 for step in range(3):

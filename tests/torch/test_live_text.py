@@ -11,7 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
 
-from perfkit_core.sources import recorder  # noqa: E402
+from perfkit_core.readers.chrome import recorder  # noqa: E402
 from perfkit_torch import capture, trace_activities  # noqa: E402
 from tests.support.torch_activities import Activity, Results, plain_columns  # noqa: E402
 from tests.support.torch_models import MODELS, train  # noqa: E402
@@ -135,7 +135,7 @@ def test_small_recordings_are_left_to_the_reference(monkeypatch: pytest.MonkeyPa
     read: list[int] = []
     monkeypatch.setattr(recorder.Recorder, "_scanned", scanned)
     monkeypatch.setattr(recorder, "SCAN_FROM_BYTES", 2000)
-    monkeypatch.delitem(sys.modules, "perfkit_core.sources.scan.scanner", raising=False)
+    monkeypatch.delitem(sys.modules, "perfkit_core.readers.scanner.scanner", raising=False)
     monkeypatch.setattr(trace_activities, "_BATCH", 6)
     assert_equal(columns(Results(DEVICE_RUN * 3)), plain_columns(Results(DEVICE_RUN * 3)))
     assert read == [6]  # the third batch, the first two being less than 2,000 bytes

@@ -11,9 +11,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from perfkit_core.analyses.memory import by_operator, checks, curve, peak, places
-from perfkit_core.loading import load
 from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.readers.load import load
+from perfkit_core.views.memory import memory, memory_checks, memory_curve, memory_peak, memory_places
 
 EVERYTHING = ViewRequest()
 GPU = ["h100-bert-small", "h100-vit", "h100-qwen05b", "mi300x-bert-small", "mi300x-vit", "mi300x-qwen05b"]
@@ -47,7 +47,7 @@ def test_memory_of_each_operator_is_that_of_key_averages(
     profiler = profiled(model, record_shapes=True)
     native = {row.key: row.self_cpu_memory_usage for row in profiler.key_averages() if row.self_cpu_memory_usage}
     profiler.export_chrome_trace(str(tmp_path / "trace.json"))
-    table = by_operator.table(load(tmp_path / "trace.json"), EVERYTHING)
+    table = memory.table(load(tmp_path / "trace.json"), EVERYTHING)
     mine = {row["name"]: row["increase_bytes"] for row in table.to_dict("records") if row["increase_bytes"]}
     if "[memory]" in native:
         native["(outside host events)"] = native.pop("[memory]")
@@ -67,10 +67,10 @@ def test_peak_is_that_of_torchs_own_timeline(profiled: Callable[..., Any], tmp_p
         best = max(best, level)
     profiler.export_chrome_trace(str(tmp_path / "trace.json"))
     trace = load(tmp_path / "trace.json")
-    (row,) = places.table(trace, EVERYTHING).to_dict("records")
+    (row,) = memory_places.table(trace, EVERYTHING).to_dict("records")
     assert (row["allocations"], row["frees"]) == (made, freed)
     assert (row["peak_growth_bytes"], row["growth_bytes"]) == (best, level)
-    alive = peak.table(trace, EVERYTHING)
+    alive = memory_peak.table(trace, EVERYTHING)
     assert alive["bytes"][alive["blocks"].notna()].sum() == best
     assert made > 100
 
@@ -102,21 +102,21 @@ def test_a_real_gpu_recording_equals_a_replay_of_its_events(traces: Path, name: 
         if event["Total Allocated"] > best:
             best, alive = event["Total Allocated"], (len(live), sum(live.values()))
     trace = load(path)
-    (row,) = places.table(trace, ViewRequest(device="cuda")).to_dict("records")
+    (row,) = memory_places.table(trace, ViewRequest(device="cuda")).to_dict("records")
     assert row["allocations"] == sum(event["Bytes"] > 0 for event in events)
     assert row["frees"] == sum(event["Bytes"] < 0 for event in events)
     assert (row["start_bytes"], row["peak_bytes"], row["end_bytes"]) == (start, best, events[-1]["Total Allocated"])
     assert row["peak_reserved_bytes"] == max(event["Total Reserved"] for event in events)
-    table = peak.table(trace, ViewRequest(device="cuda"))
+    table = memory_peak.table(trace, ViewRequest(device="cuda"))
     table = table[table["device"] == "cuda:0"].set_index("name")
     known = table[table["blocks"].notna()]
     assert (known["blocks"].sum(), known["bytes"].sum()) == alive
     assert table.loc["(allocated before the recording)", "bytes"] == best - alive[1]
-    levels = curve.table(trace, EVERYTHING)
+    levels = memory_curve.table(trace, EVERYTHING)
     levels = levels[levels["device"] == "cuda:0"][1:]
     assert levels["allocated_bytes"].tolist() == [event["Total Allocated"] for event in events]
     assert levels["reserved_bytes"].tolist() == [event["Total Reserved"] for event in events]
-    assert checks.table(trace, EVERYTHING)["unexplained_changes"].tolist() == [0] * trace_devices(path)
+    assert memory_checks.table(trace, EVERYTHING)["unexplained_changes"].tolist() == [0] * trace_devices(path)
 
 
 def trace_devices(path: Path) -> int:
@@ -128,7 +128,7 @@ def test_an_older_recording_without_totals_and_addresses(traces: Path) -> None:
     path = traces / "torch" / "pairs" / "resnet50-workers0.json.gz"
     sizes = [int(event["args"]["Bytes"]) for event in recorded(path) if not host_device(event)]
     trace = load(path)
-    (row,) = places.table(trace, ViewRequest(device="cuda")).to_dict("records")
+    (row,) = memory_places.table(trace, ViewRequest(device="cuda")).to_dict("records")
     level = highest = 0
     for size in sizes:
         level += size
@@ -136,7 +136,7 @@ def test_an_older_recording_without_totals_and_addresses(traces: Path) -> None:
     assert (row["growth_bytes"], row["peak_growth_bytes"]) == (level, highest)
     assert pd.isna(row["start_bytes"])
     assert pd.isna(row["peak_bytes"])
-    assert peak.table(trace, EVERYTHING).empty
-    table = by_operator.table(trace, ViewRequest(device="cuda"))
+    assert memory_peak.table(trace, EVERYTHING).empty
+    table = memory.table(trace, ViewRequest(device="cuda"))
     assert table["allocated_bytes"].sum() == sum(size for size in sizes if size > 0)
     assert table["freed_bytes"].sum() == -sum(size for size in sizes if size < 0)

@@ -17,8 +17,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import perfkit_core as perfkit
 from perfkit_core.errors import UsageError
-from perfkit_core.testing.conformance import check_trace
-from perfkit_core.trace import Trace
+from perfkit_core.model.trace import Trace
+from perfkit_core.testing.traces import check_trace
 from perfkit_torch import annotate, describe, trace_handler
 from tests.support.torch_layers import Net, picture
 
@@ -89,7 +89,7 @@ def test_the_trace_is_sound_and_every_call_is_labelled(recorded: Trace) -> None:
     assert table.loc["blocks.0.body.2", "depth"] == 4
 
 
-def test_backward_nodes_belong_to_the_class_of_layer_that_made_them(recorded: Trace, net: Net) -> None:
+def test_backward_nodes_belong_to_the_layer_that_made_them(recorded: Trace, net: Net) -> None:
     classes = {path or "Net": type(module).__name__ for path, module in net.named_modules()}
     frame = recorded.to_pandas()
     seen = set()
@@ -100,7 +100,7 @@ def test_backward_nodes_belong_to_the_class_of_layer_that_made_them(recorded: Tr
     assert seen == {"blocks.0.body.0", "blocks.0.short", "blocks.0.body.1", "attention.norm1", "attention.norm2"}
 
 
-def test_gradients_are_accumulated_in_the_layer_that_owns_the_parameter(recorded: Trace, net: Net) -> None:
+def test_gradients_accumulate_in_the_layer_of_the_parameter(recorded: Trace, net: Net) -> None:
     """The marks are torch's own hooks: what the label of a layer says is not asked."""
     frame = recorded.to_pandas()
     marks = frame[frame["name"].str.startswith("truth ")]
@@ -213,7 +213,7 @@ def test_without_a_profiler_there_are_no_hooks(net: Net) -> None:
     assert original.__module__ == "torch.autograd.profiler"
 
 
-def test_a_torch_that_does_not_tell_when_it_records_keeps_hooks_that_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_without_a_recording_flag_keeps_its_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(torch.autograd.profiler, "_run_on_profiler_start")
     model = nn.Linear(2, 2)
     with annotate(model) as handle:
@@ -233,7 +233,7 @@ def test_a_profiler_that_runs_already_gets_labels_too() -> None:
     assert [event.name for event in profiler.events() if event.name.startswith("perfkit")] == ["perfkit.module::Linear"]
 
 
-def test_annotating_again_is_the_same_annotation_and_names_are_kept_apart(tmp_path: Path) -> None:
+def test_annotating_twice_is_one_annotation_and_names_differ(tmp_path: Path) -> None:
     first, second, third = nn.Linear(2, 2), nn.Linear(2, 2), nn.Sequential(nn.Linear(2, 2))
     with annotate(first) as one, annotate(second), annotate(third, name="tail"):
         assert annotate(first) is one
@@ -248,7 +248,7 @@ def test_annotating_again_is_the_same_annotation_and_names_are_kept_apart(tmp_pa
 
 
 def test_an_annotation_does_not_keep_its_model_alive() -> None:
-    from perfkit_torch.modules import FRAMEWORK
+    from perfkit_torch.layers import FRAMEWORK
 
     before = len(FRAMEWORK.active)
     model = nn.Linear(2, 2)

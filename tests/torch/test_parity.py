@@ -11,15 +11,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from perfkit_core.views.operators.own_time import survivors
+from perfkit_core.views.operators.spans import span_table
+
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
 
-from perfkit_core.analyses.devices import device, memcpy  # noqa: E402
-from perfkit_core.analyses.operator import operators, user_annotations  # noqa: E402
-from perfkit_core.analyses.step import model as model_view  # noqa: E402
-from perfkit_core.analyses.step import overview, steps  # noqa: E402
-from perfkit_core.loading import load  # noqa: E402
+from perfkit_core.model.trace import Trace  # noqa: E402
 from perfkit_core.plugins.contracts import ViewRequest  # noqa: E402
-from perfkit_core.trace import Trace  # noqa: E402
+from perfkit_core.readers.load import load  # noqa: E402
+from perfkit_core.views.devices import device, memcpy  # noqa: E402
+from perfkit_core.views.operators import annotations as user_annotations  # noqa: E402
+from perfkit_core.views.operators import operators  # noqa: E402
+from perfkit_core.views.steps import model as model_view  # noqa: E402
+from perfkit_core.views.steps import overview, steps  # noqa: E402
 from perfkit_torch import trace_handler  # noqa: E402
 from tests.support.torch_models import MODELS, train  # noqa: E402
 
@@ -63,7 +67,7 @@ def native(events: Any) -> pd.DataFrame:
 def ours(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """All rows of our tables that key_averages() has in its single one."""
     spans = [operators.table(trace, request), user_annotations.table(trace, request)]
-    spans.append(operators.span_table(trace, request, trace.rows("kind", "step", "python"), "kind"))
+    spans.append(span_table(trace, request, trace.rows("kind", "step", "python"), "kind"))
     table = pd.concat(spans)
     table["name"] = table["name"].str.replace(r"^ProfilerStep#\d+$", "ProfilerStep*", regex=True)
     return table
@@ -229,14 +233,14 @@ def covered(ranges: list[tuple[int, int]]) -> int:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_overview_model_memcpy_and_device_against_the_native_events(model: str, tmp_path: Path) -> None:
+def test_overview_model_memcpy_device_equal_native_events(model: str, tmp_path: Path) -> None:
     """Covered time of each kind, and the phases that torch names, from the profiler's own event list. That list leaves
     out re-dispatches, which lie inside their operator: calls differ by them, covered time does not."""
     lists: list[Any] = []
     handler = trace_handler(tmp_path, also=[lambda profiler: lists.append(list(profiler.events()))])
     train(model, handler)
     trace, ranges = load(handler.written[0]), {}
-    again = int((operators.survivors(trace) != np.arange(len(trace))).sum())
+    again = int((survivors(trace) != np.arange(len(trace))).sum())
     for event in lists[0]:
         span = (round(event.time_range.start * 1000), round(event.time_range.end * 1000))
         ranges.setdefault(_native_kind(event), []).append(span)

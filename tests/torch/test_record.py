@@ -11,8 +11,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
 
 from perfkit_core.errors import CaptureError, UsageError  # noqa: E402
-from perfkit_core.loading import load  # noqa: E402
-from perfkit_core.trace import Trace  # noqa: E402
+from perfkit_core.model.trace import Trace  # noqa: E402
+from perfkit_core.readers.load import load  # noqa: E402
 from perfkit_torch.record import demo, start  # noqa: E402
 
 
@@ -40,7 +40,7 @@ def test_a_step_lies_between_two_updates(tmp_path: Path) -> None:
     assert "partial-step" in [finding.code for finding in trace.quality]
 
 
-def test_recording_ends_after_the_wanted_steps_and_the_script_goes_on(tmp_path: Path) -> None:
+def test_recording_ends_after_its_steps_and_the_script_goes_on(tmp_path: Path) -> None:
     recording = start(tmp_path, 2, {})
     updates(8)
     assert recording.finish() == 1
@@ -119,7 +119,7 @@ def test_what_is_not_asked_for_is_not_recorded(tmp_path: Path) -> None:
     assert not events["kind"].isin(["memory", "python"]).any()
 
 
-def test_a_profiler_of_the_script_finds_what_it_would_find_without_us(tmp_path: Path) -> None:
+def test_a_profiler_of_the_script_is_not_disturbed(tmp_path: Path) -> None:
     """Recording ends before it; what was recorded until then stays."""
     recording = start(tmp_path, None, {})
     updates(3)

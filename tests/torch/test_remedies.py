@@ -14,7 +14,7 @@ import pytest
 from packaging.version import Version
 
 from perfkit_core import load
-from perfkit_core.advice.advise import advise
+from perfkit_core.advice.engine import advise
 from perfkit_core.advice.remedies import read_remedies, remedied
 from perfkit_core.plugins.contracts import Remedy
 from perfkit_torch import trace_handler
@@ -58,7 +58,7 @@ def test_since_is_a_version_that_is_out(remedy) -> None:
     assert not remedy.since or Version("1.0") <= Version(remedy.since) <= Version(torch.__version__)
 
 
-def test_every_optimizer_of_torch_is_answered_with_an_argument_that_it_has() -> None:
+def test_remedies_name_arguments_that_torchs_optimizers_have() -> None:
     """``fused`` where the signature has it, else ``foreach``, else neither."""
     known = {name for name, one in vars(torch.optim).items() if isinstance(one, type) and name != "Optimizer"}
     assert {"SGD", "AdamW", "LBFGS"} <= known

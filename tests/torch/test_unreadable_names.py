@@ -11,15 +11,15 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
 
-from perfkit_core.loading import load  # noqa: E402
+from perfkit_core.readers.load import load  # noqa: E402
 from perfkit_torch import kineto_events, trace_activities, trace_handler  # noqa: E402
-from perfkit_torch.texts import texts  # noqa: E402
+from perfkit_torch.event_text import texts  # noqa: E402
 
 GONE = b"torch/profiler/_cupti_monitor.py(0): \xe8\xe9\xd4]%\x7f"
 KEPT = "torch/profiler/_cupti_monitor.py(0): \\xe8\\xe9\\xd4]%\x7f"
 
 
-def test_bytes_that_are_no_text_are_escaped_and_the_rest_is_as_it_was() -> None:
+def test_invalid_bytes_are_escaped_and_the_rest_is_kept() -> None:
     assert texts(bytes.decode, ["ü".encode(), GONE, b"plain"]) == ["ü", KEPT, "plain"]  # type: ignore[arg-type]
     assert texts(bytes.decode, []) == []
 

@@ -11,23 +11,25 @@ from typing import Any
 
 import pytest
 
-from perfkit_core.calibration import cache, calibrate, known
-from perfkit_core.calibration.bench import Bench, Direction
-from perfkit_core.calibration.measuring import measured
+from perfkit_core.calibration import calibrate, known
+from perfkit_core.calibration import calibrate as cache
+from perfkit_core.calibration.calibrate import measured
 from perfkit_core.calibration.model import (
     KERNEL,
     LARGE,
     LAUNCH,
     SMALL,
     SYNCHRONIZE,
+    Bench,
     Calibration,
+    Direction,
     Measurement,
     copy_name,
 )
 from perfkit_core.errors import CaptureError
-from perfkit_core.machine import cpu_model
-from perfkit_core.operator_names import is_canonical
+from perfkit_core.operators.names import is_canonical
 from perfkit_core.plugins.contracts import Calibrator
+from perfkit_core.system.machine import cpu_model
 
 
 class Machine:

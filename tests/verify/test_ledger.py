@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from perfkit_core.errors import SourceError, UsageError
-from perfkit_core.verification.ledger import Record, append, read, summary
+from perfkit_core.verify.ledger import Record, append, read, summary
 
 
 def record(outcome: Any = "verified", saving: float | None = 0.25, **more: Any) -> Record:
@@ -33,7 +33,7 @@ def test_what_is_appended_is_read(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from perfkit_core.verification.ledger import Record, append
+from perfkit_core.verify.ledger import Record, append
 for number in range(60):
     append(Path(sys.argv[1]), Record(date=sys.argv[2], outcome="abstained", base=str(number) * 3000, change="b"))
 """

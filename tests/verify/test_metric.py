@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from perfkit_core.errors import CaptureError, UsageError
-from perfkit_core.verification.metric import Metric
-from perfkit_core.verification.processes import Finished
-from perfkit_core.verification.step_times import StepTimes
+from perfkit_core.verify.metric import Metric
+from perfkit_core.verify.processes import Finished
+from perfkit_core.verify.step_times import StepTimes
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from perfkit_core.verification.metric import Metric
-from perfkit_core.verification.outcome import judged
-from perfkit_core.verification.prediction import Predicted
-from perfkit_core.verification.report import report
-from perfkit_core.verification.rounds import Side
-from perfkit_core.verification.runs import Plan, Run
+from perfkit_core.verify.metric import Metric
+from perfkit_core.verify.outcome import judged
+from perfkit_core.verify.prediction import Predicted
+from perfkit_core.verify.report import report
+from perfkit_core.verify.runs import Plan, Run, Side
 
 
 def said(base: str, change: str, advice: str | None) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from perfkit_core.verification.rounds import order
-from perfkit_core.verification.statistics import Measured, measured, noise_floor, saving_interval
+from perfkit_core.verify.runs import order
+from perfkit_core.verify.statistics import Measured, measured, noise_floor, saving_interval
 
 Draw = Callable[[np.random.Generator, int], np.ndarray]
 

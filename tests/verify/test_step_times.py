@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from perfkit_core.throughput import Throughput
-from perfkit_core.verification.metric import Metric
-from perfkit_core.verification.runs import number
-from perfkit_core.verification.step_times import OptimizerSteps, StepTimes, environment, read
+from perfkit_core.throughput.loop import Throughput
+from perfkit_core.verify.metric import Metric
+from perfkit_core.verify.runs import number
+from perfkit_core.verify.step_times import OptimizerSteps, StepTimes, environment, read
 
 TORCH = """
 import sys, time
@@ -104,7 +104,7 @@ def test_a_python_without_perfkit_runs_as_it_is(tmp_path: Path) -> None:
         assert (out, found) == ("ran\n", [])
 
 
-def test_a_framework_that_cannot_be_timed_does_not_break_the_script(tmp_path: Path) -> None:
+def test_a_framework_that_cannot_be_timed_breaks_no_script(tmp_path: Path) -> None:
     """A module of that name which is not the framework: said in one line, and the script goes on."""
     (tmp_path / "torch.py").write_text("name = 'no framework'\n", encoding="utf-8")
     (tmp_path / "train.py").write_text("import torch\nprint(torch.name)\n", encoding="utf-8")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from perfkit_core.errors import UsageError
-from perfkit_core.verification.prediction import Predicted, from_file, from_numbers
-from perfkit_core.verification.statistics import Measured, measured
-from perfkit_core.verification.verdict import Fit, Verdict, fit, saving_error, step_error, verdict
+from perfkit_core.verify.outcome import Fit, Verdict, fit, saving_error, step_error, verdict
+from perfkit_core.verify.prediction import Predicted, from_file, from_numbers
+from perfkit_core.verify.statistics import Measured, measured
 
 
 def made(saving: float, low: float, high: float, noise: float = 0.01) -> Measured:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from perfkit_core import summarize
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.trace import Trace
 from tests.support import extreme
 
 MADE = {
@@ -42,7 +42,7 @@ def test_a_tower_of_operators_keeps_its_depth() -> None:
     assert (kind["name"], kind["calls"], kind["total_cpu_ns"]) == ("other", 2, 2 * 2 * 10_000)
 
 
-def test_calls_of_a_kind_inside_another_of_it_are_found_at_any_depth() -> None:
+def test_nested_calls_of_a_kind_are_found_at_any_depth() -> None:
     count = 10_000  # kinds a, b, a, b, … from the outside in
     trace = extreme.trace_of(count, start_ns=np.arange(count), dur_ns=2 * count - 2 * np.arange(count), self_ns=2,
                              parent=np.arange(count) - 1, op_name=(["add", "multiply"], np.arange(count) % 2),

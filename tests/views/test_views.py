@@ -12,12 +12,13 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from perfkit_core.analyses import VIEWS
-from perfkit_core.analyses.over_ranks.views import reduction
 from perfkit_core.errors import UsageError
+from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.testing.conformance import check_trace, check_view
-from perfkit_core.trace import Trace, concat_traces
+from perfkit_core.testing.plugins import check_view
+from perfkit_core.testing.traces import check_trace
+from perfkit_core.views import VIEWS
+from perfkit_core.views.merging import reduction
 from tests.support.events import device, host, trace
 
 VIEW = {view.name: view for view in VIEWS}
@@ -92,12 +93,12 @@ def test_operators(small: Trace) -> None:
     assert ratios.sum() == pytest.approx(1)
 
 
-def test_a_graph_launch_gives_all_its_kernels_to_the_operator_around_it(small: Trace) -> None:
+def test_a_graph_launch_gives_its_kernels_to_its_operator(small: Trace) -> None:
     """Three kernels under one correlation id, two of them overlapping: a sum over streams, as native tables have it."""
     assert by_name(small, "operators", "self_device_ns", pattern="^mm_bwd$") == {"mm_bwd": (50 + 20 + 50,)}
 
 
-def test_nested_operators_count_their_kernels_once_as_self_and_all_as_total() -> None:
+def test_kernels_count_once_as_self_and_in_all_parents_as_total() -> None:
     rows = [
         host("outer", "operator", 0, 100),
         host("inner", "operator", 10, 50),
@@ -168,7 +169,7 @@ def test_memcpy(small: Trace) -> None:
     assert (row["calls"], row["bytes"], row["total_device_ns"]) == (1, 1000, 50)
 
 
-def test_copies_whose_size_was_not_recorded_have_no_size_and_no_bandwidth() -> None:
+def test_copies_without_a_size_have_no_bandwidth() -> None:
     rows = [
         device("a", "memcpy", 0, 10, bytes=100, copy_kind="HtoD"),
         device("b", "memcpy", 20, 90, copy_kind="HtoD"),
@@ -250,7 +251,7 @@ def test_device(small: Trace) -> None:
 
 
 @pytest.mark.parametrize("native", [False, True])
-def test_a_device_is_busy_in_a_step_with_what_an_earlier_one_launched(native: bool) -> None:
+def test_a_device_is_busy_with_work_of_an_earlier_step(native: bool) -> None:
     """The kernel of step 0 runs from 900 to 1300, that of step 1 from 1900 to 2500: step 1 is from 1000 to 2000."""
     rows = [host("s0", "step", 0, 1000), host("run", "operator", 10, 80),
             host("launch", "runtime", 20, 10, correlation=1),
@@ -326,7 +327,7 @@ def test_a_step_that_was_not_recorded_is_a_usage_error(small: Trace, name: str) 
 
 
 @pytest.mark.parametrize("name", ["operators", "kernels", "memcpy", "overview", "annotations"])
-def test_a_pattern_filters_by_name_and_a_bad_one_is_a_usage_error(small: Trace, name: str) -> None:
+def test_a_pattern_filters_by_name_or_is_a_usage_error(small: Trace, name: str) -> None:
     assert len(table(small, name, pattern="no such name")) == 0
     whole = int(table(small, name)["calls"].sum())
     assert int(table(small, name, pattern=".")["calls"].sum()) == whole
@@ -354,7 +355,7 @@ def test_ranks_are_added_up_and_never_united() -> None:
     assert by_name(both, "device", "busy_ns span_ns", key="device") == {"cuda:0": (720, 4000)}
 
 
-def test_order_and_repetition_of_the_recording_do_not_change_a_table(small: Trace) -> None:
+def test_order_and_repetition_do_not_change_a_table(small: Trace) -> None:
     """Rows in another order give the same tables."""
     again = trace(list(reversed(ROWS)), names={"mm": "matmul", "mm_bwd": "matmul_grad", "add": "add"}.get)
     for view in VIEWS:

@@ -22,7 +22,11 @@ WARMUP = 3
 LEARNING_RATE = 0.01
 
 
-def main(build: Callable[[str | None], nn.Layer], samples: Callable[[str | None], Any]) -> None:
+def main(
+    build: Callable[[str | None], nn.Layer],
+    samples: Callable[[str | None], Any],
+    learning_rate: float = LEARNING_RATE,
+) -> None:
     """Train what ``build`` makes on what ``samples`` holds, each with the regression that the command line plants."""
     asked = argparse.ArgumentParser()
     asked.add_argument("--steps", type=int, default=10, help=f"steps after the first {WARMUP}, which are not recorded")
@@ -38,7 +42,7 @@ def main(build: Callable[[str | None], nn.Layer], samples: Callable[[str | None]
         if options.annotate:
             labels.enter_context(annotate(model))
             labels.enter_context(annotate(loss_of, name="loss"))
-        train(model, loss_of, loader, WARMUP + options.steps, options.record)
+        train(model, loss_of, loader, WARMUP + options.steps, learning_rate, options.record)
 
 
 def equal_weights(model: nn.Layer) -> None:
@@ -55,9 +59,11 @@ def equal_weights(model: nn.Layer) -> None:
                 parameter.set_value(np.zeros(parameter.shape, "float32"))
 
 
-def train(model: nn.Layer, loss_of: nn.Layer, loader: DataLoader, steps: int, run_dir: str | None) -> None:
+def train(
+    model: nn.Layer, loss_of: nn.Layer, loader: DataLoader, steps: int, learning_rate: float, run_dir: str | None
+) -> None:
     """So many steps; prints the loss of each."""
-    optimizer = paddle.optimizer.SGD(LEARNING_RATE, parameters=model.parameters())
+    optimizer = paddle.optimizer.SGD(learning_rate, parameters=model.parameters())
     handler = trace_handler(run_dir) if run_dir else None
     losses = []
     with paddle.profiler.Profiler(scheduler=(WARMUP, steps), on_trace_ready=handler) as profiler:

@@ -22,7 +22,11 @@ WARMUP = 3
 LEARNING_RATE = 0.01
 
 
-def main(build: Callable[[str | None], nn.Module], samples: Callable[[str | None], Any]) -> None:
+def main(
+    build: Callable[[str | None], nn.Module],
+    samples: Callable[[str | None], Any],
+    learning_rate: float = LEARNING_RATE,
+) -> None:
     """Train what ``build`` makes on what ``samples`` holds, each with the regression that the command line plants."""
     asked = argparse.ArgumentParser()
     asked.add_argument("--steps", type=int, default=10, help=f"steps after the first {WARMUP}, which are not recorded")
@@ -38,7 +42,7 @@ def main(build: Callable[[str | None], nn.Module], samples: Callable[[str | None
         if options.annotate:
             labels.enter_context(annotate(model))
             labels.enter_context(annotate(loss_of, name="loss"))
-        train(model, loss_of, loader, WARMUP + options.steps, options.record)
+        train(model, loss_of, loader, WARMUP + options.steps, learning_rate, options.record)
 
 
 def equal_weights(model: nn.Module) -> None:
@@ -53,9 +57,11 @@ def equal_weights(model: nn.Module) -> None:
             parameter.data.zero_()
 
 
-def train(model: nn.Module, loss_of: nn.Module, loader: DataLoader[Any], steps: int, run_dir: str | None) -> None:
+def train(
+    model: nn.Module, loss_of: nn.Module, loader: DataLoader[Any], steps: int, learning_rate: float, run_dir: str | None
+) -> None:
     """So many steps; prints the loss of each."""
-    optimizer = torch.optim.SGD(model.parameters(), LEARNING_RATE)
+    optimizer = torch.optim.SGD(model.parameters(), learning_rate)
     schedule = torch.profiler.schedule(wait=WARMUP - 1, warmup=1, active=steps - WARMUP)
     handler = trace_handler(run_dir) if run_dir else None
     losses = []

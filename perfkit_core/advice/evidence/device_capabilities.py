@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from perfkit_core.advice.model import NotEvaluableError
-from perfkit_core.language import message
-from perfkit_core.trace import Device
+from perfkit_core.language.messages import message
+from perfkit_core.model.meta import Device
 
 _TENSOR_CORES, _TF32 = 7, 8
 """Major compute capability of CUDA that brought tensor cores, and those for TF32 and bfloat16 (CUDA C++ Programming

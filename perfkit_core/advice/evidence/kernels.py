@@ -16,13 +16,13 @@ from perfkit_core.advice.evidence.device_capabilities import TensorCores, tensor
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, NotEvaluableError, assume
 from perfkit_core.advice.wording import of_step
-from perfkit_core.analyses.devices.launched_for import operator_rows
-from perfkit_core.analyses.once import once
-from perfkit_core.language import Text, message
-from perfkit_core.replay.edits.durations import Scale
+from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.language.messages import Text, message
+from perfkit_core.model.schema import DEVICE_WORK, KERNEL
+from perfkit_core.model.trace import Trace, once
 from perfkit_core.replay.quantity import Quantity
-from perfkit_core.schema import DEVICE_WORK, KERNEL
-from perfkit_core.trace import BoolArray, IntArray, Trace
+from perfkit_core.replay.transforms.durations import Scale
+from perfkit_core.views.devices.launched_for import operator_rows
 
 UNKNOWN: Final = 0
 HALF, SINGLE, OTHER = 1, 2, 3

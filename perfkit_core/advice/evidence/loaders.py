@@ -9,11 +9,11 @@ import numpy as np
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import NotEvaluableError
-from perfkit_core.language import Message, message, plural
-from perfkit_core.recording.host import CORES, HOST, PROCESSES, THREADS
+from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.language.messages import Message, message, plural
+from perfkit_core.recording.environment import CORES, HOST, PROCESSES, THREADS
 from perfkit_core.replay.batches import begins_epoch, loads
 from perfkit_core.replay.quantity import Quantity
-from perfkit_core.trace import IntArray
 
 HANDOVER_NS: Final = Quantity(
     100_000, 500_000, 2_000_000, message("prior: a batch from a worker is unpickled and pinned")

@@ -8,10 +8,10 @@ import numpy as np
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import NotEvaluableError
-from perfkit_core.analyses.memory.events import MISSING, memory_events
-from perfkit_core.analyses.memory.levels import levels
-from perfkit_core.language import message
-from perfkit_core.schema import CPU
+from perfkit_core.language.messages import message
+from perfkit_core.model.schema import CPU
+from perfkit_core.views.memory.events import MISSING, memory_events
+from perfkit_core.views.memory.levels import levels
 
 
 @dataclass(frozen=True, slots=True)

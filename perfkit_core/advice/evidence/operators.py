@@ -9,12 +9,12 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core import nesting
-from perfkit_core.analyses.once import once
-from perfkit_core.analyses.select import marked
-from perfkit_core.analyses.threads import threads
-from perfkit_core.schema import BACKWARD, DATALOADER, NESTED_KINDS, OPERATOR, RUNTIME
-from perfkit_core.trace import BoolArray, IntArray, Trace
+from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.model.schema import BACKWARD, DATALOADER, NESTED_KINDS, OPERATOR, RUNTIME
+from perfkit_core.model.trace import Trace, once
+from perfkit_core.views.select import marked
+from perfkit_core.views.threads import threads
 
 CLEARS_GRADIENTS: Final = re.compile(r"zero_?grad|clear_?grad", re.IGNORECASE)
 """Name of the span in which an optimizer clears gradients."""

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import numpy as np
 
-from perfkit_core import calibration, nesting
+from perfkit_core import calibration
 from perfkit_core.advice.evidence.operators import matching, operators
 from perfkit_core.advice.facts import Facts
-from perfkit_core.analyses.threads import threads
-from perfkit_core.language import message
+from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.language.messages import message
+from perfkit_core.model.schema import DEVICE_WORK, KERNEL
+from perfkit_core.model.trace import Trace
 from perfkit_core.replay.quantity import Quantity
-from perfkit_core.schema import DEVICE_WORK, KERNEL
-from perfkit_core.trace import BoolArray, IntArray, Trace
+from perfkit_core.views.threads import threads
 
 if TYPE_CHECKING:
     from perfkit_core.calibration.model import Calibration

@@ -7,12 +7,12 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core import grouped
 from perfkit_core.advice.evidence.placement import VIEWS, OuterOperators, only_allocates, outer_operators
 from perfkit_core.advice.evidence.transfers import Transfers, transfers
 from perfkit_core.advice.facts import Facts
-from perfkit_core.analyses.threads import threads
-from perfkit_core.trace import BoolArray, IntArray
+from perfkit_core.algorithms import groupby
+from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.views.threads import threads
 
 _NEAR: Final = 8
 """Operators between a copy to the host and the one back: with more, the data are hardly the same."""
@@ -42,7 +42,7 @@ def round_trips(facts: Facts, least_bytes: int, computing: bool) -> RoundTrips:
     order = outer_operators(facts, moved.owner)
     at = np.flatnonzero(moved.bytes >= max(least_bytes, 1))
     keys = [threads(trace).code[moved.call[at]], trace.ints("step")[moved.row[at]], moved.bytes[at]]
-    code, _ = grouped.sorted_codes(keys, len(at))
+    code, _ = groupby.sorted_codes(keys, len(at))
     at = at[np.lexsort((trace.ints("start_ns")[moved.call[at]], code))]
     code = np.sort(code)
     follows = np.flatnonzero((code[1:] == code[:-1]) & moved.to_host[at[:-1]] & ~moved.to_host[at[1:]])

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from perfkit_core.trace import Trace
+from perfkit_core.model.trace import Trace
 
 Shapes = list[list[int]]
 """One list an input, empty where it is no tensor."""

@@ -8,12 +8,13 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core import intervals
 from perfkit_core.advice.evidence.operators import matching
 from perfkit_core.advice.facts import Facts
-from perfkit_core.analyses.threads import threads
-from perfkit_core.schema import ANNOTATION, MEMCPY, OPERATOR, OPERATOR_DETAIL, RUNTIME, SYNC
-from perfkit_core.trace import BoolArray, IntArray, Trace
+from perfkit_core.algorithms import intervals
+from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.model.schema import ANNOTATION, MEMCPY, OPERATOR, OPERATOR_DETAIL, RUNTIME, SYNC
+from perfkit_core.model.trace import Trace
+from perfkit_core.views.threads import threads
 
 _MOVES: Final = ("copy", "cast", "item")
 """Operators that do nothing but move data."""

@@ -14,14 +14,15 @@ import pandas as pd
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, NotEvaluableError
-from perfkit_core.analyses.communication.collectives import communication
-from perfkit_core.analyses.communication.instances import instances
-from perfkit_core.analyses.span import rows_of_rank
-from perfkit_core.language import message
+from perfkit_core.algorithms.arrays import NO_ROW, IntArray
+from perfkit_core.language.messages import message
+from perfkit_core.model.schema import BACKWARD, FORWARD, OPTIMIZER
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.edits.removal import Remove
-from perfkit_core.schema import BACKWARD, FORWARD, NO_ROW, OPTIMIZER
-from perfkit_core.trace import IntArray, Trace
+from perfkit_core.replay.transforms.durations import Remove
+from perfkit_core.views.communication.communicating import communication
+from perfkit_core.views.communication.instances import instances
+from perfkit_core.views.span import rows_of_rank
 
 _SUM_GRADIENTS: Final = ("all_reduce", "reduce_scatter")
 

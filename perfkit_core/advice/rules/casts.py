@@ -11,18 +11,19 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core import nesting
 from perfkit_core.advice.evidence.kernels import launched_within
 from perfkit_core.advice.evidence.operators import matching, operators, within
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, NotEvaluableError, assume
 from perfkit_core.advice.wording import each_step, of_step, plural_of
-from perfkit_core.language import message, plural
+from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.language.messages import message, plural
+from perfkit_core.model.schema import DATALOADER, KERNEL, MEMCPY
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.edits.durations import Scale
 from perfkit_core.replay.quantity import Quantity
-from perfkit_core.schema import DATALOADER, KERNEL, MEMCPY
-from perfkit_core.trace import BoolArray, IntArray, Trace
+from perfkit_core.replay.transforms.durations import Scale
 
 _LEFT: Final = Quantity(
     0.0, 0.25, 0.75, message("prior: the loss, and weights kept in single precision, need their casts")

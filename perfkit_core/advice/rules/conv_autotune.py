@@ -15,11 +15,12 @@ from perfkit_core.advice.evidence.kernels import matrix_kernels
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, NotEvaluableError, assume
 from perfkit_core.advice.wording import of_busy
-from perfkit_core.language import message
+from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.language.messages import message
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.edits.durations import Scale
 from perfkit_core.replay.quantity import Quantity
-from perfkit_core.trace import IntArray, Trace
+from perfkit_core.replay.transforms.durations import Scale
 
 _TRIED: Final = Quantity(0.7, 0.95, 1.0, message("prior: the guess is often the best algorithm already"))
 """Factor of convolution kernels once the fastest of all algorithms is taken."""

@@ -10,18 +10,19 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core import nesting
 from perfkit_core.advice.evidence.kernels import launched_within
 from perfkit_core.advice.evidence.operators import backward_of, operator_order, operators, outermost, within
 from perfkit_core.advice.evidence.shapes import Shapes, per_row
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, NotEvaluableError
 from perfkit_core.advice.wording import each_step, of_step, plural_of
-from perfkit_core.language import message, plural
+from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.language.messages import message, plural
+from perfkit_core.model.schema import FORWARD
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.edits.removal import Remove
-from perfkit_core.schema import FORWARD
-from perfkit_core.trace import IntArray, Trace
+from perfkit_core.replay.transforms.durations import Remove
 
 
 def find(facts: Facts) -> list[Candidate]:

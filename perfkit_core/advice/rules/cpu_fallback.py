@@ -14,10 +14,10 @@ from perfkit_core.advice.evidence.round_trips import round_trips
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, assume
 from perfkit_core.advice.wording import listed, of_step
-from perfkit_core.language import message, plural
+from perfkit_core.language.messages import message, plural
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.edits.placement import Move
 from perfkit_core.replay.quantity import Quantity
+from perfkit_core.replay.transforms.placement import Move
 
 _PASS_NS: Final = Quantity(
     2 / 2000, 4 / 1000, 20 / 400, message("prior: 2 to 20 passes over the data at 0.4 to 2 TB/s")

@@ -14,11 +14,11 @@ import numpy as np
 from perfkit_core.advice.evidence.operators import matching, outermost
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate
-from perfkit_core.analyses.select import marked
-from perfkit_core.analyses.span import ranks
-from perfkit_core.language import message
+from perfkit_core.language.messages import message
+from perfkit_core.model.schema import KERNEL
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.schema import KERNEL
+from perfkit_core.views.select import marked
+from perfkit_core.views.span import ranks
 
 _REPLICAS: Final = re.compile(
     r"(?<!\w)DataParallel\.forward|broadcast_coalesced|reduce_?add_?coalesced|(?<!\w)replicate(?!\w)"

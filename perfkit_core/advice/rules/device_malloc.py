@@ -15,11 +15,11 @@ from perfkit_core.advice.evidence.operators import matching
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, NotEvaluableError
 from perfkit_core.advice.wording import listed, of_step
-from perfkit_core.language import message, plural
+from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.language.messages import message, plural
+from perfkit_core.model.schema import DEVICE_WORK, RUNTIME, SYNC
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.edits.removal import Remove
-from perfkit_core.schema import DEVICE_WORK, RUNTIME, SYNC
-from perfkit_core.trace import IntArray
+from perfkit_core.replay.transforms.durations import Remove
 
 _ALLOCATES: Final = re.compile(
     r"^(cuda|hip|musa|xpu|acl(rt)?)_?(Ext)?(Malloc(?!Async|FromPool)|Free(?!Async)|Host(Alloc|Malloc|Free|Register))"

@@ -15,11 +15,11 @@ from perfkit_core.advice.evidence.transfers import wait_ceiling_ns
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate
 from perfkit_core.advice.wording import of_step
-from perfkit_core.language import message
+from perfkit_core.language.messages import message
+from perfkit_core.model.schema import SYNC
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.edits.removal import Remove
-from perfkit_core.replay.sync_calls import DEVICE, sync_calls
-from perfkit_core.schema import SYNC
+from perfkit_core.replay.transforms.durations import Remove
+from perfkit_core.replay.waits import DEVICE, sync_calls
 
 
 def find(facts: Facts) -> list[Candidate]:

@@ -11,17 +11,17 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core import intervals, nesting
 from perfkit_core.advice.evidence.loaders import batches
 from perfkit_core.advice.evidence.operators import matching
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate, NotEvaluableError
-from perfkit_core.language import message, plural
+from perfkit_core.algorithms import intervals, nesting
+from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.language.messages import message, plural
+from perfkit_core.model.schema import DATALOADER, NESTED_KINDS, PYTHON, STEP
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.batches import begins_epoch, in_workers
 from perfkit_core.replay.quantity import Quantity
-from perfkit_core.schema import DATALOADER, NESTED_KINDS, PYTHON, STEP
-from perfkit_core.trace import IntArray
 
 _SLOW: Final = re.compile(r"DataLoaderIterMultiProcess", re.IGNORECASE)
 """Loaders that wait for half a second until persistent workers have begun a new epoch."""

@@ -11,21 +11,22 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core import intervals
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate
 from perfkit_core.advice.wording import of_step
-from perfkit_core.analyses.communication.arrivals import arrivals
-from perfkit_core.analyses.communication.collectives import communication
-from perfkit_core.analyses.communication.partials import reduce_each
-from perfkit_core.analyses.step.activity import activities
-from perfkit_core.analyses.step.exclusive import covered_ns
-from perfkit_core.language import message
+from perfkit_core.algorithms import intervals
+from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.language.messages import message
+from perfkit_core.model.schema import STEP
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule, ViewRequest
-from perfkit_core.replay.edits.durations import Scale
 from perfkit_core.replay.quantity import Quantity
-from perfkit_core.schema import STEP
-from perfkit_core.trace import IntArray, Trace
+from perfkit_core.replay.transforms.durations import Scale
+from perfkit_core.views.communication.arrivals import arrivals
+from perfkit_core.views.communication.communicating import communication
+from perfkit_core.views.communication.partials import reduce_each
+from perfkit_core.views.steps.activity import activities
+from perfkit_core.views.steps.exclusive import covered_ns
 
 _HALF: Final = 0.5
 """Share of the room that is likely used."""

@@ -23,11 +23,11 @@ from perfkit_core.advice.evidence.transfers import Transfers, transfers
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, assume
 from perfkit_core.advice.wording import each_step, listed, of_step, plural_of
-from perfkit_core.language import message, plural
+from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.language.messages import message, plural
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.edits.placement import Move
 from perfkit_core.replay.quantity import Quantity
-from perfkit_core.trace import IntArray
+from perfkit_core.replay.transforms.placement import Move
 
 _FILLS: Final = ("fill", "arange", "random", "triangular", "one_hot")
 _DIRECTLY_NS: Final = 100_000

@@ -10,19 +10,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from perfkit_core import grouped, intervals
 from perfkit_core.advice.evidence.operators import compiled_regions, name_of, operators, outermost
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, NotEvaluableError, assume
 from perfkit_core.advice.wording import of_step
-from perfkit_core.analyses.source import frames
-from perfkit_core.analyses.step.exclusive import covered_ns
-from perfkit_core.intervals import Intervals
-from perfkit_core.language import Message, message, plural
-from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.edits.gaps import Shorten
-from perfkit_core.replay.quantity import Quantity
-from perfkit_core.schema import (
+from perfkit_core.algorithms import groupby, intervals
+from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.algorithms.intervals import Intervals
+from perfkit_core.language.messages import Message, message, plural
+from perfkit_core.model.schema import (
     COMMUNICATION,
     DATALOADER,
     OPERATOR,
@@ -33,7 +29,11 @@ from perfkit_core.schema import (
     STEP,
     SYNC,
 )
-from perfkit_core.trace import IntArray
+from perfkit_core.plugins.contracts import Rule
+from perfkit_core.replay.quantity import Quantity
+from perfkit_core.replay.transforms.durations import Shorten
+from perfkit_core.views.code import frames
+from perfkit_core.views.steps.exclusive import covered_ns
 
 _LONG: Final = Quantity(
     0.0, 0.0, 0.5, message("prior: this work is dropped or moved to a thread; at worst half of it is needed")
@@ -180,7 +180,7 @@ def _who(facts: Facts, gaps: Intervals) -> tuple[IntArray, IntArray, list[str]]:
     spent = np.bincount(names.codes[rows[python]], within[python], minlength=len(names.values))
     most = [code for code in np.argsort(-spent, kind="stable")[:_FRAMES] if spent[code] > 0]
     distinct, at = np.unique(rows, return_inverse=True)
-    return distinct, grouped.sums(at, len(distinct), within), [names.values[code] for code in most]
+    return distinct, groupby.sums(at, len(distinct), within), [names.values[code] for code in most]
 
 
 def _around_longest(facts: Facts, gaps: Intervals) -> Message:

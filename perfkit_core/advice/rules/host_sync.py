@@ -17,13 +17,13 @@ from perfkit_core.advice.evidence.transfers import NESTED, Transfers, transfers,
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, NotEvaluableError
 from perfkit_core.advice.wording import each_step, listed, of_step, plural_of
-from perfkit_core.analyses.select import marked
-from perfkit_core.language import Text, message, plural
+from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.language.messages import Text, message, plural
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.edits.contract import Edit
-from perfkit_core.replay.edits.removal import Remove
-from perfkit_core.replay.edits.unblocking import Unblock
-from perfkit_core.trace import IntArray, Trace
+from perfkit_core.replay.transforms.durations import Remove, Unblock
+from perfkit_core.replay.transforms.transform import Edit
+from perfkit_core.views.select import marked
 
 
 def find(facts: Facts) -> list[Candidate]:

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from perfkit_core import nesting
 from perfkit_core.advice.evidence.operators import compiled_regions, name_of
 from perfkit_core.advice.evidence.transfers import transfers
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate
 from perfkit_core.advice.wording import each_step, of_step, plural_of
-from perfkit_core.language import message, plural
+from perfkit_core.algorithms import nesting
+from perfkit_core.language.messages import message, plural
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.edits.removal import Remove
-from perfkit_core.replay.edits.unblocking import Unblock
-from perfkit_core.replay.edits.uncertain import InCases
 from perfkit_core.replay.quantity import Case
+from perfkit_core.replay.transforms.durations import Remove, Unblock
+from perfkit_core.replay.transforms.transform import InCases
 
 
 def find(facts: Facts) -> list[Candidate]:

@@ -12,19 +12,20 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core import grouped, intervals, nesting
 from perfkit_core.advice.evidence.operators import matching, operators, within
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, assume
 from perfkit_core.advice.wording import of_step, plural_of
-from perfkit_core.intervals import Intervals
-from perfkit_core.language import message, plural
+from perfkit_core.algorithms import groupby, intervals, nesting
+from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.algorithms.intervals import Intervals
+from perfkit_core.language.messages import message, plural
+from perfkit_core.model.schema import COMMUNICATION, DATALOADER, KERNEL, MEMCPY, OPERATOR, RUNTIME, SYNC
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.edits.batching import Batch
-from perfkit_core.replay.edits.gaps import Shorten
 from perfkit_core.replay.quantity import Quantity
-from perfkit_core.schema import COMMUNICATION, DATALOADER, KERNEL, MEMCPY, OPERATOR, RUNTIME, SYNC
-from perfkit_core.trace import BoolArray, IntArray, Trace
+from perfkit_core.replay.transforms.batching import Batch
+from perfkit_core.replay.transforms.durations import Shorten
 
 _KERNEL_NS: Final = Quantity(
     300,
@@ -126,7 +127,7 @@ def _launches(facts: Facts, kernels: IntArray) -> _Launches:
     if len(rows) and facts.mine.sum() < _RECURS:
         once = each_ns > _ONCE * np.median(each_ns)
     kept = rows[~once]
-    group = grouped.distinct([trace.ints("rank")[kept], trace.ints("step")[kept]], len(kept))[0]
+    group = groupby.distinct([trace.ints("rank")[kept], trace.ints("step")[kept]], len(kept))[0]
     return _Launches(kept, group, facts.median_total(kernels[free]), rows[once])
 
 

@@ -11,18 +11,19 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core import nesting
 from perfkit_core.advice.evidence.kernels import kernels, launched_within
 from perfkit_core.advice.evidence.operators import matching, operators, within
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, assume
 from perfkit_core.advice.wording import of_busy
-from perfkit_core.language import message
+from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.language.messages import message
+from perfkit_core.model.schema import DEVICE_WORK
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.edits.durations import Scale
 from perfkit_core.replay.quantity import Quantity
-from perfkit_core.schema import DEVICE_WORK
-from perfkit_core.trace import IntArray, Trace
+from perfkit_core.replay.transforms.durations import Scale
 
 _CONVERTED: Final = Quantity(0.0, 0.1, 0.5, message("prior: the batch and some results are still converted"))
 """Factor of conversions around convolutions once the model keeps the layout of their kernels."""

@@ -10,25 +10,18 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.evidence.loaders import (
-    HANDOVER_NS,
-    batches,
-    batches_per_step,
-    cores,
-    cores_text,
-    loading_ns,
-)
+from perfkit_core.advice.evidence.loaders import HANDOVER_NS, batches, batches_per_step, cores, cores_text, loading_ns
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, NotEvaluableError, assume
 from perfkit_core.errors import UsageError
-from perfkit_core.language import Message, message, plural
+from perfkit_core.language.messages import Message, message, plural
+from perfkit_core.model.schema import STEP
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.batches import in_thread, in_workers
-from perfkit_core.replay.edits.concurrency import Load
-from perfkit_core.replay.edits.contract import Edit
-from perfkit_core.replay.edits.durations import Scale
 from perfkit_core.replay.quantity import Quantity
-from perfkit_core.schema import STEP
+from perfkit_core.replay.transforms.concurrency import Load
+from perfkit_core.replay.transforms.durations import Scale
+from perfkit_core.replay.transforms.transform import Edit
 
 WORKERS: Final = 4
 _MOST_WORKERS: Final = 1024

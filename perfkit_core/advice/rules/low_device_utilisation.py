@@ -13,9 +13,9 @@ from perfkit_core.advice.evidence.memory_peaks import peaks
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, NotEvaluableError
 from perfkit_core.advice.wording import of_step
-from perfkit_core.language import message
+from perfkit_core.language.messages import message
+from perfkit_core.model.schema import DATALOADER
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.schema import DATALOADER
 
 
 def find(facts: Facts) -> list[Candidate]:

@@ -13,7 +13,7 @@ import numpy as np
 from perfkit_core.advice.evidence.memory_peaks import peaks
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate
-from perfkit_core.language import message
+from perfkit_core.language.messages import message
 from perfkit_core.plugins.contracts import Rule
 
 

@@ -11,11 +11,11 @@ from typing import Final
 from perfkit_core.advice.evidence.loaders import HANDOVER_NS, batches, batches_per_step, cores, cores_text
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, assume
-from perfkit_core.language import message
+from perfkit_core.language.messages import message
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.batches import in_workers
-from perfkit_core.replay.edits.concurrency import Load
 from perfkit_core.replay.quantity import Quantity
+from perfkit_core.replay.transforms.concurrency import Load
 
 _FASTER: Final = Quantity(0.5, 0.55, 1.0, message("twice as many workers are up to twice as fast, if cores are free"))
 

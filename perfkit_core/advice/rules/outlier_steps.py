@@ -15,13 +15,14 @@ import pandas as pd
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, NotEvaluableError
 from perfkit_core.advice.wording import numbered_steps
-from perfkit_core.analyses.communication.collectives import communication
-from perfkit_core.language import Message, message, plural
-from perfkit_core.outlying import LEAST_TIMES, outlying
+from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.algorithms.outliers import LEAST_TIMES, outlying
+from perfkit_core.language.messages import Message, message, plural
+from perfkit_core.model.schema import KERNEL, STEP
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.batches import waited
-from perfkit_core.schema import KERNEL, STEP
-from perfkit_core.trace import BoolArray, IntArray, Trace
+from perfkit_core.views.communication.communicating import communication
 
 _OUTSIDE: Final = "time outside of every recorded event"
 """Name of the self time of steps among the names of events."""

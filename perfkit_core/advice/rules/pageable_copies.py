@@ -16,13 +16,12 @@ from perfkit_core.advice.evidence.transfers import Transfers, transfers
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, assume
 from perfkit_core.advice.wording import each_step, of_step, plural_of
-from perfkit_core.language import message, plural
+from perfkit_core.algorithms.arrays import BoolArray
+from perfkit_core.language.messages import message, plural
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.edits.durations import Scale
-from perfkit_core.replay.edits.removal import Remove
-from perfkit_core.replay.edits.unblocking import Unblock
 from perfkit_core.replay.quantity import Quantity
-from perfkit_core.trace import BoolArray, Trace
+from perfkit_core.replay.transforms.durations import Remove, Scale, Unblock
 
 _CALL_NS: Final = Quantity(
     5_000, 8_000, 17_000, message("calls of asynchronous copies from pinned memory in public recordings")

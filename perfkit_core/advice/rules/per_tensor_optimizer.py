@@ -14,19 +14,20 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core import nesting
 from perfkit_core.advice.evidence.operators import CLEARS_GRADIENTS, matching, operators, outermost, within
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, NotEvaluableError, assume
 from perfkit_core.advice.wording import of_step
-from perfkit_core.analyses.select import marked
-from perfkit_core.language import message, plural
+from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.language.messages import message, plural
+from perfkit_core.model.schema import KERNEL, OPTIMIZER, OTHER
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.edits.contract import Edit
-from perfkit_core.replay.edits.durations import Scale
 from perfkit_core.replay.quantity import Quantity
-from perfkit_core.schema import KERNEL, OPTIMIZER, OTHER
-from perfkit_core.trace import BoolArray, IntArray, Trace
+from perfkit_core.replay.transforms.durations import Scale
+from perfkit_core.replay.transforms.transform import Edit
+from perfkit_core.views.select import marked
 
 _SMALL_NS: Final = 10_000
 """An operator that takes less is mostly the cost of calling it."""

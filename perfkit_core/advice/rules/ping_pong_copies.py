@@ -12,9 +12,9 @@ from perfkit_core.advice.evidence.round_trips import round_trips
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate
 from perfkit_core.advice.wording import each_step, of_step, plural_of
-from perfkit_core.language import message, plural
+from perfkit_core.language.messages import message, plural
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.edits.removal import Remove
+from perfkit_core.replay.transforms.durations import Remove
 
 
 def find(facts: Facts) -> list[Candidate]:

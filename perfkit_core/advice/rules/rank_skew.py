@@ -16,17 +16,18 @@ import pandas as pd
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Assumption, Candidate, NotEvaluableError
-from perfkit_core.analyses.communication.collectives import communication
-from perfkit_core.analyses.span import ranks
-from perfkit_core.language import message
+from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.language.messages import message
+from perfkit_core.model.schema import DATALOADER
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.edits.contract import Edit, edited
-from perfkit_core.replay.edits.durations import Scale
 from perfkit_core.replay.graph import MEETING
 from perfkit_core.replay.quantity import Quantity
 from perfkit_core.replay.simulate import play
-from perfkit_core.schema import DATALOADER
-from perfkit_core.trace import BoolArray, IntArray, Trace
+from perfkit_core.replay.transforms.durations import Scale
+from perfkit_core.replay.transforms.transform import Edit, edited
+from perfkit_core.views.communication.communicating import communication
+from perfkit_core.views.span import ranks
 
 DEVICE, LOADING, HOST = "device", "loading", "host"
 _MOST_OF_IT: Final = {

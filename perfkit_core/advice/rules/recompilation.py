@@ -11,17 +11,17 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core import grouped
 from perfkit_core.advice.evidence.operators import distinct_names, matching, outermost
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate
 from perfkit_core.advice.wording import each_step, numbered_steps, plural_of
-from perfkit_core.analyses.span import rank_codes
-from perfkit_core.language import message, plural
+from perfkit_core.algorithms import groupby
+from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.language.messages import message, plural
+from perfkit_core.model.schema import ANNOTATION, OPERATOR, OPERATOR_DETAIL, PYTHON, STEP
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.edits.removal import Remove
-from perfkit_core.schema import ANNOTATION, OPERATOR, OPERATOR_DETAIL, PYTHON, STEP
-from perfkit_core.trace import IntArray
+from perfkit_core.replay.transforms.durations import Remove
+from perfkit_core.views.span import rank_codes
 
 _COMPILES: Final = re.compile(
     r"(?<![a-z])(re)?compil(e|ation|ing)(?![a-z])|\(dynamo_timed\)$|^dynamo$|create_new_interpreter", re.IGNORECASE
@@ -38,7 +38,7 @@ def find(facts: Facts) -> list[Candidate]:
     facts.need_steps()
     trace, code = facts.trace, rank_codes(facts.trace)[0]
     steps = np.flatnonzero(trace.host & trace.rows("kind", STEP) & (trace.ints("step") >= 0))
-    first = grouped.extremes(code[steps], int(code.max(initial=-1)) + 1, trace.ints("step")[steps])[0]
+    first = groupby.extremes(code[steps], int(code.max(initial=-1)) + 1, trace.ints("step")[steps])[0]
     steady = trace.ints("step") > first[code]  # the first recorded step of each rank may compile: it is warm-up
     compiles = steady & trace.rows("kind", OPERATOR, OPERATOR_DETAIL, ANNOTATION)
     compiles &= matching(trace, "name", _COMPILES.search)

@@ -13,26 +13,19 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core import grouped, nesting
 from perfkit_core.advice.evidence.operators import matching, name_of, operators, outermost
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, assume
 from perfkit_core.advice.wording import of_step
-from perfkit_core.analyses.threads import threads
-from perfkit_core.language import message, plural
+from perfkit_core.algorithms import groupby, nesting
+from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.language.messages import message, plural
+from perfkit_core.model.schema import ANNOTATION, BACKWARD, DATALOADER, FORWARD, OPERATOR_DETAIL, OPTIMIZER, STEP
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.edits.durations import Scale
 from perfkit_core.replay.quantity import Quantity
-from perfkit_core.schema import (
-    ANNOTATION,
-    BACKWARD,
-    DATALOADER,
-    FORWARD,
-    OPERATOR_DETAIL,
-    OPTIMIZER,
-    STEP,
-)
-from perfkit_core.trace import BoolArray, IntArray, Trace
+from perfkit_core.replay.transforms.durations import Scale
+from perfkit_core.views.threads import threads
 
 _LEFT: Final = Quantity(
     0.05,
@@ -125,13 +118,13 @@ def _gradients(facts: Facts, selects: IntArray) -> IntArray:
 def find_rounds(trace: Trace, least: float) -> Rounds:
     """Return the loops of at least so many rounds."""
     roots, thread = outermost(trace, operators(trace)), threads(trace)
-    roots = roots[grouped.stable_order(thread.code[roots], len(thread))]
+    roots = roots[groupby.stable_order(thread.code[roots], len(thread))]
     selecting = matching(trace, "name", _SELECTS_BY_NAME.search) & trace.rows("op_name", "slice")
     selects = np.flatnonzero((selecting & ~trace.rows("phase", BACKWARD, OPTIMIZER))[roots])
     rows, length = roots[selects], np.diff(selects, append=0)
     # a number for the thread, the step and the span around each selection
     around = nesting.nearest_above(trace.ints("parent"), trace.host & trace.rows("kind", *_AROUND))[rows]
-    place = grouped.distinct([thread.code[rows], trace.ints("step")[rows], around], len(rows))[0]
+    place = groupby.distinct([thread.code[rows], trace.ints("step")[rows], around], len(rows))[0]
     # a number for the operators up to the next selection, whatever their order: the sum of random tokens of their names
     names = trace.codes("name")
     token = np.random.default_rng(0).integers(1, 1 << 40, len(names.values) + 1)

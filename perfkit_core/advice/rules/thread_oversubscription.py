@@ -11,9 +11,9 @@ from typing import Final
 from perfkit_core.advice.evidence.loaders import cores_text, recorded_number
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, NotEvaluableError
-from perfkit_core.language import message, plural
+from perfkit_core.language.messages import message, plural
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.recording.host import CORES, PROCESSES, THREADS
+from perfkit_core.recording.environment import CORES, PROCESSES, THREADS
 
 
 def find(facts: Facts) -> list[Candidate]:

@@ -20,17 +20,16 @@ from perfkit_core.advice.evidence.transfers import Transfers, transfers
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, NotEvaluableError, assume
 from perfkit_core.advice.wording import each_step, listed, of_step, plural_of
-from perfkit_core.analyses.devices.launch import parameters
-from perfkit_core.language import message, plural
+from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.language.messages import message, plural
+from perfkit_core.model.schema import KERNEL
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.edits.contract import Edit
-from perfkit_core.replay.edits.durations import Insert
-from perfkit_core.replay.edits.placement import Move
-from perfkit_core.replay.edits.removal import Remove
-from perfkit_core.replay.edits.uncertain import InCases
 from perfkit_core.replay.quantity import Case, Quantity
-from perfkit_core.schema import KERNEL
-from perfkit_core.trace import BoolArray, IntArray, Trace
+from perfkit_core.replay.transforms.durations import Insert, Remove
+from perfkit_core.replay.transforms.placement import Move
+from perfkit_core.replay.transforms.transform import Edit, InCases
+from perfkit_core.views.devices.kernels import parameters
 
 _VETOED: Final = (
     "random", "dropout", "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send",

@@ -20,11 +20,12 @@ from perfkit_core.advice.evidence.shapes import Shapes, per_row, shapes_of
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, assume
 from perfkit_core.advice.wording import of_step
-from perfkit_core.language import message
+from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.language.messages import message
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.edits.durations import Scale
 from perfkit_core.replay.quantity import Quantity
-from perfkit_core.trace import IntArray, Trace
+from perfkit_core.replay.transforms.durations import Scale
 
 MULTIPLE: Final = 8
 """Half precision numbers that tensor cores read at once: 16 bytes (NVIDIA, Matrix Multiplication Background)."""

@@ -11,19 +11,20 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core import nesting
 from perfkit_core.advice.evidence.kernels import launched_within
 from perfkit_core.advice.evidence.operators import OperatorOrder, backward_of, matching, operator_order, within
 from perfkit_core.advice.evidence.shapes import per_row
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, NotEvaluableError, assume
 from perfkit_core.advice.wording import each_step, of_step, plural_of
-from perfkit_core.language import message, plural
+from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.language.messages import message, plural
+from perfkit_core.model.schema import FORWARD
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.edits.durations import Scale
 from perfkit_core.replay.quantity import Quantity
-from perfkit_core.schema import FORWARD
-from perfkit_core.trace import IntArray, Trace
+from perfkit_core.replay.transforms.durations import Scale
 
 _FUSED: Final = Quantity(
     0.25, 0.4, 0.9, message("Dao et al., FlashAttention, NeurIPS 2022: 2 to 4 times as fast; less for short sequences")

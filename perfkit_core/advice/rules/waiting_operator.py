@@ -12,16 +12,17 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core import grouped, intervals, nesting
 from perfkit_core.advice.evidence.operators import name_of, operators, within
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate
 from perfkit_core.advice.wording import of_step
-from perfkit_core.analyses.step.exclusive import covered_ns
-from perfkit_core.language import Message, message
+from perfkit_core.algorithms import groupby, intervals, nesting
+from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.language.messages import Message, message
+from perfkit_core.model.schema import COMMUNICATION, DEVICE_WORK, OPERATOR, RUNTIME, SYNC
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.schema import COMMUNICATION, DEVICE_WORK, OPERATOR, RUNTIME, SYNC
-from perfkit_core.trace import BoolArray, IntArray, Trace
+from perfkit_core.views.steps.exclusive import covered_ns
 
 _CLOCK_NS: Final = 1_000
 """A shorter call may have been rounded to nothing: clocks of some recordings tick this coarsely."""
@@ -37,11 +38,11 @@ def find(facts: Facts) -> list[Candidate]:
     trace, limits = facts.trace, facts.thresholds
     rows = np.flatnonzero(operators(trace) & facts.in_steps)
     own, names = _own_ns(trace)[rows], trace.codes("name")
-    code, first = grouped.by_appearance(names.codes[rows].astype(np.int64), len(names.values) + 1)
-    shortest, longest = grouped.extremes(code, len(first), own)
+    code, first = groupby.by_appearance(names.codes[rows].astype(np.int64), len(names.values) + 1)
+    shortest, longest = groupby.extremes(code, len(first), own)
     usual = np.maximum(shortest, _CLOCK_NS)
     long = own > _LONG * usual[code]
-    total = grouped.sums(code, len(first), np.where(long, own, 0))
+    total = groupby.sums(code, len(first), np.where(long, own, 0))
     least_ns = limits.waiting_share * facts.step_ns * max(len(facts.steps), 1)
     candidates = []
     for group in np.flatnonzero((longest > limits.waiting_ratio * usual) & (total > least_ns)):

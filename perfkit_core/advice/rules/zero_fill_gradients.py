@@ -11,18 +11,17 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core import nesting
 from perfkit_core.advice.evidence.operators import CLEARS_GRADIENTS, matching, operators
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, NotEvaluableError, assume
 from perfkit_core.advice.wording import each_step, of_step, plural_of
-from perfkit_core.language import message, plural
+from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.language.messages import message, plural
+from perfkit_core.model.schema import OPTIMIZER
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.replay.edits.durations import Scale
-from perfkit_core.replay.edits.removal import Remove
 from perfkit_core.replay.quantity import Quantity
-from perfkit_core.schema import OPTIMIZER
-from perfkit_core.trace import IntArray
+from perfkit_core.replay.transforms.durations import Remove, Scale
 
 _ZEROS: Final = re.compile(r"(?<![a-z])(zero|fill|full)(?![a-z])", re.IGNORECASE)
 _FOREACH: Final = re.compile(r"foreach", re.IGNORECASE)

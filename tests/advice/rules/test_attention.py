@@ -13,9 +13,9 @@ from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import NotEvaluableError
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rules.unfused_attention import chain_rows, find
-from perfkit_core.loading import load
-from perfkit_core.trace import Trace
-from perfkit_paddle.operators import operator_name as paddle_name
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers.load import load
+from perfkit_paddle.operator_names import operator_name as paddle_name
 from perfkit_torch.capture import extract, place
 from perfkit_torch.operator_names import operator_name as torch_name
 from tests.support.device_steps import Op, training

@@ -9,8 +9,8 @@ from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import NotEvaluableError
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rules.casts import casts, differ, find
-from perfkit_core.trace import Trace
-from perfkit_paddle.operators import operator_name as paddle_name
+from perfkit_core.model.trace import Trace
+from perfkit_paddle.operator_names import operator_name as paddle_name
 from perfkit_torch.capture import extract, place
 from perfkit_torch.operator_names import operator_name as torch_name
 from tests.support.device_steps import Op, training
@@ -66,7 +66,7 @@ def test_a_transfer_is_no_cast() -> None:
     assert find(Facts(torch_step(100, kernel="Memcpy HtoD (Pageable -> Device)"))) == []
 
 
-def test_a_transfer_is_no_cast_either_where_no_types_were_recorded() -> None:
+def test_a_transfer_without_types_is_no_cast() -> None:
     def moved(second: str) -> Facts:
         cast = Op("aten::to", [("copy", 100), (second, 50)])
         return Facts(training(Op("aten::mm", [PRODUCT]), cast, names=torch_name))

@@ -15,8 +15,8 @@ from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rules.accumulation_sync import find as every_pass
 from perfkit_core.advice.rules.data_parallel import find as replicas
 from perfkit_core.advice.rules.exposed_communication import find as exposed
-from perfkit_core.trace import Trace, concat_traces
-from perfkit_paddle.operators import operator_name as paddle_name
+from perfkit_core.model.trace import Trace, concat_traces
+from perfkit_paddle.operator_names import operator_name as paddle_name
 from perfkit_torch.operator_names import operator_name as torch_name
 from tests.support.events import device, host, trace
 

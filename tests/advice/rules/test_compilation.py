@@ -11,8 +11,8 @@ from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import NotEvaluableError
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rules.recompilation import find as compiled_again
-from perfkit_core.loading import load
-from perfkit_core.trace import Trace
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers.load import load
 from tests.support.events import host, trace
 
 US = 1000

@@ -12,9 +12,9 @@ from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import NotEvaluableError
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rules import conv_bias_before_norm
-from perfkit_core.loading import load
-from perfkit_core.trace import Trace
-from perfkit_paddle.operators import operator_name as paddle_name
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers.load import load
+from perfkit_paddle.operator_names import operator_name as paddle_name
 from perfkit_torch.operator_names import operator_name as torch_name
 from tests.support.device_steps import Op, training
 
@@ -82,7 +82,7 @@ def test_what_is_added_by_others_is_no_bias() -> None:
     assert conv_bias_before_norm.find(Facts(layers(NORM, inside=(add, add)))) == []
 
 
-def test_a_bias_that_is_the_last_operator_has_no_batch_norm_behind_it() -> None:
+def test_a_bias_at_the_end_has_no_batch_norm_after_it() -> None:
     assert conv_bias_before_norm.find(Facts(layers())) == []
 
 

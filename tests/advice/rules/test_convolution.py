@@ -11,8 +11,8 @@ from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import NotEvaluableError
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rules import conv_autotune
-from perfkit_core.loading import load
-from perfkit_paddle.operators import operator_name as paddle_name
+from perfkit_core.readers.load import load
+from perfkit_paddle.operator_names import operator_name as paddle_name
 from perfkit_torch.operator_names import operator_name as torch_name
 from tests.support.device_steps import Op, steps_of, training
 

@@ -9,8 +9,8 @@ import pytest
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.rules.device_malloc import find as device_malloc
-from perfkit_core.loading import load
-from perfkit_core.trace import Trace
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers.load import load
 from tests.support.advised import Rows, call, found, kernel, op, predicted, steps, why_not
 from tests.support.events import device, host, trace
 
@@ -60,7 +60,7 @@ def test_what_cannot_be_told() -> None:
     assert "one step" in why_not(device_malloc, steps(step(), 1000, count=1))
 
 
-def test_without_steps_the_second_half_of_the_device_s_work_counts() -> None:
+def test_without_steps_the_second_half_of_device_work_counts() -> None:
     """That is from 305 on: what comes before is the start, however late in the recording it is."""
     work = [device("gemm", "kernel", start, 10) for start in (20, 580)]
     rows = [host("add", "operator", 0, 10), host("add", "operator", 990, 10), *work]

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfkit_core.advice.advise import advise
+from perfkit_core.advice.engine import advise
 from perfkit_core.advice.explain import report
 from perfkit_core.advice.rules.epoch_gap import find as epoch_gap
-from perfkit_core.loading import load
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers.load import load
 from perfkit_core.renderers import text
 from perfkit_core.replay.batches import begins_epoch, loads
-from perfkit_core.trace import Trace
 from tests.support.advised import Rows, found, predicted, why_not
 from tests.support.events import host, trace
 
@@ -99,7 +99,7 @@ def test_a_wait_where_no_epoch_is_seen_to_begin(name: str) -> None:
     assert found(epoch_gap, training([10, 10, 10, 410, 10, 10, 10, 10], name, seed=False)) == []
 
 
-def test_the_first_step_recorded_is_no_epoch_that_is_known_to_begin() -> None:
+def test_the_first_recorded_step_is_not_the_start_of_an_epoch() -> None:
     assert found(epoch_gap, training([410, 10, 10, 10])) == []
 
 

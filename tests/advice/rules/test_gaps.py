@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.advice.advise import advise
+from perfkit_core.advice.engine import advise
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.place import Places
 from perfkit_core.advice.rules.host_gap import find as host_gaps
-from perfkit_core.loading import load
+from perfkit_core.readers.load import load
 from tests.support.advised import BOTH, Rows, call, found, kernel, op, predicted, steps, why_not
 from tests.support.events import host, trace
 

@@ -11,9 +11,9 @@ from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import NotEvaluableError
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rules.layout_transposes import converting, find, with_launches
-from perfkit_core.loading import load
-from perfkit_core.trace import Trace
-from perfkit_paddle.operators import operator_name as paddle_name
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers.load import load
+from perfkit_paddle.operator_names import operator_name as paddle_name
 from perfkit_torch.operator_names import operator_name as torch_name
 from tests.support.device_steps import A100, Op, training
 from tests.support.events import device, host, trace

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.advice.advise import advise, what_ifs
+from perfkit_core.advice.engine import advise, what_ifs
 from perfkit_core.advice.evidence.loaders import batches
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.rules.epoch_gap import find as epoch_gap
@@ -15,8 +15,8 @@ from perfkit_core.advice.rules.loader_workers import find as no_workers
 from perfkit_core.advice.rules.low_device_utilisation import find as low_utilisation
 from perfkit_core.advice.rules.more_workers import find as more_workers
 from perfkit_core.advice.rules.outlier_steps import find as outliers
-from perfkit_core.loading import load
-from perfkit_core.trace import Trace
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers.load import load
 from tests.support.advised import Rows, call, found, kernel, op, predicted, steps
 from tests.support.events import host, trace
 
@@ -71,7 +71,7 @@ def test_cores_are_told_where_workers_are_too_few() -> None:
 
 def test_a_recording_of_this_process_tells_its_cores(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
-    from perfkit_core.machine import usable_cpus
+    from perfkit_core.system.machine import usable_cpus
     from perfkit_torch import trace_handler
 
     handler = trace_handler(tmp_path)
@@ -237,7 +237,7 @@ def test_what_others_save_while_the_loader_is_the_bottleneck(name: str) -> None:
 
 
 @pytest.mark.parametrize("waits", [(100,) * 12, (100,) * 5 + (40_100,) + (100,) * 6, (1_500,) * 12])
-def test_waits_that_do_not_recur_and_calls_that_are_as_long_as_handing_over(waits: tuple[int, ...]) -> None:
+def test_single_waits_and_calls_as_long_as_a_handover(waits: tuple[int, ...]) -> None:
     recording = starved(WORKERS["torch"], waits)
     assert Facts(recording).period == 1
     (one,) = found(host_gaps, recording)
@@ -261,7 +261,7 @@ def test_one_worker_does_no_more_than_a_thread(name: str, advised: int) -> None:
     assert len(found(no_workers, loading(name, cores=2))) == 1
 
 
-def test_a_device_that_waits_for_starved_workers_needs_no_larger_batches() -> None:
+def test_a_device_starved_by_workers_needs_no_larger_batches() -> None:
     rows: Rows = []
     begin = 0
     for number, wait in enumerate((10, 10, 40_010, 10) * 3):

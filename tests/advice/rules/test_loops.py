@@ -10,8 +10,8 @@ from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rules.select_loop import find as select_loops
 from perfkit_core.advice.rules.select_loop import find_rounds
-from perfkit_core.loading import load
-from perfkit_core.trace import Trace
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers.load import load
 from tests.support.advised import BOTH, Rows, call, found, kernel, op, predicted, steps
 
 WORDS = {
@@ -73,7 +73,7 @@ def test_two_selections_a_round() -> None:
     assert predicted(recording, one)[1] == 1_000_000 - 80_000
 
 
-def test_selections_of_the_loader_or_of_the_backward_pass_are_no_loop() -> None:
+def test_selections_in_the_loader_or_backward_are_no_loop() -> None:
     rows = [row | {"phase": "backward"} for row in loop("torch", 12, backward=False)]
     assert found(select_loops, steps(rows, 1500)) == []
 

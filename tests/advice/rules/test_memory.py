@@ -11,8 +11,8 @@ from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import NotEvaluableError
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rules.memory_near_limit import find
-from perfkit_core.loading import load
-from perfkit_core.trace import Device
+from perfkit_core.model.meta import Device
+from perfkit_core.readers.load import load
 from tests.support.events import host, trace
 
 GPU = Device("cuda:0", "NVIDIA A100", 1000)

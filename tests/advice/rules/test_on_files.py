@@ -16,7 +16,7 @@ from perfkit_core.advice.rules.host_sync import find as host_sync
 from perfkit_core.advice.rules.pageable_copies import find as pageable_copies
 from perfkit_core.advice.rules.tiny_ops_on_device import find as tiny_operators
 from perfkit_core.advice.rules.waiting_operator import find as waiting_operator
-from perfkit_core.loading import load
+from perfkit_core.readers.load import load
 from tests.support.advised import found
 
 Event = dict[str, Any]

@@ -12,8 +12,8 @@ from perfkit_core.advice.predict import predict
 from perfkit_core.advice.remedies import remedied
 from perfkit_core.advice.rules.outlier_steps import find as outliers
 from perfkit_core.advice.thresholds import overridden
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.trace import Trace
 from tests.support.events import device, host, trace
 
 US = 1000

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.advice.advise import advise
+from perfkit_core.advice.engine import advise
 from perfkit_core.advice.rules.pageable_copies import find as pageable_copies
 from perfkit_core.advice.wording import listed, plural_of
-from perfkit_core.loading import load
+from perfkit_core.readers.load import load
 from tests.support.advised import call, copy, found, op, steps
 
 PLURAL_OF_ONE = re.compile(

@@ -10,7 +10,7 @@ from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import NotEvaluableError
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rules.rank_skew import find as skewed
-from perfkit_core.trace import Trace, concat_traces
+from perfkit_core.model.trace import Trace, concat_traces
 from tests.support.events import device, host, trace
 from tests.support.ranks import KERNEL
 

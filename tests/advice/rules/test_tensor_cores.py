@@ -11,9 +11,10 @@ from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import NotEvaluableError
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rules import tensor_cores_unused, tf32_off
-from perfkit_core.loading import load
-from perfkit_core.trace import Device, Trace
-from perfkit_paddle.operators import operator_name as paddle_name
+from perfkit_core.model.meta import Device
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers.load import load
+from perfkit_paddle.operator_names import operator_name as paddle_name
 from perfkit_torch.operator_names import operator_name as torch_name
 from tests.support.device_steps import A100, MI300, P100, V100, Op, training
 
@@ -24,7 +25,7 @@ def product(kernel: str, us: int = 300, on: Device | None = V100, dtypes: str | 
     return training(Op("aten::relu", [("relu", 700)]), mm, steps=2, on=on, names=torch_name)
 
 
-def test_half_of_single_precision_products_is_saved_by_mixed_precision() -> None:
+def test_mixed_precision_saves_half_of_float32_products() -> None:
     facts = Facts(product("volta_sgemm_128x64_nn"))
     (found,) = tensor_cores_unused.find(facts)
     assert facts.step_ns == 1_007_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfkit_core.advice.rules.thread_oversubscription import find as oversubscribed
-from perfkit_core.trace import Trace
+from perfkit_core.model.trace import Trace
 from tests.support.advised import found, op, steps, why_not
 
 

@@ -10,7 +10,7 @@ from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import NotEvaluableError
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rules.low_device_utilisation import find
-from perfkit_core.loading import load
+from perfkit_core.readers.load import load
 from tests.support.events import device, host, trace
 
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate
+from perfkit_core.model.schema import KERNEL
 from perfkit_core.plugins.contracts import Remedy, Rule
-from perfkit_core.replay.edits.removal import Remove
-from perfkit_core.schema import KERNEL
+from perfkit_core.replay.transforms.durations import Remove
 
 NAME = "TransData"
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
-from perfkit_core import schema
-from perfkit_core.sources.chrome_event import ChromeEvent
-from perfkit_core.sources.dialect import Dialect, Label
+from perfkit_core.model import schema
+from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect, Label
 from perfkit_mindspore import names
 
 DEVICE = "npu"
@@ -16,7 +15,7 @@ SUMMARY_PROCESS = 10000
 
 
 class MindSporeDialect(Dialect):
-    """See :class:`perfkit_core.sources.dialect.Dialect`."""
+    """See :class:`perfkit_core.readers.chrome.dialect.Dialect`."""
 
     framework = "mindspore"
     arguments: ClassVar[Mapping[str, str]] = {"fullname": "module", "stream": "stream"}

@@ -7,14 +7,15 @@ from typing import BinaryIO
 import numpy as np
 import pandas as pd
 
-from perfkit_core import intervals
+from perfkit_core.algorithms import intervals
+from perfkit_core.model.columns import CALLS, DEVICE, duration, key
+from perfkit_core.model.schema import KERNEL
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Exporter, ExportOptions, View, ViewRequest
-from perfkit_core.schema import KERNEL
-from perfkit_core.trace import Trace
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Columns layer (scope of the graph node), calls, busy_ns (union over the streams)."""
+    """The layers of the graph; see :data:`COLUMNS`."""
     modules = trace.codes("module")
     scopes, scope = np.unique([value.rpartition("/")[0] for value in modules.values], return_inverse=True)
     layer = modules.lookup(scope.astype(np.int64), -1)
@@ -24,11 +25,17 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     return pd.DataFrame({"layer": scopes.astype(object), "calls": calls, "busy_ns": busy})
 
 
+COLUMNS = (
+    key("layer", "Layer", description="scope of the graph node"),
+    CALLS,
+    duration("busy_ns", "Busy", place=DEVICE, per_step=True, description="union over the streams"),
+)
 VIEW = View(
     name="layers",
     title="Layers",
     description="calls and busy time of each layer of the graph",
     table=table,
+    columns=COLUMNS,
     order="busy_ns",
 )
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from perfkit_core.plugins import hookimpl
 from perfkit_core.plugins.contracts import Exporter, OperatorNames, Remedy, Rule, Source, View
+from perfkit_core.plugins.hookspecs import hookimpl
 from perfkit_mindspore import conversions, layers, source
 from perfkit_mindspore.names import operator_name
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perfkit_core.assemble import assemble
-from perfkit_core.sources.chrome import ChromeFile
-from perfkit_core.sources.findings import file_findings
-from perfkit_core.sources.recorder import Recorder
-from perfkit_core.trace import Device, Trace, TraceMeta
+from perfkit_core.assembly.assemble import assemble
+from perfkit_core.model.meta import Device, TraceMeta
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers.chrome.findings import file_findings
+from perfkit_core.readers.chrome.reader import ChromeFile
+from perfkit_core.readers.chrome.recorder import Recorder
 from perfkit_mindspore.dialect import DEVICE, MindSporeDialect, with_stream
 from perfkit_mindspore.names import operator_name
 

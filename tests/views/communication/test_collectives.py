@@ -12,18 +12,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perfkit_core.analyses.communication import bandwidth, clocks, partials, stragglers
-from perfkit_core.analyses.communication.align import aligned
-from perfkit_core.analyses.communication.bus_factors import bus_factors
-from perfkit_core.analyses.communication.kernel_names import kernel_name
-from perfkit_core.analyses.communication.message_sizes import size_class
 from perfkit_core.errors import UsageError
+from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.plugins.contracts import View, ViewRequest
-from perfkit_core.testing.conformance import check_view
-from perfkit_core.trace import Trace, concat_traces
+from perfkit_core.testing.plugins import check_view
+from perfkit_core.views.communication import clocks, collectives, partials, stragglers
+from perfkit_core.views.communication.align import aligned
+from perfkit_core.views.communication.collectives import bus_factors, size_class
+from perfkit_core.views.communication.instances import kernel_name
 from tests.support.ranks import collective, rank
 
-VIEWS = (bandwidth.VIEW, clocks.VIEW, stragglers.VIEW)
+VIEWS = (collectives.VIEW, clocks.VIEW, stragglers.VIEW)
 
 
 def first() -> Trace:
@@ -56,23 +55,23 @@ def test_collectives() -> None:
         "message_bytes size calls total_ns min_ns median_ns max_ns algorithm_bandwidth_bytes_per_s "
         "bus_bandwidth_bytes_per_s known_transfers transfer_ns transfer_bus_bandwidth_bytes_per_s"
     )
-    assert rows(bandwidth.VIEW, both(), columns) == [
+    assert rows(collectives.VIEW, both(), columns) == [
         (3000, "2 to 4 KiB", 2, 300, 100, 100, 200, 20e9, 20e9, 2, 100, 30e9),
         (1000, "512 B to 1 KiB", 2, 250, 50, 50, 200, 8e9, 8e9, 2, 50, 20e9),
     ]
-    assert rows(bandwidth.VIEW, both(), "collective group group_size algorithm protocol")[0] == (
+    assert rows(collectives.VIEW, both(), "collective group group_size algorithm protocol")[0] == (
         "all_reduce", "dp", 2, "RING", "LL128",
     )  # fmt: skip
 
 
 def test_collectives_by_rank_and_size() -> None:
     """One rank's own times; the transfer is known from the other rank all the same."""
-    found = rows(bandwidth.VIEW, both(), "rank size total_ns transfer_ns", by=("rank", "size"))
+    found = rows(collectives.VIEW, both(), "rank size total_ns transfer_ns", by=("rank", "size"))
     assert sorted(found) == [(0, 1000, 200, 50), (0, 3000, 100, 100), (1, 1000, 50, 50), (1, 3000, 200, 100)]
 
 
 def test_one_rank_alone_has_no_transfer() -> None:
-    assert rows(bandwidth.VIEW, first(), "bus_bandwidth_bytes_per_s known_transfers transfer_ns") == [
+    assert rows(collectives.VIEW, first(), "bus_bandwidth_bytes_per_s known_transfers transfer_ns") == [
         (5e9, 0, None), (30e9, 0, None),
     ]  # fmt: skip
 
@@ -128,7 +127,7 @@ def test_collectives_that_differ_are_not_matched() -> None:
     assert rows(clocks.VIEW, concat_traces([one, two]), "matched unmatched") == [(1, 2), (1, 2)]
 
 
-def test_numbers_of_the_library_match_where_a_recording_began_later() -> None:
+def test_library_numbers_match_a_recording_that_began_later() -> None:
     one = rank(0, *(collective(100 * i, 100 * i + 50, sequence=i) for i in range(4)))
     two = rank(1, *(collective(100 * i, 100 * i + 50, sequence=i) for i in range(2, 4)), clock=20)
     assert rows(clocks.VIEW, concat_traces([one, two]), "offset_ns matched unmatched") == [(0, 2, 2), (20, 2, 0)]
@@ -145,11 +144,11 @@ def test_a_clock_that_contradicts_itself_is_not_told() -> None:
     assert rows(stragglers.VIEW, concat_traces([one, two]), "rank") == []
 
 
-def test_a_group_that_nobody_tells_is_the_world_when_all_took_part() -> None:
+def test_an_unnamed_group_of_all_ranks_is_the_world() -> None:
     told = {"group": None, "group_size": None}
     one, two = (rank(number, collective(0, 100, **told)) for number in range(2))
-    assert rows(bandwidth.VIEW, concat_traces([one, two]), "group_size bus_bandwidth_bytes_per_s") == [(2, 1e10)]
-    assert rows(bandwidth.VIEW, one, "group_size bus_bandwidth_bytes_per_s") == [(None, None)]
+    assert rows(collectives.VIEW, concat_traces([one, two]), "group_size bus_bandwidth_bytes_per_s") == [(2, 1e10)]
+    assert rows(collectives.VIEW, one, "group_size bus_bandwidth_bytes_per_s") == [(None, None)]
 
 
 def test_sends_are_of_no_group() -> None:
@@ -195,7 +194,7 @@ def test_a_late_rank_whose_clock_drifts_is_late_by_what_it_is() -> None:
     assert found == (1, 10, pytest.approx(400_000, abs=10), 0)
 
 
-def test_a_drift_that_too_few_collectives_tell_leaves_open_who_waits() -> None:
+def test_a_drift_of_too_few_collectives_leaves_waits_open() -> None:
     """Of 5 collectives over 4 s no drift is told: the offset is 50 or 100 µs off at four, twice in each direction, and
     they take 50 µs each."""
     found = rows(stragglers.VIEW, drifting(50, count=5, took=50_000), "caused_wait_ns doubtful_ns")
@@ -244,13 +243,13 @@ def meeting(clocks: dict[int, int], late: dict[int, int], world: int = 0, took: 
     return concat_traces(made)
 
 
-def test_what_the_ends_of_a_collective_are_apart_leaves_open_who_waits() -> None:
+def test_ends_of_a_collective_apart_leave_waits_open() -> None:
     """Nobody is late. Rank 1's clock is set by 0.4 ms, which the bounds (1 ms) allow: at two collectives rank 0 seems
     to wait for it, and to transfer for 0.6 ms, where rank 1 took 1 ms."""
     trace = meeting({0: 0, 1: 400_000}, {})
     assert rows(clocks.VIEW, trace, "offset_ns max_residual_ns")[1] == (0, 400_000)
     assert rows(stragglers.VIEW, trace, "rank caused_wait_ns doubtful_ns") == [(1, 800_000, 800_000), (0, 0, 0)]
-    ((calls, known, transfer),) = rows(bandwidth.VIEW, trace, "calls known_transfers transfer_ns")
+    ((calls, known, transfer),) = rows(collectives.VIEW, trace, "calls known_transfers transfer_ns")
     assert (calls, known, transfer) == (10, 8, 10**6)
 
 
@@ -266,7 +265,7 @@ def test_ends_that_scatter_leave_a_straggler() -> None:
     assert found == (1, 5 * 500_000 + 2 * 3000, 2 * 3000)
 
 
-def test_ranks_that_agree_with_each_other_have_a_clock_whoever_contradicts_them() -> None:
+def test_ranks_that_agree_have_a_clock_despite_others() -> None:
     """Whether the clock of the lowest rank is set, or those of a machine."""
     columns = "rank reference_rank offset_ns"
     lowest = meeting({0: 5 * 10**6, 1: 0, 2: 0}, {2: 300_000})
@@ -283,7 +282,7 @@ def test_ranks_that_agree_with_each_other_have_a_clock_whoever_contradicts_them(
     ]
 
 
-def test_a_clock_that_was_set_keeps_nobody_behind_it_from_a_clock() -> None:
+def test_a_clock_that_was_set_does_not_block_ranks_after_it() -> None:
     """Only rank 1, whose clock is set, meets rank 0; ranks 2 and 3 meet it and each other."""
     ends = [i * 20 * 10**6 + 10**6 for i in range(6)]
     jumped = [end + 5 * 10**6 * (i > 2) for i, end in enumerate(ends)]
@@ -332,15 +331,15 @@ def pipeline() -> Trace:
     return concat_traces([*made, rank(4, world=5)])
 
 
-def test_ranks_that_nothing_ties_to_others_have_a_clock_of_their_own() -> None:
+def test_ranks_without_ties_have_their_own_clock() -> None:
     assert rows(clocks.VIEW, pipeline(), "rank reference_rank offset_ns matched") == [
         (0, 0, 0, 1), (1, 0, 1000, 1), (2, 2, 0, 1), (3, 2, 1000, 1), (4, None, None, 0),
     ]  # fmt: skip
     assert rows(stragglers.VIEW, pipeline(), "rank collectives last caused_wait_ns")[0] == (3, 1, 1, 150)
-    assert rows(bandwidth.VIEW, pipeline(), "group known_transfers transfer_ns") == [("dp0", 2, 200), ("dp1", 2, 50)]
+    assert rows(collectives.VIEW, pipeline(), "group known_transfers transfer_ns") == [("dp0", 2, 200), ("dp1", 2, 50)]
 
 
-def test_a_lowest_rank_that_only_broadcasts_keeps_nobody_from_a_clock() -> None:
+def test_a_lowest_rank_that_only_broadcasts_blocks_no_clock() -> None:
     """A broadcast ends on its root before others have come: it ties nobody."""
     ranks = [rank(0, collective(0, 10, name="broadcast"))]
     ranks += [rank(one, collective(0, 10, name="broadcast"), collective(100, 300), clock=one) for one in (1, 2)]
@@ -423,10 +422,10 @@ def test_nothing_to_align() -> None:
 
 
 def test_only_the_chosen_step_is_counted_but_all_align() -> None:
-    assert rows(bandwidth.VIEW, both(), "calls", steps=(7,)) == [(2,), (2,)]
-    assert rows(bandwidth.VIEW, both(), "calls", pattern="nothing like it") == []
+    assert rows(collectives.VIEW, both(), "calls", steps=(7,)) == [(2,), (2,)]
+    assert rows(collectives.VIEW, both(), "calls", pattern="nothing like it") == []
     with pytest.raises(UsageError, match="step 3"):
-        bandwidth.table(both(), ViewRequest(steps=(3,)))
+        collectives.table(both(), ViewRequest(steps=(3,)))
 
 
 def test_partials_are_plain() -> None:

@@ -7,11 +7,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from perfkit_core.analyses.communication import distributed
-from perfkit_core.analyses.step import partition
+from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.testing.conformance import check_view
-from perfkit_core.trace import Trace, concat_traces
+from perfkit_core.testing.plugins import check_view
+from perfkit_core.views.communication import distributed
+from perfkit_core.views.steps import partition
 from tests.support.events import device, host, trace
 
 ROWS = [

@@ -7,11 +7,11 @@ import json
 import pandas as pd
 import pytest
 
-from perfkit_core.analyses.devices import kernels, memcpy
-from perfkit_core.analyses.operator import memory_manipulation
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
-from perfkit_core.testing.conformance import check_view
-from perfkit_core.trace import Trace
+from perfkit_core.testing.plugins import check_view
+from perfkit_core.views.devices import kernels, memcpy
+from perfkit_core.views.operators import memory_manipulation
 from tests.support.events import device, host, trace
 
 FIRST = json.dumps({"grid": [8, 1, 1], "block": [256, 1, 1], "registers per thread": 32, "shared memory": 1024,
@@ -62,7 +62,7 @@ def test_kernels_by_operator_and_stream(small: Trace) -> None:
     assert found == {("mm", 7, "cuda:0"): 1, ("mm", 8, "cuda:1"): 1, (None, 7, "cuda:0"): 1}
 
 
-def test_native_kernels_are_merged_over_devices_and_named_without_parameters(small: Trace) -> None:
+def test_native_kernels_merge_devices_and_drop_parameters(small: Trace) -> None:
     table = kernels.table(small, ViewRequest(native=True))
     assert table[["name", "calls", "total_device_ns"]].to_numpy().tolist() == [
         ["gemm<float, 4>", 2, 40],

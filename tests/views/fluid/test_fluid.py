@@ -14,13 +14,14 @@ import msgspec
 import pandas as pd
 import pytest
 
-from perfkit_core.analyses import VIEWS
 from perfkit_core.errors import UsageError
-from perfkit_core.language.columns import OVERHEAD
+from perfkit_core.model.meta import Device
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.report.summary import summarize
-from perfkit_core.testing.conformance import check_view
-from perfkit_core.trace import Device, Trace
+from perfkit_core.testing.plugins import check_view
+from perfkit_core.views import VIEWS
+from perfkit_core.views.fluid.fluid_overhead import OVERHEAD
 from tests.support.events import device, host, trace
 
 VIEW = {view.name: view for view in VIEWS if view.group == "fluid"}
@@ -84,7 +85,7 @@ def test_overhead(small: Trace) -> None:
     assert frame.loc["computation", "ratio"] == pytest.approx(303 / 380)
 
 
-def test_device_time_of_copies_that_nothing_computing_launched_is_overhead() -> None:
+def test_device_time_of_copies_outside_computation_is_overhead() -> None:
     found = trace(
         [
             host("conv", "operator", 0, 100),
@@ -99,7 +100,7 @@ def test_device_time_of_copies_that_nothing_computing_launched_is_overhead() -> 
     assert overhead(found)["framework overhead"] == (50, 30)
 
 
-def test_a_wrapper_around_operators_is_overhead_but_for_what_they_compute() -> None:
+def test_a_wrapper_is_overhead_except_for_its_computation() -> None:
     """conv → conv → conv: the innermost one computes, with what it allocates; the reshaping one is no arithmetic."""
     found = trace(
         [
@@ -114,14 +115,14 @@ def test_a_wrapper_around_operators_is_overhead_but_for_what_they_compute() -> N
     assert overhead(found)["computation"] == (60 + 3, 0)
 
 
-def test_an_operator_without_canonical_name_computes_unless_another_one_does_inside() -> None:
+def test_an_unknown_operator_computes_unless_one_inside_does() -> None:
     inside = [host("vendor::op", "operator", 0, 100), host("empty", "operator", 10, 5)]
     assert overhead(trace(inside, names=NAMES.get))["computation"] == (100, 0)
     around = [host("vendor::op", "operator", 0, 100), host("mm", "operator", 10, 5)]
     assert overhead(trace(around, names=NAMES.get))["computation"] == (5, 0)
 
 
-def test_overlapping_operators_and_streams_are_united_and_overhead_is_not_negative() -> None:
+def test_overlaps_are_united_and_overhead_is_not_negative() -> None:
     """Two operators that overlap without nesting cover 150; two kernels on one stream 60, one on another 40."""
     found = trace(
         [
@@ -155,7 +156,7 @@ def test_copies(small: Trace) -> None:
     assert table(small, "memcpy")["ratio"].iloc[0] == pytest.approx(30 / 380)
 
 
-def test_the_frameworks_own_word_for_a_copy_goes_before_that_of_the_call() -> None:
+def test_the_frameworks_copy_kind_goes_before_the_calls() -> None:
     copy = device("copy", "memcpy", 200, 5, correlation=1)
     call = host("cudaMemcpyAsync", "runtime", 20, 5, correlation=1)
     labelled = trace([host("GpuMemcpySync:GPU->CPU", "annotation", 10, 50), call, copy])
@@ -205,7 +206,7 @@ def test_events_by_instance(small: Trace) -> None:
     assert "thread1::add_0" in both
 
 
-def test_instances_are_numbered_in_each_thread_where_threads_are_apart() -> None:
+def test_instances_are_numbered_per_thread() -> None:
     found = trace([host("add", "operator", start, 10, tid=tid) for start, tid in ((0, 1), (20, 2), (40, 1))])
     assert sorted(table(found, "events", by=("instance",))["name"]) == ["add_0", "add_1", "add_2"]
     apart = table(found, "events", by=("instance", "thread"))["name"]
@@ -245,7 +246,7 @@ def test_a_step_and_a_pattern_restrict_what_counts() -> None:
     assert overhead(found, pattern="^add$")["total time"] == (80, 0)
 
 
-def test_a_pattern_chooses_operators_and_what_is_shown_inside_of_them(small: Trace) -> None:
+def test_a_pattern_selects_operators_and_their_parts(small: Trace) -> None:
     """As in the overhead: what matches outside of the chosen operators has no row."""
     assert rows(table(small, "events", pattern="^conv$|compute$"), "name") == [("conv",), ("conv compute",)]
     assert table(small, "events", pattern="compute$").empty

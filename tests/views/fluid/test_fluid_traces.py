@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from perfkit_core.analyses import VIEWS
-from perfkit_core.loading import load
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers.load import load
 from perfkit_core.report.summary import summarize
-from perfkit_core.testing.views import check_view
-from perfkit_core.trace import Trace
+from perfkit_core.testing.plugins import check_view
+from perfkit_core.views import VIEWS
 
 THREAD = ["rank", "pid", "tid"]
 DEVICE_WORK = ["kernel", "memcpy", "memset"]

@@ -8,11 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perfkit_core.analyses import VIEWS
 from perfkit_core.errors import UsageError
+from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.testing.conformance import check_trace, check_view
-from perfkit_core.trace import Trace, concat_traces
+from perfkit_core.testing.plugins import check_view
+from perfkit_core.testing.traces import check_trace
+from perfkit_core.views import VIEWS
 from tests.support.events import host, trace
 
 VIEW = {view.name: view for view in VIEWS if view.name.startswith("memory") and view.name != "memory_manipulation"}
@@ -96,7 +97,7 @@ def test_each_event_counts_once_at_the_innermost_operator(small: Trace) -> None:
     assert set(rows(small, "memory", "device type")) == {("cpu", "allocated")}
 
 
-def test_an_operator_hides_the_details_inside_of_it_and_no_operator_leaves_the_nearest_event() -> None:
+def test_the_operator_owns_memory_or_else_the_nearest_event() -> None:
     found = trace(
         [
             host("add", "operator", 0, 50),
@@ -149,7 +150,7 @@ NATIVE = [
 ]
 
 
-def test_natively_an_operator_takes_its_own_and_its_childrens_and_inner_parts_have_no_row() -> None:
+def test_native_operators_include_children_and_inner_parts() -> None:
     """8 bytes count twice, 4 bytes (two levels below the operator) not at all, nor does what lies outside."""
     found = trace(NATIVE)
     assert set(rows(found, "memory", COUNTS, native=True)) == {
@@ -204,7 +205,7 @@ def test_curve(small: Trace) -> None:
     assert rows(small, "memory_curve", "time_ns allocated_bytes", steps=(2,)) == [(210, 750), (225, 800)]
 
 
-def test_without_recorded_totals_the_growth_is_known_and_the_level_is_not() -> None:
+def test_without_totals_growth_is_known_and_level_is_not() -> None:
     found = trace([host("mm", "operator", 0, 50), mem(10, 30, A), mem(20, -10, B), mem(30, -30, A)])
     assert rows(found, "memory_curve", "growth_bytes allocated_bytes") == [
         (0, None),

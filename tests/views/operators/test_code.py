@@ -7,10 +7,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from perfkit_core.analyses.source import code, frames
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.report.summary import summarize
-from perfkit_core.trace import Trace
+from perfkit_core.views.code import code, frames
 from tests.support.events import device, host, trace
 
 MAIN, FORWARD, CALL = "/home/me/train.py(3): main", "/home/me/net.py(9): forward", "<built-in function linear>"
@@ -82,7 +82,7 @@ LONG = [  # main and loop begin before the steps and run in all of them, as does
 ]
 
 
-def test_frames_that_began_before_the_step_have_the_time_of_what_they_call_in_it() -> None:
+def test_frames_begun_before_the_step_have_their_calls_in_it() -> None:
     columns = "depth name calls total_cpu_ns self_cpu_ns total_cpu_ratio"
     assert rows(trace(LONG), columns, steps=(0,)) == [
         (0, "train.py(3): main", 0, 100, 0, 100 / 120),

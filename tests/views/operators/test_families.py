@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 import perfkit_core as perfkit
-from perfkit_core.analyses import VIEWS
-from perfkit_core.analyses.over_ranks.views import reduction
+from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.trace import Trace, concat_traces
+from perfkit_core.views import VIEWS
+from perfkit_core.views.merging import reduction
 from tests.support.events import device, host, trace
 
 VIEW = next(view for view in VIEWS if view.name == "families")

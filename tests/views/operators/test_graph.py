@@ -7,10 +7,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from perfkit_core.analyses.operator import graph
 from perfkit_core.errors import UsageError
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.trace import Trace
+from perfkit_core.views.operators import graph
 from tests.support.events import device, host, trace
 
 ROWS = [
@@ -83,7 +83,7 @@ def test_edges() -> None:
 NAMES = {"mm": "matmul", "mm_b": "matmul_grad", "add": "add", "add_b": "add_grad"}.get
 
 
-def test_without_sequence_numbers_the_order_ties_backward_to_forward() -> None:
+def test_without_sequence_numbers_order_ties_backward_to_forward() -> None:
     """Two forward calls of mm and two backward ones: the first backward is of the last forward. One add of two has a
     backward call: which one cannot be told."""
     forward = [host(name, "operator", 10 * i, 5) for i, name in enumerate(["mm", "add", "mm", "add"])]

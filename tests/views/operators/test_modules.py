@@ -11,15 +11,15 @@ import pandas as pd
 import pytest
 
 import perfkit_core as perfkit
-from perfkit_core import nesting
-from perfkit_core.analyses.module import modules
+from perfkit_core.algorithms import nesting
+from perfkit_core.assembly.layer_labels import encode, encode_backward
 from perfkit_core.errors import UsageError
-from perfkit_core.layers.architecture import Architecture, Layer, Parameter, to_extra
-from perfkit_core.layers.module_labels import encode, encode_backward
+from perfkit_core.model.architecture import Architecture, Layer, Parameter, to_extra
+from perfkit_core.model.schema import DEVICE_WORK, OPERATOR_KINDS
+from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.schema import DEVICE_WORK, OPERATOR_KINDS
-from perfkit_core.testing.conformance import check_view
-from perfkit_core.trace import Trace, concat_traces
+from perfkit_core.testing.plugins import check_view
+from perfkit_core.views.modules import modules
 from tests.support.events import device, host, trace
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from perfkit_core.analyses.operator import operator_kinds, operator_tree
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.report.summary import summarize
-from perfkit_core.testing.conformance import check_view
-from perfkit_core.trace import Trace
+from perfkit_core.testing.plugins import check_view
+from perfkit_core.views.operators import operator_kinds, operator_tree
 from tests.support.events import device, host, trace
 
 NAMES = {"linear": "matmul", "mm": "matmul", "add": "add"}.get
@@ -88,7 +88,7 @@ def test_natively_every_operator_is_a_root(small: Trace) -> None:
     assert found["linear"] == pytest.approx(150 / 270)
 
 
-def test_by_thread_roots_are_apart_and_below_them_nothing_is_mixed(small: Trace) -> None:
+def test_by_thread_roots_and_their_trees_are_apart(small: Trace) -> None:
     found = lines(operator_tree.VIEW, small, "depth name tid cpu_ratio", by=("thread",), native=True)
     assert [(row[0], row[1]) for row in found if row[2] == 2] == [(0, "custom")]
     assert {row[1]: row[3] for row in found if row[0] == 0} == pytest.approx(
@@ -120,7 +120,7 @@ def test_kinds(small: Trace) -> None:
 
 
 @pytest.mark.parametrize("name", ["operator_tree", "fluid_events"])
-def test_what_takes_equally_long_stands_in_the_order_of_the_alphabet(name: str) -> None:
+def test_equal_times_are_sorted_by_name(name: str) -> None:
     """Not in that of the numbers that the names happen to have."""
     rows = [host(each, "operator", 20 * at, 10) for at, each in enumerate(("b", "c", "a", "d"))]
     rows += [host(each, "operator_detail", 1 + 2 * at, 1) for at, each in enumerate(("z", "x", "y"))]

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from perfkit_core.analyses.operator import operators
-from perfkit_core.analyses.operator.unowned import OUTSIDE
-from perfkit_core.loading import load
 from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.readers.load import load
+from perfkit_core.views.operators import operators
+from perfkit_core.views.operators.unowned import OUTSIDE
 
 FILES = ["h100-bert-small", "h100-vit", "mi300x-bert-small", "mi300x-vit", "b200-eager-rank0of8"]
 HOST = {"cpu_op", "user_annotation", "python_function", "cuda_runtime", "cuda_driver"}
@@ -153,7 +153,7 @@ def test_every_number_recomputed_from_the_file(name: str, traces: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_self_device_time_by_the_ids_that_the_profiler_wrote_into_kernels(name: str, traces: Path) -> None:
+def test_self_device_time_by_the_ids_in_kernels(name: str, traces: Path) -> None:
     """In these recordings every kernel of an operator has one. A label has none: its kernels go to what is around."""
     path = traces / "torch" / f"{name}.json.gz"
     raw = read(path)

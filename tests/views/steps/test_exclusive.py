@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfkit_core import intervals
-from perfkit_core.analyses.step.exclusive import covered_ns, exclusive_ns
+from perfkit_core.algorithms import intervals
+from perfkit_core.views.steps.exclusive import covered_ns, exclusive_ns
 
 Pairs = list[tuple[int, int]]
 PAIRS = st.lists(st.tuples(st.integers(-20, 40), st.integers(0, 15)).map(lambda p: (p[0], p[0] + p[1])), max_size=8)
@@ -26,7 +26,7 @@ def first(layers: list[Pairs], time: int) -> int:
 
 
 @given(st.lists(PAIRS, max_size=4), PAIRS)
-def test_each_nanosecond_of_a_window_goes_to_the_first_layer_that_holds_it(layers: list[Pairs], windows: Pairs) -> None:
+def test_each_nanosecond_goes_to_the_first_layer_that_holds_it(layers: list[Pairs], windows: Pairs) -> None:
     found = exclusive_ns([intervals.union(*arrays(pairs)) for pairs in layers], *arrays(windows))
     assert found.shape == (len(windows), len(layers) + 1)
     for row, (start, end) in zip(found.tolist(), windows, strict=True):

@@ -7,10 +7,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from perfkit_core.analyses.devices import device as device_view
-from perfkit_core.analyses.step import model, overview
+from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.trace import Trace, concat_traces
+from perfkit_core.views.devices import device as device_view
+from perfkit_core.views.steps import model, overview
 from tests.support.events import device, host, trace
 
 ROWS = [
@@ -140,7 +140,7 @@ def test_native_utilisation_is_of_what_was_launched() -> None:
     assert theirs["utilisation_ratio"] == pytest.approx(270 / 1520)
 
 
-def test_a_backward_pass_on_its_own_thread_ends_where_another_phase_goes_on() -> None:
+def test_backward_on_its_own_thread_ends_at_another_phase() -> None:
     """Two iterations without steps: 20 + 5 + 20 of forward, each backward pass from its first to its last node. What
     the loader does ahead cuts nothing; the gap of 10 in a pass belongs to it."""
     rows = []

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfkit_core.analyses.step import partition
-from perfkit_core.analyses.step.partition import ON_DEVICE, ON_HOST
 from perfkit_core.errors import UsageError
-from perfkit_core.loading import load
+from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.testing.conformance import check_view
-from perfkit_core.trace import Trace, concat_traces
+from perfkit_core.readers.load import load
+from perfkit_core.testing.plugins import check_view
+from perfkit_core.views.steps import partition
+from perfkit_core.views.steps.partition import ON_DEVICE, ON_HOST
 from tests.support.events import device, host, trace
 
 BY_STEP = ViewRequest(by=("step",))
@@ -94,7 +94,7 @@ def test_without_a_device() -> None:
     assert sum(parts(row, ON_HOST)) == 1000
 
 
-def test_a_canonical_collective_is_communication_and_its_name_alone_is_none() -> None:
+def test_a_canonical_collective_is_communication_its_name_is_not() -> None:
     rows = [
         host("step 0", "step", 0, 100, step=0),
         host("c_allreduce_sum", "operator", 0, 30),

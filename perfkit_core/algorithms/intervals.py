@@ -1,0 +1,143 @@
+"""Algebra of time intervals: arrays of starts and ends in integer nanoseconds, half open [start, end).
+
+A set is a pair of int64 arrays, shape (n,), sorted and disjoint, as :func:`union` returns it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from perfkit_core.runtime.compile import compiled
+
+IntArray = npt.NDArray[np.int64]
+Intervals = tuple[IntArray, IntArray]
+
+EMPTY: Intervals = (np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def union(starts: IntArray, ends: IntArray) -> Intervals:
+    """Merge intervals that overlap or touch. Empty and reversed ones (end ≤ start) count for nothing."""
+    starts, ends = _by_start(starts, ends)
+    return _united_rows(np.arange(len(starts)), starts, ends)
+
+
+def union_of(rows: IntArray, starts: IntArray, ends: IntArray) -> Intervals:
+    """:func:`union` of some of many intervals."""
+    sorted_already = _is_sorted(starts, rows)
+    return _united_rows(rows, starts, ends) if sorted_already else union(starts[rows], ends[rows])
+
+
+def _united_rows(rows: IntArray, starts: IntArray, ends: IntArray) -> Intervals:
+    first, last = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+    found = _united(rows, starts, ends, first, last)
+    return first[:found].copy(), last[:found].copy()
+
+
+def length(intervals: Intervals) -> int:
+    """Total nanoseconds covered by a disjoint set."""
+    return int((intervals[1] - intervals[0]).sum())
+
+
+def union_length(starts: IntArray, ends: IntArray) -> int:
+    """Nanoseconds covered by at least one of the intervals."""
+    return length(union(starts, ends))
+
+
+def union_length_by(groups: IntArray, count: int, starts: IntArray, ends: IntArray) -> IntArray:
+    """:func:`union_length` within each group 0 ≤ g < count (others do not count); shape (count,). One pass over the
+    intervals in the order of their starts, whatever the number of groups."""
+    starts, ends, groups = _by_start(starts, ends, groups)
+    total: IntArray = _covered(groups, starts, ends, np.zeros(count, np.int64))
+    return total
+
+
+def union_by(groups: IntArray, count: int, starts: IntArray, ends: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """:func:`union` within each group 0 ≤ g < count: group, start and end of each interval, those of a group in order
+    of time."""
+    starts, ends, groups = _by_start(starts, ends, groups)
+    group, start, end = _merged(groups.astype(np.int64, copy=False), starts, ends, count)
+    order = np.lexsort((start, group))
+    return group[order], start[order], end[order]
+
+
+def intersect(a: Intervals, b: Intervals) -> Intervals:
+    """What two disjoint sets have in common."""
+    if not len(a[0]) or not len(b[0]):
+        return EMPTY
+    edges = np.concatenate([a[1], b[1], a[0], b[0]])  # ends before starts, so that touching sets share nothing
+    order = np.argsort(edges, kind="stable")
+    depth = np.cumsum(np.where(order < len(a[1]) + len(b[1]), -1, 1))
+    edges = edges[order]
+    both = np.flatnonzero(depth == 2)
+    return union(edges[both], edges[both + 1])
+
+
+def subtract(a: Intervals, b: Intervals) -> Intervals:
+    """What is in ``a`` and not in ``b`` (both disjoint sets)."""
+    if not len(a[0]) or not len(b[0]):
+        return a
+    low, high = min(a[0][0], b[0][0]), max(a[1][-1], b[1][-1])
+    gaps = (np.append(low, b[1]), np.append(b[0], high))
+    return intersect(a, union(*gaps))
+
+
+def _by_start(starts: IntArray, *others: IntArray) -> tuple[IntArray, ...]:
+    """Arrays in the order of the starts, as they are where that is their order."""
+    if (starts[1:] >= starts[:-1]).all():
+        return starts, *others
+    order = np.argsort(starts, kind="stable")
+    return starts[order], *(other[order] for other in others)
+
+
+@compiled
+def _covered(groups, starts, ends, total):  # type: ignore[no-untyped-def]
+    reach = np.full(len(total), np.iinfo(np.int64).min)
+    for i in range(len(groups)):
+        group = groups[i]
+        if group >= 0 and ends[i] > starts[i] and ends[i] > reach[group]:
+            total[group] += ends[i] - max(starts[i], reach[group])
+            reach[group] = ends[i]
+    return total
+
+
+@compiled
+def _merged(groups, starts, ends, count):  # type: ignore[no-untyped-def]
+    """One item for each merged interval, in the order of their starts."""
+    current = np.full(count, -1, np.int64)
+    group, start, end = np.empty_like(starts), np.empty_like(starts), np.empty_like(starts)
+    found = 0
+    for i in range(len(groups)):
+        if groups[i] < 0 or ends[i] <= starts[i]:
+            continue
+        at = current[groups[i]]
+        if at >= 0 and starts[i] <= end[at]:
+            end[at] = max(end[at], ends[i])
+        else:
+            current[groups[i]] = found
+            group[found], start[found], end[found] = groups[i], starts[i], ends[i]
+            found += 1
+    return group[:found], start[:found], end[:found]
+
+
+@compiled
+def _is_sorted(starts, rows):  # type: ignore[no-untyped-def]
+    sorted_so_far = True
+    for k in range(1, len(rows)):
+        sorted_so_far &= starts[rows[k]] >= starts[rows[k - 1]]
+    return sorted_so_far
+
+
+@compiled
+def _united(rows, starts, ends, first, last):  # type: ignore[no-untyped-def]
+    """Sets the intervals of the union, in the order of their starts as the rows are, and returns how many there are."""
+    found = 0
+    for i in rows:
+        if ends[i] <= starts[i]:
+            continue
+        if found and starts[i] <= last[found - 1]:
+            last[found - 1] = max(last[found - 1], ends[i])
+        else:
+            first[found], last[found] = starts[i], ends[i]
+            found += 1
+    return found

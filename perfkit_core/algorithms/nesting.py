@@ -1,0 +1,294 @@
+"""Which host event encloses which, and how much time each has for itself.
+
+Definition: B is inside A when both are on one thread, A.start ≤ B.start < A.end and B.end ≤ A.end; the parent is the
+enclosing event that started last. Events that overlap without nesting are siblings. Self time is the duration less the
+union of the direct children, so overlapping children never make it negative.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.runtime import buffers
+from perfkit_core.runtime.compile import compiled
+
+_ROOM: Final = 64
+"""For twice as many threads as a recording has, as a rule; where it has more, so many times more. A power of two."""
+_FACTOR: Final = 0x1E3779B97F4A7C15
+
+N = TypeVar("N", bound="np.integer[Any]")
+
+
+def nest(thread: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
+    """Row of the parent of each row (-1: none), shape (n,). ``thread`` may be any integer key; O(n log n)."""
+    order = np.lexsort((-end_ns, start_ns, thread))
+    parent = np.full(len(order), -1, np.int64)
+    parent[order] = _enclosing(order, thread[order], start_ns[order], end_ns[order])
+    return parent
+
+
+def renumbered(parent: IntArray, order: IntArray) -> IntArray:
+    """The parents of rows that are put into another ``order``, as rows of it, shape (n,); one that does not stand
+    before its child there is none (-1)."""
+    row, found = buffers.column(len(order), np.int64), buffers.column(len(order), np.int64)
+    _renumbered(parent, order, row, found)
+    return found
+
+
+def self_times(parent: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
+    """Duration of each row less the union of its direct children, shape (n,)."""
+    order = np.lexsort((-end_ns, start_ns))
+    return _self_times(order, parent, start_ns, end_ns)
+
+
+def nest_in_order(
+    inside: BoolArray, process: IntArray, thread: IntArray, start_ns: IntArray, end_ns: IntArray
+) -> IntArray:
+    """As :func:`nest`, of the rows ``inside`` of a table that is sorted by start, the longest first: row of the parent
+    among them of each (-1: none, and for all other rows), shape (n,). A ``thread`` is one of its ``process``; both are
+    any integers. O(n) as a rule: threads are looked up by hash."""
+    parent, room = buffers.filled(len(inside), -1), _ROOM
+    while not _nest_in_order(inside, process, thread, start_ns, end_ns, parent, np.full((3, room), -1, np.int64)):
+        room = min(_ROOM * room, 2 << len(inside).bit_length())  # there are no more threads than rows
+    return parent
+
+
+def self_times_in_order(wanted: BoolArray, parent: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
+    """As :func:`self_times`, of the rows ``wanted`` of a table that is sorted by start, the longest first; -1 for all
+    other rows, which may be children, too; shape (n,)."""
+    own, covered = buffers.column(len(parent), np.int64), buffers.column(len(parent), np.int64)
+    _self_times_in_order(wanted, parent, start_ns, end_ns, own, covered)
+    return own
+
+
+def sum_up(parent: IntArray, values: npt.NDArray[Any]) -> IntArray:
+    """Inclusive sums: each row's value plus those of all rows below it, shape (n,). Needs parent < row."""
+    total = values.astype(np.int64)
+    _sum_up(parent, total)
+    return total
+
+
+def sum_down(parent: IntArray, values: npt.NDArray[Any]) -> IntArray:
+    """Each row's value plus those of all rows above it (a depth, for ones), shape (n,). Needs parent < row."""
+    total = values.astype(np.int64)
+    _sum_down(parent, total)
+    return total
+
+
+def first_on_path(parent: IntArray, own: npt.NDArray[N]) -> npt.NDArray[N]:
+    """The value ≥ 0 nearest to the root on each row's path, -1 where there is none, in the type of ``own``. Needs
+    parent < row."""
+    found = own.copy()
+    _first_on_path(parent, found)
+    return found
+
+
+def last_on_path(parent: IntArray, own: npt.NDArray[N]) -> npt.NDArray[N]:
+    """The value ≥ 0 nearest to each row on its path, its own first; -1 where there is none, in the type of ``own``.
+    Needs parent < row."""
+    found = own.copy()
+    _last_on_path(parent, found)
+    return found
+
+
+def nearest_on_path(parent: IntArray, wanted: np.ndarray) -> IntArray:
+    """Row of the nearest ancestor-or-self for which ``wanted`` is true, -1 where there is none. Needs parent < row."""
+    found = np.empty(len(parent), np.int64)
+    _nearest_on_path(parent, wanted, found)
+    return found
+
+
+def nearest_above(parent: IntArray, wanted: np.ndarray) -> IntArray:
+    """Row of the nearest ancestor, without itself, for which ``wanted`` is true, -1 where there is none. Needs
+    parent < row."""
+    found = np.empty(len(parent), np.int64)
+    _nearest_above(parent, wanted, found)
+    return found
+
+
+def outermost(parent: IntArray, wanted: np.ndarray) -> IntArray:
+    """Row of the ancestor-or-self nearest to the root for which ``wanted`` is true, -1 where there is none. Needs
+    parent < row."""
+    found = np.empty(len(parent), np.int64)
+    _outermost(parent, wanted, found)
+    return found
+
+
+def lies_in(parent: IntArray, wanted: np.ndarray) -> BoolArray:
+    """True for rows with an ancestor, without themselves, for which ``wanted`` is true. Needs parent < row."""
+    found = np.empty(len(parent), np.bool_)
+    _lies_in(parent, wanted, found)
+    return found
+
+
+def holds(parent: IntArray, wanted: np.ndarray) -> BoolArray:
+    """True for rows with one below them, without themselves, for which ``wanted`` is true. Needs parent < row."""
+    found = np.zeros(len(parent), np.bool_)
+    _holds(parent, wanted, found)
+    return found
+
+
+def is_own(found: IntArray) -> BoolArray:
+    """True for the rows that are what was found for them."""
+    own = np.empty(len(found), np.bool_)
+    _is_own(found, own)
+    return own
+
+
+@compiled
+def _enclosing(row, thread, start, end):  # type: ignore[no-untyped-def]
+    count = len(row)
+    parent = np.full(count, -1, np.int64)
+    stack = np.empty(count, np.int64)
+    depth = 0
+    for i in range(count):
+        if i and thread[i] != thread[i - 1]:
+            depth = 0
+        while depth and (start[i] >= end[stack[depth - 1]] or end[i] > end[stack[depth - 1]]):
+            depth -= 1
+        if depth:
+            parent[i] = row[stack[depth - 1]]
+        stack[depth] = i
+        depth += 1
+    return parent
+
+
+@compiled
+def _nest_in_order(inside, process, thread, start, end, parent, table):  # type: ignore[no-untyped-def]
+    """False where ``table`` has too little room for the threads: it is half full at most. It holds process, thread and
+    the last event of each, -1 where there is none."""
+    last, free = table.shape[1] - 1, table.shape[1] // 2
+    for i in range(len(inside)):
+        if not inside[i]:
+            continue
+        mixed = (thread[i] * _FACTOR ^ process[i]) * _FACTOR
+        slot = (mixed ^ (mixed >> 32)) & last
+        while table[2, slot] >= 0 and (table[0, slot] != process[i] or table[1, slot] != thread[i]):
+            slot = (slot + 1) & last
+        p = table[2, slot]
+        if p < 0:
+            if free == 0:
+                return False
+            free -= 1
+            table[0, slot], table[1, slot] = process[i], thread[i]
+        while p >= 0 and (start[i] >= end[p] or end[i] > end[p]):
+            p = parent[p]  # below an open event on the stack lies its parent
+        parent[i] = p
+        table[2, slot] = i
+    return True
+
+
+@compiled
+def _renumbered(parent, order, row, found):  # type: ignore[no-untyped-def]
+    for i in range(len(order)):
+        row[order[i]] = i
+    for i in range(len(order)):
+        above = parent[order[i]]
+        found[i] = row[above] if above >= 0 and row[above] < i else -1
+
+
+@compiled
+def _self_times(order, parent, start, end):  # type: ignore[no-untyped-def]
+    own = end - start
+    covered = start.copy()
+    for i in order:
+        p = parent[i]
+        if p >= 0:
+            begin = max(start[i], covered[p])
+            finish = min(end[i], end[p])
+            if finish > begin:
+                own[p] -= finish - begin
+                covered[p] = finish
+    return own
+
+
+@compiled
+def _self_times_in_order(wanted, parent, start, end, own, covered):  # type: ignore[no-untyped-def]
+    for i in range(len(parent)):
+        covered[i] = start[i]
+        own[i] = end[i] - start[i] if wanted[i] else -1
+        p = parent[i]
+        if p >= 0 and wanted[p]:
+            begin = max(start[i], covered[p])
+            finish = min(end[i], end[p])
+            if finish > begin:
+                own[p] -= finish - begin
+                covered[p] = finish
+
+
+# Below, the caller gives the memory for the result, and so decides where it comes from.
+
+
+@compiled
+def _sum_up(parent, total):  # type: ignore[no-untyped-def]
+    for i in range(len(parent) - 1, -1, -1):
+        if parent[i] >= 0:
+            total[parent[i]] += total[i]
+
+
+@compiled
+def _sum_down(parent, total):  # type: ignore[no-untyped-def]
+    for i in range(len(parent)):
+        if parent[i] >= 0:
+            total[i] += total[parent[i]]
+
+
+@compiled
+def _first_on_path(parent, found):  # type: ignore[no-untyped-def]
+    for i in range(len(parent)):
+        if parent[i] >= 0 and found[parent[i]] >= 0:
+            found[i] = found[parent[i]]
+
+
+@compiled
+def _last_on_path(parent, found):  # type: ignore[no-untyped-def]
+    for i in range(len(parent)):
+        if found[i] < 0:
+            found[i] = found[parent[i]] if parent[i] >= 0 else -1
+
+
+@compiled
+def _nearest_on_path(parent, wanted, found):  # type: ignore[no-untyped-def]
+    for i in range(len(parent)):
+        if wanted[i]:
+            found[i] = i
+        else:
+            found[i] = found[parent[i]] if parent[i] >= 0 else -1
+
+
+@compiled
+def _nearest_above(parent, wanted, found):  # type: ignore[no-untyped-def]
+    for i in range(len(parent)):
+        p = parent[i]
+        found[i] = p if p < 0 or wanted[p] else found[p]
+
+
+@compiled
+def _outermost(parent, wanted, found):  # type: ignore[no-untyped-def]
+    for i in range(len(parent)):
+        above = found[parent[i]] if parent[i] >= 0 else -1
+        found[i] = i if above < 0 and wanted[i] else above
+
+
+@compiled
+def _lies_in(parent, wanted, found):  # type: ignore[no-untyped-def]
+    for i in range(len(parent)):
+        p = parent[i]
+        found[i] = p >= 0 and (wanted[p] or found[p])
+
+
+@compiled
+def _is_own(found, own):  # type: ignore[no-untyped-def]
+    for i in range(len(found)):
+        own[i] = found[i] == i
+
+
+@compiled
+def _holds(parent, wanted, found):  # type: ignore[no-untyped-def]
+    for i in range(len(parent) - 1, -1, -1):
+        if parent[i] >= 0 and (wanted[i] or found[i]):
+            found[parent[i]] = True

@@ -1,1 +1,0 @@
-"""How each view merges over ranks, by the rooms of the views."""

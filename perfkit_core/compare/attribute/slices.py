@@ -1,0 +1,273 @@
+"""Whose is each nanosecond of a step? The exclusive partition, down to the one event that each instant belongs to.
+
+The categories, and what takes precedence over what, are those of the view partition. Within a category an instant goes
+to one event of it:
+
+- on a device: to the kernel or copy that started first, until it ends;
+- waiting for input: to the innermost host event of the data loader on the thread of the steps;
+- on the host: to the innermost event in an operator or call of the runtime on the thread of the steps; else to such an
+  event of a forward, backward or optimizer pass on another thread (autograd's, as a rule); else to the innermost of the
+  other events on the thread of the steps (Python, ranges); else to what started last elsewhere.
+
+Which one event owns each instant, among events that overlap? Exact integers, one pass over sorted edges.
+
+A timeline is three int64 arrays of one shape: start, end and row of disjoint pieces in the order of time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.algorithms.intervals import Intervals
+from perfkit_core.model.schema import BACKWARD, FORWARD, OPERATOR_KINDS, OPTIMIZER, RUNTIME, SYNC
+from perfkit_core.model.trace import Trace
+from perfkit_core.runtime.compile import compiled
+from perfkit_core.views.span import rows_of_rank
+from perfkit_core.views.steps.activity import Activities, activities, step_threads
+from perfkit_core.views.steps.partition import ON_DEVICE, ON_HOST
+
+Timeline = tuple[IntArray, IntArray, IntArray]
+
+EMPTY: Timeline = (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def innermost(rows: IntArray, starts: IntArray, ends: IntArray) -> Timeline:
+    """Each instant belongs to the row that started last of those that still run (of nested events the innermost)."""
+    ordered = rows[np.lexsort((-ends[rows], starts[rows]))]
+    return _trimmed(_innermost(ordered, starts, ends, *_room(2 * len(rows) + 1)))
+
+
+def first_come(rows: IntArray, starts: IntArray, ends: IntArray) -> Timeline:
+    """Each instant belongs to the row that holds it the longest: one that runs keeps it until its end."""
+    ordered = rows[np.lexsort((-ends[rows], starts[rows]))]
+    return _trimmed(_first_come(ordered, starts, ends, *_room(len(rows))))
+
+
+def labelled(intervals: Intervals, row: int) -> Timeline:
+    """A disjoint set as a timeline in which all pieces carry one number."""
+    return intervals[0], intervals[1], np.full(len(intervals[0]), row, np.int64)
+
+
+def under(upper: Timeline, lower: Timeline) -> Timeline:
+    """``upper``, and ``lower`` where it has nothing."""
+    if not len(upper[0]) or not len(lower[0]):
+        return lower if len(lower[0]) else upper
+    _, start, end, row, index = cut(lower[0], lower[1], upper)
+    free = row < 0
+    parts = zip(upper, (start[free], end[free], lower[2][index[free]]), strict=True)
+    starts, finishes, rows = (np.concatenate(pair) for pair in parts)
+    order = np.argsort(starts, kind="stable")
+    return starts[order], finishes[order], rows[order]
+
+
+def cut(starts: IntArray, ends: IntArray, by: Timeline) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray]:
+    """Windows [start, end) cut at the pieces of a timeline: piece of the timeline (-1: none), start, end, its row (-1:
+    none), and window of each part, the parts of a window in the order of time. Windows may overlap; those without
+    length have no parts."""
+    counts = _parts(starts, ends, by[0], by[1])
+    room = [np.empty(int(counts.sum()), np.int64) for _ in range(4)]
+    _cut(starts, ends, by[0], by[1], *room)
+    piece, start, end, window = room
+    return piece, start, end, np.append(by[2], -1)[piece], window
+
+
+def _room(size: int) -> tuple[IntArray, IntArray, IntArray]:
+    return np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64)
+
+
+def _trimmed(found: tuple[int, IntArray, IntArray, IntArray]) -> Timeline:
+    count, start, end, row = found
+    return start[:count].copy(), end[:count].copy(), row[:count].copy()
+
+
+@compiled
+def _innermost(rows, starts, ends, first, last, owner):  # type: ignore[no-untyped-def]
+    open_rows = np.empty(len(rows) + 1, np.int64)
+    depth, found, now = 0, 0, np.iinfo(np.int64).min
+    for k in range(len(rows) + 1):
+        until = starts[rows[k]] if k < len(rows) else np.iinfo(np.int64).max
+        while depth and now < until:
+            top = open_rows[depth - 1]
+            stop = min(ends[top], until)
+            if stop > now:
+                first[found], last[found], owner[found] = now, stop, top
+                found += 1
+                now = stop
+            if ends[top] > until:
+                break
+            depth -= 1
+        now = until
+        if k < len(rows):
+            open_rows[depth] = rows[k]
+            depth += 1
+    return found, first, last, owner
+
+
+@compiled
+def _first_come(rows, starts, ends, first, last, owner):  # type: ignore[no-untyped-def]
+    found, reach = 0, np.iinfo(np.int64).min
+    for i in rows:
+        if ends[i] > starts[i] and ends[i] > reach:
+            first[found], last[found], owner[found] = max(starts[i], reach), ends[i], i
+            reach = ends[i]
+            found += 1
+    return found, first, last, owner
+
+
+@compiled(steps=5)
+def _parts(starts, ends, first, last):  # type: ignore[no-untyped-def]
+    """How many parts each window has."""
+    counts = np.zeros(len(starts), np.int64)
+    for w in range(len(starts)):
+        now = starts[w]
+        k = np.searchsorted(last, now, side="right")
+        while now < ends[w]:
+            if k == len(first) or first[k] >= ends[w]:
+                counts[w] += 1
+                break
+            if first[k] > now:
+                counts[w] += 1
+            counts[w] += 1
+            now = last[k]
+            k += 1
+    return counts
+
+
+@compiled(steps=5)
+def _cut(starts, ends, first, last, piece, begin, finish, window):  # type: ignore[no-untyped-def]
+    found = 0
+    for w in range(len(starts)):
+        now = starts[w]
+        k = np.searchsorted(last, now, side="right")
+        while now < ends[w]:
+            free = min(first[k], ends[w]) if k < len(first) else ends[w]
+            if free > now:
+                piece[found], begin[found], finish[found], window[found] = -1, now, free, w
+                found += 1
+                now = free
+            if now < ends[w]:
+                stop = min(last[k], ends[w])
+                piece[found], begin[found], finish[found], window[found] = k, now, stop, w
+                found += 1
+                now = stop
+                k += 1
+    return found
+
+
+EXCLUSIVE = ("device_compute", "exposed_communication", "exposed_copy")
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """Disjoint pieces of windows, in the order of window and time: ``window``, ``start_ns``, ``end_ns``, ``category``
+    (index into ``categories``) and ``row`` of the event that owns it (-1: none), shape (pieces,)."""
+
+    categories: tuple[str, ...]
+    window: IntArray
+    start_ns: IntArray
+    end_ns: IntArray
+    category: IntArray
+    row: IntArray
+
+    @property
+    def dur_ns(self) -> IntArray:
+        """Length of each piece."""
+        return self.end_ns - self.start_ns
+
+
+def slices(trace: Trace, rank: IntArray, start_ns: IntArray, end_ns: IntArray) -> Slices:
+    """The pieces of windows [start, end) of ranks (as in the column, -1: unknown); those of a window sum to it."""
+    activity, ranks = activities(trace), np.unique(rank).tolist()
+    events = _events(activity)
+    found = [_of_rank(activity, events, one, np.flatnonzero(rank == one), start_ns, end_ns) for one in ranks]
+    window, start, end, category, row = (
+        np.concatenate([part[index] for part in found]) if found else np.empty(0, np.int64) for index in range(5)
+    )
+    order = np.lexsort((start, window))
+    names = ON_DEVICE if activity.on_device else ON_HOST
+    return Slices(names, window[order], start[order], end[order], category[order], row[order])
+
+
+def categories_of_events(trace: Trace) -> IntArray:
+    """The category, as in :class:`Slices`, that time of each event goes to where nothing else takes precedence, shape
+    (rows,); that of no event for those that own no time, such as steps."""
+    events = _events(activities(trace))
+    first: IntArray = np.argmax([*events, np.ones(len(trace), np.bool_)], axis=0)
+    return first
+
+
+def _of_rank(
+    activity: Activities,
+    events: Sequence[BoolArray],
+    rank: int,
+    windows: IntArray,
+    start_ns: IntArray,
+    end_ns: IntArray,
+) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray]:
+    """Window, start, end, category and row of the pieces of one rank."""
+    sets = activity.of(rank)
+    device = (sets.compute, sets.communication, *((sets.copy,) if activity.on_device else ()))
+    layers = (*device, sets.loading, sets.host)
+    whose = reduce(under, [labelled(layer, index) for index, layer in enumerate(layers)])
+    _, start, end, category, within = cut(start_ns[windows], end_ns[windows], whose)
+    category = np.where(category < 0, len(layers), category)
+    owners = _owners(activity, events, rank)
+    parts = []
+    for index in range(len(layers) + 1):
+        mine = np.flatnonzero(category == index)
+        if index < len(layers):
+            _, begin, finish, row, piece = cut(start[mine], end[mine], owners[index])
+        else:
+            begin, finish, row, piece = start[mine], end[mine], np.full(len(mine), -1), np.arange(len(mine))
+        parts.append((windows[within[mine]][piece], begin, finish, np.full(len(piece), index), row))
+    window, begin, finish, found, row = (np.concatenate([part[k] for part in parts]) for k in range(5))
+    return window, begin, finish, found, row
+
+
+def _owners(activity: Activities, events: Sequence[BoolArray], rank: int) -> Sequence[Timeline]:
+    """For each category but the last, which of its events owns an instant."""
+    trace, rows = activity.trace, np.zeros(len(activity.trace), np.bool_)
+    rows[rows_of_rank(trace, rank)] = True
+    start, end = trace.ints("start_ns"), trace.end_ns
+    *working, loading, rest = (rows & mask for mask in events)
+    waits, others = innermost(np.flatnonzero(loading), start, end), _preferred(trace, _classes(trace, rest))
+    if activity.on_device:
+        return *(first_come(np.flatnonzero(mask), start, end) for mask in working), waits, others
+    compute, talk = working
+    return _preferred(trace, _classes(trace, compute)), first_come(np.flatnonzero(talk), start, end), waits, others
+
+
+def _events(activity: Activities) -> Sequence[BoolArray]:
+    """For each category but the last, the events that its time can be of."""
+    trace = activity.trace
+    loading = activity.host & _within(trace, activity.loading) & step_threads(trace)
+    if activity.on_device:
+        return activity.compute, activity.communication, activity.copy, loading, activity.host
+    computing = activity.host & _within(trace, activity.compute) & ~_within(trace, activity.communication)
+    return computing, activity.communication, loading, activity.host
+
+
+def _within(trace: Trace, mask: BoolArray) -> BoolArray:
+    """True for the events of the mask and what lies in them."""
+    found: BoolArray = nesting.nearest_on_path(trace.ints("parent"), mask) >= 0
+    return found
+
+
+def _classes(trace: Trace, chosen: BoolArray) -> Sequence[BoolArray]:
+    """The chosen host events in classes, the first of which with an event gets an instant."""
+    working = chosen & _within(trace, trace.rows("kind", *OPERATOR_KINDS, RUNTIME, SYNC))
+    here = step_threads(trace)
+    training = working & ~here & trace.rows("phase", FORWARD, BACKWARD, OPTIMIZER)
+    others = chosen & ~here & ~training
+    return working & here, training, chosen & here & ~working, others & working, others & ~working
+
+
+def _preferred(trace: Trace, classes: Sequence[BoolArray]) -> Timeline:
+    start, end = trace.ints("start_ns"), trace.end_ns
+    return reduce(under, [innermost(np.flatnonzero(mask), start, end) for mask in classes])

@@ -1,1 +1,0 @@
-"""Steps as samples: captures, the noise between equal runs, intervals, verdicts, outliers."""

@@ -1,0 +1,164 @@
+"""The distinct stacks of a trace, as a tree: each event belongs to one node, equal stacks share theirs.
+
+A stack begins at the thread, and leads through the host events around the event (Python frames among them, where they
+were recorded as events). A stack that was recorded with an event (column ``stack``) is put before it, once. Device work
+lies under the host event that owns it, memory events in the event around them. Steps share one name.
+
+A frame of a stack: what a label of the event table says about the place in the code.
+
+What a stack may weigh: host time, device time, calls, bytes. One value an event, summed over equal stacks.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.algorithms.trees import Tree, merge
+from perfkit_core.exporters.lanes import lanes
+from perfkit_core.model import schema
+from perfkit_core.model.schema import DEVICE_WORK, MEMORY
+from perfkit_core.model.trace import Trace
+from perfkit_core.views.attribution import owners
+from perfkit_core.views.code.stacks import SEPARATOR
+from perfkit_core.views.memory.events import counted_bytes, memory_events
+
+NO_LAUNCH: Final = "no launch recorded"
+STEP: Final = "step"
+
+
+@dataclass(frozen=True, slots=True)
+class CallPaths:
+    """``tree``: its keys index ``labels``, the frames of a node, outermost first. The first frame of a root is the
+    thread."""
+
+    tree: Tree
+    labels: list[tuple[str, ...]]
+
+
+def call_paths(trace: Trace) -> CallPaths:
+    """The stacks of all host events, device work and memory events."""
+    work, memory = trace.rows("kind", *DEVICE_WORK), trace.rows("kind", MEMORY)
+    nested = trace.ints("self_ns") >= 0
+    above = np.where(work, owners(trace), trace.ints("parent"))
+    label, labels = _labels(trace, above == NO_ROW)
+    within = memory & (above != NO_ROW)  # a memory event is no frame: it belongs to the one around it
+    tree = _merged(above, label, (nested | work | memory) & ~within, work)
+    node = np.where(within, tree.node[above], tree.node)
+    return CallPaths(Tree(tree.parent, tree.key, node), labels)
+
+
+def _merged(above: IntArray, label: IntArray, member: BoolArray, work: BoolArray) -> Tree:
+    """The tree, of rows in an order in which work follows its owner whatever the clocks of host and device say."""
+    order = np.argsort(work, kind="stable")
+    position = np.full(len(order) + 1, NO_ROW, np.int64)
+    position[order] = np.arange(len(order))
+    tree = merge(position[above[order]], label[order], member[order])
+    return Tree(tree.parent, tree.key, tree.node[position[:-1]])
+
+
+def _labels(trace: Trace, top: BoolArray) -> tuple[IntArray, list[tuple[str, ...]]]:
+    """Label of each event: its name, behind the stack that was recorded with it, behind the thread if it is ``top``."""
+    names, stacks = trace.codes("name"), trace.codes("stack")
+    spelled = [*((value,) for value in names.values), (STEP,), ()]
+    name = np.where(trace.rows("kind", schema.STEP), len(names.values), names.codes)
+    name = np.where(trace.rows("kind", MEMORY), len(names.values) + 1, name).astype(np.int64)
+    stack = np.where(_begins(trace), stacks.codes, -1).astype(np.int64) + 1
+    root, threads = _threads(trace)
+    root = np.where(top, root, -1) + 1
+    width, height = len(spelled), len(stacks.values) + 1
+    keys, label = np.unique((root * height + stack) * width + name, return_inverse=True)
+    labels = []
+    for key in keys.tolist():
+        frames = stacks.values[key // width % height - 1].split(SEPARATOR)[::-1] if key // width % height else []
+        thread = [threads[key // width // height - 1]] if key // width // height else []
+        labels.append((*thread, *frames, *spelled[key % width]))
+    return label.astype(np.int64), labels
+
+
+def _begins(trace: Trace) -> BoolArray:
+    """True where a recorded stack begins: no event around it has one, or is a Python frame."""
+    parent = trace.ints("parent")
+    has = trace.codes("stack").codes >= 0
+    nearest = nesting.nearest_on_path(parent, has | trace.rows("kind", schema.PYTHON))
+    above = np.where(parent == NO_ROW, NO_ROW, nearest[parent])
+    begins: BoolArray = has & (above == NO_ROW)
+    return begins
+
+
+def _threads(trace: Trace) -> tuple[IntArray, list[str]]:
+    """The root of each event, as index into names: its thread, or that its launch is unknown."""
+    found = lanes(trace, apart=False, spread=False)
+    several = len(trace.meta.ranks) > 1
+    names = [lane.name if lane.host else NO_LAUNCH for lane in found.lanes]
+    if several:
+        names = [f"rank {lane.rank}: {name}" for lane, name in zip(found.lanes, names, strict=True)]
+    distinct = list(dict.fromkeys(names))
+    number = np.array([*(distinct.index(name) for name in names), -1], np.int64)
+    return number[found.lane], distinct
+
+
+_PATTERNS: Final = (
+    re.compile(r"(?P<file>[^()]+)\((?P<line>\d+)\): (?P<name>.+)", re.S),
+    re.compile(r'\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>.+)', re.S),
+    re.compile(r"(?P<file>[^():;]+\.py):(?P<line>\d+)(?::| in | )(?P<name>.+)", re.S),
+)
+
+
+class Frame(NamedTuple):
+    """Function, file and line; ``text`` is how it was recorded. File and line are None where they are not known."""
+
+    text: str
+    name: str
+    file: str | None = None
+    line: int | None = None
+
+
+def frame(text: str) -> Frame:
+    """``train.py(12): step`` → step, train.py, 12; every other text is the name."""
+    for pattern in _PATTERNS:
+        match = pattern.fullmatch(text)
+        if match:
+            return Frame(text, match["name"], match["file"], int(match["line"]))
+    return Frame(text, text)
+
+
+CPU: Final = "cpu"
+DEVICE: Final = "device"
+CALLS: Final = "calls"
+BYTES: Final = "bytes"
+WEIGHTS: Final = (CPU, DEVICE, CALLS, BYTES)
+
+LACKING: Final = {
+    CPU: "no host events were recorded, so no stack has host time",
+    DEVICE: "no work on a device was recorded, so no stack has device time",
+    CALLS: "no events that nest were recorded",
+    BYTES: "no memory events were recorded, so no stack has bytes: record with profile_memory",
+}
+"""Why a weight is 0 everywhere."""
+
+
+def default(trace: Trace) -> str:
+    """Host time, or device time of a trace without any."""
+    return CPU if weigh(trace, CPU).any() or not weigh(trace, DEVICE).any() else DEVICE
+
+
+def weigh(trace: Trace, weight: str) -> IntArray:
+    """The weight of each event itself, shape (rows,): self time of host events or duration of device work in ns, 1 for
+    each of both, bytes of memory that was allocated (not the allocator's own reserve)."""
+    if weight == CPU:
+        return trace.ints("self_ns", 0)
+    work = trace.rows("kind", *DEVICE_WORK)
+    if weight == DEVICE:
+        return np.where(work, trace.ints("dur_ns"), 0)
+    if weight == CALLS:
+        nested = trace.ints("self_ns") >= 0
+        return np.where(work | nested, 1, 0).astype(np.int64)
+    found, allocated = memory_events(trace), np.zeros(len(trace), np.int64)
+    allocated[found.row] = np.maximum(counted_bytes(found), 0)
+    return allocated

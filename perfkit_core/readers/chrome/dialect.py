@@ -1,0 +1,150 @@
+"""What a framework's trace means: the part of a Chrome-trace reader that an adapter writes.
+
+A dialect names things (kind, phase, device); :class:`perfkit_core.readers.chrome.recorder.Recorder` turns recorded
+events into columns with it. Live captures feed the same recorder, so that a run means the same live and from its file.
+
+One event of a Chrome trace as the reference decodes it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar, Final, NamedTuple
+
+import msgspec
+
+from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.algorithms.decimals import to_ns
+from perfkit_core.assembly.collectives import Collective
+from perfkit_core.errors import SourceError
+from perfkit_core.model import schema
+from perfkit_core.readers.scanner.state import ScanRules
+
+
+class ChromeEvent(msgspec.Struct, gc=False):
+    """One event as written. ``ts`` and ``dur`` stay text, so that no digit is lost; without ``ts`` it is empty."""
+
+    ph: Any = None
+    name: Any = None
+    cat: Any = None
+    ts: msgspec.Raw = msgspec.Raw(b"")
+    dur: msgspec.Raw = msgspec.Raw(b"0")
+    pid: Any = None
+    tid: Any = None
+    args: Any = None
+
+
+DECODER: Final = msgspec.json.Decoder(list[ChromeEvent])
+UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding raises for text that is not JSON, or nested too deep."""
+
+
+Times = Callable[[Sequence[ChromeEvent]], tuple[IntArray, IntArray]]
+"""Start and duration of events in ns, each of shape (events,). Raises SourceError."""
+
+
+def is_timed(event: ChromeEvent, times: Times) -> bool:
+    """Whether the times of an event can be read."""
+    try:
+        times([event])
+    except SourceError:
+        return False
+    return True
+
+
+def event_times(events: Sequence[ChromeEvent]) -> tuple[IntArray, IntArray]:
+    """Start (0 where there is none) and duration in ns, each of shape (events,). Raises SourceError, which names the
+    event."""
+    starts, durations = [bytes(one.ts) or None for one in events], [bytes(one.dur) for one in events]
+
+    def place(field: str, at: int) -> str:
+        return f" ({field} of the event {str(events[at].name)[:80]!r})"
+
+    return to_ns(starts, place=partial(place, "ts")), to_ns(durations, place=partial(place, "dur"))
+
+
+_DIGITS: Final = re.compile(r"-?\d{1,18}")
+
+
+class Label(NamedTuple):
+    """What the name and category of an event say.
+
+    ``phase`` marks the whole subtree; ``step`` numbers a step; ``backend`` is the device type (None: the host);
+    ``layer`` names the layer whose call the event spans, as one part of its path.
+    """
+
+    kind: str
+    phase: str | None = None
+    step: int | None = None
+    backend: str | None = None
+    copy_kind: str | None = None
+    layer: str | None = None
+
+
+class Dialect:
+    """Base class: override what differs. One instance reads one file."""
+
+    framework: ClassVar[str] = ""
+    arguments: ClassVar[Mapping[str, str]] = {}
+    """Event argument → column of the schema, or ``external``: an id that an operator shares with its launches."""
+    scan_rules: ClassVar[ScanRules | None] = None
+    """With rules, files and live texts are read by the scanner as far as it knows them; without, event by event."""
+
+    def label(self, category: str, name: str) -> Label:
+        """Meaning of a category and (clean) name. Called once for each distinct pair."""
+        return Label(schema.OTHER)
+
+    def refine(self, label: Label, args: Mapping[str, Any]) -> Label:
+        """The label of one event, where its arguments change what its name says."""
+        return label
+
+    def keeps(self, event: ChromeEvent) -> bool:
+        """False for events that describe the recording rather than the run; the dialect takes note of them itself."""
+        return True
+
+    def clean_name(self, name: str) -> str:
+        """The name without what differs from call to call for no reason."""
+        return name
+
+    def thread(self, tid: Any) -> int | None:
+        """Operating system thread from the ``tid`` field of a host event."""
+        return integer(tid)
+
+    def device(self, label: Label, pid: Any, args: Mapping[str, Any]) -> str:
+        """Value of the device column for a device event or a memory event."""
+        index = integer(pid if args.get("device") is None else args["device"])
+        return f"{label.backend or schema.CPU}:{0 if index is None else index}" if label.backend else schema.CPU
+
+    def communicates(self, name: str, kind: str) -> bool:
+        """Whether events of this name and kind may be collectives: then :meth:`described` is asked about each."""
+        return False
+
+    def described(
+        self, name: str, args: str | None, shapes: str | None, dtypes: str | None
+    ) -> tuple[Collective | None, int]:
+        """What an event communicates, from its cells, and the bytes of its message: -1 where they are unknown."""
+        return None, -1
+
+    def times(self, events: Sequence[ChromeEvent]) -> tuple[IntArray, IntArray]:
+        """Start and duration of a batch in ns, each of shape (events,). Raises SourceError, which names the event."""
+        return event_times(events)
+
+
+def integer(value: Any) -> int | None:
+    """An int from what JSON may hold (number, digits in a string); None for everything else."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value if -(2**63) <= value < 2**63 else _wrapped(value)
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**63:
+        return int(value)
+    if isinstance(value, str) and _DIGITS.fullmatch(value):
+        return int(value)
+    return None
+
+
+def _wrapped(value: int) -> int | None:
+    """An unsigned 64-bit address as the int64 with the same bits."""
+    return value - 2**64 if 0 <= value < 2**64 else None

@@ -1,0 +1,180 @@
+"""The list of events in a Chrome trace, in batches.
+
+A window of about 1 MB is cut behind an event and decoded by msgspec in one call. The cut is right because it is proven:
+``[`` + bytes + ``]`` is valid JSON only if the bytes end between two events. What the dialect's rules and the text
+allow is scanned instead.
+
+A place in a file that is read through a window, and what to say when it cannot be read from there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from perfkit_core.errors import SourceError
+from perfkit_core.readers.chrome import repair
+from perfkit_core.readers.chrome.dialect import DECODER, UNDECODABLE, ChromeEvent, Dialect
+from perfkit_core.readers.chrome.portion import Portion
+from perfkit_core.readers.chrome.turns import Turns, can_scan
+from perfkit_core.storage.bytestream import CHUNK_BYTES, Window
+
+
+class Cursor:
+    """``position`` is that of the next byte in ``window.data``."""
+
+    def __init__(self, path: Path, sparing: bool = False) -> None:
+        self.path = path
+        self.window = Window(path, sparing)
+        self.position = 0
+
+    @property
+    def offset(self) -> int:
+        """Of the next byte, in the (decompressed) file."""
+        return self.window.base + self.position
+
+    def skip(self, pattern: re.Pattern[bytes]) -> None:
+        """Go behind what the pattern matches, reading on as needed."""
+        while True:
+            match = pattern.match(self.window.data, self.position)
+            if match:
+                self.position = match.end()
+            if self.position < len(self.window.data) or not self.window.more():
+                return
+
+    def peek(self) -> bytes:
+        """The next byte, none at the end."""
+        return self.window.data[self.position : self.position + 1]
+
+    def drop(self) -> None:
+        """Forget what lies behind."""
+        self.window.drop(self.position)
+        self.position = 0
+
+    def broken(self, what: str) -> SourceError:
+        """The error that the file is damaged here."""
+        self.whole()
+        return SourceError(
+            f"{self.path}: {what} (byte {self.offset})",
+            "the file is truncated or damaged: record it again, or read what is there with --partial",
+        )
+
+    def whole(self) -> None:
+        """Raise SourceError where compressed data is damaged: whatever else is missing, that is why."""
+        if self.window.damage:
+            hint = "copy or record the file again, or read what is there with --partial"
+            raise SourceError(f"{self.path}: {self.window.damage}", hint)
+
+
+WINDOW_BYTES = CHUNK_BYTES
+MAX_VALUE_BYTES: Final = 64 << 20
+"""Largest single event or header value that is read; a larger one is taken for a damaged file."""
+_CUTS_TRIED: Final = 8
+_GAP: Final = re.compile(rb"[\s,]*")
+_AFTER_EVENT: Final = re.compile(rb"\s*(?:,\s*\{|\]|,\s*\])")
+
+
+class EventList:
+    """``repaired`` and ``skipped`` count events whose text was not valid JSON, or nested too deep, ``strays`` places
+    between events where something else stood. Without ``partial``, what cannot be repaired raises SourceError."""
+
+    def __init__(self, at: Cursor, partial: bool, dialect: Dialect | None) -> None:
+        """``at`` stands behind the bracket that opens the list."""
+        self.repaired = 0
+        self.skipped = 0
+        self.strays = 0
+        self.partial = partial
+        self._at = at
+        self._dialect = dialect if dialect is not None and can_scan(dialect) else None
+
+    def portions(self) -> Iterator[list[ChromeEvent] | Portion]:
+        """The events up to the end of the list, behind which the cursor stands then."""
+        turns = Turns(self._at.window) if self._dialect else None
+        while True:
+            self._at.drop()
+            while len(self._at.window.data) < WINDOW_BYTES and self._at.window.more():
+                pass
+            self._at.skip(_GAP)
+            opening = self._at.peek()
+            if opening == b"]":
+                self._at.position += 1
+                return
+            if opening != b"{":
+                if not opening:
+                    raise self._at.broken("the list of events is not closed")
+                self._resume()
+            elif turns and self._dialect and turns.scan_next():
+                self._at.drop()
+                yield from turns.portions(self._dialect)
+            else:
+                yield self._batch() or self._salvage()
+
+    def _resume(self) -> None:
+        """Go on where the next event begins, or the list ends."""
+        found = self._next_beginning() if self.partial else None
+        if found is None:
+            raise self._at.broken("not an event")
+        self._at.position = found
+        self.strays += 1
+
+    def _next_beginning(self) -> int | None:
+        window = self._at.window
+        while True:
+            held = len(window.data) - self._at.position
+            last = window.finished or held >= MAX_VALUE_BYTES
+            found = repair.next_beginning(window.data, self._at.position, last)
+            if found is not None or last:
+                return found
+            window.more(max(held, WINDOW_BYTES))  # doubled: what is no event is not looked at too often
+
+    def _batch(self) -> list[ChromeEvent] | None:
+        """The events up to the last provable cut in the window; None when there is none among the likely places."""
+        data, cut = self._at.window.data, min(len(self._at.window.data), self._at.position + WINDOW_BYTES)
+        for _ in range(_CUTS_TRIED):
+            cut = data.rfind(b"}", self._at.position, cut)
+            while cut >= 0 and not _AFTER_EVENT.match(data, cut + 1):
+                cut = data.rfind(b"}", self._at.position, cut)
+            if cut < 0:
+                return None
+            try:
+                batch = DECODER.decode(b"[" + data[self._at.position : cut + 1] + b"]")
+            except UNDECODABLE:
+                continue
+            self._at.position = cut + 1
+            return batch
+        return None
+
+    def _salvage(self) -> list[ChromeEvent]:
+        """One event at a time, over the part of the window that is not valid JSON."""
+        found = self._next_event()
+        while found is None and not self._at.window.finished:
+            held = len(self._at.window.data) - self._at.position
+            if held >= MAX_VALUE_BYTES:
+                break
+            self._at.window.more(max(held, WINDOW_BYTES))  # doubled: a long event is not looked at too often
+            found = self._next_event()
+        if found is None:
+            raise self._at.broken("an event is not valid JSON or does not end")
+        batch: list[ChromeEvent] = []
+        while found is not None and len(batch) < 4096:
+            text, end, was_repaired = found
+            try:
+                batch += DECODER.decode(b"[" + text + b"]")
+                self.repaired += was_repaired
+            except UNDECODABLE as error:
+                if not self.partial:
+                    deep = isinstance(error, RecursionError)
+                    what = "an event is nested too deep" if deep else "an event is not valid JSON"
+                    raise self._at.broken(what) from None
+                self.skipped += 1
+            self._at.position = end
+            gap = _GAP.match(self._at.window.data, self._at.position)
+            self._at.position = gap.end() if gap else self._at.position
+            found = self._next_event()
+        return batch
+
+    def _next_event(self) -> tuple[bytes, int, bool] | None:
+        window = self._at.window
+        return repair.next_event(window.data, self._at.position, window.finished)

@@ -1,0 +1,194 @@
+"""Chrome-trace JSON: the events in batches, all else of the file as its header. The file is never held whole.
+
+Format: Google's "Trace Event Format"; the top level is an object with ``traceEvents`` or the list of events itself.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from perfkit_core.errors import SourceError
+from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect
+from perfkit_core.readers.chrome.event_list import MAX_VALUE_BYTES, WINDOW_BYTES, Cursor, EventList
+from perfkit_core.readers.chrome.portion import Portion
+from perfkit_core.readers.chrome.repair import NO_JSON_NUMBER, value_end, values_mended
+
+_SPACE: Final = re.compile(rb"\s*")
+_GAP: Final = re.compile(rb"[\s,]*")
+_CLOSED: Final = re.compile(rb"[\s}]*")
+_KEY: Final = re.compile(rb'\s*,?\s*"((?:[^"\\]|\\.)*)"\s*:\s*')
+
+
+class ChromeFile:
+    """One pass over a file: iterate :meth:`batches` or :meth:`portions`, then read ``header`` and the counters.
+
+    ``repaired`` and ``skipped`` count events whose text was not valid JSON, or nested too deep, ``strays`` places
+    between events where something else stood; ``truncated_at`` is the byte at which the file broke off, ``more_at`` the
+    one at which something follows the document. Without ``partial``, what cannot be repaired raises SourceError.
+    ``sparing``: in little memory.
+    """
+
+    def __init__(self, path: Path, partial: bool = False, sparing: bool = False) -> None:
+        self.path = path
+        self.header: dict[str, Any] = {}
+        self.repaired = 0
+        self.skipped = 0
+        self.strays = 0
+        self.truncated_at: int | None = None
+        self.more_at: int | None = None
+        self._partial = partial
+        self._at = Cursor(path, sparing)
+        self._dialect: Dialect | None = None
+
+    def batches(self) -> Iterator[list[ChromeEvent]]:
+        """All events in file order, a list for about each megabyte."""
+        for batch in self.portions(None):
+            assert isinstance(batch, list)
+            yield batch
+
+    def portions(self, dialect: Dialect | None) -> Iterator[list[ChromeEvent] | Portion]:
+        """All events in file order, where the dialect's rules and the text allow it as scanned columns."""
+        self._dialect = dialect
+        window = self._at.window
+        try:
+            yield from self._top_level()
+            self._end()
+            self._at.position = len(window.data)
+            while window.more():
+                window.drop(len(window.data))
+            self._at.whole()
+        except SourceError:
+            if not self._partial or not self._at.offset:
+                raise
+            self.truncated_at = self._at.offset
+        finally:
+            window.close()
+
+    def _list(self) -> Iterator[list[ChromeEvent] | Portion]:
+        events = EventList(self._at, self._partial, self._dialect)
+        try:
+            yield from events.portions()
+        finally:
+            self.repaired += events.repaired
+            self.skipped += events.skipped
+            self.strays += events.strays
+
+    def _top_level(self) -> Iterator[list[ChromeEvent] | Portion]:
+        self._at.skip(re.compile(rb"(?:\xef\xbb\xbf)?\s*"))
+        opening = self._at.peek()
+        if opening == b"[":
+            self._at.position += 1
+            yield from self._list()
+        elif opening == b"{":
+            self._at.position += 1
+            yield from self._object()
+        elif not opening:
+            self._at.whole()
+            raise SourceError(f"{self.path}: the file is empty", "was the profiler stopped before it was read?")
+        else:
+            self._at.whole()
+            raise SourceError(f"{self.path}: not JSON (starts with {opening!r})", "perfkit reads Chrome-trace JSON")
+
+    def _object(self) -> Iterator[list[ChromeEvent] | Portion]:
+        found = False
+        while True:
+            key = self._key()
+            if key is None:
+                self._at.position += 1
+                break
+            if key == "traceEvents" and self._at.peek() == b"[":
+                found = True
+                self._at.position += 1
+                yield from self._list()
+            else:
+                self.header[key] = self._value()
+        if not found:
+            raise SourceError(
+                f"{self.path}: a JSON file without traceEvents (keys: {', '.join(list(self.header)[:5]) or 'none'})",
+                "perfkit reads what a profiler exported as a Chrome trace",
+            )
+
+    def _end(self) -> None:
+        """Behind the document. More events there mean that a damage has closed the list."""
+        self._at.skip(_SPACE)
+        if not self._at.peek():
+            return
+        offset = self._at.offset
+        self._at.skip(_CLOSED)
+        if self._at.peek() == b",":
+            raise self._at.broken("the list of events ends inside an event")
+        if not self._partial:
+            raise SourceError(
+                f"{self.path}: the document has ended, but the file goes on (byte {offset})",
+                "were two files written into one? Read each by itself, or the first one with --partial",
+            )
+        self.more_at = offset
+
+    def _key(self) -> str | None:
+        """The next key of the top-level object, None at its end."""
+        while True:
+            match = _KEY.match(self._at.window.data, self._at.position)
+            if match:
+                self._at.position = match.end()
+                self._at.skip(_SPACE)
+                return str(json.loads(f'"{match[1].decode("utf-8", "replace")}"', strict=False))
+            self._at.skip(_GAP)
+            if self._at.peek() == b"}":
+                return None
+            if len(self._at.window.data) - self._at.position > WINDOW_BYTES or not self._at.window.more():
+                raise self._at.broken("the JSON object is not closed")
+
+    def _value(self) -> Any:
+        """The next JSON value, whole."""
+        size = 4096
+        while True:
+            raw = self._at.window.data[self._at.position : self._at.position + size]
+            try:
+                end = _value_end(raw)
+            except RecursionError:
+                raise self._at.broken("a header value is nested too deep") from None
+            complete = end is not None and end < len(raw)  # a number that ends with the text may go on behind it
+            if complete or (self._at.window.finished and self._at.position + size >= len(self._at.window.data)):
+                break
+            if size > MAX_VALUE_BYTES:
+                raise self._at.broken("a header value does not end")
+            size *= 2
+            while len(self._at.window.data) - self._at.position < size and self._at.window.more():
+                pass
+        if not complete:
+            raise self._at.broken("the file ends inside a header value")
+        try:
+            found = _decoded(raw[:end])
+        except (ValueError, RecursionError):
+            raise self._at.broken("a header value is not valid JSON") from None
+        self._at.position += end or 0
+        return found
+
+
+def _value_end(raw: bytes) -> int | None:
+    """Behind the value that the text begins with; None where it does not end. Raises RecursionError."""
+    try:
+        _, end = json.JSONDecoder(strict=False).raw_decode(raw.decode("latin-1"))  # one character a byte: offsets stay
+    except json.JSONDecodeError as error:
+        return value_end(raw) if NO_JSON_NUMBER.match(raw, error.pos) else None
+    return end
+
+
+def _decoded(raw: bytes) -> Any:
+    """A value; numbers that JSON does not have as text. Raises ValueError, RecursionError."""
+    text = raw.decode("utf-8", "replace")
+    try:
+        return json.loads(text, strict=False, parse_float=_number, parse_constant=str)
+    except ValueError:
+        return json.loads(values_mended(raw), strict=False, parse_float=_number)
+
+
+def _number(text: str) -> float | str:
+    """A number that no float holds is kept as text: JSON has none for it."""
+    value = float(text)
+    return value if math.isfinite(value) else text

@@ -1,0 +1,106 @@
+"""Events one by one, as the dialect reads them: the definition of every cell, and the path for what is not usual."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.model import schema
+from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect, Label, integer
+from perfkit_core.readers.chrome.origins import Origin, Origins
+from perfkit_core.readers.chrome.portion import ARGUMENT_INTEGERS, ARGUMENT_TEXTS, NULL
+from perfkit_core.readers.chrome.rows import Rows, Vocabulary
+
+_COUNTER: Final = "C"
+"""The ``ph`` of a counter."""
+_INTEGERS: Final = ("offset_ns", *ARGUMENT_INTEGERS)
+
+
+class RowLists:
+    """Python lists for some events, one a column."""
+
+    def __init__(self, dialect: Dialect, labels: dict[tuple[str, str], Label]) -> None:
+        self._dialect, self._labels = dialect, labels
+        self._integers: dict[str, list[int | None]] = {column: [] for column in _INTEGERS}
+        self._texts: dict[str, list[str | None]] = {column: [] for column in ARGUMENT_TEXTS}
+        self._origins: list[Origin] = []
+        self._args: list[str | None] = []
+
+    def take(self, event: ChromeEvent) -> None:
+        """Append one event."""
+        dialect = self._dialect
+        name = dialect.clean_name(event.name if isinstance(event.name, str) else str(event.name))
+        category = event.cat if isinstance(event.cat, str) else ""
+        label = self._labels.get((category, name))
+        if label is None:
+            label = self._labels[category, name] = dialect.label(category, name)
+        args = event.args if isinstance(event.args, dict) else {}
+        label = dialect.refine(label, args)
+        if event.ph == _COUNTER and label.kind == schema.OTHER:
+            label = label._replace(kind=schema.COUNTER)
+        on_host = label.backend is None
+        told = not on_host or label.kind == schema.MEMORY
+        device = dialect.device(label, event.pid, args) if told else schema.CPU
+        pid, tid = (integer(event.pid), dialect.thread(event.tid)) if on_host else (None, None)
+        self._origins.append(of_label(label, category, name, device, pid, tid))
+        found = self._arguments(args, label)
+        for column, integers in self._integers.items():
+            integers.append(integer(found.get(column)))
+        for column, texts in self._texts.items():
+            texts.append(as_text(found.get(column)))
+
+    def _arguments(self, args: Mapping[str, Any], label: Label) -> dict[str, Any]:
+        """The arguments by column; what has no column stays JSON."""
+        found: dict[str, Any] = {}
+        rest = {}
+        for key, value in args.items():
+            column = self._dialect.arguments.get(key)
+            if column == "stream" and label.backend is None:  # a launch names the stream of its work, not its own
+                column = None
+            if column is None or found.get(column) is not None or _has_no_room(column, value):
+                rest[key] = value
+            else:
+                found[column] = value
+        self._args.append(msgspec.json.encode(rest).decode() if rest else None)
+        return found
+
+    def rows(
+        self, start_ns: IntArray, dur_ns: IntArray, origins: Origins, vocabularies: Mapping[str, Vocabulary]
+    ) -> Rows:
+        """All events so far, with their times."""
+        integers = {
+            column: np.array([NULL if value is None else value for value in values], np.int64)
+            for column, values in self._integers.items() if any(value is not None for value in values)
+        }  # fmt: skip
+        texts = {
+            column: vocabularies[column].numbers(values)
+            for column, values in self._texts.items() if any(value is not None for value in values)
+        }  # fmt: skip
+        args = pa.array(self._args, pa.string()) if any(value is not None for value in self._args) else None
+        origin = np.fromiter(map(origins.number, self._origins), np.int32, len(self._origins))
+        return Rows(len(self._args), origin, {"start_ns": start_ns, "dur_ns": dur_ns, **integers}, texts, args)
+
+
+def of_label(label: Label, category: str, name: str, device: str, pid: int | None, tid: int | None) -> Origin:
+    """The origin of an event, as far as texts go: without empty ones, but for the name."""
+    return Origin(
+        name, as_text(label.kind), as_text(category), as_text(device), as_text(label.phase), as_text(label.layer),
+        as_text(label.copy_kind), pid, tid, integer(label.step),
+    )  # fmt: skip
+
+
+def _has_no_room(column: str, value: Any) -> bool:
+    """Whether a column of integers cannot hold it: no integer of 64 bits, or the one that stands for none."""
+    return column in _INTEGERS and value is not None and integer(value) in (None, NULL)
+
+
+def as_text(value: Any) -> str | None:
+    """Value of a text column: strings as they are, everything else as JSON, nothing for nothing."""
+    if value is None or value == "" or isinstance(value, str):
+        return value or None
+    return msgspec.json.encode(value).decode()

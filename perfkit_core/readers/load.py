@@ -1,0 +1,150 @@
+"""From what a user names to a Trace: trace files, run folders, several of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from perfkit_core.errors import SourceError
+from perfkit_core.model.findings import about_job, files_left_out
+from perfkit_core.model.meta import Finding
+from perfkit_core.model.trace import Trace
+from perfkit_core.plugins.contracts import Source
+from perfkit_core.plugins.manager import Plugins, get_plugins
+from perfkit_core.readers.join_ranks import one_job
+from perfkit_core.readers.trace_folder import expanded
+from perfkit_core.storage import unfinished
+from perfkit_core.storage.bytestream import head
+from perfkit_core.storage.store import PARTIAL_SUFFIX
+from perfkit_core.system.paths import (
+    PathLike,
+    as_path,
+    exists,
+    identity,
+    is_file,
+    is_remote,
+    reaching,
+    readable,
+    without_secrets,
+)
+
+_OWN_PAGE: Final = b'<meta name="generator" content="perfkit">'
+"""What the pages of the renderers begin with."""
+
+
+def load(sources: PathLike | Sequence[PathLike], *, partial: bool = False, plugins: Plugins | None = None) -> Trace:
+    """Read a trace file, a run folder or a folder of trace files, or several (one a rank), as one Trace.
+
+    A source is a path, or the address of a store that fsspec knows (``s3://…``, ``gs://…``, ``https://…``).
+    ``partial`` keeps what can be read of damaged files, with a finding. ``plugins`` are those whose readers are asked,
+    the installed ones when None. Raises SourceError.
+    """
+    given = list(sources) if isinstance(sources, Sequence) and not isinstance(sources, str) else [sources]
+    paths, findings = files_of(given, plugins or get_plugins(), partial)
+    traces, lost = _each(paths, partial, plugins)
+    whole = one_job(traces)
+    if len(given) == 1 < len(paths):
+        whole = named(whole, as_path(given[0]))
+    return whole.with_findings(*findings, *lost, *about_job(whole.meta))
+
+
+def _each(paths: Sequence[Path], partial: bool, plugins: Plugins | None) -> tuple[list[Trace], tuple[Finding, ...]]:
+    """Every file under its own name; with ``partial`` without those that cannot be read, unless none can."""
+    traces: list[Trace] = []
+    failed: dict[int, SourceError] = {}
+    for number, path in enumerate(paths):
+        try:
+            traces.append(named(load_one(path, partial, plugins), path))
+        except SourceError as error:
+            failed[number] = error
+            if not partial or len(failed) == len(paths):
+                raise failed[min(failed)] from None
+    return traces, files_left_out({number: readable(error.message) for number, error in failed.items()}, len(paths))
+
+
+def files_of(
+    sources: Sequence[PathLike], plugins: Plugins, partial: bool = False
+) -> tuple[list[Path], tuple[Finding, ...]]:
+    """The files and run folders that are meant: a folder of trace files stands for them. Raises SourceError."""
+    paths = [as_path(one) for one in sources]
+    if not paths:
+        raise SourceError("no source given", "name a run folder or a trace file")
+    for path in paths:
+        check_rereadable(path)
+    if len({identity(path) for path in paths}) < len(paths):
+        raise SourceError("the same source is named twice", "name each rank once")
+    readers = list(plugins.sources())
+    found: list[Path] = []
+    findings: list[Finding] = []
+    for path in paths:
+        with reaching(path):
+            files, more = expanded([path], readers, partial)
+        found += files
+        findings += more
+    return found, tuple(findings)
+
+
+def check_rereadable(path: Path) -> None:
+    """Raises SourceError for a pipe or a device: a profile is looked at first, and read from its beginning then."""
+    if not is_remote(path) and path.exists() and not (path.is_dir() or path.is_file()):
+        raise SourceError(
+            f"{path}: a pipe or a device, which cannot be read twice", "write it to a file first, and name that"
+        )
+
+
+def load_one(path: Path, partial: bool = False, plugins: Plugins | None = None) -> Trace:
+    """Read one file or run folder with the reader that recognises it best. Raises SourceError."""
+    unfinished.flush(path)
+    with reaching(path):
+        if not exists(path):
+            raise SourceError(f"{path}: no such file or folder", "check the path")
+        start = head(path) if is_file(path) else b""
+        if not start and is_file(path) and path.stat().st_size == 0:
+            raise SourceError(f"{path}: the file is empty", "was the profiler stopped before it wrote?")
+        trace = read_with(reader(path, start, plugins or get_plugins()), path, partial)
+    return named(trace, path)
+
+
+def named(trace: Trace, path: Path) -> Trace:
+    """Under the name of its file or folder, as it can be printed. What is read from the web keeps its address, not the
+    signature in it."""
+    return trace.with_meta(source=without_secrets(path))
+
+
+def read_with(source: Source, path: Path, partial: bool = False) -> Trace:
+    """Read with one reader. The SourceError of a reader that forgot which file it read names it here."""
+    with naming(path):
+        return source.read(path, partial)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """A SourceError that is raised in here names the file."""
+    try:
+        yield
+    except SourceError as error:
+        if str(path) in error.message:
+            raise
+        raise SourceError(f"{path}: {error.message}", error.hint) from None
+
+
+def reader(path: Path, start: bytes, plugins: Plugins) -> Source:
+    """The reader that recognises a file or folder best, by its name and first bytes. Raises SourceError."""
+    rated = [(source.sniff(path, start), source) for source in plugins.sources()]
+    best = max((rating for rating, _ in rated), default=0)
+    if not best and path.name.endswith(PARTIAL_SUFFIX):
+        raise SourceError(
+            f"{path}: holds partials, which perfkit summary and perfkit report merge; there are no events in them",
+            "give the profile that they were made of",
+        )
+    if not best and _OWN_PAGE in start:
+        raise SourceError(
+            f"{path}: this is a page that perfkit wrote; there are no events in it",
+            "give the run folder or the trace that it was made of",
+        )
+    if not best:
+        known = ", ".join(source.description for _, source in rated)
+        raise SourceError(f"{path}: not a profile that perfkit knows", f"perfkit reads {known}")
+    return next(source for rating, source in rated if rating == best)

@@ -1,0 +1,182 @@
+"""Events, one after the other, from a padded buffer into columns.
+
+What many events share, in one number: category and name, process, thread, and the place of their work.
+
+What tells the device of an event, packed into one number: its label, its process, and up to AUX arguments.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from perfkit_core.readers.chrome.portion import DURATION, FIRST_INTEGER, FIRST_TEXT, NULL, ORIGIN, START
+from perfkit_core.readers.scanner.keys import BROKEN_TEXT, NO_ROOM, context_of, key
+from perfkit_core.readers.scanner.members import FLOW, INSTANT, NO_PAIR, NO_PHASE, OTHER, SPAN, member, pair
+from perfkit_core.readers.scanner.state import AUX, SLOW_PAIR, number_of
+from perfkit_core.readers.scanner.tokens import past_space
+from perfkit_core.runtime.buffers import by_address, byte, inlined, int64, put_int32, put_int64
+
+_BITS: Final = 20
+_MASK: Final = (1 << _BITS) - 1
+
+
+@inlined
+def origin(memory, pair, process, thread, place):  # type: ignore[no-untyped-def]
+    """(number, odd) of the origin. Negative: no room; odd: these numbers are too large to stand in one."""
+    odd = process > _MASK or thread > _MASK or place > _MASK
+    lane = number_of(memory.lanes, np.int64(0) if odd else (process << (2 * _BITS)) | (thread << _BITS) | place)
+    return lane if lane < 0 else number_of(memory.origins, (pair << 32) | lane), odd
+
+
+def origin_parts(key: int, lanes: list[int]) -> tuple[int, int, int, int]:
+    """(pair, process, thread, place) of an origin."""
+    lane = lanes[key & 0xFFFFFFFF]
+    return key >> 32, lane >> (2 * _BITS), (lane >> _BITS) & _MASK, lane & _MASK
+
+
+_CLASS_BITS, _PID_BITS, _AUX_BITS = 10, 14, 12
+
+
+@by_address
+def place(memory, label, process):  # type: ignore[no-untyped-def]
+    """(number, odd) of what tells the device: the label, the process and the arguments. FULL: no room."""
+    key, shift = label | (process << _CLASS_BITS), _CLASS_BITS + _PID_BITS
+    odd = label >= 1 << _CLASS_BITS or process >= 1 << _PID_BITS
+    for i in range(AUX):
+        odd = odd or int64(memory.aux, i) >= 1 << _AUX_BITS
+        key |= int64(memory.aux, i) << (shift + i * _AUX_BITS)
+    return number_of(memory.places, np.int64(0) if odd else key + 1), odd
+
+
+def place_parts(key: int) -> tuple[int, int, list[int]]:
+    """(label, process, arguments) of a place: number 0 of ``memory.places`` is the host's, whose key is 0."""
+    key -= 1
+    label, key = key & ((1 << _CLASS_BITS) - 1), key >> _CLASS_BITS
+    process, key = key & ((1 << _PID_BITS) - 1), key >> _PID_BITS
+    return label, process, [(key >> (i * _AUX_BITS)) & ((1 << _AUX_BITS) - 1) for i in range(AUX)]
+
+
+CLEAN, CLOSED, BROKEN, ROWS_FULL, GROW, NEW_PAIR = range(6)
+"""Why a scan stopped: all consumed up to a comma; at the bracket that closes the list; at an event that the reference
+has to look at; no row left; a dictionary is full; a pair of category and name that Python has to label first."""
+
+_COMMA, _OPEN, _CLOSE, _CLOSE_LIST = 0x2C, 0x7B, 0x7D, 0x5D
+
+
+@by_address
+def scan(buffer, at, end, memory, columns):  # type: ignore[no-untyped-def]
+    """(status, position) after as many events as possible, from ``at``, the ``{`` of an event.
+
+    Everything before the returned position has been read completely; ``columns`` says how much of it is in use.
+    """
+    while columns.rows < columns.capacity:
+        columns.serial += 1
+        behind, kind = _event(buffer, at, memory, columns)
+        if behind < 0:
+            return (GROW if behind == NO_ROOM else NEW_PAIR if behind == NO_PAIR else BROKEN), at
+        follows = past_space(buffer, behind)
+        closed = byte(buffer, follows) == _CLOSE_LIST
+        if not closed:
+            if byte(buffer, follows) != _COMMA:
+                return BROKEN, at
+            follows = past_space(buffer, follows + 1)
+            if byte(buffer, follows) != _OPEN and follows < end:
+                return BROKEN, at
+        if kind != FLOW:
+            _keep(at, behind, kind, memory, columns)
+        at = follows
+        if closed or at >= end:
+            return (CLOSED if closed else CLEAN), at
+    return ROWS_FULL, at
+
+
+@inlined
+def _keep(start, end, kind, memory, columns):  # type: ignore[no-untyped-def]
+    """Count the event's row among those in use; set the event aside where the reference has to read it."""
+    if kind == OTHER:
+        at = 3 * columns.slow_rows
+        put_int64(columns.slow, at, columns.rows)
+        put_int64(columns.slow, at + 1, start)
+        put_int64(columns.slow, at + 2, end)
+        put_int32(columns.codes, ORIGIN * columns.capacity + columns.rows, 0)
+        columns.slow_rows += 1
+    else:
+        columns.text = memory.event.text
+        if columns.odd_text:
+            put_int64(columns.recoded, columns.recoded_rows, columns.rows)
+            columns.recoded_rows += 1
+    columns.rows += 1
+    columns.used = 0
+    put_int32(columns.rest_ends, columns.rows, columns.text)
+
+
+@inlined
+def _clear(memory, columns):  # type: ignore[no-untyped-def]
+    """Nothing is known yet of the event, and of the row behind those in use."""
+    event = memory.event
+    event.category = event.process = event.thread = 0
+    event.name = event.pair = -1
+    event.kind, event.text = NO_PHASE, columns.text
+    event.odd = event.bare = event.coded = 0
+    columns.odd_text = columns.empty = 0
+    put_int64(columns.numbers, START * columns.capacity + columns.rows, NULL)
+    put_int64(columns.numbers, DURATION * columns.capacity + columns.rows, 0)
+    if columns.used:  # by an event that was no row, or has to be read once more
+        for column in range(FIRST_INTEGER, columns.number_rows):
+            put_int64(columns.numbers, column * columns.capacity + columns.rows, NULL)
+        for column in range(FIRST_TEXT, columns.code_rows):
+            put_int32(columns.codes, column * columns.capacity + columns.rows, -1)
+        columns.used = 0
+    for i in range(AUX):
+        put_int64(memory.aux, i, 0)
+
+
+@by_address
+def _event(buffer, at, memory, columns):  # type: ignore[no-untyped-def]
+    """(end, SPAN, FLOW or OTHER) of the event at ``at``. A negative end: see ``scan``."""
+    _clear(memory, columns)
+    event, number = memory.event, np.int64(-1)
+    at = past_space(buffer, at + 1)
+    while True:
+        context = context_of(number, event.kind)
+        start, _, number, odd = key(buffer, at, memory.tops, memory.next_tops, context, memory.keys)
+        if start < 0:
+            return start, OTHER
+        event.odd = event.odd or odd or int64(memory.seen_tops, number) == columns.serial
+        put_int64(memory.seen_tops, number, columns.serial)
+        end = member(buffer, start, number, memory, columns)
+        if end < 0:
+            return end, OTHER
+        at = past_space(buffer, end)
+        if byte(buffer, at) == _CLOSE:
+            return _row(at + 1, memory, columns)
+        if byte(buffer, at) != _COMMA:
+            return np.int64(BROKEN_TEXT), OTHER
+        at = past_space(buffer, at + 1)
+
+
+@inlined
+def _row(end, memory, columns):  # type: ignore[no-untyped-def]
+    """(end, SPAN, FLOW or OTHER) of the event that was read; what is left of its row is filled in."""
+    event = memory.event
+    if event.kind == FLOW and not event.odd and not event.coded and event.pair < 0:  # without arguments to check
+        return end, FLOW
+    if (event.kind != SPAN and event.kind != INSTANT) or event.odd or event.name < 0:
+        return end, OTHER
+    event.pair = pair(memory) if event.pair < 0 else event.pair
+    if event.pair < 0:
+        return event.pair, OTHER
+    slow = (event.bare and event.kind == SPAN) or (int64(memory.flags, event.pair) & SLOW_PAIR) != 0
+    where, label = np.int64(0), int64(memory.device_class, event.pair)
+    if label >= 0:
+        where, odd = place(memory, label, event.process)
+        slow = slow or odd
+        if where < 0:
+            return np.int64(NO_ROOM), OTHER
+    number, odd = origin(memory, event.pair, event.process, event.thread, where)
+    if number < 0:
+        return np.int64(NO_ROOM), OTHER
+    put_int32(columns.codes, ORIGIN * columns.capacity + columns.rows, number)
+    return end, OTHER if slow or odd else SPAN

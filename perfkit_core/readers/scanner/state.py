@@ -1,0 +1,163 @@
+"""What the scanner writes into, and what it remembers from event to event: records of addresses, for compiled code.
+
+What an adapter says about its files, so that the scanner can read them without asking about each event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from perfkit_core.readers.scanner.interning import FULL, INTERNER, Interner
+from perfkit_core.runtime.buffers import inlined, int32, int64, put_int32, put_int64
+
+TOP_KEYS: Final = (b"ph", b"cat", b"name", b"pid", b"tid", b"ts", b"dur", b"args")
+"""Members of an event that are read; others are passed over."""
+PH, CAT, NAME, PID, TID, TS, DUR, ARGS = range(8)
+
+# What becomes of an argument: its key's action. Integer column i is INTEGER + i (NOT_NEGATIVE + i
+# where negative numbers are left to the reference), text column i is TEXT + i.
+REST, DROPPED, DROPPED_IF_EMPTY, OFFSET, STREAM_OF_DEVICE = 0, 1, 2, 3, 4
+INTEGER, NOT_NEGATIVE, TEXT = 16, 40, 64
+
+ON_DEVICE, SLOW_PAIR, UNKNOWN_PAIR = 1, 2, 128
+"""Flags of a pair: device work; its events need the reference; the dialect has not been asked yet."""
+
+CONTEXTS: Final = 16
+"""What follows a key is remembered apart for so many kinds of events."""
+
+AUX: Final = 3
+"""So many arguments may tell the device of an event."""
+
+COLUMNS: Final = np.dtype(
+    [(name, np.int64) for name in ("numbers", "codes", "rest", "rest_ends", "slow", "capacity", "number_rows",
+                                   "code_rows", "rows", "text", "slow_rows", "recoded_rows", "recoded",
+                                   "serial", "odd_text", "empty", "used")]
+)  # fmt: skip
+"""The rows of a stretch. Addresses: ``numbers[c, row]`` (int64), ``codes[c, row]`` (int32), the text of arguments that
+have no column, ``rest[rest_ends[row]:rest_ends[row + 1]]``, and ``slow[i]``: (row, start, end) of an event that the
+reference has to read, whose row is kept free; ``recoded[i]``, a row whose arguments have to be written again by the
+reference. ``rows``, ``text``, ``slow_rows`` and ``recoded_rows`` of them are in use; ``serial`` numbers the
+events; ``odd_text`` says whether the event in hand has such arguments,
+``empty`` how many of those that count only together. Optional cells behind the rows in use hold nothing, but for those
+of the next one where ``used`` is set."""
+
+KEYS: Final = np.dtype([(name, np.int64) for name in ("slots", "keys", "mask", "capacity", "count")])
+"""Distinct integers, numbered as they come; the first two are addresses."""
+
+EVENT: Final = np.dtype(
+    [(name, np.int64) for name in ("category", "name", "process", "thread", "pair", "kind", "text", "odd", "bare",
+                                   "coded")]
+)  # fmt: skip
+"""The event in hand. Numbers of dictionaries; ``text``: end of the text of its row; ``odd``: the reference has to read
+it; ``bare``: its name lacks the duration; ``coded``: Python has to decode the name."""
+
+MEMORY: Final = np.dtype(
+    [(name, INTERNER) for name in ("tops", "arguments", "categories", "names", "tokens", "texts")]
+    + [(name, KEYS) for name in ("pairs", "places", "lanes", "origins")]
+    + [("event", EVENT)]
+    + [(name, np.int64) for name in ("actions", "aux_of", "seen_tops", "seen_arguments", "next_tops",
+                                     "next_arguments", "flags", "device_class", "aux",
+                                     "keys", "pairs_known", "glued", "stream", "empty_keys",
+                                     "last_category", "last_process", "last_thread")]
+)  # fmt: skip
+"""Dictionaries of keys, words and values, and what is known about them. Addresses (int64 items): ``actions`` and
+``aux_of`` of each argument; ``seen_…``, in which event a key was met last; ``next_…``, which key came behind a key last
+(CONTEXTS items a key); ``flags`` and ``device_class`` of each pair
+of category and name; ``aux``, scratch. ``keys`` and ``pairs_known`` are how many of them there is room for. ``glued``:
+names end with their duration. ``lanes`` are processes, threads and places together, ``origins`` pairs and lanes.
+``stream``: the integer column of streams. ``empty_keys``: how many keys are
+DROPPED_IF_EMPTY. ``last_…``: what the event before had, which is what most have."""
+
+
+class Keys:
+    """Owns the memory of one KEYS record, which stands in ``record``."""
+
+    def __init__(self, record: Any, *known: int, capacity: int = 1024) -> None:
+        self.record = record
+        self._allocate(capacity)
+        for key in known:
+            number_of(record, key)
+
+    def __len__(self) -> int:
+        return int(self.record["count"])
+
+    @property
+    def capacity(self) -> int:
+        """How many integers there is room for."""
+        return int(self.record["capacity"])
+
+    def values(self, first: int = 0) -> list[int]:
+        """The integers from number ``first`` on."""
+        return [int(key) for key in self._keys[first : len(self)]]
+
+    def grow(self) -> None:
+        """Room for as many integers again, under the same numbers."""
+        held = self.values()
+        self._allocate(2 * self.capacity)
+        for key in held:
+            number_of(self.record, key)
+
+    def _allocate(self, capacity: int) -> None:
+        self._slots = np.full(2 * capacity, -1, np.int32)
+        self._keys = np.zeros(capacity, np.int64)
+        addresses = (self._slots.ctypes.data, self._keys.ctypes.data)
+        for name, value in zip(KEYS.names or (), (*addresses, 2 * capacity - 1, capacity, 0), strict=True):
+            self.record[name] = value
+
+
+def interners(memory: Any) -> dict[str, Interner]:
+    """The dictionaries of a MEMORY record. Number 0 of categories, tokens and texts stands for a missing value."""
+    known = {"tops": TOP_KEYS, "categories": (b"",), "tokens": (b"null",), "texts": (b"null",)}
+    return {
+        name: Interner(memory[name], *known.get(name, ()))
+        for name in MEMORY.names or () if MEMORY.fields and MEMORY.fields[name][0] == INTERNER
+    }  # fmt: skip
+
+
+@inlined
+def number_of(table, key):  # type: ignore[no-untyped-def]
+    """Number of an integer, a new one where it is not known yet; FULL when there is no room for it."""
+    slot = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)) & table.mask
+    number = np.int64(int32(table.slots, slot))
+    while number >= 0:
+        if int64(table.keys, number) == key:
+            return number
+        slot = (slot + 1) & table.mask
+        number = np.int64(int32(table.slots, slot))
+    number = table.count
+    if number >= table.capacity:
+        return np.int64(FULL)
+    put_int32(table.slots, slot, number)
+    put_int64(table.keys, number, key)
+    table.count = number + 1
+    return number
+
+
+def _never(category: str, name: str) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class ScanRules:
+    """A dialect that has rules promises that its ``label`` and ``device`` depend on their arguments alone, and that
+    ``keeps`` and ``refine`` change nothing but what is said here.
+
+    ``needs_reference(category, name)``: events of this pair go through the dialect one by one (``keeps``, ``refine``).
+    ``glued_durations``: every span's name ends with its duration, which ``clean_name`` takes off; a span without one
+    goes through the dialect. ``dropped`` arguments are no arguments, nor are those of
+    ``dropped_if_empty`` when an event has all of them and they hold nothing; otherwise it goes through the dialect, as
+    does an event with a negative argument of ``not_negative``. ``device_arguments`` (at most three) are all that
+    ``device`` looks at. ``offset_argument``: a start as text, ``"12.345 us"``, that becomes the column ``offset_ns``.
+    """
+
+    needs_reference: Callable[[str, str], bool] = _never
+    glued_durations: bool = False
+    dropped: frozenset[str] = frozenset()
+    dropped_if_empty: frozenset[str] = frozenset()
+    not_negative: frozenset[str] = frozenset()
+    device_arguments: tuple[str, ...] = ()
+    offset_argument: str | None = None

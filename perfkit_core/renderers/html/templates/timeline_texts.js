@@ -1,0 +1,33 @@
+// What is told of a timeline in words? The box that is pointed at, the box that is chosen, what is shown.
+"use strict";
+const timelineTexts = (() => {
+  const { launches } = timelineData, { count, duration } = page.units;
+  const name = (data, box) => data.names[data.name[box]];
+
+  const hover = (data, box) => `${name(data, box)}\n${duration(data.dur_ns[box])}`;
+
+  const exact = (ns) => `${duration(ns)} (${count(ns)} ns)`;
+
+  // Lines: name, kind and duration, where and when, what launched it, what it launched.
+  const details = (data, box) => {
+    const [group, row] = data.rows[data.row[box]], work = launches(data, box), cause = data.cause[box];
+    const lines = [
+      name(data, box),
+      `${data.kinds_said[data.kind[box]]}, ${exact(data.dur_ns[box])}`,
+      page.say("{place}, {time} after the beginning", { place: `${group} · ${row}`, time: exact(data.start_ns[box]) }),
+    ];
+    if (cause >= 0) lines.push(page.say("launched by {name}", { name: name(data, cause) }));
+    if (work.length) lines.push(page.say("launched {count}: {name}", { count: count(work.length), name: name(data, work[0]) }));
+    return lines.join("\n");
+  };
+
+  const status = (view, drawn, found) => {
+    const { first, last, all } = view.rows();
+    const said = [page.say("{span} shown, {count} boxes drawn", { span: duration(view.span), count: count(drawn) })];
+    if (last - first + 1 < all) said.push(page.say("rows {first} to {last} of {all}, scroll for the others", { first, last, all: count(all) }));
+    if (found) said.push(page.say("{found} found (Enter: the next)", { found: count(found.length) }));
+    return said.join("; ");
+  };
+
+  return { hover, details, status };
+})();

@@ -1,0 +1,159 @@
+"""The bytes of a trace file, plain or gzip, through one window that never holds the whole file."""
+
+from __future__ import annotations
+
+import io
+import zlib
+from pathlib import Path
+from typing import Any, BinaryIO, Final, cast
+
+from isal import igzip_lib, isal_zlib
+
+from perfkit_core.errors import SourceError
+from perfkit_core.system.paths import open_binary
+
+CHUNK_BYTES = 1 << 20
+_GZIP_ONLY: Final = 31
+GZIP_MAGIC = b"\x1f\x8b"
+DAMAGED: Final = (EOFError, OSError, zlib.error, cast("type[Exception]", igzip_lib.IsalError))
+"""What reading a damaged or truncated gzip file may raise."""
+
+
+class Gunzip(io.RawIOBase):
+    """Decompresses through isal and hands out everything in front of a damage, which isal's own reader does not.
+
+    Reading on from there raises one of :data:`DAMAGED`.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._damage: Exception | None = None
+        self._pending = b""
+        self._member: Any = None
+
+    def read(self, count: int = -1) -> bytes:
+        """``count`` bytes, fewer only at the end or in front of a damage; all, without any damage, when negative."""
+        if self._damage:
+            raise self._damage
+        pieces: list[bytes] = []
+        held = 0
+        try:
+            while held != count and (piece := self._some(count - held if count > 0 else CHUNK_BYTES)):
+                pieces.append(piece)
+                held += len(piece)
+        except DAMAGED as error:
+            if not pieces or count < 0:
+                raise
+            self._damage = error
+        return b"".join(pieces)
+
+    def _some(self, count: int) -> bytes:
+        """At least one and up to ``count`` bytes, none at the end."""
+        while True:
+            if not self._pending and not self._member:
+                self._pending = self._file.read(CHUNK_BYTES // 4)
+                if not self._pending:
+                    return b""
+            piece = self._next_piece(count)
+            if piece:
+                return piece
+            if self._member and not self._pending:  # isal holds nothing back any more
+                self._pending = self._file.read(CHUNK_BYTES // 4)
+                if not self._pending:
+                    raise EOFError("it ended before its end-of-stream marker")
+
+    def _next_piece(self, count: int) -> bytes:
+        self._member = self._member or isal_zlib.decompressobj(wbits=_GZIP_ONLY)
+        piece: bytes = self._member.decompress(self._pending, count)
+        self._pending = self._member.unconsumed_tail
+        if self._member.eof:  # another member, or padding with zeros, may follow
+            self._pending = self._member.unused_data.lstrip(b"\0")
+            self._member = None
+        return piece
+
+    def readinto(self, room: Any) -> int:
+        """As :meth:`read`, into memory of the caller."""
+        piece = self.read(len(room))
+        room[: len(piece)] = piece
+        return len(piece)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def open_bytes(path: Path) -> BinaryIO:
+    """Open a file for reading, through isal when it starts like gzip. Raises SourceError when it cannot be opened."""
+    try:
+        file = open_binary(path)
+        compressed = file.peek(2)[:2] == GZIP_MAGIC
+        return cast("BinaryIO", Gunzip(file)) if compressed else file
+    except OSError as error:
+        raise SourceError(f"{path}: cannot be opened ({error.strerror})", "check the path") from None
+
+
+def head(path: Path, count: int = 4096) -> bytes:
+    """The first decompressed bytes, for recognising a format; fewer when the file is short, empty when damaged."""
+    try:
+        with open_bytes(path) as file:
+            return file.read(count)
+    except DAMAGED:
+        return b""
+
+
+class Window:
+    """A growing and sliding buffer over a file.
+
+    ``data`` holds what was read and not yet dropped, ``base`` the file offset (decompressed) of its first byte,
+    ``finished`` whether the file has ended, ``damage`` why no more can be read of compressed data. With ``sparing``,
+    who reads on shall take little memory for it.
+    """
+
+    def __init__(self, path: Path, sparing: bool = False) -> None:
+        self.path = path
+        self.sparing = sparing
+        self.data = b""
+        self.base = 0
+        self.finished = False
+        self.damage = ""
+        self._read = 0
+        self._file = open_bytes(path)
+
+    def more(self, count: int = CHUNK_BYTES) -> bool:
+        """Read up to ``count`` further bytes; False at the end and where compressed data is damaged."""
+        if self.finished:
+            return False
+        try:
+            piece = self._file.read(count)
+        except DAMAGED as error:
+            self._end_at(error)
+            return False
+        self.finished = not piece
+        self._read += len(piece)
+        self.data += piece
+        return bool(piece)
+
+    def read_into(self, room: memoryview) -> int:
+        """Read on behind ``data`` into other memory: how many bytes; 0 where :meth:`more` would be False."""
+        if self.finished:
+            return 0
+        try:
+            count = self._file.readinto(room)  # type: ignore[attr-defined]
+        except DAMAGED as error:
+            self._end_at(error)
+            return 0
+        self.finished = not count
+        self._read += count
+        return int(count)
+
+    def _end_at(self, damage: Exception) -> None:
+        self.damage = f"damaged or truncated gzip data after byte {self._read} ({damage})"
+        self.finished = True
+
+    def drop(self, count: int) -> None:
+        """Forget the first ``count`` bytes."""
+        self.data = self.data[count:]
+        self.base += count
+
+    def close(self) -> None:
+        self._file.close()

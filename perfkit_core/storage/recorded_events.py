@@ -1,0 +1,204 @@
+"""Recorded events on disk: what a source reads, as it reads it, so that no file is too large for memory.
+
+The file is plain Parquet too, of stage "recorded": rows in the order of the source, only the columns that a source can
+tell, nothing worked out. What is told only by the end of a source (metadata, rank, origin of the clock) stands in the
+footer. ``read_stored`` assembles it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from perfkit_core.algorithms.arrays import NO_ROW, IntArray, to_int64
+from perfkit_core.algorithms.decimals import check_fits, span_ns
+from perfkit_core.assembly.assemble import OperatorNames, Recorded, assemble
+from perfkit_core.errors import SourceError
+from perfkit_core.model import schema
+from perfkit_core.model.meta import Finding, StoredFinding, TraceMeta
+from perfkit_core.model.trace import Trace
+from perfkit_core.storage.footer import KEY, Stored
+from perfkit_core.storage.writer import encoding
+from perfkit_core.system.paths import arrow_input, readable
+
+Complete = Callable[[Recorded, TraceMeta], tuple[Recorded, tuple[Finding, ...]]]
+"""Works out, over all events of a streamed file, what its reader could not tell portion by portion."""
+_WORKED_OUT: Final = frozenset({"self_ns", "rank", "launched_by", "parent", "op_name"})
+_REQUIRED: Final = ("name", "kind", "start_ns", "dur_ns", "device")
+SCHEMA: Final = pa.schema(
+    [pa.field(c.name, c.type, c.name not in _REQUIRED) for c in schema.COLUMNS if c.name not in _WORKED_OUT]
+    + [pa.field("external", pa.int64()), pa.field("layer", schema.SCHEMA.field("name").type)]
+    + [pa.field("parent", pa.int64()), pa.field("node", pa.int64()), pa.field("offset_ns", pa.int64())]
+)
+"""Columns of a recorded file. ``parent`` is the recorded parent: its row in the file, or, where there are any, its
+number in ``node``; null throughout where the source has no tree. ``offset_ns`` is a second, finer clock of the source.
+See :class:`perfkit_core.assembly.assemble.Recorded`."""
+ROW_GROUP: Final = 1 << 14
+"""Rows that are held back before they are written."""
+_PAGE_BYTES: Final = 1 << 16
+"""Of which the writer holds one for each column."""
+
+
+class RecordedWriter:
+    """Writes recorded events, a batch at a time, in memory of two row groups: one is encoded and written in a thread
+    while the next one is filled.
+
+    As a context manager it removes the file where the block ends with an exception or without :meth:`close`.
+    """
+
+    def __init__(self, path: Path, reader: str = "") -> None:
+        """``reader`` is the name of the source, if it has more to work out when the file is loaded. Raises OSError."""
+        self.path = path
+        self.reader = reader
+        self.rows = 0
+        self._held: list[pa.RecordBatch] = []
+        self._held_rows = 0
+        self._span_ns: tuple[int, ...] = ()
+        self._file = pq.ParquetWriter(path, SCHEMA, data_page_size=_PAGE_BYTES, **encoding(SCHEMA))
+        self._closed = False
+        self._thread = ThreadPoolExecutor(1)
+        self._writing: Future[None] | None = None
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take events: columns of :data:`SCHEMA`, any order; those that are missing are null. Dictionaries may differ
+        from batch to batch. Raises OSError."""
+        self.rows += batch.num_rows
+        if batch.num_rows:
+            times = self._span_ns + span_ns(batch["start_ns"].to_numpy(), batch["dur_ns"].to_numpy())
+            self._span_ns = min(times), max(times)
+        while batch.num_rows:
+            part = batch.slice(0, ROW_GROUP - self._held_rows)
+            self._held.append(_conform(part))
+            self._held_rows += part.num_rows
+            batch = batch.slice(part.num_rows)
+            if self._held_rows == ROW_GROUP:
+                self._flush()
+
+    def close(
+        self, meta: TraceMeta, quality: tuple[Finding, ...] = (), rank: int | None = None, base_ns: int = 0
+    ) -> None:
+        """Complete the file. ``base_ns`` is added to every start when it is read. Raises OSError; SourceError where a
+        start or an end does not fit 64 bits then."""
+        check_fits(base_ns + time for time in self._span_ns)
+        self._flush()
+        self._written()
+        stored = Stored(
+            schema_version=schema.SCHEMA_VERSION,
+            meta=msgspec.structs.replace(meta, source=readable(meta.source)),
+            quality=tuple(map(StoredFinding.of, quality)),
+            stage="recorded",
+            rank=rank,
+            base_ns=base_ns,
+            reader=self.reader,
+        )
+        self._file.add_key_value_metadata({KEY: stored.json()})
+        self._file.close()
+        self._thread.shutdown()
+        self._closed = True
+
+    def abandon(self) -> None:
+        """Remove what was written; nothing happens after :meth:`close`."""
+        if not self._closed:
+            self._closed = True
+            self._thread.shutdown()
+            self._file.close()
+            self.path.unlink(missing_ok=True)
+
+    def __enter__(self) -> RecordedWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.abandon()
+
+    def _flush(self) -> None:
+        self._written()
+        if self._held:
+            self._writing = self._thread.submit(self._encode, self._held)
+        self._held, self._held_rows = [], 0
+
+    def _written(self) -> None:
+        """Wait for the row group before; what failed there is raised here."""
+        if self._writing is not None:
+            self._writing.result()
+            self._writing = None
+
+    def _encode(self, batches: list[pa.RecordBatch]) -> None:
+        table = pa.Table.from_batches(batches).unify_dictionaries()
+        self._file.write_table(table, row_group_size=ROW_GROUP)
+
+
+def read_recorded(
+    path: Path, stored: Stored, operator_names: OperatorNames | None, complete: Complete | None = None
+) -> Trace:
+    """Assemble a recorded file. ``complete`` is what its reader has to work out over all events first.
+
+    Raises SourceError where columns are missing, OSError, pyarrow.ArrowException.
+    """
+    with arrow_input(path) as file:
+        table = pq.ParquetFile(file).read().unify_dictionaries()
+    missing = [name for name in SCHEMA.names if name not in table.column_names]
+    if missing:
+        raise SourceError(f"{path}: columns are missing ({', '.join(missing)})", "record the run again")
+    if stored.base_ns:
+        start = pc.add_checked(table["start_ns"], pa.scalar(stored.base_ns, pa.int64()))
+        table = table.set_column(table.schema.get_field_index("start_ns"), table.schema.field("start_ns"), start)
+    recorded = Recorded(table.drop_columns(["parent", "node"]), _tree(table))
+    quality = tuple(one.finding() for one in stored.quality)
+    if complete is not None:
+        recorded, findings = complete(recorded, stored.meta)
+        quality += findings
+    return assemble(recorded, stored.meta, quality, stored.rank, operator_names)
+
+
+def _tree(table: pa.Table) -> IntArray | None:
+    """The row of each row's parent."""
+    parent, node = (_integers(table[name]) for name in ("parent", "node"))
+    return parent if parent is None or node is None else rows_of(node, parent)
+
+
+def rows_of(node: IntArray, wanted: IntArray) -> IntArray:
+    """The first row that has each wanted number, NO_ROW where none before the row itself has it; of shape (rows,)."""
+    rows = np.flatnonzero(node != NO_ROW)
+    rows = rows[np.argsort(node[rows], kind="stable")]
+    at = np.minimum(np.searchsorted(node[rows], wanted), len(rows) - 1)
+    found = rows[at]
+    return np.where((node[found] == wanted) & (wanted != NO_ROW) & (found < np.arange(len(node))), found, NO_ROW)
+
+
+def _integers(column: pa.ChunkedArray) -> IntArray | None:
+    return to_int64(column.chunks, len(column), NO_ROW) if column.null_count < len(column) else None
+
+
+def _conform(batch: pa.RecordBatch) -> pa.RecordBatch:
+    columns = [_column(batch, field) for field in SCHEMA]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+@functools.lru_cache(maxsize=len(SCHEMA))
+def _nulls(of_type: pa.DataType) -> pa.Array:
+    return pa.nulls(ROW_GROUP, of_type)
+
+
+def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+    at = batch.schema.get_field_index(field.name)
+    if at < 0:
+        return _nulls(field.type).slice(0, batch.num_rows)
+    values = batch.column(at)
+    if pa.types.is_dictionary(field.type) and not pa.types.is_dictionary(values.type):
+        values = values.cast(pa.string()).dictionary_encode()
+    return values if values.type == field.type else values.cast(field.type)
+
+
+__all__ = ["ROW_GROUP", "SCHEMA", "Complete", "RecordedWriter", "read_recorded", "rows_of"]

@@ -1,0 +1,206 @@
+"""How often was advice right? One line of JSON for each measurement, appended by any number of processes.
+
+How does a line get to the end of a file to which any number of processes append? Whole, whatever the others do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from perfkit_core.errors import SourceError, UsageError
+from perfkit_core.verify.prediction import saving_ratio
+
+
+def append_line(path: Path, line: bytes) -> None:
+    """Add a line at the end of the file, which is made with its folders where it is not there. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+    try:
+        with _locked(file):
+            os.write(file, line + b"\n" if _ends_whole(file) else b"\n" + line + b"\n")
+    finally:
+        os.close(file)
+
+
+@contextlib.contextmanager
+def _locked(file: int) -> Iterator[None]:
+    try:
+        import fcntl
+    except ImportError:  # Windows: a single write is all there is
+        yield
+        return
+    fcntl.flock(file, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def _ends_whole(file: int) -> bool:
+    """Whether the last line is complete: a process that died while writing must not spoil the next record."""
+    size = os.lseek(file, 0, os.SEEK_END)
+    if not size:
+        return True
+    os.lseek(file, size - 1, os.SEEK_SET)
+    return os.read(file, 1) == b"\n"
+
+
+Outcome = Literal["predicted", "verified", "refuted", "abstained"]
+"""``predicted``: not measured; ``abstained``: measured, and nothing could be told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One measurement. Times of predictions in ns, medians in the unit of the metric (``step_time``: ns), savings and
+    noise as shares of the base, errors signed and relative ((predicted − measured) / measured). None: not known.
+
+    ``base_hash`` and ``change_hash`` tell commands with the same text apart whose scripts differ.
+    """
+
+    date: str
+    outcome: Outcome
+    base: str
+    change: str
+    base_hash: str | None = None
+    change_hash: str | None = None
+    perfkit: str | None = None
+    cpu: str | None = None
+    cpus: Sequence[int] | None = None
+    threads: Mapping[str, str] = field(default_factory=dict)
+    advice: str | None = None
+    rule: str | None = None
+    framework: str | None = None
+    metric: str | None = None
+    higher_is_better: bool = False
+    base_ns: int | None = None
+    p10_ns: int | None = None
+    p50_ns: int | None = None
+    p90_ns: int | None = None
+    saving_p10_ns: int | None = None
+    saving_p90_ns: int | None = None
+    base_median: float | None = None
+    change_median: float | None = None
+    runs: int | None = None
+    saving_ratio: float | None = None
+    saving_low_ratio: float | None = None
+    saving_high_ratio: float | None = None
+    noise_ratio: float | None = None
+    saving_error: float | None = None
+    step_error: float | None = None
+
+    @property
+    def predicted_saving_ratio(self) -> float | None:
+        """The likely saving, as a share of the base it was predicted for."""
+        return self._predicted(None, self.p50_ns)
+
+    @property
+    def predicted_low_ratio(self) -> float | None:
+        """The saving that nine in ten exceed."""
+        return self._predicted(self.saving_p10_ns, self.p90_ns)
+
+    @property
+    def predicted_high_ratio(self) -> float | None:
+        """The saving that one in ten exceeds."""
+        return self._predicted(self.saving_p90_ns, self.p10_ns)
+
+    def _predicted(self, saving_ns: int | None, after_ns: int | None) -> float | None:
+        return saving_ratio(self.base_ns, saving_ns, after_ns) if after_ns is not None and self.base_ns else None
+
+    @property
+    def told(self) -> bool:
+        """Whether a prediction met a measurement that could tell."""
+        return (
+            self.outcome in ("verified", "refuted")
+            and self.predicted_saving_ratio is not None
+            and self.saving_ratio is not None
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Each of the ``records`` counts in one of ``told`` (a prediction met a measurement that could tell),
+    ``unpredicted`` (a measurement could tell, nothing was predicted), ``abstained`` (it could not tell) and
+    ``unmeasured``. The rest is over those ``told``; None without any.
+
+    ``sign_right``: of how many the sign of the saving was right. ``saving_error`` and ``step_error`` are medians of the
+    absolute errors, the first of those with a saving that was verified. ``covered`` is the share whose saving was
+    between p10 and p90.
+    """
+
+    records: int
+    told: int
+    unpredicted: int
+    abstained: int
+    unmeasured: int
+    sign_right: int
+    saving_error: float | None
+    step_error: float | None
+    covered: float | None
+
+
+def append(path: Path, record: Record) -> None:
+    """Add a record at the end of the file, whole, whatever else appends to it. Raises UsageError."""
+    import msgspec
+
+    try:
+        append_line(path, msgspec.json.encode(record))
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written ({error.strerror})", "choose another --ledger") from None
+
+
+def read(path: Path) -> list[Record]:
+    """All records, the oldest first. Raises SourceError for a file that is none, with the line."""
+    import msgspec
+
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise SourceError(
+            f"{path}: cannot be read ({error.strerror})", "perfkit verify --ledger FILE writes one"
+        ) from None
+    found = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            found += [msgspec.json.decode(line, type=Record)] if line.strip() else []
+        except msgspec.MsgspecError as error:
+            raise SourceError(f"{path}, line {number}: no record of a ledger ({error})", "remove the line") from None
+    return found
+
+
+def summary(records: Sequence[Record]) -> Summary:
+    """How often, and by how much, predictions were right."""
+    told = [record for record in records if record.told]
+    outcomes = Counter(record.outcome for record in records)
+    return Summary(
+        records=len(records),
+        told=len(told),
+        unpredicted=outcomes["verified"] + outcomes["refuted"] - len(told),
+        abstained=outcomes["abstained"],
+        unmeasured=outcomes["predicted"],
+        sign_right=sum(map(_sign_is_right, told)),
+        saving_error=_median([record.saving_error for record in told if record.outcome == "verified"]),
+        step_error=_median([record.step_error for record in told]),
+        covered=float(np.mean([_is_covered(record) for record in told])) if told else None,
+    )
+
+
+def _sign_is_right(record: Record) -> bool:
+    return record.outcome == ("verified" if (record.predicted_saving_ratio or 0) > 0 else "refuted")
+
+
+def _is_covered(record: Record) -> bool:
+    low, high = record.predicted_low_ratio, record.predicted_high_ratio
+    return low is not None and high is not None and low <= (record.saving_ratio or 0) <= high
+
+
+def _median(errors: Sequence[float | None]) -> float | None:
+    known = [abs(error) for error in errors if error is not None]
+    return float(np.median(known)) if known else None

@@ -1,0 +1,112 @@
+"""How long are the steps of a process that knows nothing of perfkit? Timed without a profiler, written when it ends.
+
+A step lasts from the end of one update of the first optimizer to the end of its next. Runs inside the measured process,
+so it imports only what it needs, and never raises.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from perfkit_core.system.import_hook import FirstImport
+
+if TYPE_CHECKING:
+    from perfkit_core.throughput.loop import Throughput
+
+FOLDER: Final = "PERFKIT_STEP_TIMES"
+"""Environment variable: the folder into which each process writes the times of its steps."""
+FRAMEWORKS: Final = "PERFKIT_STEP_FRAMEWORKS"
+"""Environment variable: the modules whose optimizers are watched, separated by commas."""
+STARTUP: Final = Path(__file__).resolve().parent / "startup"
+"""The folder that makes a Python call :func:`install` when it starts."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimes:
+    """Durations of the steps of one process in ns, in their order, and the clock that timed them."""
+
+    framework: str
+    timed_by: str
+    step_ns: tuple[int, ...]
+
+
+class OptimizerSteps:
+    """The steps of this process: the first update begins the first one."""
+
+    def __init__(self, throughput: Throughput) -> None:
+        self._throughput = throughput
+        self._begun = False
+
+    def updated(self) -> None:
+        """The optimizer has updated the parameters."""
+        if self._begun:
+            self._throughput.step()
+        else:
+            self._begun = True
+            self._throughput.start()
+
+    def times(self) -> tuple[Sequence[int], str]:
+        """Durations in ns, and what timed them; waits for the device. Called once, at the end."""
+        if not self._begun:
+            return (), ""
+        self._throughput.stop()
+        return self._throughput.step_times()
+
+
+def environment(folder: Path, frameworks: Sequence[str], given: Mapping[str, str]) -> dict[str, str]:
+    """The environment in which every Python process writes the times of its steps into ``folder``."""
+    path = [str(STARTUP), *filter(None, [given.get("PYTHONPATH")])]
+    ours = {"PYTHONPATH": os.pathsep.join(path), FOLDER: str(folder), FRAMEWORKS: ",".join(frameworks)}
+    return {**given, **ours}
+
+
+def install() -> None:
+    """Watch for the frameworks that the environment names."""
+    folder = os.environ.get(FOLDER)
+    for framework in filter(None, os.environ.get(FRAMEWORKS, "").split(",") if folder else ()):
+        FirstImport((framework,), functools.partial(_guarded, _begin, Path(str(folder)))).__enter__()
+
+
+def _begin(folder: Path, framework: str) -> None:
+    from perfkit_core.plugins.manager import get_plugins
+
+    start = get_plugins().step_timers().get(framework)
+    if start is not None:
+        atexit.register(_guarded, _write, folder, framework, start(), os.getpid())
+
+
+def _write(folder: Path, framework: str, steps: OptimizerSteps, pid: int) -> None:
+    if os.getpid() != pid:  # a forked child leaves by the same door
+        return
+    times, timed_by = steps.times()
+    if not len(times):
+        return
+    import msgspec
+
+    found = StepTimes(framework, timed_by, tuple(map(int, times)))
+    temporary = folder / f".{framework}-{pid}"
+    temporary.write_bytes(msgspec.json.encode(found))
+    temporary.replace(folder / f"{framework}-{pid}.json")
+
+
+def _guarded(act: Callable[..., None], *arguments: object) -> None:
+    """Nothing that goes wrong here reaches the training; what is missing is told by the command that looks for it."""
+    try:
+        act(*arguments)
+    except Exception as error:
+        from perfkit_core.system import failures
+
+        failures.log("the steps cannot be timed", error)
+
+
+def read(folder: Path) -> list[StepTimes]:
+    """What the processes of a command have written, one a process."""
+    import msgspec
+
+    return [msgspec.json.decode(path.read_bytes(), type=StepTimes) for path in sorted(folder.glob("*.json"))]

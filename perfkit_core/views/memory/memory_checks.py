@@ -1,0 +1,74 @@
+"""Do the memory events of each device add up?
+
+Zero in every column after ``events`` means that they do. Two threads whose events were recorded in another order than
+they happened move the total without an event, and back again: then only the count is not zero.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.model.columns import DEVICE_NAME, RANK, count, size
+from perfkit_core.model.trace import Trace
+from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.views.memory.blocks import blocks
+from perfkit_core.views.memory.events import MISSING, explain_empty, memory_events, nullable, pool_columns
+from perfkit_core.views.memory.levels import levels
+from perfkit_core.views.select import selected
+
+
+def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """One row a device; see :data:`COLUMNS`. NA: no totals were recorded."""
+    found = memory_events(trace)
+    made, moved = blocks(trace), levels(trace).unexplained
+    counted = selected(trace, request)[found.row]
+    told = np.unique(found.pool[moved != MISSING])
+
+    def per_pool(position: IntArray, values: IntArray | int = 1) -> IntArray:
+        total = np.zeros(len(found.pool_rank), np.int64)
+        kept = counted[position]
+        np.add.at(total, found.pool[position[kept]], np.broadcast_to(values, position.shape)[kept])
+        return total
+
+    odd = np.flatnonzero((moved != 0) & (moved != MISSING))
+    known = np.isin(np.arange(len(found.pool_rank)), told)
+    columns = {
+        "events": per_pool(np.arange(len(found.row))),
+        "unexplained_changes": np.where(known, per_pool(odd), MISSING),
+        "unexplained_bytes": np.where(known, per_pool(odd, moved[odd]), MISSING),
+        "old_frees": per_pool(made.unmatched),
+        "old_freed_bytes": per_pool(made.unmatched, -found.change[made.unmatched]),
+        "repeated_allocations": per_pool(made.repeated),
+        "resized_frees": per_pool(made.resized),
+        "without_address": per_pool(made.placeless),
+    }
+    pools = np.flatnonzero(columns["events"])
+    return pd.DataFrame(
+        {**pool_columns(trace, found, pools), **{name: nullable(values[pools]) for name, values in columns.items()}}
+    )
+
+
+COLUMNS = (
+    RANK,
+    DEVICE_NAME,
+    count("events", "Events"),
+    count("unexplained_changes", "Unexplained changes", description="of the total, without an event of that size"),
+    size("unexplained_bytes", "Unexplained"),
+    count("old_frees", "Old frees", exact=True, description="of what was not allocated in the recording"),
+    size("old_freed_bytes", "Old freed"),
+    count("repeated_allocations", "Repeated allocations", exact=True, description="at an address that was not free"),
+    count("resized_frees", "Resized frees", exact=True, description="of another size than was allocated"),
+    count("without_address", "Without address"),
+)
+
+VIEW = View(
+    name="memory_checks",
+    title="Memory events that do not add up",
+    description="frees and changes of the total that the recorded events do not explain; all 0 is as it should be",
+    table=table,
+    columns=COLUMNS,
+    explain_empty=explain_empty,
+    page=False,
+)

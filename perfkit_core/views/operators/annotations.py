@@ -1,0 +1,60 @@
+"""How long did the labelled ranges take: the user's own (record_function, RecordEvent) and those of the framework?"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from perfkit_core.algorithms.arrays import BoolArray
+from perfkit_core.assembly.layers import labelled
+from perfkit_core.language.messages import in_english
+from perfkit_core.model.columns import DEVICE, HOST, KIND, NAME, Share, added_by, share
+from perfkit_core.model.schema import ANNOTATION, BACKWARD, DATALOADER, FORWARD, OPTIMIZER
+from perfkit_core.model.trace import Trace
+from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.views.operators.spans import GROUPINGS, SPAN_COLUMNS, span_table
+from perfkit_core.views.steps import step_share
+
+LABELLED = (ANNOTATION, DATALOADER, FORWARD, BACKWARD, OPTIMIZER)
+
+
+def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """As the view operators, with shares of the steps in place of those of the rows; see :data:`COLUMNS`. Kind
+    ``annotation`` is the user's own label, the others are the framework's."""
+    counted = trace.host & trace.rows("kind", *LABELLED)
+    if not request.native:
+        counted &= ~_layers(trace)
+    result = span_table(trace, request, counted, "kind")
+    cpu, device = step_share.ratios(trace, request, result["total_cpu_ns"], result["total_device_ns"])
+    result["total_cpu_ratio"] = cpu
+    result.insert(list(result.columns).index("total_device_ns") + 1, "total_device_ratio", device)
+    return result.drop(columns=["self_cpu_ratio", "self_device_ratio"])
+
+
+def _layers(trace: Trace) -> BoolArray:
+    """The labels of ``annotate``: they are the view modules. The framework's own tables print them among all others."""
+    calls = labelled(trace)
+    found: BoolArray = (calls.path >= 0) | (calls.mark >= 0)
+    return found
+
+
+COLUMNS = (
+    NAME,
+    *added_by(GROUPINGS),
+    KIND,
+    *SPAN_COLUMNS,
+    share("total_cpu_ratio", "Total CPU", Share("total_cpu_ns", whole=step_share.host_ns), place=HOST),
+    share("total_device_ratio", "Total device", Share("total_device_ns", whole=step_share.device_ns), place=DEVICE),
+)
+
+VIEW = View(
+    name="annotations",
+    title="Labelled ranges",
+    description="time of the ranges that the user or the framework labelled, and of the device work launched inside",
+    table=table,
+    columns=COLUMNS,
+    groupings=GROUPINGS,
+    order="total_cpu_ns",
+    explain_empty=lambda trace: in_english("no labelled ranges were recorded"),
+    native=True,
+    reduction=MergedRows(),
+)

@@ -1,0 +1,98 @@
+"""Columns: what views return is what they declare, and names tell what nobody declared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from perfkit_core.model.columns import Average, Share, keys, named
+from perfkit_core.model.trace import Trace, concat_traces, with_rank
+from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.ranks.reduce import split
+from perfkit_core.views import VIEWS
+from perfkit_core.views.merging import reduction
+from tests.support.events import device, host, trace
+from tests.support.small_trace import small_trace
+
+
+def traces() -> list[Trace]:
+    events = [
+        host("step 0", "step", 0, 1000, step=0),
+        host("load", "dataloader", 0, 8),
+        host("mm", "operator", 10, 100),
+        host("launch", "runtime", 20, 10, correlation=1),
+        host("alloc", "memory", 25, 0, bytes=512, address=64, total_bytes=512),
+        device("k", "kernel", 200, 300, correlation=1),
+        device("c", "memcpy", 600, 10, bytes=1000, copy_kind="HtoD"),
+    ]
+    ranks = concat_traces([with_rank(trace(events), rank) for rank in range(2)])
+    return [small_trace(), trace(events), ranks]
+
+
+def requests(view: View) -> Iterator[ViewRequest]:
+    for by in ((), *((grouping,) for grouping in view.groupings), view.groupings[-2:]):
+        for native in (False, True) if view.native else (False,):
+            yield ViewRequest(by=by, native=native)
+
+
+def tables(view: View) -> Iterator[pd.DataFrame]:
+    how = reduction(view)
+    for found in traces():
+        for request in requests(view):
+            yield view.table(found, request)
+            yield how.merge([how.reduce(one, request) for one in split(found)], request)
+
+
+def is_of_unit(column: pd.Series[Any], unit: str) -> bool:
+    known = column.dropna()
+    if unit == "ratio":
+        return pd.api.types.is_float_dtype(column) or known.empty
+    return pd.api.types.is_integer_dtype(column) or known.empty or unit == "bytes_per_s"
+
+
+@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.name)
+def test_every_column_of_a_view_is_declared_with_its_unit(view: View) -> None:
+    declared = {known.name: known for known in view.columns}
+    assert len(declared) == len(view.columns)
+    listed_by = {"rank"} if view.reduction is None or getattr(view.reduction, "together_only", False) else set()
+    for table in tables(view):
+        assert set(map(str, table.columns)) <= {*declared, *listed_by}
+        for name in set(map(str, table.columns)) & set(declared):
+            known = declared[name]
+            if known.unit:
+                assert is_of_unit(table[name], known.unit), (name, table[name].dtype)
+                assert known.unit == "count" or name == known.unit or name.endswith(f"_{known.unit}")
+
+
+@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.name)
+def test_declarations_name_columns_that_are_there(view: View) -> None:
+    names = {known.name for known in view.columns}
+    for known in view.columns:
+        others = {known.own} - {""}
+        if isinstance(known.merge, Average):
+            others.add(known.merge.of)
+        if isinstance(known.merge, Share) and isinstance(view.reduction, MergedRows):
+            more = {extra.name for extra in view.reduction.columns}
+            others |= {part for part in (known.merge.part, known.merge.of, known.merge.column) if part} - more
+        assert others <= names, known.name
+        assert set(known.by) <= set(view.groupings), known.name
+    assert view.order is None or view.order in names
+
+
+def test_names_tell_what_nobody_declared() -> None:
+    time, size, share = named("total_cpu_ns"), named("peak_bytes"), named("ratio")
+    assert (time.title, time.unit, time.place, time.rule) == ("Total CPU", "ns", "host", "sum")
+    assert (size.unit, size.exact, size.of_capture) == ("bytes", True, True)
+    assert (share.title, share.unit) == ("Share", "ratio")
+    assert (named("min_x_ns").rule, named("avg_x_ns").rule) == ("min", Average("total_x_ns"))
+    assert (named("phase").kind, named("loader").kind) == ("description", "key")
+
+
+def test_rows_of_tables_without_declarations_are_told_apart_by_what_comes_before_the_first_measure() -> None:
+    table = pd.DataFrame({"name": ["a"], "op_name": ["b"], "way": ["c"], "size": [3], "note": ["d"]})
+    assert keys((), table) == ["name", "way"]
+    assert keys((), table, ("op_name",)) == ["name", "op_name", "way"]
+    assert keys((), table.drop(columns="name")) == ["op_name", "way"]

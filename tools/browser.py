@@ -1,0 +1,97 @@
+"""The browser that pages are tested in: ``python tools/browser.py`` finds one, else installs one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Playwright
+
+MISSING: Final = "no browser starts: apt-get install --no-install-recommends chromium, or let CHROMIUM name one"
+_PROGRAMS: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_ARGUMENTS: Final = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
+_DOWNLOAD_SECONDS: Final = 300
+_CONNECTION_MILLISECONDS: Final = 10_000
+
+
+def launch(playwright: Playwright) -> Browser:
+    """Return a browser without a screen: the first candidate that starts. Raises LookupError where none does."""
+    from playwright.sync_api import Error
+
+    for program in _candidates():
+        try:
+            return playwright.chromium.launch(executable_path=program, args=_ARGUMENTS)
+        except Error:  # Ubuntu's chromium-browser only says that it is a snap; a download may lack system libraries
+            continue
+    raise LookupError(MISSING)
+
+
+def _candidates() -> list[str | None]:
+    """Paths of programs; None for the browser that playwright has downloaded."""
+    named = os.environ.get("CHROMIUM")
+    if named:
+        return [named]
+    return [path for program in _PROGRAMS if (path := shutil.which(program))] + [None]
+
+
+def _version() -> str | None:
+    """Return the version of the browser that starts, None where none does."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        try:
+            browser = launch(playwright)
+        except LookupError:
+            return None
+        version = browser.version
+        browser.close()
+        return version
+
+
+def _download() -> None:
+    """Download playwright's own browser, which starts on systems that have the libraries of a browser."""
+    timeout = {"PLAYWRIGHT_DOWNLOAD_CONNECTION_TIMEOUT": str(_CONNECTION_MILLISECONDS)}
+    _run([sys.executable, "-m", "playwright", "install", "--only-shell", "chromium"], timeout)
+
+
+def _install_package() -> None:
+    """Install Debian's package, as root."""
+    if not shutil.which("apt-get") or os.geteuid() != 0:
+        return
+    quiet = {"DEBIAN_FRONTEND": "noninteractive"}
+    _run(["apt-get", "update", "-qq"], quiet)
+    _run(["apt-get", "install", "-qq", "-y", "--no-install-recommends", "chromium"], quiet)
+
+
+def _run(command: list[str], environment: dict[str, str]) -> None:
+    """Print the command, and where it fails the last line that it wrote."""
+    print(f"browser: {' '.join(command)}", flush=True)
+    try:
+        done = subprocess.run(
+            command, env=os.environ | environment, timeout=_DOWNLOAD_SECONDS, check=False,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", errors="replace",
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        print(f"browser: stopped after {_DOWNLOAD_SECONDS} s", flush=True)
+    else:
+        if done.returncode:
+            print(f"browser: failed: {(done.stdout.strip().splitlines() or ['no output'])[-1]}", flush=True)
+
+
+def main() -> int:
+    """Print the version of the browser. Return 1, after one line of help, where none starts."""
+    version = _version()
+    for install in (_download, _install_package):
+        if version is None and not os.environ.get("CHROMIUM"):
+            install()
+            version = _version()
+    print(f"browser: chromium {version}" if version else f"browser: {MISSING}", file=None if version else sys.stderr)
+    return 0 if version else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
