@@ -93,14 +93,9 @@ def mark(template: str) -> str:
     return template
 
 
-def say(template: Text, /, **values: Any) -> str:
+def say(template: str, /, **values: Any) -> str:
     """Return the sentence of a template at once, in the language of the moment. For what is shown, not kept."""
-    return _formatted(_CURRENT, template.template if isinstance(template, Message) else template, values)
-
-
-def in_english(template: Text, /, **values: Any) -> Message:
-    """Return :func:`message`. The former name; to be removed once nothing uses it."""
-    return message(template.template if isinstance(template, Message) else template, **values)
+    return _formatted(_CURRENT, template, values)
 
 
 def render(text: Text | None) -> str:
