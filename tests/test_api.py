@@ -13,6 +13,9 @@ import perfkit_core
 import perfkit_paddle
 import perfkit_torch
 
+pytestmark = pytest.mark.bare
+
+
 EXPORTED = {
     "perfkit_core": {
         "CaptureError", "Comparison", "PerfkitError", "SourceError", "Trace", "UsageError",

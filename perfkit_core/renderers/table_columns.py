@@ -86,8 +86,8 @@ def scales(columns: Iterable[tuple[Column, Values]], fixed: str | None = None) -
             units |= {column.name: TIME_UNITS[fixed] for column, _ in of_family}
             continue
         groups: dict[tuple[str, str], list[tuple[Column, Values]]] = {}
-        for column, cells in of_family:
-            groups.setdefault(quantity(column), []).append((column, cells))
+        for member in of_family:
+            groups.setdefault(quantity(member[0]), []).append(member)
         chosen = column_units([[cells for _, cells in group] for group in groups.values()], family)
         for group, group_units in zip(groups.values(), chosen, strict=True):
             units |= {column.name: unit for (column, _), unit in zip(group, group_units, strict=True)}

@@ -13,6 +13,9 @@ import pytest
 from perfkit_core.cli import record
 from perfkit_core.cli.main import OBJECTS, collecting_rarely, main
 
+pytestmark = pytest.mark.bare
+
+
 HEAVY = ("numpy", "pandas", "pyarrow", "numba", "plotly", "rich", "jinja2", "fsspec", "upath", "asyncio", "msgspec",
          "torch", "paddle", "distributed")  # fmt: skip
 

@@ -16,6 +16,8 @@ from perfkit_core.model.trace import with_rank
 from perfkit_core.storage.store import write_cycle
 from tests.support.small_trace import small_trace
 
+pytestmark = pytest.mark.bare
+
 
 def test_default_views_in_text(perfkit, run: Path) -> None:
     code, out, err = perfkit("summary", run)

@@ -28,6 +28,9 @@ from tests.support.events import device, host
 from tests.support.events import trace as made
 from tests.support.paths import ROOT
 
+pytestmark = pytest.mark.bare
+
+
 EXAMPLE = ROOT / "tests" / "example_plugin"
 
 

@@ -15,6 +15,9 @@ from perfkit_core.plugins.manager import Plugins, load
 from perfkit_core.readers.load import load as read
 from tests.support.chrome import event, write
 
+pytestmark = pytest.mark.bare
+
+
 GOOD = """
 from perfkit_core.errors import SourceError
 from perfkit_core.plugins import hookimpl

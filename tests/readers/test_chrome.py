@@ -18,6 +18,9 @@ from perfkit_core.storage.bytestream import Window
 from perfkit_torch import source
 from tests.support.chrome import HEADER, event, raw, write
 
+pytestmark = pytest.mark.bare
+
+
 HOSTILE = [
     '}, {"ph": "X"}]',
     "a]",

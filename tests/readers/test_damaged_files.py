@@ -21,6 +21,9 @@ from perfkit_torch import source
 from tests.support.chrome import event, raw, write
 from tests.support.scanned import NEVER, both, reading
 
+pytestmark = pytest.mark.bare
+
+
 TORCH = Source("torch", "torch", source.sniff, source.read)
 EVENTS = [event(f"aten::op{i}", i, 2, args={"Input Dims": [[i]], "n": {"m": [{}, {}]}}) for i in range(40)]
 VALUES = st.recursive(

@@ -20,6 +20,8 @@ from perfkit_core.testing.sources import check_round_trip
 from tests.support.events import trace
 from tests.support.small_trace import small_trace
 
+pytestmark = pytest.mark.bare
+
 
 def test_a_stored_trace_reads_the_same_in_pandas_polars_duckdb(tmp_path: Path) -> None:
     check_round_trip(small_trace(), tmp_path)

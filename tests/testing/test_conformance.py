@@ -32,6 +32,9 @@ from perfkit_core.testing.traces import check_trace
 from tests.support.events import device, host, trace
 from tests.support.paths import DATA, ROOT
 
+pytestmark = pytest.mark.bare
+
+
 EXAMPLE = ROOT / "tests" / "example_plugin"
 ADAPTERS = ("perfkit_torch.plugin", "perfkit_paddle.plugin", "perfkit_mindspore.plugin")
 
