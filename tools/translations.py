@@ -25,7 +25,7 @@ ROOT: Final = Path(__file__).parents[1]
 CATALOGUES: Final = ROOT / "perfkit_core" / "language"
 TEMPLATE: Final = CATALOGUES / "messages.pot"
 _FORMATS: Final = [("**.py", "python"), ("**.j2", "jinja2"), ("**.js", "javascript")]
-_KEYWORDS: Final = {"say": None, "mark": None, "message": None, "in_english": None, "plural": (1, 2)}
+_KEYWORDS: Final = {"say": None, "mark": None, "message": None, "plural": (1, 2)}
 _PACKAGES: Final = ("perfkit_core", "perfkit_torch", "perfkit_paddle")
 _OF_LISTS: Final = (", ", "; ", "{names} and {last}")
 """What joins the items of a list: said by the formatter of messages."""

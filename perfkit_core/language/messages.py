@@ -15,10 +15,9 @@ from __future__ import annotations
 
 import string
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeAlias
-
-import msgspec
 
 from perfkit_core.language.current import translate
 from perfkit_core.language.units import format_bytes, format_count, format_duration, format_ratio
@@ -37,7 +36,8 @@ _UNITS: Final[Mapping[str, Callable[[float], str]]] = {
 }
 
 
-class Message(msgspec.Struct, frozen=True, omit_defaults=True):
+@dataclass(frozen=True, slots=True)
+class Message:
     """A sentence that is not made yet.
 
     ``template`` is English and the key of its translations. With ``plural``, ``values["n"]`` is the count that chooses
@@ -45,15 +45,15 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     template: str
-    values: dict[str, Value] = {}
+    values: dict[str, Value] = field(default_factory=dict)
     plural: str | None = None
 
     def __str__(self) -> str:
         return render(self)
 
     def __hash__(self) -> int:
-        # values that were decoded may be lists of lists: their text tells equal ones alike
-        return hash((self.template, str(self.values)))
+        # of the names alone: a dict has no hash, and equal values (1 and 1.0) may read differently
+        return hash((self.template, frozenset(self.values)))
 
     def __bool__(self) -> bool:
         return bool(self.template)
@@ -93,14 +93,9 @@ def mark(template: str) -> str:
     return template
 
 
-def say(template: Text, /, **values: Any) -> str:
+def say(template: str, /, **values: Any) -> str:
     """Return the sentence of a template at once, in the language of the moment. For what is shown, not kept."""
-    return _formatted(_CURRENT, template.template if isinstance(template, Message) else template, values)
-
-
-def in_english(template: Text, /, **values: Any) -> Message:
-    """Return :func:`message`. The former name; to be removed once nothing uses it."""
-    return message(template.template if isinstance(template, Message) else template, **values)
+    return _formatted(_CURRENT, template, values)
 
 
 def render(text: Text | None) -> str:

@@ -124,7 +124,7 @@ def test_explain_shows_the_whole_contract(perfkit, loading: Path) -> None:
               "Risks and conflicts", "What to do", "Outcome"]  # fmt: skip
     assert [title for title in titles if f"\n{title}\n" in out] == titles
     for told in ("Rule 10, loader-workers, version 1; fw, eager mode", "loader, share      60%", "share of the time",
-                 "Assumed: a batch is handed over in 0.100–2.00 ms (prior",
+                 "Assumed: a batch is handed over in 0.1–2 ms (prior",
                  "6 × DataLoader.next: get batches from 4 worker",
                  "6 × DataLoader.next: take 1–1.4 × their time (likely 1.1), with all inside them",
                  "--advice advice.json:loader-workers-"):  # fmt: skip
@@ -175,7 +175,7 @@ def test_what_does_not_pay_is_no_small_gain(perfkit, tmp_path: Path) -> None:
     assert one["severity"] == "none"
     assert one["prediction"]["saving_ns"] == -(MS // 2 - MS // 5)
     out = perfkit(*asked).out
-    assert "1. loader-workers=2: Load data in worker processes: costs 0.300% more time\n" in out
+    assert "1. loader-workers=2: Load data in worker processes: costs 0.30% more time\n" in out
     assert "loader-workers=2: a step takes 100 ms now, and would take 100 ms (" in out
     assert "): it does not pay.\n" in out
     assert "\nCost: 300 µs more (" in out

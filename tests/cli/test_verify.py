@@ -79,7 +79,7 @@ def test_a_prediction_is_kept_beside_what_was_measured(perfkit: Perfkit, tmp_pat
         "--rounds", 3, "--advice", f"{advice}:a:1", "--ledger", ledger,
     )  # fmt: skip
     assert found.code == 0
-    assert "Within the predicted interval: 20.0% was predicted (between 10.0% and 30.0%)" in found.out
+    assert "Within the predicted interval: 20% was predicted (between 10% and 30%)" in found.out
     assert "off by -20%" in found.out
     (kept,) = read(ledger)
     assert kept.framework == "fw"
@@ -112,7 +112,7 @@ def test_of_a_rate_more_is_better(perfkit: Perfkit) -> None:
     )
     assert told.code == 0
     assert "Verified: the change is better, 100 → 125" in told.out
-    assert "Saving 20.0%" in told.out
+    assert "Saving 20%" in told.out
 
 
 def test_a_changed_script_has_another_hash(perfkit: Perfkit, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from perfkit_core.algorithms.arrays import NO_ROW
 from perfkit_core.compare.report import comparison_report
 from perfkit_core.compare.sides import compare, operator_time
+from perfkit_core.language.units import format_ratio
 from perfkit_core.model.schema import OPERATOR_KINDS
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
@@ -90,7 +91,7 @@ def test_what_a_comparison_finds_is_asked_of_it(torch_run: Trace, paddle_run: Tr
 def test_the_unmatched_share_is_told(torch_run: Trace, paddle_run: Trace) -> None:
     report = comparison_report(torch_run, paddle_run)
     share = report.data["matched_share"]["other"]["unmatched"]["cpu"]
-    assert f"Unmatched in other: {share:.1%} of cpu operator time." in rendered(report.headline)
+    assert f"Unmatched in other: {format_ratio(share)} of cpu operator time." in rendered(report.headline)
     assert [section.name for section in report.sections] == [
         "waterfall", "steps", "step_time", "statistics", "step_parts", "causes", "layers", "families", "kernels",
         "attribution", "matched", "unmatched", "phases", "overview", "operators",

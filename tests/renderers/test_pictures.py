@@ -49,7 +49,7 @@ def test_losses_lie_left_of_nothing() -> None:
     chart = Chart("intervals", "name", ("low_ratio", "saving_ratio", "high_ratio"), names=("saving",))
     found = spans(section(chart, name=["a"], low_ratio=[-0.5], saving_ratio=[0.25], high_ratio=[0.5]))
     assert found is not None
-    assert [said for _, said in found.ticks] == ["-60 %", "-40 %", "-20 %", "0 %", "20 %", "40 %", "60 %"]
+    assert [said for _, said in found.ticks] == ["-60%", "-40%", "-20%", "0%", "20%", "40%", "60%"]
     mark = found.rows[0].marks[0]
     assert mark is not None
     assert (mark.left, mark.middle, mark.width) == pytest.approx((100 / 12, 850 / 12, 1000 / 12), abs=0.01)

@@ -74,7 +74,7 @@ def test_ranks_whose_waiting_is_not_known_are_told() -> None:
     nobody = rendered(stragglers_found(steps([500] * 4), waiting([10, 10, 0, 0], of_nobody=2)).lines)
     assert nobody == (
         "No single one of the 2 ranks whose waiting is known keeps the others waiting: together they waited 20 ns for "
-        "each other, 0.5% of their step time.",
+        "each other, 0.50% of their step time.",
         "How long 2 of 4 ranks wait for others is not known (ranks 2, 3): their clocks cannot be compared with those "
         "of others.",
     )
@@ -88,7 +88,7 @@ def test_of_ranks_that_are_not_all_there_the_least_is_told() -> None:
     (nobody,) = rendered(stragglers_found(steps([500] * 4), waiting([10, 10, 10, 10], incomplete=3)).lines)
     assert nobody == (
         "Which rank keeps the others waiting is not known, as some cannot be compared or were not read: the rest "
-        "together waited at least 40 ns for each other, 0.5% of their step time."
+        "together waited at least 40 ns for each other, 0.50% of their step time."
     )
     named = stragglers_found(steps([500] * 4), waiting([0, 900, 0, 0], incomplete=3))
     assert named.ranks == (1,)

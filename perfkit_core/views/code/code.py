@@ -19,7 +19,7 @@ import pandas as pd
 from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.algorithms.trees import heaviest_first, preorder
-from perfkit_core.language.messages import Text, in_english
+from perfkit_core.language.messages import Text, message
 from perfkit_core.model.columns import (
     CALLS,
     CPU,
@@ -75,7 +75,7 @@ def _table(found: Frames, columns: dict[str, IntArray], order: IntArray) -> pd.D
 
 
 def _why_empty(trace: Trace) -> Text:
-    return in_english(
+    return message(
         "no Python stacks were recorded: where the profiler can, with_stack=True asks for them (record --stacks)"
     )
 

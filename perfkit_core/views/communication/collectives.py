@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfkit_core.errors import UsageError
-from perfkit_core.language.messages import Text, in_english
+from perfkit_core.language.messages import Text, message
 from perfkit_core.model.columns import CALLS, MAX, MIN, added_by, count, duration, key, rate, size
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
@@ -86,10 +86,10 @@ def _per_second(size: pd.Series[float], time: pd.Series[int]) -> float | None:
 
 def _explain(trace: Trace) -> Text:
     if trace.rows("kind", "communication").any():
-        return in_english(
+        return message(
             "collectives were called, but nothing that carries them out was recorded (a group of one moves nothing)"
         )
-    return in_english("no communication between processes was recorded")
+    return message("no communication between processes was recorded")
 
 
 _OF_OTHERS: Final = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")

@@ -18,7 +18,7 @@ from perfkit_core.algorithms import intervals, nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.algorithms.intervals import Intervals
 from perfkit_core.errors import UsageError
-from perfkit_core.language.messages import in_english
+from perfkit_core.language.messages import message
 from perfkit_core.model.columns import DEVICE, RATIO, added_by, count, duration, size, words
 from perfkit_core.model.schema import COMMUNICATION, KERNEL, OPERATOR
 from perfkit_core.model.trace import Trace
@@ -251,7 +251,7 @@ VIEW = View(
     table=table,
     columns=COLUMNS,
     groupings=GROUPINGS,
-    explain_empty=lambda trace: in_english("no communication between processes was recorded"),
+    explain_empty=lambda trace: message("no communication between processes was recorded"),
     native=True,
     reduction=Reduction(reduce, merge),
 )

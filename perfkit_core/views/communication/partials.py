@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from perfkit_core.language.messages import Text, in_english
+from perfkit_core.language.messages import Text, message
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.views.communication.instances import instances
@@ -41,7 +41,7 @@ def reduce_each(trace: Trace, request: ViewRequest) -> list[Partial]:
 
 def one_rank_only() -> Text:
     """Why a question about several ranks has no answer."""
-    return in_english("one rank only was recorded: name the recordings of several ranks")
+    return message("one rank only was recorded: name the recordings of several ranks")
 
 
 def all_ranks(partials: Sequence[Partial]) -> list[int]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pandas as pd
 
 from perfkit_core.errors import UsageError
-from perfkit_core.language.messages import Text, in_english
+from perfkit_core.language.messages import Text, message
 from perfkit_core.model.columns import MAX, MIN, RANK, count, duration, key, share, text
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
@@ -21,7 +21,7 @@ from perfkit_core.views.communication.partials import Partial, one_rank_only, re
 from perfkit_core.views.tables import lower_median, rounded_division
 
 GROUPINGS: Final = ("rank", "step")
-_UNTIED: Final = in_english(
+_UNTIED: Final = message(
     "no collectives were recorded on several ranks that could be matched and aligned (--view clocks tells why)"
 )
 _NUMBERS: Final = {"collectives": "int64", "last": "int64", "last_ratio": "Float64", "late_p50_ns": "Int64",

@@ -19,7 +19,7 @@ import pandas as pd
 
 from perfkit_core.algorithms import groupby, intervals
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
-from perfkit_core.language.messages import in_english
+from perfkit_core.language.messages import message
 from perfkit_core.model.columns import DEVICE, DEVICE_NAME, FIRST, Share, count, duration, key, share
 from perfkit_core.model.schema import DEVICE_WORK, KERNEL
 from perfkit_core.model.trace import Trace
@@ -145,7 +145,7 @@ VIEW = View(
     description="busy time and utilisation of each device",
     table=table,
     columns=COLUMNS,
-    explain_empty=lambda trace: in_english("no device work and no CPU utilisation were recorded"),
+    explain_empty=lambda trace: message("no device work and no CPU utilisation were recorded"),
     native=True,
     reduction=Reduction(table, _merged),
 )

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.language.messages import in_english
+from perfkit_core.language.messages import message
 from perfkit_core.model.columns import CALLS, DEVICE, DEVICE_NAME, NAME, ON_DEVICE, RATIO, Share, added_by, key
 from perfkit_core.model.schema import KERNEL
 from perfkit_core.model.trace import Trace
@@ -121,7 +121,7 @@ VIEW = View(
     columns=COLUMNS,
     groupings=GROUPINGS,
     order="total_device_ns",
-    explain_empty=lambda trace: in_english("no kernels on a device were recorded"),
+    explain_empty=lambda trace: message("no kernels on a device were recorded"),
     native=True,
     reduction=MergedRows(),
 )

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.language.messages import in_english
+from perfkit_core.language.messages import message
 from perfkit_core.model.columns import CALLS, DEVICE, DEVICE_NAME, KIND, ON_DEVICE, added_by, duration, key, rate, size
 from perfkit_core.model.schema import MEMCPY, MEMSET
 from perfkit_core.model.trace import Trace
@@ -70,7 +70,7 @@ VIEW = View(
     columns=COLUMNS,
     groupings=GROUPINGS,
     order="total_device_ns",
-    explain_empty=lambda trace: in_english("no copies to, from or on a device were recorded"),
+    explain_empty=lambda trace: message("no copies to, from or on a device were recorded"),
     reduction=MergedRows(
         partial=measured,
         columns=(duration(TOLD_NS, TOLD_NS),),

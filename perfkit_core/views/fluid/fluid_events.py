@@ -14,7 +14,7 @@ import pandas as pd
 from perfkit_core.algorithms import groupby, nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.algorithms.trees import Tree, heaviest_first, merge, preorder
-from perfkit_core.language.messages import in_english
+from perfkit_core.language.messages import message
 from perfkit_core.model.columns import (
     CALLS,
     DEPTH,
@@ -180,7 +180,7 @@ VIEW = View(
     columns=COLUMNS,
     groupings=scope.GROUPINGS,
     order="total_ns",
-    explain_empty=lambda trace: in_english("no operators were recorded"),
+    explain_empty=lambda trace: message("no operators were recorded"),
     group=scope.GROUP,
     page=False,
     reduction=MergedRows(weight=("total_ns",), together_only=True),

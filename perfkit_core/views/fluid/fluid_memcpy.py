@@ -15,7 +15,7 @@ import pandas as pd
 from perfkit_core.algorithms import nesting, regex
 from perfkit_core.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.algorithms.trees import preorder
-from perfkit_core.language.messages import in_english
+from perfkit_core.language.messages import message
 from perfkit_core.model.columns import CALLS, DEPTH, NAME, RATIO, Share, duration
 from perfkit_core.model.schema import MEMCPY, RUNTIME, SYNC
 from perfkit_core.model.trace import Trace
@@ -87,7 +87,7 @@ VIEW = View(
     table=table,
     columns=COLUMNS,
     order="total_ns",
-    explain_empty=lambda trace: in_english("no copies to, from or on a device were recorded"),
+    explain_empty=lambda trace: message("no copies to, from or on a device were recorded"),
     group=scope.GROUP,
     page=False,
     reduction=MergedRows(finish=_in_order_of_modes),

@@ -16,7 +16,7 @@ import pandas as pd
 
 from perfkit_core.algorithms import groupby, intervals, nesting, regex
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
-from perfkit_core.language.messages import in_english
+from perfkit_core.language.messages import message
 from perfkit_core.model.columns import DEPTH, DEVICE, HOST, NAME, RATIO, Share, duration
 from perfkit_core.model.schema import KERNEL, OPERATOR_DETAIL, RUNTIME, SYNC
 from perfkit_core.model.trace import Trace, once
@@ -171,7 +171,7 @@ VIEW = View(
     description="computation and framework overhead in the operators, on the host and of the device work they launched",
     table=table,
     columns=COLUMNS,
-    explain_empty=lambda trace: in_english("no operators were recorded"),
+    explain_empty=lambda trace: message("no operators were recorded"),
     group=scope.GROUP,
     reduction=MergedRows(finish=_in_order),
 )

@@ -14,7 +14,7 @@ import numpy as np
 
 from perfkit_core.algorithms import groupby
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
-from perfkit_core.language.messages import Text, in_english
+from perfkit_core.language.messages import Text, message
 from perfkit_core.model.trace import Trace, once
 from perfkit_core.views.memory.events import MISSING, explain_empty, memory_events
 
@@ -78,5 +78,5 @@ def explain_no_blocks(trace: Trace) -> Text:
     if not len(found.row):
         return explain_empty(trace)
     if not has_blocks(trace):
-        return in_english("the memory events have no addresses, so allocations cannot be matched with frees")
-    return in_english("nothing that was allocated in the recording was alive then")
+        return message("the memory events have no addresses, so allocations cannot be matched with frees")
+    return message("nothing that was allocated in the recording was alive then")

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from perfkit_core.algorithms import groupby
 from perfkit_core.algorithms.arrays import BoolArray, Codes, IntArray
-from perfkit_core.language.messages import Text, in_english
+from perfkit_core.language.messages import Text, message
 from perfkit_core.model.schema import MEMORY
 from perfkit_core.model.trace import Trace, once
 
@@ -25,7 +25,7 @@ MISSING: Final = int(np.iinfo(np.int64).min)
 """Stands for an unknown number of bytes: no allocation can have it."""
 RESERVE: Final = "Reserved"
 """Categories of memory events that begin so move the reserve of the allocator, not what is allocated from it."""
-NOT_RECORDED: Final = in_english(
+NOT_RECORDED: Final = message(
     "no memory events were recorded: pass profile_memory=True to the profiler (record --memory)"
 )
 
@@ -108,7 +108,7 @@ def has_events(trace: Trace) -> bool:
 
 def explain_empty(trace: Trace) -> Text:
     """Why a table of memory has no rows."""
-    return NOT_RECORDED if not trace.rows("kind", MEMORY).any() else in_english("the memory events have no sizes")
+    return NOT_RECORDED if not trace.rows("kind", MEMORY).any() else message("the memory events have no sizes")
 
 
 def pool_columns(trace: Trace, found: MemoryEvents, pool: IntArray) -> dict[str, object]:

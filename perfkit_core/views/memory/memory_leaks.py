@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
-from perfkit_core.language.messages import Text, in_english
+from perfkit_core.language.messages import Text, message
 from perfkit_core.model.columns import DEVICE_NAME, NAME, RANK, added_by, count, size
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
@@ -95,8 +95,8 @@ def _explain(trace: Trace) -> Text:
     if not has_blocks(trace):
         return explain_no_blocks(trace)
     if not _followed(trace):
-        return in_english("this needs two training steps, recorded one after the other")
-    return in_english("nothing that was allocated in a step stayed")
+        return message("this needs two training steps, recorded one after the other")
+    return message("nothing that was allocated in a step stayed")
 
 
 COLUMNS = (

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
-from perfkit_core.language.messages import Text, in_english
+from perfkit_core.language.messages import Text, message
 from perfkit_core.model.columns import DEVICE_NAME, RANK, count, key, size
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
@@ -87,7 +87,7 @@ def _alive(found: MemoryEvents, ends: StepEnds, made: Blocks, name: str, until: 
 
 
 def _explain(trace: Trace) -> Text:
-    return explain_empty(trace) if not len(memory_events(trace).row) else in_english("no training steps were recorded")
+    return explain_empty(trace) if not len(memory_events(trace).row) else message("no training steps were recorded")
 
 
 COLUMNS = (

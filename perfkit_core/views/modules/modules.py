@@ -16,7 +16,7 @@ import pandas as pd
 from perfkit_core.algorithms import groupby, nesting
 from perfkit_core.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.algorithms.trees import preorder
-from perfkit_core.language.messages import in_english
+from perfkit_core.language.messages import message
 from perfkit_core.model.columns import (
     CALLS,
     CPU,
@@ -205,7 +205,7 @@ VIEW = View(
     table=table,
     columns=COLUMNS,
     groupings=GROUPINGS,
-    explain_empty=lambda trace: in_english(
+    explain_empty=lambda trace: message(
         "no calls of layers were recorded: label them with annotate(model), or record Python stacks"
     ),
     reduction=MergedRows(finish=_in_order_of_cost),

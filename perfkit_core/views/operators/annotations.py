@@ -6,7 +6,7 @@ import pandas as pd
 
 from perfkit_core.algorithms.arrays import BoolArray
 from perfkit_core.assembly.layers import labelled
-from perfkit_core.language.messages import in_english
+from perfkit_core.language.messages import message
 from perfkit_core.model.columns import DEVICE, HOST, KIND, NAME, Share, added_by, share
 from perfkit_core.model.schema import ANNOTATION, BACKWARD, DATALOADER, FORWARD, OPTIMIZER
 from perfkit_core.model.trace import Trace
@@ -54,7 +54,7 @@ VIEW = View(
     columns=COLUMNS,
     groupings=GROUPINGS,
     order="total_cpu_ns",
-    explain_empty=lambda trace: in_english("no labelled ranges were recorded"),
+    explain_empty=lambda trace: message("no labelled ranges were recorded"),
     native=True,
     reduction=MergedRows(),
 )

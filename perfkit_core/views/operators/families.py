@@ -14,7 +14,7 @@ import pandas as pd
 
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.algorithms.trees import preorder
-from perfkit_core.language.messages import in_english
+from perfkit_core.language.messages import message
 from perfkit_core.model.columns import (
     CALLS,
     DEPTH,
@@ -154,7 +154,7 @@ VIEW = View(
     table=table,
     columns=COLUMNS,
     groupings=GROUPINGS,
-    explain_empty=lambda trace: in_english("no operators and no device work were recorded"),
+    explain_empty=lambda trace: message("no operators and no device work were recorded"),
     reduction=MergedRows(
         weight=("device_ns", "self_cpu_ns"),
         finish=lambda table, request: table if "depth" in table else in_order(table),

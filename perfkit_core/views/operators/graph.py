@@ -13,7 +13,7 @@ import pandas as pd
 from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.errors import UsageError
-from perfkit_core.language.messages import in_english
+from perfkit_core.language.messages import message
 from perfkit_core.model.columns import (
     DEVICE,
     HOST,
@@ -148,5 +148,5 @@ VIEW = View(
     columns=COLUMNS,
     groupings=GROUPINGS,
     page=False,
-    explain_empty=lambda trace: in_english("no operators were recorded"),
+    explain_empty=lambda trace: message("no operators were recorded"),
 )

@@ -14,7 +14,7 @@ import pandas as pd
 
 from perfkit_core.algorithms import nesting, regex
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
-from perfkit_core.language.messages import in_english
+from perfkit_core.language.messages import message
 from perfkit_core.model.columns import CALLS, CPU, DEVICE, HOST, KIND, NAME, ON_DEVICE, Share, added_by, share
 from perfkit_core.model.schema import ANNOTATION, DEVICE_WORK, OPERATOR, OPERATOR_DETAIL, RUNTIME
 from perfkit_core.model.trace import Trace
@@ -88,7 +88,7 @@ VIEW = View(
     columns=COLUMNS,
     groupings=GROUPINGS,
     order="total_cpu_ns",
-    explain_empty=lambda trace: in_english("no host event copies or fills memory by its name"),
+    explain_empty=lambda trace: message("no host event copies or fills memory by its name"),
     native=True,
     reduction=MergedRows(),
 )

@@ -13,7 +13,7 @@ import pandas as pd
 from perfkit_core.algorithms import groupby, nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.algorithms.trees import preorder
-from perfkit_core.language.messages import in_english
+from perfkit_core.language.messages import message
 from perfkit_core.model.columns import (
     CALLS,
     CPU,
@@ -163,6 +163,6 @@ VIEW = View(
     columns=COLUMNS,
     groupings=GROUPINGS,
     order="self_cpu_ns",
-    explain_empty=lambda trace: in_english("no operators were recorded"),
+    explain_empty=lambda trace: message("no operators were recorded"),
     reduction=MergedRows(weight=("self_cpu_ns",)),
 )

@@ -15,7 +15,7 @@ import pandas as pd
 from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray
 from perfkit_core.algorithms.trees import Tree, heaviest_first, merge, preorder
-from perfkit_core.language.messages import in_english
+from perfkit_core.language.messages import message
 from perfkit_core.model.columns import (
     CALLS,
     CPU,
@@ -284,7 +284,7 @@ VIEW = View(
     columns=COLUMNS,
     groupings=GROUPINGS,
     order="total_cpu_ns",
-    explain_empty=lambda trace: in_english("no operators were recorded"),
+    explain_empty=lambda trace: message("no operators were recorded"),
     native=True,
     reduction=MergedRows(weight=("total_cpu_ns", "total_device_ns"), finish=_roots_of_a_group),
 )

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.language.messages import in_english
+from perfkit_core.language.messages import message
 from perfkit_core.model.columns import DEVICE, HOST, NAME, OP_NAME, Share, added_by, share
 from perfkit_core.model.schema import OPERATOR_KINDS
 from perfkit_core.model.trace import Trace
@@ -112,7 +112,7 @@ VIEW = View(
     columns=COLUMNS,
     groupings=GROUPINGS,
     order="self_cpu_ns",
-    explain_empty=lambda trace: in_english("no operators were recorded"),
+    explain_empty=lambda trace: message("no operators were recorded"),
     native=True,
     reduction=MergedRows(),
 )

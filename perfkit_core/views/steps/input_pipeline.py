@@ -13,7 +13,7 @@ import pandas as pd
 
 from perfkit_core.algorithms import groupby, intervals, nesting
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
-from perfkit_core.language.messages import Text, in_english
+from perfkit_core.language.messages import Text, message
 from perfkit_core.model.columns import DUR, RANK, count, duration, key, share, size, text
 from perfkit_core.model.schema import MEMCPY
 from perfkit_core.model.trace import Trace
@@ -108,10 +108,10 @@ def _hidden(trace: Trace, acts: Activities, rows: IntArray, step: IntArray, coun
 
 def _why_empty(trace: Trace) -> Text:
     if not len(step_rows(trace)):
-        return in_english(
+        return message(
             "no training steps were recorded: give the profiler a schedule, and call its step() after each iteration"
         )
-    return in_english("neither a data loader nor copies from the host to a device were recorded")
+    return message("neither a data loader nor copies from the host to a device were recorded")
 
 
 COLUMNS = (

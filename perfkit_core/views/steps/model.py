@@ -17,7 +17,7 @@ import pandas as pd
 
 from perfkit_core.algorithms import intervals, nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
-from perfkit_core.language.messages import in_english
+from perfkit_core.language.messages import message
 from perfkit_core.model.columns import CALLS, CPU, DEVICE, HOST, ON_DEVICE, Share, share, words
 from perfkit_core.model.schema import DEVICE_WORK, KERNEL, OTHER, PHASES, STEP
 from perfkit_core.model.trace import Trace
@@ -233,7 +233,7 @@ VIEW = View(
     description="host and device time of data loading, forward, backward and optimizer",
     table=table,
     columns=COLUMNS,
-    explain_empty=lambda trace: in_english("neither steps nor phases were recorded"),
+    explain_empty=lambda trace: message("neither steps nor phases were recorded"),
     native=True,
     reduction=MergedRows(finish=_in_order),
 )

@@ -18,7 +18,7 @@ import pandas as pd
 from perfkit_core.algorithms import groupby, intervals
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.errors import UsageError
-from perfkit_core.language.messages import in_english
+from perfkit_core.language.messages import message
 from perfkit_core.model.columns import CALLS, CATEGORY, KIND, PLACE, RATIO, Share, duration
 from perfkit_core.model.schema import COMMUNICATION, DEVICE_WORK
 from perfkit_core.model.trace import Trace
@@ -184,7 +184,7 @@ VIEW = View(
     columns=COLUMNS,
     groupings=GROUPINGS,
     order="time_ns",
-    explain_empty=lambda trace: in_english("no events were recorded"),
+    explain_empty=lambda trace: message("no events were recorded"),
     native=True,
     reduction=MergedRows(
         partial=measured,

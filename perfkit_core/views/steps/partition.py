@@ -27,7 +27,7 @@ import pandas as pd
 
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.algorithms.intervals import Intervals
-from perfkit_core.language.messages import in_english
+from perfkit_core.language.messages import message
 from perfkit_core.model.columns import DEVICE, duration, words
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
@@ -95,7 +95,7 @@ VIEW = View(
     table=table,
     columns=COLUMNS,
     groupings=GROUPINGS,
-    explain_empty=lambda trace: in_english(
+    explain_empty=lambda trace: message(
         "no training steps were recorded: give the profiler a schedule, and call its step() after each iteration"
     ),
     reduction=over_all_steps("partition", table, "category"),

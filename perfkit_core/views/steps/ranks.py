@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.language.messages import Text, in_english
+from perfkit_core.language.messages import Text, message
 from perfkit_core.model.columns import DUR, RANK, duration, key
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
@@ -68,8 +68,8 @@ def _explain(trace: Trace) -> Text:
 
 def _why(ranks: int) -> Text:
     if ranks < 2:
-        return in_english("one rank only was recorded: name the recordings of several ranks")
-    return in_english(
+        return message("one rank only was recorded: name the recordings of several ranks")
+    return message(
         "no training steps were recorded: give the profiler a schedule, and call its step() after each iteration"
     )
 

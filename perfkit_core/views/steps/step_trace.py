@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
-from perfkit_core.language.messages import Text, in_english
+from perfkit_core.language.messages import Text, message
 from perfkit_core.model.columns import duration, text, words
 from perfkit_core.model.schema import BACKWARD, FORWARD, PHASES
 from perfkit_core.model.trace import Trace
@@ -65,10 +65,10 @@ def _reasons(no_forward: BoolArray, no_backward: BoolArray, unknown: BoolArray) 
 
 def _why_empty(trace: Trace) -> Text:
     if not len(step_rows(trace)):
-        return in_english(
+        return message(
             "no training steps were recorded: give the profiler a schedule, and call its step() after each iteration"
         )
-    return in_english(
+    return message(
         "no step has both a forward and a backward pass that the recording tells; --by step says what is missing"
     )
 

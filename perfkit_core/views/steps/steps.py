@@ -7,7 +7,7 @@ import pandas as pd
 
 from perfkit_core.algorithms import intervals
 from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.language.messages import in_english
+from perfkit_core.language.messages import message
 from perfkit_core.model.columns import DEVICE, DUR, POSITION, RANK, Column, duration, key
 from perfkit_core.model.schema import DEVICE_WORK, OTHER, PHASES
 from perfkit_core.model.trace import Trace
@@ -71,7 +71,7 @@ VIEW = View(
     description="duration of each step, its phases, and the time of the device work that it launched",
     table=table,
     columns=COLUMNS,
-    explain_empty=lambda trace: in_english(
+    explain_empty=lambda trace: message(
         "no training steps were recorded: give the profiler a schedule, and call its step() after each iteration"
     ),
 )

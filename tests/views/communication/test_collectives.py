@@ -407,7 +407,7 @@ def test_aligned_ranks_differ_by_their_shift_alone() -> None:
         (1600, "up to 1.60 µs ahead"),
         (-1_234_567, "up to 1.23 ms behind"),
         (25 * 10**6, "up to 25.0 ms ahead"),
-        (-3600 * 10**9, "up to 3600 s behind"),
+        (-3600 * 10**9, "up to 3,600 s behind"),
     ],
 )
 def test_how_far_clocks_were_apart_is_told_in_words(clock: int, told: str) -> None:
