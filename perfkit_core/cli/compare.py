@@ -18,7 +18,6 @@ import click
 
 from perfkit_core.cli import options
 from perfkit_core.cli.output import FOR_PEOPLE, emit, loaded, renderer, told, working
-from perfkit_core.compare.pair import distinguishing
 from perfkit_core.errors import SourceError, UsageError
 from perfkit_core.language.units import SHARES, parse_quantity
 from perfkit_core.system.paths import as_path, exists, is_remote
@@ -86,6 +85,8 @@ def named_runs(given: Sequence[str], baseline: Sequence[str]) -> list[Named]:
     runs = _profiles(runs) if len(runs) > 2 else runs
     if len(runs) < 2:
         raise UsageError("one run cannot be compared", "name two or more: perfkit compare A B, or DIR/*")
+    from perfkit_core.compare.pair import distinguishing
+
     labels = distinguishing([places[0] for places in runs])
     return [Named(name, places) for name, places in zip(labels, runs, strict=True)]
 

@@ -18,10 +18,7 @@ import click
 
 from perfkit_core.errors import UsageError, unwritable
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.readers.load import files_of
-from perfkit_core.report.run_list import recognised
 from perfkit_core.runtime import compile
-from perfkit_core.storage.store import SUFFIX
 from perfkit_core.system.atomic_write import replacing
 from perfkit_core.system.paths import identity, is_folder, is_remote
 
@@ -108,6 +105,8 @@ def check_below(output: Path | None, folder: Path) -> None:
     """Raises UsageError where ``output`` is a profile below a folder that is looked through."""
     if output is None or is_remote(output) or is_remote(folder) or not output.is_file():
         return
+    from perfkit_core.report.run_list import recognised
+
     if Path(identity(folder)) in Path(identity(output)).parents and recognised(output):
         raise _over(output)
 
@@ -118,6 +117,9 @@ def _files(source: Path, output: Path) -> set[str]:
         return set()
     if Path(identity(output)).parent != Path(identity(source)):
         return set()
+    from perfkit_core.readers.load import files_of
+    from perfkit_core.storage.store import SUFFIX
+
     cycles = list(source.glob(f"*{SUFFIX}"))
     return {identity(path) for path in cycles or files_of([source], get_plugins(), partial=True)[0]}
 
