@@ -10,31 +10,37 @@ import click
 from perfkit_core.cli import options
 from perfkit_core.cli.output import FOR_PEOPLE, emit, renderer, told, working
 from perfkit_core.language.messages import mark, say
-from perfkit_core.model.columns import count, duration, size, text
 from perfkit_core.system.paths import as_path, readable
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from perfkit_core.model.columns import Column
+
 _NOT_READ = mark("Trace files are listed unread; --read-files reads them for their figures.")
 
-_COLUMNS = (
-    text("path", "Path"),
-    text("format", "Format"),
-    text("framework", "Framework"),
-    text("devices", "Devices"),
-    count("ranks", "Ranks"),
-    count("cycles", "Cycles"),
-    count("steps", "Steps"),
-    duration("median_step_ns", "Median step"),
-    count("events", "Events"),
-    size("file_bytes", "File"),
-    count("findings", "Findings"),
-    text("recorded_utc", "Recorded UTC"),
-    text("written_utc", "Written UTC"),
-    text("recorded_or_written_utc", "Recorded or written UTC"),
-    text("why_not_read", "Why not read"),
-)
+
+def _columns() -> tuple[Column, ...]:
+    """The columns of the list; declared here, as declarations import what reads schemas."""
+    from perfkit_core.model.columns import count, duration, size, text
+
+    return (
+        text("path", "Path"),
+        text("format", "Format"),
+        text("framework", "Framework"),
+        text("devices", "Devices"),
+        count("ranks", "Ranks"),
+        count("cycles", "Cycles"),
+        count("steps", "Steps"),
+        duration("median_step_ns", "Median step"),
+        count("events", "Events"),
+        size("file_bytes", "File"),
+        count("findings", "Findings"),
+        text("recorded_utc", "Recorded UTC"),
+        text("written_utc", "Written UTC"),
+        text("recorded_or_written_utc", "Recorded or written UTC"),
+        text("why_not_read", "Why not read"),
+    )
 
 
 @click.command(epilog="Example: perfkit runs runs/")
@@ -65,7 +71,7 @@ def runs(folder: Path, read_files: bool, limit: int | None, format_name: str | N
         table = table.head(limit)
     place = readable(folder)
     none = say("no runs or trace files below {folder}", folder=place)
-    section = Section("runs", say("Runs"), table, note, none, limit or None, columns=_COLUMNS)
+    section = Section("runs", say("Runs"), table, note, none, limit or None, columns=_columns())
     emit(Report(say("Runs in {folder}", folder=place), (), (section,), data={"source": place}), chosen, output)
     told(output)
 
