@@ -18,7 +18,6 @@ import click
 
 from perfkit_core.errors import UsageError, unwritable
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.runtime import compile
 from perfkit_core.system.atomic_write import replacing
 from perfkit_core.system.paths import identity, is_folder, is_remote
 
@@ -151,6 +150,8 @@ def working(text: str) -> Iterator[Callable[[str], None]]:
         def compiling(begun: bool) -> None:
             told[1] = COMPILING if begun else ""
             say(told[0])
+
+        from perfkit_core.runtime import compile  # imports numpy, which help does without
 
         with compile.watched(compiling):
             yield say
