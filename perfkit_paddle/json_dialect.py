@@ -18,8 +18,7 @@ import numpy as np
 
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.model.schema import MEMORY, OTHER
-from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect, Label, integer
-from perfkit_core.readers.scanner.state import ScanRules
+from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect, Label, ScanRules, integer
 from perfkit_paddle import inputs, names
 
 _PLAIN: Final = re.compile(r"(\d{1,12})(?:\.(\d{1,9}))? us", re.ASCII)

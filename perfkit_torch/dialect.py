@@ -10,8 +10,7 @@ import msgspec
 
 from perfkit_core.assembly.collectives import Collective
 from perfkit_core.model import schema
-from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect, Label, integer
-from perfkit_core.readers.scanner.state import ScanRules
+from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect, Label, ScanRules, integer
 from perfkit_torch import collectives, names
 
 # c10::DeviceType, by number: torch writes the number of the enum into memory events.

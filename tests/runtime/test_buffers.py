@@ -8,8 +8,9 @@ import pytest
 
 from perfkit_core.algorithms.arrays import BLOCK, Codes, joined, spread, to_codes, to_int64, valid
 from perfkit_core.assembly import order as ordering
-from perfkit_core.assembly import order as text_order
-from perfkit_core.assembly.order import reordered, texts_taken
+from perfkit_core.assembly import text_order
+from perfkit_core.assembly.order import texts_taken
+from perfkit_core.assembly.text_order import reordered
 from perfkit_core.runtime import buffers
 
 

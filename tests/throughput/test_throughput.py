@@ -363,7 +363,7 @@ def test_the_summary_is_frozen_and_has_three_forms() -> None:
     assert isinstance(table["batch_cost_ns"].dtype, pd.Int64Dtype)
     assert json.loads(json.dumps(summary.to_dict()))["batch_cost"]["avg_ns"] == 4_500_000
     assert "2 steps measured, 18 samples; 0 steps of warm-up left out" in str(summary)
-    assert "waiting for input: 33.33% of the batch cost" in str(summary)
+    assert "waiting for input: 33.3% of the batch cost" in str(summary)
     assert "4.50 " in str(summary)
 
 

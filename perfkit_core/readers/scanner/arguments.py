@@ -19,7 +19,7 @@ from perfkit_core.readers.scanner.state import (
 )
 from perfkit_core.readers.scanner.tokens import past_space, value
 from perfkit_core.readers.scanner.words import decimals, hashed
-from perfkit_core.runtime.buffers import (
+from perfkit_core.runtime.addresses import (
     by_address,
     byte,
     inlined,

@@ -16,7 +16,7 @@ from perfkit_core.readers.scanner.keys import BROKEN_TEXT, NO_ROOM, context_of, 
 from perfkit_core.readers.scanner.members import FLOW, INSTANT, NO_PAIR, NO_PHASE, OTHER, SPAN, member, pair
 from perfkit_core.readers.scanner.state import AUX, SLOW_PAIR, number_of
 from perfkit_core.readers.scanner.tokens import past_space
-from perfkit_core.runtime.buffers import by_address, byte, inlined, int64, put_int32, put_int64
+from perfkit_core.runtime.addresses import by_address, byte, inlined, int64, put_int32, put_int64
 
 _BITS: Final = 20
 _MASK: Final = (1 << _BITS) - 1

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfkit_core.readers.scanner.words import PAD, equal, hashed
-from perfkit_core.runtime.buffers import (
+from perfkit_core.runtime.addresses import (
     by_address,
     inlined,
     int32,

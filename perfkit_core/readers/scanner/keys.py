@@ -7,7 +7,7 @@ import numpy as np
 from perfkit_core.readers.scanner.interning import found, intern
 from perfkit_core.readers.scanner.state import CONTEXTS
 from perfkit_core.readers.scanner.tokens import past_space, string
-from perfkit_core.runtime.buffers import byte, inlined, int64, put_int64
+from perfkit_core.runtime.addresses import byte, inlined, int64, put_int64
 
 BROKEN_TEXT, NO_ROOM = -1, -2
 """Instead of a position: not JSON as the reference knows it; a dictionary is full."""

@@ -27,7 +27,7 @@ from perfkit_core.readers.scanner.state import (
 )
 from perfkit_core.readers.scanner.tokens import ends_value, string, value
 from perfkit_core.readers.scanner.words import hashed, microseconds
-from perfkit_core.runtime.buffers import by_address, byte, inlined, int64, put_int64
+from perfkit_core.runtime.addresses import by_address, byte, inlined, int64, put_int64
 
 
 @by_address

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from perfkit_core.model import schema
 from perfkit_core.model.schema import CPU
-from perfkit_core.readers.chrome.dialect import UNDECODABLE, Dialect, Label
+from perfkit_core.readers.chrome.dialect import UNDECODABLE, Dialect, Label, ScanRules
 from perfkit_core.readers.chrome.portion import ARGUMENT_INTEGERS as INTEGERS
 from perfkit_core.readers.chrome.portion import ARGUMENT_TEXTS as TEXTS
 from perfkit_core.readers.chrome.portion import FIRST_INTEGER, FIRST_TEXT, NULL, Stretch, Words
@@ -38,7 +38,6 @@ from perfkit_core.readers.scanner.state import (
     TEXT,
     UNKNOWN_PAIR,
     Keys,
-    ScanRules,
     interners,
 )
 from perfkit_core.readers.scanner.words import PAD

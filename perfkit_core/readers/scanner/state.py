@@ -1,18 +1,13 @@
-"""What the scanner writes into, and what it remembers from event to event: records of addresses, for compiled code.
-
-What an adapter says about its files, so that the scanner can read them without asking about each event.
-"""
+"""What the scanner writes into, and what it remembers from event to event: records of addresses, for compiled code."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from perfkit_core.readers.scanner.interning import FULL, INTERNER, Interner
-from perfkit_core.runtime.buffers import inlined, int32, int64, put_int32, put_int64
+from perfkit_core.runtime.addresses import inlined, int32, int64, put_int32, put_int64
 
 TOP_KEYS: Final = (b"ph", b"cat", b"name", b"pid", b"tid", b"ts", b"dur", b"args")
 """Members of an event that are read; others are passed over."""
@@ -135,29 +130,3 @@ def number_of(table, key):  # type: ignore[no-untyped-def]
     put_int64(table.keys, number, key)
     table.count = number + 1
     return number
-
-
-def _never(category: str, name: str) -> bool:
-    return False
-
-
-@dataclass(frozen=True, slots=True)
-class ScanRules:
-    """A dialect that has rules promises that its ``label`` and ``device`` depend on their arguments alone, and that
-    ``keeps`` and ``refine`` change nothing but what is said here.
-
-    ``needs_reference(category, name)``: events of this pair go through the dialect one by one (``keeps``, ``refine``).
-    ``glued_durations``: every span's name ends with its duration, which ``clean_name`` takes off; a span without one
-    goes through the dialect. ``dropped`` arguments are no arguments, nor are those of
-    ``dropped_if_empty`` when an event has all of them and they hold nothing; otherwise it goes through the dialect, as
-    does an event with a negative argument of ``not_negative``. ``device_arguments`` (at most three) are all that
-    ``device`` looks at. ``offset_argument``: a start as text, ``"12.345 us"``, that becomes the column ``offset_ns``.
-    """
-
-    needs_reference: Callable[[str, str], bool] = _never
-    glued_durations: bool = False
-    dropped: frozenset[str] = frozenset()
-    dropped_if_empty: frozenset[str] = frozenset()
-    not_negative: frozenset[str] = frozenset()
-    device_arguments: tuple[str, ...] = ()
-    offset_argument: str | None = None

@@ -22,7 +22,7 @@ from perfkit_core.readers.scanner.words import (
     special,
     trailing_zeros,
 )
-from perfkit_core.runtime.buffers import by_address, byte, inlined, load8, put_byte, put_bytes
+from perfkit_core.runtime.addresses import by_address, byte, inlined, load8, put_byte, put_bytes
 
 _QUOTE, _BACKSLASH, _COMMA, _COLON, _POINT, _MINUS, _ZERO, _NINE = 0x22, 0x5C, 0x2C, 0x3A, 0x2E, 0x2D, 0x30, 0x39
 _OPEN_LIST, _CLOSE_LIST, _OPEN, _CLOSE = 0x5B, 0x5D, 0x7B, 0x7D

@@ -17,7 +17,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from perfkit_core.runtime.buffers import by_address, byte, inlined, load8
+from perfkit_core.runtime.addresses import by_address, byte, inlined, load8
 
 PAD: Final = 16
 
