@@ -21,8 +21,8 @@ from perfkit_core.algorithms.arrays import IntArray, nullable
 from perfkit_core.model import schema
 from perfkit_core.model.column_sources import ROW_REFERENCES
 from perfkit_core.model.trace import Trace
-from perfkit_core.storage.footer import KEY, Stored
 from perfkit_core.storage.store import SUFFIX
+from perfkit_core.storage.stored_file import KEY, Stored
 from perfkit_core.storage.writer import encoding
 
 _COUNTED = ("step", "correlation", "sequence")

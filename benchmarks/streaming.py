@@ -31,7 +31,7 @@ def streamed(file: Path, folder: Path) -> dict[str, float]:
     """Stream a file: seconds, CPU seconds, and the most memory on top of what was in use before."""
     import pyarrow as pa
 
-    from perfkit_core.readers.streaming import stream
+    from perfkit_core.readers.load import stream
 
     _load_code(file, folder)
     pa.set_memory_pool(pa.system_memory_pool())  # as the command line does
@@ -49,9 +49,9 @@ def streamed(file: Path, folder: Path) -> dict[str, float]:
 
 def _load_code(file: Path, folder: Path) -> None:
     """Import and load what streaming such a file needs on its way."""
+    from perfkit_core.readers.load import stream
     from perfkit_core.readers.scanner import chunks  # noqa: F401
     from perfkit_core.readers.scanner.scanner import Scanner, padded
-    from perfkit_core.readers.streaming import stream
     from perfkit_torch.dialect import TorchDialect
 
     if file.suffix == ".json":

@@ -25,8 +25,7 @@ from perfkit_core.assembly.collectives import with_labels
 from perfkit_core.model.meta import Device, Finding, TraceMeta
 from perfkit_core.model.schema import CPU, MEMORY, RUNTIME, SYNC
 from perfkit_core.model.trace import Trace
-from perfkit_core.readers.chrome.findings import file_findings
-from perfkit_core.readers.chrome.reader import ChromeFile
+from perfkit_core.readers.chrome.reader import ChromeFile, file_findings
 from perfkit_core.readers.chrome.recorder import Recorder
 from perfkit_core.runtime.compile import compiled
 from perfkit_core.storage.recorded_events import ROW_GROUP, RecordedWriter

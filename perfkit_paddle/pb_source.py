@@ -20,7 +20,7 @@ from perfkit_core.assembly.collectives import with_labels
 from perfkit_core.errors import SourceError
 from perfkit_core.model.meta import Device, Finding, TraceMeta
 from perfkit_core.model.trace import Trace
-from perfkit_core.readers.chrome.findings import negative_durations
+from perfkit_core.readers.chrome.reader import negative_durations
 from perfkit_core.runtime.compile import compiled_at_once
 from perfkit_core.storage.bytestream import DAMAGED, Window, open_bytes
 from perfkit_paddle import findings

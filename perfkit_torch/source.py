@@ -17,8 +17,7 @@ from perfkit_core.language.messages import message
 from perfkit_core.model.meta import Device, Finding, TraceMeta
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.chrome.dialect import integer
-from perfkit_core.readers.chrome.findings import file_findings
-from perfkit_core.readers.chrome.reader import ChromeFile
+from perfkit_core.readers.chrome.reader import ChromeFile, file_findings
 from perfkit_core.readers.chrome.recorder import Recorder
 from perfkit_core.storage.recorded_events import ROW_GROUP, RecordedWriter
 from perfkit_torch.dialect import TorchDialect

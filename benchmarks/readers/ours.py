@@ -31,7 +31,7 @@ def _stored(file: Path, folder: Path) -> Outcome:
 
 
 def _streamed(file: Path, folder: Path) -> Outcome:
-    from perfkit_core.readers.streaming import stream
+    from perfkit_core.readers.load import stream
 
     out = folder / "streamed.perfkit.parquet"
     rows = stream(file, out)
@@ -51,7 +51,7 @@ READERS = (
         "perfkit, streamed",
         "perfkit",
         "written to Parquet while it is read, all args kept; links, parents and steps are worked out when it is opened",
-        (*_MODULES, "perfkit_core.readers.streaming"),
+        _MODULES,
         _streamed,
     ),
 )

@@ -74,8 +74,7 @@ def _train(framework: str, run_dir: Path, tell: Callable[[str], None]) -> None:
 
 def _forget(run_dir: Path) -> None:
     """Remove what an earlier demo recorded: a run folder holds one run."""
-    from perfkit_core.storage.store import SUFFIX
-    from perfkit_core.storage.unfinished import INCOMPLETE_MARK
+    from perfkit_core.storage.store import INCOMPLETE_MARK, SUFFIX
 
     for old in (*run_dir.glob(f"*{SUFFIX}"), run_dir / INCOMPLETE_MARK):
         old.unlink(missing_ok=True)

@@ -87,10 +87,10 @@ def export(
 
 
 def _streamed(source: Path, output: Path, partial: bool) -> None:
-    from perfkit_core.readers import streaming
+    from perfkit_core.readers import load
 
     with working(f"streaming {source.name}"):
-        count = streaming.stream(source, output, partial=partial)
+        count = load.stream(source, output, partial=partial)
     click.echo(f"wrote {output}, {count} recorded events", err=True)
 
 

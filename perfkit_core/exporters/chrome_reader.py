@@ -24,8 +24,7 @@ from perfkit_core.model import schema
 from perfkit_core.model.meta import Finding, StoredFinding, TraceMeta
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.chrome.dialect import ChromeEvent, event_times, integer, is_timed
-from perfkit_core.readers.chrome.findings import breaks_off, mistimed, skipped, strays
-from perfkit_core.readers.chrome.reader import ChromeFile
+from perfkit_core.readers.chrome.reader import ChromeFile, breaks_off, mistimed, skipped, strays
 
 _SPANS: Final = ("X", "i")
 _REFERENCES: Final = ("parent", "launched_by")

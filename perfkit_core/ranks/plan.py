@@ -13,7 +13,7 @@ from perfkit_core.ranks.job import RankFiles
 from perfkit_core.readers.join_ranks import numbered_processes
 from perfkit_core.readers.load import files_of, reader
 from perfkit_core.readers.run_folder import cycles, recording
-from perfkit_core.storage import unfinished
+from perfkit_core.storage import store
 from perfkit_core.storage.bytestream import head
 from perfkit_core.system.paths import PathLike, as_path, exists, is_folder, reaching, readable
 
@@ -56,7 +56,7 @@ def plan(sources: Sequence[PathLike], partial: bool = False) -> Plan:
 
 def _files(path: Path) -> tuple[list[Path], tuple[Finding, ...]]:
     """A run folder as its cycles."""
-    unfinished.flush(path)
+    store.flush(path)
     with reaching(path):
         if not exists(path):
             raise SourceError(f"{path}: no such file or folder", "check the path")

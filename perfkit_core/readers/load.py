@@ -1,13 +1,14 @@
-"""From what a user names to a Trace: trace files, run folders, several of them."""
+"""Load what a user names (trace files, run folders, several of them) as a Trace, or stream it to a stored run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from perfkit_core.errors import SourceError
+from perfkit_core.errors import SourceError, UsageError, unwritable
 from perfkit_core.model.findings import about_job, files_left_out
 from perfkit_core.model.meta import Finding
 from perfkit_core.model.trace import Trace
@@ -15,15 +16,18 @@ from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import Plugins, get_plugins
 from perfkit_core.readers.join_ranks import one_job
 from perfkit_core.readers.trace_folder import expanded
-from perfkit_core.storage import unfinished
+from perfkit_core.storage import store
 from perfkit_core.storage.bytestream import head
+from perfkit_core.storage.recorded_events import RecordedWriter
 from perfkit_core.storage.store import PARTIAL_SUFFIX
+from perfkit_core.system.atomic_write import replacing
 from perfkit_core.system.paths import (
     PathLike,
     as_path,
     exists,
     identity,
     is_file,
+    is_folder,
     is_remote,
     reaching,
     readable,
@@ -96,7 +100,7 @@ def check_rereadable(path: Path) -> None:
 
 def load_one(path: Path, partial: bool = False, plugins: Plugins | None = None) -> Trace:
     """Read one file or run folder with the reader that recognises it best. Raises SourceError."""
-    unfinished.flush(path)
+    store.flush(path)
     with reaching(path):
         if not exists(path):
             raise SourceError(f"{path}: no such file or folder", "check the path")
@@ -148,3 +152,44 @@ def reader(path: Path, start: bytes, plugins: Plugins) -> Source:
         known = ", ".join(source.description for _, source in rated)
         raise SourceError(f"{path}: not a profile that perfkit knows", f"perfkit reads {known}")
     return next(source for rating, source in rated if rating == best)
+
+
+_PARQUET: Final = b"PAR1"
+
+
+def stream(
+    source: str | os.PathLike[str], to: str | os.PathLike[str], *, partial: bool = False, plugins: Plugins | None = None
+) -> int:
+    """Write the events of a trace file to a Parquet file as they are read; returns how many.
+
+    What has to be worked out over all events (nesting, launches, steps, phases) is worked out when the file is loaded.
+    Raises SourceError for what cannot be read, UsageError for formats that cannot be streamed and for a place that
+    cannot be written.
+    """
+    path, target = as_path(source), as_path(to)
+    chosen, streamed = _streamed(path, plugins or get_plugins())
+    reader = chosen.name if chosen.complete is not None else ""
+    try:
+        with naming(path), replacing(target) as place, RecordedWriter(Path(place), reader) as writer:
+            streamed(path, partial, writer)
+            return writer.rows
+    except OSError as error:
+        raise unwritable(target, error) from None
+
+
+def _streamed(path: Path, plugins: Plugins) -> tuple[Source, Callable[[Path, bool, RecordedWriter], None]]:
+    """Its reader, and how it streams a file. Raises SourceError, and UsageError for what is not to be streamed."""
+    check_rereadable(path)
+    with reaching(path):
+        if not exists(path):
+            raise SourceError(f"{path}: no such file or folder", "check the path")
+        if is_folder(path):
+            raise UsageError(f"{path}: a folder cannot be streamed", "name one trace file, or leave --stream out")
+        start = head(path)
+    if start.startswith(_PARQUET):
+        raise UsageError(f"{path}: it is Parquet already", "leave --stream out")
+    chosen = reader(path, start, plugins)
+    if chosen.stream is None:
+        text = f"{path}: {chosen.description} cannot be streamed: parts of it are only told by the whole"
+        raise UsageError(text, "leave --stream out")
+    return chosen, chosen.stream

@@ -21,9 +21,8 @@ from perfkit_core.model.meta import Finding, TraceMeta
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.join_ranks import numbered_processes, one_job
 from perfkit_core.storage.bytestream import head
-from perfkit_core.storage.footer import read_metadata
-from perfkit_core.storage.store import SUFFIX, read_stored
-from perfkit_core.storage.unfinished import INCOMPLETE_MARK
+from perfkit_core.storage.store import INCOMPLETE_MARK, SUFFIX, read_stored
+from perfkit_core.storage.stored_file import read_metadata
 from perfkit_core.system.paths import arrow_input, is_folder
 
 _PARQUET_MAGIC: Final = b"PAR1"

@@ -24,9 +24,8 @@ import msgspec
 from perfkit_core.model.trace import Trace
 from perfkit_core.recording import background, signals, uncalled
 from perfkit_core.recording.environment import without_gc
-from perfkit_core.storage import unfinished
-from perfkit_core.storage.store import new_recording, write_cycle
-from perfkit_core.storage.unfinished import INCOMPLETE_MARK
+from perfkit_core.storage import store
+from perfkit_core.storage.store import INCOMPLETE_MARK, new_recording, write_cycle
 from perfkit_core.system import failures
 from perfkit_core.system.failures import logger
 from perfkit_core.system.paths import absolute, as_path
@@ -143,11 +142,11 @@ class CycleWriter(Generic[Profiler]):
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until every cycle is written; ``timeout`` in seconds, None: as long as it takes. False: it ran out."""
-        return unfinished.flush(self.run_dir, timeout)
+        return store.flush(self.run_dir, timeout)
 
     def mark_incomplete(self, error: BaseException) -> None:
         """Say in the run folder that the last cycle of this process is missing, and why. Never raises."""
-        unfinished.mark(self.run_dir, max(self._cycle - 1, 0), error)
+        store.mark_incomplete(self.run_dir, max(self._cycle - 1, 0), error)
 
     def _begin(self) -> None:
         self._pid, self._recording, self._cycle = os.getpid(), new_recording(), 0
@@ -196,7 +195,7 @@ class CycleWriter(Generic[Profiler]):
 
     def _lost(self, cycle: int, error: BaseException) -> None:
         """Tell it. Raises what is no Exception: the user's interrupt."""
-        unfinished.mark(self.run_dir, cycle, error)
+        store.mark_incomplete(self.run_dir, cycle, error)
         if not isinstance(error, Exception):
             raise error
         failures.log("a cycle is missing in the run folder, training goes on", error)

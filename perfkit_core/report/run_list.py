@@ -27,10 +27,10 @@ from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.readers import run_folder
 from perfkit_core.report import facts
-from perfkit_core.storage import unfinished
+from perfkit_core.storage import store
 from perfkit_core.storage.bytestream import head
-from perfkit_core.storage.footer import Stored, is_ours, read_metadata
 from perfkit_core.storage.store import SUFFIX
+from perfkit_core.storage.stored_file import Stored, is_ours, read_metadata
 from perfkit_core.system.paths import (
     arrow_input,
     as_path,
@@ -171,7 +171,7 @@ def list_runs(folder: str | os.PathLike[str], *, read_files: bool = False) -> pd
     ``folder`` may be the address of a store. Raises SourceError where there is no such folder.
     """
     root = as_path(folder)
-    unfinished.flush(root)
+    store.flush(root)
     with reaching(root):
         if not is_folder(root):
             missing = "no folder" if exists(root) else "no such folder"

@@ -27,7 +27,7 @@ from perfkit_core.errors import SourceError
 from perfkit_core.model import schema
 from perfkit_core.model.meta import Finding, StoredFinding, TraceMeta
 from perfkit_core.model.trace import Trace
-from perfkit_core.storage.footer import KEY, Stored
+from perfkit_core.storage.stored_file import KEY, Stored
 from perfkit_core.storage.writer import encoding
 from perfkit_core.system.paths import arrow_input, readable
 

@@ -1,14 +1,15 @@
 """Run folders: one Parquet file for each cycle of each process, the metadata inside.
 
 The file is plain Parquet (zstd, dictionaries): pandas, polars and duckdb open it as it is. perfkit's metadata is JSON
-under the key ``perfkit`` of its footer. A file appears under its name only when it is complete.
-"""
+under the key ``perfkit`` of its footer. A file appears under its name only when it is complete."""
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import socket
+import sys
 import uuid
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -22,12 +23,12 @@ from perfkit_core.model import schema
 from perfkit_core.model.meta import StoredFinding, TraceMeta
 from perfkit_core.model.trace import Trace
 from perfkit_core.storage import writer
-from perfkit_core.storage.columns import stored_columns
-from perfkit_core.storage.footer import KEY, Stored, is_ours, read_metadata
 from perfkit_core.storage.recorded_events import Complete, RecordedWriter, read_recorded
+from perfkit_core.storage.stored_file import KEY, Stored, is_ours, read_metadata, stored_columns
 from perfkit_core.storage.writer import encoding
+from perfkit_core.system import failures
 from perfkit_core.system.atomic_write import replacing
-from perfkit_core.system.paths import arrow_input
+from perfkit_core.system.paths import arrow_input, is_remote
 
 SUFFIX: Final = ".perfkit.parquet"
 PARTIAL_SUFFIX: Final = ".perfkit.partial"
@@ -124,3 +125,39 @@ def _complete(reader: str, path: Path) -> Complete | None:
             return source.complete
     text = f"{path}: only the reader {reader!r} can complete these events, and no plugin offers it"
     raise SourceError(text, "perfkit plugins says what is broken or missing")
+
+
+_WRITER = "perfkit_core.recording.background"
+
+
+def flush(path: Path | None = None, timeout: float | None = None) -> bool:
+    """Wait until the cycles taken so far are on disk: those of ``path``, below it and above it, all when None.
+
+    ``timeout`` in seconds, None: as long as it takes. False when it ran out. A process that has recorded nothing
+    returns at once.
+    """
+    writer = sys.modules.get(_WRITER)
+    return True if writer is None else bool(writer.shared().flush(path, timeout))
+
+
+INCOMPLETE_MARK: Final = "INCOMPLETE"
+"""A file of this name in a run folder says that at least one cycle is missing; its text says which and why."""
+
+
+def mark_incomplete(run_dir: Path, cycle: int, error: BaseException) -> None:
+    """Say in the run folder that a cycle of this process is missing, and why. Never raises."""
+    line = f"process {os.getpid()}, cycle {cycle}: {failures.told(error)}\n"
+    try:
+        _append(run_dir / INCOMPLETE_MARK, line)
+    except Exception as failure:  # the drivers of stores have errors of their own
+        failures.tell(f"{run_dir} cannot be written: {failure}", logging.DEBUG)
+
+
+def _append(file: Path, line: str) -> None:
+    """Object stores cannot append."""
+    if is_remote(file):
+        file.write_text((file.read_text(encoding="utf-8") if file.exists() else "") + line, encoding="utf-8")
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("a", encoding="utf-8") as opened:
+        opened.write(line)

@@ -18,7 +18,7 @@ import perfkit_paddle
 import perfkit_torch
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
-from perfkit_core.storage import unfinished
+from perfkit_core.storage import store
 
 STEPS = 14
 
@@ -29,7 +29,7 @@ def steps_of(trace: Trace) -> list[int]:
 
 def cycles_of(run: Path) -> list[list[int]]:
     """Steps in each file, in the order of the cycles; without one that the loop's last step() has only opened."""
-    unfinished.flush(run)
+    store.flush(run)
     cycles = [load(path) for path in sorted(run.glob("*.parquet"))]
     assert [trace.meta.cycle for trace in cycles] == list(range(len(cycles)))
     assert len({trace.meta.recording for trace in cycles}) == 1

@@ -17,8 +17,7 @@ from perfkit_core.cli.main import main
 from perfkit_core.errors import SourceError
 from perfkit_core.model import schema
 from perfkit_core.model.trace import Trace, concat_traces, with_rank
-from perfkit_core.storage import columns as stored_columns
-from perfkit_core.storage import store
+from perfkit_core.storage import store, stored_file
 from perfkit_core.testing.sources import plain
 from tests.support.events import device, host, trace
 from tests.support.small_trace import small_trace
@@ -102,13 +101,13 @@ def test_cells_are_picked_from_files_and_joined_traces(large: tuple[Trace, Trace
 
 def test_only_columns_that_are_asked_for_are_read(large: tuple[Trace, Trace], monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    read = stored_columns.StoredColumns._read
+    read = stored_file.StoredColumns._read
 
-    def watched(self: stored_columns.StoredColumns, groups: list[int], names: list[str]) -> pa.Table:
+    def watched(self: stored_file.StoredColumns, groups: list[int], names: list[str]) -> pa.Table:
         asked.extend(names)
         return read(self, groups, names)
 
-    monkeypatch.setattr(stored_columns.StoredColumns, "_read", watched)
+    monkeypatch.setattr(stored_file.StoredColumns, "_read", watched)
     found = concat_traces([large[1], with_rank(large[1], 3)])
     found.ints("start_ns"), found.ints("start_ns"), found.host, found.end_ns, len(found)
     assert found.ints("flops").tolist() == [-1] * 500  # nothing but nulls: its statistics say so
@@ -121,13 +120,13 @@ def test_views_of_a_run_folder_leave_the_rest_unread(
 ) -> None:
     store.write_cycle(perfkit_core.load(traces / "torch" / "h100-bert-small.json.gz"), tmp_path)
     asked: set[str] = set()
-    read = stored_columns.StoredColumns._read
+    read = stored_file.StoredColumns._read
 
-    def watched(self: stored_columns.StoredColumns, groups: list[int], names: list[str]) -> pa.Table:
+    def watched(self: stored_file.StoredColumns, groups: list[int], names: list[str]) -> pa.Table:
         asked.update(names)
         return read(self, groups, names)
 
-    monkeypatch.setattr(stored_columns.StoredColumns, "_read", watched)
+    monkeypatch.setattr(stored_file.StoredColumns, "_read", watched)
     assert main(["summary", str(tmp_path), "--view", "overview"]) == 0
     assert "operator" in capsys.readouterr().out
     assert "dur_ns" in asked

@@ -16,8 +16,8 @@ import pytest
 from perfkit_core.errors import UsageError
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
-from perfkit_core.storage import unfinished
-from perfkit_core.storage.unfinished import INCOMPLETE_MARK
+from perfkit_core.storage import store
+from perfkit_core.storage.store import INCOMPLETE_MARK
 
 pytestmark = pytest.mark.filterwarnings("ignore:To copy construct from a tensor")  # paddle.Model does that itself
 
@@ -32,7 +32,7 @@ def steps_of(trace: Trace) -> list[int]:
 
 
 def files(folder: Path) -> list[Path]:
-    unfinished.flush(folder)
+    store.flush(folder)
     return sorted(folder.glob("*.parquet"))
 
 

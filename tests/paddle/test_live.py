@@ -16,8 +16,8 @@ from perfkit_core.errors import CaptureError
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
 from perfkit_core.recording.writer import environment_place
-from perfkit_core.storage import unfinished
-from perfkit_core.storage.unfinished import INCOMPLETE_MARK
+from perfkit_core.storage import store
+from perfkit_core.storage.store import INCOMPLETE_MARK
 from perfkit_paddle import capture, trace_handler
 from perfkit_paddle.demo import demo
 from perfkit_paddle.record import start
@@ -48,7 +48,7 @@ def profiler(paddle: Any, **options: Any) -> Any:
 
 
 def files(folder: Path) -> list[Path]:
-    unfinished.flush(folder)
+    store.flush(folder)
     return sorted(folder.glob("*.parquet"))
 
 
@@ -212,7 +212,7 @@ def test_a_folder_that_cannot_be_written(
     with caplog.at_level(logging.ERROR, "perfkit"), profiler(paddle, on_trace_ready=trace_handler(blocked)) as prof:
         for _ in train(2):
             prof.step()
-    unfinished.flush(blocked)
+    store.flush(blocked)
     assert "a cycle is missing in the run folder" in caplog.text
 
 

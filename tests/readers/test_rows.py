@@ -7,10 +7,8 @@ import pyarrow as pa
 import pytest
 
 from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.readers.chrome.origins import Origin, Origins
-from perfkit_core.readers.chrome.portion import NULL
 from perfkit_core.readers.chrome.row_table import Gathering, RowTable
-from perfkit_core.readers.chrome.rows import TEXTS, Rows, Vocabulary
+from perfkit_core.readers.chrome.rows import NULL, TEXTS, Origin, Origins, Rows, Vocabulary
 
 COUNT = 1000
 

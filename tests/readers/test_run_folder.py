@@ -14,8 +14,8 @@ from perfkit_core.ranks.profile import opened
 from perfkit_core.readers.load import load
 from perfkit_core.report.summary import choose_views
 from perfkit_core.storage import store
-from perfkit_core.storage.columns import StoredColumns
-from perfkit_core.storage.unfinished import INCOMPLETE_MARK
+from perfkit_core.storage.store import INCOMPLETE_MARK
+from perfkit_core.storage.stored_file import StoredColumns
 from tests.support.events import codes, host, trace
 from tests.support.small_trace import small_trace
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.readers.chrome.portion import Portion
 from perfkit_core.readers.chrome.recorder import Recorder
+from perfkit_core.readers.chrome.scanned_rows import Portion
 from perfkit_core.readers.load import load
 from perfkit_torch import source
 from tests.support.chrome import event, write

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from perfkit_core.algorithms.decimals import to_ns
-from perfkit_core.readers.scanner import members, tokens, words
+from perfkit_core.readers.scanner import members, tokens
 from perfkit_core.readers.scanner.scanner import padded
 
 JSON = st.recursive(
@@ -87,7 +87,7 @@ def test_what_is_no_json_is_no_value(text: str) -> None:
 @example("-1.0005")
 def test_microseconds_are_those_of_decimal(text: str) -> None:
     buffer = padded(text.encode() + b",")
-    end, ns = words.microseconds(buffer.ctypes.data, 0)
+    end, ns = tokens.microseconds(buffer.ctypes.data, 0)
     if end >= 0:
         assert end == len(text)
         assert ns == to_ns([text])[0]
@@ -96,7 +96,7 @@ def test_microseconds_are_those_of_decimal(text: str) -> None:
 def test_usual_times_need_no_reference() -> None:
     for text in ("1712195495622745.963", "1623142624338553", "0.040", "2.7700000209733844", "5639"):
         buffer = padded(text.encode() + b",")
-        assert words.microseconds(buffer.ctypes.data, 0)[0] == len(text)
+        assert tokens.microseconds(buffer.ctypes.data, 0)[0] == len(text)
 
 
 def test_durations_are_cut_off_names() -> None:
@@ -113,7 +113,7 @@ GUARDED = textwrap.dedent("""
     import ctypes, mmap, random, sys
     import numpy as np
     from perfkit_core.readers.scanner.scanner import Scanner
-    from perfkit_core.readers.scanner.words import PAD
+    from perfkit_core.readers.scanner.tokens import PAD
     from perfkit_torch.dialect import TorchDialect
 
     # memory that ends with a page that nobody may touch: reading one byte too many ends the process

@@ -14,9 +14,8 @@ from perfkit_core.recording import background
 from perfkit_core.recording.background import LIMIT
 from perfkit_core.recording.writer import CycleWriter, Taken
 from perfkit_core.report.run_list import list_runs
-from perfkit_core.storage import unfinished
-from perfkit_core.storage.store import read_stored
-from perfkit_core.storage.unfinished import INCOMPLETE_MARK
+from perfkit_core.storage import store
+from perfkit_core.storage.store import INCOMPLETE_MARK, read_stored
 from tests.support.small_trace import small_trace
 
 
@@ -100,13 +99,13 @@ def test_who_reads_the_folder_waits(read: Any, gate: Gate, tmp_path: Path) -> No
 
 def test_other_folders_do_not_wait(gate: Gate, tmp_path: Path) -> None:
     CycleWriter(tmp_path / "a", gate.take)(None)
-    assert unfinished.flush(tmp_path / "b", timeout=0)
-    assert unfinished.flush(tmp_path / "ab", timeout=0)
-    assert not unfinished.flush(tmp_path, timeout=0)
-    assert not unfinished.flush(tmp_path / "a" / "file", timeout=0)
-    assert not unfinished.flush(timeout=0)
+    assert store.flush(tmp_path / "b", timeout=0)
+    assert store.flush(tmp_path / "ab", timeout=0)
+    assert not store.flush(tmp_path, timeout=0)
+    assert not store.flush(tmp_path / "a" / "file", timeout=0)
+    assert not store.flush(timeout=0)
     gate.open.set()
-    assert unfinished.flush()
+    assert store.flush()
 
 
 def test_what_was_known_when_the_cycle_ended_is_kept(

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from perfkit_core.readers.load import load
-from perfkit_core.storage.store import SUFFIX, read_stored
-from perfkit_core.storage.unfinished import INCOMPLETE_MARK
+from perfkit_core.storage.store import INCOMPLETE_MARK, SUFFIX, read_stored
 from tests.support.recording_scripts import run
 from tests.support.small_trace import small_trace
 

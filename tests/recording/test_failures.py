@@ -11,7 +11,7 @@ import pytest
 
 from perfkit_core.readers.load import load
 from perfkit_core.recording.writer import CycleWriter, Taken
-from perfkit_core.storage.unfinished import INCOMPLETE_MARK
+from perfkit_core.storage.store import INCOMPLETE_MARK
 from perfkit_core.system import failures
 from tests.support.small_trace import small_trace
 

@@ -11,7 +11,7 @@ from perfkit_core.errors import UsageError
 from perfkit_core.recording.step_recording import StepRecording
 from perfkit_core.recording.step_window import Action, Ending, StepWindow, step_window
 from perfkit_core.recording.writer import CycleWriter
-from perfkit_core.storage.unfinished import INCOMPLETE_MARK
+from perfkit_core.storage.store import INCOMPLETE_MARK
 
 
 def drawn(window: StepWindow, begun: int = 0, count: int = 14) -> str:

@@ -18,8 +18,7 @@ from perfkit_core.cli.main import main
 from perfkit_core.errors import SourceError, UsageError
 from perfkit_core.model.trace import with_rank
 from perfkit_core.recording.writer import CycleWriter, Taken
-from perfkit_core.storage.store import SUFFIX, read_stored, write_cycle
-from perfkit_core.storage.unfinished import INCOMPLETE_MARK, mark
+from perfkit_core.storage.store import INCOMPLETE_MARK, SUFFIX, mark_incomplete, read_stored, write_cycle
 from perfkit_core.system import paths
 from perfkit_core.system.atomic_write import _keeping, replacing
 from tests.support.small_trace import small_trace
@@ -203,7 +202,7 @@ def test_cycles_missing_in_a_store_are_told(memory: Any, caplog: pytest.LogCaptu
     write_cycle(small_trace(), folder)
     with caplog.at_level(logging.DEBUG, "perfkit"):
         for cycle in range(2):
-            mark(folder, cycle, RuntimeError("lost"))
+            mark_incomplete(folder, cycle, RuntimeError("lost"))
     assert not caplog.records
     assert memory.cat(f"/runs/a/{INCOMPLETE_MARK}").decode().count("lost") == 2
     assert "incomplete-run" in [finding.code for finding in perfkit.load("memory://runs/a").quality]

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from perfkit_core.errors import PerfkitError
 from perfkit_core.model.trace import Trace
-from perfkit_core.readers.chrome import event_list, turns
+from perfkit_core.readers.chrome import event_list
 from perfkit_core.readers.load import load_one
 from perfkit_core.readers.scanner import chunks
 
@@ -21,12 +21,12 @@ OTHER_FAULT = "a time stamp is not a number"
 @contextmanager
 def reading(scan_from: int, chunk_bytes: int = chunks.CHUNK_BYTES, window_bytes: int = 1 << 20) -> Iterator[None]:
     """Files are scanned from this size on, in chunks of this size; the reference reads windows of this size."""
-    before = turns.SCAN_FROM_BYTES, chunks.CHUNK_BYTES, event_list.WINDOW_BYTES
-    turns.SCAN_FROM_BYTES, chunks.CHUNK_BYTES, event_list.WINDOW_BYTES = scan_from, chunk_bytes, window_bytes  # type: ignore[misc]
+    before = event_list.SCAN_FROM_BYTES, chunks.CHUNK_BYTES, event_list.WINDOW_BYTES
+    event_list.SCAN_FROM_BYTES, chunks.CHUNK_BYTES, event_list.WINDOW_BYTES = scan_from, chunk_bytes, window_bytes  # type: ignore[misc]
     try:
         yield
     finally:
-        turns.SCAN_FROM_BYTES, chunks.CHUNK_BYTES, event_list.WINDOW_BYTES = before  # type: ignore[misc]
+        event_list.SCAN_FROM_BYTES, chunks.CHUNK_BYTES, event_list.WINDOW_BYTES = before  # type: ignore[misc]
 
 
 def both(path: Path, partial: bool = False, chunk_bytes: int = chunks.CHUNK_BYTES, window_bytes: int = 1 << 20) -> str:

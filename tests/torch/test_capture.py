@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[t
 
 from perfkit_core.model.trace import Trace, concat_traces  # noqa: E402
 from perfkit_core.readers.load import load  # noqa: E402
-from perfkit_core.storage.unfinished import INCOMPLETE_MARK  # noqa: E402
+from perfkit_core.storage.store import INCOMPLETE_MARK  # noqa: E402
 from perfkit_torch import capture, kineto_events, trace_activities, trace_handler  # noqa: E402
 from tests.support.torch_models import MODELS, train  # noqa: E402
 

@@ -18,8 +18,8 @@ torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[t
 from perfkit_core.errors import UsageError  # noqa: E402
 from perfkit_core.model.trace import Trace  # noqa: E402
 from perfkit_core.readers.load import load  # noqa: E402
-from perfkit_core.storage import unfinished  # noqa: E402
-from perfkit_core.storage.unfinished import INCOMPLETE_MARK  # noqa: E402
+from perfkit_core.storage import store  # noqa: E402
+from perfkit_core.storage.store import INCOMPLETE_MARK  # noqa: E402
 
 Fit = Callable[..., list[int]]
 """Trains and returns the number of each step as the training framework itself counted it."""
@@ -32,7 +32,7 @@ def steps_of(trace: Trace) -> list[int]:
 
 
 def files(folder: Path) -> list[Path]:
-    unfinished.flush(folder)
+    store.flush(folder)
     return sorted(folder.glob("*.parquet"))
 
 

@@ -160,6 +160,15 @@ class Dialect:
         return event_times(events)
 
 
+SCAN_FROM_BYTES: Final = 4 << 20
+"""What the reference reads in one process, in one file or several, before it is worth to load the compiled code."""
+
+
+def can_scan(dialect: Dialect) -> bool:
+    """Whether the dialect says all that the scanner has to know."""
+    return dialect.scan_rules is not None and type(dialect).times is Dialect.times
+
+
 def integer(value: Any) -> int | None:
     """An int from what JSON may hold (number, digits in a string); None for everything else."""
     if isinstance(value, bool):

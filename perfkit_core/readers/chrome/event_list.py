@@ -1,25 +1,25 @@
-"""The list of events in a Chrome trace, in batches.
+"""Read the list of events of a Chrome trace in batches, by the reference or by the scanner.
 
 A window of about 1 MB is cut behind an event and decoded by msgspec in one call. The cut is right because it is proven:
 ``[`` + bytes + ``]`` is valid JSON only if the bytes end between two events. What the dialect's rules and the text
-allow is scanned instead.
-
-A place in a file that is read through a window, and what to say when it cannot be read from there.
-"""
+allow is scanned instead."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from perfkit_core.errors import SourceError
 from perfkit_core.readers.chrome import repair
-from perfkit_core.readers.chrome.dialect import DECODER, UNDECODABLE, ChromeEvent, Dialect
-from perfkit_core.readers.chrome.portion import Portion
-from perfkit_core.readers.chrome.turns import Turns, can_scan
+from perfkit_core.readers.chrome.dialect import DECODER, SCAN_FROM_BYTES, UNDECODABLE, ChromeEvent, Dialect, can_scan
+from perfkit_core.readers.chrome.scanned_rows import Portion
 from perfkit_core.storage.bytestream import CHUNK_BYTES, Window
+
+if TYPE_CHECKING:
+    from perfkit_core.readers.chrome.scanned_rows import Portion
+    from perfkit_core.readers.scanner.chunks import ScanAhead
 
 
 class Cursor:
@@ -178,3 +178,48 @@ class EventList:
     def _next_event(self) -> tuple[bytes, int, bool] | None:
         window = self._at.window
         return repair.next_event(window.data, self._at.position, window.finished)
+
+
+_LOADED_FROM_BYTES: Final = 1 << 16
+"""Smaller files are left to the reference even then."""
+_WORTH_BYTES: Final = 16 << 20
+_MOST_BATCHES: Final = 64
+
+
+class _Process:
+    """What this process has read of files that were too small to load the compiled code for."""
+
+    small_bytes = 0
+
+
+class Turns:
+    """After the scanner has given up, the reference reads a batch; twice as many whenever it gives up soon again."""
+
+    def __init__(self, window: Window) -> None:
+        self._window = window
+        self._enough = min(max(SCAN_FROM_BYTES - _Process.small_bytes, _LOADED_FROM_BYTES), SCAN_FROM_BYTES)
+        self._batches, self._patience = 0, 1
+        self._ahead: ScanAhead | None = None
+
+    def scan_next(self) -> bool:
+        """Whether the scanner shall go on from here."""
+        if self._ahead is None:
+            while (missing := self._enough - len(self._window.data)) > 0 and self._window.more(missing):
+                pass
+            worth = missing <= 0
+            if not worth:
+                _Process.small_bytes += len(self._window.data)
+            return worth
+        self._batches -= 1
+        return self._batches < 0
+
+    def portions(self, dialect: Dialect) -> Iterator[Portion]:
+        """What the scanner reads from the beginning of the window on."""
+        from perfkit_core.readers.scanner.chunks import ScanAhead
+
+        self._ahead = self._ahead or ScanAhead(dialect)
+        begin = self._window.base
+        yield from self._ahead.portions(self._window)
+        far = self._window.base - begin >= _WORTH_BYTES
+        self._patience = 1 if far else min(2 * self._patience, _MOST_BATCHES)
+        self._batches = self._patience

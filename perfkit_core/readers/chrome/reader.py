@@ -1,7 +1,6 @@
-"""Chrome-trace JSON: the events in batches, all else of the file as its header. The file is never held whole.
+"""Read a Chrome-trace JSON file: events in batches, the rest as its header. The file is never held whole.
 
-Format: Google's "Trace Event Format"; the top level is an object with ``traceEvents`` or the list of events itself.
-"""
+Format: Google's "Trace Event Format"; the top level is an object with ``traceEvents`` or the list of events itself."""
 
 from __future__ import annotations
 
@@ -13,10 +12,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from perfkit_core.errors import SourceError
+from perfkit_core.language.messages import Message, message
+from perfkit_core.model.meta import Finding
 from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect
 from perfkit_core.readers.chrome.event_list import MAX_VALUE_BYTES, WINDOW_BYTES, Cursor, EventList
-from perfkit_core.readers.chrome.portion import Portion
+from perfkit_core.readers.chrome.recorder import Recorder
 from perfkit_core.readers.chrome.repair import NO_JSON_NUMBER, value_end, values_mended
+from perfkit_core.readers.chrome.scanned_rows import Portion
 
 _SPACE: Final = re.compile(rb"\s*")
 _GAP: Final = re.compile(rb"[\s,]*")
@@ -192,3 +194,67 @@ def _number(text: str) -> float | str:
     """A number that no float holds is kept as text: JSON has none for it."""
     value = float(text)
     return value if math.isfinite(value) else text
+
+
+def file_findings(file: ChromeFile, recorder: Recorder) -> tuple[Finding, ...]:
+    """Findings about truncation, what is no event, repaired or skipped events, impossible times and event types that
+    are not read."""
+    found = []
+    if file.truncated_at is not None:
+        found.append(Finding("truncated", breaks_off(file.truncated_at)))
+    found += strays(file)
+    if file.repaired:
+        text = message("{count} events were not valid JSON and have been repaired", count=file.repaired)
+        found.append(Finding("repaired-events", text))
+    if file.skipped:
+        found.append(Finding("skipped-events", skipped(file.skipped)))
+    if recorder.untimed:
+        text = message("{count} events have no start time and are missing", count=recorder.untimed)
+        found.append(Finding("events-without-start", text))
+    if recorder.mistimed:
+        found.append(mistimed(recorder.mistimed))
+    if recorder.reversed:
+        found.append(negative_durations(recorder.reversed))
+    if recorder.unknown:
+        kinds = ", ".join(f"{count} of type {ph!r}" for ph, count in sorted(recorder.unknown.items()))
+        text = message("events of types that carry no duration were not read: {types}", types=kinds)
+        found.append(Finding("unread-events", text))
+    return tuple(found)
+
+
+def breaks_off(at: int) -> Message:
+    """That a file is cut off; ``at``: bytes."""
+    return message("the file breaks off at byte {at}: what was to be written behind it is missing", at=at)
+
+
+def strays(file: ChromeFile) -> list[Finding]:
+    """That something else stands behind the document, or between its events."""
+    found = []
+    if file.more_at is not None:
+        text = message(
+            "the file goes on behind the end of the document, at byte {at}: that was not read", at=file.more_at
+        )
+        found.append(Finding("more-behind", text))
+    if file.strays:
+        text = message(
+            "in {count} places between the events stood something else, which was left out", count=file.strays
+        )
+        found.append(Finding("stray-text", text))
+    return found
+
+
+def mistimed(count: int) -> Finding:
+    """Events that have no place in time."""
+    text = message("{count} events have a start or duration that is no time and are missing", count=count)
+    return Finding("events-without-start", text)
+
+
+def negative_durations(count: int) -> Finding:
+    """Events with their end before their start."""
+    text = message("{count} events ended before they began: their duration is taken as 0", count=count)
+    return Finding("negative-durations", text)
+
+
+def skipped(count: int) -> Message:
+    """That events could not be read."""
+    return message("{count} events were not valid JSON, or nested too deep, and are missing", count=count)

@@ -17,14 +17,20 @@ from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.assembly.assemble import Recorded
 from perfkit_core.assembly.collectives import with_description
 from perfkit_core.errors import SourceError
-from perfkit_core.readers.chrome.dialect import DECODER, ChromeEvent, Dialect, Label, integer, is_timed
-from perfkit_core.readers.chrome.origins import Numbers, Origins
-from perfkit_core.readers.chrome.portion import NULL, Portion, Stretch, Words
+from perfkit_core.readers.chrome.dialect import (
+    DECODER,
+    SCAN_FROM_BYTES,
+    ChromeEvent,
+    Dialect,
+    Label,
+    can_scan,
+    integer,
+    is_timed,
+)
 from perfkit_core.readers.chrome.reference_rows import RowLists
 from perfkit_core.readers.chrome.row_table import Gathering, RowTable
-from perfkit_core.readers.chrome.rows import TEXTS, Rows, Vocabulary
-from perfkit_core.readers.chrome.scanned_rows import Meanings
-from perfkit_core.readers.chrome.turns import SCAN_FROM_BYTES, can_scan
+from perfkit_core.readers.chrome.rows import NULL, TEXTS, Numbers, Origins, Rows, Vocabulary
+from perfkit_core.readers.chrome.scanned_rows import Meanings, Portion, Stretch, Words
 
 if TYPE_CHECKING:
     from perfkit_core.readers.scanner.scanner import Scanner

@@ -12,9 +12,7 @@ import pyarrow as pa
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.model import schema
 from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect, Label, integer
-from perfkit_core.readers.chrome.origins import Origin, Origins
-from perfkit_core.readers.chrome.portion import ARGUMENT_INTEGERS, ARGUMENT_TEXTS, NULL
-from perfkit_core.readers.chrome.rows import Rows, Vocabulary
+from perfkit_core.readers.chrome.rows import ARGUMENT_INTEGERS, ARGUMENT_TEXTS, NULL, Origin, Origins, Rows, Vocabulary
 
 _COUNTER: Final = "C"
 """The ``ph`` of a counter."""

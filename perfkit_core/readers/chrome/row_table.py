@@ -17,15 +17,22 @@ import pyarrow as pa
 from perfkit_core.algorithms.arrays import MISSING, OFFSETS_END, IntArray, constant, valid
 from perfkit_core.algorithms.decimals import check_fits, span_ns
 from perfkit_core.assembly.order import by_time, texts_taken
-from perfkit_core.readers.chrome import origins, rows
-from perfkit_core.readers.chrome.origins import Origins
-from perfkit_core.readers.chrome.portion import NULL
-from perfkit_core.readers.chrome.rows import Rows, Vocabulary, encoded
+from perfkit_core.readers.chrome.rows import (
+    INTEGERS,
+    NULL,
+    ORIGIN_INTEGERS,
+    ORIGIN_TEXTS,
+    TEXTS,
+    Origins,
+    Rows,
+    Vocabulary,
+    encoded,
+)
 from perfkit_core.runtime import buffers, parallel
 from perfkit_core.runtime.buffers import SMALL_BYTES, column
 
 _COLUMNS: Final = (
-    "start_ns", "dur_ns", *origins.INTEGERS, *rows.INTEGERS[2:], *origins.TEXTS, *rows.TEXTS, "args",
+    "start_ns", "dur_ns", *ORIGIN_INTEGERS, *INTEGERS[2:], *ORIGIN_TEXTS, *TEXTS, "args",
 )  # fmt: skip
 
 _Make = Callable[[], pa.Array | pa.ChunkedArray | None]
@@ -63,21 +70,21 @@ class RowTable:
         return {name: self._nothing(name) if column is None else column for name, column in found.items()}
 
     def _nothing(self, name: str) -> pa.ChunkedArray:
-        texts = name in origins.TEXTS or name in rows.TEXTS
+        texts = name in ORIGIN_TEXTS or name in TEXTS
         kind = pa.dictionary(pa.int32(), pa.string()) if texts else pa.string() if name == "args" else pa.int64()
         return constant(None, kind, self._rows.count)
 
     def _own(self, compact: bool) -> dict[str, _Make]:
         """What each event says itself."""
-        integers: dict[str, _Make] = {name: partial(self._integers, name) for name in rows.INTEGERS}
-        return integers | {name: partial(self._texts, name, compact) for name in rows.TEXTS}
+        integers: dict[str, _Make] = {name: partial(self._integers, name) for name in INTEGERS}
+        return integers | {name: partial(self._texts, name, compact) for name in TEXTS}
 
     def _shared(self, compact: bool) -> dict[str, _Make]:
         """What the origins say."""
         origin = self._ordered(self._rows.origin)
         used = self._known.used(origin) if compact else None
-        integers: dict[str, _Make] = {name: partial(self._integers_shared, name, origin) for name in origins.INTEGERS}
-        return integers | {name: partial(self._known.texts, name, origin, used) for name in origins.TEXTS}
+        integers: dict[str, _Make] = {name: partial(self._integers_shared, name, origin) for name in ORIGIN_INTEGERS}
+        return integers | {name: partial(self._known.texts, name, origin, used) for name in ORIGIN_TEXTS}
 
     def _integers(self, name: str) -> pa.Array | None:
         values = self._rows.integers.pop(name, None)

@@ -1,29 +1,71 @@
-"""Stretches of scanned events as rows: the numbers of a scanner become those of the whole recording."""
+"""What the scanner hands to the recorder, and how it becomes rows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from perfkit_core.readers.chrome.dialect import Dialect, integer
-from perfkit_core.readers.chrome.origins import Numbers, Origins
-from perfkit_core.readers.chrome.portion import (
+from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect, Label, integer
+from perfkit_core.readers.chrome.reference_rows import as_text, of_label
+from perfkit_core.readers.chrome.rows import (
     ARGUMENT_INTEGERS,
     ARGUMENT_TEXTS,
-    DURATION,
-    FIRST_INTEGER,
-    FIRST_TEXT,
-    ORIGIN,
-    START,
-    Stretch,
-    Words,
+    Codes,
+    Numbers,
+    Origins,
+    Rows,
+    Vocabulary,
 )
-from perfkit_core.readers.chrome.reference_rows import as_text, of_label
-from perfkit_core.readers.chrome.rows import Codes, Rows, Vocabulary
+
+START, DURATION, FIRST_INTEGER = 0, 1, 2
+"""Rows of ``numbers``; the last one is the offset."""
+ORIGIN, FIRST_TEXT = 0, 1
+"""Rows of ``codes``."""
+
+
+@dataclass(slots=True)
+class Words:
+    """What the numbers of one scanner mean. Lists grow as new numbers come up."""
+
+    categories: list[str] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    tokens: list[Any] = field(default_factory=list)
+    texts: list[Any] = field(default_factory=list)
+    pairs: list[tuple[str, str, Label]] = field(default_factory=list)
+    places: list[str] = field(default_factory=list)
+    origins: list[tuple[int, int, int, int]] = field(default_factory=list)
+    """Pair, token of the process and of the thread, place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Rows as scanned: ``numbers[c]`` and ``codes[c]`` of shape (rows,), None where an optional column holds nothing.
+
+    ``rest`` is the text of arguments without column, ``slow`` (row, position, text) of events that the reference has to
+    read; ``recoded`` are the arguments of some rows in place of ``rest``. The codes are numbers of ``words``.
+    """
+
+    words: Words
+    rows: int
+    numbers: tuple[npt.NDArray[np.int64] | None, ...]
+    codes: tuple[npt.NDArray[np.int32] | None, ...]
+    rest: npt.NDArray[np.uint8]
+    rest_ends: npt.NDArray[np.int32]
+    slow: tuple[tuple[int, int, bytes], ...]
+    recoded: dict[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """Stretches of rows in the order of the file, and the events of each that the reference has to read."""
+
+    stretches: tuple[Stretch, ...]
+    slow: tuple[list[ChromeEvent], ...]
 
 
 class Meanings:

@@ -22,10 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from perfkit_core.readers.chrome.dialect import DECODER, UNDECODABLE, ChromeEvent, Dialect
-from perfkit_core.readers.chrome.portion import Portion, Stretch
+from perfkit_core.readers.chrome.scanned_rows import Portion, Stretch
 from perfkit_core.readers.scanner import events
 from perfkit_core.readers.scanner.scanner import Scanned, Scanner
-from perfkit_core.readers.scanner.words import PAD
+from perfkit_core.readers.scanner.tokens import PAD
 from perfkit_core.runtime import buffers, parallel
 from perfkit_core.storage.bytestream import Window
 

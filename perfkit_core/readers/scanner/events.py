@@ -11,9 +11,22 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.readers.chrome.portion import DURATION, FIRST_INTEGER, FIRST_TEXT, NULL, ORIGIN, START
-from perfkit_core.readers.scanner.keys import BROKEN_TEXT, NO_ROOM, context_of, key
-from perfkit_core.readers.scanner.members import FLOW, INSTANT, NO_PAIR, NO_PHASE, OTHER, SPAN, member, pair
+from perfkit_core.readers.chrome.rows import NULL
+from perfkit_core.readers.chrome.scanned_rows import DURATION, FIRST_INTEGER, FIRST_TEXT, ORIGIN, START
+from perfkit_core.readers.scanner.members import (
+    BROKEN_TEXT,
+    FLOW,
+    INSTANT,
+    NO_PAIR,
+    NO_PHASE,
+    NO_ROOM,
+    OTHER,
+    SPAN,
+    context_of,
+    key,
+    member,
+    pair,
+)
 from perfkit_core.readers.scanner.state import AUX, SLOW_PAIR, number_of
 from perfkit_core.readers.scanner.tokens import past_space
 from perfkit_core.runtime.addresses import by_address, byte, inlined, int64, put_int32, put_int64

@@ -15,12 +15,12 @@ import numpy.typing as npt
 from perfkit_core.model import schema
 from perfkit_core.model.schema import CPU
 from perfkit_core.readers.chrome.dialect import UNDECODABLE, Dialect, Label, ScanRules
-from perfkit_core.readers.chrome.portion import ARGUMENT_INTEGERS as INTEGERS
-from perfkit_core.readers.chrome.portion import ARGUMENT_TEXTS as TEXTS
-from perfkit_core.readers.chrome.portion import FIRST_INTEGER, FIRST_TEXT, NULL, Stretch, Words
+from perfkit_core.readers.chrome.rows import ARGUMENT_INTEGERS as INTEGERS
+from perfkit_core.readers.chrome.rows import ARGUMENT_TEXTS as TEXTS
+from perfkit_core.readers.chrome.rows import NULL
+from perfkit_core.readers.chrome.scanned_rows import FIRST_INTEGER, FIRST_TEXT, Stretch, Words
 from perfkit_core.readers.scanner import events
 from perfkit_core.readers.scanner.events import origin_parts, place_parts
-from perfkit_core.readers.scanner.interning import Interner
 from perfkit_core.readers.scanner.state import (
     AUX,
     COLUMNS,
@@ -37,10 +37,11 @@ from perfkit_core.readers.scanner.state import (
     STREAM_OF_DEVICE,
     TEXT,
     UNKNOWN_PAIR,
+    Interner,
     Keys,
     interners,
 )
-from perfkit_core.readers.scanner.words import PAD
+from perfkit_core.readers.scanner.tokens import PAD
 from perfkit_core.runtime import buffers
 
 _FEWEST_ROWS: Final = 1 << 13

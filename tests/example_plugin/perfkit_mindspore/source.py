@@ -7,8 +7,7 @@ from pathlib import Path
 from perfkit_core.assembly.assemble import assemble
 from perfkit_core.model.meta import Device, TraceMeta
 from perfkit_core.model.trace import Trace
-from perfkit_core.readers.chrome.findings import file_findings
-from perfkit_core.readers.chrome.reader import ChromeFile
+from perfkit_core.readers.chrome.reader import ChromeFile, file_findings
 from perfkit_core.readers.chrome.recorder import Recorder
 from perfkit_mindspore.dialect import DEVICE, MindSporeDialect, with_stream
 from perfkit_mindspore.names import operator_name
