@@ -1,1 +1,1 @@
-"""What an adapter must do, as checks that its own tests call. See :mod:`perfkit_core.testing.conformance`."""
+"""Checks that adapters and plugins run in their own tests: :mod:`perfkit_core.testing.conformance`."""

@@ -3,7 +3,7 @@
 =====================  ==============================================================================================
 check_source           recognises its own files and no others; damaged files end in a SourceError that names the file
 check_trace            the event table keeps every promise of :mod:`perfkit_core.model.schema`
-check_plugin           loads without a framework, its hooks return what their documentation says
+check_plugin           loads without a framework; its hooks return what their documentation says
 check_exporter         writes every weight it names, the same each time, also of a trace without events
 check_view             a table with the promised columns and types, on this trace and on an empty one
 check_round_trip       stored and read again it is the same; pandas, polars and duckdb open the file
@@ -12,8 +12,195 @@ check_round_trip       stored and read again it is the same; pandas, polars and 
 
 from __future__ import annotations
 
-from perfkit_core.testing.plugins import check_exporter, check_plugin, check_view
-from perfkit_core.testing.sources import check_round_trip, check_source
-from perfkit_core.testing.traces import check_trace
+import gzip
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from types import ModuleType
+from typing import BinaryIO, Final, cast
+
+import pandas as pd
+
+from perfkit_core.errors import SourceError, UsageError
+from perfkit_core.model.trace import Trace
+from perfkit_core.operators.names import is_canonical
+from perfkit_core.plugins import contracts
+from perfkit_core.plugins.contracts import Exporter, ExportOptions, OperatorNames, Source, View, ViewRequest
+from perfkit_core.plugins.hookspecs import PROJECT
+from perfkit_core.plugins.manager import Plugins, load
+from perfkit_core.readers.load import read_with
+from perfkit_core.storage.bytestream import GZIP_MAGIC, head
+from perfkit_core.testing.traces import check_round_trip, check_trace, require
 
 __all__ = ["check_exporter", "check_plugin", "check_round_trip", "check_source", "check_trace", "check_view"]
+
+FOREIGN: Final = {
+    "empty": b"",
+    "text": b"epoch,loss\n0,0.5\n",
+    "json": b'{"cells": [], "nbformat": 4}',
+    "list": b"[1, 2, 3]",
+    "html": b"<!DOCTYPE html><title>report</title>",
+    "png": b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR",
+    "zip": b"PK\x03\x04\x14\x00\x00\x00",
+    "elf": b"\x7fELF\x02\x01\x01\x00",
+    "pickle": b"\x80\x04\x95\x1a\x00\x00\x00\x00\x00\x00\x00",
+}
+"""Beginnings of files that no profiler wrote."""
+
+
+def check_source(source: Source, path: Path) -> None:
+    """Check a reader; ``path`` is an intact file of its format. Raises AssertionError."""
+    require(bool(source.name and source.description), "a source needs a name and a description")
+    require(source.sniff(path, head(path)) >= 1, f"{source.name} does not recognise {path.name}")
+    intact = frozenset(read_with(source, path).quality)
+    for name, start in FOREIGN.items():
+        sniffed = source.sniff(Path(f"foreign-{name}"), start)
+        require(sniffed == 0, f"{source.name} recognises a foreign file ({name})")
+    data = path.read_bytes()
+    third = len(data) // 3
+    damaged = {
+        "empty": b"",
+        "garbage": bytes(range(255, -1, -1)) * 8,
+        "json": FOREIGN["json"],
+        "half": data[: len(data) // 2],
+        "overwritten": data[:third] + b"\x00" * 4096 + data[third + 4096 :],
+    }
+    if data.startswith(GZIP_MAGIC):
+        unpacked = gzip.decompress(data)
+        damaged["half-inside"] = gzip.compress(unpacked[: len(unpacked) // 2], 1)
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in damaged.items():
+            file = Path(folder) / f"{name}-{path.name}"
+            file.write_bytes(content)
+            try:
+                read_with(source, file)
+            except SourceError as error:
+                require(str(file) in str(error), f"the message does not name the file: {error}")
+                require("\n" not in str(error), f"the message has more than one line: {error!r}")
+            else:
+                raise AssertionError(f"{source.name} reads a damaged file ({file.name}) without an error")
+            try:
+                partial = read_with(source, file, True)
+            except SourceError:
+                continue
+            require(isinstance(partial, Trace), "partial reading does not return a Trace")
+            require(not intact.issuperset(partial.quality), f"no finding says what is missing in {file.name}")
+
+
+_PROBE = """
+import importlib, json, sys
+plugin = importlib.import_module(sys.argv[1])
+for hook in ("perfkit_sources", "perfkit_recorders", "perfkit_analyses", "perfkit_operator_names", "perfkit_renderers",
+             "perfkit_exporters", "perfkit_step_timers"):
+    getattr(plugin, hook, list)()
+for calibrator in getattr(plugin, "perfkit_calibrations", list)():
+    calibrator.version()
+print(json.dumps(sorted(sys.modules)))
+"""
+
+
+def check_plugin(module: ModuleType, frameworks: Sequence[str] = ()) -> None:
+    """Check the module that an entry point names. Neither importing it nor calling its hooks may import a framework:
+    those it has operator names or recorders for, and ``frameworks``. Raises AssertionError.
+    """
+    name = module.__name__
+    plugins = load([EntryPoint("under-test", name, PROJECT)])
+    listed = plugins.listed["under-test"]
+    require(listed.error is None, f"{name} does not load: {listed.error}")
+    require(bool(listed.hooks), f"{name} implements no hook: decorate with @perfkit_core.plugins.hookimpl")
+    for items, kind in (
+        (plugins.sources(), contracts.Source),
+        (plugins.recorders(), contracts.Recorder),
+        (list(plugins.views().values()), contracts.View),
+        (list(plugins.renderers().values()), contracts.Renderer),
+        (list(plugins.exporters().values()), contracts.Exporter),
+        (list(plugins.calibrators().values()), contracts.Calibrator),
+    ):
+        for item in items:
+            require(isinstance(item, kind), f"{item!r} is not a {kind.__name__}")
+    sources = [source.name for source in plugins.sources()]
+    require(len(sources) == len(set(sources)), f"two sources have one name: {sources}")
+    recorders = [recorder.framework for recorder in plugins.recorders()]
+    require(len(recorders) == len(set(recorders)), f"two recorders for one framework: {recorders}")
+    own = {*recorders, *frameworks}
+    for implementation in plugins.manager.hook.perfkit_operator_names.get_hookimpls():
+        for framework, canonical in cast(OperatorNames, implementation.function()).items():
+            require(canonical("no such operator, anywhere") is None, f"{framework}: an unknown operator must be None")
+            own.add(framework)
+    require(listed.error is None, f"a hook of {name} fails: {listed.error}")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    probe = subprocess.run([sys.executable, "-c", _PROBE, name], capture_output=True, encoding="utf-8", env=environment)
+    require(probe.returncode == 0, f"{name} cannot be imported on its own:\n{probe.stderr}")
+    imported = own.intersection(json.loads(probe.stdout.splitlines()[-1]))
+    require(not imported, f"importing {name} imports {', '.join(sorted(imported))}")
+
+
+def check_operator_name(plugins: Plugins, framework: str, native: str, canonical: str) -> None:
+    """Check that the framework's operator ``native`` has this canonical name, which is in the vocabulary."""
+    function = plugins.operator_names(framework)
+    if function is None:
+        raise AssertionError(f"no plugin has operator names for {framework}")
+    require(is_canonical(canonical), f"{canonical} is not in the vocabulary")
+    require(function(native) == canonical, f"{native} is {function(native)}, not {canonical}")
+
+
+def check_view(view: View, trace: Trace) -> None:
+    """Check a view on the trace and on one without events, plain and by each grouping. Raises AssertionError."""
+    require(bool(view.name and view.title and view.description), "a view needs a name, a title and a description")
+    for events in (trace, trace.slice(0, 0)):
+        for by in ((), *((grouping,) for grouping in view.groupings)):
+            check_table(view, view.table(events, ViewRequest(by=by)))
+        require(bool(view.explain_empty(events)), f"{view.name} does not say why it is empty")
+    if not view.groupings:
+        return
+    try:
+        view.table(trace, ViewRequest(by=("no such grouping",)))
+    except UsageError:
+        return
+    raise AssertionError(f"{view.name} accepts a grouping that it does not have")
+
+
+def check_table(view: View, table: pd.DataFrame) -> None:
+    """Check that columns are unique; ns, bytes and calls integers; ratios floats; and that the order is a column."""
+    require(table.columns.is_unique, f"{view.name} has a column twice: {list(table.columns)}")
+    require(view.order is None or view.order in table.columns, f"{view.name} has no column {view.order}")
+    for name, kind in table.dtypes.items() if len(table) else ():
+        column = str(name)
+        if column.endswith(("_ns", "_bytes")) or column in ("calls", "bytes"):
+            require(pd.api.types.is_integer_dtype(kind), f"{view.name}.{column} is {kind}, not an integer")
+        if column.endswith("_ratio"):
+            require(pd.api.types.is_float_dtype(kind), f"{view.name}.{column} is {kind}, not a float")
+
+
+class _Pipe(io.BytesIO):
+    """A file that can only be appended to, as a pipe."""
+
+    def seekable(self) -> bool:
+        return False
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        raise io.UnsupportedOperation("an exporter may not seek")
+
+
+def check_exporter(exporter: Exporter, trace: Trace) -> None:
+    """Check an exporter on the trace and on one without events, with each weight. Raises AssertionError."""
+    require(bool(exporter.name and exporter.description), "an exporter needs a name and a description")
+    require(bool(exporter.suffixes), f"{exporter.name} has no suffix")
+    for suffix in exporter.suffixes:
+        require(suffix.startswith(".") and suffix == suffix.lower(), f"not a suffix in small letters: {suffix!r}")
+    for weight in (None, *exporter.weights):
+        options, contents = ExportOptions(weight), []
+        for _ in range(2):
+            file = _Pipe()
+            missing = exporter.write(trace, cast("BinaryIO", file), options)
+            require(isinstance(missing, str), f"{exporter.name} returns {missing!r}, not text")
+            contents.append(file.getvalue())
+        require(contents[0] == contents[1], "it differs each time")
+        missing = exporter.write(trace.slice(0, 0), cast("BinaryIO", _Pipe()), options)
+        require(bool(missing), f"{exporter.name} does not say why there is nothing in its file")

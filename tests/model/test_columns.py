@@ -18,7 +18,7 @@ from perfkit_core.errors import SourceError
 from perfkit_core.model import schema
 from perfkit_core.model.trace import Trace, concat_traces, with_rank
 from perfkit_core.storage import store, stored_file
-from perfkit_core.testing.sources import plain
+from perfkit_core.testing.traces import plain
 from tests.support.events import device, host, trace
 from tests.support.small_trace import small_trace
 

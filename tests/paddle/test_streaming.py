@@ -15,7 +15,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.readers.load import stream
-from perfkit_core.testing.sources import plain
+from perfkit_core.testing.traces import plain
 from perfkit_paddle import pb_source
 from tests.support.paths import DATA
 

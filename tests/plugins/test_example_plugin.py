@@ -23,7 +23,7 @@ from perfkit_core.plugins.contracts import ExportOptions, ViewRequest
 from perfkit_core.plugins.manager import Plugins
 from perfkit_core.plugins.manager import load as load_plugins
 from perfkit_core.readers.load import load
-from perfkit_core.testing.plugins import check_exporter
+from perfkit_core.testing.conformance import check_exporter
 from tests.support.events import device, host
 from tests.support.events import trace as made
 from tests.support.paths import ROOT

@@ -19,7 +19,7 @@ from perfkit_core.model import schema
 from perfkit_core.model.trace import Trace
 from perfkit_core.storage.recorded_events import ROW_GROUP, RecordedWriter
 from perfkit_core.storage.store import read_stored
-from perfkit_core.testing.sources import plain
+from perfkit_core.testing.traces import plain
 from tests.support.small_trace import small_trace
 
 FILES = (

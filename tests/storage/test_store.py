@@ -16,7 +16,7 @@ from perfkit_core.errors import SourceError
 from perfkit_core.model import schema
 from perfkit_core.model.meta import Finding, TraceMeta
 from perfkit_core.storage import store
-from perfkit_core.testing.sources import check_round_trip
+from perfkit_core.testing.conformance import check_round_trip
 from tests.support.events import trace
 from tests.support.small_trace import small_trace
 

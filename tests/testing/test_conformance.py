@@ -26,8 +26,13 @@ from perfkit_core.plugins.manager import Plugins
 from perfkit_core.plugins.manager import load as load_plugins
 from perfkit_core.readers.load import load, load_one
 from perfkit_core.storage.bytestream import head
-from perfkit_core.testing.plugins import check_operator_name, check_plugin, check_view
-from perfkit_core.testing.sources import check_round_trip, check_source
+from perfkit_core.testing.conformance import (
+    check_operator_name,
+    check_plugin,
+    check_round_trip,
+    check_source,
+    check_view,
+)
 from perfkit_core.testing.traces import check_trace
 from tests.support.events import device, host, trace
 from tests.support.paths import DATA, ROOT
@@ -224,9 +229,9 @@ def test_a_reader_that_takes_everything_or_hides_damage_fails(tmp_path: Path) ->
     path = tmp_path / "t.json"
     path.write_text("[]", encoding="utf-8")
     good = load_one(DATA / "torch-mlp.json.gz")
-    with pytest.raises(AssertionError, match="takes a foreign file"):
+    with pytest.raises(AssertionError, match="recognises a foreign file"):
         check_source(Source("greedy", "all", lambda path, head: 1, lambda path, partial: good), path)
-    with pytest.raises(AssertionError, match="without a word"):
+    with pytest.raises(AssertionError, match="without an error"):
         check_source(Source("silent", "some", lambda path, head: int(head == b"[]"), lambda path, partial: good), path)
     with pytest.raises(AssertionError, match="does not recognise"):
         check_source(Source("blind", "none", lambda path, head: 0, lambda path, partial: good), path)

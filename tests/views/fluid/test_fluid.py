@@ -19,7 +19,7 @@ from perfkit_core.model.meta import Device
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.report.summary import summarize
-from perfkit_core.testing.plugins import check_view
+from perfkit_core.testing.conformance import check_view
 from perfkit_core.views import VIEWS
 from perfkit_core.views.fluid.fluid_overhead import OVERHEAD
 from tests.support.events import device, host, trace

@@ -18,7 +18,7 @@ from perfkit_core.model.architecture import Architecture, Layer, Parameter, to_e
 from perfkit_core.model.schema import DEVICE_WORK, OPERATOR_KINDS
 from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.testing.plugins import check_view
+from perfkit_core.testing.conformance import check_view
 from perfkit_core.views.modules import modules
 from tests.support.events import device, host, trace
 

@@ -10,7 +10,7 @@ import pytest
 from perfkit_core.errors import UsageError
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.testing.plugins import check_view
+from perfkit_core.testing.conformance import check_view
 from perfkit_core.testing.traces import check_trace
 from perfkit_core.views.operators import annotations as user_annotations
 from perfkit_core.views.operators import operators

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.testing.plugins import check_view
+from perfkit_core.testing.conformance import check_view
 from perfkit_core.views.steps import input_pipeline
 from tests.support.events import device, host, trace
 
