@@ -62,17 +62,18 @@ ARROWS = (
 )  # fmt: skip
 
 FLOORS = (
-    ("cli, api, testing", "what people call; the conformance suite for adapters"),
-    ("renderers, exporters, ranks, throughput", "outputs; many ranks at a time; loops without a profiler"),
-    ("report", "sections, headline, the only formatter and parser of numbers and units"),
-    ("advice, verify, compare", "what to change; was it true; what differs"),
-    ("replay, clocks", "the graph of a recording played again; one clock for all ranks"),
+    ("cli, testing", "what people call; the conformance suite for adapters"),
+    ("pages", "the page of a profile, of advice, of an architecture"),
+    ("compare, advice", "what differs and is it real; what to change and what it saves"),
+    ("verify, calibration, throughput", "A/B runs, costs of this machine, loops without a profiler"),
+    ("renderers, report, ranks, exporters", "text, JSON, HTML; sections; many ranks; files for other tools"),
+    ("replay", "how long a step would take after a transform"),
     ("views", "one table a view: its columns, its empty reason, how it merges over ranks"),
-    ("readers, recording", "how a file is read; what every live handler does"),
-    ("assembly, storage", "recorded columns to the event table; run folders and Parquet"),
-    ("plugins, i18n", "hooks, contracts, manager; gettext"),
-    ("runtime, algorithms, system", "compiled loops; intervals, trees; paths, machine: no knowledge of profiles"),
-    ("model, errors", "what an event, a trace and a finding is"),
+    ("recording, readers, storage", "live handlers; trace files; run folders and Parquet"),
+    ("assembly", "recorded columns to the event table"),
+    ("plugins, operators, model", "hooks; canonical names; what an event, a trace and a finding is"),
+    ("language", "messages, translations, the only formatter and parser of numbers and units"),
+    ("algorithms, runtime, system, errors", "intervals, trees; compiled loops; paths, machine"),
 )
 """From the top down. A floor imports only from floors below it."""
 
