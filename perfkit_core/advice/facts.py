@@ -24,8 +24,7 @@ from perfkit_core.replay import batches
 from perfkit_core.replay.batches import begins_epoch, loads, waited
 from perfkit_core.replay.build import Replay, build
 from perfkit_core.replay.steps import Steps, steps
-from perfkit_core.views.steps.activity import Activity, activities, has_device_work
-from perfkit_core.views.steps.exclusive import covered_ns
+from perfkit_core.views.steps.activity import Activity, activities, covered_ns, has_device_work
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ import pandas as pd
 from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.model.trace import Trace
-from perfkit_core.views.code import stacks
-from perfkit_core.views.code.frames import running_before
+from perfkit_core.views.code import running_before
+from perfkit_core.views.grouping import SEPARATOR, as_recorded, is_frame
 
 KNOWN: Final = frozenset(
     {
@@ -129,14 +129,14 @@ class Places:
 
 def _of_stacks(trace: Trace) -> pd.Categorical:
     """From the stacks that operators hold."""
-    found = stacks.as_recorded(trace, np.arange(len(trace)))
+    found = as_recorded(trace, np.arange(len(trace)))
     lines = [innermost(text, trace.meta.framework) for text in found.categories]
     return _distinct(lines, found.codes)
 
 
 def _of_frames(trace: Trace) -> pd.Categorical:
     """From the frames that are events."""
-    names, frame, parent = trace.codes("name"), stacks.is_frame(trace), trace.ints("parent")
+    names, frame, parent = trace.codes("name"), is_frame(trace), trace.ints("parent")
     matches = [_LINE.match(name) for name in names.values]
     owners = [owner_of(found["file"], trace.meta.framework) if found else Owner.RUNTIME for found in matches]
     users, libraries = (
@@ -166,7 +166,7 @@ def innermost(stack: str, framework: str | None) -> str | None:
     """``file:line (function)`` of the innermost frame of the user; where there is none, ``in file:line (function)`` of
     the innermost frame of a library; ``stack`` has the innermost frame first."""
     library = None
-    for frame in stack.split(stacks.SEPARATOR):
+    for frame in stack.split(SEPARATOR):
         found = _LINE.match(frame.strip())
         owner = owner_of(found["file"], framework) if found else Owner.RUNTIME
         if found and owner is Owner.USER:

@@ -34,7 +34,7 @@ from perfkit_core.report import facts
 from perfkit_core.report.model import Report, Section, declared
 from perfkit_core.views.steps import partition
 from perfkit_core.views.steps.activity import has_device_work
-from perfkit_core.views.steps.model import table as phases
+from perfkit_core.views.steps.step_phases import table as phases
 from perfkit_core.views.steps.step_rows import step_rows
 from perfkit_core.views.tables import rounded_division
 

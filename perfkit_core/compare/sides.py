@@ -26,7 +26,7 @@ from perfkit_core.compare.attribute.causes import causes
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.views.select import in_steps
-from perfkit_core.views.steps import model, overview
+from perfkit_core.views.steps import overview, step_phases
 from perfkit_core.views.steps.step_rows import step_rows
 from perfkit_core.views.tables import rounded_division
 
@@ -133,7 +133,7 @@ def compare(base: Trace, other: Trace) -> Comparison:
         other,
         per_step,
         _step_time(base_steps, other_steps),
-        _table(sides, model.table, ["phase"], "total_cpu_ns"),
+        _table(sides, step_phases.table, ["phase"], "total_cpu_ns"),
         _table(sides, overview.table, ["kind", "place"], "time_ns"),
         operators,
         {side: {where: _matched(operators, f"{side}_{where}_ns") for where in ("cpu", "device")} for side in _SIDES},

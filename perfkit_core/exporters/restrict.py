@@ -15,9 +15,8 @@ from perfkit_core.model.meta import Finding
 from perfkit_core.model.schema import DEVICE_WORK
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.views.select import in_steps
-from perfkit_core.views.span import span
-from perfkit_core.views.steps.exclusive import covered_ns
+from perfkit_core.views.select import in_steps, span
+from perfkit_core.views.steps.activity import covered_ns
 
 
 def only_steps(trace: Trace, steps: tuple[int, ...] | None) -> Trace:

@@ -25,7 +25,7 @@ from perfkit_core.model import schema
 from perfkit_core.model.schema import DEVICE_WORK, MEMORY
 from perfkit_core.model.trace import Trace
 from perfkit_core.views.attribution import owners
-from perfkit_core.views.code.stacks import SEPARATOR
+from perfkit_core.views.grouping import SEPARATOR
 from perfkit_core.views.memory.events import counted_bytes, memory_events
 
 NO_LAUNCH: Final = "no launch recorded"

@@ -30,8 +30,8 @@ from perfkit_core.ranks.reduce import reduce_trace, split
 from perfkit_core.ranks.run import error, run
 from perfkit_core.readers.load import load
 from perfkit_core.system.paths import PathLike, as_path, is_remote
-from perfkit_core.views.merging import reduction
 from perfkit_core.views.select import step_numbers
+from perfkit_core.views.tables import reduction
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,8 @@ from perfkit_core.ranks.job import Facts, Failed, Job, Partial, RankFiles, under
 from perfkit_core.readers.join_ranks import check_apart, in_time
 from perfkit_core.readers.load import load_one, named
 from perfkit_core.system.paths import as_path
-from perfkit_core.views.merging import reduction
 from perfkit_core.views.select import step_numbers
+from perfkit_core.views.tables import reduction
 
 _REFERENCES = ("parent", "launched_by")
 

@@ -15,7 +15,7 @@ from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.model.schema import NESTED_KINDS
 from perfkit_core.model.trace import Trace
 from perfkit_core.runtime.compile import compiled
-from perfkit_core.views.threads import threads
+from perfkit_core.views.select import threads
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from perfkit_core.views.communication.clock_model import MOST_CROSSING_NS
 from perfkit_core.views.communication.clock_offsets import clock_offsets, meetings
 from perfkit_core.views.communication.instances import instances
 from perfkit_core.views.communication.matching import UNMATCHED, matched
-from perfkit_core.views.span import ranks
+from perfkit_core.views.select import ranks
 
 
 def shown_elsewhere(

@@ -1,17 +1,18 @@
-"""One question a file. Each file holds a VIEW: a function from a Trace to a table, with its name and description.
+"""The built-in views. The file of a view declares it (``VIEW``): its table, its columns, how it merges over ranks.
 
-A new view needs its file and a line here (a plugin's view: the hook ``perfkit_analyses``). What several views share
-lies beside the packages: which events count (``select``), what rows are split by (``grouping``), whose the device work
-is (``attribution``), the time that ratios are of (``span``), how tables of ranks merge (``merging``), and small helpers
-for tables.
+A new view needs its file and a line here (a plugin's view: the hook ``perfkit_analyses``). Shared by the views:
+
+- ``select``: which events count, their ranks and threads, and the time that ratios are divided by,
+- ``grouping``: the key columns of ``--by``, Python stacks among them,
+- ``attribution``: the host events that device work belongs to, and what the frameworks' own tables count,
+- ``tables``: tables made of arrays, and the tables of several ranks merged into one.
 """
 
 from __future__ import annotations
 
-from perfkit_core.views.code import code
+from perfkit_core.views import code, fluid_events, fluid_memcpy, fluid_overhead, modules
 from perfkit_core.views.communication import clocks, collectives, distributed, stragglers
 from perfkit_core.views.devices import device, kernels, memcpy
-from perfkit_core.views.fluid import fluid_events, fluid_head, fluid_memcpy, fluid_overhead
 from perfkit_core.views.memory import (
     memory,
     memory_checks,
@@ -21,10 +22,9 @@ from perfkit_core.views.memory import (
     memory_places,
     memory_steps,
 )
-from perfkit_core.views.modules import modules
 from perfkit_core.views.operators import annotations as user_annotations
 from perfkit_core.views.operators import families, graph, memory_manipulation, operator_kinds, operator_tree, operators
-from perfkit_core.views.steps import input_pipeline, model, overview, partition, ranks, step_trace, steps
+from perfkit_core.views.steps import input_pipeline, overview, partition, ranks, step_phases, step_trace, steps
 
 VIEWS = (
     steps.VIEW,
@@ -33,7 +33,7 @@ VIEWS = (
     step_trace.VIEW,
     input_pipeline.VIEW,
     overview.VIEW,
-    model.VIEW,
+    step_phases.VIEW,
     distributed.VIEW,
     collectives.VIEW,
     stragglers.VIEW,
@@ -57,7 +57,7 @@ VIEWS = (
     memory_steps.VIEW,
     memory_leaks.VIEW,
     memory_checks.VIEW,
-    fluid_head.VIEW,
+    fluid_events.HEAD_VIEW,
     fluid_overhead.VIEW,
     fluid_memcpy.VIEW,
     fluid_events.VIEW,

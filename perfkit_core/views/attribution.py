@@ -1,23 +1,32 @@
-"""Device work counted for the host events that caused it.
+"""Device work counted for the host events that caused it, and what the frameworks' own tables count and print.
 
 The owner of a device event is the innermost host event around its launch that is not itself a runtime call. ``self`` is
-what an event owns, ``total`` also what the events inside it own. Both are sums over streams, as the frameworks' own
-tables have them: they can exceed the time that passed.
+what an event owns, ``total`` adds what the events inside it own. Both are sums over streams, as in the frameworks' own
+tables: they can exceed the time that passed.
+
+In Paddle's ``summary()`` (``native``) a call of the device runtime counts when a host event is around it, device work
+when such a call launched it. Its step time is that of :func:`perfkit_core.views.steps.step_rows.native_steps`.
 """
 
 from __future__ import annotations
 
+from typing import Any, Final
+
+import msgspec
 import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
-from perfkit_core.model.schema import DEVICE_WORK, RUNTIME, SYNC
+from perfkit_core.model.schema import DEVICE_WORK, MEMORY, RUNTIME, SYNC
 from perfkit_core.model.trace import Trace, once
 
 
 @once
 def owners(trace: Trace) -> IntArray:
-    """Row of the owner of each device event (-1: none, and for host events), shape (rows,)."""
+    """Return the row of the owner of each device event (-1: none, and for host events), shape (rows,)."""
     parent, launched_by = trace.ints("parent"), trace.ints("launched_by")
     outside_runtime = nesting.nearest_on_path(parent, ~trace.rows("kind", RUNTIME, SYNC))
     launched = launched_by != NO_ROW
@@ -29,7 +38,7 @@ def owners(trace: Trace) -> IntArray:
 
 @once
 def self_device_ns(trace: Trace, *kinds: str) -> IntArray:
-    """Device time that each host event owns, of the given kinds (all device work when none), shape (rows,)."""
+    """Return the device time that each host event owns, of these kinds (none: all device work), shape (rows,)."""
     owner = owners(trace)
     counted = trace.rows("kind", *(kinds or DEVICE_WORK)) & (owner != NO_ROW)
     own = np.zeros(len(trace), np.int64)
@@ -39,12 +48,68 @@ def self_device_ns(trace: Trace, *kinds: str) -> IntArray:
 
 @once
 def total_device_ns(trace: Trace, *kinds: str) -> IntArray:
-    """As :func:`self_device_ns`, with everything inside each event."""
+    """Return :func:`self_device_ns` with everything inside each event."""
     return nesting.sum_up(trace.ints("parent"), self_device_ns(trace, *kinds))
 
 
 @once
 def unlaunched(trace: Trace) -> BoolArray:
-    """True for device work whose launch was not recorded: it belongs to no operator, step or phase, shape (rows,)."""
+    """Return the mask of device work without a recorded launch: it is in no operator, step or phase, shape (rows,)."""
     lost: BoolArray = trace.rows("kind", *DEVICE_WORK) & (trace.ints("launched_by") == NO_ROW)
     return lost
+
+
+def native_owners(trace: Trace) -> IntArray:
+    """Return the row of the host event that device work counts for natively, -1 for none, shape (rows,)."""
+    owner = owners(trace)
+    return np.where(_calls(trace)[owner], NO_ROW, owner)
+
+
+def native_counted(trace: Trace) -> BoolArray:
+    """Return the mask of the events that count natively, shape (rows,)."""
+    calls = _calls(trace)
+    alone = calls & (nesting.nearest_on_path(trace.ints("parent"), ~calls) == NO_ROW)
+    lost = trace.rows("kind", *DEVICE_WORK) & (native_owners(trace) == NO_ROW)
+    counts: BoolArray = ~alone & ~lost & ~trace.rows("kind", MEMORY)
+    return counts
+
+
+def _calls(trace: Trace) -> BoolArray:
+    return trace.host & trace.rows("kind", RUNTIME, SYNC)
+
+
+_UNKNOWN_SHAPES: Final = "[]"
+_PARAMETERS: Final = r"^(?P<short>.+?<.*>)\(.*\)"
+"""A kernel's name with its template arguments, then its parameters."""
+
+
+def shapes_as_printed(shapes: pd.Categorical) -> pd.Categorical:
+    """Return input shapes as torch prints them: ``[]`` for an argument that is a list of tensors, and for no shapes."""
+    short = []
+    for text in shapes.categories:
+        try:
+            arguments = msgspec.json.decode(text)
+        except msgspec.DecodeError:
+            arguments = None
+        if isinstance(arguments, list):
+            nested = [isinstance(a, list) and any(isinstance(size, list) for size in a) for a in arguments]
+            shown = [[] if is_list else a for a, is_list in zip(arguments, nested, strict=True)]
+            short.append(msgspec.json.encode(shown).decode())
+        else:
+            short.append(text)
+    return _renamed(np.where(shapes.codes < 0, len(short), shapes.codes), [*short, _UNKNOWN_SHAPES])
+
+
+def short_kernel_names(names: pd.Categorical) -> pd.Categorical:
+    """Return kernel names without the parameters after their template arguments."""
+    texts = pa.array(list(names.categories), pa.string())
+    short = pc.coalesce(pc.struct_field(pc.extract_regex(texts, _PARAMETERS), "short"), texts)
+    return _renamed(names.codes, short.to_pylist())
+
+
+def _renamed(codes: Any, names: list[str]) -> pd.Categorical:
+    """Return codes into names of which several may be equal."""
+    values = list(dict.fromkeys(names))
+    position = {text: code for code, text in enumerate(values)}
+    table = np.array([*(position[text] for text in names), -1], np.int64)
+    return pd.Categorical.from_codes(table[codes], categories=pd.Index(values, dtype=object))

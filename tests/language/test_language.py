@@ -36,7 +36,7 @@ from perfkit_core.renderers.markdown import render as as_markdown
 from perfkit_core.renderers.text import render as as_text
 from perfkit_core.report.model import Report, Source
 from perfkit_core.report.summary import summarize
-from perfkit_core.views.fluid import fluid_overhead
+from perfkit_core.views import fluid_overhead
 from tests.support.page_words import english, texts
 from tests.support.paths import ROOT
 from tools import translations

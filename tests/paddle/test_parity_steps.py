@@ -21,7 +21,7 @@ from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.readers.load import load
 from perfkit_core.views.communication import distributed
 from perfkit_core.views.devices import device
-from perfkit_core.views.steps import model, overview
+from perfkit_core.views.steps import overview, step_phases
 
 NATIVE = ViewRequest(native=True)
 PHASE = {"ProfileStep": "step", "Dataloader": "dataloader", "Forward": "forward", "Backward": "backward",
@@ -63,7 +63,7 @@ def test_model_overview_and_distributed_as_integers(traces: Path) -> None:
 
 def model_equal(trace: Trace, items: dict[str, dict[str, Any]], step_ns: int) -> int:
     """Every number of the Model Summary; Others as it prints them."""
-    table = model.table(trace, NATIVE).set_index("phase")
+    table = step_phases.table(trace, NATIVE).set_index("phase")
     assert set(table.index) == {PHASE[name] for name in items} | {"other"}
     for name, numbers in items.items():
         for key, column in COLUMNS.items():
@@ -93,7 +93,7 @@ def test_ours_on_the_same_profile(sources: dict[str, tuple[Trace, Path]]) -> Non
     """The synthetic device work overlaps on two streams: unions are shorter than sums. One kernel of 5 µs has a
     launch outside every host event: it counts in ours."""
     trace, _ = sources["gpu-synthetic"]
-    ours, theirs = (model.table(trace, request).set_index("phase") for request in (ViewRequest(), NATIVE))
+    ours, theirs = (step_phases.table(trace, request).set_index("phase") for request in (ViewRequest(), NATIVE))
     assert ours.loc["step", "total_device_ns"] < theirs.loc["step", "total_device_ns"]
     mine, native = (
         device.table(trace, request).set_index("device").loc["cuda:0"] for request in (ViewRequest(), NATIVE)
@@ -221,4 +221,4 @@ def test_ours_on_the_live_run(live: tuple[Trace, Any]) -> None:
     assert table.loc["communication", "host_calls"] == 3
     exchange = trace.ints("dur_ns")[trace.rows("name", "exchange")]
     assert table.loc["communication", "time_ns"] == exchange.sum()
-    assert model.table(trace, ViewRequest()).set_index("phase").loc["other", "total_cpu_ns"] >= 0
+    assert step_phases.table(trace, ViewRequest()).set_index("phase").loc["other", "total_cpu_ns"] >= 0

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[t
 from perfkit_core.plugins.contracts import ViewRequest  # noqa: E402
 from perfkit_core.readers.load import load  # noqa: E402
 from perfkit_core.report.display import parents  # noqa: E402
-from perfkit_core.views.code import code, frames  # noqa: E402
+from perfkit_core.views import code  # noqa: E402
 from perfkit_torch import trace_handler  # noqa: E402
 from tests.support.torch_models import train  # noqa: E402
 
@@ -25,7 +25,7 @@ def native(roots: list[Any]) -> dict[tuple[str, ...], tuple[int, int]]:
     while stack:
         node, path = stack.pop()
         if str(node.tag).endswith(("PyCall", "PyCCall")):
-            path = (*path, frames.split([node.name.partition(" at 0x")[0]])["name"][0].removesuffix(">"))
+            path = (*path, code.split_names([node.name.partition(" at 0x")[0]])["name"][0].removesuffix(">"))
             found[path][0] += 1
             found[path][1] += node.duration_time_ns
         stack += [(child, path) for child in node.children]

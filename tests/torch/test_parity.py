@@ -22,8 +22,7 @@ from perfkit_core.readers.load import load  # noqa: E402
 from perfkit_core.views.devices import device, memcpy  # noqa: E402
 from perfkit_core.views.operators import annotations as user_annotations  # noqa: E402
 from perfkit_core.views.operators import operators  # noqa: E402
-from perfkit_core.views.steps import model as model_view  # noqa: E402
-from perfkit_core.views.steps import overview, steps  # noqa: E402
+from perfkit_core.views.steps import overview, step_phases, steps  # noqa: E402
 from perfkit_torch import trace_handler  # noqa: E402
 from tests.support.torch_models import MODELS, train  # noqa: E402
 
@@ -249,7 +248,7 @@ def test_overview_model_memcpy_device_equal_native_events(model: str, tmp_path: 
     assert table["calls"].to_dict() == calls
     assert again > 0
     assert table["time_ns"].to_dict() == {kind: covered(spans) for kind, spans in ranges.items()}
-    phases = model_view.table(trace, ViewRequest()).set_index("phase")
+    phases = step_phases.table(trace, ViewRequest()).set_index("phase")
     inside = [(a, b) for a, b in ranges["optimizer"] if any(s <= a < e for s, e in ranges["step"])]
     assert phases.loc["optimizer", "calls"] == len(inside) == 4
     assert phases.loc["optimizer", "total_cpu_ns"] == sum(b - a for a, b in inside)

@@ -10,8 +10,7 @@ from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import NotEvaluableError
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import CPU
-from perfkit_core.views.memory.events import MISSING, memory_events
-from perfkit_core.views.memory.levels import levels
+from perfkit_core.views.memory.events import MISSING, levels, memory_events
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,7 @@ from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.model.schema import BACKWARD, DATALOADER, NESTED_KINDS, OPERATOR, RUNTIME
 from perfkit_core.model.trace import Trace, once
-from perfkit_core.views.select import marked
-from perfkit_core.views.threads import threads
+from perfkit_core.views.select import marked, threads
 
 CLEARS_GRADIENTS: Final = re.compile(r"zero_?grad|clear_?grad", re.IGNORECASE)
 """Name of the span in which an optimizer clears gradients."""

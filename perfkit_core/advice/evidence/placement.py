@@ -18,7 +18,7 @@ from perfkit_core.language.messages import message
 from perfkit_core.model.schema import DEVICE_WORK, KERNEL
 from perfkit_core.model.trace import Trace
 from perfkit_core.replay.quantity import Quantity
-from perfkit_core.views.threads import threads
+from perfkit_core.views.select import threads
 
 if TYPE_CHECKING:
     from perfkit_core.calibration.model import Calibration

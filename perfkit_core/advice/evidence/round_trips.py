@@ -12,7 +12,7 @@ from perfkit_core.advice.evidence.transfers import Transfers, transfers
 from perfkit_core.advice.facts import Facts
 from perfkit_core.algorithms import groupby
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
-from perfkit_core.views.threads import threads
+from perfkit_core.views.select import threads
 
 _NEAR: Final = 8
 """Operators between a copy to the host and the one back: with more, the data are hardly the same."""

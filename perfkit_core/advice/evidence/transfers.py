@@ -14,7 +14,7 @@ from perfkit_core.algorithms import intervals
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.model.schema import ANNOTATION, MEMCPY, OPERATOR, OPERATOR_DETAIL, RUNTIME, SYNC
 from perfkit_core.model.trace import Trace
-from perfkit_core.views.threads import threads
+from perfkit_core.views.select import threads
 
 _MOVES: Final = ("copy", "cast", "item")
 """Operators that do nothing but move data."""

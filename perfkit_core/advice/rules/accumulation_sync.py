@@ -22,7 +22,7 @@ from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.transforms.durations import Remove
 from perfkit_core.views.communication.communicating import communication
 from perfkit_core.views.communication.instances import instances
-from perfkit_core.views.span import rows_of_rank
+from perfkit_core.views.select import rows_of_rank
 
 _SUM_GRADIENTS: Final = ("all_reduce", "reduce_scatter")
 

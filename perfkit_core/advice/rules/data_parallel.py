@@ -17,8 +17,7 @@ from perfkit_core.advice.model import Candidate
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import KERNEL
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.views.select import marked
-from perfkit_core.views.span import ranks
+from perfkit_core.views.select import marked, ranks
 
 _REPLICAS: Final = re.compile(
     r"(?<!\w)DataParallel\.forward|broadcast_coalesced|reduce_?add_?coalesced|(?<!\w)replicate(?!\w)"

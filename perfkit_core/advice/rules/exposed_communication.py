@@ -25,8 +25,7 @@ from perfkit_core.replay.transforms.durations import Scale
 from perfkit_core.views.communication.arrivals import arrivals
 from perfkit_core.views.communication.communicating import communication
 from perfkit_core.views.communication.partials import reduce_each
-from perfkit_core.views.steps.activity import activities
-from perfkit_core.views.steps.exclusive import covered_ns
+from perfkit_core.views.steps.activity import activities, covered_ns
 
 _HALF: Final = 0.5
 """Share of the room that is likely used."""

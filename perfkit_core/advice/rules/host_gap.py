@@ -32,8 +32,8 @@ from perfkit_core.model.schema import (
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.quantity import Quantity
 from perfkit_core.replay.transforms.durations import Shorten
-from perfkit_core.views.code import frames
-from perfkit_core.views.steps.exclusive import covered_ns
+from perfkit_core.views.code import frame_names
+from perfkit_core.views.steps.activity import covered_ns
 
 _LONG: Final = Quantity(
     0.0, 0.0, 0.5, message("prior: this work is dropped or moved to a thread; at worst half of it is needed")
@@ -176,7 +176,7 @@ def _who(facts: Facts, gaps: Intervals) -> tuple[IntArray, IntArray, list[str]]:
     start = facts.replay.recorded_ns(nodes)
     within = covered_ns(gaps, start, start + graph.dur_ns[nodes])
     rows, within = graph.row[nodes[within > 0]], within[within > 0]
-    python, names = trace.rows("kind", PYTHON)[rows], frames.told(trace)
+    python, names = trace.rows("kind", PYTHON)[rows], frame_names(trace)
     spent = np.bincount(names.codes[rows[python]], within[python], minlength=len(names.values))
     most = [code for code in np.argsort(-spent, kind="stable")[:_FRAMES] if spent[code] > 0]
     distinct, at = np.unique(rows, return_inverse=True)

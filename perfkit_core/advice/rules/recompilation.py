@@ -21,7 +21,7 @@ from perfkit_core.language.messages import message, plural
 from perfkit_core.model.schema import ANNOTATION, OPERATOR, OPERATOR_DETAIL, PYTHON, STEP
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.transforms.durations import Remove
-from perfkit_core.views.span import rank_codes
+from perfkit_core.views.select import rank_codes
 
 _COMPILES: Final = re.compile(
     r"(?<![a-z])(re)?compil(e|ation|ing)(?![a-z])|\(dynamo_timed\)$|^dynamo$|create_new_interpreter", re.IGNORECASE

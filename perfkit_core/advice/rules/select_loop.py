@@ -25,7 +25,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.quantity import Quantity
 from perfkit_core.replay.transforms.durations import Scale
-from perfkit_core.views.threads import threads
+from perfkit_core.views.select import threads
 
 _LEFT: Final = Quantity(
     0.05,

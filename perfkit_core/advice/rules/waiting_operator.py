@@ -22,7 +22,7 @@ from perfkit_core.language.messages import Message, message
 from perfkit_core.model.schema import COMMUNICATION, DEVICE_WORK, OPERATOR, RUNTIME, SYNC
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
-from perfkit_core.views.steps.exclusive import covered_ns
+from perfkit_core.views.steps.activity import covered_ns
 
 _CLOCK_NS: Final = 1_000
 """A shorter call may have been rounded to nothing: clocks of some recordings tick this coarsely."""

@@ -28,7 +28,7 @@ from perfkit_core.algorithms.intervals import Intervals
 from perfkit_core.model.schema import BACKWARD, FORWARD, OPERATOR_KINDS, OPTIMIZER, RUNTIME, SYNC
 from perfkit_core.model.trace import Trace
 from perfkit_core.runtime.compile import compiled
-from perfkit_core.views.span import rows_of_rank
+from perfkit_core.views.select import rows_of_rank
 from perfkit_core.views.steps.activity import Activities, activities, step_threads
 from perfkit_core.views.steps.partition import ON_DEVICE, ON_HOST
 

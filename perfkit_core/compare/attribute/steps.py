@@ -17,7 +17,7 @@ import numpy as np
 from perfkit_core.algorithms import groupby
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.model.trace import Trace
-from perfkit_core.views.span import rank_codes, ranks
+from perfkit_core.views.select import rank_codes, ranks
 from perfkit_core.views.steps.activity import activities
 from perfkit_core.views.steps.step_rows import step_rows
 from perfkit_core.views.tables import rounded_division

@@ -22,9 +22,9 @@ from perfkit_core.model.trace import Trace, once
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.ranks.job import Job
 from perfkit_core.ranks.profile import of_ranks
-from perfkit_core.views.memory.owners import IN_STEP, OUTSIDE
-from perfkit_core.views.merging import stacked
+from perfkit_core.views.memory.memory import IN_STEP, OUTSIDE
 from perfkit_core.views.select import step_numbers
+from perfkit_core.views.tables import stacked
 
 MOST_STEPS: Final = 24
 """Of a capture that are looked at, spread over it: a view is computed once for each."""

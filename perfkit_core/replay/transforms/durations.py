@@ -21,7 +21,7 @@ from perfkit_core.replay.build import Replay
 from perfkit_core.replay.graph import CHAIN, LAUNCH, STREAM, WAIT, Graph
 from perfkit_core.replay.quantity import Case, Number, value
 from perfkit_core.replay.transforms.transform import chosen_rows, nodes_of
-from perfkit_core.views.steps.exclusive import covered_ns
+from perfkit_core.views.steps.activity import covered_ns
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -23,13 +23,12 @@ from perfkit_core.model.columns import DEVICE, RATIO, added_by, count, duration,
 from perfkit_core.model.schema import COMMUNICATION, KERNEL, OPERATOR
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.views.attribution import native_owners
 from perfkit_core.views.communication.communicating import Communication, communication
 from perfkit_core.views.communication.instances import instances
-from perfkit_core.views.native_rules import native_owners, native_steps
-from perfkit_core.views.select import accounted, in_steps, selected
-from perfkit_core.views.span import ranks, span
-from perfkit_core.views.steps.activity import Activities, activities
-from perfkit_core.views.steps.exclusive import covered_ns
+from perfkit_core.views.select import accounted, in_steps, ranks, selected, span
+from perfkit_core.views.steps.activity import Activities, activities, covered_ns
+from perfkit_core.views.steps.step_rows import native_steps
 from perfkit_core.views.tables import ratio
 
 GROUPINGS = ("rank",)

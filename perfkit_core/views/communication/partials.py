@@ -12,8 +12,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.views.communication.instances import instances
 from perfkit_core.views.communication.matching import matched
-from perfkit_core.views.select import in_steps, selected
-from perfkit_core.views.span import ranks
+from perfkit_core.views.select import in_steps, ranks, selected
 from perfkit_core.views.steps.step_rows import step_frame, step_rows
 
 Partial = dict[str, Any]

@@ -6,7 +6,7 @@ that run outside the steps count, so it can exceed 1. ``busy_in_steps_ratio`` is
 device is busy, never above 1. Of chosen steps, all of it counts where it runs: what an earlier step launched keeps the
 device busy, too, and what they launched themselves does so only until they end. CPU utilisation is what the framework
 itself measured. With ``native`` only kernels that a host event launched count, and the step time is Paddle's (see
-``native_rules``).
+``attribution``).
 """
 
 from __future__ import annotations
@@ -24,18 +24,17 @@ from perfkit_core.model.columns import DEVICE, DEVICE_NAME, FIRST, Share, count,
 from perfkit_core.model.schema import DEVICE_WORK, KERNEL
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
-from perfkit_core.views.merging import merge_tables, stacked
-from perfkit_core.views.native_rules import counted, native_steps
-from perfkit_core.views.select import in_steps
-from perfkit_core.views.span import rank_codes, spans
-from perfkit_core.views.steps.exclusive import covered_ns
-from perfkit_core.views.tables import ratio
+from perfkit_core.views.attribution import native_counted
+from perfkit_core.views.select import in_steps, rank_codes, spans
+from perfkit_core.views.steps.activity import covered_ns
+from perfkit_core.views.steps.step_rows import native_steps
+from perfkit_core.views.tables import merge_tables, ratio, stacked
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """One row a device; see :data:`COLUMNS`. Rows for the CPU have only utilisation_ratio."""
     chosen = in_steps(trace, request)
-    counts = trace.rows("kind", KERNEL) & (counted(trace) if request.native else True)
+    counts = trace.rows("kind", KERNEL) & (native_counted(trace) if request.native else True)
     steps = _events(trace, native_steps(trace, chosen)) if request.native else spans(trace, chosen)
     rows = [_cpu(scope, value) for scope, value in trace.meta.cpu_utilisation.items()]
     rows += _devices(trace, counts, steps, only_there=request.steps is not None)

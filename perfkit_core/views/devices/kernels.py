@@ -21,8 +21,8 @@ from perfkit_core.model.schema import KERNEL
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.views import grouping
+from perfkit_core.views.attribution import short_kernel_names
 from perfkit_core.views.devices import launched_for
-from perfkit_core.views.native_text import short_kernel_names
 from perfkit_core.views.select import selected
 from perfkit_core.views.tables import group, plain, ratio, texts
 

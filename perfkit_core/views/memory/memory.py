@@ -5,20 +5,102 @@ Each memory event counts once: for the innermost operator around it, outside of 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
+from perfkit_core.algorithms import nesting, regex
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray
+from perfkit_core.errors import UsageError
 from perfkit_core.model.columns import DEVICE_NAME, NAME, added_by, count, key, size
+from perfkit_core.model.schema import STEP
 from perfkit_core.model.trace import Trace
-from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
-from perfkit_core.views.memory import owners
+from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest, split_grouping
+from perfkit_core.views import grouping
 from perfkit_core.views.memory.events import MemoryEvents, explain_empty, memory_events
+from perfkit_core.views.operators import dataflow
+from perfkit_core.views.select import selected
 from perfkit_core.views.steps.step_rows import cut_off_rows
 from perfkit_core.views.tables import plain, texts
+
+IN_STEP: Final = "(in a step, outside operators)"
+OUTSIDE: Final = "(outside host events)"
+
+_OF_THE_OWNER: Final = ("shape", "stack", "category")
+
+
+def innermost(trace: Trace, rows: IntArray) -> IntArray:
+    """Row of the innermost operator around each memory event, else of the nearest host event; -1: none."""
+    parent = trace.ints("parent")
+    operator = nesting.nearest_above(parent, trace.operators)[rows]
+    return np.where(operator == NO_ROW, parent[rows], operator)
+
+
+def outermost(trace: Trace, rows: IntArray) -> IntArray:
+    """Row of the outermost operator around each memory event, else of the nearest host event; -1: none."""
+    above = trace.ints("parent")[rows]
+    operator = np.where(above == NO_ROW, NO_ROW, dataflow.outermost(trace)[above])
+    return np.where(operator == NO_ROW, above, operator)
+
+
+def names(trace: Trace, owner: IntArray, steps_apart: bool = False) -> pd.Categorical:
+    """The names of owners, shape (len(owner),)."""
+    known = trace.codes("name")
+    labels = list(dict.fromkeys([*known.values, IN_STEP, OUTSIDE]))
+    step = np.append(trace.rows("kind", STEP) & (not steps_apart), False)[owner]
+    code = np.where(step, labels.index(IN_STEP), np.append(known.codes, labels.index(OUTSIDE))[owner])
+    return pd.Categorical.from_codes(code, categories=pd.Index(labels, dtype=object))
+
+
+def keys(trace: Trace, request: ViewRequest, rows: IntArray, owner: IntArray, known: Sequence[str]) -> dict[str, Any]:
+    """Columns to group memory events by: their step, phase and thread, and what their owners know. Raises UsageError
+    for a grouping that is not in ``known``."""
+    found: dict[str, Any] = {}
+    for item in request.by:
+        name = split_grouping(item)[0]
+        if name not in known:
+            raise UsageError(f"this view cannot be grouped by {name!r}", f"known: {', '.join(known)}")
+        of = np.where(owner == NO_ROW, rows, owner) if name in _OF_THE_OWNER else rows
+        found |= _SPECIAL.get(name, grouping.keys)(trace, replace(request, by=(item,)), of, known)
+    return found
+
+
+def chosen(trace: Trace, request: ViewRequest, rows: IntArray, name: pd.Categorical) -> BoolArray:
+    """True for the memory events that count: of the wanted steps, devices and kinds, with an owner whose name matches
+    the pattern. Raises UsageError."""
+    found = selected(trace, replace(request, pattern=None))[rows]
+    if request.pattern is None:
+        return found
+    matching: BoolArray = found & regex.matches(list(name.categories), request.pattern)[name.codes]
+    return matching
+
+
+def _module(trace: Trace, request: ViewRequest, rows: IntArray, known: Sequence[str]) -> dict[str, Any]:
+    """Of the nearest event around it that knows its module."""
+    knows = trace.codes("module").codes >= 0
+    nearest = nesting.nearest_on_path(trace.ints("parent"), knows)[rows]
+    return {"module": texts(trace.codes("module"), np.where(nearest == NO_ROW, rows, nearest))}
+
+
+def _phase(trace: Trace, request: ViewRequest, rows: IntArray, known: Sequence[str]) -> dict[str, Any]:
+    """Of the nearest host event: memory events know their phase only inside of a marked one, not that it is another."""
+    parent = trace.ints("parent")[rows]
+    return {"phase": texts(trace.codes("phase"), np.where(parent == NO_ROW, rows, parent))}
+
+
+def _category(trace: Trace, request: ViewRequest, rows: IntArray, known: Sequence[str]) -> dict[str, Any]:
+    return {"category": texts(trace.codes("category"), rows)}
+
+
+_SPECIAL: Final[dict[str, Callable[[Trace, ViewRequest, IntArray, Sequence[str]], dict[str, Any]]]] = {
+    "module": _module,
+    "phase": _phase,
+    "category": _category,
+}
+
 
 GROUPINGS = ("phase", "module", "step", "thread", "category", "rank")
 MEASURES = ("allocations", "frees", "allocated_bytes", "freed_bytes", "increase_bytes")
@@ -31,13 +113,13 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """
     found = memory_events(trace)
     event, owner = _owned(trace, found, request.native)
-    name = owners.names(trace, owner, steps_apart=request.native)
+    name = names(trace, owner, steps_apart=request.native)
     rows = found.row[event]
-    counted = owners.chosen(trace, request, rows, name)
-    keys = {"name": name, "device": texts(trace.codes("device"), rows), "type": _type(found.reserve[event])}
-    keys |= owners.keys(trace, request, rows, owner, GROUPINGS)
-    frame = pd.DataFrame({**keys, **_measures(found.change[event])})[counted]
-    sums = frame.groupby(list(keys), sort=False, dropna=False, observed=True)[list(MEASURES)].sum().reset_index()
+    counted = chosen(trace, request, rows, name)
+    columns = {"name": name, "device": texts(trace.codes("device"), rows), "type": _type(found.reserve[event])}
+    columns |= keys(trace, request, rows, owner, GROUPINGS)
+    frame = pd.DataFrame({**columns, **_measures(found.change[event])})[counted]
+    sums = frame.groupby(list(columns), sort=False, dropna=False, observed=True)[list(MEASURES)].sum().reset_index()
     return plain(sums)
 
 
@@ -45,7 +127,7 @@ def _owned(trace: Trace, found: MemoryEvents, as_native: bool) -> tuple[IntArray
     """Positions of memory events, and the row of the host event that each counts for."""
     if as_native and exists(trace):
         return owned(trace, found)
-    return np.arange(len(found.row)), owners.innermost(trace, found.row)
+    return np.arange(len(found.row)), innermost(trace, found.row)
 
 
 def _type(reserve: BoolArray) -> pd.Categorical:

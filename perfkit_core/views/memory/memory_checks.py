@@ -13,9 +13,15 @@ from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.model.columns import DEVICE_NAME, RANK, count, size
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
-from perfkit_core.views.memory.blocks import blocks
-from perfkit_core.views.memory.events import MISSING, explain_empty, memory_events, nullable, pool_columns
-from perfkit_core.views.memory.levels import levels
+from perfkit_core.views.memory.events import (
+    MISSING,
+    blocks,
+    explain_empty,
+    levels,
+    memory_events,
+    nullable,
+    pool_columns,
+)
 from perfkit_core.views.select import selected
 
 

@@ -12,13 +12,13 @@ from perfkit_core.views.memory.events import (
     MISSING,
     counted_bytes,
     explain_empty,
+    levels,
     memory_events,
     nullable,
     pool_columns,
 )
-from perfkit_core.views.memory.levels import levels
-from perfkit_core.views.memory.owners import chosen, innermost, names
-from perfkit_core.views.rank_origin import since_first_event
+from perfkit_core.views.memory.memory import chosen, innermost, names
+from perfkit_core.views.select import since_first_event
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:

@@ -17,10 +17,19 @@ from perfkit_core.language.messages import Text, message
 from perfkit_core.model.columns import DEVICE_NAME, NAME, RANK, added_by, count, size
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
-from perfkit_core.views.memory.blocks import NEVER, Blocks, blocks, explain_no_blocks, has_blocks
-from perfkit_core.views.memory.events import MemoryEvents, memory_events, pool_columns
-from perfkit_core.views.memory.owners import chosen, keys, names, outermost
-from perfkit_core.views.memory.step_ends import StepEnds, step_ends
+from perfkit_core.views.memory.events import (
+    NEVER,
+    Blocks,
+    MemoryEvents,
+    StepEnds,
+    blocks,
+    explain_no_blocks,
+    has_blocks,
+    memory_events,
+    pool_columns,
+    step_ends,
+)
+from perfkit_core.views.memory.memory import chosen, keys, names, outermost
 from perfkit_core.views.tables import plain, rounded_division
 
 GROUPINGS = ("module", "phase", "shape", "stack", "thread")

@@ -17,10 +17,20 @@ from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.model.columns import DEVICE_NAME, NAME, RANK, RATIO, added_by, count, size
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
-from perfkit_core.views.memory.blocks import Blocks, blocks, explain_no_blocks, has_blocks
-from perfkit_core.views.memory.events import MISSING, MemoryEvents, memory_events, pool_columns
-from perfkit_core.views.memory.levels import Levels, levels, peak
-from perfkit_core.views.memory.owners import keys, names, outermost
+from perfkit_core.views.memory.events import (
+    MISSING,
+    Blocks,
+    Levels,
+    MemoryEvents,
+    blocks,
+    explain_no_blocks,
+    has_blocks,
+    levels,
+    memory_events,
+    peak,
+    pool_columns,
+)
+from perfkit_core.views.memory.memory import keys, names, outermost
 from perfkit_core.views.select import selected
 from perfkit_core.views.tables import plain
 

@@ -11,17 +11,20 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.views.memory.events import (
     MISSING,
+    Levels,
     MemoryEvents,
     arguments,
+    before,
     explain_empty,
     has_events,
+    levels,
     memory_events,
     nullable,
+    peak,
     pool_columns,
 )
-from perfkit_core.views.memory.levels import Levels, before, levels, peak
-from perfkit_core.views.memory.owners import chosen, innermost, names
-from perfkit_core.views.rank_origin import since_first_event
+from perfkit_core.views.memory.memory import chosen, innermost, names
+from perfkit_core.views.select import since_first_event
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:

@@ -13,18 +13,21 @@ from perfkit_core.language.messages import Text, message
 from perfkit_core.model.columns import DEVICE_NAME, RANK, count, key, size
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
-from perfkit_core.views.memory.blocks import Blocks, blocks
 from perfkit_core.views.memory.events import (
     MISSING,
+    Blocks,
+    Levels,
     MemoryEvents,
+    StepEnds,
+    blocks,
     counted_bytes,
     explain_empty,
+    levels,
     memory_events,
     nullable,
     pool_columns,
+    step_ends,
 )
-from perfkit_core.views.memory.levels import Levels, levels
-from perfkit_core.views.memory.step_ends import StepEnds, step_ends
 from perfkit_core.views.select import accounted, in_steps
 
 

@@ -12,7 +12,7 @@ from perfkit_core.model.schema import ANNOTATION, BACKWARD, DATALOADER, FORWARD,
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.views.operators.spans import GROUPINGS, SPAN_COLUMNS, span_table
-from perfkit_core.views.steps import step_share
+from perfkit_core.views.steps import step_rows
 
 LABELLED = (ANNOTATION, DATALOADER, FORWARD, BACKWARD, OPTIMIZER)
 
@@ -24,7 +24,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     if not request.native:
         counted &= ~_layers(trace)
     result = span_table(trace, request, counted, "kind")
-    cpu, device = step_share.ratios(trace, request, result["total_cpu_ns"], result["total_device_ns"])
+    cpu, device = step_rows.ratios(trace, request, result["total_cpu_ns"], result["total_device_ns"])
     result["total_cpu_ratio"] = cpu
     result.insert(list(result.columns).index("total_device_ns") + 1, "total_device_ratio", device)
     return result.drop(columns=["self_cpu_ratio", "self_device_ratio"])
@@ -42,8 +42,8 @@ COLUMNS = (
     *added_by(GROUPINGS),
     KIND,
     *SPAN_COLUMNS,
-    share("total_cpu_ratio", "Total CPU", Share("total_cpu_ns", whole=step_share.host_ns), place=HOST),
-    share("total_device_ratio", "Total device", Share("total_device_ns", whole=step_share.device_ns), place=DEVICE),
+    share("total_cpu_ratio", "Total CPU", Share("total_cpu_ns", whole=step_rows.host_ns), place=HOST),
+    share("total_device_ratio", "Total device", Share("total_device_ns", whole=step_rows.device_ns), place=DEVICE),
 )
 
 VIEW = View(

@@ -15,7 +15,7 @@ from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.model.schema import BACKWARD, DEVICE_WORK, OPERATOR_KINDS
 from perfkit_core.model.trace import Trace, once
 from perfkit_core.views import attribution
-from perfkit_core.views.threads import threads
+from perfkit_core.views.select import threads
 
 GRADIENT = "_grad"
 """What a canonical backward operator ends in."""

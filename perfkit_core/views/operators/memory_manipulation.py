@@ -23,7 +23,7 @@ from perfkit_core.views import grouping
 from perfkit_core.views.operators import overloads
 from perfkit_core.views.operators.own_time import is_call
 from perfkit_core.views.select import selected
-from perfkit_core.views.steps import step_share
+from perfkit_core.views.steps import step_rows
 from perfkit_core.views.tables import group, integers, plain, texts
 
 GROUPINGS: Final = ("thread", "label", "scope", "module", "phase", "step", "rank")
@@ -41,7 +41,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     groups = group(keys | grouping.keys(trace, request, rows, GROUPINGS))
     cpu = groups.statistics(trace.ints("dur_ns")[rows], "cpu")
     device = groups.statistics(_launched_ns(trace)[rows], "device")
-    cpu_ratio, device_ratio = step_share.ratios(trace, request, cpu["total_cpu_ns"], device["total_device_ns"])
+    cpu_ratio, device_ratio = step_rows.ratios(trace, request, cpu["total_cpu_ns"], device["total_device_ns"])
     known = np.full(len(groups), trace.rows("kind", *DEVICE_WORK).any())
     columns: dict[str, Any] = {"calls": groups.calls()} | cpu | {"cpu_ratio": cpu_ratio}
     columns |= {name: integers(values, known) for name, values in device.items()} | {"device_ratio": device_ratio}
@@ -75,9 +75,9 @@ COLUMNS: Final = (
     *added_by(GROUPINGS),
     CALLS,
     *CPU,
-    share("cpu_ratio", "CPU", Share("total_cpu_ns", whole=step_share.host_ns), place=HOST, description="of the steps"),
+    share("cpu_ratio", "CPU", Share("total_cpu_ns", whole=step_rows.host_ns), place=HOST, description="of the steps"),
     *ON_DEVICE,
-    share("device_ratio", "Device", Share("total_device_ns", whole=step_share.device_ns), place=DEVICE),
+    share("device_ratio", "Device", Share("total_device_ns", whole=step_rows.device_ns), place=DEVICE),
 )
 
 VIEW = View(

@@ -35,8 +35,8 @@ from perfkit_core.runtime.compile import compiled
 from perfkit_core.views import attribution, grouping
 from perfkit_core.views.operators import own_time, spans
 from perfkit_core.views.operators.unowned import unowned
+from perfkit_core.views.select import threads
 from perfkit_core.views.tables import Groups, group, integers, plain, ratio
-from perfkit_core.views.threads import threads
 
 GROUPINGS: Final = ("thread", "label", "scope", "module", "phase", "step", "device", "rank")
 OTHER: Final = "other"

@@ -15,7 +15,7 @@ from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.model.schema import MEMORY, NESTED_KINDS
 from perfkit_core.model.trace import Trace, once
 from perfkit_core.views.memory.events import counted_bytes, memory_events
-from perfkit_core.views.span import rank_codes
+from perfkit_core.views.select import rank_codes
 
 
 @dataclass(frozen=True, slots=True)

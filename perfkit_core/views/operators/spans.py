@@ -15,7 +15,7 @@ from perfkit_core.model.schema import DEVICE_WORK
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.views import attribution, grouping
-from perfkit_core.views.native_text import shapes_as_printed
+from perfkit_core.views.attribution import shapes_as_printed
 from perfkit_core.views.operators import operator_memory, overloads, own_time, worked_on
 from perfkit_core.views.operators.own_time import survivors
 from perfkit_core.views.select import selected

@@ -18,8 +18,7 @@ from perfkit_core.model.columns import DUR, RANK, count, duration, key, share, s
 from perfkit_core.model.schema import MEMCPY
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
-from perfkit_core.views.steps.activity import Activities, activities
-from perfkit_core.views.steps.exclusive import covered_ns
+from perfkit_core.views.steps.activity import Activities, activities, covered_ns
 from perfkit_core.views.steps.step_rows import chosen_steps, position, step_frame, step_rows
 
 TO_DEVICE = "HtoD"

@@ -23,12 +23,12 @@ from perfkit_core.model.columns import CALLS, CATEGORY, KIND, PLACE, RATIO, Shar
 from perfkit_core.model.schema import COMMUNICATION, DEVICE_WORK
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.views.attribution import native_counted
 from perfkit_core.views.communication.distributed import distinct, native_communication
-from perfkit_core.views.native_rules import counted, native_steps
-from perfkit_core.views.select import accounted, in_steps, selected
-from perfkit_core.views.span import rank_codes, span_ns, spans, union_ns
-from perfkit_core.views.steps.exclusive import covered_ns
-from perfkit_core.views.steps.model import phase_rows
+from perfkit_core.views.select import accounted, in_steps, rank_codes, selected, span_ns, spans, union_ns
+from perfkit_core.views.steps.activity import covered_ns
+from perfkit_core.views.steps.step_phases import phase_rows
+from perfkit_core.views.steps.step_rows import native_steps
 from perfkit_core.views.tables import ratio
 
 GROUPINGS = ("category",)
@@ -110,14 +110,14 @@ def _column(request: ViewRequest) -> str:
 def _native_table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """As Paddle's ``summary()`` has it, by the framework's own event types.
 
-    Time is the union over threads or streams of what counts (see ``native_rules``), with two exceptions: phases have
+    Time is the union over threads or streams of what counts (see ``attribution``), with two exceptions: phases have
     the calls and the sums of the table of phases; communication is that of the distributed summary, on the host and
     once more on the device. Shares are of the step time.
     """
     chosen, here = selected(trace, request), in_steps(trace, request)
     codes = trace.codes("category")
     types = _kinds_alone(trace)
-    rows = list(_unions(trace, chosen & counted(trace) & ~np.isin(codes.codes, types.get(COMMUNICATION, []))))
+    rows = list(_unions(trace, chosen & native_counted(trace) & ~np.isin(codes.codes, types.get(COMMUNICATION, []))))
     phases = {codes.values[code]: row for row in phase_rows(trace, here) for code in types.get(row["phase"], [])}
     rows = [row | _as_phase(phases[row["category"]]) if row["category"] in phases else row for row in rows]
     name = next((codes.values[code] for code in types.get(COMMUNICATION, [])), COMMUNICATION.capitalize())

@@ -31,10 +31,17 @@ from perfkit_core.language.messages import message
 from perfkit_core.model.columns import DEVICE, duration, words
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
-from perfkit_core.views.steps.activity import Activity, activities, has_device_work
-from perfkit_core.views.steps.exclusive import exclusive_ns
-from perfkit_core.views.steps.step_parts import BY_STEP, GROUPINGS, OVER_STEPS, by_step, over_all_steps, over_steps
-from perfkit_core.views.steps.step_rows import chosen_steps, step_frame
+from perfkit_core.views.steps.activity import Activity, activities, exclusive_ns, has_device_work
+from perfkit_core.views.steps.step_rows import (
+    BY_STEP,
+    GROUPINGS,
+    OVER_STEPS,
+    by_step,
+    chosen_steps,
+    over_all_steps,
+    over_steps,
+    step_frame,
+)
 
 ON_DEVICE: Final = ("device_compute", "exposed_communication", "exposed_copy", "input_wait", "launch_and_host", "idle")
 ON_HOST: Final = ("compute", "exposed_communication", "input_wait", "framework", "idle")

@@ -18,9 +18,9 @@ from perfkit_core.language.messages import Text, message
 from perfkit_core.model.columns import DUR, RANK, duration, key
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
-from perfkit_core.views.merging import stacked
 from perfkit_core.views.select import in_steps
 from perfkit_core.views.steps import partition
+from perfkit_core.views.tables import stacked
 
 _KEYS: Final = ("rank", "step", "dur_ns")
 _COMPARED: Final = ("dur_over_median_ns", "own_time_ns", "own_time_over_median_ns")

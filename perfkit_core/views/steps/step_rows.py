@@ -1,29 +1,44 @@
-"""The rows of the steps, and which of them a rank and step number mean."""
+"""The rows of the steps, shares of their time, and the tables of views that divide steps into parts."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from perfkit_core.algorithms import groupby
-from perfkit_core.algorithms.arrays import BoolArray, IntArray
-from perfkit_core.model.schema import OTHER, STEP
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.errors import UsageError
+from perfkit_core.language.messages import message
+from perfkit_core.model.columns import DUR, MAX, MIN, RANK, RATIO, Average, Share, count, duration, key
+from perfkit_core.model.schema import DEVICE_WORK, OTHER, STEP
 from perfkit_core.model.trace import Trace, once
-from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.plugins.contracts import Reduction, ViewRequest
 from perfkit_core.runtime.compile import compiled
-from perfkit_core.views.select import in_steps
+from perfkit_core.views import attribution
+from perfkit_core.views.select import in_steps, span_ns, union_ns
+from perfkit_core.views.tables import ratio, rounded_division, stacked
+
+Floats = npt.NDArray[np.float64]
+
+NO_STEPS: Final = message(
+    "no training steps were recorded: give the profiler a schedule, and call its step() after each iteration"
+)
 
 
 @once
 def step_rows(trace: Trace) -> IntArray:
-    """Rows of the step events."""
+    """Return the rows of the step events."""
     return np.flatnonzero(trace.host & trace.rows("kind", STEP))
 
 
 def chosen_steps(trace: Trace, request: ViewRequest) -> IntArray:
-    """Rows of the step events that are asked for, by rank, step and start. Raises UsageError."""
+    """Return the rows of the requested step events, by rank, step and start. Raises UsageError."""
     rows = step_rows(trace)
     rows = rows[in_steps(trace, request)[rows]]
     rank, step, start = (trace.ints(name)[rows] for name in ("rank", "step", "start_ns"))
@@ -32,7 +47,7 @@ def chosen_steps(trace: Trace, request: ViewRequest) -> IntArray:
 
 
 def step_frame(trace: Trace, steps: IntArray) -> pd.DataFrame:
-    """Columns rank (null where unknown), step, dur_ns of step rows, in their order."""
+    """Return the columns rank (null: unknown), step, dur_ns of step rows, in their order."""
     rank = trace.ints("rank")[steps]
     frame = pd.DataFrame({"rank": pd.arrays.IntegerArray(rank, rank < 0)})
     return frame.assign(step=trace.ints("step")[steps], dur_ns=trace.ints("dur_ns")[steps])
@@ -40,27 +55,42 @@ def step_frame(trace: Trace, steps: IntArray) -> pd.DataFrame:
 
 @once
 def cut_off_rows(trace: Trace) -> BoolArray:
-    """True for host events that were recorded as a step but are none: named like the steps but for the number."""
+    """Return the mask of host events recorded as a step that are not one: named like the steps but for the number."""
     names, steps = trace.codes("name"), step_rows(trace)
-    known = {_unnumbered(names.values[code]) for code in np.unique(names.codes[steps])}
-    alike = np.array([_unnumbered(name) in known for name in names.values], np.bool_)
-    same: BoolArray = names.lookup(alike, False)
-    return same & trace.host & trace.rows("kind", OTHER)
+    unnumbered = [re.sub(r"\d+", "", name) for name in names.values]
+    of_steps = {unnumbered[code] for code in np.unique(names.codes[steps])}
+    alike: BoolArray = names.lookup(np.array([name in of_steps for name in unnumbered], np.bool_), False)
+    return alike & trace.host & trace.rows("kind", OTHER)
+
+
+def native_steps(trace: Trace, chosen: BoolArray) -> BoolArray:
+    """Return the mask of what Paddle counts as steps, the cut-off one too (if all events are chosen), shape (rows,).
+
+    Its step time is the union of everything recorded as a step, including a last one in which nothing took place.
+    """
+    mask = np.zeros(len(trace), np.bool_)
+    mask[step_rows(trace)] = True
+    mask &= chosen
+    return mask | cut_off_rows(trace) if chosen.all() else mask
 
 
 def position(trace: Trace, steps: IntArray, rank: IntArray, step: IntArray) -> IntArray:
-    """Index into ``steps`` of each (rank, step number), -1 where there is none. Repeated numbers: the first of them."""
+    """Return the index into ``steps`` of each (rank, step number), -1 for none. Repeated numbers: the first of them."""
     ranks, of_step = np.unique(trace.ints("rank")[steps], return_inverse=True)
     number = trace.ints("step")[steps]
     low, high = int(number.min(initial=0)), int(number.max(initial=0))
     width = high - low + 1
     if not groupby.is_dense(len(ranks) * width, len(step) + len(steps)):
-        return _hashed(trace, steps, rank, step)
+        # a table of all numbers would be much larger than the trace
+        index = pd.MultiIndex.from_arrays([trace.ints("rank")[steps], number])
+        unique = np.flatnonzero(~index.duplicated())
+        at = index[unique].get_indexer(pd.MultiIndex.from_arrays([rank, step]))
+        return np.where(at >= 0, np.append(unique, -1)[at], -1)
     first = groupby.first_rows(of_step * width + number - low, len(ranks) * width)
     table = np.where(first < len(steps), first, -1)
-    found = np.empty(len(step), np.int64)
-    _look_up(table.reshape(len(ranks), width), ranks, low, rank, step, found)
-    return found
+    result = np.empty(len(step), np.int64)
+    _look_up(table.reshape(len(ranks), width), ranks, low, rank, step, result)
+    return result
 
 
 @compiled
@@ -75,12 +105,105 @@ def _look_up(table, ranks, low, rank, step, found):  # type: ignore[no-untyped-d
         found[i] = table[at, column] if known else -1
 
 
-def _hashed(trace: Trace, steps: IntArray, rank: IntArray, step: IntArray) -> IntArray:
-    index = pd.MultiIndex.from_arrays([trace.ints("rank")[steps], trace.ints("step")[steps]])
-    first = np.flatnonzero(~index.duplicated())
-    found = index[first].get_indexer(pd.MultiIndex.from_arrays([rank, step]))
-    return np.where(found >= 0, np.append(first, -1)[found], -1)
+def ratios(
+    trace: Trace, request: ViewRequest, cpu_ns: npt.ArrayLike, device_ns: npt.ArrayLike
+) -> tuple[Floats, Floats]:
+    """Return the shares of host and device times in the chosen steps (without steps: in the whole recording).
+
+    NaN on the device if no device work was recorded. Native shares also count empty last steps, and of the device work
+    what was launched on the thread of the steps.
+    """
+    work = trace.rows("kind", *DEVICE_WORK)
+    if request.native:
+        steps = cut_off_rows(trace).copy()
+        steps[step_rows(trace)] = True
+        steps &= in_steps(trace, request)
+        whole, device_whole = union_ns(trace, steps), int(attribution.total_device_ns(trace)[steps].sum())
+    else:
+        counted = work & in_steps(trace, request)
+        if len(step_rows(trace)):
+            counted &= trace.ints("step", NO_ROW) >= 0
+        whole = span_ns(trace, in_steps(trace, request))
+        device_whole = int(trace.ints("dur_ns")[counted].sum())
+    device = ratio(device_ns, device_whole)
+    return ratio(cpu_ns, whole), device if work.any() else np.full(np.shape(device), np.nan)
 
 
-def _unnumbered(name: str) -> str:
-    return re.sub(r"\d+", "", name)
+def host_ns(trace: Trace, request: ViewRequest, table: pd.DataFrame) -> int:
+    """Return the denominator of shares of host time on one rank."""
+    return _denominator(ratios(trace, request, 1, 1)[0])
+
+
+def device_ns(trace: Trace, request: ViewRequest, table: pd.DataFrame) -> int:
+    """Return the denominator of shares of device time on one rank."""
+    return _denominator(ratios(trace, request, 1, 1)[1])
+
+
+def _denominator(share_of_one: Floats) -> int:
+    value = float(share_of_one)
+    return round(1 / value) if value > 0 else 0
+
+
+GROUPINGS: Final = ("step", "rank")
+OVER_STEPS: Final = (
+    count("steps", "Steps", exact=True, description="that tell"),
+    duration("total_ns", "Total", per_step=True),
+    duration("avg_ns", "Avg", merge=Average("total_ns"), description="of a step"),
+    duration("min_ns", "Min", merge=MIN, of_capture=True),
+    duration("max_ns", "Max", merge=MAX, of_capture=True),
+    replace(RATIO, merge=Share("total_ns"), description="of the duration of the steps"),
+)
+BY_STEP: Final = (
+    replace(RANK, by=("rank", "step")),
+    key("step", "Step", by=("step",)),
+    replace(DUR, by=("step",)),
+)
+
+
+def by_step(view: str, request: ViewRequest) -> bool:
+    """Return whether one row per step is requested. Raises UsageError for a grouping that such views do not have."""
+    unknown = [item for item in request.by if item not in GROUPINGS]
+    if unknown:
+        raise UsageError(f"{view} cannot be grouped by {unknown[0]!r}", f"known: {', '.join(GROUPINGS)}")
+    return "step" in request.by
+
+
+def over_all_steps(view: str, table: Callable[[Trace, ViewRequest], pd.DataFrame], part: str) -> Reduction:
+    """Return the reduction of a view that divides steps: ranks are reduced to their steps, summed in the end."""
+
+    def reduce(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+        by_step(view, request)  # raises UsageError
+        return table(trace, replace(request, by=("step",)))
+
+    def merge(partials: Sequence[Any], request: ViewRequest) -> pd.DataFrame:
+        wide = stacked(partials)
+        if by_step(view, request):
+            return wide
+        times = [str(name) for name in wide.columns if str(name).endswith("_ns") and name != "dur_ns"]
+        return over_steps(wide, [name.removesuffix("_ns") for name in times], part, "rank" in request.by)
+
+    return Reduction(reduce, merge)
+
+
+def over_steps(wide: pd.DataFrame, names: Sequence[str], part: str, by_rank: bool) -> pd.DataFrame:
+    """Return a row per part: [rank,] ``part``, steps (with a value), total/avg/min/max_ns of a step, ratio.
+
+    ``wide`` has the columns rank, dur_ns and ``{name}_ns``, null if a step has no value.
+    """
+    groups: list[tuple[object, pd.DataFrame]] = [(None, wide)]
+    if by_rank:
+        # pandas 2 cannot group by a nullable column that has only NA; unknown ranks come last
+        ranks, unknown = sorted(wide["rank"].dropna().unique()), wide[wide["rank"].isna()]
+        groups = [(rank, wide[(wide["rank"] == rank).fillna(False)]) for rank in ranks]
+        groups += [(pd.NA, unknown)] if len(unknown) else []
+    rows = []
+    for rank, steps in groups:
+        for name in names:
+            known = steps[f"{name}_ns"].notna()
+            times = steps.loc[known, f"{name}_ns"].to_numpy(np.int64)
+            if len(times):
+                total, whole = int(times.sum()), int(steps.loc[known, "dur_ns"].sum())
+                average, share = int(rounded_division(total, len(times))), float(ratio(total, whole))
+                rows.append((rank, name, len(times), total, average, int(times.min()), int(times.max()), share))
+    result = pd.DataFrame(rows, columns=["rank", part, "steps", "total_ns", "avg_ns", "min_ns", "max_ns", "ratio"])
+    return result.astype({"rank": "Int64"}) if by_rank else result.drop(columns="rank")

@@ -18,9 +18,19 @@ from perfkit_core.model.columns import duration, text, words
 from perfkit_core.model.schema import BACKWARD, FORWARD, PHASES
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
-from perfkit_core.views.steps.segments import segments
-from perfkit_core.views.steps.step_parts import BY_STEP, GROUPINGS, OVER_STEPS, by_step, over_all_steps, over_steps
-from perfkit_core.views.steps.step_rows import chosen_steps, position, step_frame, step_rows
+from perfkit_core.views.steps.step_phases import segments
+from perfkit_core.views.steps.step_rows import (
+    BY_STEP,
+    GROUPINGS,
+    OVER_STEPS,
+    by_step,
+    chosen_steps,
+    over_all_steps,
+    over_steps,
+    position,
+    step_frame,
+    step_rows,
+)
 
 PARTS: Final = ("interval", "forward_backward", "tail")
 

@@ -13,7 +13,7 @@ from perfkit_core.model.schema import DEVICE_WORK, OTHER, PHASES
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.views.select import in_steps
-from perfkit_core.views.steps.segments import Segments, segments
+from perfkit_core.views.steps.step_phases import Segments, segments
 from perfkit_core.views.steps.step_rows import chosen_steps, position, step_frame
 
 

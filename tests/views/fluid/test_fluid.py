@@ -21,7 +21,7 @@ from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.report.summary import summarize
 from perfkit_core.testing.conformance import check_view
 from perfkit_core.views import VIEWS
-from perfkit_core.views.fluid.fluid_overhead import OVERHEAD
+from perfkit_core.views.fluid_overhead import OVERHEAD
 from tests.support.events import device, host, trace
 
 VIEW = {view.name: view for view in VIEWS if view.group == "fluid"}

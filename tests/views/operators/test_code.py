@@ -10,7 +10,7 @@ import pytest
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.report.summary import summarize
-from perfkit_core.views.code import code, frames
+from perfkit_core.views import code
 from tests.support.events import device, host, trace
 
 MAIN, FORWARD, CALL = "/home/me/train.py(3): main", "/home/me/net.py(9): forward", "<built-in function linear>"
@@ -135,7 +135,7 @@ def test_methods_of_many_objects_are_one() -> None:
     ],
 )
 def test_file_line_and_function(name: str, parts: tuple[Any, ...]) -> None:
-    found = frames.split([name])
+    found = code.split_names([name])
     assert (
         tuple(None if pd.isna(found[key][0]) else found[key][0] for key in ("name", "file", "line", "function"))
         == parts

@@ -19,7 +19,7 @@ from perfkit_core.model.schema import DEVICE_WORK, OPERATOR_KINDS
 from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.testing.conformance import check_view
-from perfkit_core.views.modules import modules
+from perfkit_core.views import modules
 from tests.support.events import device, host, trace
 
 

@@ -1,20 +1,46 @@
-"""The Python frames of a trace as one tree of calls: from recorded frames, or from the stacks of the operators."""
+"""Which code took the time? A tree of Python frames, the outermost at the root.
+
+A frame that was recorded as an event has the line where its function begins; where it ran already when the recording
+began, the line at which it was then (torch records no other); a frame in the stack of an operator has the line that
+called it.
+
+Where frames were recorded as events, a frame's time is its duration: what it calls, and Python itself. Where only the
+operators hold their stack, it is the time of those operators. Device work belongs to the frame whose code launched it;
+that of a backward pass is launched by the line that runs it, not by the line of the forward operator.
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
 from perfkit_core.algorithms import groupby, nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray
-from perfkit_core.algorithms.trees import Tree, merge
+from perfkit_core.algorithms.trees import Tree, heaviest_first, merge, preorder
+from perfkit_core.language.messages import Text, message
+from perfkit_core.model.columns import (
+    CALLS,
+    CPU,
+    DEPTH,
+    HOST,
+    NAME,
+    ON_DEVICE,
+    SELF_CPU,
+    SELF_DEVICE,
+    Share,
+    share,
+    text,
+)
 from perfkit_core.model.schema import NESTED_KINDS
 from perfkit_core.model.trace import Trace
-from perfkit_core.views.code.stacks import SEPARATOR, called, is_frame
-from perfkit_core.views.threads import threads
+from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.views import attribution
+from perfkit_core.views.grouping import SEPARATOR, called, is_frame
+from perfkit_core.views.select import selected, threads
+from perfkit_core.views.tables import ratio
 
 _LINE = r"^(?P<file>.+?)(?:\((?P<line>\d+)\)|:(?P<line2>\d+))(?:(?:: ?| )(?P<function>.*))?$"
 _NUMBER = re.compile(r"\(\d+\)(?=: )")
@@ -33,7 +59,7 @@ class Frames:
     self_ns: IntArray
 
 
-def recorded(trace: Trace) -> bool:
+def has_frames(trace: Trace) -> bool:
     """Whether frames are events of the trace."""
     return bool(is_frame(trace).any())
 
@@ -54,14 +80,14 @@ def running_before(trace: Trace) -> BoolArray:
     return found
 
 
-def told(trace: Trace) -> Codes:
+def frame_names(trace: Trace) -> Codes:
     """The names of all events, those of frames that ran when their recording began without a line."""
     names = trace.codes("name")
     code = names.codes + np.where(running_before(trace), len(names.values), 0).astype(np.int32)
     return Codes(code, [*names.values, *(_NUMBER.sub("", name) for name in names.values)])
 
 
-def events(trace: Trace, counted: BoolArray) -> Frames:
+def tree_of_frames(trace: Trace, counted: BoolArray) -> Frames:
     """From frames that are events: time is theirs."""
     frame = is_frame(trace)
     rows = np.flatnonzero(frame)
@@ -91,7 +117,7 @@ def _less_inner(trace: Trace, parent: IntArray, counted: BoolArray) -> IntArray:
     return rest
 
 
-def stacks(trace: Trace, counted: BoolArray) -> Frames:
+def tree_of_stacks(trace: Trace, counted: BoolArray) -> Frames:
     """From the stacks that operators hold: time is that of the operators."""
     if not trace.known("stack"):
         nothing = np.empty(0, np.int64)
@@ -106,7 +132,7 @@ def stacks(trace: Trace, counted: BoolArray) -> Frames:
     return Frames(tree, names, calls, tree.inclusive(time), tree.own(time))
 
 
-def split(names: list[str]) -> dict[str, pd.Series]:
+def split_names(names: list[str]) -> dict[str, pd.Series]:
     """Columns name, file, line, function of frame names; the last three null where a name has no file and line."""
     text = pd.Series(names, dtype="string")
     found = text.str.extract(_LINE)
@@ -127,9 +153,9 @@ def _of_texts(texts: list[str]) -> tuple[Tree, list[str], IntArray]:
     """The tree of the distinct stack texts (innermost frame first), its names, and the node of each text's leaf."""
     nodes: dict[tuple[int, str], int] = {}
     leaf = []
-    for text in texts:
+    for stack in texts:
         node = NO_ROW
-        for name in reversed(text.split(SEPARATOR)):
+        for name in reversed(stack.split(SEPARATOR)):
             node = nodes.setdefault((node, called(name)), len(nodes))
         leaf.append(node)
     names, key = _distinct([name for _, name in nodes])
@@ -142,3 +168,68 @@ def _distinct(names: list[str]) -> tuple[list[str], IntArray]:
     position: dict[str, int] = {}
     code = [position.setdefault(name, len(position)) for name in names]
     return list(position), np.array(code, np.int64)
+
+
+def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """The frames as a tree; see :data:`COLUMNS`. Ratios: of the roots."""
+    counted = selected(trace, request)
+    found = tree_of_frames(trace, counted) if has_frames(trace) else tree_of_stacks(trace, counted)
+    owner = attribution.self_device_ns(trace)
+    device = np.where(counted, owner, 0)
+    columns = {
+        "calls": found.calls,
+        "total_cpu_ns": found.total_ns,
+        "self_cpu_ns": found.self_ns,
+        "total_device_ns": found.tree.inclusive(device),
+        "self_device_ns": found.tree.own(device),
+    }
+    seen = nesting.sum_up(found.tree.parent, found.calls + found.total_ns) > 0
+    order = preorder(found.tree.parent, heaviest_first((found.names[key] for key in found.tree.key), found.total_ns))
+    return _table(found, columns, order[seen[order]])
+
+
+def _table(found: Frames, columns: dict[str, IntArray], order: IntArray) -> pd.DataFrame:
+    names = split_names(found.names)
+    result = pd.DataFrame({"depth": found.tree.depth()[order]})
+    for name, values in names.items():
+        result[name] = values.iloc[found.tree.key[order]].reset_index(drop=True)
+    for name, numbers in columns.items():
+        result[name] = numbers[order]
+    whole = int(result.loc[result["depth"] == 0, "total_cpu_ns"].sum())
+    for kind in ("total", "self"):
+        place = list(result.columns).index(f"{kind}_cpu_ns")
+        result.insert(place + 1, f"{kind}_cpu_ratio", ratio(result[f"{kind}_cpu_ns"], whole))
+    return result
+
+
+def _why_empty(trace: Trace) -> Text:
+    return message(
+        "no Python stacks were recorded: where the profiler can, with_stack=True asks for them (record --stacks)"
+    )
+
+
+COLUMNS = (
+    DEPTH,
+    replace(NAME, description="``file.py(12): function``"),
+    text("file", "File"),
+    text("line", "Line"),
+    text("function", "Function"),
+    replace(CALLS, description="0 where only the stacks of operators name the frame, or only what it calls counts"),
+    replace(CPU[0], own="self_cpu_ns"),
+    share("total_cpu_ratio", "Total CPU", Share("total_cpu_ns"), place=HOST, own="self_cpu_ratio"),
+    replace(SELF_CPU, description="without the frames that it calls"),
+    share("self_cpu_ratio", "Self CPU", Share("self_cpu_ns", of="total_cpu_ns"), place=HOST),
+    replace(ON_DEVICE[0], own="self_device_ns"),
+    SELF_DEVICE,
+)
+
+VIEW = View(
+    name="code",
+    title="Code",
+    description="host and device time of Python functions (or of calling lines, where operators hold them), as a tree",
+    table=table,
+    columns=COLUMNS,
+    order="total_cpu_ns",
+    explain_empty=_why_empty,
+    reduction=MergedRows(weight=("total_cpu_ns",)),
+)

@@ -10,7 +10,7 @@ import pytest
 from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.views.devices import device as device_view
-from perfkit_core.views.steps import model, overview
+from perfkit_core.views.steps import overview, step_phases
 from tests.support.events import device, host, trace
 
 ROWS = [
@@ -41,7 +41,7 @@ ROWS = [
 
 
 def phases(found: Trace, columns: str, **request: Any) -> dict[str, tuple[Any, ...]]:
-    table = model.table(found, ViewRequest(**request))
+    table = step_phases.table(found, ViewRequest(**request))
     return {
         row["phase"]: tuple(None if pd.isna(row[name]) else row[name] for name in columns.split())
         for _, row in table.iterrows()
@@ -58,7 +58,7 @@ def test_device_time_is_a_union() -> None:
         "other": (None, 30, None, None, None),
         "unlaunched": (None, 15, None, None, None),
     }
-    table = model.table(trace(ROWS), ViewRequest()).set_index("phase")
+    table = step_phases.table(trace(ROWS), ViewRequest()).set_index("phase")
     assert table.loc["forward", "device_ratio"] == pytest.approx(180 / 270)
     assert pd.isna(table.loc["unlaunched", ["total_cpu_ns", "cpu_ratio", "device_ratio"]]).all()
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfkit_core.algorithms import intervals
-from perfkit_core.views.steps.exclusive import covered_ns, exclusive_ns
+from perfkit_core.views.steps.activity import covered_ns, exclusive_ns
 
 Pairs = list[tuple[int, int]]
 PAIRS = st.lists(st.tuples(st.integers(-20, 40), st.integers(0, 15)).map(lambda p: (p[0], p[0] + p[1])), max_size=8)

@@ -1,1 +1,0 @@
-"""Lines of Python: the tree of calls, and the stacks of operators."""

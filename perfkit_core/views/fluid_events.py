@@ -1,0 +1,220 @@
+"""Views ``fluid_events`` and ``fluid_head``: the operators of Paddle 1.x's report as a tree, and the head above it.
+
+The tree has the outermost operators, below them what they call: operators, details such as the inference of shapes and
+the computation, calls that copy. Time is that of the host plus that of the device work launched inside.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core.algorithms import groupby, nesting
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.algorithms.trees import Tree, heaviest_first, merge, preorder
+from perfkit_core.language.messages import Message, Sentence, Text, mark, message
+from perfkit_core.model import columns
+from perfkit_core.model.columns import CALLS, DEPTH, DEVICE, HOST, NAME, RATIO, Average, Share, duration, share
+from perfkit_core.model.schema import DEVICE_WORK, MEMCPY, NESTED_KINDS, OPERATOR_DETAIL, OPERATOR_KINDS
+from perfkit_core.model.trace import Trace
+from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.views import fluid_overhead
+from perfkit_core.views.fluid_overhead import GROUPINGS, INSTANCE, THREAD, asked_for, launches, thread_numbers
+from perfkit_core.views.operators.own_time import is_call
+from perfkit_core.views.select import IDENTITY, in_steps, selected, step_numbers
+from perfkit_core.views.tables import in_order_of, rounded_division
+
+_HOW: Final = {True: message("apart"), False: message("merged")}
+
+
+def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """Return the events as a tree; see :data:`COLUMNS`."""
+    by_thread, by_instance = asked_for(request, THREAD), asked_for(request, INSTANCE)
+    parent, launched_by = trace.ints("parent"), trace.ints("launched_by")
+    launched = np.bincount(launched_by[launches(trace)], minlength=len(trace))
+    copies = np.bincount(launched_by[launches(trace, MEMCPY)], minlength=len(trace))
+    copy_calls = (copies > 0) & (copies == launched)  # they launched nothing else
+    events = trace.host & trace.rows("kind", *OPERATOR_KINDS, OPERATOR_DETAIL)
+    inside = fluid_overhead.outermost(trace, request) != NO_ROW
+    member = inside & selected(trace, request) & ((events & is_call(trace)) | copy_calls)
+
+    labels = _labels(trace, member, copy_calls, by_thread, by_instance)
+    tree = merge(parent, labels.key, member)
+    cpu, device = trace.ints("dur_ns"), np.zeros(len(trace), np.int64)
+    work = launches(trace)
+    np.add.at(device, launched_by[work], trace.ints("dur_ns")[work])
+    device = nesting.sum_up(parent, device)
+    calls, cpu_ns, device_ns = (tree.own(values) for values in (np.ones(len(trace), np.bool_), cpu, device))
+    total = cpu_ns + device_ns
+    smallest, largest = groupby.extremes(tree.node, len(tree), cpu + device)
+    result = pd.DataFrame({
+        "depth": tree.depth(),
+        "name": labels.names(tree),
+        "calls": calls,
+        "total_ns": total,
+        "cpu_ns": cpu_ns,
+        "cpu_ratio": _ratio(cpu_ns, total),
+        "device_ns": device_ns,
+        "device_ratio": _ratio(device_ns, total),
+        "min_ns": smallest,
+        "max_ns": np.maximum(largest, 0),
+        "avg_ns": rounded_division(total, calls),
+        "ratio": _ratio(total, np.full(len(tree), total[tree.parent == NO_ROW].sum())),
+    })  # fmt: skip
+    weight = heaviest_first(result["name"], result["total_ns"].to_numpy(np.int64))
+    return result.iloc[preorder(tree.parent, weight)].reset_index(drop=True)
+
+
+def _ratio(part: IntArray, whole: IntArray) -> np.ndarray:
+    return np.where(whole > 0, part / np.maximum(whole, 1), 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Labels:
+    """What the rows of the tree are called.
+
+    ``key`` of each event, shape (rows,): below ``len(texts)`` an index of ``texts``, from there on a row of ``roots``,
+    which holds text, thread and instance of a root (-1: not split by it).
+    """
+
+    key: IntArray
+    texts: list[str]
+    roots: IntArray
+
+    def names(self, tree: Tree) -> list[str]:
+        """Return the name of each node: by thread ``thread0::conv2d``, by instance ``conv2d_0``."""
+        top = nesting.first_on_path(tree.parent, np.where(tree.parent == NO_ROW, np.arange(len(tree)), NO_ROW))
+        threads = self.roots[tree.key[top] - len(self.texts), 1] if len(tree) else top
+        names = []
+        for key, thread in zip(tree.key.tolist(), threads.tolist(), strict=True):
+            text, instance = key, -1
+            if key >= len(self.texts):
+                text, _, instance = self.roots[key - len(self.texts)].tolist()
+            prefix, suffix = f"thread{thread}::" if thread >= 0 else "", f"_{instance}" if instance >= 0 else ""
+            names.append(f"{prefix}{self.texts[text]}{suffix}")
+        return names
+
+
+def _labels(trace: Trace, member: BoolArray, copy_calls: BoolArray, by_thread: bool, by_instance: bool) -> _Labels:
+    """Return the labels of the members; members outside of every other member are roots."""
+    rows = np.flatnonzero(member)
+    name, kind = trace.codes("name"), trace.codes("copy_kind")
+    # the text is the name and, of a call that copies, the direction; `plain` marks the other events
+    plain = len(kind.values) + 1
+    copied = np.full(len(trace), plain, np.int64)
+    copies = launches(trace, MEMCPY)
+    copied[trace.ints("launched_by")[copies]] = kind.codes[copies]
+    copied[~copy_calls] = plain
+    width = len(kind.values) + 3
+    pairs, text = groupby.ranked(name.codes[rows] * np.int64(width) + copied[rows] + 1, len(name.values) * width)
+    texts = []
+    for pair in pairs.tolist():
+        label, code = name.values[pair // width], pair % width - 1
+        towards = fluid_overhead.direction(kind.values[code] if 0 <= code < len(kind.values) else "")
+        texts.append(label if code == plain else f"{label}: {towards}")
+
+    top = ~nesting.lies_in(trace.ints("parent"), member)[rows]
+    split = np.full((int(top.sum()), 3), -1, np.int64)
+    split[:, 0] = text[top]
+    if by_thread:
+        split[:, 1] = thread_numbers(trace)[0][rows[top]]
+    if by_instance:
+        split[:, 2] = pd.DataFrame(split[:, :2]).groupby([0, 1]).cumcount()
+    root, first = groupby.sorted_codes(split.T, len(split))
+    key = np.full(len(trace), -1, np.int64)
+    key[rows] = text
+    key[rows[top]] = len(texts) + root
+    return _Labels(key, texts, split[first])
+
+
+def head(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """Return place, framework, steps, time unit, order, whether instances and threads are merged, and the threads."""
+    by_thread, version = asked_for(request, THREAD), (trace.meta.framework, trace.meta.framework_version)
+    rows: list[tuple[str, str | Text]] = [
+        (mark("place"), _place(trace)),
+        (mark("framework"), " ".join(filter(None, version)) or message("not recorded")),
+        (mark("steps"), _steps(trace, request)),
+        (mark("time unit"), message("as each column says; ns in csv and json")),
+        (mark("sorted by"), request.sort or str(VIEW.order)),
+        (mark("operator instances"), _HOW[asked_for(request, INSTANCE)]),
+        (mark("threads"), _HOW[by_thread]),
+    ]
+    for number, row in enumerate(thread_numbers(trace)[1].tolist() if by_thread else ()):
+        rank, pid, tid = (trace.ints(name)[row] for name in IDENTITY)
+        names = (trace.meta.thread_names.get(f"{r}:{pid}:{tid}") for r in (rank, 0))
+        name = next((f" ({name})" for name in names if name), "")
+        place = f"rank {rank}, " if len(trace.meta.ranks) > 1 else ""
+        rows.append((f"thread{number}", f"{place}tid {tid}{name}"))
+    values = [Sentence(value) if isinstance(value, Message) else value for _, value in rows]
+    return pd.DataFrame({"setting": [name for name, _ in rows], "value": pd.Series(values, dtype=object)})
+
+
+def _place(trace: Trace) -> Text:
+    """Return CPU, GPU or All, as Paddle 1.x does: what was profiled, not what the machine has."""
+    codes = trace.codes("device")
+    used = np.unique(codes.codes[trace.rows("kind", *DEVICE_WORK) & (codes.codes >= 0)])
+    if not len(used):
+        return "CPU"
+    products = {device.id: device.name for device in trace.meta.devices}
+    names = sorted(codes.values[code] for code in used)
+    shown = ", ".join(f"{name} ({products[name]})" if products.get(name) else name for name in names)
+    host = (trace.host & trace.rows("kind", *NESTED_KINDS)).any()
+    return message("All: CPU and {devices}", devices=shown) if host else f"GPU: {shown}"
+
+
+def _steps(trace: Trace, request: ViewRequest) -> Text:
+    in_steps(trace, request)  # raises UsageError for a step that was not recorded
+    recorded = step_numbers(trace)
+    if not recorded:
+        return message("none recorded")
+    if request.steps is None:
+        return message("all {count} recorded, and what lies outside of them", count=len(recorded))
+    asked = ", ".join(map(str, sorted(set(request.steps))))
+    return message("{steps} of {count} recorded", steps=asked, count=len(recorded))
+
+
+COLUMNS: Final = (
+    DEPTH,
+    NAME,
+    CALLS,
+    duration("total_ns", "Total", per_step=True, description="CPU + device"),
+    duration("cpu_ns", "CPU", per_step=True, place=HOST),
+    share("cpu_ratio", "CPU", Share("cpu_ns", column="total_ns"), place=HOST, description="of the total of the row"),
+    duration("device_ns", "Device", per_step=True, place=DEVICE),
+    share("device_ratio", "Device", Share("device_ns", column="total_ns"), place=DEVICE),
+    duration("min_ns", "Min", merge=columns.MIN, of_capture=True, description="of the total of a call"),
+    duration("max_ns", "Max", merge=columns.MAX, of_capture=True),
+    duration("avg_ns", "Avg", merge=Average("total_ns")),
+    replace(RATIO, merge=Share("total_ns"), description="of the sum of the outermost rows"),
+)
+
+VIEW = View(
+    name="fluid_events",
+    title="Event Summary",
+    description="host and device time of the outermost operators and of what they call",
+    table=table,
+    columns=COLUMNS,
+    groupings=GROUPINGS,
+    order="total_ns",
+    explain_empty=lambda trace: message("no operators were recorded"),
+    group=fluid_overhead.GROUP,
+    page=False,
+    reduction=MergedRows(weight=("total_ns",), together_only=True),
+)
+
+HEAD_VIEW = View(
+    name="fluid_head",
+    title="Profiling Report",
+    description="what was profiled, and how the tables below are to be read",
+    table=head,
+    columns=(columns.words("setting", "Setting"), columns.key("value", "Value")),
+    groupings=GROUPINGS,
+    group=fluid_overhead.GROUP,
+    page=False,
+    reduction=MergedRows(
+        finish=lambda table, request: in_order_of(table, "setting", dict.fromkeys(table["setting"])), together_only=True
+    ),
+)

@@ -1,0 +1,87 @@
+"""View ``fluid_memcpy``: memcpy time by direction, asynchronous and synchronous copies apart.
+
+The name of the call that launched a copy, or of the event that the framework recorded around that call, says which of
+the two it was (``cudaMemcpyAsync``, ``GpuMemcpySync:GPU->CPU``). Copies outside of operators count too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core.algorithms import nesting, regex
+from perfkit_core.algorithms.arrays import NO_ROW
+from perfkit_core.algorithms.trees import preorder
+from perfkit_core.language.messages import message
+from perfkit_core.model.columns import CALLS, DEPTH, NAME, RATIO, Share, duration
+from perfkit_core.model.schema import MEMCPY, RUNTIME, SYNC
+from perfkit_core.model.trace import Trace
+from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.views.fluid_overhead import GROUP, direction, total_time
+from perfkit_core.views.select import selected
+from perfkit_core.views.tables import parents
+
+MODES: Final = ("GpuMemcpyAsync", "GpuMemcpySync", "GpuMemcpy (launch not recorded)")
+_ASYNC, _SYNC, _UNKNOWN = range(3)
+_NAMES_MODE: Final = "(?i)memcpy_?a?sync"
+
+
+def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """Return modes, below them the directions; see :data:`COLUMNS`. Without operators, the ratio is NA."""
+    rows = np.flatnonzero(selected(trace, request) & trace.rows("kind", MEMCPY))
+    names, launched_by = trace.codes("name"), trace.ints("launched_by")[rows]
+    names_mode = trace.host & names.lookup(regex.matches(names.values, _NAMES_MODE), False)
+    around = nesting.outermost(trace.ints("parent"), names_mode)[launched_by]
+    call = np.where(trace.rows("kind", RUNTIME, SYNC)[launched_by], launched_by, NO_ROW)
+    event = np.where(launched_by == NO_ROW, NO_ROW, np.where(around >= 0, around, call))
+    asynchronous = names.lookup(regex.matches(names.values, "(?i)async"), False)[event]
+
+    kinds = trace.codes("copy_kind")
+    directions = np.array([*map(direction, kinds.values), direction("")], dtype=object)
+    copies = pd.DataFrame({
+        "mode": np.where(event == NO_ROW, _UNKNOWN, np.where(asynchronous, _ASYNC, _SYNC)),
+        "name": directions[kinds.codes[rows]],
+        "ns": trace.ints("dur_ns")[rows],
+    })  # fmt: skip
+    parts = []
+    for depth, keys in enumerate((["mode"], ["mode", "name"])):
+        sums = copies.groupby(keys)["ns"].agg(calls="count", total_ns="sum").reset_index()
+        labels = sums["name"] if depth else [MODES[mode] for mode in sums["mode"]]
+        parts.append(sums.assign(depth=depth, name=pd.Series(labels, index=sums.index, dtype=object)))
+    result = pd.concat(parts).sort_values(["mode", "depth", "total_ns"], ascending=[True, True, False], kind="stable")
+    result["ratio"] = result["total_ns"].astype("Float64") / (total_time(trace, request) or pd.NA)
+    return result[["depth", "name", "calls", "total_ns", "ratio"]].reset_index(drop=True)
+
+
+def _finish(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
+    """Return the modes in the order of the view, below them the directions, the longest first."""
+    place = table["name"].map({name: -number for number, name in enumerate(MODES)})
+    depth = table["depth"].to_numpy(np.int64)
+    weight = np.where(depth == 0, place.fillna(0).to_numpy(np.int64), table["total_ns"].to_numpy(np.int64))
+    return table.iloc[preorder(parents(depth), weight)].reset_index(drop=True)
+
+
+_OF_OPERATORS: Final = Share("total_ns", whole=lambda trace, request, table: total_time(trace, request))
+COLUMNS: Final = (
+    DEPTH,
+    replace(NAME, description="mode, below it the directions"),
+    CALLS,
+    duration("total_ns", "Total", per_step=True),
+    replace(RATIO, merge=_OF_OPERATORS, description="of the total time of the operators"),
+)
+
+VIEW = View(
+    name="fluid_memcpy",
+    title="Memcpy Summary",
+    description="copies by direction, asynchronous and synchronous ones apart, outside of operators too",
+    table=table,
+    columns=COLUMNS,
+    order="total_ns",
+    explain_empty=lambda trace: message("no copies to, from or on a device were recorded"),
+    group=GROUP,
+    page=False,
+    reduction=MergedRows(finish=_finish),
+)

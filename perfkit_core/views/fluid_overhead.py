@@ -1,0 +1,208 @@
+"""View ``fluid_overhead``: computation and framework overhead in the operators, and what all ``fluid`` tables share.
+
+Operator time is the union of the outermost operators of each thread plus the union of the device work launched in them
+on each stream. Computation is the host events that compute (:func:`computing`) without their calls into the device's
+runtime, kernels, and memcpy and memset launched by computing events. The rest is overhead: dispatch, inference of
+shapes, preparation of data, launches. It is never negative, because computation is cut to the operators around it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core.algorithms import groupby, intervals, nesting, regex
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.errors import UsageError
+from perfkit_core.language.messages import message
+from perfkit_core.model.columns import DEPTH, DEVICE, HOST, NAME, RATIO, Share, duration
+from perfkit_core.model.schema import DEVICE_WORK, KERNEL, NESTED_KINDS, OPERATOR_DETAIL, RUNTIME, SYNC
+from perfkit_core.model.trace import Trace, once
+from perfkit_core.operators.names import CANONICAL, GRADIENT_SUFFIX
+from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.runtime.compile import compiled
+from perfkit_core.views.operators import dataflow
+from perfkit_core.views.select import selected, threads
+from perfkit_core.views.tables import in_order_of, ratio
+
+GROUP: Final = "fluid"
+THREAD: Final = "thread"
+INSTANCE: Final = "instance"
+GROUPINGS: Final = (THREAD, INSTANCE)
+
+DIRECTIONS: Final = {"HtoD": "CPU->GPU", "DtoH": "GPU->CPU", "DtoD": "GPU->GPU same device",
+                     "PtoP": "GPU->GPU other device", "HtoH": "CPU->CPU"}  # fmt: skip
+UNKNOWN_DIRECTION: Final = "direction not recorded"
+
+OVERHEAD: Final = ("total time", "computation", "framework overhead", "calls into the device's runtime")
+"""Names of the rows."""
+
+_COMPUTES: Final = "(?i)compute$|kernel ?launch$"
+_NO_ARITHMETIC: Final = frozenset(
+    {"reshape", "transpose", "expand", "concat", "split", "stack", "slice", "gather", "index", "tile", "flip", "roll",
+     "alias", "diagonal", "copy", "cast", "contiguous", "fill", "arange", "assign", "item", "fetch", "metadata",
+     "wait_event", "wait_collective", "collective_call", "accumulate_grad", "optimizer_update"}
+)  # fmt: skip
+"""Canonical names of movement and creation, and names for groups of operators: the operators inside compute."""
+
+
+def asked_for(request: ViewRequest, grouping: str) -> bool:
+    """Return whether the rows are split by ``grouping``. Raises UsageError for a grouping that the report lacks."""
+    for item in request.by:
+        if item not in GROUPINGS:
+            raise UsageError(f"this report cannot be grouped by {item!r}", f"known: {', '.join(GROUPINGS)}")
+    return grouping in request.by
+
+
+def outermost(trace: Trace, request: ViewRequest) -> IntArray:
+    """Return the row of the outermost selected operator around each event (or itself), -1 for none, shape (rows,)."""
+    chosen = selected(trace, request)
+    if chosen.all():
+        return dataflow.outermost(trace)
+    return nesting.outermost(trace.ints("parent"), trace.operators & chosen)
+
+
+def launches(trace: Trace, *kinds: str) -> IntArray:
+    """Return the rows of the device work (of the kinds, or all of it) whose launch was recorded."""
+    return np.flatnonzero(trace.rows("kind", *(kinds or DEVICE_WORK)) & (trace.ints("launched_by") != NO_ROW))
+
+
+def direction(copy_kind: str) -> str:
+    """Return a recorded copy kind ("HtoD pinned") in the words of Paddle 1.x ("CPU->GPU")."""
+    return DIRECTIONS.get(copy_kind.split(" ")[0], copy_kind) if copy_kind else UNKNOWN_DIRECTION
+
+
+@once
+def thread_numbers(trace: Trace) -> tuple[IntArray, IntArray]:
+    """Return the number of the thread of each event, by first appearance, and the first row of each thread.
+
+    The number is -1 for events that occupy no host thread.
+    """
+    every = threads(trace)
+    key = np.where(trace.host & trace.rows("kind", *NESTED_KINDS), every.code, -1)
+    return groupby.by_appearance(key, len(every))
+
+
+def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """Return the rows :data:`OVERHEAD`; see :data:`COLUMNS`. Without operators there are no rows.
+
+    Computation and framework overhead sum to the total exactly. Runtime calls are a part of the overhead; their row is
+    left out if none were recorded.
+    """
+    root = outermost(trace, request)
+    computes = computing(trace)
+    inside = nesting.nearest_on_path(trace.ints("parent"), computes)
+    calls = trace.rows("kind", RUNTIME, SYNC)
+    in_operators = root != NO_ROW
+
+    total = _operators_ns(trace, root)
+    runtime = _covered(trace, root, np.flatnonzero(calls & in_operators))
+    runtime_in_computation = _covered(trace, root, np.flatnonzero(calls & in_operators & (inside != NO_ROW)), inside)
+    computation = _covered(trace, root, np.flatnonzero(computes & in_operators)) - runtime_in_computation
+    cpu = np.array([total, computation, total - computation, runtime], np.int64)
+
+    work = _launched(trace, root)
+    work_computes = trace.rows("kind", KERNEL)[work] | (inside[trace.ints("launched_by")[work]] != NO_ROW)
+    total, computation = _occupied(trace, work), _occupied(trace, work[work_computes])
+    device = np.array([total, computation, total - computation, 0], np.int64)
+
+    result = pd.DataFrame({"depth": [0, 0, 0, 1], "name": OVERHEAD, "total_ns": cpu + device, "cpu_ns": cpu,
+                           "device_ns": device})  # fmt: skip
+    result["ratio"] = ratio(result["total_ns"], int(cpu[0] + device[0]))
+    return result.head((4 if calls.any() else 3) if in_operators.any() else 0)
+
+
+def total_time(trace: Trace, request: ViewRequest) -> int:
+    """Return the total time of all operators in the steps of a request, in ns."""
+    root = outermost(trace, ViewRequest(steps=request.steps))
+    return _operators_ns(trace, root) + _occupied(trace, _launched(trace, root))
+
+
+def _operators_ns(trace: Trace, root: IntArray) -> int:
+    return _covered(trace, root, np.flatnonzero(nesting.is_own(root)))
+
+
+def _launched(trace: Trace, root: IntArray) -> IntArray:
+    """Return the rows of the device work launched in the operators."""
+    work = launches(trace)
+    inside: IntArray = work[root[trace.ints("launched_by")[work]] != NO_ROW]
+    return inside
+
+
+def _covered(trace: Trace, root: IntArray, rows: IntArray, around: IntArray | None = None) -> int:
+    """Return the union of the rows of each thread, summed, each row cut to its operator and to the event ``around``."""
+    start, end, thread = (np.empty(len(rows), np.int64) for _ in range(3))
+    outer = root if around is None else around
+    _cut(rows, trace.ints("start_ns"), trace.end_ns, thread_numbers(trace)[0], root, outer, start, end, thread)
+    return int(intervals.union_length_by(thread, int(thread.max(initial=-1)) + 1, start, end).sum())
+
+
+@compiled
+def _cut(rows, starts, ends, threads, root, around, start, end, thread):  # type: ignore[no-untyped-def]
+    for k in range(len(rows)):
+        i = rows[k]
+        top, outer = root[i], around[i]
+        start[k] = max(starts[i], starts[top], starts[outer])
+        end[k] = min(ends[i], ends[top], ends[outer])
+        thread[k] = threads[top]
+
+
+def _occupied(trace: Trace, work: IntArray) -> int:
+    """Return the union of the device work on each stream, summed."""
+    device = trace.codes("device").codes[work]
+    stream, first = groupby.distinct([trace.ints("rank")[work], device, trace.ints("stream")[work]], len(work))
+    start, end = trace.ints("start_ns")[work], trace.end_ns[work]
+    return int(intervals.union_length_by(stream, len(first), start, end).sum())
+
+
+@once
+def computing(trace: Trace) -> BoolArray:
+    """Return the mask of the host events that compute, shape (rows,).
+
+    They neither dispatch nor infer shapes nor prepare data. They can be nested: take their union.
+
+    - a detail of an operator whose name says so (``conv2d compute``, ``conv2d kernel launch``),
+    - the innermost working operator, if no details were recorded in it: its canonical name stands for arithmetic, or it
+      has no canonical name and is not a leaf. What ``aten::addmm`` calls to allocate, copy or view belongs to it.
+    - a leaf: an operator in which no operator and no detail was recorded.
+    """
+    parent, operators = trace.ints("parent"), trace.operators
+    details = trace.host & trace.rows("kind", OPERATOR_DETAIL)
+    names, canonical = trace.codes("name"), trace.codes("op_name")
+    named = details & names.lookup(regex.matches(names.values, _COMPUTES), False)
+    leaf = operators & ~nesting.holds(parent, operators | details)
+    does = [name.removesuffix(GRADIENT_SUFFIX) in CANONICAL - _NO_ARITHMETIC for name in canonical.values]
+    arithmetic = canonical.lookup(np.array(does, np.bool_), False)
+    works = operators & (arithmetic | ((canonical.codes < 0) & ~leaf))
+    mask: BoolArray = named | leaf | (works & ~nesting.holds(parent, works) & ~nesting.holds(parent, details))
+    return mask
+
+
+def _finish(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
+    """Return the rows in the order of the view, with their share of the first."""
+    table = in_order_of(table, "name", OVERHEAD)
+    return table.assign(ratio=ratio(table["total_ns"], int(table["total_ns"].iloc[0])))
+
+
+COLUMNS: Final = (
+    DEPTH,
+    replace(NAME, words=OVERHEAD),
+    duration("total_ns", "Total", per_step=True, description="CPU + device"),
+    duration("cpu_ns", "CPU", per_step=True, place=HOST),
+    duration("device_ns", "Device", per_step=True, place=DEVICE),
+    replace(RATIO, merge=Share("total_ns"), description="of the total time"),
+)
+
+VIEW = View(
+    name="fluid_overhead",
+    title="Overhead Summary",
+    description="computation and framework overhead in the operators, on the host and of the device work they launched",
+    table=table,
+    columns=COLUMNS,
+    explain_empty=lambda trace: message("no operators were recorded"),
+    group=GROUP,
+    reduction=MergedRows(finish=_finish),
+)

@@ -1,1 +1,0 @@
-"""Layers of the model: the cost of each, as a tree."""
