@@ -20,8 +20,7 @@ from typing import Final
 import numpy as np
 
 from perfkit_core.compare.noise import on_host
-from perfkit_core.compare.samples import Capture, capture
-from perfkit_core.compare.statistics import SLOWER, step_statistics
+from perfkit_core.compare.statistics import SLOWER, Capture, capture, step_statistics
 from perfkit_core.readers.load import load
 
 STEPS: Final = 20

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perfkit_core.advice.engine import advise
-    from perfkit_core.compare.sides import Comparison, compare
+    from perfkit_core.compare.comparison import Comparison, compare
     from perfkit_core.errors import CaptureError, PerfkitError, SourceError, UsageError
     from perfkit_core.exporters.export import export
     from perfkit_core.model.trace import Trace
@@ -35,13 +35,13 @@ __all__ = [
 
 _HOME = {
     "CaptureError": "perfkit_core.errors",
-    "Comparison": "perfkit_core.compare.sides",
+    "Comparison": "perfkit_core.compare.comparison",
     "PerfkitError": "perfkit_core.errors",
     "SourceError": "perfkit_core.errors",
     "Trace": "perfkit_core.model.trace",
     "UsageError": "perfkit_core.errors",
     "advise": "perfkit_core.advice.engine",
-    "compare": "perfkit_core.compare.sides",
+    "compare": "perfkit_core.compare.comparison",
     "export": "perfkit_core.exporters.export",
     "list_runs": "perfkit_core.report.run_list",
     "load": "perfkit_core.readers.load",

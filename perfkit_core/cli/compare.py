@@ -195,9 +195,9 @@ def compare(
 
 
 def _report(names: Sequence[str], captures: Sequence[Sequence[Trace]], wanted: Asked) -> Report:
-    from perfkit_core.compare.change_report import against_report
+    from perfkit_core.compare.change import against_report
+    from perfkit_core.compare.multi_run import Run, several_report
     from perfkit_core.compare.report import comparison_report
-    from perfkit_core.compare.several import Run, several_report
 
     if len(captures) > len(names):
         return against_report((captures[0], captures[1]), (captures[2], captures[3]), wanted, names)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from perfkit_core.compare import peaks
-from perfkit_core.compare.gate.outcomes import CANNOT_TELL, FAILED, WITHIN_NOISE, Outcome
-from perfkit_core.compare.pair import Pair
+from perfkit_core.compare.comparison import device_names, different_devices
+from perfkit_core.compare.gate.conditions import CANNOT_TELL, FAILED, WITHIN_NOISE, Outcome
+from perfkit_core.compare.pair import Normalised, Pair
 from perfkit_core.compare.statistics import (
     FASTER,
     NO_DIFFERENCE,
@@ -17,7 +17,6 @@ from perfkit_core.compare.statistics import (
     TOO_FEW,
     SampleStatistics,
 )
-from perfkit_core.compare.work import Normalised
 from perfkit_core.language.messages import Message, mark, message
 
 _WORDS = {
@@ -174,8 +173,8 @@ def _other_work(found: Pair) -> Iterator[Message]:
 
 
 def _devices(found: Pair) -> Iterator[Message]:
-    if peaks.different(found.whole):
-        base, other = (", ".join(peaks.products(trace)) for trace in found.whole)
+    if different_devices(found.whole):
+        base, other = (", ".join(device_names(trace)) for trace in found.whole)
         yield message("Different devices: {base} and {other}. Their peaks stand below.", base=base, other=other)
 
 

@@ -1,39 +1,159 @@
-"""The comparison as a Report.
-
-A comparison as plain data, for programs: the keys that ``--format json`` adds to the tables.
-"""
+"""The comparison of two runs as a Report, and as plain data for programs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
 import pandas as pd
 
-from perfkit_core.compare import distribution, peaks, work
 from perfkit_core.compare.attribute.causes import causes
-from perfkit_core.compare.attribute.sections import Explained, explained, picture, sections, sentences
-from perfkit_core.compare.columns import COLUMNS
-from perfkit_core.compare.gate import outcomes as gate_table
+from perfkit_core.compare.comparison import Comparison, compare, device_table, different_devices, known_device_times
+from perfkit_core.compare.explanation import Explained, explained, picture, sections, sentences
+from perfkit_core.compare.gate import conditions as gate_table
 from perfkit_core.compare.headline import headline, warnings
-from perfkit_core.compare.pair import Asked, Pair, distinguishing, pair
-from perfkit_core.compare.samples import outliers
-from perfkit_core.compare.sides import Comparison, compare, known_device_times
-from perfkit_core.compare.statistics import SampleStatistics
-from perfkit_core.compare.work import Normalised
+from perfkit_core.compare.noise import pool
+from perfkit_core.compare.pair import Asked, Normalised, Pair, distinguishing, pair, work_table
+from perfkit_core.compare.statistics import Capture, SampleStatistics, late, outliers
+from perfkit_core.language.columns import SIDES as SIDE_WORDS
+from perfkit_core.language.columns import worded
 from perfkit_core.language.messages import mark, say
+from perfkit_core.model.columns import Column, column, count, duration, key, share, size, text, words
 from perfkit_core.model.trace import Trace
 from perfkit_core.report.facts import source
-from perfkit_core.report.model import Report, Section, Source, declared
+from perfkit_core.report.model import Chart, Report, Section, Source, declared
 from perfkit_core.views.steps.activity import has_device_work
+
+COLUMNS: Final[tuple[Column, ...]] = (
+    key("name", "Name", words=SIDE_WORDS),
+    key("run", "Run", words=SIDE_WORDS),
+    key("side", "Side", words=SIDE_WORDS),
+    text("base", "Base"),
+    text("other", "Other"),
+    duration("difference_ns", "Difference"),
+    duration("base_ns", "Base"),
+    duration("base_step_ns", "Base step"),
+    duration("other_step_ns", "Other step"),
+    duration("base_cpu_ns", "Base CPU"),
+    duration("other_cpu_ns", "Other CPU"),
+    duration("difference_cpu_ns", "Difference CPU"),
+    duration("base_device_ns", "Base device"),
+    duration("other_device_ns", "Other device"),
+    duration("difference_device_ns", "Difference device"),
+    count("base_calls", "Base calls"),
+    count("other_calls", "Other calls"),
+    count("base_steps", "Base steps"),
+    count("other_steps", "Other steps"),
+    count("base_captures", "Base captures"),
+    count("other_captures", "Other captures"),
+    count("captures", "Captures"),
+    text("layer", "Layer"),
+    words("level", "Level"),
+    text("family", "Family"),
+    text("operator", "Operator"),
+    text("kernel", "Kernel"),
+    text("shape", "Shape"),
+    duration("count_effect_ns", "Count effect"),
+    duration("per_call_effect_ns", "Per call effect"),
+    share("explained_ratio", "Explained"),
+    duration("reached_ns", "Reached"),
+    duration("time_so_far_ns", "Time so far"),
+    words("statistic", "Statistic"),
+    words("verdict", "Verdict"),
+    text("cliffs_delta", "Cliffs delta"),
+    text("probability_slower", "Probability slower"),
+    duration("low_ns", "Low"),
+    duration("median_ns", "Median"),
+    duration("high_ns", "High"),
+    share("noise_ratio", "Noise"),
+    text("outlying", "Outlying"),
+    words("found", "Found"),
+    text("condition", "Condition"),
+    text("limit", "Limit"),
+    words("result", "Result"),
+    share("change_ratio", "Change"),
+    text("capture", "Capture"),
+    words("category", "Category"),
+    words("phase", "Phase"),
+    words("place", "Place"),
+    words("part", "Part"),
+    words("kind", "Kind"),
+    Column("matrix16_tflop_per_s", "Matrix16", "tflop_per_s"),
+    Column("float32_tflop_per_s", "Float32", "tflop_per_s"),
+    Column("memory_gb_per_s", "Memory", "gb_per_s"),
+    size("device_memory_bytes", "Device memory"),
+    share("unexplained_ratio", "Unexplained"),
+    duration("covered_ns", "Covered"),
+    duration("other_ns", "Other"),
+    text("note", "Note", words="sentences"),
+    text("value", "Value", words="sentences"),
+    text("rank_and_step", "Rank and step"),
+    text("row", "Row"),
+)
+
+SHOWN_STEPS: Final = 10
+STEP_COLUMNS: Final = ("run", "capture", "step", "dur_ns", "median_ns", "outlying")
+
+
+def step_table(runs: Mapping[str, Sequence[Capture]]) -> pd.DataFrame:
+    """A row a step, in the order of runs, captures and time: run, capture (its number in the run, from 1 on), step,
+    dur_ns (of several ranks their mean), median_ns (of the run), outlying (much longer than the others of its capture).
+    """
+    parts = [
+        _step_rows(name, at, one, captures) for name, captures in runs.items() for at, one in enumerate(captures, 1)
+    ]
+    found = [part for part in parts if len(part)]
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=list(STEP_COLUMNS))
+
+
+def _step_rows(name: str, number: int, one: Capture, captures: Sequence[Capture]) -> pd.DataFrame:
+    median = int(np.median(pool([each.step_ns for each in captures]))) if len(one.step) else 0
+    steps = {"run": name, "capture": number, "step": one.step, "dur_ns": one.mean_ns, "median_ns": median}
+    return pd.DataFrame({**steps, "outlying": late(one)}, columns=list(STEP_COLUMNS))
+
+
+def step_section(runs: Mapping[str, Sequence[Capture]], noise_ns: int | None) -> Iterator[Section]:
+    """The section steps, where one of the runs has some. ``noise_ns``: what the first run and its equals differ by."""
+    steps = step_table(runs)
+    if steps.empty:
+        return
+    base = next(iter(runs))
+    medians = steps.loc[steps["run"] == base, "median_ns"].head(1).tolist()
+    band = None if noise_ns is None or not medians else (medians[0] - noise_ns, medians[0] + noise_ns)
+    note = say("A point is a step, the upright line the median of the run; steps far out have a name.")
+    if band is not None:
+        shown = worded(base, column(COLUMNS, "run"))
+        note += " " + say("Shaded is where the median of a run equal to {base} may lie.", base=shown)
+    chart = Chart("distribution", "run", ("dur_ns", "median_ns"), band=band, note=note)
+    found = _told_apart(_alternating(steps))
+    yield Section("steps", say("Every step"), found, _of_ranks(runs), limit=SHOWN_STEPS, chart=chart)
+
+
+def _of_ranks(runs: Mapping[str, Sequence[Capture]]) -> str:
+    """Over what the times are, where a step has several."""
+    if not any(one.of_ranks for captures in runs.values() for one in captures):
+        return ""
+    return say("The duration of a step is the mean over its ranks; the median is over the steps of all ranks.")
+
+
+def _alternating(steps: pd.DataFrame) -> pd.DataFrame:
+    """The first steps of all runs before the second ones, so that the first rows are of each run."""
+    place = steps.groupby("run", sort=False).cumcount()
+    return steps.loc[place.sort_values(kind="stable").index].reset_index(drop=True)
+
+
+def _told_apart(steps: pd.DataFrame) -> pd.DataFrame:
+    """Without the number of the capture where each run has one only."""
+    return steps if (steps["capture"] > 1).any() else steps.drop(columns="capture")
 
 
 def data(found: Pair, attribution: pd.DataFrame, operators: pd.DataFrame, matched_share: Any) -> dict[str, Any]:
     """``step_time`` (None without steps), ``matched_share`` (side → level → place → share), ``attribution`` (rows
     that sum to the difference), ``attribution_tree`` (rows without children sum to it), ``operators`` (rows of an
-    :class:`~perfkit_core.compare.alignment.Alignment`); ``normalised`` and ``gate`` where asked."""
+    :class:`~perfkit_core.compare.align.align.Alignment`); ``normalised`` and ``gate`` where asked."""
     more: dict[str, Any] = {}
     if found.normalised is not None:
         more["normalised"] = _normalised(found.normalised)
@@ -124,7 +244,7 @@ def report_of(
     found: Pair, sides: Sequence[Sequence[Trace]], names: Sequence[str] = (), why: Explained | None = None
 ) -> Report:
     """Sections gate, waterfall, steps, step_time, statistics, normalised, devices (each where it tells something),
-    those of :func:`~perfkit_core.compare.attribute.sections.sections`, phases, overview, operators, outliers.
+    those of :func:`~perfkit_core.compare.explanation.sections`, phases, overview, operators, outliers.
     ``data`` is what :mod:`perfkit_core.compare.report` says."""
     tables = compare(*found.whole)
     why = why or reasons(found)
@@ -191,7 +311,7 @@ def _gate(found: Pair) -> Iterator[Section]:
 
 def _steps(found: Pair) -> Iterator[Section]:
     runs = dict(zip(SIDES, found.captures, strict=True))
-    yield from distribution.section(runs, None if found.steps is None else found.steps.noise)
+    yield from step_section(runs, None if found.steps is None else found.steps.noise)
 
 
 def _verdict(found: Pair, tables: Comparison) -> Iterator[Section]:
@@ -208,14 +328,14 @@ def _verdict(found: Pair, tables: Comparison) -> Iterator[Section]:
 def _by_work(found: Pair) -> Iterator[Section]:
     if found.normalised is not None:
         note = say("The median step, divided by the work of a step.")
-        yield Section("normalised", say("For the same work"), work.table([found.normalised]), note)
+        yield Section("normalised", say("For the same work"), work_table([found.normalised]), note)
 
 
 def _devices(found: Pair) -> Iterator[Section]:
     sides = tuple(zip(SIDES, found.whole, strict=True))
-    if peaks.different([trace for _, trace in sides]):
+    if different_devices([trace for _, trace in sides]):
         note = say("Peaks by the makers' data sheets, dense, where the product is certain; matrix16: FP16 and BF16.")
-        yield Section("devices", say("Devices"), peaks.table(sides), note)
+        yield Section("devices", say("Devices"), device_table(sides), note)
 
 
 def _tables(tables: Comparison) -> Iterator[Section]:

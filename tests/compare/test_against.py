@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 
 from perfkit_core.compare.attribute.attribute import attribute
-from perfkit_core.compare.change import Change, change, new_causes, new_layers
-from perfkit_core.compare.change_report import against_report
+from perfkit_core.compare.change import Change, against_report, change, new_causes, new_layers
 from perfkit_core.compare.pair import Asked, pair
 from perfkit_core.model.trace import Trace
 from perfkit_core.report.model import Report

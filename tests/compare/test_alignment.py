@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfkit_core.algorithms.arrays import NO_ROW
-from perfkit_core.compare.align.align import Alignment, align
-from perfkit_core.compare.align.layers import aligned
-from perfkit_core.compare.align.levels import LEVELS, UNMATCHED
+from perfkit_core.compare.align.align import LEVELS, UNMATCHED, Alignment, align
+from perfkit_core.compare.align.layer_match import aligned
 from perfkit_core.model.schema import DEVICE_WORK, OPERATOR_KINDS
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load

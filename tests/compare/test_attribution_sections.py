@@ -9,7 +9,7 @@ import pytest
 
 from perfkit_core.compare.attribute.attribute import attribute
 from perfkit_core.compare.attribute.causes import REST, by_family, by_kernel, by_layer, causes, waterfall
-from perfkit_core.compare.attribute.sections import explained, sections
+from perfkit_core.compare.explanation import explained, sections
 from perfkit_core.compare.report import comparison_report
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load

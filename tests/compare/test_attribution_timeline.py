@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfkit_core.compare.attribute.effects import count_effects, shared_out
-from perfkit_core.compare.attribute.slices import Timeline, cut, first_come, innermost, under
+from perfkit_core.compare.attribute.attribute import count_effects
+from perfkit_core.compare.slices import Timeline, cut, first_come, innermost, shared_out, under
 
 SPANS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12)), max_size=8)
 TIMES = range(45)

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from perfkit_core.algorithms.arrays import NO_ROW
+from perfkit_core.compare.comparison import compare, operator_time
 from perfkit_core.compare.report import comparison_report
-from perfkit_core.compare.sides import compare, operator_time
 from perfkit_core.language.units import format_ratio
 from perfkit_core.model.schema import OPERATOR_KINDS
 from perfkit_core.model.trace import Trace

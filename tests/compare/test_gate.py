@@ -5,9 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfkit_core.compare.gate import outcomes as gate
-from perfkit_core.compare.gate.conditions import BUDGET, CHANGE, DIFFERENCE, parsed
-from perfkit_core.compare.gate.outcomes import CANNOT_TELL, FAILED, PASSED, WITHIN_NOISE, Outcome, data, table
+from perfkit_core.compare.gate import conditions as gate
+from perfkit_core.compare.gate.conditions import (
+    BUDGET,
+    CANNOT_TELL,
+    CHANGE,
+    DIFFERENCE,
+    FAILED,
+    PASSED,
+    WITHIN_NOISE,
+    Outcome,
+    data,
+    parsed,
+    table,
+)
 from perfkit_core.compare.pair import Asked, pair
 from perfkit_core.errors import UsageError
 from perfkit_core.model.trace import Trace, concat_traces

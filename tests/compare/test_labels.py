@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from perfkit_core.compare.attribute.attribute import BESIDE_MEDIAN
-from perfkit_core.compare.attribute.wording import before, label, outside
+from perfkit_core.compare.attribute.causes import label
+from perfkit_core.compare.attribute.leaves import nothing_before as before
+from perfkit_core.compare.attribute.leaves import outside
 from perfkit_core.compare.pair import LONGEST, distinguishing
 from perfkit_core.language.current import speaking
 

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perfkit_core.compare import peaks
-from perfkit_core.compare import work as normalise
-from perfkit_core.compare.samples import Capture, capture
-from perfkit_core.compare.work import FLOP, SAMPLE, TOKEN, Work, batch_of_shapes, work
+from perfkit_core.compare import comparison as peaks
+from perfkit_core.compare import pair as normalise
+from perfkit_core.compare.pair import FLOP, SAMPLE, TOKEN, Work, batch_of_shapes, work
+from perfkit_core.compare.statistics import Capture, capture
 from perfkit_core.errors import UsageError
 from perfkit_core.model.meta import Device
 from perfkit_core.model.trace import Trace
@@ -36,7 +36,7 @@ def test_per_sample_by_hand() -> None:
     assert s.verdict == "faster"
     assert found.per_s == (320.0, pytest.approx(64 / 0.15))
     assert found.different_work
-    (row,) = normalise.table([found]).to_dict("records")
+    (row,) = normalise.work_table([found]).to_dict("records")
     assert (row["per"], row["base_amount"], row["other_amount"], row["difference_ns"]) == ("sample", 32, 64, -781_250)
 
 
@@ -53,7 +53,7 @@ def test_work_is_given_recorded_or_told_by_shapes() -> None:
     assert work(trace, SAMPLE) == Work(SAMPLE, Fraction(48), "recorded")
     assert work(small_trace(), SAMPLE) is None
     with pytest.raises(UsageError, match="nothing tells the tokens of a step; --tokens A,B"):
-        normalise.asked(TOKEN, [trace, trace], [[capture(trace)]] * 2)
+        normalise.asked_work(TOKEN, [trace, trace], [[capture(trace)]] * 2)
 
 
 def test_flops_are_those_of_the_outermost_operators() -> None:
@@ -90,13 +90,13 @@ def _on(name: str | None, **properties: object) -> Trace:
 
 def test_peaks_are_those_of_certain_products_only() -> None:
     sides = [("base", _on("NVIDIA H100 80GB HBM3")), ("other", _on("AMD Radeon Graphics"))]
-    table = peaks.table(sides).set_index("side")
+    table = peaks.device_table(sides).set_index("side")
     assert table.loc["base", "matrix16_tflop_per_s"] == 989
     assert table.loc["base", "memory_gb_per_s"] == 3350
     assert pd.isna(table.loc["other", "matrix16_tflop_per_s"])
     assert table.loc["other", "device_memory_bytes"] == 64
-    assert peaks.different([trace for _, trace in sides])
-    assert not peaks.different([sides[0][1], small_trace().with_meta(devices=())])
+    assert peaks.different_devices([trace for _, trace in sides])
+    assert not peaks.different_devices([sides[0][1], small_trace().with_meta(devices=())])
     assert peaks.peak(Device("cuda:0", "AMD Instinct MI300X VF", None, {"numSms": 304})) is not None
     assert peaks.peak(Device("cuda:0", "AMD Instinct MI300X VF", None, {"numSms": 38})) is None
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pandas as pd
 
 from perfkit_core.compare.gate.conditions import parsed
+from perfkit_core.compare.multi_run import Run, several_report
 from perfkit_core.compare.pair import Asked
 from perfkit_core.compare.report import comparison_report
-from perfkit_core.compare.several import Run, several_report
 from perfkit_core.renderers import markdown, text
 from perfkit_core.renderers.html import page
 from perfkit_core.report.model import Report

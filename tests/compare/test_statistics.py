@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from perfkit_core.compare.headline import step_sentence
 from perfkit_core.compare.noise import between_runs, noise_band, student
-from perfkit_core.compare.samples import Capture, capture, outliers, pooled
 from perfkit_core.compare.statistics import (
     FASTER,
     NO_DIFFERENCE,
@@ -17,7 +16,11 @@ from perfkit_core.compare.statistics import (
     PERHAPS_SLOWER,
     SLOWER,
     TOO_FEW,
+    Capture,
+    capture,
     cliffs_delta,
+    outliers,
+    pooled,
     step_statistics,
 )
 from perfkit_core.model.trace import concat_traces, with_rank

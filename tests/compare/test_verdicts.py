@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from perfkit_core.compare.multi_run import Run, several_report
 from perfkit_core.compare.pair import Asked, pair
 from perfkit_core.compare.report import comparison_report
-from perfkit_core.compare.several import Run, several_report
 from perfkit_core.model.trace import concat_traces
 from perfkit_core.readers.load import load
 from perfkit_core.report.model import Report

@@ -1,8 +1,8 @@
-"""To which operator does each event belong, and what is that operator called?
+"""The operator and the phase that events and pieces of time belong to.
 
-The operator of an event is the outermost named one around it (what it calls belongs to it); operators that only run
-others (a branch, a compiled region) are looked through. Where none is named, it is the outermost operator, under its
-native name. Device work belongs to the operator that launched it. Every operator of the optimizer phase is
+The operator of an event is the outermost named one around it; what that calls belongs to it. Operators that only run
+others (a branch, a compiled region) are ignored. Where none is named, it is the outermost operator under its native
+name. Device work belongs to the operator that launched it. Every operator of the optimizer phase is
 ``optimizer_update``, since frameworks split an update differently.
 """
 
@@ -17,9 +17,11 @@ import pandas as pd
 
 from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray
-from perfkit_core.model.schema import OPTIMIZER
+from perfkit_core.compare.slices import Slices
+from perfkit_core.model.schema import BACKWARD, DATALOADER, FORWARD, OPTIMIZER, OTHER
 from perfkit_core.model.trace import Trace, once
 from perfkit_core.operators.names import family, is_container
+from perfkit_core.views import attribution
 from perfkit_core.views.operators.event_families import event_families
 
 OPTIMIZER_UPDATE: Final = "optimizer_update"
@@ -88,3 +90,42 @@ def _families(trace: Trace, name: Codes) -> Codes:
 
 def _numbers(values: list[int]) -> npt.NDArray[np.int32]:
     return np.array(values, np.int32)
+
+
+def unit_times(trace: Trace) -> tuple[IntArray, IntArray]:
+    """Host and device time of each of the operators of :func:`units`: an unnamed one without the named ones inside it.
+    Shape (rows,); other rows hold what they themselves took."""
+    own, parent = units(trace).own, trace.ints("parent")
+    cpu, device = trace.ints("dur_ns").copy(), attribution.total_device_ns(trace).copy()
+    holder = nesting.nearest_above(parent, own)
+    inner = np.flatnonzero(own & (holder != NO_ROW))
+    for values in (cpu, device):
+        np.subtract.at(values, holder[inner], values[inner].copy())
+    return cpu, device
+
+
+def piece_phases(trace: Trace, pieces: Slices) -> IntArray:
+    """The phase of each piece, as codes of the column, their number where it is unknown, shape (pieces,)."""
+    phase, unit = trace.codes("phase"), units(trace).row
+    unknown = len(phase.values)
+    row = pieces.row
+    holder = np.where(row == NO_ROW, NO_ROW, np.append(unit, NO_ROW)[row])
+    holder = np.where(holder == NO_ROW, row, holder)
+    own = np.append(phase.codes, -1)[holder].astype(np.int64)
+    told = np.append(phase.rows(DATALOADER, FORWARD, BACKWARD, OPTIMIZER), False)[holder]
+    on_host = told & np.append(trace.host, False)[row]
+    open_ones = ~told & np.append(trace.host & (unit == NO_ROW), True)[row]
+    before, after = _last(on_host, pieces.window), _last(on_host[::-1], pieces.window[::-1])[::-1]
+    after = np.where(after >= 0, len(own) - 1 - after, -1)
+    same = open_ones & (before >= 0) & (after >= 0) & (own[before] == own[after])
+    found = np.where(same, own[before], own)
+    found = np.where((row == NO_ROW) & ~same, phase.values.index(OTHER) if OTHER in phase.values else -1, found)
+    return np.where(found < 0, unknown, found)
+
+
+def _last(wanted: BoolArray, window: IntArray) -> IntArray:
+    """Index of the last wanted piece up to each, in its window; -1 where there is none."""
+    index = np.arange(len(wanted))
+    index = np.maximum.accumulate(np.where(wanted, index, -1)) if len(wanted) else index
+    same = (index >= 0) & (window[np.maximum(index, 0)] == window) if len(wanted) else wanted
+    return np.where(same, index, -1)

@@ -1,14 +1,9 @@
-"""Where does the difference between two steps come from? A tree whose every level sums to it, to the nanosecond.
-
-The exclusive partition gives each nanosecond of a step to one event of one category; the event has a phase, a layer
-(where both runs have layers), a family and an operator. So nothing counts twice, and nothing is left over.
-
-The leaves of both sides as one tree, each level of which sums to the difference above it.
-"""
+"""The difference between two steps as a tree, every level of which sums to it, to the nanosecond."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Final
 
 import numpy as np
@@ -17,14 +12,52 @@ import pandas as pd
 from perfkit_core.algorithms import groupby, nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.algorithms.trees import preorder
-from perfkit_core.compare.align.layers import match_layers
-from perfkit_core.compare.attribute.effects import count_effects, shared_out
+from perfkit_core.compare.align.layer_match import match_layers
 from perfkit_core.compare.attribute.leaves import CATEGORY, Leaves, leaves
-from perfkit_core.compare.attribute.slices import EXCLUSIVE
-from perfkit_core.compare.attribute.steps import Windows, middle_steps, whole_run
+from perfkit_core.compare.slices import EXCLUSIVE, Windows, middle_steps, shared_out, whole_run
 from perfkit_core.model.trace import Trace
 from perfkit_core.views.steps.activity import has_device_work
 from perfkit_core.views.steps.step_rows import step_rows
+
+_MOST_STEPS: Final = 100_000
+"""Calls of a step are a number of calls by a number of steps; a float of theirs tells both up to so many steps."""
+
+
+def count_effects(
+    base_ns: IntArray, other_ns: IntArray, base_calls: IntArray, other_calls: IntArray, base_n: int, other_n: int
+) -> IntArray:
+    """The count effect of each row, shape (rows,). Times are of one step, calls of ``base_n`` and ``other_n`` steps."""
+    rows = zip(base_ns.tolist(), other_ns.tolist(), base_calls.tolist(), other_calls.tolist(), strict=True)
+    return np.array([_count_effect(*row, base_n, other_n) for row in rows], np.int64)
+
+
+def with_effects(table: pd.DataFrame) -> pd.DataFrame:
+    """With count_effect_ns and per_call_effect_ns of each row's own base_ns, other_ns, base_calls and other_calls (of
+    one step; missing: not counted)."""
+    calls = [[_fraction(value) for value in table[f"{side}_calls"].fillna(0)] for side in ("base", "other")]
+    rows = zip(table["base_ns"].tolist(), table["other_ns"].tolist(), *calls, strict=True)
+    effects = [_count_effect(t0, t1, c0.numerator, c1.numerator, c0.denominator, c1.denominator)
+               for t0, t1, c0, c1 in rows]  # fmt: skip
+    count = np.array(effects, np.int64)
+    return table.assign(count_effect_ns=count, per_call_effect_ns=table["other_ns"] - table["base_ns"] - count)
+
+
+def _fraction(calls: float) -> Fraction:
+    return Fraction(calls).limit_denominator(_MOST_STEPS)
+
+
+def _count_effect(t0: int, t1: int, c0: int, c1: int, n0: int, n1: int) -> int:
+    if not c0 or not c1:  # all of it: 0 calls took no time
+        return t1 - t0 if c0 or c1 else 0
+    # (c₁/n₁ − c₀/n₀) · (t₀n₀/c₀ + t₁n₁/c₁) / 2, over one denominator
+    return _rounded((c1 * n0 - c0 * n1) * (t0 * n0 * c1 + t1 * n1 * c0), 2 * n0 * n1 * c0 * c1)
+
+
+def _rounded(numerator: int, denominator: int) -> int:
+    """To the nearest integer, halves away from zero: the same for both signs."""
+    size = (2 * abs(numerator) + denominator) // (2 * denominator)
+    return size if numerator >= 0 else -size
+
 
 OPERATOR, EVENT = "operator", "event"
 SIDES: Final = ("base", "other")
@@ -143,9 +176,6 @@ def is_leaf(parent: IntArray) -> BoolArray:
     mask = np.ones(len(parent), np.bool_)
     mask[parent[parent != NO_ROW]] = False
     return mask
-
-
-__all__ = ["CATEGORY", "EVENT", "OPERATOR", "SIDES", "Tree", "is_leaf", "merged", "tree"]
 
 
 BESIDE_MEDIAN: Final = "(median less mean of the middle steps)"

@@ -1,19 +1,70 @@
-"""The causes of a difference in the order of their size, and what they explain so far.
-
-A difference by layer, by family and by kernel: each sums the attribution in another way.
-"""
+"""The causes of a difference in the order of their size, and the difference by layer, family and kernel."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
-from perfkit_core.compare.attribute.effects import with_effects
-from perfkit_core.compare.attribute.leaves import NO_LAYER
-from perfkit_core.compare.attribute.wording import label
+from perfkit_core.compare.attribute.attribute import with_effects
+from perfkit_core.compare.attribute.leaves import BEFORE, NO_LAYER, OUTSIDE, UNLAUNCHED, bare
 from perfkit_core.language.messages import mark, say
+
+
+def label(row: Mapping[Any, Any]) -> str:
+    """A cause as people read it: ``matmul, forward, on the device``. ``row`` of
+    :func:`~perfkit_core.compare.attribute.causes.causes`."""
+    parts = (_subject(row), _phase(row["phase"], row["category"]), _where(row["category"]))
+    return say(", ").join(part for part in dict.fromkeys(parts) if part)
+
+
+def _subject(row: Mapping[Any, Any]) -> str:
+    name, family = row["operator"], row["family"]
+    if name == UNLAUNCHED and family:
+        return say("{family} without a recorded launch", family=_spaced(bare(family)))
+    if name == OUTSIDE and family not in ("", OUTSIDE):
+        return say("{family} outside operators", family=_spaced(bare(family)))
+    return _said(name)
+
+
+def _said(name: str) -> str:
+    """A name in parentheses as words; what an operator or event is called stays as it is."""
+    if name.startswith(BEFORE):
+        return say("nothing recorded before {name}", name=bare(name).removeprefix(BEFORE[1:]))
+    if name == OUTSIDE:
+        return say("outside operators")
+    return bare(say(name)) if name.startswith("(") else name
+
+
+def _phase(name: str, category: str) -> str:
+    words = {
+        "forward": say("forward"),
+        "backward": say("backward"),
+        "optimizer": say("optimizer"),
+        "dataloader": "" if category == "input_wait" else say("data loading"),
+    }
+    return words.get(name, "")
+
+
+def _where(category: str) -> str:
+    where = {
+        "device_compute": say("on the device"),
+        "exposed_communication": say("exposed communication"),
+        "exposed_copy": say("exposed copy"),
+        "input_wait": say("waiting for input"),
+        "launch_and_host": say("on the host"),
+        "compute": "",  # without devices all is on the host
+        "framework": "",
+        "idle": "",  # the name says that nothing was recorded
+    }
+    return where.get(category, _spaced(bare(say(category))))
+
+
+def _spaced(name: str) -> str:
+    return name.replace("_", " ")
+
 
 TIMES: Final = ("base_ns", "other_ns", "difference_ns")
 SUMMED: Final = (*TIMES, "count_effect_ns", "per_call_effect_ns")

@@ -1,9 +1,4 @@
-"""What are the windows of one run made of? Its leaves: exclusive time and calls by category, phase, …, event.
-
-Where does an event belong in the tree of the attribution: phase, layer, family, operator, event?
-
-Phase and layer are those of the operator that the event belongs to, else its own.
-"""
+"""Leaves of the attribution: exclusive time and calls by category, phase, layer, family, operator and event."""
 
 from __future__ import annotations
 
@@ -18,15 +13,55 @@ import pandas as pd
 
 from perfkit_core.algorithms import groupby
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray
-from perfkit_core.compare.align.units import units
-from perfkit_core.compare.attribute.phases import piece_phases
-from perfkit_core.compare.attribute.slices import Slices, categories_of_events, slices
-from perfkit_core.compare.attribute.steps import Windows
-from perfkit_core.compare.attribute.wording import NO_PHASE, NOTHING, OUTSIDE, UNLAUNCHED, outside
-from perfkit_core.compare.attribute.wording import before as nothing_before
-from perfkit_core.model.schema import DATALOADER, DEVICE_WORK, PYTHON
+from perfkit_core.compare.align.units import piece_phases, units
+from perfkit_core.compare.slices import Slices, Windows, categories_of_events, slices
+from perfkit_core.language.messages import mark
+from perfkit_core.model.schema import (
+    ANNOTATION,
+    DATALOADER,
+    DEVICE_WORK,
+    MEMORY,
+    OTHER,
+    OVERHEAD,
+    PYTHON,
+    RUNTIME,
+    SYNC,
+)
 from perfkit_core.model.trace import Trace
 from perfkit_core.views.steps.activity import activities
+
+OUTSIDE: Final = mark("(outside operators)")
+UNLAUNCHED: Final = mark("(no launch recorded)")
+NOTHING: Final = "(nothing recorded)"
+NO_PHASE: Final = "(no phase)"
+UNTIL_THE_END: Final = mark("(nothing recorded until the end)")
+BEFORE: Final = "(nothing recorded before "
+_KINDS: Final[Mapping[str, str]] = {
+    DATALOADER: mark("(data loader)"),
+    PYTHON: mark("(Python code)"),
+    ANNOTATION: mark("(labelled ranges)"),
+    RUNTIME: mark("(runtime calls)"),
+    SYNC: mark("(waiting for the device)"),
+    MEMORY: mark("(allocator)"),
+    OVERHEAD: mark("(the profiler itself)"),
+    OTHER: mark("(other host events)"),
+}
+"""Of other kinds the phase tells more than the kind."""
+
+
+def outside(kind: str) -> str:
+    """What host time outside of operators is called, by the kind of its event."""
+    return _KINDS.get(kind, OUTSIDE)
+
+
+def nothing_before(name: str) -> str:
+    """What time is called in which nothing was recorded, by what comes next ("": the end)."""
+    return f"{BEFORE}{bare(name)})" if name else UNTIL_THE_END
+
+
+def bare(name: str) -> str:
+    return name[1:-1] if name.startswith(("(", "（")) and name.endswith((")", "）")) else name
+
 
 LEVELS: Final = ("phase", "layer", "family", "operator", "event")
 """Levels below the categories of the partition."""

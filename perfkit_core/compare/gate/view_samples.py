@@ -1,22 +1,17 @@
-"""A number of a view, in every step of every capture: the samples of a condition.
-
-What a step alone does not tell is taken of each capture as a whole, as a summary shows it: numbers of views that look
-beyond a step (what stays in memory), and extremes. A peak is that of one step, which a mean over steps, or a choice of
-them, would lose.
-"""
+"""The samples of a condition: a number of a view in every step of every capture."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfkit_core.compare.gate.conditions import Number
 from perfkit_core.errors import UsageError
-from perfkit_core.model.columns import keys
+from perfkit_core.model.columns import DEVICE, keys
 from perfkit_core.model.schema import MEMORY
 from perfkit_core.model.trace import Trace, once
 from perfkit_core.plugins.contracts import View, ViewRequest
@@ -25,6 +20,50 @@ from perfkit_core.ranks.profile import of_ranks
 from perfkit_core.views.memory.memory import IN_STEP, OUTSIDE
 from perfkit_core.views.select import step_numbers
 from perfkit_core.views.tables import stacked
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A column of a view, of a row (or what several rows add up to), or of all rows."""
+
+    view: View
+    column: str
+    row: str | None
+
+    @property
+    def name(self) -> str:
+        """As a condition writes it."""
+        return f"{self.view.name}.{self.column}" + (f"[{self.row}]" if self.row is not None else "")
+
+    @property
+    def sums(self) -> bool:
+        """Whether the rows of the column add up."""
+        return self.view.column(self.column).sums
+
+    @property
+    def exact(self) -> bool:
+        """Whether a process repeats it exactly."""
+        return self.view.column(self.column).exact
+
+    @property
+    def of_capture(self) -> bool:
+        """Whether only the whole capture tells it."""
+        return self.view.of_capture is not None or self.view.column(self.column).of_capture
+
+    @property
+    def none_is_zero(self) -> bool:
+        """Whether a row that is missing has none of it. What does not add up has no number without a row, neither
+        where there are several rows nor where there are none yet."""
+        return self.sums or (self.row is not None and self.view.of_capture is not None and self.exact)
+
+    def on_device(self, rows: pd.DataFrame) -> bool:
+        """Whether only devices work in what is counted; ``rows``: those that it is of."""
+        place = self.view.column(self.column).place
+        if place or not len(rows):
+            return place == DEVICE
+        telling = (self.view.column(str(name)) for name in rows)
+        return any(known.device_values and rows[known.name].isin(known.device_values).all() for known in telling)
+
 
 MOST_STEPS: Final = 24
 """Of a capture that are looked at, spread over it: a view is computed once for each."""

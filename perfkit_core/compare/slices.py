@@ -1,36 +1,105 @@
-"""Whose is each nanosecond of a step? The exclusive partition, down to the one event that each instant belongs to.
-
-The categories, and what takes precedence over what, are those of the view partition. Within a category an instant goes
-to one event of it:
-
-- on a device: to the kernel or copy that started first, until it ends;
-- waiting for input: to the innermost host event of the data loader on the thread of the steps;
-- on the host: to the innermost event in an operator or call of the runtime on the thread of the steps; else to such an
-  event of a forward, backward or optimizer pass on another thread (autograd's, as a rule); else to the innermost of the
-  other events on the thread of the steps (Python, ranges); else to what started last elsewhere.
-
-Which one event owns each instant, among events that overlap? Exact integers, one pass over sorted edges.
-
-A timeline is three int64 arrays of one shape: start, end and row of disjoint pieces in the order of time.
-"""
+"""The middle steps of a run, and their exclusive partition down to the one event that each instant belongs to."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Final
 
 import numpy as np
 
-from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms import groupby, nesting
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.algorithms.intervals import Intervals
 from perfkit_core.model.schema import BACKWARD, FORWARD, OPERATOR_KINDS, OPTIMIZER, RUNTIME, SYNC
 from perfkit_core.model.trace import Trace
 from perfkit_core.runtime.compile import compiled
-from perfkit_core.views.select import rows_of_rank
+from perfkit_core.views.select import rank_codes, ranks, rows_of_rank
 from perfkit_core.views.steps.activity import Activities, activities, step_threads
 from perfkit_core.views.steps.partition import ON_DEVICE, ON_HOST
+from perfkit_core.views.steps.step_rows import step_rows
+from perfkit_core.views.tables import rounded_division
+
+_FEWEST: Final = 2
+"""Of an even number of steps, the median is the mean of two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Stretches [start, end) of ranks, shape (windows,), and the time ``typical_ns`` that they stand for."""
+
+    rank: IntArray
+    start_ns: IntArray
+    end_ns: IntArray
+    typical_ns: int
+
+    def __len__(self) -> int:
+        return len(self.rank)
+
+    @property
+    def mean_ns(self) -> int:
+        """Mean length, to the nearest nanosecond."""
+        return int(rounded_division((self.end_ns - self.start_ns).sum(), len(self)))
+
+    def starts_in(self, rank: IntArray, time_ns: IntArray) -> IntArray:
+        """The rows (of arrays of one shape) that start in a window of their rank, ascending."""
+        found = [np.flatnonzero(self._inside(one, rank, time_ns)) for one in np.unique(self.rank).tolist()]
+        return np.sort(np.concatenate([np.empty(0, np.int64), *found]))
+
+    def _inside(self, one: int, rank: IntArray, time_ns: IntArray) -> np.ndarray:
+        mine = self.rank == one
+        begun = np.searchsorted(np.sort(self.start_ns[mine]), time_ns, side="right")
+        over = np.searchsorted(np.sort(self.end_ns[mine]), time_ns, side="right")
+        inside: np.ndarray = (rank == one) & (begun > over)
+        return inside
+
+
+def middle_steps(trace: Trace) -> Windows:
+    """The middle steps, and the median of all."""
+    median = _median(np.sort(trace.ints("dur_ns")[step_rows(trace)]))
+    return _windows(trace, middle_rows(trace), median)
+
+
+def middle_rows(trace: Trace) -> IntArray:
+    """The rows of the middle steps."""
+    rows, dur = step_rows(trace), trace.ints("dur_ns")
+    order = rows[np.argsort(dur[rows], kind="stable")]
+    count = len(order)
+    middle = order[(count - 1) // 2 : count // 2 + 1]
+    beside = np.abs(len(middle) * dur[order] - dur[middle].sum())
+    return np.sort(order[np.argsort(beside, kind="stable")][: max(_FEWEST, (count + 1) // 2)])
+
+
+def whole_run(trace: Trace) -> Windows:
+    """From the first to the last event of each rank, and the mean of that over the ranks."""
+    activity = activities(trace)
+    rows = np.flatnonzero(activity.host | activity.compute | activity.communication | activity.copy)
+    code, count = rank_codes(trace)
+    first, _ = groupby.extremes(code[rows], count, trace.ints("start_ns")[rows])
+    _, last = groupby.extremes(code[rows], count, trace.end_ns[rows])
+    some = np.flatnonzero(last > first)
+    found = Windows(ranks(trace)[some], first[some], last[some], 0)
+    return Windows(found.rank, found.start_ns, found.end_ns, found.mean_ns)
+
+
+def _windows(trace: Trace, steps: IntArray, typical_ns: int) -> Windows:
+    return Windows(trace.ints("rank")[steps], trace.ints("start_ns")[steps], trace.end_ns[steps], typical_ns)
+
+
+def _median(ascending: IntArray) -> int:
+    """The middle, or the mean of the two in the middle without what is below a nanosecond."""
+    count = len(ascending)
+    return (int(ascending[(count - 1) // 2]) + int(ascending[count // 2])) // 2 if count else 0
+
+
+def shared_out(total_ns: Iterable[int], count: int) -> IntArray:
+    """Sums over ``count`` windows as parts of their mean: integers that sum to the rounded mean of the sum. Each is
+    within a nanosecond of its own mean."""
+    passed = np.cumsum(np.array([0, *total_ns], np.int64))
+    marks: IntArray = (2 * passed + count) // (2 * max(count, 1))
+    return np.diff(marks)
+
 
 Timeline = tuple[IntArray, IntArray, IntArray]
 

@@ -15,16 +15,15 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.algorithms.arrays import BoolArray
-from perfkit_core.compare import distribution, peaks, report
+from perfkit_core.compare import report
 from perfkit_core.compare.attribute.attribute import BESIDE_MEDIAN
-from perfkit_core.compare.attribute.effects import shared_out
-from perfkit_core.compare.attribute.steps import middle_rows
-from perfkit_core.compare.columns import COLUMNS
-from perfkit_core.compare.gate import outcomes as gate_table
+from perfkit_core.compare.comparison import device_names, different_devices, operator_time
+from perfkit_core.compare.gate import conditions as gate_table
 from perfkit_core.compare.headline import same_recording, step_sentence
 from perfkit_core.compare.pair import Asked, Pair, pair
-from perfkit_core.compare.samples import pooled
-from perfkit_core.compare.sides import operator_time
+from perfkit_core.compare.report import COLUMNS
+from perfkit_core.compare.slices import middle_rows, shared_out
+from perfkit_core.compare.statistics import pooled
 from perfkit_core.language.columns import SIDES
 from perfkit_core.language.messages import Message, mark, message, say
 from perfkit_core.model.columns import duration, key
@@ -188,15 +187,15 @@ def _runs(runs: Sequence[Run], pairs: Sequence[Pair]) -> Section:
 def _steps(runs: Sequence[Run], pairs: Sequence[Pair]) -> Iterator[Section]:
     captures = {run.name: found.captures[1] for run, found in zip(runs, pairs, strict=True)}
     base = pairs[0].steps
-    return distribution.section(captures, None if base is None else base.noise)
+    return report.step_section(captures, None if base is None else base.noise)
 
 
 def _devices(runs: Sequence[Run], whole: Mapping[str, Trace]) -> Iterator[str]:
     """The runs whose devices are known to be others than those of the base."""
     base = whole[runs[0].name]
-    others = [run.name for run in runs[1:] if peaks.different([base, whole[run.name]])]
+    others = [run.name for run in runs[1:] if different_devices([base, whole[run.name]])]
     if others:
-        names = ", ".join(peaks.products(base))
+        names = ", ".join(device_names(base))
         yield say("Other devices than {devices} of the base: {runs}.", devices=names, runs=", ".join(others))
 
 

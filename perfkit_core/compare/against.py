@@ -1,1 +1,0 @@
-"""What has changed between two runs, compared with what two earlier ones differed by?"""
