@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from perfkit_core.errors import CaptureError
 from perfkit_core.model.trace import Trace
-from perfkit_core.recording.environment import host
-from perfkit_core.recording.writer import CycleWriter, Place, Taken, environment_place
+from perfkit_core.recording.environment import Place, environment_place, host
+from perfkit_core.recording.writer import CycleWriter, Taken
 from perfkit_core.system import failures
 from perfkit_paddle import findings, framework
 from perfkit_paddle.pb_rows import rows

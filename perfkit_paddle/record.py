@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from perfkit_core.errors import CaptureError
+from perfkit_core.recording.environment import Place
 from perfkit_core.recording.signals import GivingWay
-from perfkit_core.recording.step_window import asked
-from perfkit_core.recording.writer import CycleWriter, Place, Taken
+from perfkit_core.recording.step_recording import asked
+from perfkit_core.recording.writer import CycleWriter, Taken
 from perfkit_core.system import failures
 from perfkit_paddle import framework
 from perfkit_paddle.capture import place, take

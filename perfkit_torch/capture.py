@@ -11,8 +11,8 @@ from perfkit_core.assembly.assemble import assemble
 from perfkit_core.model.meta import Device, TraceMeta
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.chrome.recorder import Recorder
-from perfkit_core.recording.environment import host
-from perfkit_core.recording.writer import CycleWriter, Place, Taken, environment_place
+from perfkit_core.recording.environment import Place, environment_place, host
+from perfkit_core.recording.writer import CycleWriter, Taken
 from perfkit_torch import kineto_events, trace_activities
 from perfkit_torch.dialect import TorchDialect
 from perfkit_torch.event_text import LiveBatch, record

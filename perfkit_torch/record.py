@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from perfkit_core.errors import CaptureError
 from perfkit_core.recording.signals import GivingWay
-from perfkit_core.recording.step_window import asked
+from perfkit_core.recording.step_recording import asked
 from perfkit_core.recording.writer import CycleWriter
 from perfkit_core.system import failures
 from perfkit_torch.capture import place, take

@@ -59,7 +59,7 @@ class Recorder:
     ``framework`` is the module whose import in a script selects this recorder. ``start(run_dir, steps, options)``
     begins recording in this process and stops by itself after ``steps`` optimizer steps (None: never). ``options`` says
     what to record besides times: ``shapes``, ``memory``, ``stacks``, ``flops``, each True where it is asked for; what
-    the framework cannot record raises UsageError (:func:`perfkit_core.recording.step_window.asked`).
+    the framework cannot record raises UsageError (:func:`perfkit_core.recording.step_recording.asked`).
     ``demo(run_dir, report)`` trains the small demo model with the framework's own profiler and handler, calling
     ``report(text)`` as it proceeds.
     """

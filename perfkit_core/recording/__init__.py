@@ -1,1 +1,1 @@
-"""What every live recording shares, whatever the framework."""
+"""Live recording, independent of the framework: handlers, cycles written in the background, steps, annotations."""

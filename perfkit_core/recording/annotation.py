@@ -1,10 +1,10 @@
-"""What annotating a model means in every framework: hooks that exist only while a profiler records.
+"""Annotated models: hooks that label the calls of layers, and exist only while a profiler records.
 
-An adapter says how its framework does it (:class:`Framework`). Nothing in here raises into a training: what fails is
-logged once and the layer goes unlabelled.
+An adapter describes how its framework does it (:class:`Framework`). Nothing in here raises into a training: an error is
+logged once, and the layer stays unlabelled.
 
-Floating point operations of one call of a layer, from shapes: matrix products and convolutions, two for each
-multiplication with addition. Everything else (biases, norms, activations) counts nothing, as common counters have it.
+FLOPs of one call of a layer follow from shapes: matrix products and convolutions, two for each multiplication with
+addition. Everything else (biases, norms, activations) counts as zero, as in common counters.
 """
 
 from __future__ import annotations
@@ -32,17 +32,18 @@ class Framework:
 
     name: str
     named: Callable[[Any], Iterable[tuple[str, Any]]]
-    """Path and layer of every layer of a model, the model first; a layer that occurs twice under its first path."""
+    """Returns path and layer of every layer of a model, the model first; a layer that occurs twice once, under its
+    first path."""
     described: Callable[[Sequence[tuple[str, Any]], Mapping[str, Mapping[str, Any]]], Iterable[Layer]]
-    """A Layer for each path and layer, with the fields that its calls tell, by path."""
+    """Returns a Layer for each path and layer, with the fields known from its calls, by path."""
     seen: Callable[[Any, Counter[Signature]], dict[str, Any]]
-    """The fields of a Layer that the counted calls of a layer tell."""
+    """Returns the fields of a Layer that are known from the counted calls of a layer."""
     hook: Callable[[Any, str, CallLog], Iterable[Any]]
-    """Installs the hooks of a layer; what is returned has ``remove()``."""
+    """Installs the hooks of a layer; returns handles with ``remove()``."""
     watch: Callable[[Active], None]
-    """From now on annotations are installed whenever a profiler records."""
+    """Installs annotations from now on whenever a profiler records."""
     unwatch: Callable[[Active], None]
-    """Gives the framework its own functions back once nothing is annotated."""
+    """Restores the framework's own functions once nothing is annotated."""
     active: Active = field(default_factory=list)
 
 
@@ -55,29 +56,30 @@ class Annotation(Generic[Model]):
         self.log = CallLog()
         self._model = weakref.ref(model, lambda _: self.remove())
         self._handles: list[Any] = []
-        self._lock = threading.RLock()  # the model may go, and call us, while we hold it
+        self._lock = threading.RLock()  # the model may be deleted, and call remove(), while this thread holds it
 
     @property
     def model(self) -> Model | None:
-        """The model, None once it is gone."""
+        """The model, None once it is deleted."""
         return self._model()
 
     def architecture(self) -> Architecture | None:
-        """The layers with the calls seen since the last time; None once the model is gone."""
+        """Return the layers with the calls since the last time; None once the model is deleted."""
         model = self.model
         if model is None:
             return None
-        found, calls = list(self._layers(model)), self.log.take()
-        called = {path: self._framework.seen(layer, calls[path]) for path, layer in found if path in calls}
-        layers = tuple(self._framework.described(found, called))
-        return Architecture(self.prefix or type(model).__name__, self._framework.name, layers)
+        layers, calls = list(self._layers(model)), self.log.take()
+        called = {path: self._framework.seen(layer, calls[path]) for path, layer in layers if path in calls}
+        described = tuple(self._framework.described(layers, called))
+        return Architecture(self.prefix or type(model).__name__, self._framework.name, described)
 
     def _layers(self, model: Model) -> Iterator[tuple[str, Any]]:
+        """Yield each layer with its path as in its label; that of the model itself ends with a dot if it has a name."""
         for path, layer in self._framework.named(model):
-            yield joined(self.prefix, path), layer
+            yield f"{self.prefix}.{path}" if self.prefix else path, layer
 
     def install(self) -> None:
-        """Called when a profiler begins to record. Never raises."""
+        """Install the hooks when a profiler begins to record. Never raises."""
         with self._lock:
             model = self.model
             if model is None or self._handles:
@@ -89,7 +91,7 @@ class Annotation(Generic[Model]):
                 logger.exception("perfkit: the layers of %s could not be labelled", type(model).__name__)
 
     def uninstall(self) -> None:
-        """Called when the profiler stops. Never raises."""
+        """Remove the hooks when the profiler stops. Never raises."""
         with self._lock:
             for handle in self._handles:
                 try:
@@ -113,92 +115,84 @@ class Annotation(Generic[Model]):
 
 
 def annotate(framework: Framework, model: Model, name: str | None) -> Annotation[Model]:
-    """The annotation that a model has already, or a new one. Raises UsageError for a name that another model has."""
+    """Return the annotation that a model has already, or a new one.
+
+    Its paths begin with ``name``, else with nothing for the first model, and with the class for others. Raises
+    UsageError for a name that another model has.
+    """
     active = framework.active
-    found = next((one for one in active if one.model is model), None)
-    if found is None:
-        found = Annotation(framework, model, choose_prefix(active, model, name))
-        active.append(found)
-        framework.watch(active)
-    return found
-
-
-def extra(framework: Framework) -> dict[str, Any]:
-    """What a handler keeps of the annotated models in ``TraceMeta.extra``."""
-    return to_extra(recorded(framework.active))
-
-
-def choose_prefix(active: Active, model: Any, name: str | None) -> str:
-    """What the paths of a model begin with: nothing for the first one, the class for others, or the name that is asked
-    for. Raises UsageError for a name that another model has."""
-    taken = {one.prefix or type(one.model).__name__ for one in active}
+    annotation = next((other for other in active if other.model is model), None)
+    if annotation is not None:
+        return annotation
+    taken = {other.prefix or type(other.model).__name__ for other in active}
+    if name in taken:
+        raise UsageError(f"another annotated model is called {name!r}", "give each model its own name")
     if name is not None:
-        if name in taken:
-            raise UsageError(f"another annotated model is called {name!r}", "give each model its own name")
-        return name
-    if all(one.prefix for one in active):
-        return ""
-    plain = type(model).__name__
-    names = (plain if number == 1 else f"{plain}{number}" for number in range(1, len(taken) + 2))
-    return next(candidate for candidate in names if candidate not in taken)
-
-
-def joined(prefix: str, path: str) -> str:
-    """The path of a layer as its label tells it; that of the model itself ends with a dot where it has a name."""
-    return f"{prefix}.{path}" if prefix else path
+        prefix = name
+    elif all(other.prefix for other in active):
+        prefix = ""
+    else:
+        plain = type(model).__name__
+        names = [plain, *(f"{plain}{number}" for number in range(2, len(taken) + 2))]
+        prefix = next(candidate for candidate in names if candidate not in taken)
+    annotation = Annotation(framework, model, prefix)
+    active.append(annotation)
+    framework.watch(active)
+    return annotation
 
 
 def install_all(active: Active) -> None:
-    """A profiler begins to record."""
-    for one in list(active):
-        one.install()
+    """Install the hooks of all annotated models when a profiler begins to record."""
+    for annotation in list(active):
+        annotation.install()
 
 
 def uninstall_all(active: Active) -> None:
-    """A profiler stopped."""
-    for one in list(active):
-        one.uninstall()
+    """Remove the hooks of all annotated models when a profiler has stopped."""
+    for annotation in list(active):
+        annotation.uninstall()
 
 
-def recorded(active: Active) -> tuple[Architecture, ...]:
-    """The annotated models, with the calls since the last time. Never raises: it runs in a handler."""
-    found = []
-    for one in list(active):
+def extra(framework: Framework) -> dict[str, Any]:
+    """Return the annotated models with the calls since the last time, for ``TraceMeta.extra``. Never raises: it runs
+    in a handler."""
+    architectures = []
+    for annotation in list(framework.active):
         try:
-            model = one.architecture()
+            architecture = annotation.architecture()
         except Exception:
             logger.exception("perfkit: the layers of a model could not be described")
             continue
-        if model is not None:
-            found.append(model)
-    return tuple(found)
+        if architecture is not None:
+            architectures.append(architecture)
+    return to_extra(tuple(architectures))
 
 
 def linear(input_shape: Sequence[int], outputs: int) -> int:
-    """A matrix product with the last dimension of the input, to ``outputs`` features."""
+    """FLOPs of a matrix product over the last dimension of the input, to ``outputs`` features."""
     return 2 * math.prod(input_shape) * outputs
 
 
 def bilinear(first_shape: Sequence[int], second_features: int, outputs: int) -> int:
-    """x1ᵀ·A·x2 for each of ``outputs`` matrices A."""
+    """FLOPs of x1ᵀ·A·x2 for each of ``outputs`` matrices A."""
     return 2 * math.prod(first_shape) * second_features * outputs
 
 
 def convolution(positions: Sequence[int], channels: int, kernel: Sequence[int]) -> int:
-    """``positions``: shape of the output (transposed: of the input), channels included. ``channels``: those of one
-    group on the other side."""
+    """FLOPs of a convolution. ``positions``: shape of the output (transposed: of the input), channels included;
+    ``channels``: those of one group on the other side."""
     return 2 * math.prod(positions) * channels * math.prod(kernel)
 
 
 def attention(query: Sequence[int], keys: int) -> int:
-    """Scores and weighted sum of all heads together. ``query``: shape (batch, length, width) after projection;
+    """FLOPs of scores and weighted sum of all heads together. ``query``: shape (batch, length, width) after projection;
     ``keys``: how many positions each query sees."""
     return 4 * math.prod(query) * keys
 
 
 def recurrent(tokens: int, gates: int, inputs: int, hidden: int, layers: int, directions: int, output: int) -> int:
-    """``tokens``: batch × length. The layers above the first see the outputs of all directions; ``output`` is what one
-    direction puts out (``hidden``, if it is not projected)."""
+    """FLOPs of a recurrent network. ``tokens``: batch × length; ``output``: width of the output of one direction
+    (``hidden``, if it is not projected). The layers above the first see the outputs of all directions."""
     first = gates * hidden * (inputs + output)
     others = gates * hidden * (directions * output + output) * (layers - 1)
     projected = hidden * output * layers if output != hidden else 0

@@ -1,13 +1,12 @@
-"""What happens to a recording when its process is told to end (SIGTERM)?
+"""What ends a recording early: SIGTERM, and a profiler that the recorded script starts itself.
 
-Python's default is to end at once, which loses the running cycle and all that is not written. While that default is
-set, perfkit ends the process as ``sys.exit(143)`` would: ``with`` blocks are left, the profiler hands over its cycle,
-and everything is written. A profiler's own method is not left in the middle: torch would be stopped by its ``with``
-block while it does not run, and crash. A second SIGTERM ends the process at once. A handler that the script has set is
-never replaced, and forked children have the default again.
+SIGTERM: Python's default ends the process at once, which loses the running cycle and all that is not written. While
+that default is set, perfkit ends the process as ``sys.exit(143)`` would: ``with`` blocks are left, the profiler hands
+over its cycle, and everything is written. A profiler's own method runs to its end first: torch would crash if its
+``with`` block stopped the profiler in the middle of it. A second SIGTERM ends the process at once. A handler that the
+script has set is never replaced, and forked children have the default again.
 
-A script that is being recorded starts a profiler of its own. A process has room for one: ours ends before the
-script's begins, which then finds what it would have found without us.
+A second profiler: a process can have only one. Ours ends before the script's begins, which then runs as without us.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ EXIT_CODE: Final = 128 + signal.SIGTERM
 
 
 class _Termination:
-    """Our handler of SIGTERM."""
+    """The handler of SIGTERM."""
 
     def __init__(self) -> None:
         self._held = 0  # blocks of the main thread, where Python runs handlers
@@ -45,7 +44,7 @@ class _Termination:
 
     @contextlib.contextmanager
     def held(self, profiler: object) -> Iterator[None]:
-        """What begins in here is completed and written; the process ends once the profiler's method has returned."""
+        """Complete and write what begins in the block; the process ends once the profiler's method has returned."""
         main = threading.current_thread() is threading.main_thread()
         self._profilers.add(type(profiler))
         self._held += main
@@ -58,21 +57,26 @@ class _Termination:
                 self._end(sys._getframe())
 
     def _end(self, frame: FrameType | None) -> None:
-        """``frame`` is the innermost one."""
-        method = self._method(frame)
-        if method is None:
-            self._exit()
-        else:
-            _on_return(method, self._exit)
-
-    def _method(self, frame: FrameType | None) -> FrameType | None:
-        """The outermost frame that is a method of a profiler: the one that the training called."""
-        found = None
+        """Exit now, or when the profiler's method returns that the training called. ``frame`` is the innermost one."""
+        method = None
         while frame is not None:
             if "self" in frame.f_locals and type(frame.f_locals["self"]) in self._profilers:
-                found = frame
+                method = frame
             frame = frame.f_back
-        return found
+        if method is None:
+            self._exit()
+            return
+        before = sys.gettrace()
+
+        # what a trace function raises is raised in the frame's caller
+        def traced(frame: FrameType, event: str, arg: Any) -> Any:
+            if event == "return":
+                sys.settrace(before)
+                self._exit()
+            return traced
+
+        method.f_trace = traced
+        sys.settrace(lambda frame, event, arg: None)  # a debugger's or coverage tool's would not call the frame's own
 
     def _exit(self) -> None:
         if self._asked:
@@ -80,7 +84,7 @@ class _Termination:
             raise SystemExit(EXIT_CODE)
 
     def restore(self) -> None:
-        """The default again, where the handler is ours."""
+        """Set the default again, where the handler is ours."""
         self._asked = False
         if signal.getsignal(signal.SIGTERM) is self:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -88,10 +92,10 @@ class _Termination:
 
 @functools.cache
 def _shared() -> _Termination:
-    made = _Termination()
+    termination = _Termination()
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=made.restore)
-    return made
+        os.register_at_fork(after_in_child=termination.restore)
+    return termination
 
 
 def install() -> None:
@@ -102,23 +106,9 @@ def install() -> None:
 
 
 def held(profiler: object) -> contextlib.AbstractContextManager[None]:
-    """A ``with`` block in which SIGTERM, where :func:`install` was called, waits for the end of the block, and of the
-    method of ``profiler`` that it is run by."""
+    """Return a ``with`` block in which SIGTERM, where :func:`install` was called, waits for the end of the block, and
+    of the method of ``profiler`` that runs it."""
     return _shared().held(profiler)
-
-
-def _on_return(frame: FrameType, action: Callable[[], None]) -> None:
-    """Call ``action`` when a running frame returns. What it raises is raised in the frame's caller."""
-    before = sys.gettrace()
-
-    def traced(frame: FrameType, event: str, arg: Any) -> Any:
-        if event == "return":
-            sys.settrace(before)
-            action()
-        return traced
-
-    frame.f_trace = traced
-    sys.settrace(lambda frame, event, arg: None)  # of a debugger or a coverage tool: would not ask the frame's own
 
 
 class GivingWay:
@@ -136,13 +126,14 @@ class GivingWay:
             self.over()
             return original(*args, **kwargs)
 
-        self._undo: Callable[[], None] = functools.partial(setattr, profiler, name, original)
+        self._undo: Callable[[], None] | None = functools.partial(setattr, profiler, name, original)
         setattr(profiler, name, begin)
 
     def over(self) -> None:
-        """Give the class its method back: nothing is left that would be in the way. A second call does nothing."""
-        undo, self._undo = self._undo, _nothing
-        undo()
+        """Give the class its method back. A second call does nothing."""
+        undo, self._undo = self._undo, None
+        if undo is not None:
+            undo()
 
     def check(self) -> None:
         """Raises CaptureError where there was another profiler."""
@@ -151,7 +142,3 @@ class GivingWay:
                 "the script started a profiler of its own, and a process can have only one: recording ended there",
                 "run it with python and pass perfkit's trace_handler as on_trace_ready",
             )
-
-
-def _nothing() -> None:
-    """Has been undone."""

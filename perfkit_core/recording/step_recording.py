@@ -1,4 +1,7 @@
-"""Records a window of the steps of somebody else's training loop, which tells us when a step has ended.
+"""Records a window of the steps of a training loop that reports when a step has ended.
+
+Which steps are recorded is a :class:`StepWindow`; the framework's profiler is a :class:`StepProfiler`, started and
+stopped by a :class:`StepRecording`.
 
 A step lasts from the end of the one before to its own end, so waiting for its data belongs to it. A validation between
 two steps belongs to neither and is not recorded: the profiler stops before it, and a new cycle begins after it.
@@ -8,26 +11,174 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import enum
 import functools
+import inspect
 import logging
-from collections.abc import Callable
-from typing import Concatenate, ParamSpec
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Concatenate, Final, ParamSpec, Protocol
 
-from perfkit_core.recording.step_window import Action, Ending, StepProfiler, StepWindow
+from perfkit_core.errors import UsageError
+from perfkit_core.recording.writer import CycleWriter
 from perfkit_core.system import failures
 
 P = ParamSpec("P")
 
+DEFAULT_WAIT: Final = 1
+DEFAULT_WARMUP: Final = 1
+DEFAULT_ACTIVE: Final = 5
+
+
+class Action(enum.Enum):
+    """What the profiler does during a step."""
+
+    OFF = enum.auto()
+    WARM_UP = enum.auto()
+    RECORD = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class StepWindow:
+    """Cycles of ``wait`` steps off, ``warmup`` steps with the profiler warming up, ``active`` recorded ones.
+
+    ``repeat`` is the number of cycles, 0 for no limit. The first cycle begins ``skip_first`` steps after the step
+    ``origin`` (None: after the first step that this training runs, which is not 0 in a resumed training).
+    """
+
+    wait: int = DEFAULT_WAIT
+    warmup: int = DEFAULT_WARMUP
+    active: int = DEFAULT_ACTIVE
+    repeat: int = 1
+    skip_first: int = 0
+    origin: int | None = None
+
+    def __post_init__(self) -> None:
+        if min(self.wait, self.warmup, self.repeat, self.skip_first) < 0 or self.active < 1:
+            raise UsageError(f"{self} records nothing", "give at least one active step, and no negative number")
+
+    def action(self, step: int, begun: int) -> Action:
+        """Return what to do during ``step`` of a training that began with step ``begun``."""
+        cycle, position = self._place(step, begun)
+        if cycle < 0 or (self.repeat and cycle >= self.repeat) or position < self.wait:
+            return Action.OFF
+        return Action.WARM_UP if position < self.wait + self.warmup else Action.RECORD
+
+    def ends_cycle(self, step: int, begun: int) -> bool:
+        """Whether ``step`` is the last one of a cycle."""
+        return self._place(step, begun)[1] == self.wait + self.warmup + self.active - 1
+
+    def _place(self, step: int, begun: int) -> tuple[int, int]:
+        """Return the number of the cycle (negative: before the first), and the position in it."""
+        origin = begun if self.origin is None else self.origin
+        return divmod(step - origin - self.skip_first, self.wait + self.warmup + self.active)
+
+
+def step_window(
+    steps: tuple[int, int] | None = None,
+    wait: int | None = None,
+    warmup: int | None = None,
+    active: int | None = None,
+    repeat: int | None = None,
+    skip_first: int | None = None,
+) -> StepWindow:
+    """Return the window for the numbers of the first and the last recorded step, or for the lengths of a cycle.
+
+    Raises UsageError for both at once and for windows without a step.
+    """
+    warmup = DEFAULT_WARMUP if warmup is None else warmup
+    cycle = {"wait": wait, "active": active, "repeat": repeat, "skip_first": skip_first}
+    given = {name: value for name, value in cycle.items() if value is not None}
+    if steps is None:
+        return StepWindow(warmup=warmup, **given)
+    if given:
+        raise UsageError(f"steps={steps} and {', '.join(given)} contradict each other", "give one or the other")
+    first, last = steps
+    if not 0 <= first <= last:
+        raise UsageError(f"steps=({first}, {last}) names no steps", "give the first and the last step to record")
+    warmup = min(warmup, first)
+    return StepWindow(0, warmup, last - first + 1, skip_first=first - warmup, origin=0)
+
+
+_SET_BY_PERFKIT: Final = {
+    "schedule": "give steps=(first, last) or wait, warmup, active",
+    "scheduler": "give steps=(first, last) or wait, warmup, active",
+    "on_trace_ready": "give it as also=[…]: it is called with the profiler after each cycle",
+    "timer_only": "it records no events",
+}
+
+
+def asked(options: Mapping[str, Any], known: Mapping[str, str], recorder: str) -> dict[str, bool]:
+    """Return the profiler's arguments for the options of a Recorder. ``known``: option → argument, ``recorder``: its
+    name.
+
+    Raises UsageError for what the profiler cannot record.
+    """
+    wanted = [name for name, value in options.items() if value]
+    for name in wanted:
+        if name not in known:
+            raise UsageError(f"{recorder} records no {name}", f"leave --{name} out; it can record {', '.join(known)}")
+    return {known[name]: True for name in wanted}
+
+
+def check_options(profiler: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    """Raises UsageError for options that are set by perfkit, or unknown to the profiler's class."""
+    known = inspect.signature(profiler).parameters
+    for name in options:
+        if name in _SET_BY_PERFKIT:
+            raise UsageError(f"{name} cannot be given here", _SET_BY_PERFKIT[name])
+        if name not in known:
+            allowed = ", ".join(sorted(known.keys() - _SET_BY_PERFKIT.keys()))
+            raise UsageError(f"the profiler has no option {name}", f"it takes {allowed}")
+
+
+class Ending(enum.Enum):
+    """What has become of the step that was begun last, when a cycle ends."""
+
+    ENDED = enum.auto()
+    """It has ended."""
+    NOT_TAKEN = enum.auto()
+    """It does not take place, or takes place later."""
+    BROKEN_OFF = enum.auto()
+    """It ended in the middle."""
+
+
+class StepProfiler(Protocol):
+    """A framework's profiler, controlled by a StepRecording."""
+
+    writer: CycleWriter[Any]
+
+    def warm_up(self, step: int) -> None:
+        """Get ready during ``step``; nothing is recorded yet."""
+
+    def start(self, step: int) -> None:
+        """Record from now on; ``step`` begins now. Comes after ``warm_up`` or without it."""
+
+    def next(self, step: int) -> None:
+        """The running step ends and ``step`` begins."""
+
+    def stop(self, ending: Ending) -> None:
+        """Write the cycle. Only a step that has ended is a step; one that was broken off is a finding."""
+
+    def cancel(self) -> None:
+        """Stop warming up or recording, and write nothing."""
+
 
 def _guarded(method: Callable[Concatenate[StepRecording, P], None]) -> Callable[Concatenate[StepRecording, P], None]:
-    """Nothing that goes wrong here reaches the training: it is logged, marked in the run folder, and recording ends."""
+    """Let no error reach the training: it is logged, the run is marked as incomplete, and recording ends."""
 
     @functools.wraps(method)
     def guarded(self: StepRecording, /, *args: P.args, **kwargs: P.kwargs) -> None:
         try:
             method(self, *args, **kwargs)
         except Exception as error:
-            self._give_up(error)
+            failures.tell(f"recording ended early, training goes on: {error}")
+            failures.tell("recording ended early", logging.DEBUG, error)
+            self._end()
+            self._profiler.writer.mark_incomplete(error)
+            if self._action is not Action.OFF:
+                with contextlib.suppress(Exception):  # it has failed once already; it must only not go on recording
+                    self._profiler.cancel()
 
     return guarded
 
@@ -38,18 +189,18 @@ class StepRecording:
     def __init__(self, window: StepWindow, profiler: StepProfiler) -> None:
         self._window = window
         self._profiler = profiler
-        self._doing = Action.OFF
+        self._action = Action.OFF
         self._running = False
         self._paused = False
         self._begun = self._step = 0
-        self._whole_steps = 0  # of the running cycle
+        self._steps_of_cycle = 0  # that have ended in the running cycle
         self._recorded = 0  # steps of all cycles
 
     @_guarded
     def begin(self, step: int) -> None:
         """Training begins; ``step`` is the number of its first step."""
         self._running, self._begun = True, step
-        atexit.register(self.abort)  # a training loop that raises may tell nobody
+        atexit.register(self.abort)  # a training loop that raises may report nothing
         self._enter(step)
 
     @_guarded
@@ -58,8 +209,8 @@ class StepRecording:
         if not self._running:
             return
         self._paused = False
-        if self._doing is Action.RECORD:
-            self._whole_steps += 1
+        if self._action is Action.RECORD:
+            self._steps_of_cycle += 1
             self._recorded += 1
             if self._window.ends_cycle(self._step, self._begun):
                 self._leave(Ending.ENDED, keep=True)
@@ -70,7 +221,7 @@ class StepRecording:
         """Something else than training begins."""
         if self._running and not self._paused:
             self._paused = True
-            self._leave(Ending.NOT_TAKEN, keep=self._whole_steps > 0)
+            self._leave(Ending.NOT_TAKEN, keep=self._steps_of_cycle > 0)
 
     @_guarded
     def resume(self) -> None:
@@ -82,11 +233,14 @@ class StepRecording:
     @_guarded
     def finish(self) -> None:
         """Training has ended: what was recorded is written. A second call does nothing."""
-        if self._running:
-            self._leave(Ending.NOT_TAKEN, keep=self._whole_steps > 0)
-            self._end()
-            if not self._recorded:
-                failures.tell(f"none of the chosen steps was trained: {self._trained()}", logging.WARNING)
+        if not self._running:
+            return
+        self._leave(Ending.NOT_TAKEN, keep=self._steps_of_cycle > 0)
+        self._end()
+        if not self._recorded:
+            trained = f"it had the steps {self._begun} to {self._step - 1}, and the window is {self._window}"
+            trained = trained if self._step > self._begun else "no step was"
+            failures.tell(f"none of the chosen steps was trained: {trained}", logging.WARNING)
 
     @_guarded
     def abort(self) -> None:
@@ -97,37 +251,23 @@ class StepRecording:
 
     def _enter(self, step: int) -> None:
         self._step = step
-        wanted = self._window.action(step, self._begun)
-        if wanted is Action.RECORD and self._doing is Action.RECORD:
+        action = self._window.action(step, self._begun)
+        if action is Action.RECORD and self._action is Action.RECORD:
             self._profiler.next(step)
-        elif wanted is Action.RECORD:
+        elif action is Action.RECORD:
             self._profiler.start(step)
-        elif wanted is Action.WARM_UP and self._doing is Action.OFF:
+        elif action is Action.WARM_UP and self._action is Action.OFF:
             self._profiler.warm_up(step)
-        self._doing = wanted
+        self._action = action
 
     def _leave(self, ending: Ending, keep: bool) -> None:
-        doing, self._doing = self._doing, Action.OFF
-        self._whole_steps = 0
-        if doing is Action.RECORD and keep:
+        action, self._action = self._action, Action.OFF
+        self._steps_of_cycle = 0
+        if action is Action.RECORD and keep:
             self._profiler.stop(ending)
-        elif doing is not Action.OFF:
+        elif action is not Action.OFF:
             self._profiler.cancel()
 
     def _end(self) -> None:
         self._running = False
         atexit.unregister(self.abort)
-
-    def _give_up(self, error: Exception) -> None:
-        failures.tell(f"recording ended early, training goes on: {error}")
-        failures.tell("recording ended early", logging.DEBUG, error)
-        self._end()
-        self._profiler.writer.mark_incomplete(error)
-        if self._doing is not Action.OFF:
-            with contextlib.suppress(Exception):  # it has failed once already; it must only not go on recording
-                self._profiler.cancel()
-
-    def _trained(self) -> str:
-        if self._step == self._begun:
-            return "no step was"
-        return f"it had the steps {self._begun} to {self._step - 1}, and the window is {self._window}"

@@ -9,8 +9,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from perfkit_core.recording.step_recording import StepRecording
-from perfkit_core.recording.step_window import check_options, step_window
+from perfkit_core.recording.step_recording import StepRecording, check_options, step_window
 from perfkit_core.system.paths import absolute
 from perfkit_paddle import framework
 from perfkit_paddle.integrations.step_recording import PaddleStepProfiler

@@ -8,14 +8,15 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from perfkit_core.errors import CaptureError
-from perfkit_core.recording.step_window import Ending
-from perfkit_core.recording.writer import CycleWriter, Place, Taken
+from perfkit_core.recording.environment import Place
+from perfkit_core.recording.step_recording import Ending
+from perfkit_core.recording.writer import CycleWriter, Taken
 from perfkit_paddle import findings, framework
 from perfkit_paddle.capture import place, take
 
 
 class PaddleStepProfiler:
-    """One training's profiler; see :class:`perfkit_core.recording.step_window.StepProfiler`.
+    """One training's profiler; see :class:`perfkit_core.recording.step_recording.StepProfiler`.
 
     Each cycle has a Profiler of its own, whose scheduler says what was asked for last and whose step number is set
     before each step. The previous one must be gone by then: Paddle allows one in a process.

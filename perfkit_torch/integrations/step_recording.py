@@ -15,15 +15,15 @@ import torch
 from perfkit_core.assembly.steps import EMPTY, PARTIAL
 from perfkit_core.errors import CaptureError
 from perfkit_core.model.trace import Trace
-from perfkit_core.recording.step_recording import StepRecording
-from perfkit_core.recording.step_window import Ending, check_options, step_window
-from perfkit_core.recording.writer import CycleWriter, Place, Taken
+from perfkit_core.recording.environment import Place
+from perfkit_core.recording.step_recording import Ending, StepRecording, check_options, step_window
+from perfkit_core.recording.writer import CycleWriter, Taken
 from perfkit_core.system.paths import absolute
 from perfkit_torch.capture import place, take
 
 
 class TorchStepProfiler:
-    """One training's profiler; see :class:`perfkit_core.recording.step_window.StepProfiler`.
+    """One training's profiler; see :class:`perfkit_core.recording.step_recording.StepProfiler`.
 
     torch counts the steps of its own schedule from 0. A training that was resumed or that validates in between needs
     other numbers, so the phases of the profiler are called directly and the steps get their labels here.

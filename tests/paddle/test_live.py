@@ -15,7 +15,7 @@ import pytest
 from perfkit_core.errors import CaptureError
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
-from perfkit_core.recording.writer import environment_place
+from perfkit_core.recording.environment import environment_place
 from perfkit_core.storage import store
 from perfkit_core.storage.store import INCOMPLETE_MARK
 from perfkit_paddle import capture, trace_handler

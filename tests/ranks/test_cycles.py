@@ -16,7 +16,8 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.ranks.plan import plan
 from perfkit_core.ranks.profile import Ranks, Whole, opened
 from perfkit_core.readers.load import load
-from perfkit_core.recording.writer import CycleWriter, Place, Taken
+from perfkit_core.recording.environment import Place
+from perfkit_core.recording.writer import CycleWriter, Taken
 from tests.support.events import codes, host, trace
 
 SECOND = 10**9

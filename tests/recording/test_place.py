@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfkit_core.recording.writer import Place, environment_place
+from perfkit_core.recording.environment import Place, environment_place
 
 NAMES = {
     "torch": ("RANK", "WORLD_SIZE"),

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from perfkit_core.errors import UsageError
-from perfkit_core.recording.step_recording import StepRecording
-from perfkit_core.recording.step_window import Action, Ending, StepWindow, step_window
+from perfkit_core.recording.step_recording import Action, Ending, StepRecording, StepWindow, step_window
 from perfkit_core.recording.writer import CycleWriter
 from perfkit_core.storage.store import INCOMPLETE_MARK
 

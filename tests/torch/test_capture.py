@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from perfkit_core.recording.writer import environment_place
+from perfkit_core.recording.environment import environment_place
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
 
