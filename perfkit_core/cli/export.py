@@ -95,7 +95,7 @@ def _streamed(source: Path, output: Path, partial: bool) -> None:
 
 
 def _aligned(trace: Trace) -> Trace:
-    from perfkit_core.views.communication.align import aligned
+    from perfkit_core.views.communication.clocks import aligned
 
     with working("aligning clocks"):
         moved = aligned(trace)

@@ -44,7 +44,7 @@ def export(
     chosen, options = choose(to, target), ExportOptions(weight)
     check(chosen, options)
     if align:
-        from perfkit_core.views.communication.align import aligned
+        from perfkit_core.views.communication.clocks import aligned
 
         trace = aligned(trace)
     chosen_steps = only_steps(trace, None if steps is None else tuple(steps))

@@ -32,7 +32,7 @@ from perfkit_core.replay.host_segments import Segments, host_segments
 from perfkit_core.replay.ranks import meet
 from perfkit_core.replay.stream_waits import stream_waits, sync_records
 from perfkit_core.replay.waits import waits
-from perfkit_core.views.communication.communicating import communication
+from perfkit_core.views.communication.instances import communication
 
 RETURN_NS: Final = 200_000
 """A thread that waited goes on at most so long after the other was done, or after ``RETURN_SHARE`` of its wait."""

@@ -1,6 +1,6 @@
 """Which ranks wait for each other? A collective transfers once its last rank has come, on one clock for all that meet.
 
-A collective that nobody leaves before the last one has come (``clock_offsets.SYNCHRONOUS``) is cut in two on each rank:
+A collective that nobody leaves before the last one has come (``clock_model.SYNCHRONOUS``) is cut in two on each rank:
 its arrival, which takes no time of its own, and the transfer, which takes what it was recorded to take after the last
 arrival. Other collectives, those that cannot be matched, and ranks whose clock cannot be told stay as recorded.
 
@@ -25,10 +25,8 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.replay.device_work import DeviceWork
 from perfkit_core.replay.graph import CHAIN, EVENT, HANDOFF, MEETING, STREAM, Edges, Graph, all_edges, edges
 from perfkit_core.replay.simulate import CyclicGraphError, play
-from perfkit_core.views.communication.clock_model import MOST_CROSSING_NS
-from perfkit_core.views.communication.clock_offsets import clock_offsets, meetings
-from perfkit_core.views.communication.instances import instances
-from perfkit_core.views.communication.matching import UNMATCHED, matched
+from perfkit_core.views.communication.clock_model import MOST_CROSSING_NS, clock_offsets, meetings
+from perfkit_core.views.communication.instances import UNMATCHED, instances, matched
 from perfkit_core.views.select import ranks
 
 

@@ -12,7 +12,7 @@ from perfkit_core.model.schema import STEP
 from perfkit_core.model.trace import Trace
 from perfkit_core.replay.build import Replay
 from perfkit_core.replay.graph import Graph
-from perfkit_core.views.communication.communicating import communication
+from perfkit_core.views.communication.instances import communication
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.readers.load import load
 from perfkit_core.views.communication import clocks, distributed, stragglers
-from perfkit_core.views.communication.align import aligned
+from perfkit_core.views.communication.clocks import aligned
 from perfkit_core.views.communication.collectives import table as collectives_table
 from perfkit_torch import collectives
 

@@ -22,9 +22,8 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule, ViewRequest
 from perfkit_core.replay.quantity import Quantity
 from perfkit_core.replay.transforms.durations import Scale
-from perfkit_core.views.communication.arrivals import arrivals
-from perfkit_core.views.communication.communicating import communication
-from perfkit_core.views.communication.partials import reduce_each
+from perfkit_core.views.communication.instances import communication, reduce_each
+from perfkit_core.views.communication.stragglers import arrivals
 from perfkit_core.views.steps.activity import activities, covered_ns
 
 _HALF: Final = 0.5

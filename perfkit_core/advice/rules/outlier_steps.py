@@ -22,7 +22,7 @@ from perfkit_core.model.schema import KERNEL, STEP
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.batches import waited
-from perfkit_core.views.communication.communicating import communication
+from perfkit_core.views.communication.instances import communication
 
 _OUTSIDE: Final = "time outside of every recorded event"
 """Name of the self time of steps among the names of events."""

@@ -26,7 +26,7 @@ from perfkit_core.replay.quantity import Quantity
 from perfkit_core.replay.simulate import play
 from perfkit_core.replay.transforms.durations import Scale
 from perfkit_core.replay.transforms.transform import Edit, edited
-from perfkit_core.views.communication.communicating import communication
+from perfkit_core.views.communication.instances import communication
 from perfkit_core.views.select import ranks
 
 DEVICE, LOADING, HOST = "device", "loading", "host"

@@ -1,44 +1,173 @@
-"""What do the collectives that a rank shares with others tell of its clock: how far is it ahead, and does it drift?
+"""The clocks of the ranks, from the collectives that they share: offsets, their bounds, and drift.
 
-The offset is the median difference of the ends, kept within its bounds: a collective ends nowhere before its last rank
-has begun it. A drift is taken away where the ends tell it; elsewhere the offset is constant.
+A collective in which all ranks take part ends on all of them at nearly the same time, so ranks that share some can be
+set on one clock: that of the lowest of them. Ranks that share no collective with it are reached through those that do.
+Ranks that nothing ties to others, such as the data-parallel groups of different pipeline stages, have a clock for each
+such part; so have those that agree with each other and contradict the rest.
+
+An offset is the median difference of the ends, kept within its bounds: a collective ends nowhere before its last rank
+has begun it. A drift is corrected where the ends show it; elsewhere the offset is constant.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
 from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.views.communication.instances import UNMATCHED
+
+SYNCHRONOUS: Final = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
+"""Collectives that no rank can leave before the last one has come."""
 
 MOST_CROSSING_NS: Final = 10**6
-"""By how much the bounds may cross; what crosses further was not one collective, or not on such a clock."""
+"""By how much the bounds may cross. Bounds that cross further are not of one collective, or not of such a clock."""
 
 MOST_DRIFT_PPM: Final = 500
-"""As fast as a system lets a clock be slewed (adjtime); a faster drift is not taken away."""
+"""As fast as a system lets a clock be slewed (adjtime); a faster drift is not corrected."""
 
 _FASTEST_DRIFT_PPM: Final = 10_000
-"""No clock gains a hundredth; what changes faster is no drift."""
+"""No clock gains a hundredth; a faster change is no drift."""
 
 FOR_A_DRIFT: Final = 9
-"""Collectives from which a drift can be told: three at the beginning, three at the end."""
+"""Collectives that a drift is measured from: at least three at the beginning and three at the end."""
 
 _LEAST_SPAN_NS: Final = 10**9
 """Over a shorter time the ends scatter more than clocks drift."""
 
-_TOLD: Final = 10
-"""How many times what the ends still scatter by a drift must amount to over the recording."""
+_CLEAR: Final = 10
+"""How many times the scatter of the ends a drift must amount to over the recording."""
 
 _LEAST_SCATTER_NS: Final = 1000
 """Some profilers round their times to a microsecond."""
 
+_MOST_ROUNDS: Final = 32
+"""Reference clocks that are tried. Each round takes as long as the first one; a job has few bad clocks."""
+
+COLUMNS: Final = {
+    "reference_rank": "Int64", "offset_ns": "Int64", "earliest_ns": "Int64", "latest_ns": "Int64", "matched": "int64",
+    "residual_ns": "Int64", "max_residual_ns": "Int64", "drift_ppm": "Float64", "rate": "float64",
+    "moment_ns": "int64", "constant_ns": "Int64", "numbered": "bool", "may_drift": "bool",
+    "too_fast": "bool", "contradicts": "Int64",
+}  # fmt: skip
+_NOTHING: Final = dict.fromkeys(COLUMNS) | {
+    "matched": 0, "rate": 0.0, "moment_ns": 0, "numbered": False, "may_drift": False, "too_fast": False
+}  # fmt: skip
+_ZERO: Final = dict.fromkeys(
+    ("offset_ns", "earliest_ns", "latest_ns", "residual_ns", "max_residual_ns", "constant_ns", "drift_ppm"), 0
+)
+_Rows = dict[int, dict[str, Any]]
+
+
+def clock_offsets(collectives: pd.DataFrame, ranks: Iterable[int] = ()) -> pd.DataFrame:
+    """Return by rank, from matched collectives and for ``ranks`` that may have none:
+
+    ``reference_rank`` (the lowest rank that collectives tie it to without contradiction; NA: none), ``offset_ns`` (its
+    clock less that of the reference; NA: unknown), its bounds ``earliest_ns`` and ``latest_ns``, ``matched``
+    collectives, ``residual_ns`` and ``max_residual_ns`` (median and largest difference of the ends after alignment),
+    ``drift_ppm`` (how much faster it runs; NA with too few collectives, or too short a time between them).
+
+    Where the drift is corrected, ``rate`` is what the clock gains by its own time, else 0; the offset and its bounds
+    are those of ``moment_ns`` on its clock, the end of the first collective it shares, and ``constant_ns`` is the
+    offset without a rate (NA: unknown). ``numbered``: all were matched by the library's numbers; ``may_drift``: its
+    bounds cross by no more than clocks drift; ``too_fast``: it drifts evenly, but too fast to be corrected;
+    ``contradicts``: the lowest rank of those that it was compared with before in vain.
+    """
+    synchronous = collectives["collective"].isin(SYNCHRONOUS) & (collectives["match"] != UNMATCHED)
+    usable = collectives[synchronous & (collectives["of_ranks"] > 1)]
+    usable = pd.DataFrame(
+        {"rank": usable["rank"].astype("int64"), "match": usable["match"], "start": usable["start_ns"],
+         "end": usable["start_ns"] + usable["dur_ns"], "numbered": usable["sequence"].notna()}
+    )  # fmt: skip
+    rows: _Rows = {}
+    alone: set[int] = set()
+    left = _several(usable)
+    # Ranks that contradict their reference, or are reached only through one that does, are compared with the lowest of
+    # each other in the next round. A rank that agrees with nobody is compared with those who agree with each other.
+    for _ in range(_MOST_ROUNDS):
+        references = _references(left, alone)
+        if not references:
+            break
+        compared = _spread(left[left["rank"].isin(references)], references)
+        aligned = [rank for rank, row in compared.items() if row["offset_ns"] is not None]
+        company = {references[rank] for rank in aligned if references[rank] != rank}
+        aligned = [rank for rank in aligned if references[rank] in company]
+        for rank, row in compared.items():
+            if rank not in rows or rank in aligned or (rank in alone and references[rank] in company):
+                before = rows.get(rank)
+                in_vain = before is not None and before["offset_ns"] is None
+                rows[rank] = row | {"contradicts": before["reference_rank"] if before and in_vain else None}
+        alone |= set(references.values()) - company
+        left = _several(left[~left["rank"].isin(aligned)])
+    used = {row["reference_rank"] for rank, row in rows.items() if row["reference_rank"] != rank}
+    rows = {rank: row for rank, row in rows.items() if row["reference_rank"] != rank or rank in used}
+    everyone = sorted({*collectives["rank"].dropna().unique().tolist(), *ranks})
+    table = pd.DataFrame.from_dict(dict.fromkeys(everyone, _NOTHING) | rows, orient="index", columns=list(COLUMNS))
+    return table.astype(COLUMNS).rename_axis("rank")
+
+
+def _several(usable: pd.DataFrame) -> pd.DataFrame:
+    """Return the collectives that several ranks are left of."""
+    several: pd.DataFrame = usable[usable.groupby("match")["rank"].transform("size") > 1]
+    return several
+
+
+def _references(usable: pd.DataFrame, alone: Collection[int]) -> dict[int, int]:
+    """Return for each rank the lowest one that collectives tie it to, directly or not, other than those in ``alone``.
+
+    Ranks that are tied to such ranks only are left out."""
+    tied = usable.assign(first=usable.groupby("match")["rank"].transform("min"))[["rank", "first"]].drop_duplicates()
+    above: dict[int, int] = {rank: rank for rank in tied["rank"].tolist()}
+
+    def lowest(rank: int) -> int:
+        while above[rank] != rank:
+            above[rank] = rank = above[above[rank]]
+        return rank
+
+    for rank, first in zip(tied["rank"].tolist(), tied["first"].tolist(), strict=True):
+        low, high = sorted((lowest(rank), lowest(first)))
+        above[high] = low
+    chosen: dict[int, int] = {}
+    for rank in sorted(above.keys() - set(alone)):
+        chosen.setdefault(lowest(rank), rank)
+    return {rank: chosen[lowest(rank)] for rank in above if lowest(rank) in chosen}
+
+
+def _spread(usable: pd.DataFrame, references: Mapping[int, int]) -> _Rows:
+    """Return the rows of the references, and of ranks that share a collective with aligned ones, until none is left."""
+    begun = usable["rank"].isin(set(references.values()))
+    shared = usable["rank"][begun].value_counts()
+    rows: _Rows = {
+        rank: _NOTHING | _ZERO | {"matched": number, "reference_rank": rank}
+        for rank, number in zip(shared.index.tolist(), shared.tolist(), strict=True)
+    }
+    aligned, waiting = usable[begun], usable[~begun]
+    while len(aligned) and len(waiting):
+        by_match, ordered = aligned.groupby("match"), aligned.sort_values(["match", "end"])
+        match, first, count = np.unique(ordered["match"].to_numpy(), return_index=True, return_counts=True)
+        middle = pd.Series(ordered["end"].to_numpy()[first + count // 2], match)
+        ends = {"latest_start": by_match["start"].max(), "first_end": by_match["end"].min(), "reference": middle}
+        pairs = waiting.join(pd.DataFrame(ends), on="match", how="inner")
+        if pairs.empty:
+            break
+        of_rank, ranks = pairs.groupby("rank"), pairs["rank"].unique().tolist()
+        reached = {rank: {"reference_rank": references[rank], **clock(of_rank.get_group(rank))} for rank in ranks}
+        rows |= reached
+        clocks = pd.DataFrame.from_dict(reached, orient="index")
+        added = waiting[waiting["rank"].isin(clocks.index[clocks["offset_ns"].notna()])]
+        rank = added["rank"].to_numpy(np.int64)
+        moved = {edge: added[edge] - ahead_ns(clocks, rank, added[edge].to_numpy()) for edge in ("start", "end")}
+        aligned, waiting = pd.concat([aligned, added.assign(**moved)]), waiting[~waiting["rank"].isin(reached)]
+    return rows
+
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    """An offset, what it must lie between, and how far each end is from it, without sign, shape (collectives,)."""
+    """An offset, its bounds, and the absolute distance of each end from it, shape (collectives,)."""
 
     offset_ns: int
     earliest_ns: int
@@ -50,29 +179,37 @@ class _Fit:
         return max(self.earliest_ns - self.latest_ns, 0)
 
     @property
-    def told_ns(self) -> int | None:
-        """None where the bounds contradict each other."""
+    def known_ns(self) -> int | None:
+        """The offset; None where the bounds contradict each other."""
         return self.offset_ns if self.crossing_ns <= MOST_CROSSING_NS else None
 
 
 def clock(mine: pd.DataFrame) -> dict[str, object]:
-    """The row of a rank in :func:`clock_offsets.clock_offsets`, from the collectives that it shares with ranks whose
-    clocks are known: ``start`` and ``end`` on its own clock; ``reference`` (end), ``first_end`` and ``latest_start`` on
-    the other."""
-    time, difference = mine["reference"].to_numpy(), (mine["end"] - mine["reference"]).to_numpy()
-    drift, moment = _drift(time, difference), int(mine["end"].min())
+    """Return the row of a rank in :func:`clock_offsets`, from the collectives that it shares with aligned ranks:
+    ``start`` and ``end`` on its own clock; ``reference`` (end), ``first_end`` and ``latest_start`` on the other."""
+    ends, time = mine["end"].to_numpy(), mine["reference"].to_numpy()
+    difference, moment = ends - time, int(ends.min())
+    drift: float | None = None
+    if len(time) >= FOR_A_DRIFT:  # between the medians of the first and of the last third of the collectives
+        order, third = np.argsort(time), len(time) // 3
+        first, last = order[:third], order[-third:]
+        elapsed = median(time[last]) - median(time[first])
+        if elapsed >= _LEAST_SPAN_NS:
+            drift = (median(difference[last]) - median(difference[first])) / elapsed
     constant, rate, too_fast = _fit(mine, 0.0, moment), 0.0, False
     fit = constant
     if drift is not None and abs(drift) * 1e6 <= _FASTEST_DRIFT_PPM:
         own = drift / (1 + drift)  # by its own time
         without = _fit(mine, own, moment)
-        even = _is_told(abs(drift) * int(np.ptp(time)), constant, without)
+        # A drift is even if it clearly exceeds the scatter, or if the bounds contradict each other without it.
+        scatter = max(median(without.residuals), _LEAST_SCATTER_NS)
+        clear = abs(drift) * int(np.ptp(time)) >= _CLEAR * scatter and without.crossing_ns <= constant.crossing_ns
+        even = clear or without.crossing_ns <= MOST_CROSSING_NS < constant.crossing_ns
         too_fast = even and abs(drift) * 1e6 > MOST_DRIFT_PPM
         if even and not too_fast:
             fit, rate = without, own
-    span = int(np.ptp(mine["end"].to_numpy()))
     return {
-        "offset_ns": fit.told_ns,
+        "offset_ns": fit.known_ns,
         "earliest_ns": fit.earliest_ns,
         "latest_ns": fit.latest_ns,
         "matched": len(mine),
@@ -81,22 +218,11 @@ def clock(mine: pd.DataFrame) -> dict[str, object]:
         "drift_ppm": None if drift is None else drift * 1e6,
         "rate": rate,
         "moment_ns": moment,
-        "constant_ns": constant.told_ns,
+        "constant_ns": constant.known_ns,
         "numbered": bool(mine["numbered"].all()),
-        "may_drift": fit.crossing_ns * 1e6 <= MOST_DRIFT_PPM * span,
+        "may_drift": fit.crossing_ns * 1e6 <= MOST_DRIFT_PPM * int(np.ptp(ends)),
         "too_fast": too_fast,
     }
-
-
-def gained_ns(rate: float, moment_ns: int, time: IntArray) -> IntArray:
-    """What a clock has gained since a moment, at times that it shows itself; exactly 0 without a rate."""
-    gained: IntArray = np.rint(rate * (time - moment_ns)).astype(np.int64)
-    return gained
-
-
-def median(values: IntArray) -> int:
-    """An exact integer: of an even number the larger one of the two in the middle."""
-    return int(np.sort(values)[len(values) // 2])
 
 
 def _fit(mine: pd.DataFrame, rate: float, moment: int) -> _Fit:
@@ -110,18 +236,41 @@ def _fit(mine: pd.DataFrame, rate: float, moment: int) -> _Fit:
     return _Fit(offset, earliest, latest, np.abs(difference - offset))
 
 
-def _is_told(gained: float, constant: _Fit, without: _Fit) -> bool:
-    """Whether the ends tell a drift that gained so much, or nothing but a drift lets them be of one collective each."""
-    scatter = max(median(without.residuals), _LEAST_SCATTER_NS)
-    clear = gained >= _TOLD * scatter and without.crossing_ns <= constant.crossing_ns
-    return clear or without.crossing_ns <= MOST_CROSSING_NS < constant.crossing_ns
+def gained_ns(rate: float, moment_ns: int, time: IntArray) -> IntArray:
+    """Return what a clock has gained since a moment, at times on that clock; exactly 0 without a rate."""
+    gained: IntArray = np.rint(rate * (time - moment_ns)).astype(np.int64)
+    return gained
 
 
-def _drift(time: IntArray, difference: IntArray) -> float | None:
-    """Between the medians of the first and of the last third of the collectives."""
-    if len(time) < FOR_A_DRIFT:
-        return None
-    order, third = np.argsort(time), len(time) // 3
-    first, last = order[:third], order[-third:]
-    elapsed = median(time[last]) - median(time[first])
-    return (median(difference[last]) - median(difference[first])) / elapsed if elapsed >= _LEAST_SPAN_NS else None
+def median(values: IntArray) -> int:
+    """Return the exact median; of an even number the larger one of the two in the middle."""
+    return int(np.sort(values)[len(values) // 2])
+
+
+def ahead_ns(clocks: pd.DataFrame, rank: IntArray, time: IntArray) -> IntArray:
+    """Return by how much clocks (of :func:`clock_offsets`) are ahead of those of their references at times that they
+    show themselves, shape (len(time),); 0 for ranks without an offset."""
+    distinct, code = np.unique(rank, return_inverse=True)
+    known = clocks[clocks["offset_ns"].notna()].reindex(distinct)
+    ahead: IntArray = known["offset_ns"].fillna(0).to_numpy(np.int64)[code]
+    for at in np.flatnonzero(known["rate"].fillna(0).to_numpy()).tolist():
+        mine = code == at
+        ahead[mine] += gained_ns(float(known["rate"].iloc[at]), int(known["moment_ns"].iloc[at]), time[mine])
+    return ahead
+
+
+def crossing_ns(clocks: pd.DataFrame) -> pd.Series[int]:
+    """Return by how much the bounds of each clock contradict each other: its offset is not known better than that."""
+    return (clocks["earliest_ns"] - clocks["latest_ns"]).clip(lower=0).fillna(0).astype("int64")
+
+
+def meetings(collectives: pd.DataFrame, clocks: pd.DataFrame) -> pd.Series[int]:
+    """Return a number for the ranks that meet in a collective on one clock (of :func:`clock_offsets`, with an offset),
+    by the rows of matched synchronous collectives in which several such ranks meet."""
+    reference = collectives["rank"].map(clocks["reference_rank"].where(clocks["offset_ns"].notna()))
+    synchronous = collectives["collective"].isin(SYNCHRONOUS) & (collectives["match"] != UNMATCHED)
+    usable = synchronous & reference.notna()
+    met = [collectives["match"][usable], reference[usable].astype("int64")]
+    number = collectives[usable].groupby(met, sort=False).ngroup()
+    several: pd.Series[int] = number[number.groupby(number).transform("size") > 1]
+    return several

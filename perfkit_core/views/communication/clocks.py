@@ -1,29 +1,31 @@
-"""How far are the clocks of the ranks apart?
+"""The clocks of the ranks: how far each is from that of its reference rank, and a trace set on one clock.
 
-From the collectives that they share, against the lowest rank of those that collectives tie together and that agree: see
-``clock_offsets``. Positive: the clock is ahead.
+The offsets come from the collectives that ranks share (``clock_model``). Positive: the clock is ahead. Where ranks are
+not all tied together there are several clocks; the one to which most ranks are tied is taken for alignment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from perfkit_core.errors import UsageError
-from perfkit_core.language.messages import Message, Sentence, Text, message
+from perfkit_core.language.messages import Message, Sentence, message
 from perfkit_core.model.columns import MAX, RANK, Column, count, duration, text
+from perfkit_core.model.meta import Finding
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
-from perfkit_core.views.communication.clock_model import FOR_A_DRIFT, MOST_DRIFT_PPM
-from perfkit_core.views.communication.clock_offsets import clock_offsets
-from perfkit_core.views.communication.matching import POINT_TO_POINT
-from perfkit_core.views.communication.partials import (
+from perfkit_core.views.communication.clock_model import FOR_A_DRIFT, MOST_DRIFT_PPM, ahead_ns, clock_offsets
+from perfkit_core.views.communication.instances import (
+    POINT_TO_POINT,
     Partial,
     all_collectives,
     all_ranks,
-    one_rank_only,
+    needs_several_ranks,
     reduce,
     reduce_each,
 )
@@ -34,19 +36,19 @@ _UNTIED: Final = message("no collectives were recorded that could tie the clocks
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """One row a rank; see :data:`COLUMNS`. NA: it cannot be told."""
+    """Return one row for each rank; see :data:`COLUMNS`. NA: unknown."""
     return merge(reduce_each(trace, request), request)
 
 
 def merge(partials: Sequence[Partial], request: ViewRequest) -> pd.DataFrame:
-    """The table of any number of ranks; without rows for one, and where none recorded collectives."""
+    """Return the table of any number of ranks; without rows for one, and where none recorded collectives."""
     if request.by:
         raise UsageError(f"{VIEW.name} cannot be grouped by {request.by[0]!r}", "it has a row for each rank")
-    found = all_collectives(partials)
-    clocks = clock_offsets(found, all_ranks(partials))
-    clocks = clocks if len(clocks) > 1 and len(found) else clocks.iloc[:0]
-    alone = (found["of_ranks"] == 1) & ~found["collective"].isin(POINT_TO_POINT)
-    missing = found[alone].groupby("rank").size().reindex(clocks.index, fill_value=0)
+    collectives = all_collectives(partials)
+    clocks = clock_offsets(collectives, all_ranks(partials))
+    clocks = clocks if len(clocks) > 1 and len(collectives) else clocks.iloc[:0]
+    alone = (collectives["of_ranks"] == 1) & ~collectives["collective"].isin(POINT_TO_POINT)
+    missing = collectives[alone].groupby("rank").size().reindex(clocks.index, fill_value=0)
     notes = [_note(rank, row) for rank, row in zip(clocks.index, clocks.to_dict("records"), strict=True)]
     sentences = [None if note is None else Sentence(note) for note in notes]
     result = clocks.assign(unmatched=missing.astype("int64"), note=pd.Series(sentences, clocks.index, dtype=object))
@@ -54,52 +56,34 @@ def merge(partials: Sequence[Partial], request: ViewRequest) -> pd.DataFrame:
 
 
 def _note(rank: int, row: Mapping[Any, Any]) -> Message | None:
+    """Return why a rank has no offset, or what there is to know of its offset."""
+    unknown = pd.isna(row["offset_ns"])
     if not row["matched"]:
         return message("it shares no collective in which ranks wait for each other with a rank whose clock is known")
-    if pd.isna(row["offset_ns"]):
-        return _contradiction(row)
     if row["too_fast"]:
-        return _too_fast()
+        return message("its clock drifts by more than {most} ppm, the most that is corrected", most=MOST_DRIFT_PPM)
+    if unknown and row["may_drift"] and pd.isna(row["drift_ppm"]):
+        return message(
+            "its clock may drift: measuring that needs {count} collectives, with a second or more between the first "
+            "third of them and the last",
+            count=FOR_A_DRIFT,
+        )
+    if unknown and row["may_drift"]:
+        return message("its clock drifts, and not evenly enough for an offset")
+    if unknown and row["numbered"]:
+        return message(
+            "collectives of the same number contradict each other: they are of different runs, or a clock was set"
+        )
+    if unknown:
+        return message("collectives matched by order contradict each other: parts are missing")
     if row["rate"]:
-        return message("its drift is taken away: the offset is that at the end of the first collective it shares")
+        return message("its drift is corrected: the offset is that at the end of the first collective it shares")
     if pd.notna(row["contradicts"]):
         return message(
             "its collectives contradict those of rank {rank}: it is compared with ranks that agree with it",
             rank=row["contradicts"],
         )
-    if row["reference_rank"] == rank:
-        return message("the others are compared with this one")
-    return None
-
-
-def _contradiction(row: Mapping[Any, Any]) -> Message:
-    if row["too_fast"]:
-        return _too_fast()
-    if row["may_drift"] and pd.isna(row["drift_ppm"]):
-        return message(
-            "its clock may drift: that is told from {count} collectives on, the first third of them a second and more "
-            "before the last",
-            count=FOR_A_DRIFT,
-        )
-    if row["may_drift"]:
-        return message("its clock drifts, and not evenly enough for an offset")
-    if row["numbered"]:
-        return message(
-            "collectives of the same number contradict each other: they are of different runs, or a clock was set"
-        )
-    return message("collectives matched by order contradict each other: parts are missing")
-
-
-def _too_fast() -> Message:
-    return message("its clock drifts by more than the {most} ppm that are taken away", most=MOST_DRIFT_PPM)
-
-
-def _explain(trace: Trace) -> Text:
-    return _UNTIED if len(trace.meta.ranks) > 1 else one_rank_only()
-
-
-def _explain_merged(partials: Sequence[Partial]) -> Text:
-    return _UNTIED if len(partials) > 1 else one_rank_only()
+    return message("the others are compared with this one") if row["reference_rank"] == rank else None
 
 
 COLUMNS: Final = (
@@ -122,6 +106,91 @@ VIEW = View(
     description="how far the clock of each rank is from that of the first one it is tied to by collectives",
     table=table,
     columns=COLUMNS,
-    explain_empty=_explain,
-    reduction=Reduction(reduce, merge, _explain_merged),
+    explain_empty=lambda trace: needs_several_ranks(len(trace.meta.ranks), _UNTIED),
+    reduction=Reduction(reduce, merge, lambda partials: needs_several_ranks(len(partials), _UNTIED)),
 )
+
+_LEAST_NS: Final = 500
+"""A smaller offset is not reported: the ends of collectives do not show it."""
+_MOST_LISTED: Final = 8
+
+
+def aligned(trace: Trace) -> Trace:
+    """Return the trace with all ranks on one clock, and findings that say so.
+
+    The starts of each rank change by the offset of its clock. Where a drift is corrected, durations and self times
+    change with it. A rank without an offset to the common clock keeps its times.
+    """
+    partials = reduce_each(trace, ViewRequest())
+    clocks = clock_offsets(all_collectives(partials), all_ranks(partials))
+    known = clocks[clocks["offset_ns"].notna()]
+    if clocks["reference_rank"].isna().all():
+        text = message("nothing to align: no collectives of several ranks were recorded")
+        return trace.with_findings(Finding("clocks-not-aligned", text))
+    ranks, size = np.unique(known["reference_rank"].to_numpy(np.int64), return_counts=True)
+    common = known[known["reference_rank"] == ranks[size.argmax()]]  # of parts of one size that of the lowest rank
+
+    rank, recorded, dur = trace.ints("rank"), trace.ints("start_ns"), trace.ints("dur_ns")
+    start = recorded - ahead_ns(common, rank, recorded)
+    moved = trace.with_columns(start_ns=pa.array(start))
+    if common["rate"].any():
+        end = recorded + dur
+        passed = end - ahead_ns(common, rank, end) - start
+        own = trace.ints("self_ns")
+        gained = np.rint((passed - dur) * (own / np.maximum(dur, 1))).astype(np.int64)
+        moved = moved.with_ints(dur_ns=passed, self_ns=np.where(own < 0, own, own + gained))  # negative: unknown
+        dur = passed
+    window = (int(start.min()), int((start + dur).max())) if len(start) else None
+    return moved.with_meta(window_ns=window).with_findings(*_findings(clocks, known, common))
+
+
+def _findings(clocks: pd.DataFrame, known: pd.DataFrame, common: pd.DataFrame) -> Iterator[Finding]:
+    """Yield how far the clocks were apart, and which ranks could not be set on the common clock."""
+    reference = common.index[0]
+    if len(common) > 1:
+        offsets = common["offset_ns"].astype("int64").iloc[1:]
+        behind, ahead = -int(offsets.min()), int(offsets.max())
+        if behind >= _LEAST_NS and ahead >= _LEAST_NS:
+            text = message(
+                "clocks are set to that of rank {rank}, by common collectives: the others were up to {behind:ns} "
+                "behind or up to {ahead:ns} ahead",
+                rank=reference, behind=behind, ahead=ahead,
+            )  # fmt: skip
+        elif behind >= _LEAST_NS:
+            text = message(
+                "clocks are set to that of rank {rank}, by common collectives: the others were up to {behind:ns} "
+                "behind",
+                rank=reference, behind=behind,
+            )  # fmt: skip
+        elif ahead >= _LEAST_NS:
+            text = message(
+                "clocks are set to that of rank {rank}, by common collectives: the others were up to {ahead:ns} ahead",
+                rank=reference, ahead=ahead,
+            )  # fmt: skip
+        else:
+            text = message(
+                "clocks are set to that of rank {rank}, by common collectives: the others agreed with it",
+                rank=reference,
+            )
+        yield Finding("clocks-aligned", text)
+    unknown, elsewhere = clocks.index.difference(known.index).tolist(), known.index.difference(common.index).tolist()
+    if unknown:
+        text = message(
+            "the clocks of {unknown} of {count} ranks could not be aligned: {ranks} (--view clocks tells why)",
+            unknown=len(unknown), count=len(clocks), ranks=_listed(unknown),
+        )  # fmt: skip
+        yield Finding("clocks-not-aligned", text)
+    if elsewhere:
+        text = message(
+            "{elsewhere} of {count} ranks keep their times: {ranks}: no collectives set their clocks to that of rank "
+            "{reference}, but to others (reference_rank of --view clocks)",
+            elsewhere=len(elsewhere), count=len(clocks), ranks=_listed(elsewhere), reference=reference,
+        )  # fmt: skip
+        yield Finding("clocks-not-aligned", text)
+
+
+def _listed(ranks: list[int]) -> Message:
+    first, more = ", ".join(map(str, ranks[:_MOST_LISTED])), len(ranks) - _MOST_LISTED
+    if more <= 0:
+        return message("rank {ranks}", ranks=first)
+    return message("rank {ranks} and {more} more", ranks=first, more=more)

@@ -1,4 +1,4 @@
-"""What do the collectives move, how fast, and by which algorithm?
+"""Collectives: what they move, how fast, and by which algorithm.
 
 A row is a collective of a group in a class of message sizes. Bandwidths are those of nccl-tests: algorithm bandwidth is
 the size of the message over the time, bus bandwidth corrects it by what the collective must send over each link
@@ -16,13 +16,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfkit_core.errors import UsageError
 from perfkit_core.language.messages import Text, message
 from perfkit_core.model.columns import CALLS, MAX, MIN, added_by, count, duration, key, rate, size
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
-from perfkit_core.views.communication.arrivals import arrivals, transfer_ns
-from perfkit_core.views.communication.partials import Partial, reduce, reduce_each
+from perfkit_core.views.communication.instances import Partial, check_groupings, reduce, reduce_each
+from perfkit_core.views.communication.stragglers import arrivals, transfer_ns
 from perfkit_core.views.tables import lower_median
 
 GROUPINGS: Final = ("size", "rank", "step")
@@ -35,35 +34,32 @@ _TIMES: Final = {
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """One row a collective, size and group; see :data:`COLUMNS`. NA: not known."""
+    """Return one row for each collective, size and group; see :data:`COLUMNS`. NA: unknown."""
     return merge(reduce_each(trace, request), request)
 
 
 def merge(partials: Sequence[Partial], request: ViewRequest) -> pd.DataFrame:
-    """The table of any number of ranks."""
-    unknown = set(request.by) - set(GROUPINGS)
-    if unknown:
-        raise UsageError(f"{VIEW.name} cannot be grouped by {sorted(unknown)[0]!r}", f"known: {', '.join(GROUPINGS)}")
-    found = arrivals(partials)
-    found = _measured(found[found.pop("chosen").astype(bool)], exact="size" in request.by)
+    """Return the table of any number of ranks."""
+    check_groupings(VIEW, request)
+    calls = arrivals(partials)
+    calls = calls[calls.pop("chosen").astype(bool)]
+    texts = {name: calls[name].astype(object).where(calls[name].notna(), None) for name in ("collective", "group")}
+    calls = calls.assign(
+        **texts,
+        size=calls["bytes"] if "size" in request.by else size_class(calls["bytes"]),
+        factor=bus_factors(calls["collective"], calls["group_size"]),
+        transfer=transfer_ns(calls),
+    )
     keys = [*(name for name in ("rank", "step") if name in request.by), *_KEYS]
-    if found.empty:
+    if calls.empty:
         return pd.DataFrame(columns=[*keys, *_TIMES]).astype(_TIMES)
-    result = found.groupby(keys, sort=False, dropna=False)[list(found.columns)].apply(_row).reset_index()
+    result = calls.groupby(keys, sort=False, dropna=False)[list(calls.columns)].apply(_numbers).reset_index()
     result = result.astype(_TIMES).sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
     return result[[*keys, *_TIMES]]
 
 
-def _measured(found: pd.DataFrame, exact: bool) -> pd.DataFrame:
-    """With the columns that the sums are made of: factor (bus by algorithm bandwidth), transfer."""
-    factor = bus_factors(found["collective"], found["group_size"])
-    names = {name: found[name].astype(object).where(found[name].notna(), None) for name in ("collective", "group")}
-    size = found["bytes"] if exact else size_class(found["bytes"])
-    return found.assign(**names, size=size, factor=factor, transfer=transfer_ns(found))
-
-
-def _row(calls: pd.DataFrame) -> pd.Series[float]:
-    """The numbers of one group of calls."""
+def _numbers(calls: pd.DataFrame) -> pd.Series[float]:
+    """Return the numbers of one group of calls."""
     time, done = calls["dur_ns"], calls[calls["transfer"].notna()]
     sized = calls["bytes"].notna() & (time > 0)
     return pd.Series(
@@ -84,21 +80,13 @@ def _per_second(size: pd.Series[float], time: pd.Series[int]) -> float | None:
     return None if total is None or pd.isna(total) else float(total) / int(time.sum()) * 1e9
 
 
-def _explain(trace: Trace) -> Text:
-    if trace.rows("kind", "communication").any():
-        return message(
-            "collectives were called, but nothing that carries them out was recorded (a group of one moves nothing)"
-        )
-    return message("no communication between processes was recorded")
-
-
 _OF_OTHERS: Final = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")
 _WHOLE: Final = ("broadcast", "reduce", "send", "recv")
 
 
 def bus_factors(collective: pd.Series[str], group_size: pd.Series[int]) -> npt.NDArray[np.float64]:
-    """Bus bandwidth by algorithm bandwidth, shape (rows,): what share of a message each link carries. NaN where the
-    collective or the size of its group is unknown, and in a group of one, which moves nothing.
+    """Return bus bandwidth by algorithm bandwidth, shape (rows,): the share of a message that each link carries. NaN
+    where the collective or the size of its group is unknown, and in a group of one, which moves nothing.
 
     Factors of nccl-tests (doc/PERFORMANCE.md, "Bus Bandwidth"), for a group of n ranks. Its sizes are those of the
     larger buffer of a rank.
@@ -113,26 +101,29 @@ def bus_factors(collective: pd.Series[str], group_size: pd.Series[int]) -> npt.N
     return factor
 
 
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def size_class(size: pd.Series[int]) -> pd.Series[str]:
-    """Powers of two, as benchmarks of collectives use them: ``4 to 8 MiB`` holds sizes from 4 MiB (included) to 8 MiB
-    (not); None where the size is unknown."""
-    distinct = {value: _name(int(value)) for value in size.dropna().unique()}
-    return size.map(distinct).astype(object).where(size.notna(), None)
+    """Return the powers of two that sizes lie between, as benchmarks of collectives use them: ``4 to 8 MiB`` holds
+    sizes from 4 MiB (included) to 8 MiB (excluded); None where the size is unknown."""
+    names = {}
+    for value in size.dropna().unique():
+        exponent = max(int(value).bit_length() - 1, 0)
+        unit = min(exponent // 10, len(_UNITS) - 1)
+        low = 1 << (exponent - 10 * unit)
+        high, unit_of_high = (1, unit + 1) if low == 512 and unit + 1 < len(_UNITS) else (2 * low, unit)
+        begin = f"{low}" if unit == unit_of_high else f"{low} {_UNITS[unit]}"
+        names[value] = f"{begin} to {high} {_UNITS[unit_of_high]}" if value >= 1 else "0 B"
+    return size.map(names).astype(object).where(size.notna(), None)
 
 
-def _name(size: int) -> str:
-    if size < 1:
-        return "0 B"
-    exponent = size.bit_length() - 1
-    unit = min(exponent // 10, len(_UNITS) - 1)
-    low = 1 << (exponent - 10 * unit)
-    high, unit_of_high = (1, unit + 1) if low == 512 and unit + 1 < len(_UNITS) else (2 * low, unit)
-    if unit == unit_of_high:
-        return f"{low} to {high} {_UNITS[unit]}"
-    return f"{low} {_UNITS[unit]} to {high} {_UNITS[unit_of_high]}"
+def _explain(trace: Trace) -> Text:
+    if trace.rows("kind", "communication").any():
+        return message(
+            "collectives were called, but nothing that carries them out was recorded (a group of one moves nothing)"
+        )
+    return message("no communication between processes was recorded")
 
 
 COLUMNS: Final = (

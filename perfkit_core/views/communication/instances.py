@@ -1,166 +1,177 @@
-"""The collectives that took place: one row each, with what is known about it.
+"""The collectives of a recording: which events they are, what is known of each, and which of several ranks are one.
 
-Where a library's kernels were recorded, each kernel is one; other kernels that a call launched (an inference engine's
-own) are one together. On the host they are the events that an adapter described as communicating themselves; where it
-described none, the outermost calls that launched nothing.
+Communication on the host is an event of kind communication, or an operator whose canonical name is a collective. On a
+device it is a kernel launched inside one of them, or a kernel of a collective library. A host call that launched such
+kernels only starts the communication; a call that launched none (collectives on the CPU) is the communication itself.
+
+Each kernel of a library is a collective; other kernels of one call (an inference engine's own) are one together. On
+the host, collectives are the events that an adapter described; without any, the outermost calls that launched nothing.
+
+The ranks of a group issue its collectives in the same order. They are matched by the number that the library gave
+them, else by their place within the step (without steps: within the recording), and then checked: the same collective
+on all ranks and, where all ranks must give as much, the same size. From the first difference on, nothing of that step
+and group is matched. Transfers between two ranks belong to no group and are not matched.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.assembly.collectives import HOST, described
-from perfkit_core.model.schema import COMMUNICATION, OPERATOR_KINDS
+from perfkit_core.errors import UsageError
+from perfkit_core.language.messages import Text, message
+from perfkit_core.model.schema import COMMUNICATION, KERNEL, OPERATOR, OPERATOR_KINDS
 from perfkit_core.model.trace import Trace, once
-from perfkit_core.views.communication.communicating import (
-    COLLECTIVES,
-    Communication,
-    communication,
-    named_as_collective,
-)
+from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.views.select import in_steps, marked, ranks, selected
+from perfkit_core.views.steps.step_rows import step_frame, step_rows
 from perfkit_core.views.tables import integers
+
+COLLECTIVES: Final = (
+    "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send", "recv", "barrier",
+)  # fmt: skip
+"""The canonical operators that communicate."""
+POINT_TO_POINT: Final = ("send", "recv")
+_SAME_SIZE: Final = ("all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter")
+
+_KERNELS: Final = re.compile(
+    r"nccl|rccl|xccl|hccl|oneccl|msccl|cross_device_reduce|multimem_all_|(?:one|two)_shot_all_reduce", re.IGNORECASE
+)
+"""NVIDIA's, AMD's, Kunlun's, Ascend's and Intel's libraries, Microsoft's scheduler; the kernels that inference engines
+and symmetric memory use instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Communication:
+    """Masks of shape (rows,): ``calls`` the outermost host calls, ``host`` those of them that are the communication
+    itself, ``device`` the device events that are. ``call``: row of the outermost call around a host event or around
+    the launch of a device event; -1: none."""
+
+    calls: BoolArray
+    host: BoolArray
+    device: BoolArray
+    call: IntArray
+
+
+@once
+def communication(trace: Trace) -> Communication:
+    """Return the communication of the trace."""
+    operators = trace.rows("kind", OPERATOR) & trace.rows("op_name", *COLLECTIVES)
+    call = trace.host & (trace.rows("kind", COMMUNICATION) | operators)
+    outermost = nesting.outermost(trace.ints("parent"), call)
+    launched_by = trace.ints("launched_by")
+    rows = np.flatnonzero(launched_by != NO_ROW)
+    around = outermost[launched_by[rows]]
+    rows, around = rows[around != NO_ROW], around[around != NO_ROW]
+    kernels = trace.rows("kind", KERNEL) & (named_as_collective(trace) | marked(trace, rows))
+    device = kernels | (~trace.host & trace.rows("kind", COMMUNICATION))
+    calls = call & ~nesting.lies_in(trace.ints("parent"), call)
+    host = calls & ~marked(trace, around[device[rows]])
+    outermost[rows] = around
+    return Communication(calls, host, device, outermost)
+
+
+@once
+def named_as_collective(trace: Trace) -> BoolArray:
+    """Return the mask of events named like a kernel of a collective library."""
+    names = trace.codes("name")
+    matches = np.fromiter((_KERNELS.search(name) is not None for name in names.values), np.bool_, len(names.values))
+    mask: BoolArray = names.lookup(matches, False)
+    return mask
+
+
+_DESCRIBED: Final = ("name", "group", "members", "dtype", "group_size", "sequence", "on")
+_UNKNOWN: Final = -1
 
 
 @once
 def instances(trace: Trace) -> pd.DataFrame:
-    """A row a collective, by rank and time of issue: ``row`` of the event, rank, step, group_size, bytes, sequence,
-    stream (Int64, NA where unknown), collective, group, members, dtype, algorithm, protocol (text or None), start_ns,
-    dur_ns, issue_ns (when the host asked for it)."""
+    """Return a row for each collective, by rank and time of issue: ``row`` of the event, rank, step, group_size, bytes,
+    sequence, stream (Int64, NA where unknown), collective, group, members, dtype, algorithm, protocol (text or None),
+    start_ns, dur_ns, issue_ns (when the host asked for it)."""
     talk = communication(trace)
-    told = descriptions(trace, talk)
-    rows = np.concatenate([_on_device(trace, talk), _on_host(trace, talk, told)])
-    places = {name: known(trace.ints(name)[rows]) for name in ("rank", "step", "stream")}
-    frame = pd.DataFrame({"row": rows, **places, **_times(trace, talk, rows), **facts(trace, talk, told, rows)})
+    candidates = np.flatnonzero(_in_calls(trace, talk) | talk.device)
+    texts = described(trace.pick("args", candidates).to_pylist())
+    kept = [i for i, text in enumerate(texts) if text is not None]
+    values = {name: pd.Series([getattr(texts[i], name) for i in kept], dtype=object) for name in _DESCRIBED}
+    descriptions = pd.DataFrame({**values, "call": talk.call[candidates[kept]]})
+    descriptions = descriptions.set_index(pd.Index(candidates[kept], dtype=np.int64))
+
+    single = talk.device & (named_as_collective(trace) | trace.rows("kind", COMMUNICATION))
+    shared = np.flatnonzero(talk.device & ~single & (talk.call != NO_ROW))
+    last_end = np.zeros(len(trace), np.int64)  # of the device work of each call
+    launched = np.flatnonzero(talk.device & (talk.call != NO_ROW))
+    np.maximum.at(last_end, talk.call[launched], trace.end_ns[launched])
+    shared = shared[~np.isin(talk.call[shared], talk.call[single])]
+    shared = shared[np.unique(talk.call[shared], return_index=True)[1]]  # the first kernel stands for its call
+    on_host = descriptions.index.to_numpy(np.int64)[(descriptions["on"] == HOST).to_numpy(np.bool_)]
+    if descriptions.empty:
+        on_host = np.flatnonzero(talk.host & trace.rows("op_name", *COLLECTIVES))
+    rows = np.concatenate([np.flatnonzero(single), shared, on_host])
+
+    start, end, call = trace.ints("start_ns")[rows], trace.end_ns[rows], talk.call[rows]
+    end = np.where(talk.device[rows] & ~single[rows], last_end[call], end)
+    issue = np.where(call == NO_ROW, start, trace.ints("start_ns")[call])
+    places = {
+        name: integers(trace.ints(name)[rows], trace.ints(name)[rows] >= 0) for name in ("rank", "step", "stream")
+    }
+    times = {"start_ns": start, "dur_ns": end - start, "issue_ns": issue}
+    frame = pd.DataFrame({"row": rows, **places, **times, **facts(trace, talk, descriptions, rows)})
     return frame.sort_values(["rank", "issue_ns", "start_ns"], kind="stable", na_position="first", ignore_index=True)
 
 
-def _on_device(trace: Trace, talk: Communication) -> IntArray:
-    """A row for each collective: kernels by name, and the first of the others of each call that has none such."""
-    named = talk.device & _alone(trace)
-    others = np.flatnonzero(talk.device & ~named & (talk.call != NO_ROW))
-    others = others[~np.isin(talk.call[others], talk.call[named])]
-    first = np.unique(talk.call[others], return_index=True)[1]
-    return np.concatenate([np.flatnonzero(named), others[first]])
+def _in_calls(trace: Trace, talk: Communication) -> BoolArray:
+    inside: BoolArray = trace.host & (talk.call != NO_ROW) & trace.rows("kind", *OPERATOR_KINDS)
+    return inside
 
 
-def _on_host(trace: Trace, talk: Communication, told: pd.DataFrame) -> IntArray:
-    own: IntArray = told.index.to_numpy(np.int64)[(told["on"] == HOST).to_numpy()]
-    if len(told):
-        return own
-    return np.flatnonzero(talk.host & trace.rows("op_name", *COLLECTIVES))
+def facts(trace: Trace, talk: Communication, descriptions: pd.DataFrame, rows: IntArray) -> dict[str, Any]:
+    """Return what is known of collectives by their own event, else by the call that launched them, else by the name of
+    their kernel: columns collective, group, members, dtype, algorithm, protocol (text or None), group_size, sequence,
+    bytes (NA where unknown), shape (rows,)."""
+    descriptions, call = descriptions.drop(columns="on"), talk.call[rows]
+    own = descriptions.drop(columns="call").reindex(rows)
+    by_call = descriptions[descriptions["call"] != NO_ROW].groupby("call").first().reindex(call)
+    best = {str(name): _first_known(own[name].tolist(), by_call[name].tolist()) for name in own}
 
-
-def _times(trace: Trace, talk: Communication, rows: IntArray) -> dict[str, IntArray]:
-    """From the first start to the last end of the device work of a call, where that is one collective."""
-    start, end, call = trace.ints("start_ns")[rows], trace.end_ns[rows], talk.call[rows]
-    if not len(rows):
-        return {"start_ns": start, "dur_ns": start, "issue_ns": start}
-    together = (talk.device & ~_alone(trace))[rows]
-    end = np.where(together, _last_end(trace, talk)[call], end)
-    issue = np.where(call == NO_ROW, start, trace.ints("start_ns")[call])
-    return {"start_ns": start, "dur_ns": end - start, "issue_ns": issue}
-
-
-def _alone(trace: Trace) -> BoolArray:
-    """True for device events that are a collective each."""
-    return named_as_collective(trace) | trace.rows("kind", COMMUNICATION)
-
-
-def _last_end(trace: Trace, talk: Communication) -> IntArray:
-    last = np.zeros(len(trace), np.int64)
-    launched = np.flatnonzero(talk.device & (talk.call != NO_ROW))
-    np.maximum.at(last, talk.call[launched], trace.end_ns[launched])
-    return last
-
-
-def known(values: IntArray) -> pd.arrays.IntegerArray:
-    """Int64, NA where negative."""
-    return integers(np.maximum(values, 0), values >= 0)
-
-
-_TOLD: Final = ("name", "group", "members", "dtype", "group_size", "sequence", "on")
-_UNKNOWN: Final = -1
-
-
-def descriptions(trace: Trace, talk: Communication) -> pd.DataFrame:
-    """What adapters said of calls, of what lies in them, and of device work: indexed by row; ``call``: row of the
-    call."""
-    rows = np.flatnonzero(_in_calls(trace, talk) | talk.device)
-    found = described(trace.pick("args", rows).to_pylist())
-    kept = [i for i, one in enumerate(found) if one is not None]
-    values = {name: pd.Series([getattr(found[i], name) for i in kept], dtype=object) for name in _TOLD}
-    frame = pd.DataFrame({**values, "call": talk.call[rows[kept]]})
-    return frame.set_index(pd.Index(rows[kept], dtype=np.int64))
-
-
-def facts(trace: Trace, talk: Communication, told: pd.DataFrame, rows: IntArray) -> dict[str, Any]:
-    """What is known of collectives by their own event, else by the call that launched them, else by the name of their
-    kernel: columns collective, group, members, dtype, algorithm, protocol (text or None), group_size, sequence, bytes
-    (NA where unknown) of collectives, shape (rows,)."""
-    told = told.drop(columns="on")
-    own = _lists(told.drop(columns="call").reindex(rows))
-    by_call = _lists(told[told["call"] != NO_ROW].groupby("call").first().reindex(talk.call[rows]))
-    best: dict[str, list[Any]] = {name: _first_known(own[name], by_call[name]) for name in own}
-    kernels = _kernel_names(trace, talk, rows)
-    names = _first_known(best["name"], _operators(trace, talk, rows), [one.collective for one in kernels])
-    texts = {name: best[name] for name in ("group", "members", "dtype")}
-    texts |= {name: [getattr(one, name) for one in kernels] for name in ("algorithm", "protocol")}
-    columns: dict[str, Any] = {
-        name: pd.Series(each, dtype=object) for name, each in {"collective": names, **texts}.items()
-    }
-    columns |= {name: pd.Series(best[name], dtype="Int64") for name in ("group_size", "sequence")}
-    size = _bytes(trace, talk, rows)
-    return columns | {"bytes": integers(size, size != _UNKNOWN)}
-
-
-def _lists(frame: pd.DataFrame) -> dict[str, list[Any]]:
-    return {str(name): frame[name].tolist() for name in frame.columns}
-
-
-def _in_calls(trace: Trace, talk: Communication) -> Any:
-    return trace.host & (talk.call != NO_ROW) & trace.rows("kind", *OPERATOR_KINDS)
-
-
-def _first_known(*choices: list[Any]) -> list[Any]:
-    """Item by item the first that is known."""
-    return [next((value for value in values if pd.notna(value)), None) for values in zip(*choices, strict=True)]
-
-
-def _kernel_names(trace: Trace, talk: Communication, rows: IntArray) -> list[KernelName]:
-    names = trace.codes("name")
-    codes, inverse = np.unique(names.codes[rows], return_inverse=True)
-    distinct = [kernel_name(names.values[code]) for code in codes]
-    nothing = KernelName()
-    return [distinct[i] if on_device else nothing for i, on_device in zip(inverse, talk.device[rows], strict=True)]
-
-
-def _operators(trace: Trace, talk: Communication, rows: IntArray) -> list[str | None]:
-    """Canonical name of the event or of its call."""
-    names = trace.codes("op_name")
-    called = np.where(talk.call[rows] == NO_ROW, rows, talk.call[rows])
-    return [
-        names.values[code] if code >= 0 and names.values[code] in COLLECTIVES else None for code in names.codes[called]
+    codes, inverse = np.unique(trace.codes("name").codes[rows], return_inverse=True)
+    distinct = [kernel_name(trace.codes("name").values[code]) for code in codes]
+    kernels = [distinct[i] if device else KernelName() for i, device in zip(inverse, talk.device[rows], strict=True)]
+    op_names = trace.codes("op_name")
+    operators = [
+        op_names.values[code] if code >= 0 and op_names.values[code] in COLLECTIVES else None
+        for code in op_names.codes[np.where(call == NO_ROW, rows, call)]
     ]
+    texts = {"collective": _first_known(best["name"], operators, [kernel.collective for kernel in kernels])}
+    texts |= {name: best[name] for name in ("group", "members", "dtype")}
+    texts |= {name: [getattr(kernel, name) for kernel in kernels] for name in ("algorithm", "protocol")}
+    columns: dict[str, Any] = {name: pd.Series(values, dtype=object) for name, values in texts.items()}
+    columns |= {name: pd.Series(best[name], dtype="Int64") for name in ("group_size", "sequence")}
 
-
-def _bytes(trace: Trace, talk: Communication, rows: IntArray) -> IntArray:
-    """Of the event; else the largest that is told in its call, where the call is this collective alone."""
+    # An event without a size takes the largest one recorded in its call, if the call is this collective alone.
     size = trace.ints("bytes", _UNKNOWN)
     largest = np.full(len(trace) + 1, _UNKNOWN, np.int64)
     inside = np.flatnonzero(_in_calls(trace, talk))
     np.maximum.at(largest, talk.call[inside], size[inside])
-    call = talk.call[rows]
     alone = np.bincount(call + 1, minlength=len(trace) + 1)[call + 1] == 1
     of_call = np.where(alone & (call != NO_ROW), largest[call], _UNKNOWN)
-    return np.where(size[rows] != _UNKNOWN, size[rows], of_call)
+    size = np.where(size[rows] != _UNKNOWN, size[rows], of_call)
+    return columns | {"bytes": integers(size, size != _UNKNOWN)}
 
 
-_COLLECTIVES: Final = (
+def _first_known(*choices: list[Any]) -> list[Any]:
+    return [next((value for value in values if pd.notna(value)), None) for values in zip(*choices, strict=True)]
+
+
+_NAMES: Final = (
     (re.compile(r"all_?reduce", re.I), "all_reduce"),
     (re.compile(r"all_?gather", re.I), "all_gather"),
     (re.compile(r"reduce_?scatter", re.I), "reduce_scatter"),
@@ -172,11 +183,11 @@ _ALGORITHM: Final = re.compile(
     r"(?<![A-Za-z])(NVLS_TREE|NVLS|COLLNET_DIRECT|COLLNET_CHAIN|COLLNET|TREE|RING|PAT)(?:_(LL128|LL|SIMPLE))?(?![A-Za-z0-9])"
     r"|(Tree|Ring|CollNet)(LL128|LL)?Kernel"
 )
-_POINT_TO_POINT: Final = re.compile(r"Send_?Recv", re.I)
+_SEND_RECV: Final = re.compile(r"Send_?Recv", re.I)
 
 
 class KernelName(NamedTuple):
-    """None where the name does not tell."""
+    """What the name of a kernel says; None where it does not."""
 
     collective: str | None = None
     algorithm: str | None = None
@@ -184,15 +195,15 @@ class KernelName(NamedTuple):
 
 
 def kernel_name(name: str) -> KernelName:
-    """The collective, the algorithm and the protocol that a kernel's name says.
+    """Return the collective, the algorithm and the protocol in the name of a kernel.
 
     NCCL (and RCCL, which keeps its names): ``ncclKernel_AllReduce_RING_LL_Sum_float``,
     ``ncclDevKernel_AllReduce_Sum_f32_TREE_LL128``, ``ncclAllReduceRingLLKernel_sum_f32``. Kernels of point-to-point
-    transfers are all named RING SIMPLE, whatever they do: their names tell nothing.
+    transfers are all named RING SIMPLE, whatever they do, so their names are ignored.
     """
-    if _POINT_TO_POINT.search(name):
+    if _SEND_RECV.search(name):
         return KernelName()
-    collective = next((canonical for pattern, canonical in _COLLECTIVES if pattern.search(name)), None)
+    collective = next((canonical for pattern, canonical in _NAMES if pattern.search(name)), None)
     match = _ALGORITHM.search(name)
     if not match:
         return KernelName(collective)
@@ -200,3 +211,100 @@ def kernel_name(name: str) -> KernelName:
     if algorithm:
         return KernelName(collective, algorithm, protocol)
     return KernelName(collective, old_algorithm.upper(), old_protocol or "SIMPLE")
+
+
+UNMATCHED: Final = -1
+_PLACE: Final = ["group", "members", "anchor"]
+
+
+def matched(collectives: pd.DataFrame, world_size: int | None) -> pd.DataFrame:
+    """Return the collectives of all ranks (:func:`instances`) with ``match`` (a number that the same collective has on
+    all ranks, -1: not matched), ``of_ranks`` (ranks that recorded it), ``complete`` (all ranks of its group did), and
+    ``group_size`` filled where the group is unknown but the whole world of processes took part."""
+    collectives = collectives.assign(match=np.int64(UNMATCHED))
+    of_groups = collectives["collective"].isin(COLLECTIVES) & ~collectives["collective"].isin(POINT_TO_POINT)
+    wide = collectives[of_groups & collectives["rank"].notna()]
+    by_number = wide["sequence"].notna()
+    anchor = wide["sequence"].where(by_number, wide["step"]).fillna(-1).astype(str)
+    # Texts without missing values, because groupby must treat missing as a value of its own here.
+    wide = wide.assign(
+        group=wide["group"].fillna(""),
+        members=wide["members"].fillna(""),
+        anchor=anchor.where(~by_number, "#" + anchor),
+        size=wide["bytes"].where(wide["collective"].isin(_SAME_SIZE)).fillna(-1).astype("int64"),
+    )
+    wide = wide.assign(order=wide.groupby(["rank", *_PLACE], sort=False).cumcount())
+    same = wide.groupby([*_PLACE, "order"], sort=False)
+    differs = (same["collective"].transform("nunique") > 1) | (same["size"].transform("nunique") > 1)
+    first = wide["order"].where(differs).groupby([wide[name] for name in _PLACE]).transform("min")
+    wide = wide[wide["order"] < first.fillna(np.inf)]
+    collectives.loc[wide.index, "match"] = wide.groupby([*_PLACE, "order"], sort=False).ngroup()
+
+    is_matched = collectives["match"] != UNMATCHED
+    of_ranks = collectives.groupby("match")["rank"].transform("nunique").astype("int64").where(is_matched, 1)
+    unknown = collectives["group_size"].isna() & collectives["group"].isna()
+    size = collectives["group_size"].where(~(is_matched & unknown & (of_ranks == (world_size or 0))), of_ranks)
+    complete = (is_matched & (of_ranks == size)).fillna(False).astype(bool)
+    return collectives.assign(of_ranks=of_ranks, group_size=size, complete=complete)
+
+
+Partial = dict[str, Any]
+"""What one rank contributes to a view of all ranks, small enough to be sent: ``rank`` (-1: unknown), ``collectives``
+(:func:`instances`, with a column ``chosen``), ``steps`` (rank, step, dur_ns, ``chosen``), ``world_size``."""
+
+
+def reduce(trace: Trace, request: ViewRequest) -> Partial:
+    """Return the partial of a trace of one rank, with all collectives: those outside the request still match and
+    align."""
+    return reduce_each(trace, request)[0]
+
+
+def reduce_each(trace: Trace, request: ViewRequest) -> list[Partial]:
+    """Return the partial (:func:`reduce`) of each rank of a trace, in their order; at least one."""
+    chosen, collectives = selected(trace, request), instances(trace)
+    collectives = collectives.drop(columns="row").assign(chosen=chosen[collectives["row"].to_numpy()])
+    rows = step_rows(trace)
+    steps = step_frame(trace, rows).assign(chosen=in_steps(trace, request)[rows])
+    return [
+        {
+            "rank": rank,
+            "collectives": collectives[collectives["rank"].fillna(-1) == rank].reset_index(drop=True),
+            "steps": steps[steps["rank"].fillna(-1) == rank].reset_index(drop=True),
+            "world_size": trace.meta.world_size,
+        }
+        for rank in sorted({*ranks(trace).tolist(), *trace.meta.ranks}) or [-1]
+    ]
+
+
+def all_ranks(partials: Sequence[Partial]) -> list[int]:
+    """Return the ranks that were recorded, with and without collectives, ascending."""
+    return sorted({partial["rank"] for partial in partials} - {-1})
+
+
+def all_collectives(partials: Sequence[Partial]) -> pd.DataFrame:
+    """Return the collectives of all ranks, matched (:func:`matched`)."""
+    worlds = [partial["world_size"] for partial in partials if partial["world_size"]]
+    return matched(together(partials, "collectives"), max(worlds, default=None))
+
+
+def together(partials: Sequence[Partial], name: str) -> pd.DataFrame:
+    """Return one table of all ranks."""
+    frames = [partial[name] for partial in partials]
+    joined: pd.DataFrame = pd.concat([frame for frame in frames if len(frame)] or frames[:1], ignore_index=True)
+    return joined
+
+
+def check_groupings(view: View, request: ViewRequest) -> None:
+    """Raise UsageError for a grouping that the view does not have."""
+    unknown = set(request.by) - set(view.groupings)
+    if unknown:
+        raise UsageError(
+            f"{view.name} cannot be grouped by {sorted(unknown)[0]!r}", f"known: {', '.join(view.groupings)}"
+        )
+
+
+def needs_several_ranks(count: int, otherwise: Text) -> Text:
+    """Return why a view of several ranks has no rows: only one was recorded, or the reason of the view."""
+    if count < 2:
+        return message("one rank only was recorded: name the recordings of several ranks")
+    return otherwise

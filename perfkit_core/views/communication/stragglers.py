@@ -1,23 +1,33 @@
-"""Which rank keeps the others waiting?
+"""Stragglers: which rank the others wait for.
 
-At each collective that nobody leaves before the last rank has come, on aligned clocks (``arrivals``): how late a rank
-comes after the first, how long it waits for the last, and how long all others wait for it when it is the last one.
+At each collective that no rank leaves before the last has come, on aligned clocks: how late a rank comes after the
+first, how long it waits for the last, and how long all others wait for it when it is the last one. A rank waits from
+its own start to the start of the last rank, at most until its own end; what follows is the transfer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
+import numpy as np
 import pandas as pd
 
-from perfkit_core.errors import UsageError
-from perfkit_core.language.messages import Text, message
+from perfkit_core.language.messages import message
 from perfkit_core.model.columns import MAX, MIN, RANK, count, duration, key, share, text
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
-from perfkit_core.views.communication.arrivals import arrivals
-from perfkit_core.views.communication.partials import Partial, one_rank_only, reduce, reduce_each, together
+from perfkit_core.views.communication.clock_model import ahead_ns, clock_offsets, crossing_ns, meetings
+from perfkit_core.views.communication.instances import (
+    Partial,
+    all_collectives,
+    all_ranks,
+    check_groupings,
+    needs_several_ranks,
+    reduce,
+    reduce_each,
+    together,
+)
 from perfkit_core.views.tables import lower_median, rounded_division
 
 GROUPINGS: Final = ("rank", "step")
@@ -32,38 +42,34 @@ _OF_STEP: Final = {"collectives": "int64", "skew_p50_ns": "Int64", "skew_max_ns"
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """One row a rank, by what it makes the others wait; see :data:`COLUMNS`. Where something is ``incomplete``, all
-    waits are at least as long as told there, and another rank may have come last. By rank and step a row each, by step
-    a row a step."""
+    """Return one row for each rank, by the waits that it causes, or for each rank and step, or for each step; see
+    :data:`COLUMNS`. Where collectives are ``incomplete``, all waits are lower bounds, and another rank may have come
+    last."""
     return merge(reduce_each(trace, request), request)
 
 
 def merge(partials: Sequence[Partial], request: ViewRequest) -> pd.DataFrame:
-    """The table of any number of ranks; without rows where no collective of several of them was recorded."""
-    unknown = set(request.by) - set(GROUPINGS)
-    if unknown:
-        raise UsageError(f"{VIEW.name} cannot be grouped by {sorted(unknown)[0]!r}", "known: rank, step")
-    found = arrivals(partials)
-    found = found.assign(caused_ns=_caused(found, "wait_ns"), doubtful_ns=_caused(found, "doubt_ns"))
-    found = found[found["chosen"].astype(bool) & found["late_ns"].notna()]
+    """Return the table of any number of ranks; without rows where no collective of several of them was recorded."""
+    check_groupings(VIEW, request)
+    calls = arrivals(partials)
+    for caused, time in (("caused_ns", "wait_ns"), ("doubtful_ns", "doubt_ns")):
+        waited = calls[time].groupby(calls["meeting"]).transform("sum")
+        calls[caused] = waited.where(calls["last"] & calls["wait_ns"].notna())
+    calls = calls[calls["chosen"].astype(bool) & calls["late_ns"].notna()]
     steps = together(partials, "steps")
     steps = steps[steps["chosen"].astype(bool)]
-    if found.empty:
+    if calls.empty:
         steps = steps.iloc[:0]
-    return _of_steps(found, steps) if request.by == ("step",) else _of_ranks(found, steps, "step" in request.by)
+    return _of_steps(calls, steps) if request.by == ("step",) else _of_ranks(calls, steps, "step" in request.by)
 
 
-def _caused(found: pd.DataFrame, time: str) -> pd.Series[int]:
-    """What the others waited, or may not have waited, at the collectives at which this rank came last."""
-    waited = found[time].groupby(found["meeting"]).transform("sum")
-    return waited.where(found["last"] & found["wait_ns"].notna())
-
-
-def _of_ranks(found: pd.DataFrame, steps: pd.DataFrame, by_step: bool) -> pd.DataFrame:
+def _of_ranks(calls: pd.DataFrame, steps: pd.DataFrame, by_step: bool) -> pd.DataFrame:
     keys = ["rank", "step"] if by_step else ["rank"]
-    of_step = steps.groupby(keys)["dur_ns"]
-    durations = {"dur_ns": of_step.first()} if by_step else {"steps": of_step.size(), "avg_step_ns": _average(of_step)}
-    grouped = found.groupby(keys)
+    time = steps.groupby(keys)["dur_ns"]
+    total, size = time.sum(), time.size()
+    average = pd.Series(rounded_division(total, size), total.index)
+    durations = {"dur_ns": time.first()} if by_step else {"steps": size, "avg_step_ns": average}
+    grouped = calls.groupby(keys)
     columns = {
         "collectives": grouped.size(), "last": grouped["last"].sum(), "last_ratio": grouped["last"].mean(),
         "late_p50_ns": grouped["late_ns"].agg(lower_median), "late_max_ns": grouped["late_ns"].max(),
@@ -71,47 +77,86 @@ def _of_ranks(found: pd.DataFrame, steps: pd.DataFrame, by_step: bool) -> pd.Dat
         "doubtful_ns": grouped["doubtful_ns"].sum(), "incomplete": grouped["incomplete"].sum(),
     }  # fmt: skip
     result = pd.DataFrame({**durations, **columns}).reset_index()
-    for name in ("collectives", "last", "incomplete"):
-        result[name] = result[name].fillna(0)
+    result = result.fillna({"collectives": 0, "last": 0, "incomplete": 0})
     result = result.astype({"rank": "Int64", **dict.fromkeys(durations, "Int64"), **_NUMBERS})
     order = ["step", "rank"] if by_step else ["caused_wait_ns", "rank"]
     return result.sort_values(order, ascending=by_step, kind="stable", ignore_index=True)
 
 
-def _of_steps(found: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
-    """One arrival a collective, that of the last rank, tells its skew."""
-    once, by_step = found[found["last"]].groupby("step"), steps.groupby("step")["dur_ns"]
+def _of_steps(calls: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
+    last, time = calls[calls["last"]], steps.groupby("step")["dur_ns"]
+    caused = last.groupby(["step", "rank"])["caused_ns"].sum().reset_index()
+    caused = caused.sort_values(["caused_ns", "rank"], ascending=[False, True], kind="stable")
+    by_step = last.groupby("step")  # the skew of a collective is that of its last arrival
     columns = {
-        "min_step_ns": by_step.min(), "max_step_ns": by_step.max(), "collectives": once["match"].nunique(),
-        "skew_p50_ns": once["skew_ns"].agg(lower_median), "skew_max_ns": once["skew_ns"].max(),
-        "waited_ns": once["caused_ns"].sum(), "last_rank": _most_waited_for(found),
-        "incomplete": found[found["incomplete"]].groupby("step")["match"].nunique(),
+        "min_step_ns": time.min(), "max_step_ns": time.max(), "collectives": by_step["match"].nunique(),
+        "skew_p50_ns": by_step["skew_ns"].agg(lower_median), "skew_max_ns": by_step["skew_ns"].max(),
+        "waited_ns": by_step["caused_ns"].sum(),
+        "last_rank": caused.drop_duplicates("step").set_index("step")["rank"],
+        "incomplete": calls[calls["incomplete"]].groupby("step")["match"].nunique(),
     }  # fmt: skip
-    result = pd.DataFrame(columns).rename_axis("step").reset_index()
-    for name in ("collectives", "incomplete"):
-        result[name] = result[name].fillna(0)
+    result = pd.DataFrame(columns).rename_axis("step").reset_index().fillna({"collectives": 0, "incomplete": 0})
     return result.astype({"step": "Int64", "min_step_ns": "Int64", "max_step_ns": "Int64", **_OF_STEP})
 
 
-def _most_waited_for(found: pd.DataFrame) -> pd.Series[int]:
-    caused = found[found["last"]].groupby(["step", "rank"])["caused_ns"].sum().reset_index()
-    caused = caused.sort_values(["caused_ns", "rank"], ascending=[False, True], kind="stable")
-    return caused.drop_duplicates("step").set_index("step")["rank"]
+_TIMES: Final = ("late_ns", "wait_ns", "doubt_ns", "skew_ns", "meeting")
 
 
-def _average(grouped: pd.api.typing.SeriesGroupBy[Any, Any]) -> pd.Series[int]:
-    total = grouped.sum()
-    return pd.Series(rounded_division(total, grouped.size()), total.index)
+def arrivals(partials: Sequence[Partial]) -> pd.DataFrame:
+    """Return the collectives of all ranks (:func:`matched`) with their arrivals on one clock.
+
+    For synchronous collectives that several aligned ranks recorded: ``meeting`` (a number that ranks on one clock have
+    in common), ``late_ns`` (start after the first rank's), ``wait_ns``, ``doubt_ns`` (how much of that clock errors
+    could explain), ``skew_ns`` (the last rank's start less the first one's), ``last`` (this rank came last; of ranks
+    that came at one time, the lowest), ``incomplete`` (a rank of the group is missing, and may have come later). NA and
+    False for all others, which are not ``complete`` either.
+    """
+    collectives = all_collectives(partials)
+    clocks = clock_offsets(collectives)
+    meeting = meetings(collectives, clocks)
+    rank, dur = collectives["rank"][meeting.index].astype("int64"), collectives["dur_ns"][meeting.index]
+    met = pd.DataFrame({"meeting": meeting, "rank": rank, "start": collectives["start_ns"][meeting.index]})
+    met["end"] = met["start"] + dur
+    for edge in ("start", "end"):
+        met[edge] -= ahead_ns(clocks, met["rank"].to_numpy(np.int64), met[edge].to_numpy())
+    by_meeting = met.groupby("meeting")
+    first, last = by_meeting["start"].transform("min"), by_meeting["start"].transform("max")
+    latest = met[met["start"] == last].sort_values("rank").drop_duplicates("meeting")
+    wait = (last - met["start"]).clip(upper=dur)
+
+    # A wait is wrong by at most what the bounds of either clock cross by, and what the ends, which ought to be one
+    # moment, differ by. A last rank that took longer than another seems to have waited for that one itself.
+    took, crossing = met["end"] - met["start"], crossing_ns(clocks)
+    of_last = latest.set_index("meeting")
+    itself = of_last["end"] - of_last["start"] - took.groupby(met["meeting"]).min()
+    of_last = of_last.assign(itself=itself, crossing=of_last["rank"].map(crossing)).loc[met["meeting"]]
+    of_last = of_last.set_axis(met.index)
+    ends = (met["end"] - of_last["end"]).abs() + of_last["itself"]
+    error = pd.concat([ends, of_last["crossing"], met["rank"].map(crossing)], axis=1).max(axis=1)
+    times = (met["start"] - first, wait, wait.clip(upper=error), last - first, met["meeting"])
+    columns = {name: each.reindex(collectives.index).astype("Int64") for name, each in zip(_TIMES, times, strict=True)}
+
+    # Ranks of a collective: as its group says, else those that recorded it and all that were not read.
+    present = by_meeting["start"].transform("size").reindex(collectives.index, fill_value=0)
+    world = max((partial["world_size"] or 0 for partial in partials), default=0)
+    unread = max(world - len(all_ranks(partials)), 0)
+    expected = collectives["group_size"].fillna(collectives["of_ranks"] + unread)
+    return collectives.assign(
+        **columns,
+        last=collectives.index.isin(latest.index),
+        complete=collectives["complete"] & (present == collectives["of_ranks"]),
+        incomplete=(present > 0) & (present < expected),
+    )
 
 
-def _explain(trace: Trace) -> Text:
-    if len(trace.meta.ranks) < 2:
-        return one_rank_only()
-    return _UNTIED
+def transfer_ns(calls: pd.DataFrame) -> pd.Series[int]:
+    """Return the transfer times of :func:`arrivals`: duration less the wait for the last rank.
 
-
-def _explain_merged(partials: Sequence[Partial]) -> Text:
-    return _UNTIED if len(partials) > 1 else one_rank_only()
+    NA unless all ranks of the group were recorded, and where clock errors leave it open: nothing is left, or it differs
+    by more than half from the time of the rank that took least, which is the one that did not wait."""
+    time = calls["dur_ns"] - calls["wait_ns"]
+    least = calls.groupby("match")["dur_ns"].transform("min")
+    return time.where(calls["complete"] & ((time > 0) & (2 * (time - least).abs() <= time)).fillna(False))
 
 
 COLUMNS: Final = (
@@ -143,6 +188,6 @@ VIEW = View(
     table=table,
     columns=COLUMNS,
     groupings=GROUPINGS,
-    explain_empty=_explain,
-    reduction=Reduction(reduce, merge, _explain_merged),
+    explain_empty=lambda trace: needs_several_ranks(len(trace.meta.ranks), _UNTIED),
+    reduction=Reduction(reduce, merge, lambda partials: needs_several_ranks(len(partials), _UNTIED)),
 )

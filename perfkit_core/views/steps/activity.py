@@ -29,7 +29,7 @@ from perfkit_core.model.schema import (
 )
 from perfkit_core.model.trace import Trace, once
 from perfkit_core.runtime.compile import compiled
-from perfkit_core.views.communication.communicating import communication
+from perfkit_core.views.communication.instances import communication
 from perfkit_core.views.select import rows_of_rank, threads
 
 

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from perfkit_core.testing.plugins import check_view
 
 from perfkit_core.errors import UsageError
 from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.plugins.contracts import View, ViewRequest
-from perfkit_core.testing.conformance import check_view
-from perfkit_core.views.communication import clocks, collectives, partials, stragglers
-from perfkit_core.views.communication.align import aligned
+from perfkit_core.views.communication import clocks, collectives, instances, stragglers
+from perfkit_core.views.communication.clocks import aligned
 from perfkit_core.views.communication.collectives import bus_factors, size_class
 from perfkit_core.views.communication.instances import kernel_name
 from tests.support.ranks import collective, rank
@@ -185,7 +185,7 @@ def test_a_drift_makes_nobody_wait(ppm: int) -> None:
     trace = drifting(ppm)
     ((_, offset, residual, note),) = rows(clocks.VIEW, trace, "rank offset_ns max_residual_ns note")[1:]
     assert (offset, residual) == (700 + _shown(10**5, ppm) - 10**5, pytest.approx(0, abs=1))
-    assert note.startswith("its drift is taken away")
+    assert note.startswith("its drift is corrected")
     assert max(late for (late,) in rows(stragglers.VIEW, trace, "late_max_ns")) <= 1
 
 
@@ -215,7 +215,7 @@ def test_what_changes_faster_than_clocks_drift_is_no_drift() -> None:
     ("ends", "told"),
     [
         ([0, 5 * 10**6], "collectives of the same number contradict"),
-        ([0, 10**10 + 2 * 10**6], "its clock may drift: that is told from 9 collectives on"),
+        ([0, 10**10 + 2 * 10**6], "its clock may drift: measuring that needs 9 collectives"),
     ],
 )
 def test_why_numbered_collectives_have_no_offset(ends: list[int], told: str) -> None:
@@ -318,7 +318,7 @@ def test_a_collective_without_all_of_its_ranks_is_incomplete() -> None:
 def test_an_even_drift_that_is_not_taken_away_is_told(took: int) -> None:
     """600 ppm over 9 s, whether or not the bounds allow an offset."""
     ((note, drift),) = rows(clocks.VIEW, drifting(600, took=took), "note drift_ppm")[1:]
-    assert note == "its clock drifts by more than the 500 ppm that are taken away"
+    assert note == "its clock drifts by more than 500 ppm, the most that is corrected"
     assert drift == pytest.approx(600, abs=1)
 
 
@@ -402,17 +402,17 @@ def test_aligned_ranks_differ_by_their_shift_alone() -> None:
 @pytest.mark.parametrize(
     ("clock", "told"),
     [
-        (0, "as it is"),
-        (-400, "as it is"),
-        (1600, "up to 1.60 µs ahead"),
-        (-1_234_567, "up to 1.23 ms behind"),
-        (25 * 10**6, "up to 25.0 ms ahead"),
-        (-3600 * 10**9, "up to 3,600 s behind"),
+        (0, "agreed with it"),
+        (-400, "agreed with it"),
+        (1600, "were up to 1.60 µs ahead"),
+        (-1_234_567, "were up to 1.23 ms behind"),
+        (25 * 10**6, "were up to 25.0 ms ahead"),
+        (-3600 * 10**9, "were up to 3,600 s behind"),
     ],
 )
 def test_how_far_clocks_were_apart_is_told_in_words(clock: int, told: str) -> None:
     finding = aligned(concat_traces([first(), second(clock)])).quality[-1]
-    assert finding.message.endswith(f"by common collectives: the others were {told}")
+    assert finding.message.endswith(f"by common collectives: the others {told}")
 
 
 def test_nothing_to_align() -> None:
@@ -430,7 +430,7 @@ def test_only_the_chosen_step_is_counted_but_all_align() -> None:
 
 def test_partials_are_plain() -> None:
     """Small enough to be sent: tables and numbers, no trace."""
-    part = partials.reduce(first(), ViewRequest())
+    part = instances.reduce(first(), ViewRequest())
     assert {type(value) for value in part.values()} <= {pd.DataFrame, int}
     assert len(part["collectives"]) == 2
 
