@@ -21,11 +21,9 @@ import pandas as pd
 
 from benchmarks.inputs import TRACES
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.ranks.executors import Serial, executor
-from perfkit_core.ranks.job import Job
-from perfkit_core.ranks.plan import Plan, plan
+from perfkit_core.ranks.plan import Job, Plan, plan
 from perfkit_core.ranks.profile import Computed, merge
-from perfkit_core.ranks.run import run
+from perfkit_core.ranks.run import Serial, executor, run
 from perfkit_core.report.summary import choose_views
 from tests.support.rank_files import write_ranks
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 
 from perfkit_core.cli.options import share
@@ -12,13 +11,10 @@ from perfkit_core.cli.output import working
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.ranks import files
-from perfkit_core.ranks.executors import Serial, executor
-from perfkit_core.ranks.job import Job
-from perfkit_core.ranks.plan import plan
+from perfkit_core.ranks.plan import Job, plan
 from perfkit_core.ranks.profile import Profile, Reduced, opened
-from perfkit_core.ranks.run import run
+from perfkit_core.ranks.run import Serial, run
 from perfkit_core.report.summary import check_average
-from perfkit_core.system.paths import absolute
 
 
 @contextlib.contextmanager
@@ -29,10 +25,8 @@ def profile(
     larger are read as one trace, unless they shall be read apart. Raises SourceError and UsageError."""
     if scheduler is not None and workers > 1:
         raise UsageError("--workers and --scheduler exclude each other", "a cluster has workers of its own")
-    places = sources if scheduler is None else [absolute(source) for source in sources]  # its workers are elsewhere
     with working(f"reading {', '.join(map(str, sources[:3]))}") as say:
-        alone = workers == 1 and scheduler is None
-        yield opened(places, keep, partial(executor, workers, scheduler), say, together_bytes if alone else 0)
+        yield opened(sources, keep, workers, scheduler, say, together_bytes)
 
 
 def held_views(found: Profile, usual: Sequence[str]) -> Sequence[str]:

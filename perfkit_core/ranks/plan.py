@@ -1,15 +1,22 @@
-"""Which files make which rank? Only heads and metadata are read."""
+"""The plan of a reduction: which files make which rank, what is computed of each, and what a rank answers.
+
+Jobs, facts and partials are plain data: they travel to other processes and into files.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from perfkit_core.errors import SourceError
-from perfkit_core.model.meta import Finding
-from perfkit_core.plugins.manager import Plugins, get_plugins
-from perfkit_core.ranks.job import RankFiles
+from perfkit_core.language.messages import Text
+from perfkit_core.model.meta import Finding, TraceMeta
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.readers.join_ranks import numbered_processes
 from perfkit_core.readers.load import files_of, reader
 from perfkit_core.readers.run_folder import cycles, recording
@@ -18,66 +25,103 @@ from perfkit_core.storage.bytestream import head
 from perfkit_core.system.paths import PathLike, as_path, exists, is_folder, reaching, readable
 
 
+class RankFiles(msgspec.Struct, frozen=True):
+    """The files of one rank. ``rank`` is used where they do not hold it themselves (None: they hold several)."""
+
+    paths: tuple[str, ...]
+    rank: int | None = None
+
+
+class Job(msgspec.Struct, frozen=True):
+    """The views to compute and the request to compute them for. ``own_steps``: count only what is in steps, those of
+    the rank where the request names none. ``partial``: keep what can be read of damaged files."""
+
+    views: tuple[str, ...]
+    request: ViewRequest
+    own_steps: bool = False
+    partial: bool = False
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What is known of a rank besides its tables. ``told``: its files hold its rank. ``steps``: numbers of its steps.
+    ``recorded``: columns of events that hold something although a table has nothing there. ``empty``: view → why its
+    table has no rows."""
+
+    meta: TraceMeta
+    quality: tuple[Finding, ...]
+    told: bool
+    events: int
+    steps: tuple[int, ...]
+    recorded: tuple[str, ...] = ()
+    empty: dict[str, Text] = {}
+
+
+class Partial(msgspec.Struct, frozen=True):
+    """One rank, reduced: its facts and the partial of each view."""
+
+    facts: Facts
+    views: dict[str, Any]
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """Why a rank could not be reduced. ``usage``: the request makes no sense, for this rank as for any other."""
+
+    message: str
+    hint: str
+    usage: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``source``: what was named first; ``ranks`` in order; ``findings`` about the files. A plan of one rank is a
-    profile that is read as a whole."""
+    """``source``: the first source; ``ranks`` in order; ``findings`` about the files. A plan of one rank is a profile
+    that is read as a whole."""
 
     source: str
     ranks: tuple[RankFiles, ...]
     findings: tuple[Finding, ...] = ()
 
     def share(self, number: int, of: int) -> Plan:
-        """The part of the ranks that is number ``number`` (1 is the first) of ``of`` parts, as even as can be."""
+        """Return shard ``number`` (1 is the first) of ``of`` shards of the ranks, as even as can be."""
         return Plan(self.source, self.ranks[number - 1 :: of], self.findings)
 
 
 def plan(sources: Sequence[PathLike], partial: bool = False) -> Plan:
-    """The ranks of the sources: as the files tell, as their names do, or as they are ordered. Cycles of one recording
-    are one rank. ``partial`` leaves out what is no profile. Raises SourceError."""
+    """Return the ranks of the sources: as the files say, as their names do, or in order. Only heads and metadata are
+    read. Cycles of one recording are one rank. ``partial`` leaves out what is no profile. Raises SourceError."""
     plugins = get_plugins()
-    named, findings = files_of(sources, plugins, partial)
+    places, findings = files_of(sources, plugins, partial)
     files: list[Path] = []
-    for path in named:
-        more, about = _files(path)
+    for place in places:
+        store.flush(place)
+        with reaching(place):
+            if not exists(place):
+                raise SourceError(f"{place}: no such file or folder", "check the path")
+            more, about = cycles(place) if is_folder(place) else ([place], ())
         files += more
         findings += about
-    told = {str(path): _rank(path, plugins) for path in files}
-    known = {rank for rank in told.values() if rank is not None}
-    unknown = {source: _recording(source) for source, rank in told.items() if rank is None}
-    numbers, _ = numbered_processes(unknown, known)
-    if not numbers and not known:  # a single process
-        return Plan(readable(sources[0]), (RankFiles(tuple(told)),), findings)
+    known: dict[str, int | None] = {}
+    for path in files:
+        with reaching(path):
+            try:
+                source = reader(path, head(path), plugins)
+                known[str(path)] = source.peek(path) if source.peek else None
+            except SourceError:  # reading the file will raise it again
+                known[str(path)] = None
+    taken = {rank for rank in known.values() if rank is not None}
+    numbers, _ = numbered_processes({path: _recording(path) for path, rank in known.items() if rank is None}, taken)
+    if not numbers and not taken:  # a single process
+        return Plan(readable(sources[0]), (RankFiles(tuple(known)),), findings)
     ranks: dict[int, list[str]] = {}
-    for source, rank in told.items():
-        ranks.setdefault(numbers[source] if rank is None else rank, []).append(source)
+    for name, rank in known.items():
+        ranks.setdefault(numbers[name] if rank is None else rank, []).append(name)
     return Plan(readable(sources[0]), tuple(RankFiles(tuple(ranks[rank]), rank) for rank in sorted(ranks)), findings)
 
 
-def _files(path: Path) -> tuple[list[Path], tuple[Finding, ...]]:
-    """A run folder as its cycles."""
-    store.flush(path)
-    with reaching(path):
-        if not exists(path):
-            raise SourceError(f"{path}: no such file or folder", "check the path")
-        return cycles(path) if is_folder(path) else ([path], ())
-
-
 def _recording(source: str) -> str | None:
-    """The recording that a stored file is a cycle of; None for other files."""
+    """Return the recording that a stored file is a cycle of; None for other files."""
     path = as_path(source)
     with reaching(path):
         try:
             return recording(path)
-        except SourceError:
-            return None
-
-
-def _rank(path: Path, plugins: Plugins) -> int | None:
-    """The rank that a file tells; None also for what cannot be read, which reading will say."""
-    with reaching(path):
-        try:
-            found = reader(path, head(path), plugins)
-            return found.peek(path) if found.peek else None
         except SourceError:
             return None

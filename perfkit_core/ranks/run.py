@@ -1,93 +1,159 @@
-"""Reduces the ranks of a plan wherever an executor runs them, and collects the partials.
+"""Reduces the ranks of a plan in this process, in several, or on a cluster of Dask, and collects the partials.
 
-Written against ``concurrent.futures.Executor``: this process, a pool of processes, or a cluster.
-
-How much free memory does a worker keep while it reduces ranks? Enough to use it again for the next array.
-
-Dask starts its workers with ``MALLOC_TRIM_THRESHOLD_``: whatever is free goes back to the system at once, and each
-array of more than 128 KB is asked for anew, page by page. That makes reducing a rank a fifth dearer.
+Written against ``concurrent.futures.Executor``.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import multiprocessing
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, as_completed
+from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from perfkit_core.errors import PerfkitError, SourceError, UsageError
-from perfkit_core.ranks.job import Failed, Job, Partial, RankFiles
-from perfkit_core.ranks.plan import Plan
+from perfkit_core.ranks.plan import Failed, Job, Partial, Plan, RankFiles
 from perfkit_core.ranks.reduce import reduce_rank
 from perfkit_core.system.paths import as_path, is_remote
 
+P = ParamSpec("P")
+T = TypeVar("T")
+Answer = tuple[Partial, ...] | Failed
+
+CONNECT_SECONDS: Final = 10
+TASK_BYTES: Final = 4 << 20
+"""Most bytes of the files of small ranks that are one task: a cluster needs about 25 ms for each task."""
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 """Parameters of glibc's ``mallopt`` (malloc.h)."""
-_KEPT_BYTES: Final = 128 << 20
-_LARGEST_BYTES: Final = 32 << 20
-"""glibc takes no more for the second: larger pieces are the system's again as soon as they are free."""
-_USUAL_LARGEST: Final = 128 << 10
+_TRIM_BYTES: Final = 128 << 20
+_MMAP_BYTES: Final = 32 << 20
+"""glibc's maximum of the second: larger pieces return to the system as soon as they are free."""
+_DEFAULT_MMAP_BYTES: Final = 128 << 10
+
+
+class Serial(Executor):
+    """Works in this thread, during ``submit``."""
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        future: Future[T] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
 
 
 @contextlib.contextmanager
-def kept() -> Iterator[None]:
-    """While the block runs malloc keeps what is free; behind it the settings of the process hold again. Does nothing
-    where no such setting was made, or another malloc than glibc's is at work."""
-    told = os.environ.get("MALLOC_TRIM_THRESHOLD_", "")
-    malloc = _glibc() if told.isdigit() else None
-    if malloc is None:
-        yield
-        return
-    malloc.mallopt(_MMAP_THRESHOLD, _LARGEST_BYTES)
-    malloc.mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
+def executor(workers: int = 1, scheduler: str | None = None) -> Iterator[Executor]:
+    """Return this process, ``workers`` processes, or the cluster of the Dask scheduler at an address.
+
+    Raises UsageError where there is no scheduler, where it has no workers, and where it fails on the way.
+    """
+    if scheduler is not None:
+        with _cluster(scheduler) as client:
+            yield client.get_executor()
+    elif workers > 1:
+        # spawned, as a copy of a process whose libraries run threads may hang
+        with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+            yield pool
+    else:
+        yield Serial()
+
+
+@contextlib.contextmanager
+def _cluster(address: str) -> Iterator[Any]:
     try:
-        yield
-    finally:
-        largest = os.environ.get("MALLOC_MMAP_THRESHOLD_", "")
-        malloc.mallopt(_MMAP_THRESHOLD, int(largest) if largest.isdigit() else _USUAL_LARGEST)
-        malloc.mallopt(_TRIM_THRESHOLD, int(told))
-        malloc.malloc_trim(0)
+        from distributed import Client, KilledWorker
+    except ImportError:
+        raise UsageError("--scheduler needs Dask, which is not installed", "pip install 'perfkit[scale]'") from None
+    client = _connected(lambda: Client(address, timeout=CONNECT_SECONDS, set_as_default=False), address)
+    failures = (OSError, CancelledError, ImportError, cast("type[Exception]", KilledWorker))
+
+    def has_workers() -> bool:
+        """Wait for workers that are about to start."""
+        try:
+            client.wait_for_workers(1, timeout=CONNECT_SECONDS)
+        except TimeoutError:
+            return False
+        return True
+
+    with client:
+        if not _connected(has_workers, address):
+            raise UsageError(
+                f"the Dask scheduler at {address} has no workers", f"start one with: dask worker {address}"
+            )
+        try:
+            yield client
+        except failures as error:
+            raise UsageError(
+                f"the Dask cluster at {address} failed ({_in_one_line(error)})",
+                "see its log; every worker needs perfkit and must see the files",
+            ) from None
 
 
-def _glibc() -> Any:
-    """The C library of this process, None where it is another one."""
+def _connected(work: Callable[[], T], address: str) -> T:
+    """Return what ``work`` returns. What it raises, and taking too long, is a UsageError: any service may answer at the
+    address, and Dask's own limits do not hold for answers in another protocol."""
+    future: Future[T] = Future()
+
+    def settle() -> None:
+        try:
+            future.set_result(work())
+        except Exception as error:
+            future.set_exception(error)
+        except BaseException as error:  # a connection that was cancelled
+            future.set_exception(RuntimeError(type(error).__name__))
+
+    # a daemon: a thread that hangs must not keep the process from ending
+    threading.Thread(target=settle, daemon=True).start()
     try:
-        library = ctypes.CDLL(None)
-        return library if library.mallopt and library.malloc_trim else None
-    except (AttributeError, OSError, TypeError):
-        return None
+        return future.result(CONNECT_SECONDS + 2)
+    except Exception as error:
+        raise UsageError(
+            f"no Dask scheduler answers at {address} ({_in_one_line(error)})", "'dask scheduler' prints its address"
+        ) from None
 
 
-Report = Callable[[int], None]
-Answer = tuple[Partial, ...] | Failed
-
-TASK_BYTES: Final = 4 << 20
-"""Small ranks are given away together, up to this size of their files: a cluster needs about 25 ms for each task."""
+def _in_one_line(error: Exception) -> str:
+    """Describe an error of the cluster, without what an unknown protocol made of it."""
+    if isinstance(error, MemoryError | ValueError | UnicodeError | EOFError):
+        return "what answers there does not speak its protocol"
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def run(
-    executor: Executor, plan: Plan, job: Job, report: Report = lambda done: None
+    executor: Executor, plan: Plan, job: Job, report: Callable[[int], None] = lambda done: None
 ) -> tuple[list[Partial], dict[int, Failed]]:
-    """The partials of all ranks, in the order of the plan, and those that could not be read, by their numbers in it.
+    """Return the partials of all ranks, in the order of the plan, and those that could not be read, by their numbers.
 
-    ``report`` is called with the number of ranks that are done. A rank that cannot be read is named by a SourceError,
-    unless ``job.partial`` says to leave it out. Raises UsageError for a request that makes no sense.
+    ``report`` is called with the number of ranks that are done. An unreadable rank aborts with a SourceError that names
+    it, unless ``job.partial`` says to leave it out. Raises UsageError for a request that makes no sense.
     """
     futures: list[Future[list[Answer]]] = []
+
+    def ranks_in(answers: list[Answer]) -> int:
+        for answer in answers:
+            if isinstance(answer, Failed) and _aborts(answer, job):
+                raise error(answer)
+        return len(answers)
+
     try:
         done = 0
         for files in tasks(plan.ranks):
             futures.append(executor.submit(reduce_ranks, files, job))
-            if futures[-1].done():  # of an executor that works at once
-                done += _looked_at(futures[-1].result(), job)
+            if futures[-1].done():  # of an executor that works during submit
+                done += ranks_in(futures[-1].result())
                 report(done)
         done = 0
         for future in as_completed(futures):
-            done += _looked_at(future.result(), job)
+            done += ranks_in(future.result())
             report(done)
     except BrokenProcessPool:
         raise UsageError(
@@ -102,49 +168,66 @@ def run(
 
 
 def tasks(ranks: Sequence[RankFiles]) -> list[list[RankFiles]]:
-    """Ranks that follow one another, together as long as their files are small; those of a store one by one."""
-    found: list[list[RankFiles]] = []
+    """Return consecutive ranks, together as long as their files are small; those of a store one by one."""
+    groups: list[list[RankFiles]] = []
     room = 0
     for files in ranks:
-        size = sum(map(_size, files.paths))
-        if not found or size > room:
-            found.append([])
+        size = 0
+        for path in files.paths:
+            with contextlib.suppress(OSError):
+                size += TASK_BYTES if is_remote(as_path(path)) else Path(path).stat().st_size
+        if not groups or size > room:
+            groups.append([])
             room = TASK_BYTES
-        found[-1].append(files)
+        groups[-1].append(files)
         room -= size
-    return found
+    return groups
 
 
 def reduce_ranks(ranks: Sequence[RankFiles], job: Job) -> list[Answer]:
-    """:func:`reduce_rank` for some, up to one whose failure ends it all."""
+    """Reduce several ranks, up to one whose failure aborts the run."""
     answers: list[Answer] = []
     with kept():
         for files in ranks:
-            answers.append(reduce_rank(files, job))
-            if _ends_it(answers[-1], job):
+            answer = reduce_rank(files, job)
+            answers.append(answer)
+            if isinstance(answer, Failed) and _aborts(answer, job):
                 break
     return answers
 
 
-def _size(path: str) -> int:
-    try:
-        return TASK_BYTES if is_remote(as_path(path)) else Path(path).stat().st_size
-    except OSError:
-        return 0
-
-
-def _looked_at(answers: Sequence[Answer], job: Job) -> int:
-    """The number of ranks. Raises the error of one whose failure ends it all."""
-    for answer in answers:
-        if _ends_it(answer, job) and isinstance(answer, Failed):
-            raise error(answer)
-    return len(answers)
-
-
-def _ends_it(answer: Answer, job: Job) -> bool:
-    return isinstance(answer, Failed) and (answer.usage or not job.partial)
+def _aborts(failed: Failed, job: Job) -> bool:
+    return failed.usage or not job.partial
 
 
 def error(failed: Failed) -> PerfkitError:
-    """The error that a rank could not raise where it was read."""
+    """Return the error that a rank could not raise where it was read."""
     return (UsageError if failed.usage else SourceError)(failed.message, failed.hint)
+
+
+@contextlib.contextmanager
+def kept() -> Iterator[None]:
+    """Let malloc keep free memory while the block runs, and restore the settings of the process after it.
+
+    Dask starts its workers with ``MALLOC_TRIM_THRESHOLD_``: free memory returns to the system at once, and each array
+    of more than 128 KB is requested anew, page by page, which takes a fifth more time for reducing a rank. Does nothing
+    without that setting, and for another malloc than glibc's.
+    """
+    setting = os.environ.get("MALLOC_TRIM_THRESHOLD_", "")
+    malloc: Any = None
+    if setting.isdigit():
+        with contextlib.suppress(AttributeError, OSError, TypeError):
+            library = ctypes.CDLL(None)
+            malloc = library if library.mallopt and library.malloc_trim else None
+    if malloc is None:
+        yield
+        return
+    malloc.mallopt(_MMAP_THRESHOLD, _MMAP_BYTES)
+    malloc.mallopt(_TRIM_THRESHOLD, _TRIM_BYTES)
+    try:
+        yield
+    finally:
+        largest = os.environ.get("MALLOC_MMAP_THRESHOLD_", "")
+        malloc.mallopt(_MMAP_THRESHOLD, int(largest) if largest.isdigit() else _DEFAULT_MMAP_BYTES)
+        malloc.mallopt(_TRIM_THRESHOLD, int(setting))
+        malloc.malloc_trim(0)

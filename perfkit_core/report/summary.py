@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,13 +22,12 @@ from perfkit_core.model.meta import Finding
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest, split_grouping
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.ranks.executors import executor
-from perfkit_core.ranks.job import understood
 from perfkit_core.ranks.profile import Computed, Profile, Whole, opened
+from perfkit_core.ranks.reduce import understood
 from perfkit_core.report.display import DEPTH, Display, check, displayed
 from perfkit_core.report.facts import described
 from perfkit_core.report.model import Report, Section
-from perfkit_core.system.paths import PathLike, absolute, readable
+from perfkit_core.system.paths import readable
 from perfkit_core.views.tables import rounded_division
 
 
@@ -136,18 +134,15 @@ def summarize(
     Times are integer ns, sizes bytes, unknown is NA. Raises UsageError and SourceError.
     """
     (chosen,) = choose_views([view], single=True)
-    read = profile if isinstance(profile, Trace) else _opened(profile, workers, scheduler)
+    if isinstance(profile, Trace):
+        read: Profile = Whole(profile)
+    else:
+        sources = [profile] if isinstance(profile, (str, os.PathLike)) else list(profile)
+        read = opened(sources, workers=workers, scheduler=scheduler)
     groupings = (by,) if isinstance(by, str) else tuple(by)
     request = ViewRequest(groupings, None if steps is None else tuple(steps), pattern, kind, device, native)
     table = summary_report(read, [chosen], request, Display(**display)).sections[0].table
     return table if limit is None else table.head(limit)
-
-
-def _opened(sources: PathLike | Sequence[PathLike], workers: int, scheduler: str | None) -> Profile:
-    named = [sources] if isinstance(sources, (str, os.PathLike)) else list(sources)
-    if scheduler is not None:  # its workers are elsewhere
-        named = [absolute(source) for source in named]
-    return opened(named, running=partial(executor, workers, scheduler))
 
 
 def choose_views(names: Iterable[str], single: bool = False) -> list[View]:

@@ -12,8 +12,8 @@ import pytest
 
 from perfkit_core.errors import SourceError, UsageError
 from perfkit_core.model.meta import Finding
-from perfkit_core.ranks import files, job
-from perfkit_core.ranks.job import Facts
+from perfkit_core.ranks import files, profile
+from perfkit_core.ranks.plan import Facts
 from perfkit_core.readers.load import load
 from perfkit_core.report.summary import summarize
 from perfkit_core.storage.store import write_cycle
@@ -83,12 +83,11 @@ def test_workers_of_a_cluster_get_whole_paths(perfkit, folder: Path, monkeypatch
     """They run in other folders; what is in a store is the same from anywhere."""
     named: list[object] = []
 
-    def opened(sources: list[object], *_: object, **__: object) -> object:
+    def plan(sources: list[object], partial: bool) -> object:
         named.extend(sources)
         raise UsageError("no cluster here")
 
-    for module in ("perfkit_core.cli.ranks", "perfkit_core.report.summary"):
-        monkeypatch.setattr(f"{module}.opened", opened)
+    monkeypatch.setattr(profile, "plan", plan)
     monkeypatch.chdir(folder.parent)
     assert perfkit("summary", folder.name, "memory://run", "--scheduler", "tcp://x:1").code == 2
     with pytest.raises(UsageError, match="no cluster here"):
@@ -167,8 +166,8 @@ def test_more_shares_than_ranks_are_empty_ones(perfkit, folder: Path) -> None:
 def test_a_missing_share_is_named(perfkit, folder: Path) -> None:
     first, _ = shares(perfkit, folder)
     code, _, err = perfkit("summary", first)
-    assert (code, err) == (2, "perfkit: error: share 2/2 of the ranks is missing; name all shares, or --partial to do "
-                              "without\n")  # fmt: skip
+    assert (code, err) == (2, "perfkit: error: shard 2/2 is missing; give all shards, or --partial to leave "
+                              "them out\n")  # fmt: skip
     assert "[shares-missing]" in perfkit("summary", first, "--partial").out
 
 
@@ -205,7 +204,7 @@ def test_shares_of_different_commands_do_not_mix(perfkit, folder: Path) -> None:
     first, second = shares(perfkit, folder)
     assert perfkit("summary", folder, "--shard", "2/2", "-o", second, "--by", "shape").code == 0
     assert "were made by different commands" in perfkit("summary", first, second).err
-    assert "share 1/2 of the ranks is named twice" in perfkit("summary", first, _copy(first)).err
+    assert "shard 1/2 given twice" in perfkit("summary", first, _copy(first)).err
     assert "cannot be mixed" in perfkit("summary", first, folder).err
 
 
@@ -272,7 +271,7 @@ def test_findings_of_ranks_say_of_which() -> None:
         Facts(trace([host("op", "operator", 0, 1)]).with_meta(ranks=(rank,)).meta, finding[:held], True, 1, ())
         for rank, held in ((0, 2), (1, 1), (2, 2), (3, 0))
     ]
-    assert [found.message for found in job.quality(facts)] == ["3 odd (ranks 0–2)", "4 odd (ranks 0, 2)"]
+    assert [found.message for found in profile.quality(facts)] == ["3 odd (ranks 0–2)", "4 odd (ranks 0, 2)"]
 
 
 def test_partials_are_for_summary_and_report(perfkit, folder: Path, tmp_path: Path) -> None:

@@ -21,12 +21,11 @@ from perfkit_core.errors import SourceError, UsageError
 from perfkit_core.model.trace import with_rank
 from perfkit_core.pages.profile import run_report
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.ranks import executors, files
-from perfkit_core.ranks.executors import Serial, executor
-from perfkit_core.ranks.job import Job, RankFiles
-from perfkit_core.ranks.plan import plan
+from perfkit_core.ranks import files
+from perfkit_core.ranks import run as running
+from perfkit_core.ranks.plan import Job, RankFiles, plan
 from perfkit_core.ranks.profile import Computed, Ranks, Whole, merge, opened
-from perfkit_core.ranks.run import run
+from perfkit_core.ranks.run import Serial, executor, run
 from perfkit_core.readers.join_ranks import rank_of_name
 from perfkit_core.readers.load import load
 from perfkit_core.report.summary import choose_views
@@ -245,7 +244,7 @@ def test_in_processes(many: Path, serial: Computed) -> None:
 
 
 def test_on_a_cluster_of_dask(many: Path, serial: Computed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executors, "CONNECT_SECONDS", 120)  # a busy machine is no reason to fail
+    monkeypatch.setattr(running, "CONNECT_SECONDS", 120)  # a busy machine is no reason to fail
     distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install 'perfkit[scale]'")
     with (
         distributed.LocalCluster(
@@ -287,7 +286,7 @@ def test_no_scheduler_is_one_line() -> None:
 def test_what_is_no_scheduler_is_one_line(greeting: bytes, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A service that takes connections, but is not Dask: nothing hangs, nothing is allocated."""
     pytest.importorskip("distributed", reason="Dask is not installed: pip install 'perfkit[scale]'")
-    monkeypatch.setattr(executors, "CONNECT_SECONDS", 1)
+    monkeypatch.setattr(running, "CONNECT_SECONDS", 1)
     with socket.create_server(("127.0.0.1", 0)) as server:
         threading.Thread(target=_greet, args=(server, greeting), daemon=True).start()
         address = "tcp://{}:{}".format(*server.getsockname())

@@ -15,7 +15,7 @@ from perfkit_core.model.columns import DEVICE, keys
 from perfkit_core.model.schema import MEMORY
 from perfkit_core.model.trace import Trace, once
 from perfkit_core.plugins.contracts import View, ViewRequest
-from perfkit_core.ranks.job import Job
+from perfkit_core.ranks.plan import Job
 from perfkit_core.ranks.profile import of_ranks
 from perfkit_core.views.memory.memory import IN_STEP, OUTSIDE
 from perfkit_core.views.select import step_numbers
