@@ -14,8 +14,7 @@ from contextlib import contextmanager
 from math import prod
 from typing import Any, Final
 
-from perfkit_core.assembly import collectives
-from perfkit_core.assembly.collectives import DEVICE, HOST, Collective
+from perfkit_core.assembly.labels import DEVICE, HOST, Collective, collective_label
 from perfkit_core.system.failures import logger
 from perfkit_paddle import framework
 
@@ -81,7 +80,7 @@ def _label(name: str, given: dict[str, Any]) -> str:
     tensor = next((given[key] for key in _TENSORS if key in given), None)
     parts = tensor if isinstance(tensor, (list, tuple)) else [] if tensor is None else [tensor]
     elements = sum(prod(part.shape) for part in parts) * (group.nranks if name in _TIMES_RANKS else 1)
-    return collectives.encode(
+    return collective_label(
         Collective(
             name,
             group=str(group.id),

@@ -20,8 +20,9 @@ import pyarrow.compute as pc
 
 from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
-from perfkit_core.assembly.assemble import Recorded, assemble
-from perfkit_core.assembly.collectives import with_labels
+from perfkit_core.assembly.assemble import assemble
+from perfkit_core.assembly.draft import Recorded
+from perfkit_core.assembly.labels import with_labels
 from perfkit_core.model.meta import Device, Finding, TraceMeta
 from perfkit_core.model.schema import CPU, MEMORY, RUNTIME, SYNC
 from perfkit_core.model.trace import Trace

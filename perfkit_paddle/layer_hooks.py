@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 import paddle
 from paddle.profiler import Profiler, ProfilerState, RecordEvent
 
-from perfkit_core.assembly import layer_labels
+from perfkit_core.assembly.labels import backward_label, module_label
 from perfkit_core.model.architecture import CallLog, Signature, TensorSpec, tensors
 from perfkit_core.recording.annotation import Active, install_all, uninstall_all
 from perfkit_core.system.failures import logger
@@ -143,7 +143,7 @@ class LayerHooks:
     def __init__(self, path: str, class_name: str, log: CallLog) -> None:
         self.path = path
         self.class_name = class_name
-        self.label = layer_labels.encode(path, class_name)
+        self.label = module_label(path, class_name)
         self.log = log
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LayerHooks:
@@ -224,7 +224,7 @@ def _known(method: Any, *wanted: str) -> dict[str, bool]:
     return dict.fromkeys({"with_kwargs", *wanted} & set(inspect.signature(method).parameters), True)
 
 
-_mark_name = functools.lru_cache(maxsize=4096)(layer_labels.encode_backward)
+_mark_name = functools.lru_cache(maxsize=4096)(backward_label)
 
 
 def _close(hooks: LayerHooks) -> _Call | None:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from perfkit_core.algorithms import arrays
-from perfkit_core.assembly import collectives, layer_labels
+from perfkit_core.assembly.labels import parse_collective_label, parse_module_label
 from perfkit_core.model import schema
 from perfkit_core.model.schema import MEMORY, OTHER
 from perfkit_core.readers.chrome.dialect import Label
@@ -81,9 +81,9 @@ def label(category: str, name: str) -> Label:
     if category in _PHASE_KINDS:
         layer = name if category == "Forward" else None
         return Label(_PHASE_KINDS[category], phase=_PHASE_KINDS[category], layer=layer)
-    if layer_labels.decode(name):
+    if parse_module_label(name):
         return Label(schema.ANNOTATION)
-    if collectives.decode(name):
+    if parse_collective_label(name):
         return Label(schema.COMMUNICATION)
     if category in _DEVICE_KINDS:
         copy = copy_kind(name) if category == "Memcpy" else None

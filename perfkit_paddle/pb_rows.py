@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from perfkit_core.algorithms.arrays import NO_ROW, constant
-from perfkit_core.assembly.assemble import Recorded
+from perfkit_core.assembly.draft import Recorded
 from perfkit_core.model.schema import CPU, OTHER
 from perfkit_core.runtime import parallel
 from perfkit_core.runtime.compile import compiled_at_once

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from perfkit_core.assembly.assemble import assemble
-from perfkit_core.assembly.collectives import with_labels
+from perfkit_core.assembly.labels import with_labels
 from perfkit_core.errors import SourceError
 from perfkit_core.model.meta import Device, Finding, TraceMeta
 from perfkit_core.model.trace import Trace

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 
 from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import NO_ROW, IntArray
-from perfkit_core.assembly.assemble import Recorded
-from perfkit_core.assembly.collectives import with_labels
+from perfkit_core.assembly.draft import Recorded
+from perfkit_core.assembly.labels import with_labels
 from perfkit_core.errors import SourceError
 from perfkit_core.model.meta import Finding, TraceMeta
 from perfkit_core.model.schema import CPU, MEMORY

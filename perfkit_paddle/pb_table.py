@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from perfkit_core.runtime.addresses import WORD, byte, inlined, load8
+from perfkit_core.algorithms.addresses import WORD, byte, inlined, load8
 from perfkit_core.runtime.compile import compiled_at_once
 from perfkit_paddle.pb_schema import MISSING
 

@@ -14,8 +14,8 @@ from typing import Final
 
 import numpy as np
 
+from perfkit_core.algorithms.arrays import allocate
 from perfkit_core.runtime import parallel
-from perfkit_core.runtime.buffers import column
 from perfkit_core.runtime.compile import compiled_at_once
 from perfkit_paddle.pb_schema import FIELDS, FLOAT, INTEGER, MESSAGE, MISSING, TEXT, Layout, layout
 from perfkit_paddle.pb_table import IntArray, Table
@@ -49,7 +49,7 @@ def scan(content: bytes | memoryview, clip: bool = False) -> Scan:
     none = np.zeros(len(widths), np.int64)
     counts, _, _ = _walk(data, *schema, none, none, np.empty(0, np.int64), clip, marks[0], len(data), marks)
     bases = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts * widths)])
-    cells = column(int(bases[-1]), np.int64)
+    cells = allocate(int(bases[-1]), np.int64)
     for number in _outer(plan):
         cells[bases[number] : bases[number + 1]] = MISSING
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from perfkit_core.plugins.contracts import Calibrator, OperatorNames, Recorder, Remedy, Source
 from perfkit_core.plugins.hookspecs import hookimpl
-from perfkit_core.runtime.lazy import later
+from perfkit_core.system.packages import later
 
 _SURE: Final = 2
 _NO: Final = 0

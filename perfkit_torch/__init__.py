@@ -25,6 +25,6 @@ def trace_handler(run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any]
 
 def __getattr__(name: str) -> Any:
     """``Throughput``, ``annotate`` and ``describe`` are imported on first use."""
-    from perfkit_core.runtime.lazy import exported
+    from perfkit_core.system.packages import exported
 
     return exported(__name__, name, _HOMES, "torch")

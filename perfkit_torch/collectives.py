@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from perfkit_core.assembly.collectives import DEVICE, HOST, Collective
+from perfkit_core.assembly.labels import DEVICE, HOST, Collective
 from perfkit_core.model.schema import COMMUNICATION, KERNEL, OPERATOR
 
 _MARKED: Final = re.compile(r"record_param_comms|^c10d::|^(?:gloo|mpi|ucc):|nccl|rccl|xccl|hccl", re.IGNORECASE)
@@ -46,7 +46,7 @@ def communicates(name: str, kind: str) -> bool:
 
 
 def described(name: str, args: str | None, shapes: str | None, dtypes: str | None) -> tuple[Collective | None, int]:
-    """The collective (:mod:`perfkit_core.assembly.collectives`) and the bytes of its message, -1 if unknown."""
+    """The collective (:mod:`perfkit_core.assembly.labels`) and the bytes of its message, -1 if unknown."""
     fields, label = _decoded(args), _LABEL.match(name)
     told = fields.get("Collective name")
     kind = canonical(told if isinstance(told, str) else label[2] if label else "")

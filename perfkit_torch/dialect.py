@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from perfkit_core.assembly.collectives import Collective
+from perfkit_core.assembly.labels import Collective
 from perfkit_core.model import schema
 from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect, Label, ScanRules, integer
 from perfkit_torch import collectives, names

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import torch
 
-from perfkit_core.assembly import layer_labels
+from perfkit_core.assembly.labels import backward_label, module_label, parse_module_label
 from perfkit_core.model.architecture import CallLog, Signature, TensorSpec, tensors
 from perfkit_core.recording.annotation import Active, install_all, uninstall_all
 from perfkit_core.system.failures import logger
@@ -40,8 +40,8 @@ class LayerHooks:
 
     def __init__(self, path: str, class_name: str, log: CallLog) -> None:
         self.path = path
-        self.label = layer_labels.encode(path, class_name)
-        self.mark = layer_labels.encode_backward(path, class_name)
+        self.label = module_label(path, class_name)
+        self.mark = backward_label(path, class_name)
         self.log = log
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LayerHooks:
@@ -49,7 +49,7 @@ class LayerHooks:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A model that is saved while a profiler runs takes hooks along that only label."""
-        found = layer_labels.decode(self.label)
+        found = parse_module_label(self.label)
         return LayerHooks, (self.path, found.class_name if found else "", CallLog())
 
     def before(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

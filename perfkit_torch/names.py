@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from perfkit_core.assembly import layer_labels
+from perfkit_core.assembly.labels import parse_module_label
 from perfkit_core.model import schema
 from perfkit_core.readers.chrome.dialect import Label
 
@@ -112,7 +112,7 @@ def _device_label(backend: str, kind: str, name: str) -> Label:
 
 
 def _host_label(category: str, name: str) -> Label:
-    module = layer_labels.decode(name)
+    module = parse_module_label(name)
     if module:
         return Label(schema.ANNOTATION, None if module.backward else schema.FORWARD)
     step = _STEP.fullmatch(name)

@@ -10,8 +10,7 @@ import functools
 import re
 from typing import Final
 
-from perfkit_core.operators.kernels import fused_name
-from perfkit_core.operators.names import GRADIENT_SUFFIX, native_names
+from perfkit_core.operators.names import GRADIENT_SUFFIX, fused_name, native_names
 
 _EVALUATE: Final = "autograd::engine::evaluate_function: "
 _NAMESPACE: Final = re.compile(

@@ -7,7 +7,7 @@ from typing import Any
 
 from perfkit_core.plugins.contracts import Calibrator, OperatorNames, Recorder, Remedy, Source
 from perfkit_core.plugins.hookspecs import hookimpl
-from perfkit_core.runtime.lazy import later
+from perfkit_core.system.packages import later
 
 
 @hookimpl

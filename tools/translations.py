@@ -15,8 +15,7 @@ from babel.messages.catalog import Catalog
 from babel.messages.extract import extract_from_dir
 from babel.messages.pofile import read_po, write_po
 
-from perfkit_core.language.columns import WORDS
-from perfkit_core.language.current import LANGUAGES
+from perfkit_core.language.messages import LANGUAGES, WORDS
 from perfkit_core.model import schema
 from perfkit_core.model.columns import MAKERS
 from perfkit_core.plugins.manager import get_plugins

@@ -27,8 +27,8 @@ import pandas as pd
 
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, Prediction
-from perfkit_core.algorithms import bootstrap
-from perfkit_core.algorithms.bootstrap import FloatArray
+from perfkit_core.algorithms import sample_statistics
+from perfkit_core.algorithms.sample_statistics import FloatArray
 from perfkit_core.replay.graph import Graph
 from perfkit_core.replay.quantity import Case, Quantity
 from perfkit_core.replay.simulate import play
@@ -164,7 +164,7 @@ def _now(facts: Facts, candidate: Candidate) -> dict[str, int]:
     if candidate.base_ns is None:
         low, high = (facts.step_ns * factor for factor in noise(facts))
     else:
-        low, high = bootstrap.interval(bootstrap.means(step_times(facts)), _LEVEL)
+        low, high = sample_statistics.interval(sample_statistics.means(step_times(facts)), _LEVEL)
     return {"base_p10_ns": round(low), "base_p90_ns": round(high)}
 
 
@@ -203,7 +203,7 @@ def noise(facts: Facts) -> tuple[float, float]:
     steps = step_times(facts)
     if len(steps) < 2:
         return 1 - ONE_STEP, 1 + ONE_STEP
-    low, high = bootstrap.median_interval(steps, _LEVEL)
+    low, high = sample_statistics.median_interval(steps, _LEVEL)
     middle = max(float(np.median(steps)), 1.0)
     return low / middle, high / middle
 

@@ -20,7 +20,7 @@ from perfkit_core.language.messages import say
 from perfkit_core.model.schema import BACKWARD, OPTIMIZER, RUNTIME, SYNC
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import VERIFY, Remedy
-from perfkit_core.system.toml_files import convert, read_toml
+from perfkit_core.system.packages import convert, read_toml
 
 EAGER, STATIC, ANY = "eager", "static", "any"
 _GRAPH: Final = re.compile(r"executor::run", re.IGNORECASE)

@@ -1,8 +1,9 @@
-"""Between Arrow's columns and numpy's arrays: nulls as a number and back, dictionaries, columns of one value."""
+"""Columns of Arrow and arrays of numpy: nulls as a number and back, dictionaries, matches, memory for large arrays."""
 
 from __future__ import annotations
 
 import functools
+import mmap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -10,15 +11,18 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from perfkit_core.model import schema
-from perfkit_core.runtime import buffers
+from perfkit_core.errors import UsageError
 
 NO_ROW: Final = -1
 
 IntArray = npt.NDArray[np.int64]
 
 BoolArray = npt.NDArray[np.bool_]
+
+TEXT: Final = pa.dictionary(pa.int32(), pa.string())
+"""Type of text columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +33,12 @@ class Codes:
     values: list[str]
 
     def rows(self, *wanted: str) -> BoolArray:
-        """True where the column holds one of ``wanted``."""
+        """Return the mask of rows that hold one of ``wanted``."""
         return self.lookup(np.array([value in wanted for value in self.values], dtype=np.bool_), False)
 
     def lookup(self, per_value: npt.NDArray[Any], missing: Any) -> npt.NDArray[Any]:
-        """Spread one item a distinct value over the rows; ``missing`` where the row is null. Raises ValueError where
-        the items are not as many as the values."""
+        """Return the item of each row's value, of one item per distinct value; ``missing`` where the row is null.
+        Raises ValueError where there are not as many items as values."""
         if len(per_value) != len(self.values):
             raise ValueError(f"{len(per_value)} items for {len(self.values)} values")
         table = np.append(np.asarray(per_value), np.asarray([missing], dtype=np.asarray(per_value).dtype))
@@ -42,36 +46,68 @@ class Codes:
 
 
 MISSING: Final = -1
-"""What stands for a null where integers are read as an array, unless somebody asks for another number."""
+"""Stands for null in integers that are read as an array, by default."""
 OFFSETS_END: Final = 2**31 - 1
-"""Most bytes of text that one Arrow string array holds."""
+"""Most bytes of text in one Arrow string array."""
 BLOCK: Final = 1 << 16
-"""Rows that columns of one repeated value hold in memory, however long they are, and that are looked up at once."""
+"""Rows of a block: of columns of one repeated value only one block is in memory, and lookups go block by block."""
+LONGEST_PATTERN: Final = 10_000
+"""Characters of a regular expression; a longer one is a mistake."""
+
+
+SMALL_BYTES: Final = 1 << 20
+"""Up to this size malloc is as good as :func:`allocate`."""
+
+
+def allocate(count: int, kind: Any) -> npt.NDArray[Any]:
+    """Return an uninitialised array of shape (count,). Cells that nobody touches take no memory.
+
+    Large arrays have memory apart from malloc's, which returns to the system with the last array that uses it. The
+    first touch of memory is what costs most in large recordings, and numpy asks for large pages from 4 MB on: virtual
+    machines that return free memory to their host take up to five times as long for those (docs/decisions/0010).
+    Raises MemoryError where the system has none.
+    """
+    size = count * np.dtype(kind).itemsize
+    if size <= SMALL_BYTES:
+        return np.empty(count, kind)
+    # Private: what Python asks for otherwise is shared memory, in a file system of the kernel.
+    private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+    try:
+        return np.frombuffer(mmap.mmap(-1, size, **private), kind, count)
+    except OSError as error:
+        raise MemoryError(f"no memory for {size} bytes ({error})") from None
+
+
+def filled(count: int, value: int, kind: Any = np.int64) -> npt.NDArray[Any]:
+    """Return an array of shape (count,) that holds one value."""
+    cells = allocate(count, kind)
+    cells.fill(value)
+    return cells
 
 
 def joined(column: pa.ChunkedArray) -> pa.Array:
-    """A column in one piece, with one dictionary; not copied where all but one piece are empty."""
-    filled = [chunk for chunk in column.chunks if len(chunk)] or column.chunks[:1]
-    if len(filled) == 1:
-        return filled[0]
+    """Return a column in one piece, with one dictionary; not copied where all pieces but one are empty."""
+    pieces = [chunk for chunk in column.chunks if len(chunk)] or column.chunks[:1]
+    if len(pieces) == 1:
+        return pieces[0]
     return pa.concat_arrays(column.unify_dictionaries().chunks or [pa.array([], column.type)])
 
 
 def picked(column: pa.ChunkedArray, rows: np.ndarray[Any, np.dtype[np.int64]]) -> pa.Array:
-    """Some rows of a column, ascending, in one piece. Arrow's own ``take`` joins all pieces of texts for that."""
+    """Return some rows of a column, ascending, in one piece. Arrow's own ``take`` first joins all pieces of texts."""
     ends = np.cumsum([len(piece) for piece in column.chunks])
     cuts = np.searchsorted(rows, np.append(0, ends)).tolist()
     starts = (ends - [len(piece) for piece in column.chunks]).tolist()
-    found = [
+    pieces = [
         piece.take(pa.array(rows[first:last] - start))
         for piece, start, first, last in zip(column.chunks, starts, cuts[:-1], cuts[1:], strict=True)
         if first < last
     ]
-    return joined(pa.chunked_array(found, column.type))
+    return joined(pa.chunked_array(pieces, column.type))
 
 
 def constant(value: int | None, of_type: pa.DataType, count: int) -> pa.ChunkedArray:
-    """``count`` times the same value (None: null), which takes no more memory than a few thousand of it."""
+    """Return a column of one value (None: null), which takes the memory of one block."""
     whole, rest = divmod(count, BLOCK)
     block = _block(value, of_type)
     return pa.chunked_array([block] * whole + ([block.slice(0, rest)] if rest else []), of_type)
@@ -83,7 +119,7 @@ def _block(value: int | None, of_type: pa.DataType) -> pa.Array:
 
 
 def nullable(values: np.ndarray[Any, np.dtype[Any]]) -> pa.ChunkedArray:
-    """Integers as a column, negative ones null. Shares the memory of ``values``."""
+    """Return integers as a column, negative ones null. Shares the memory of ``values``."""
     known = values >= 0
     count, of_type = len(values), pa.from_numpy_dtype(values.dtype)
     nulls = count - int(np.count_nonzero(known))
@@ -95,31 +131,31 @@ def nullable(values: np.ndarray[Any, np.dtype[Any]]) -> pa.ChunkedArray:
 
 
 def texts(codes: np.ndarray[Any, np.dtype[np.int32]], values: Sequence[str]) -> pa.ChunkedArray:
-    """A text column of codes that index ``values``, negative ones null. Shares the memory of ``codes``."""
-    of_type = schema.SCHEMA.field("name").type
+    """Return a text column of codes that index ``values``, negative ones null. Shares the memory of ``codes``."""
     indices = nullable(codes)
     if indices.null_count == len(codes):
-        return constant(None, of_type, len(codes))
-    return pa.chunked_array([pa.DictionaryArray.from_arrays(indices.chunk(0), pa.array(values, pa.string()))], of_type)
+        return constant(None, TEXT, len(codes))
+    return pa.chunked_array([pa.DictionaryArray.from_arrays(indices.chunk(0), pa.array(values, pa.string()))], TEXT)
 
 
 def spread(table: np.ndarray[Any, Any], numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The cells of ``table`` at these numbers (negative ones: from its end), shape (numbers,). There may be no others.
+    """Return the cells of ``table`` at these numbers (negative ones: from its end), shape (numbers,). All numbers must
+    be within the table.
 
-    Block by block: numpy makes 64 bits of each number first, of all of them in memory that nobody has touched yet. To
-    refuse numbers it would write each block twice.
+    Block by block, as numpy first converts all numbers to 64 bits, in memory that was never touched before. Wrapping
+    avoids that it writes each block twice, to check the numbers.
     """
     if len(numbers) <= BLOCK or table.dtype.hasobject:
         return table.take(numbers)
-    found = buffers.column(len(numbers), table.dtype)
+    cells = allocate(len(numbers), table.dtype)
     for begin in range(0, len(numbers), BLOCK):
         here = slice(begin, begin + BLOCK)
-        np.take(table, numbers[here], out=found[here], mode="wrap")
-    return found
+        np.take(table, numbers[here], out=cells[here], mode="wrap")
+    return cells
 
 
 def valid(values: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """True where the value is not null, shape (len(values),)."""
+    """Return the mask of values that are not null, shape (len(values),)."""
     bits = values.buffers()[0]
     if bits is None:
         return np.full(len(values), values.null_count == 0)
@@ -129,7 +165,7 @@ def valid(values: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 
 def to_int64(chunks: Iterable[pa.Array], count: int, missing: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Integers as one array of shape (count,), read only; nulls are ``missing``."""
+    """Return integers as one array of shape (count,), read only; nulls are ``missing``."""
     values: np.ndarray[Any, np.dtype[np.int64]] | None = None
     at = 0
     for chunk in chunks:
@@ -146,21 +182,21 @@ def to_int64(chunks: Iterable[pa.Array], count: int, missing: int) -> np.ndarray
 
 
 def _filled(chunk: pa.Array, missing: int) -> np.ndarray[Any, np.dtype[Any]]:
-    """Integers with ``missing`` for nulls. Where that is what stands there already, as in what a recording is read
-    into, they are not copied."""
-    found: np.ndarray[Any, np.dtype[Any]]
+    """Return integers with ``missing`` for nulls; not copied where the cells of nulls hold that number already, as
+    readers write them."""
+    values: np.ndarray[Any, np.dtype[Any]]
     if not chunk.null_count:
-        found = chunk.to_numpy()
-        return found
+        values = chunk.to_numpy()
+        return values
     held = np.frombuffer(chunk.buffers()[1], chunk.type.to_pandas_dtype())[chunk.offset : chunk.offset + len(chunk)]
     if (valid(chunk) | (held == missing)).all():
         return held
-    found = chunk.fill_null(missing).to_numpy()
-    return found
+    values = chunk.fill_null(missing).to_numpy()
+    return values
 
 
 def to_codes(chunks: Iterable[pa.Array], count: int) -> tuple[np.ndarray[Any, np.dtype[np.int32]], list[str]]:
-    """Texts as codes of shape (count,), -1 for null, read only, and the distinct values that they index."""
+    """Return texts as codes of shape (count,), -1 for null, read only, and the distinct values that they index."""
     codes: np.ndarray[Any, np.dtype[np.int32]] | None = None
     number: dict[str, int] = {}
     at, last, common = 0, None, np.empty(0, np.int32)
@@ -179,3 +215,18 @@ def to_codes(chunks: Iterable[pa.Array], count: int) -> tuple[np.ndarray[Any, np
     codes = np.empty(0, np.int32) if codes is None else codes
     codes.setflags(write=False)
     return codes, list(number)
+
+
+def matches(values: Sequence[str | None], pattern: str) -> BoolArray:
+    """Return the mask of texts that contain a match, shape (len(values),); null never does. Raises UsageError.
+
+    For patterns of users: RE2 takes time linear in the text and bounded memory, so none can hang.
+    """
+    if len(pattern) > LONGEST_PATTERN:
+        raise UsageError(f"a regular expression of {len(pattern)} characters", f"at most {LONGEST_PATTERN} are allowed")
+    try:
+        hits = pc.match_substring_regex(pa.array(values, pa.string()), pattern)
+    except pa.ArrowInvalid as error:
+        raise UsageError(f"not a regular expression: {pattern!r} ({error})", "RE2 syntax, see --help") from None
+    mask: BoolArray = np.asarray(pc.fill_null(hits, False).to_numpy(zero_copy_only=False), np.bool_)
+    return mask

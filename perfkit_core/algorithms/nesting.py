@@ -12,8 +12,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from perfkit_core.algorithms.arrays import BoolArray, IntArray
-from perfkit_core.runtime import buffers
+from perfkit_core.algorithms.arrays import BoolArray, IntArray, allocate, filled
 from perfkit_core.runtime.compile import compiled
 
 _ROOM: Final = 64
@@ -34,7 +33,7 @@ def nest(thread: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
 def renumbered(parent: IntArray, order: IntArray) -> IntArray:
     """The parents of rows that are put into another ``order``, as rows of it, shape (n,); one that does not stand
     before its child there is none (-1)."""
-    row, found = buffers.column(len(order), np.int64), buffers.column(len(order), np.int64)
+    row, found = allocate(len(order), np.int64), allocate(len(order), np.int64)
     _renumbered(parent, order, row, found)
     return found
 
@@ -51,7 +50,7 @@ def nest_in_order(
     """As :func:`nest`, of the rows ``inside`` of a table that is sorted by start, the longest first: row of the parent
     among them of each (-1: none, and for all other rows), shape (n,). A ``thread`` is one of its ``process``; both are
     any integers. O(n) as a rule: threads are looked up by hash."""
-    parent, room = buffers.filled(len(inside), -1), _ROOM
+    parent, room = filled(len(inside), -1), _ROOM
     while not _nest_in_order(inside, process, thread, start_ns, end_ns, parent, np.full((3, room), -1, np.int64)):
         room = min(_ROOM * room, 2 << len(inside).bit_length())  # there are no more threads than rows
     return parent
@@ -60,7 +59,7 @@ def nest_in_order(
 def self_times_in_order(wanted: BoolArray, parent: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
     """As :func:`self_times`, of the rows ``wanted`` of a table that is sorted by start, the longest first; -1 for all
     other rows, which may be children, too; shape (n,)."""
-    own, covered = buffers.column(len(parent), np.int64), buffers.column(len(parent), np.int64)
+    own, covered = allocate(len(parent), np.int64), allocate(len(parent), np.int64)
     _self_times_in_order(wanted, parent, start_ns, end_ns, own, covered)
     return own
 

@@ -1,16 +1,23 @@
-"""The event table before it is worked out: the columns that a source recorded, and what stands in for the others."""
+"""The event table before assembly: the columns that a source recorded, in the order of the table.
+
+Events are in the order of their start; of those that start together the longest is first, then the recorded order. So
+parents come before their children, and algorithms on trees are one pass.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
-from perfkit_core.algorithms.arrays import NO_ROW, constant
+from perfkit_core.algorithms.arrays import BLOCK, NO_ROW, OFFSETS_END, IntArray, constant, joined
 from perfkit_core.model import schema
-from perfkit_core.model.column_sources import ROW_REFERENCES, Columns
+from perfkit_core.model.trace import ROW_REFERENCES, Columns
+from perfkit_core.runtime import parallel
 
 EXTERNAL: Final = "external"
 """An id that an operator shares with its launches and device work."""
@@ -22,11 +29,33 @@ RECORDED_TYPES: Final[Mapping[str, pa.DataType]] = {
     LAYER: schema.SCHEMA.field("module").type,
 }
 """Columns that a source may record."""
+_SLICE: Final = 1 << 20
+"""Rows of a piece of texts that no single array holds."""
+
+
+@dataclass(slots=True)
+class Recorded:
+    """Events as recorded, in any order. Assembly takes the columns out, so that they are in memory once.
+
+    ``columns`` has the columns of the schema that the source knows (name, kind, start_ns, dur_ns, device at least;
+    ``step`` filled on step events, ``phase`` on events that mark a phase), and may have :data:`EXTERNAL` and
+    :data:`LAYER`. ``parent`` is the recorded parent row of each row (-1: none) where the source holds a tree; None to
+    compute parents from the times.
+    """
+
+    columns: pa.Table
+    parent: IntArray | None = None
+
+    def taken(self) -> dict[str, pa.ChunkedArray]:
+        """Return the columns by name, and keep none: memory is free as soon as the caller drops a column."""
+        held = dict(zip(self.columns.column_names, self.columns.columns, strict=True))
+        self.columns = self.columns.schema.empty_table()
+        return held
 
 
 @dataclass(frozen=True, slots=True)
 class DraftColumns(Columns):
-    """``held`` by name; every other column is null, row references -1, and the rank ``rank``."""
+    """The columns ``held``; all others are null, row references -1, and the rank is ``rank``."""
 
     count: int
     held: Mapping[str, pa.ChunkedArray]
@@ -37,16 +66,87 @@ class DraftColumns(Columns):
         return self.count
 
     def known(self, name: str) -> bool:
-        return name in self.held or self._stand_in(name) is not None
+        return name in self.held or self._default(name) is not None
 
     def chunks(self, name: str) -> Iterator[pa.Array]:
         return iter(self.column(name).chunks)
 
     def column(self, name: str) -> pa.ChunkedArray:
         held = self.held.get(name)
-        return constant(self._stand_in(name), RECORDED_TYPES[name], self.count) if held is None else held
+        return constant(self._default(name), RECORDED_TYPES[name], self.count) if held is None else held
 
-    def _stand_in(self, name: str) -> int | None:
+    def _default(self, name: str) -> int | None:
         if name == "rank":
             return self.rank
         return NO_ROW if name in ROW_REFERENCES else None
+
+
+def by_time(start_ns: IntArray, dur_ns: IntArray) -> IntArray | None:
+    """Return the row numbers in the order of the table, shape (rows,); None where events are in that order already."""
+    falls = start_ns[1:] < start_ns[:-1]
+    ties = start_ns[1:] == start_ns[:-1]
+    if not falls.any() and not (ties & (dur_ns[1:] > dur_ns[:-1])).any():
+        return None
+    order = np.argsort(start_ns, kind="stable")  # merges runs that ascend already, as in recordings
+    tied = np.zeros(len(order) + 1, np.bool_)
+    for begin in range(0, len(order), BLOCK):  # in blocks that fit the cache, instead of a sorted copy of all starts
+        ordered = start_ns[order[begin : begin + BLOCK + 1]]
+        np.equal(ordered[1:], ordered[:-1], out=tied[begin + 1 : begin + len(ordered)])
+    at = np.flatnonzero(tied[1:] | tied[:-1])
+    if len(at):
+        rows = order[at]
+        order[at] = rows[np.lexsort((-dur_ns[rows], start_ns[rows]))]
+    return order
+
+
+def arranged(
+    columns: dict[str, pa.ChunkedArray], types: Mapping[str, pa.DataType], order: IntArray | None
+) -> dict[str, pa.ChunkedArray]:
+    """Return each column in its type of ``types`` and in ``order``, in one piece except texts that keep their order.
+
+    Columns are converted in parallel, as Arrow works outside Python's lock, and are removed from ``columns`` when they
+    are done, so that their memory serves the next ones.
+    """
+    rows = None if order is None else pa.array(order)
+
+    def convert(name: str) -> pa.ChunkedArray:
+        column, of_type = columns.pop(name), types[name]
+        if pa.types.is_string(column.type) and column.type == of_type:
+            return column if order is None else texts_taken(column, order)
+        values = joined(column)
+        if order is not None and values.null_count == 0 and pa.types.is_integer(values.type):
+            values = pa.array(values.to_numpy()[order])  # faster than Arrow's take
+        elif order is not None:
+            values = values.take(rows)
+        if pa.types.is_dictionary(of_type) and not pa.types.is_dictionary(values.type):
+            values = values.cast(pa.string()).dictionary_encode()
+        return pa.chunked_array([values if values.type == of_type else values.cast(of_type)], of_type)
+
+    if len(types) < 2 or len(next(iter(columns.values()))) < parallel.WORTH_ROWS:
+        return {name: convert(name) for name in types}
+    return dict(zip(types, parallel.in_order(convert, types), strict=True))
+
+
+def texts_taken(
+    column: pa.ChunkedArray, order: IntArray | None, instead: Mapping[int, str | None] = MappingProxyType({})
+) -> pa.ChunkedArray:
+    """Return the texts of these rows, shape (rows,), none of them twice (None: all). ``instead`` replaces the texts of
+    single rows of the column."""
+    order = np.arange(len(column)) if order is None else order
+    others = pa.chunked_array([list(instead.values())], column.type)
+    small = column.num_chunks == 1 and column.nbytes + others.nbytes <= OFFSETS_END
+    if small and len(column) >= parallel.WORTH_ROWS:
+        from perfkit_core.algorithms.addresses import reordered  # loads numba
+
+        return pa.chunked_array([reordered(column.chunk(0), order, instead)], column.type)
+    if instead:
+        source = np.arange(len(column))
+        source[list(instead)] = np.arange(len(column), len(column) + len(others))
+        order, column = source[order], pa.chunked_array([*column.chunks, *others.chunks], column.type)
+    rows = pa.array(order)
+    if column.num_chunks == 1 or column.nbytes <= OFFSETS_END:
+        return pa.chunked_array([joined(column).take(rows)], column.type)
+    # More than 2 GB: no single string array holds the texts.
+    whole = column.cast(pa.large_string()).combine_chunks()
+    pieces = [whole.take(rows.slice(at, _SLICE)).cast(column.type) for at in range(0, len(rows), _SLICE)]
+    return pa.chunked_array(pieces, column.type)

@@ -1,7 +1,13 @@
-"""Which training step each event belongs to.
+"""The training step and the phase of each event.
 
 Steps are the events of kind ``step``. A host or memory event belongs to the step in which it starts, on any thread of
-the same process; device work belongs to the step of its launch, whenever it runs.
+the same process; device work belongs to the step and phase of its launch, whenever it runs.
+
+Phases are dataloader, forward, backward, optimizer and other. A recorded span of a phase, or an operator that its
+adapter marked, gives its phase to everything below it; of nested ones the outermost counts, except that the closure of
+an optimizer keeps its own phases. Where no forward span was recorded (labels of layers are none), operators outside
+every phase are forward when a sequence number proves it: it ties an operator of the same run of operators, at or after
+them in the step, to a backward node.
 """
 
 from __future__ import annotations
@@ -9,55 +15,59 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
-from perfkit_core.algorithms import nesting
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
-from perfkit_core.assembly.threads import thread_numbers
+from perfkit_core.algorithms import groupby, nesting
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray, picked, texts, to_int64
+from perfkit_core.assembly.links import thread_numbers
 from perfkit_core.language.messages import message
+from perfkit_core.model import schema
 from perfkit_core.model.meta import Finding
-from perfkit_core.model.schema import (
-    BACKWARD,
-    DATALOADER,
-    FORWARD,
-    MEMORY,
-    OPERATOR_KINDS,
-    OPTIMIZER,
-    OTHER,
-    RUNTIME,
-    STEP,
-    SYNC,
-)
+from perfkit_core.model.schema import OPERATOR_KINDS, PHASES
 from perfkit_core.model.trace import Trace
 
 PARTIAL: Final = "partial-step"
 EMPTY: Final = "empty-last-step"
 """Codes of findings. The second is no fault: a loop that calls step() after each iteration leaves such a step."""
 
+PhaseArray = npt.NDArray[np.int8]
+"""Indexes schema.PHASES, -1: none. As small as possible, as there is one for each event."""
+_FORWARD, _BACKWARD, _OPTIMIZER, _OTHER = (
+    PHASES.index(name) for name in (schema.FORWARD, schema.BACKWARD, schema.OPTIMIZER, schema.OTHER)
+)
 
-def assign(trace: Trace) -> tuple[IntArray, tuple[Finding, ...]]:
-    """Step number of each event (-1: none), shape (rows,)."""
-    rows = np.flatnonzero(trace.host & trace.rows("kind", STEP))
-    partial = _partial(trace)
+
+def assign_steps(trace: Trace) -> tuple[IntArray, tuple[Finding, ...]]:
+    """Return the step number of each event (-1: none), shape (rows,)."""
+    rows = np.flatnonzero(trace.host & trace.rows("kind", schema.STEP))
+    findings = _partial_steps(trace)
     if not len(rows):
-        return np.full(len(trace), -1, np.int64), (*partial, _no_steps())
-    number = _numbers(trace.ints("step")[rows])
+        text = message(
+            "no training steps were recorded: give the profiler a schedule, and call its step() after each iteration"
+        )
+        return np.full(len(trace), -1, np.int64), (*findings, Finding("no-steps", text))
+    number = trace.ints("step")[rows]
+    if not (number >= 0).all():  # names without numbers: count from 0
+        number = np.arange(len(rows), dtype=np.int64)
     start, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
-    step = _inside(trace.ints("start_ns"), start, end, number)
-    step[~trace.host & ~trace.rows("kind", MEMORY)] = -1
+    step = _step_at(trace.ints("start_ns"), start, end, number)
+    step[~trace.host & ~trace.rows("kind", schema.MEMORY)] = -1
     launched_by = trace.ints("launched_by")
     launched = launched_by != NO_ROW
     step[launched] = step[launched_by[launched]]
     step[rows] = number
-    return step, partial + _findings(start, end, number)
+    if (start[1:] < end[:-1]).any():
+        text = message("some steps overlap: events are counted in the one begun last")
+        findings += (Finding("overlapping-steps", text),)
+    if len(np.unique(number)) < len(number):
+        text = message("some step numbers occur more than once in one recording")
+        findings += (Finding("repeated-step-numbers", text),)
+    return step, findings
 
 
-def _numbers(recorded: IntArray) -> IntArray:
-    """Recorded step numbers; counted from 0 where the names have none."""
-    return recorded if (recorded >= 0).all() else np.arange(len(recorded), dtype=np.int64)
-
-
-def _inside(time: IntArray, start: IntArray, end: IntArray, number: IntArray) -> IntArray:
-    """The last step that began at or before each time, if it had not ended. Times and starts ascend."""
+def _step_at(time: IntArray, start: IntArray, end: IntArray, number: IntArray) -> IntArray:
+    """Return the last step that began at or before each time, if it had not ended. Times and starts ascend."""
     begun = np.append(np.searchsorted(time, start), len(time))
     ended = np.clip(np.searchsorted(time, end), begun[:-1], begun[1:])
     edges = np.stack([begun[:-1], ended], axis=1).ravel()
@@ -67,75 +77,163 @@ def _inside(time: IntArray, start: IntArray, end: IntArray, number: IntArray) ->
 
 
 def empty_last_step(trace: Trace) -> IntArray:
-    """Row of the last step of the recording when nothing was computed in it, shape (0,) or (1,).
+    """Return the row of the last step of the recording when nothing was computed in it, shape (0,) or (1,).
 
     A loop that calls the profiler's step() after each iteration opens a step that never takes place: at most its data
-    loader is asked once more, shuffles its samples, and says that it has ended.
+    loader is called once more, shuffles its samples, and ends.
     """
-    rows = np.flatnonzero(trace.host & trace.rows("kind", STEP))[-2:]
+    rows = np.flatnonzero(trace.host & trace.rows("kind", schema.STEP))[-2:]
     worked = _worked_in(trace, rows)
-    if len(rows) == 2 and not worked[0]:  # steps that do nothing but load data are steps
+    if len(rows) == 2 and not worked[0]:  # steps that only load data are steps
         worked = _worked_in(trace, rows, loading=True)
     return rows[-1:][~worked[-1:]]
 
 
 def _worked_in(trace: Trace, rows: IntArray, loading: bool = False) -> BoolArray:
-    """True for those of the steps ``rows`` in whose time something was computed on the host, shape (rows,); what a data
-    loader computes counts with ``loading``."""
+    """Return the mask of the steps ``rows`` in whose time the host computed something; work inside data loaders counts
+    only with ``loading``."""
     if not len(rows):
         return np.zeros(0, np.bool_)
     begin, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
-    start = trace.ints("start_ns")[_computing(trace, int(begin.min()), loading)]
+    since = int(np.searchsorted(trace.ints("start_ns"), int(begin.min())))
+    kinds = (*OPERATOR_KINDS, schema.RUNTIME, schema.SYNC, schema.FORWARD, schema.BACKWARD, schema.OPTIMIZER)
+    work = trace.host & trace.rows("kind", *kinds)
+    loaders = trace.host & trace.rows("kind", schema.DATALOADER)
+    computing = since + np.flatnonzero(work[since:])
+    if not loading and loaders[since:].any():
+        nested = since + np.flatnonzero((work | loaders)[since:])
+        parent = nesting.nest(thread_numbers(trace, nested), trace.ints("start_ns")[nested], trace.end_ns[nested])
+        computing = nested[work[nested] & ~nesting.lies_in(parent, loaders[nested])]
+    start = trace.ints("start_ns")[computing]
     first, last = np.searchsorted(start, begin), np.searchsorted(start, end)
-    endless = trace.ints("dur_ns")[rows] <= 0  # cut off before anybody knew its duration
+    endless = trace.ints("dur_ns")[rows] <= 0  # cut off before its duration was known
     worked: BoolArray = first < np.where(endless, len(start), last)
     return worked
 
 
-def _computing(trace: Trace, since_ns: int, loading: bool) -> IntArray:
-    """Rows of what the host computes from a time on; ``loading``: in data loaders, too."""
-    first = int(np.searchsorted(trace.ints("start_ns"), since_ns))
-    work = trace.host & trace.rows("kind", *OPERATOR_KINDS, RUNTIME, SYNC, FORWARD, BACKWARD, OPTIMIZER)
-    loaders = trace.host & trace.rows("kind", DATALOADER)
-    if loading or not loaders[first:].any():
-        return first + np.flatnonzero(work[first:])
-    rows = first + np.flatnonzero((work | loaders)[first:])
-    parent = nesting.nest(thread_numbers(trace, rows), trace.ints("start_ns")[rows], trace.end_ns[rows])
-    return rows[work[rows] & ~nesting.lies_in(parent, loaders[rows])]
-
-
-def _partial(trace: Trace) -> tuple[Finding, ...]:
-    """Steps that are none: they have kind ``other`` and keep their number. Cut off by the end, or never begun."""
-    rows = np.flatnonzero(trace.rows("kind", OTHER) & (trace.ints("step") >= 0))
+def _partial_steps(trace: Trace) -> tuple[Finding, ...]:
+    """Report steps that do not count, which have kind ``other`` and a number: cut off by the end, or never begun."""
+    rows = np.flatnonzero(trace.rows("kind", schema.OTHER) & (trace.ints("step") >= 0))
     number, worked = trace.ints("step")[rows], _worked_in(trace, rows)
     cut, empty = (np.unique(number[chosen]) for chosen in (worked, ~worked))
-    found = []
+    findings = []
     if len(cut):
         numbers = ", ".join(map(str, cut))
         text = message("the recording ended inside step {numbers}: it is not counted as a step", numbers=numbers)
-        found.append(Finding(PARTIAL, text))
+        findings.append(Finding(PARTIAL, text))
     if len(empty):
         text = message(
             "step {numbers} was opened when the recording ended, and nothing took place in it: it is left out",
             numbers=", ".join(map(str, empty)),
         )
-        found.append(Finding(EMPTY, text))
-    return tuple(found)
+        findings.append(Finding(EMPTY, text))
+    return tuple(findings)
 
 
-def _no_steps() -> Finding:
-    text = message(
-        "no training steps were recorded: give the profiler a schedule, and call its step() after each iteration"
+def assign_phases(trace: Trace) -> tuple[pa.ChunkedArray, tuple[Finding, ...]]:
+    """Return the phase column (dictionary, shape (rows,)), null for events outside every host thread."""
+    codes = trace.codes("phase")
+    indices = np.array([PHASES.index(value) if value in PHASES else -1 for value in codes.values], np.int8)
+    phase = _without_closures(trace, codes.lookup(indices, -1))
+    inferred = np.zeros(0, np.int64)
+    spans, labels = phase == _FORWARD, trace.rows("kind", schema.ANNOTATION)
+    labelled = bool((spans & labels).any())  # labels of layers leave out what is between the layers
+    if not (spans & ~labels).any() and (phase == _BACKWARD).any():
+        inferred = _forward_roots(trace, phase)
+        phase[inferred] = _FORWARD
+    phase = nesting.first_on_path(trace.ints("parent"), phase)
+    launched_by = trace.ints("launched_by")
+    launched = launched_by != NO_ROW
+    phase[launched] = phase[launched_by[launched]]
+    any_phase = bool((phase >= 0).any())
+    nested = (trace.ints("self_ns") >= 0) | launched
+    phase[nested & (phase < 0)] = _OTHER if any_phase else -1
+    findings: tuple[Finding, ...] = ()
+    if len(inferred):
+        text = message("no forward spans were recorded: forward is what sequence numbers tie to the backward pass")
+        if labelled:
+            text = message("outside of the labelled layers forward is what sequence numbers tie to the backward pass")
+        findings = (Finding("forward-inferred", text),)
+    elif not any_phase:
+        text = message("neither data loading, forward, backward nor optimizer spans were recorded")
+        findings = (Finding("no-phases", text),)
+    return texts(phase.astype(np.int32), PHASES), findings
+
+
+def _without_closures(trace: Trace, phase: PhaseArray) -> PhaseArray:
+    """Return the marked phases with the marks of optimizer spans around a closure moved to the update after it.
+
+    Some training loops pass the whole step to the optimizer as a closure, and LBFGS calls one several times. Such a
+    span has backward work of its process in its time, on its own thread or on one of autograd's. Only its children that
+    start after the last of that work are the optimizer's.
+    """
+    spans = np.flatnonzero(trace.host & (phase == _OPTIMIZER))
+    if len(spans):  # only those in no other marked event
+        spans = spans[~nesting.lies_in(trace.ints("parent"), phase >= 0)[spans]]
+    closure_end = _last_backward(trace, spans, np.flatnonzero(trace.host & (phase == _BACKWARD)))
+    spans, closure_end = spans[closure_end >= 0], closure_end[closure_end >= 0]
+    if not len(spans):
+        return phase
+    result = phase.copy()
+    result[spans] = -1
+    ends = np.full(len(trace) + 1, np.iinfo(np.int64).max)
+    ends[spans] = closure_end
+    update = (trace.ints("start_ns") >= ends[trace.ints("parent")]) & (result < 0)
+    result[update] = _OPTIMIZER
+    return result
+
+
+def _last_backward(trace: Trace, spans: IntArray, backward: IntArray) -> IntArray:
+    """Return for each span the end of the last backward event of its process that starts in it, -1 without one."""
+    last = np.full(len(spans), -1, np.int64)
+    start, end = trace.ints("start_ns"), trace.end_ns
+    of_spans, of_backward = (
+        # Only of these rows: nothing else in the assembly needs the rank of every row.
+        np.stack([to_int64([picked(trace.column("rank"), rows)], len(rows), -1), trace.ints("pid")[rows]])
+        for rows in (spans, backward)
     )
-    return Finding("no-steps", text)
+    for key in np.unique(of_spans, axis=1).T:
+        mine = np.flatnonzero((of_spans == key[:, None]).all(axis=0))
+        inner = backward[(of_backward == key[:, None]).all(axis=0)]
+        at = np.searchsorted(start[spans[mine]], start[inner], side="right") - 1
+        inside = (at >= 0) & (start[inner] < end[spans[mine]][at])
+        np.maximum.at(last, mine[at[inside]], end[inner[inside]])
+    return last
 
 
-def _findings(start: IntArray, end: IntArray, number: IntArray) -> tuple[Finding, ...]:
-    found = []
-    if (start[1:] < end[:-1]).any():
-        text = message("some steps overlap: events are counted in the one begun last")
-        found.append(Finding("overlapping-steps", text))
-    if len(np.unique(number)) < len(number):
-        text = message("some step numbers occur more than once in one recording")
-        found.append(Finding("repeated-step-numbers", text))
-    return tuple(found)
+def _forward_roots(trace: Trace, phase: PhaseArray) -> IntArray:
+    """Return the top-level operators outside every phase that a later operator of their run proves to be forward."""
+    parent = trace.ints("parent")
+    operator = trace.host & trace.rows("kind", *OPERATOR_KINDS)
+    around = nesting.last_on_path(parent, phase)
+    counts = operator | (phase >= 0)
+    top = np.flatnonzero(counts & ~nesting.lies_in(parent, counts))
+    # Of the events of a thread with the number of a backward node the last one made it, unless that lies in a phase (a
+    # labelled layer). Earlier ones compute no gradient and have the number of the next node.
+    sequence = trace.ints("sequence")
+    numbered = np.flatnonzero(sequence >= 0)
+    number, node = sequence[numbered], around[numbered] == _BACKWARD
+    made = ~node & np.isin(number, number[node])
+    rows = numbered[made][::-1]
+    _, first = groupby.distinct([thread_numbers(trace, rows), number[made][::-1]], len(rows))
+    makers = rows[first]
+    proof = np.zeros(len(trace), np.bool_)
+    proof[makers[around[makers] < 0]] = True
+    proof &= operator
+    return _up_to_last_proof(trace, top, around >= 0, proof | nesting.holds(parent, proof))
+
+
+def _up_to_last_proof(trace: Trace, rows: IntArray, inside: BoolArray, proves: BoolArray) -> IntArray:
+    """Return the rows up to the last proof in each run of top-level operators, which a marked event, another thread or
+    another step ends."""
+    thread = thread_numbers(trace, rows)
+    by_thread = groupby.stable_order(thread, int(thread.max(initial=-1)) + 1)
+    order, thread = rows[by_thread], thread[by_thread]
+    step = trace.ints("step")[order]
+    edge = inside[order] | np.append(True, (thread[1:] != thread[:-1]) | (step[1:] != step[:-1]))
+    run = np.cumsum(edge)
+    last = np.full(len(order) + 1, -1, np.int64)
+    at = np.flatnonzero(proves[order])
+    np.maximum.at(last, run[at], at)
+    chosen = (np.arange(len(order)) <= last[run]) & ~inside[order]
+    return order[chosen]

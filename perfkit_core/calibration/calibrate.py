@@ -39,8 +39,8 @@ from perfkit_core.calibration.model import (
 from perfkit_core.errors import CaptureError, UsageError
 from perfkit_core.plugins.contracts import Calibrator
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.system.atomic_write import replacing
 from perfkit_core.system.machine import cpu_model, usable_cpus
+from perfkit_core.system.paths import replacing
 
 
 def folder() -> Path:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from perfkit_core.plugins.contracts import Exporter, Renderer, Rule, Source, View
 from perfkit_core.plugins.hookspecs import hookimpl
-from perfkit_core.runtime.lazy import later
+from perfkit_core.system.packages import later
 
 if TYPE_CHECKING:
     import click

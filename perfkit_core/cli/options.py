@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from perfkit_core.errors import UsageError, unwritable
-from perfkit_core.language.current import LANGUAGES, speaking
+from perfkit_core.language.messages import LANGUAGES, speaking
 from perfkit_core.system.paths import as_path
 
 if TYPE_CHECKING:
@@ -55,11 +55,11 @@ LOCATION: Final = as_path
 
 def writable(text: str) -> Path:
     """Type of an option: where a file can be written. Raises UsageError."""
-    from perfkit_core.system import atomic_write
+    from perfkit_core.system.paths import check_replaceable
 
     path = as_path(text)
     try:
-        atomic_write.check(path)
+        check_replaceable(path)
     except OSError as error:
         raise unwritable(path, error) from None
     return path

@@ -18,8 +18,7 @@ import click
 
 from perfkit_core.errors import UsageError, unwritable
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.system.atomic_write import replacing
-from perfkit_core.system.paths import identity, is_folder, is_remote
+from perfkit_core.system.paths import identity, is_folder, is_remote, replacing
 
 if TYPE_CHECKING:
     from perfkit_core.model.trace import Trace

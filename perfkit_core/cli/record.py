@@ -25,7 +25,7 @@ from perfkit_core.cli.main import collect_as_usual
 from perfkit_core.cli.options import Whole
 from perfkit_core.errors import CaptureError, PerfkitError
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.system.import_hook import FirstImport
+from perfkit_core.system.packages import FirstImport
 from perfkit_core.system.paths import is_remote
 
 if TYPE_CHECKING:

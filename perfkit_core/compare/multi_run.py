@@ -24,8 +24,7 @@ from perfkit_core.compare.pair import Asked, Pair, pair
 from perfkit_core.compare.report import COLUMNS
 from perfkit_core.compare.slices import middle_rows, shared_out
 from perfkit_core.compare.statistics import pooled
-from perfkit_core.language.columns import SIDES
-from perfkit_core.language.messages import Message, mark, message, say
+from perfkit_core.language.messages import SIDES, Message, mark, message, say
 from perfkit_core.model.columns import duration, key
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest

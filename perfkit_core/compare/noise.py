@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from perfkit_core.algorithms import bootstrap
+from perfkit_core.algorithms import sample_statistics
 from perfkit_core.model.trace import Trace
 from perfkit_core.views.steps.activity import has_device_work
 from perfkit_core.views.steps.partition import partition
@@ -170,12 +170,14 @@ def _drawn(side: Samples, of: Of) -> npt.NDArray[np.float64]:
     if len({one.shape[1:] for one in side}) > 1:  # captures of other numbers of ranks
         side = [one.ravel() for one in side]
     if len(side) == 1:
-        return bootstrap.medians(np.asarray(side[0], np.float64), draw, lambda drawn, axis: _over_all(drawn, of))
+        return sample_statistics.medians(
+            np.asarray(side[0], np.float64), draw, lambda drawn, axis: _over_all(drawn, of)
+        )
     flat, sizes = np.concatenate(side).astype(np.float64), np.array([len(one) for one in side])
     first, each = np.cumsum(sizes) - sizes, max(len(flat) // len(side), 1)
     rows = max(_AT_ONCE // (each * len(side)), 1)
-    found = [_stages(flat, first, sizes, each, min(rows, bootstrap.DRAWS - at), draw, of)
-             for at in range(0, bootstrap.DRAWS, rows)]  # fmt: skip
+    found = [_stages(flat, first, sizes, each, min(rows, sample_statistics.DRAWS - at), draw, of)
+             for at in range(0, sample_statistics.DRAWS, rows)]  # fmt: skip
     return np.concatenate(found)
 
 

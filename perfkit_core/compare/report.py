@@ -18,9 +18,8 @@ from perfkit_core.compare.headline import headline, warnings
 from perfkit_core.compare.noise import pool
 from perfkit_core.compare.pair import Asked, Normalised, Pair, distinguishing, pair, work_table
 from perfkit_core.compare.statistics import Capture, SampleStatistics, late, outliers
-from perfkit_core.language.columns import SIDES as SIDE_WORDS
-from perfkit_core.language.columns import worded
-from perfkit_core.language.messages import mark, say
+from perfkit_core.language.messages import SIDES as SIDE_WORDS
+from perfkit_core.language.messages import mark, say, worded
 from perfkit_core.model.columns import Column, column, count, duration, key, share, size, text, words
 from perfkit_core.model.trace import Trace
 from perfkit_core.report.facts import source

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from perfkit_core.exporters.stacks import WEIGHTS
 from perfkit_core.plugins.contracts import Exporter, ExportOptions
-from perfkit_core.runtime.lazy import later
+from perfkit_core.system.packages import later
 
 if TYPE_CHECKING:
     from perfkit_core.model.trace import Trace

@@ -16,8 +16,7 @@ from perfkit_core.exporters.restrict import only_steps
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Exporter, ExportOptions
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.system.atomic_write import replacing
-from perfkit_core.system.paths import as_path
+from perfkit_core.system.paths import as_path, replacing
 
 _GZIP: Final = ".gz"
 _GZIP_LEVEL: Final = 2

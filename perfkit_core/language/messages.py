@@ -1,25 +1,31 @@
-"""Messages: sentences that are made last.
+"""Messages: sentences that are formatted last, in the language of the moment, and the catalogues of translations.
 
 A ``Message`` is an English template and the values of its placeholders. It is stored, sent between processes, compared
-and hashed as such, and becomes a sentence in the language of the moment when it is shown::
+and hashed as such, and becomes a sentence when it is shown::
 
     message("The host waits {wait:ns} of the {step:ns} step", wait=2_000_000, step=10_000_000)
 
 Placeholders are formatted by their spec: ``ns`` (duration), ``bytes`` (size), ``ratio`` (per cent), each also with a
-sign as in ``+ns``, ``count``,
-``list`` (``a, b, c``), ``and`` (``a, b and c``), ``parts`` (``a; b``), ``plain`` or none (as it is). Other specs are
-those of ``format``. Values may be messages; they are translated with the one around them.
+sign as in ``+ns``, ``count``, ``list`` (``a, b, c``), ``and`` (``a, b and c``), ``parts`` (``a; b``), ``plain`` or none
+(as it is). Other specs are those of ``format``. Values may be messages; they are translated with the one around them.
 """
 
 from __future__ import annotations
 
+import functools
+import gettext
+import json
+import re
 import string
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, TypeAlias
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeAlias
 
-from perfkit_core.language.current import translate
+from perfkit_core.errors import UsageError
 from perfkit_core.language.units import format_bytes, format_count, format_duration, format_ratio
 
 Value: TypeAlias = "Message | str | int | float | tuple[Message | str | int | float | None, ...] | None"
@@ -35,13 +41,75 @@ _UNITS: Final[Mapping[str, Callable[[float], str]]] = {
     "count": format_count,
 }
 
+_FOLDER: Final = Path(__file__).parent
+LANGUAGES: Final = ("en", *sorted({file.stem for kind in ("*.mo", "*.po") for file in _FOLDER.glob(kind)}))
+"""Codes of the languages: English, and those that have a catalogue."""
+_SAID_BY_SCRIPT: Final = re.compile(r'\bpage\.say\(("(?:[^"\\]|\\.)*")')
+
+# One for the process: worker threads make tables and texts too.
+_name, _catalogue = "en", gettext.NullTranslations()
+
+
+def translate(text: str, plural: str | None = None, count: int = 1) -> str:
+    """Return the template in the language of the moment, in English where it has no translation."""
+    if plural is not None:
+        return _catalogue.ngettext(text, plural, count)
+    return _catalogue.gettext(text) if text else ""  # the entry of "" is the header of the catalogue
+
+
+def language() -> str:
+    """Return the code of the language of the moment."""
+    return _name
+
+
+@contextmanager
+def speaking(name: str) -> Iterator[None]:
+    """Use a language of ``LANGUAGES`` within the block. Not for several languages in parallel."""
+    global _name, _catalogue
+    before = _name, _catalogue
+    _name, _catalogue = name, gettext.NullTranslations() if name == "en" else read(name)
+    try:
+        yield
+    finally:
+        _name, _catalogue = before
+
+
+def texts_of(script: str) -> Mapping[str, str]:
+    """Return the translations of the texts in a script of a page: English → language of the moment."""
+    texts = [json.loads(literal) for literal in _SAID_BY_SCRIPT.findall(script)]
+    return {text: translate(text) for text in texts if translate(text) != text}
+
+
+@functools.cache
+def read(language: str) -> gettext.GNUTranslations:
+    """Return the catalogue of a language. Raises UsageError where it is not built."""
+    compiled, source = _FOLDER / f"{language}.mo", _FOLDER / f"{language}.po"
+    if compiled.exists() and not (source.exists() and source.stat().st_mtime > compiled.stat().st_mtime):
+        with compiled.open("rb") as file:
+            return gettext.GNUTranslations(file)
+    return gettext.GNUTranslations(BytesIO(_compiled(source)))
+
+
+def _compiled(source: Path) -> bytes:
+    """Compile a catalogue in memory: a checkout that was not installed has only sources, or newer ones."""
+    try:
+        from babel.messages.mofile import write_mo
+        from babel.messages.pofile import read_po
+    except ImportError:
+        raise UsageError(f"the translations {source.stem} are not built", "pip install Babel, or perfkit") from None
+    compiled = BytesIO()
+    with source.open("rb") as file:
+        write_mo(compiled, read_po(file, locale=source.stem, charset="utf-8"))
+    compiled.seek(0)
+    return compiled.read()
+
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A sentence that is not made yet.
+    """A sentence before it is formatted.
 
-    ``template`` is English and the key of its translations. With ``plural``, ``values["n"]`` is the count that chooses
-    between the two.
+    ``template`` is English and the key of its translations. With ``plural``, ``values["n"]`` is the count that selects
+    one of the two.
     """
 
     template: str
@@ -60,7 +128,7 @@ class Message:
 
 
 class Sentence(str):
-    """A sentence in a cell of a table: English for whoever computes with the table, its message for who shows it."""
+    """A sentence in a cell of a table: English for programs, with its message for people."""
 
     __slots__ = ("message",)
     message: Message
@@ -75,7 +143,7 @@ class Sentence(str):
 
 
 Text: TypeAlias = Message | str
-"""What is shown to people; a ``str`` is shown as it is (a name, a text of a plugin, a finding of an old run)."""
+"""A text for people; a ``str`` is shown as it is (a name, a text of a plugin, a finding of an old run)."""
 
 
 def message(template: str, /, **values: Any) -> Message:
@@ -89,12 +157,12 @@ def plural(one: str, many: str, n: int, /, **values: Any) -> Message:
 
 
 def mark(template: str) -> str:
-    """Return ``template``; mark it as a text to translate where it is named, and used by another line."""
+    """Return ``template``, marked for translation where a constant is passed to ``message`` or ``say`` later."""
     return template
 
 
 def say(template: str, /, **values: Any) -> str:
-    """Return the sentence of a template at once, in the language of the moment. For what is shown, not kept."""
+    """Return the sentence of a template in the language of the moment, for texts that are shown, not kept."""
     return _formatted(_CURRENT, template, values)
 
 
@@ -109,7 +177,7 @@ def english(text: Text | None) -> str:
 
 
 def _value(value: Any) -> Value:
-    """What a message keeps of a value: numbers, texts and messages, whatever the libraries that they come from."""
+    """Return a value as a number, text, message or tuple of the standard types, whatever library it comes from."""
     if value is None or isinstance(value, Message) or type(value) in (bool, int, float, str):
         return value  # type: ignore[no-any-return]
     if isinstance(value, Sentence):
@@ -133,17 +201,15 @@ class _Formatter(string.Formatter):
         if format_spec in _UNITS and isinstance(value, (int, float)):
             return _UNITS[format_spec](value)
         if isinstance(value, (list, tuple)):
-            return self._list([self.format_field(one, "") for one in value], format_spec)
+            texts = [self.format_field(item, "") for item in value]
+            separator = self.translate("; " if format_spec == "parts" else ", ", None, 1)
+            if format_spec == "and" and len(texts) > 1:
+                names, last = separator.join(texts[:-1]), texts[-1]
+                return self.translate("{names} and {last}", None, 1).format(names=names, last=last)
+            return separator.join(texts)
         if format_spec in ("", "plain", "list", "and", "parts") or format_spec in _UNITS or isinstance(value, Message):
             return _rendered(self, value)
         return format(value, format_spec)
-
-    def _list(self, texts: list[str], spec: str) -> str:
-        separator = self.translate("; " if spec == "parts" else ", ", None, 1)
-        if spec == "and" and len(texts) > 1:
-            names, last = separator.join(texts[:-1]), texts[-1]
-            return self.translate("{names} and {last}", None, 1).format(names=names, last=last)
-        return separator.join(texts)
 
 
 def _rendered(formatter: _Formatter, text: Any) -> str:
@@ -164,3 +230,41 @@ def _untranslated(template: str, plural: str | None, count: int) -> str:
 
 _CURRENT: Final = _Formatter(translate)
 _ENGLISH: Final = _Formatter(_untranslated)
+
+SIDES: Final = ("base", "other")
+WORDS: Final = (
+    *SIDES,
+    # kinds and phases of events, see the schema, and what is in no phase
+    "unlaunched", "host", "device",
+    # parts of a step
+    "device_compute", "compute", "exposed_communication", "exposed_copy", "input_wait", "launch_and_host", "framework",
+    "idle", "interval", "forward_backward", "tail", "overlap",
+    "total time", "computation", "framework overhead", "calls into the device's runtime",
+    # of advice and comparisons
+    "high", "medium", "low", "none", "replay", "prior", "microbenchmark", "predicted", "verified", "refuted",
+    "abstained", "median", "mean", "minimum", "maximum", "slower", "faster", "slower, perhaps noise",
+    "faster, perhaps noise", "no difference beyond noise", "too few steps to tell", "base only", "other only", "both",
+    "passed", "failed", "within noise", "cannot tell",
+    "category", "event", "family", "family_phase", "layer", "operator_shape", "unmatched",
+    # rows that stand for what has no name
+    "(median less mean of the middle steps)", "(nothing recorded)", "(no phase)", "(no layer)", "(no family)",
+    "(no launch recorded)", "(launched outside operators)", "(no operator)", "(no module)",
+    "(allocated before the recording)", "(not explained by the events)", "(in a step, outside operators)",
+    "(outside host events)",
+)  # fmt: skip
+"""Values of columns that are words of perfkit, besides those of the schema."""
+
+
+class _HasWords(Protocol):
+    @property
+    def words(self) -> bool | tuple[str, ...] | str: ...
+
+
+def worded(value: str, column: _HasWords | None = None) -> str:
+    """Return a cell in the language of the moment where it is a word of perfkit (see ``Column.words``), or stands in
+    brackets for a missing name; names stay as they are."""
+    if isinstance(value, Sentence):
+        return render(value.message)
+    words = column.words if column else False
+    is_word = value in words if isinstance(words, tuple) else words is True
+    return say(value) if is_word or (value.startswith("(") and value.endswith(")")) else value

@@ -1,18 +1,28 @@
-"""What is known about a run besides its events, and what is doubtful in them."""
+"""Metadata of a run, and findings: the data-quality warnings of a trace, of several ranks, and of a job."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Final
 
 import msgspec
 
-from perfkit_core.language.messages import Message, Text, Value, english, render
+from perfkit_core.language.messages import Message, Text, Value, english, message, plural, render
+
+_MOST_WAYS: Final = 3
+"""Messages of one code that the ranks may have before only the first rank's is shown."""
+EDGES: Final = 0.05
+"""Share of the collectives that a rank of the group may lack, as recordings do not begin and end at one moment."""
+_ABSENCES: Final = frozenset({"no-steps", "no-phases", "no-device-events"})
+"""Codes of what a cycle lacks, which is no fault where another cycle of its rank has it."""
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """Something about the data that a reader must know before believing a number.
+    """A data-quality warning: a statement about the data that limits what can be concluded from it.
 
-    ``code`` is stable, for scripts. ``text`` is what people are shown; a ``str`` is shown as it is.
+    ``code`` is stable, for scripts. ``text`` is for people; a ``str`` is shown as it is.
     """
 
     code: str
@@ -20,15 +30,12 @@ class Finding(msgspec.Struct, frozen=True):
 
     @property
     def message(self) -> str:
-        """The sentence, in the language of the moment."""
+        """The sentence in the current language."""
         return render(self.text)
 
 
 class StoredFinding(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A finding in a file: the English sentence, and the message it was made from.
-
-    Files of older versions have the sentence alone; it is shown as it is.
-    """
+    """A finding in a file: the English sentence and its message. Files of older versions have the sentence alone."""
 
     code: str
     message: str
@@ -38,7 +45,7 @@ class StoredFinding(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of(cls, finding: Finding) -> StoredFinding:
-        """Return what is stored of a finding."""
+        """Return the stored form of a finding."""
         if isinstance(finding.text, str):
             return cls(finding.code, finding.text)
         text = finding.text
@@ -60,14 +67,14 @@ class Device(msgspec.Struct, frozen=True):
 
 
 class TraceMeta(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known about the run besides its events. None or empty where the source does not tell.
+    """Metadata of a run. None or empty where the source does not record it.
 
     ``clock`` is "epoch" (ns since 1970) or "relative" (origin unknown). ``window_ns`` is (start, end) of the
-    recording, or of its events where the source does not tell.
+    recording, or of its events where the source does not record it.
     ``thread_names`` maps "rank:pid:tid" to a name. ``cpu_utilisation`` holds ratios by scope (process, system).
-    ``recording`` is what one process shares over its cycles, ``cycle`` the number of this one.
-    ``worlds`` holds (rank, number of ranks of its job) as the parts of a joined trace tell; :meth:`told_worlds` also of
-    a trace that is not joined.
+    ``recording`` is shared by the cycles of one process, ``cycle`` the number of this one.
+    ``worlds`` holds (rank, number of ranks of its job) as recorded by the parts of a joined trace;
+    :meth:`told_worlds` also of a trace that is not joined.
     """
 
     source: str
@@ -91,5 +98,149 @@ class TraceMeta(msgspec.Struct, frozen=True, kw_only=True):
     worlds: tuple[tuple[int, int], ...] = ()
 
     def told_worlds(self) -> tuple[tuple[int, int], ...]:
-        """(rank, number of ranks of its job) as recorded; a rank whose parts disagree is there with each number."""
+        """Return (rank, number of ranks of its job) as recorded; with each number where a rank's parts disagree."""
         return self.worlds or tuple((rank, self.world_size) for rank in self.ranks if self.world_size)
+
+
+def joined_meta(metas: Sequence[TraceMeta]) -> TraceMeta:
+    """Return the metadata of several parts (ranks, cycles) as one: that of the first, with united ranks and devices."""
+    return msgspec.structs.replace(
+        metas[0],
+        ranks=tuple(sorted({rank for m in metas for rank in m.ranks})),
+        worlds=tuple(sorted({world for m in metas for world in m.told_worlds()})),
+        devices=tuple({device.id: device for m in metas for device in m.devices}.values()),
+        thread_names={key: name for m in metas for key, name in m.thread_names.items()},
+        window_ns=hull([m.window_ns for m in metas if m.window_ns]),
+        incomplete=any(m.incomplete for m in metas),
+        cycle=metas[0].cycle if len({m.cycle for m in metas}) == 1 else None,
+    )
+
+
+def hull(windows: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
+    """Return the first start and the last end, None without windows."""
+    return (min(w[0] for w in windows), max(w[1] for w in windows)) if windows else None
+
+
+def united(parts: Sequence[tuple[tuple[int, ...], Sequence[Finding]]]) -> tuple[Finding, ...]:
+    """Return the findings of several parts, each given with its ranks; equal findings once.
+
+    What cycles lack is reported where all cycles of a rank lack it. Where every part is of one rank, and not all of the
+    same, a message ends with its ranks: ``… (ranks 0–3, 5)``. Of a code with many messages those of the first rank
+    stand for all: ``… (rank 0; alike in 3 more of 8 ranks)``.
+    """
+    lacking: dict[tuple[int, ...], set[str]] = {}
+    for ranks, findings in parts:
+        lacking[ranks] = lacking.get(ranks, set(_ABSENCES)) & {finding.code for finding in findings}
+    parts_of: dict[Finding, set[int]] = {}
+    for number, (ranks, findings) in enumerate(parts):
+        for finding in findings:
+            if finding.code not in _ABSENCES or finding.code in lacking[ranks]:
+                parts_of.setdefault(finding, set()).add(number)
+    if any(len(ranks) != 1 for ranks, _ in parts) or len({ranks for ranks, _ in parts}) < 2:
+        return tuple(parts_of)
+    rank = [ranks[0] for ranks, _ in parts]
+    result: list[Finding] = []
+    for code, ways in Counter(finding.code for finding in parts_of).items():
+        alike = {finding: numbers for finding, numbers in parts_of.items() if finding.code == code}
+        everywhere = set().union(*alike.values())
+        first, more = min(everywhere), len(everywhere) - 1
+        for finding, numbers in alike.items():
+            if ways <= _MOST_WAYS:
+                about = {rank[number] for number in numbers}
+                text = plural(
+                    "{finding} (rank {numbers})",
+                    "{finding} (ranks {numbers})",
+                    len(about),
+                    finding=finding.text,
+                    numbers=_numbers(about),
+                )
+            elif first in numbers:
+                text = message(
+                    "{finding} (rank {number}; alike in {more} more of {ranks} ranks)",
+                    finding=finding.text,
+                    number=rank[first],
+                    more=more,
+                    ranks=len(rank),
+                )
+            else:
+                continue
+            result.append(Finding(code, text))
+    return tuple(result)
+
+
+def left_out(failed: Mapping[int, Text], count: int, files: bool = False) -> tuple[Finding, ...]:
+    """Report ranks that could not be read: their numbers, and why. With ``files`` of files, of which a rank may have
+    several."""
+    if not failed:
+        return ()
+    values = {"failed": len(failed), "count": count, "why": failed[min(failed)]}
+    text = message("{failed} of {count} ranks could not be read and are left out, the first: {why}", **values)
+    if files:
+        text = message("{failed} of {count} files could not be read and are left out, the first: {why}", **values)
+    return (Finding("ranks-left-out", text),)
+
+
+def about_job(meta: TraceMeta) -> tuple[Finding, ...]:
+    """Report ranks of a job that were not read, where several were, and ranks of several jobs. Of a whole profile, as
+    ranks that one part lacks may be in another."""
+    findings = []
+    absent = set(range(meta.world_size or 0)) - set(meta.ranks)
+    if len(meta.ranks) > 1 and absent:
+        text = message(
+            "{missing} of {count} ranks were not read ({ranks}): how long a transfer takes once all have come is not "
+            "known",
+            missing=len(absent),
+            count=meta.world_size,
+            ranks=_numbers(absent),
+        )
+        findings.append(Finding("ranks-missing", text))
+    ranks_of: dict[int, set[int]] = {}
+    for rank, world in meta.told_worlds():
+        ranks_of.setdefault(world, set()).add(rank)
+    if len(ranks_of) > 1:
+        worlds = [
+            message("{world}: {ranks}", world=world, ranks=spelled(ranks)) for world, ranks in sorted(ranks_of.items())
+        ]
+        text = message(
+            "recordings of several jobs are mixed: their ranks tell different numbers of ranks ({worlds:parts})",
+            worlds=worlds,
+        )
+        findings.append(Finding("jobs-mixed", text))
+    return tuple(findings)
+
+
+def waits_not_known(unknown: Collection[int], count: int, incomplete: float = 0.0) -> tuple[Finding, ...]:
+    """Report ranks whose waits for others are unknown, although those of the others are known; and the share of the
+    collectives at which waits are lower bounds, as not all ranks of the group can be compared."""
+    findings = []
+    if unknown:
+        text = message(
+            "how long {unknown} of {count} ranks wait for others is not known ({ranks}): their clocks cannot be "
+            "compared with those of others (--view clocks tells why)",
+            unknown=len(unknown),
+            count=count,
+            ranks=spelled(unknown),
+        )
+        findings.append(Finding("waits-not-known", text))
+    if incomplete > EDGES:
+        text = message(
+            "at {share:ratio} of the collectives a rank of the group cannot be compared with the others, or was not "
+            "read: these wait at least as long as told, and that rank may be the last one",
+            share=incomplete,
+        )
+        findings.append(Finding("waits-not-known", text))
+    return tuple(findings)
+
+
+def spelled(ranks: Iterable[int]) -> Message:
+    """Return ``rank 3`` or ``ranks 0–3, 5``."""
+    ranks = set(ranks)
+    return plural("rank {numbers}", "ranks {numbers}", len(ranks), numbers=_numbers(ranks))
+
+
+def _numbers(ranks: Iterable[int]) -> str:
+    ordered = sorted(set(ranks))
+    begins = [0, *(at + 1 for at, (one, other) in enumerate(pairwise(ordered)) if other != one + 1), len(ordered)]
+    runs = [ordered[begin:end] for begin, end in pairwise(begins)]
+    texts = [str(run[0]) if len(run) == 1 else f"{run[0]}{'–' if len(run) > 2 else ', '}{run[-1]}" for run in runs]
+    return ", ".join(texts)

@@ -11,6 +11,8 @@ from typing import Final
 
 import pyarrow as pa
 
+from perfkit_core.algorithms.arrays import TEXT
+
 SCHEMA_VERSION: Final = 1
 
 STEP: Final = "step"
@@ -56,9 +58,6 @@ OPERATOR_KINDS: Final = (OPERATOR, COMMUNICATION)
 CPU: Final = "cpu"
 
 
-_TEXT = pa.dictionary(pa.int32(), pa.string())
-
-
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column of the event table: Arrow type, whether null is allowed, and what it means."""
@@ -70,16 +69,16 @@ class Column:
 
 
 COLUMNS: Final = (
-    Column("name", _TEXT, False, "as the framework recorded it, without durations that it glued to the name"),
-    Column("kind", _TEXT, False, "what the event is, one of " + ", ".join(KINDS)),
-    Column("category", _TEXT, True, "the framework's own word for the kind (cpu_op, DygraphKernelLaunch, …)"),
+    Column("name", TEXT, False, "as the framework recorded it, without durations that it glued to the name"),
+    Column("kind", TEXT, False, "what the event is, one of " + ", ".join(KINDS)),
+    Column("category", TEXT, True, "the framework's own word for the kind (cpu_op, DygraphKernelLaunch, …)"),
     Column("start_ns", pa.int64(), False, "begin on the trace's clock; Trace.meta.clock says which clock that is"),
     Column("dur_ns", pa.int64(), False, "duration; 0 for instants"),
     Column("self_ns", pa.int64(), True, "host events: dur_ns less the union of the direct children; null on a device"),
     Column("rank", pa.int32(), True, "rank of the process in a distributed job"),
     Column("pid", pa.int64(), True, "operating system process; null for device work"),
     Column("tid", pa.int64(), True, "operating system thread; null for device work"),
-    Column("device", _TEXT, True, "where it ran: cpu, cuda:0, npu:0, …"),
+    Column("device", TEXT, True, "where it ran: cpu, cuda:0, npu:0, …"),
     Column("stream", pa.int64(), True, "queue on the device; null on the host"),
     Column("correlation", pa.int64(), True, "the number that a launch shares with the device work it launched"),
     Column("launched_by", pa.int64(), False, "device work: row of the launching host event; -1: none"),
@@ -90,18 +89,18 @@ COLUMNS: Final = (
         "host and memory events: row of the nearest enclosing event of the thread; -1: none",
     ),
     Column("step", pa.int64(), True, "number of the training step it belongs to; device work: that of its launch"),
-    Column("phase", _TEXT, True, "dataloader, forward, backward, optimizer or other; null where it cannot be told"),
+    Column("phase", TEXT, True, "dataloader, forward, backward, optimizer or other; null where it cannot be told"),
     Column("sequence", pa.int64(), True, "links a forward operator with its backward node"),
-    Column("module", _TEXT, True, "layer path"),
+    Column("module", TEXT, True, "layer path"),
     Column("bytes", pa.int64(), True, "copies: bytes moved; memory events: bytes allocated (negative: freed)"),
-    Column("copy_kind", _TEXT, True, "HtoD, DtoH, DtoD, HtoH, PtoP, then pageable or pinned where known"),
+    Column("copy_kind", TEXT, True, "HtoD, DtoH, DtoD, HtoH, PtoP, then pageable or pinned where known"),
     Column("address", pa.int64(), True, "memory events: address of the block"),
     Column("total_bytes", pa.int64(), True, "memory events: bytes allocated on that device after the event"),
-    Column("shapes", _TEXT, True, "input shapes, as JSON text"),
-    Column("dtypes", _TEXT, True, "input types, as JSON text"),
-    Column("stack", _TEXT, True, "Python frames at the call, innermost first, separated by ';'"),
+    Column("shapes", TEXT, True, "input shapes, as JSON text"),
+    Column("dtypes", TEXT, True, "input types, as JSON text"),
+    Column("stack", TEXT, True, "Python frames at the call, innermost first, separated by ';'"),
     Column("flops", pa.int64(), True, "floating point operations, where the framework counts them"),
-    Column("op_name", _TEXT, True, "canonical operator shared by all frameworks; null where unknown"),
+    Column("op_name", TEXT, True, "canonical operator shared by all frameworks; null where unknown"),
     Column("args", pa.string(), True, "everything else that was recorded with the event, as JSON text"),
 )
 

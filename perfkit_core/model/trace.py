@@ -1,11 +1,14 @@
-"""A profile in memory: the event table, what is known about the run, and what is doubtful in the data.
+"""A profile in memory: the event table, the metadata of the run, and findings about the data.
 
-What several views need of a trace is computed once, by the first that asks, and shared read only.
+The columns of an event table come from a table in memory, from other traces, or from a file that is read on demand:
+three columns cost three. What several views need of a trace is computed once, by the first that asks, and shared read
+only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial, wraps
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
@@ -16,17 +19,148 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from perfkit_core.algorithms.arrays import BoolArray, Codes, IntArray, constant, nullable, to_codes, to_int64
+from perfkit_core.algorithms.arrays import (
+    NO_ROW,
+    BoolArray,
+    Codes,
+    IntArray,
+    constant,
+    joined,
+    nullable,
+    to_codes,
+    to_int64,
+)
 from perfkit_core.model import schema
-from perfkit_core.model.column_sources import ChangedColumns, Columns, JoinedColumns, TableColumns
-from perfkit_core.model.findings import united
-from perfkit_core.model.meta import Device, Finding, TraceMeta
+from perfkit_core.model.meta import Finding, TraceMeta, joined_meta, united
 
-__all__ = ["BoolArray", "Codes", "Device", "Finding", "IntArray", "Trace", "TraceMeta", "concat_traces", "with_rank"]
+ROW_REFERENCES: Final = ("parent", "launched_by")
+"""Columns that hold row numbers of the same table."""
+
+
+class Columns(ABC):
+    """The columns of one event table, in the schema's types. Safe to share between threads."""
+
+    @property
+    @abstractmethod
+    def num_rows(self) -> int:
+        """The number of events, known without reading one."""
+
+    @abstractmethod
+    def known(self, name: str) -> bool:
+        """Return whether the column holds anything but nulls."""
+
+    @abstractmethod
+    def chunks(self, name: str) -> Iterator[pa.Array]:
+        """Yield the column in pieces of any length, whose dictionaries may differ."""
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        """Return the whole column."""
+        if not self.known(name):
+            return constant(None, schema.SCHEMA.field(name).type, self.num_rows)
+        return pa.chunked_array(list(self.chunks(name)), schema.SCHEMA.field(name).type)
+
+    def pick(self, name: str, rows: np.ndarray[Any, np.dtype[Any]]) -> pa.Array:
+        """Return cells of a column, in the order of ``rows``."""
+        return joined(self.column(name).take(pa.array(rows, pa.int64())))
+
+    def table(self) -> pa.Table:
+        """Return all columns of the schema."""
+        return pa.Table.from_arrays([self.column(name) for name in schema.COLUMN_NAMES], schema=schema.SCHEMA)
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumns(Columns):
+    """Columns of a table in memory."""
+
+    events: pa.Table
+
+    @property
+    def num_rows(self) -> int:
+        return int(self.events.num_rows)
+
+    def known(self, name: str) -> bool:
+        return bool(self.events.column(name).null_count < self.num_rows)
+
+    def chunks(self, name: str) -> Iterator[pa.Array]:
+        return iter(self.events.column(name).chunks)
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        return self.events.column(name)
+
+    def table(self) -> pa.Table:
+        return self.events
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedColumns(Columns):
+    """The columns of ``base``, some of them replaced."""
+
+    base: Columns
+    changes: Mapping[str, pa.ChunkedArray]
+
+    @property
+    def num_rows(self) -> int:
+        return self.base.num_rows
+
+    def known(self, name: str) -> bool:
+        changed = self.changes.get(name)
+        return self.base.known(name) if changed is None else bool(changed.null_count < len(changed))
+
+    def chunks(self, name: str) -> Iterator[pa.Array]:
+        changed = self.changes.get(name)
+        return self.base.chunks(name) if changed is None else iter(changed.chunks)
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        changed = self.changes.get(name)
+        return self.base.column(name) if changed is None else changed
+
+    def pick(self, name: str, rows: np.ndarray[Any, np.dtype[Any]]) -> pa.Array:
+        if name not in self.changes:
+            return self.base.pick(name, rows)
+        return joined(self.changes[name].take(pa.array(rows, pa.int64())))
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedColumns(Columns):
+    """The columns of several traces one after the other; row references are shifted, to stay inside their own part."""
+
+    parts: Sequence[Columns]
+
+    @property
+    def num_rows(self) -> int:
+        return sum(part.num_rows for part in self.parts)
+
+    def known(self, name: str) -> bool:
+        return any(part.known(name) for part in self.parts)
+
+    def chunks(self, name: str) -> Iterator[pa.Array]:
+        offset = 0
+        for part in self.parts:
+            chunks = part.chunks(name) if part.known(name) else part.column(name).chunks
+            for chunk in chunks:
+                if name in ROW_REFERENCES and offset:
+                    rows = chunk.to_numpy()
+                    chunk = pa.array(np.where(rows == NO_ROW, NO_ROW, rows + offset))
+                yield chunk
+            offset += part.num_rows
+
+    def pick(self, name: str, rows: np.ndarray[Any, np.dtype[Any]]) -> pa.Array:
+        if name in ROW_REFERENCES:
+            return Columns.pick(self, name, rows)
+        ends = np.cumsum([part.num_rows for part in self.parts])
+        owner = np.searchsorted(ends, rows, side="right")
+        order = np.argsort(owner, kind="stable")
+        cells = [
+            part.pick(name, rows[owner == number] - (ends[number] - part.num_rows))
+            for number, part in enumerate(self.parts)
+        ]
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        return joined(pa.chunked_array(cells)).take(pa.array(place))
 
 
 _OF_COLUMN: Final = ("known", "ints", "codes", "rows")
-"""First words of what is remembered about one column, which is the second."""
+"""First items of the cache keys that belong to one column, which is the second item."""
 
 
 @dataclass(frozen=True, slots=True, repr=False, init=False)
@@ -66,38 +200,38 @@ class Trace:
 
     @property
     def events(self) -> pa.Table:
-        """All columns as one Arrow table; of a stored trace this reads the whole file, once."""
+        """All columns as one Arrow table; reads the whole file of a stored trace, once."""
         return self._cached("events", self._columns.table)
 
     def column(self, name: str) -> pa.ChunkedArray:
-        """One column as it is in ``events``. A stored one is read anew each time."""
+        """Return one column as in ``events``. A stored column is read anew each time."""
         return self._cache["events"].column(name) if "events" in self._cache else self._columns.column(name)
 
     def pick(self, name: str, rows: npt.NDArray[np.integer[Any]]) -> pa.Array:
-        """Some cells of a column, shape (len(rows),); a stored trace reads only the row groups that hold them."""
+        """Return cells of a column, shape (len(rows),); a stored trace reads only the row groups that hold them."""
         if "events" in self._cache:
             return TableColumns(self._cache["events"]).pick(name, rows)
         return self._columns.pick(name, rows)
 
     def known(self, name: str) -> bool:
-        """Whether a column holds anything but nulls. Computed once; a stored trace knows without reading it."""
+        """Return whether a column holds anything but nulls; a stored trace does not read the column for it."""
         return self._cached(("known", name), lambda: self._columns.known(name))
 
     def ints(self, column: str, missing: int = -1) -> IntArray:
-        """An integer column as int64, nulls replaced by ``missing``. Read only, computed once."""
-        if not self.known(column):  # the same array for all columns of nothing
+        """Return an integer column as int64, nulls replaced by ``missing``. Read only, computed once."""
+        if not self.known(column):  # one array for all empty columns
             return self._cached(("ints", None, missing), lambda: _frozen(np.full(len(self), missing, np.int64)))
         make = partial(to_int64, count=len(self), missing=missing)
         return self._cached(("ints", column, missing), lambda: make(self._columns.chunks(column)))
 
     def codes(self, column: str) -> Codes:
-        """A text column as codes and distinct values. Computed once."""
+        """Return a text column as codes and distinct values. Computed once."""
         if not self.known(column):
             return self._cached(("codes", None), lambda: Codes(_frozen(np.full(len(self), -1, np.int32)), []))
         return self._cached(("codes", column), lambda: Codes(*to_codes(self._columns.chunks(column), len(self))))
 
     def rows(self, column: str, *wanted: str) -> BoolArray:
-        """True where a text column holds one of ``wanted``. Read only, computed once."""
+        """Return the mask of rows where a text column holds one of ``wanted``. Read only, computed once."""
         return self._cached(("rows", column, wanted), lambda: _frozen(self.codes(column).rows(*wanted)))
 
     @property
@@ -107,50 +241,52 @@ class Trace:
 
     @property
     def host(self) -> BoolArray:
-        """True for events on the host."""
+        """The mask of events on the host."""
         return self.rows("device", schema.CPU)
 
     @property
     def operators(self) -> BoolArray:
-        """True for operators on the host."""
+        """The mask of operators on the host."""
         return self.host & self.rows("kind", *schema.OPERATOR_KINDS)
 
     def to_pandas(self) -> pd.DataFrame:
-        """The event table as a DataFrame with the columns of the schema: categoricals, nullable integers."""
+        """Return the event table as a DataFrame with the columns of the schema: categoricals, nullable integers."""
         nullable = {pa.int64(): pd.Int64Dtype(), pa.int32(): pd.Int32Dtype()}
         frame: pd.DataFrame = self.events.to_pandas(types_mapper=nullable.get)
         return frame
 
     def with_findings(self, *findings: Finding) -> Trace:
-        """The same trace with more findings; repeated ones are kept once."""
+        """Return the same trace with more findings, equal ones once."""
         return Trace(self._columns, self.meta, tuple(dict.fromkeys(self.quality + findings)), self._cache)
 
     def with_meta(self, **changes: Any) -> Trace:
-        """The same events with other metadata."""
+        """Return the same events with other metadata."""
         meta = msgspec.structs.replace(self.meta, **changes)
         return Trace(self._columns, meta, self.quality, self._known_without(()))
 
     def with_columns(self, **changes: pa.Array | pa.ChunkedArray) -> Trace:
-        """The same trace with some columns replaced, each in the type of the schema; what is known of the others
-        stays known, and what is unread unread."""
+        """Return the same trace with some columns replaced, each in the type of the schema. Other columns keep their
+        cached values; unread ones stay unread."""
         chunked = {name: pa.chunked_array([c]) if isinstance(c, pa.Array) else c for name, c in changes.items()}
         return Trace(ChangedColumns(self._columns, chunked), self.meta, self.quality, self._known_without(changes))
 
     def with_ints(self, **changes: IntArray) -> Trace:
-        """The same trace with some integer columns replaced, where negative is null. The arrays must not be changed."""
+        """Return the same trace with some integer columns replaced, negative is null. The arrays become read only."""
         changed = self.with_columns(**{name: nullable(values) for name, values in changes.items()})
         changed._cache.update({("ints", name, -1): _frozen(values) for name, values in changes.items()})
         return changed
 
     def slice(self, start: int, count: int) -> Trace:
-        """``count`` events from row ``start`` on; row references still count from the first row of this trace."""
+        """Return ``count`` events from row ``start`` on; row references count from the first row of this trace."""
         return Trace(self.events.slice(start, count), self.meta, self.quality)
 
     def _known_without(self, changed: Collection[str]) -> dict[Any, Any]:
-        """What is remembered about single columns, but those."""
-        cached = dict(self._cache)  # another thread may be adding to it
-        about = {key: found for key, found in cached.items() if isinstance(key, tuple) and key[0] in _OF_COLUMN}
-        return {key: found for key, found in about.items() if key[1] not in changed}
+        """Return the cached values about single columns other than those."""
+        return {
+            key: value
+            for key, value in dict(self._cache).items()  # a copy, as another thread may be adding to it
+            if isinstance(key, tuple) and key[0] in _OF_COLUMN and key[1] not in changed
+        }
 
     def _cached(self, key: Any, make: Callable[[], Any]) -> Any:
         if key not in self._cache:
@@ -164,10 +300,10 @@ def _frozen(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def concat_traces(traces: Sequence[Trace]) -> Trace:
-    """Several traces (ranks, cycles) as one. Row references are shifted, so they stay inside their own part.
+    """Return several traces (ranks, cycles) as one. Row references are shifted, so they stay inside their own part.
 
-    The first trace names the framework; ranks, devices, thread names and findings are united; a finding says of which
-    ranks it is.
+    The first trace names the framework; ranks, devices, thread names and findings are united; findings name the ranks
+    that they are about.
     """
     if len(traces) == 1:
         return traces[0]
@@ -176,29 +312,10 @@ def concat_traces(traces: Sequence[Trace]) -> Trace:
     return Trace(JoinedColumns([trace._columns for trace in traces]), meta, quality)
 
 
-def joined_meta(metas: Sequence[TraceMeta]) -> TraceMeta:
-    """The metadata of several parts (ranks, cycles) as one: the first one's, with what is united over all."""
-    return msgspec.structs.replace(
-        metas[0],
-        ranks=tuple(sorted({rank for m in metas for rank in m.ranks})),
-        worlds=tuple(sorted({told for m in metas for told in m.told_worlds()})),
-        devices=tuple({device.id: device for m in metas for device in m.devices}.values()),
-        thread_names={key: name for m in metas for key, name in m.thread_names.items()},
-        window_ns=hull([m.window_ns for m in metas if m.window_ns]),
-        incomplete=any(m.incomplete for m in metas),
-        cycle=metas[0].cycle if len({m.cycle for m in metas}) == 1 else None,
-    )
-
-
 def with_rank(trace: Trace, rank: int) -> Trace:
-    """The trace as that of one rank."""
+    """Return the trace as that of one rank."""
     column = constant(rank, pa.int32(), len(trace))
     return trace.with_columns(rank=column).with_meta(ranks=(rank,))
-
-
-def hull(windows: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
-    """From the first start to the last end; None of nothing."""
-    return (min(w[0] for w in windows), max(w[1] for w in windows)) if windows else None
 
 
 P = ParamSpec("P")
@@ -206,29 +323,26 @@ R = TypeVar("R")
 
 
 def once(make: Callable[Concatenate[Trace, P], R]) -> Callable[Concatenate[Trace, P], R]:
-    """A function of a trace (and of arguments that can be hashed) whose result is kept with the trace.
+    """Cache the results of a function of a trace (and of hashable arguments) with the trace.
 
-    Arrays in the result cannot be written to: a view that changed them would change what others see.
+    Arrays in the result become read only, as several views share them.
     """
     name = f"{make.__module__}.{make.__qualname__}"
+
+    def frozen(trace: Trace, *args: P.args, **kwargs: P.kwargs) -> R:
+        result = make(trace, *args, **kwargs)
+        parts: Any = result if isinstance(result, tuple) else (result,)
+        if is_dataclass(result):
+            parts = [getattr(result, field.name) for field in fields(result)]
+        for part in parts:
+            if isinstance(part, np.ndarray):
+                part.setflags(write=False)
+        return result
 
     @wraps(make)
     def kept(trace: Trace, *args: P.args, **kwargs: P.kwargs) -> R:
         key = (name, args, tuple(kwargs.items()))
-        found: R = trace._cached(key, lambda: _read_only(make(trace, *args, **kwargs)))
-        return found
+        result: R = trace._cached(key, lambda: frozen(trace, *args, **kwargs))
+        return result
 
     return cast(Callable[Concatenate[Trace, P], R], kept)
-
-
-def _read_only(found: R) -> R:
-    for part in _parts(found):
-        if isinstance(part, np.ndarray):
-            part.setflags(write=False)
-    return found
-
-
-def _parts(found: Any) -> list[Any]:
-    if is_dataclass(found) and not isinstance(found, type):
-        return [getattr(found, field.name) for field in fields(found)]
-    return list(found) if isinstance(found, tuple) else [found]

@@ -1,10 +1,12 @@
-"""Canonical operator names, their families (``families.toml``), and the tables by which adapters map to them.
+"""Names of operators and kernels that all frameworks share: canonical operators, their families, families of kernels.
 
 A canonical name means what an operator computes, not how: ``aten::addmm`` and ``matmul dygraph`` are both ``matmul``.
-Its gradient is ``matmul_grad``, whichever node or kernel computes it. Adapters map with the hook
-``perfkit_operator_names``; a native name without a canonical one stays null and shows up as unmatched.
+Its gradient is ``matmul_grad``, whichever node or kernel computes it. ``families.toml`` lists the families. Adapters
+map native names with the hook ``perfkit_operator_names``; a native name without a canonical one stays null and shows up
+as unmatched.
 
-The vocabulary of canonical operator names, for adapters and plugins: :mod:`perfkit_core.operators.names`.
+The name of a kernel is looked up in ``kernel_families.toml`` by, in this order: the function inside a generic template
+of ATen or Paddle, the operators that TorchInductor fused, and the words in the name.
 """
 
 from __future__ import annotations
@@ -17,9 +19,14 @@ from typing import Final
 
 import msgspec
 
-from perfkit_core.system.toml_files import convert, read_toml
+from perfkit_core.system.packages import convert, read_toml
 
 GRADIENT_SUFFIX: Final = "_grad"
+_FUSED: Final = re.compile(r"^triton_(?:(poi|per|red|tem|for|split_scan)_)?(?:fused_)?(.*?)(?:_\d+)?$")
+_REDUCES: Final = ("per", "red")
+"""Kinds of fused kernels that reduce, whatever their operators are called."""
+_LIGHT: Final = ("elementwise", "activation", "cast", "copy", "layout")
+"""Families that a fused kernel with a reduction does not belong to: the reduction takes the time."""
 
 _FAMILIES_FILE: Final = "perfkit_core.operators/families.toml"
 _Groups = dict[str, tuple[str, ...]]
@@ -45,10 +52,10 @@ CANONICAL: Final = frozenset(_FAMILY)
 """All canonical names, without those of gradients."""
 
 CONTAINER_FAMILIES: Final = ("control_flow", "compiled_region", "custom_function")
-"""Families of what only runs other operators: an operator inside has a family of its own."""
+"""Families of operators that only run other operators, which have families of their own."""
 
 CONTAINERS: Final = frozenset(name for family in CONTAINER_FAMILIES for name in FAMILIES[family])
-"""Canonical names of what only runs other operators: a branch, a compiled region."""
+"""Canonical names of operators that only run others: a branch, a compiled region."""
 
 
 def is_canonical(name: str) -> bool:
@@ -57,7 +64,7 @@ def is_canonical(name: str) -> bool:
 
 
 def is_container(name: str) -> bool:
-    """Return whether a canonical name stands for what only runs other operators."""
+    """Return whether a canonical name is that of an operator that only runs others."""
     return name.removesuffix(GRADIENT_SUFFIX) in CONTAINERS
 
 
@@ -69,7 +76,7 @@ def family(op_name: str | None) -> str | None:
 
 
 class NamePattern(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A name, and the regular expressions of which one must be found for it."""
+    """A name, and regular expressions of which one must match for it."""
 
     name: str
     patterns: tuple[str, ...]
@@ -104,9 +111,9 @@ class NativeNames:
 
 @functools.cache
 def native_names(package: str) -> NativeNames:
-    """Return the names in ``operator_names.toml`` of an adapter's package, which is parsed at the first call.
+    """Return the names in ``operator_names.toml`` of an adapter's package, parsed at the first call.
 
-    Raises ValueError where the file does not fit, and for a native name that is listed twice.
+    Raises ValueError for another structure of the file, and for a native name that is listed twice.
     """
     where = f"{package}/operator_names.toml"
     file = convert(read_toml(package, "operator_names.toml"), _NamesFile, where)
@@ -114,4 +121,55 @@ def native_names(package: str) -> NativeNames:
     return NativeNames(_group_of(file.names, where), patterns)
 
 
-__all__ = ["CANONICAL", "CONTAINERS", "GRADIENT_SUFFIX", "is_canonical", "is_container"]
+class _RulesFile(msgspec.Struct, forbid_unknown_fields=True):
+    templates: tuple[str, ...]
+    functions: tuple[NamePattern, ...]
+    fused: tuple[NamePattern, ...]
+    words: tuple[NamePattern, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRules:
+    """Patterns for kernel names. ``functions`` and ``words`` name families, ``fused`` canonical operators."""
+
+    templates: re.Pattern[str]
+    functions: NamePatterns
+    fused: NamePatterns
+    words: NamePatterns
+
+
+@functools.cache
+def kernel_rules() -> KernelRules:
+    """Return the rules of ``kernel_families.toml``, compiled at the first call."""
+    tables = read_toml("perfkit_core.operators", "kernel_families.toml")
+    file = convert(tables, _RulesFile, "perfkit_core.operators/kernel_families.toml")
+    functions, fused, words = map(compile_patterns, (file.functions, file.fused, file.words))
+    return KernelRules(re.compile("|".join(file.templates)), functions, fused, words)
+
+
+@functools.lru_cache(maxsize=65536)
+def kernel_family(kernel_name: str) -> str | None:
+    """Return the family of a kernel, None where its name does not show it."""
+    rules = kernel_rules()
+    if rules.templates.search(kernel_name):  # arithmetic on elements, unless the function inside is known
+        return _first(rules.functions, kernel_name) or "elementwise"
+    return family(fused_name(kernel_name)) or _first(rules.words, kernel_name)
+
+
+def fused_name(kernel_name: str) -> str | None:
+    """Return the canonical name of the heaviest operator in a kernel that TorchInductor wrote, None for other kernels.
+
+    The name of such a kernel lists its operators: ``triton_red_fused_add_mean_mul_0`` adds, multiplies and reduces.
+    """
+    parts = _FUSED.match(kernel_name)
+    if parts is None:
+        return None
+    kind, operators = parts.groups()
+    name = _first(kernel_rules().fused, operators)
+    if kind in _REDUCES and (name is None or family(name) in _LIGHT):
+        return "fused_reduction"
+    return name or ("fused_elementwise" if kind == "poi" else None)
+
+
+def _first(patterns: NamePatterns, text: str) -> str | None:
+    return next((name for name, pattern in patterns if pattern.search(text)), None)

@@ -21,8 +21,7 @@ from perfkit_core.model.meta import Finding
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.ranks.plan import Job, Partial
 from perfkit_core.storage.store import PARTIAL_SUFFIX
-from perfkit_core.system.atomic_write import replacing
-from perfkit_core.system.paths import PathLike, as_path, open_binary
+from perfkit_core.system.paths import PathLike, as_path, open_binary, replacing
 
 SUFFIX: Final = PARTIAL_SUFFIX
 FORMAT: Final = "perfkit partial"

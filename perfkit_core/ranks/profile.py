@@ -13,9 +13,8 @@ import pandas as pd
 
 from perfkit_core.errors import SourceError, UsageError
 from perfkit_core.language.messages import Text, message
-from perfkit_core.model.findings import about_job, left_out, united, waits_not_known
-from perfkit_core.model.meta import Finding, TraceMeta
-from perfkit_core.model.trace import Trace, joined_meta
+from perfkit_core.model.meta import Finding, TraceMeta, about_job, joined_meta, left_out, united, waits_not_known
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.ranks import files
 from perfkit_core.ranks.plan import Facts, Job, Partial, Plan, plan

@@ -11,9 +11,9 @@ from typing import Final
 
 from perfkit_core.errors import SourceError
 from perfkit_core.language.messages import Message, plural
-from perfkit_core.model.meta import Finding, TraceMeta
+from perfkit_core.model.meta import Finding, TraceMeta, hull
 from perfkit_core.model.schema import STEP
-from perfkit_core.model.trace import Trace, concat_traces, hull, with_rank
+from perfkit_core.model.trace import Trace, concat_traces, with_rank
 
 _RANK: Final = re.compile(r"(?<![A-Za-z])(?:rank|worker)[-_]?(\d{1,6})(?!\d)", re.IGNORECASE)
 """How a file's name tells a rank. Other numbers in it are processes, hosts, devices and times."""

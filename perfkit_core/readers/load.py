@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from perfkit_core.errors import SourceError, UsageError, unwritable
-from perfkit_core.model.findings import about_job, files_left_out
-from perfkit_core.model.meta import Finding
+from perfkit_core.model.meta import Finding, about_job, left_out
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import Plugins, get_plugins
@@ -20,7 +19,6 @@ from perfkit_core.storage import store
 from perfkit_core.storage.bytestream import head
 from perfkit_core.storage.recorded_events import RecordedWriter
 from perfkit_core.storage.store import PARTIAL_SUFFIX
-from perfkit_core.system.atomic_write import replacing
 from perfkit_core.system.paths import (
     PathLike,
     as_path,
@@ -31,6 +29,7 @@ from perfkit_core.system.paths import (
     is_remote,
     reaching,
     readable,
+    replacing,
     without_secrets,
 )
 
@@ -65,7 +64,8 @@ def _each(paths: Sequence[Path], partial: bool, plugins: Plugins | None) -> tupl
             failed[number] = error
             if not partial or len(failed) == len(paths):
                 raise failed[min(failed)] from None
-    return traces, files_left_out({number: readable(error.message) for number, error in failed.items()}, len(paths))
+    reasons = {number: readable(error.message) for number, error in failed.items()}
+    return traces, left_out(reasons, len(paths), files=True)
 
 
 def files_of(

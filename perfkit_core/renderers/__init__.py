@@ -6,7 +6,7 @@ A renderer never computes a number; units and headings come from the column name
 from __future__ import annotations
 
 from perfkit_core.plugins.contracts import Renderer
-from perfkit_core.runtime.lazy import later
+from perfkit_core.system.packages import later
 
 RENDERERS = tuple(
     Renderer(name, later(f"perfkit_core.renderers.{module}", "render"))

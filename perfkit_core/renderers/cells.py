@@ -15,8 +15,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from perfkit_core.language.columns import worded
-from perfkit_core.language.messages import Message, Text, english, render, say
+from perfkit_core.language.messages import Message, Text, english, render, say, worded
 from perfkit_core.model.columns import Column
 
 MISSING: Final = "-"

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfkit_core.algorithms import nesting, regex
-from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms.arrays import BoolArray, IntArray, matches
 from perfkit_core.algorithms.trees import preorder
 from perfkit_core.errors import UsageError, spelled_like
 from perfkit_core.model.columns import Column, called, keys
@@ -141,16 +141,16 @@ def _tree(table: pd.DataFrame, view: View, display: Display) -> pd.DataFrame:
     keep = np.ones(len(table), np.bool_)
     root = np.full(len(table), -1, np.int64)
     if display.start is not None:
-        root = topmost(parent, regex.matches(name, display.start))
+        root = topmost(parent, matches(name, display.start))
         keep &= root >= 0
     if display.trim is not None:
-        keep &= topmost(parent, regex.matches(name, display.trim)) < 0
+        keep &= topmost(parent, matches(name, display.trim)) < 0
     if display.depth is not None:
         depth = table[DEPTH].to_numpy(np.int64)
         keep &= depth - np.where(root >= 0, depth[root], 0) <= display.depth
     for pattern, wanted in ((display.show, True), (display.hide, False)):
         if pattern is not None:
-            keep &= regex.matches(name, pattern) == wanted
+            keep &= matches(name, pattern) == wanted
     keep &= _large_enough(table, view, display)
     counted = without(table, parent, ~keep, view.summed) if display.displayed_only else table
     return kept(counted, parent, keep)
@@ -161,7 +161,7 @@ def _mentions(table: pd.DataFrame, pattern: str) -> BoolArray:
     for name in table.columns:
         if _is_text(table, name):
             texts = [value if isinstance(value, str) else None for value in table[name]]
-            found |= regex.matches(texts, pattern)
+            found |= matches(texts, pattern)
     return found
 
 

@@ -12,8 +12,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.language.columns import worded
-from perfkit_core.language.messages import Message, message, say
+from perfkit_core.language.messages import Message, message, say, worded
 from perfkit_core.model.columns import POSITION, Column, size
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.language.messages import Message, Text, message, say
-from perfkit_core.model.findings import EDGES, spelled
+from perfkit_core.model.meta import EDGES, spelled
 from perfkit_core.report.model import Chart, Section
 from perfkit_core.views.tables import rounded_division
 

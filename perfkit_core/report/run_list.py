@@ -20,9 +20,7 @@ import pyarrow.parquet as pq
 
 from perfkit_core.errors import PerfkitError, SourceError
 from perfkit_core.model import schema
-from perfkit_core.model.findings import about_job, united
-from perfkit_core.model.meta import Finding, TraceMeta
-from perfkit_core.model.trace import joined_meta
+from perfkit_core.model.meta import Finding, TraceMeta, about_job, joined_meta, united
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.readers import run_folder

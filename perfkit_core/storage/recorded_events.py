@@ -22,7 +22,8 @@ import pyarrow.parquet as pq
 
 from perfkit_core.algorithms.arrays import NO_ROW, IntArray, to_int64
 from perfkit_core.algorithms.decimals import check_fits, span_ns
-from perfkit_core.assembly.assemble import OperatorNames, Recorded, assemble
+from perfkit_core.assembly.assemble import OperatorNames, assemble
+from perfkit_core.assembly.draft import Recorded
 from perfkit_core.errors import SourceError
 from perfkit_core.model import schema
 from perfkit_core.model.meta import Finding, StoredFinding, TraceMeta
@@ -42,7 +43,7 @@ SCHEMA: Final = pa.schema(
 )
 """Columns of a recorded file. ``parent`` is the recorded parent: its row in the file, or, where there are any, its
 number in ``node``; null throughout where the source has no tree. ``offset_ns`` is a second, finer clock of the source.
-See :class:`perfkit_core.assembly.assemble.Recorded`."""
+See :class:`perfkit_core.assembly.draft.Recorded`."""
 ROW_GROUP: Final = 1 << 14
 """Rows that are held back before they are written."""
 _PAGE_BYTES: Final = 1 << 16

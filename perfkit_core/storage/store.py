@@ -27,8 +27,7 @@ from perfkit_core.storage.recorded_events import Complete, RecordedWriter, read_
 from perfkit_core.storage.stored_file import KEY, Stored, is_ours, read_metadata, stored_columns
 from perfkit_core.storage.writer import encoding
 from perfkit_core.system import failures
-from perfkit_core.system.atomic_write import replacing
-from perfkit_core.system.paths import arrow_input, is_remote
+from perfkit_core.system.paths import arrow_input, is_remote, replacing
 
 SUFFIX: Final = ".perfkit.parquet"
 PARTIAL_SUFFIX: Final = ".perfkit.partial"

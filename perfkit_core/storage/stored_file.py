@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 from perfkit_core.algorithms.arrays import constant, joined
 from perfkit_core.errors import SourceError
 from perfkit_core.model import schema
-from perfkit_core.model.column_sources import Columns
 from perfkit_core.model.meta import StoredFinding, TraceMeta
+from perfkit_core.model.trace import Columns
 from perfkit_core.runtime import parallel
 from perfkit_core.system.paths import arrow_input, fetched, is_remote
 

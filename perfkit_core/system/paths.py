@@ -1,12 +1,13 @@
-"""Where a path leads: a file of this machine (pathlib), or of a store that fsspec knows (``s3://``, ``https://``, …).
+"""Paths and files of this machine (pathlib) and of the stores that fsspec knows (``s3://``, ``https://``, …).
 
-A URL becomes a path of universal-pathlib: it has the methods of pathlib, so readers need not know the difference. The
-drivers of the stores (s3fs, gcsfs, aiohttp, …) are the user's own.
+A URL becomes a path of universal-pathlib, which has the methods of pathlib, so that readers need not distinguish them.
+Users install the drivers of their stores (s3fs, gcsfs, aiohttp, …) themselves.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import io
 import os
@@ -30,11 +31,11 @@ _LONGEST: Final = 200
 """Characters of a reason; some drivers list every place where they looked for a library."""
 
 _MISTAKES: Final = (TypeError, AttributeError, NameError, LookupError, AssertionError, ArithmeticError)
-"""What a mistake in a program raises; every driver has error classes of its own for what stores and networks do."""
+"""Errors of programs. Drivers have error classes of their own for failures of stores and networks."""
 
 
 def as_path(place: PathLike) -> Path:
-    """The path of a text or path. A URL that is no ``file://`` becomes a path of its store, typed as a Path.
+    """Return the path of a text or path; a URL other than ``file://`` becomes a path of its store, typed as a Path.
 
     A path of a store becomes a new one, without the connection. Raises UsageError where no installed driver knows the
     store.
@@ -42,81 +43,71 @@ def as_path(place: PathLike) -> Path:
     if hasattr(place, "protocol"):  # a path of universal-pathlib
         store = cast("Any", place)
         return cast("Path", type(store)(str(place), **store.storage_options))  # some texts lack the host
-    if not isinstance(place, str):
+    match = _URL.match(place) if isinstance(place, str) else None
+    if match is None:
         return Path(place)
-    found = _URL.match(place)
-    if found is None:
-        return Path(place)
-    if found[1].lower() == "file":
-        return Path(unquote(urlsplit(place).path))
-    return _store_path(place, found[1].lower())
-
-
-def _store_path(url: str, protocol: str) -> Path:
+    url, protocol = match.string, match[1].lower()
+    if protocol == "file":
+        return Path(unquote(urlsplit(url).path))
     import fsspec
+    from fsspec.registry import known_implementations
     from upath import UPath
 
     try:
         fsspec.get_filesystem_class(protocol)
     except ImportError:
-        raise UsageError(f"{url}: no driver for {protocol}:// is installed", _driver(protocol)) from None
+        package = known_implementations[protocol]["class"].partition(".")[0]
+        extra = "http" if protocol in _WEB else protocol
+        install = f'pip install "fsspec[{extra}]"' if package == "fsspec" else f"pip install {package}"
+        raise UsageError(f"{url}: no driver for {protocol}:// is installed", install) from None
     except ValueError:
         raise UsageError(f"{url}: no store is known by {protocol}://", "perfkit opens what fsspec knows") from None
     try:
         path = UPath(url)
-        str(path)  # some addresses are looked at only then
+        str(path)  # some addresses are checked only here
     except (ValueError, TypeError) as error:
         raise UsageError(f"{url}: not the address of a file ({_reason(error)})", "check the address") from None
     return cast("Path", path)
 
 
-def _driver(protocol: str) -> str:
-    """How the driver of a store is installed: the package that fsspec imports, or its own extra."""
-    from fsspec.registry import known_implementations
-
-    package = known_implementations[protocol]["class"].partition(".")[0]
-    extra = "http" if protocol in _WEB else protocol
-    return f'pip install "fsspec[{extra}]"' if package == "fsspec" else f"pip install {package}"
-
-
 def is_remote(path: Path) -> bool:
-    """Whether the path leads to a store instead of this machine's file system."""
+    """Return whether the path is in a store instead of this machine's file system."""
     return not isinstance(path, Path)
 
 
 def exists(path: Path) -> bool:
-    """Whether something is there. Raises what a driver raises where the store does not answer."""
+    """Return whether the path exists. Raises the driver's error where the store does not answer."""
     return bool(_store(path).fs.exists(str(path), strict=True)) if _on_web(path) else path.exists()
 
 
 def is_folder(path: Path) -> bool:
-    """Whether the path is a folder. On the web, where every page is a file, one whose address ends in ``/``."""
+    """Return whether the path is a folder: on the web, where every page is a file, an address that ends in ``/``."""
     return str(path).endswith("/") if _on_web(path) else path.is_dir()
 
 
 def is_file(path: Path) -> bool:
-    """Whether the path is a regular file. On the web, one whose address does not end in ``/``."""
+    """Return whether the path is a regular file: on the web, an address that does not end in ``/``."""
     return not str(path).endswith("/") if _on_web(path) else path.is_file()
 
 
 def absolute(place: PathLike) -> PathLike:
-    """The same place for a process that runs in another folder."""
+    """Return the same place for a process in another working directory."""
     path = as_path(place)
     return place if is_remote(path) else path.absolute()
 
 
 def identity(path: Path) -> str:
-    """The same text for the same place, however it is written."""
-    return str(path) if is_remote(path) else os.path.realpath(path)  # pathlib's fails on links that lead in a circle
+    """Return a text that is equal for all spellings of a place."""
+    return str(path) if is_remote(path) else os.path.realpath(path)  # pathlib's resolve fails on circular links
 
 
 def readable(value: object) -> str:
-    """A path, or what names one, as a text that can be printed and stored: bytes that are not UTF-8 as escapes."""
+    """Return a path or its name as a text that can be printed and stored: bytes that are not UTF-8 are escaped."""
     return str(value).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def without_secrets(path: Path) -> str:
-    """The path as it may stand in a report: an address of the web without its query, which may hold a signature."""
+    """Return the path for a report: a web address without its query and credentials, which may be secret."""
     text = readable(path)
     if not _on_web(path):
         return text
@@ -125,17 +116,17 @@ def without_secrets(path: Path) -> str:
 
 
 def open_binary(path: Path) -> io.BufferedReader:
-    """A file to be read from front to back. Raises OSError, and SourceError where a store fails, then or later."""
+    """Open a file for sequential reading. Raises OSError, and SourceError where a store fails, then or later."""
     if not is_remote(path):
         return path.open("rb")
     with reaching(path):
-        streamed = {"block_size": 0} if _on_web(path) else {}  # not every web server hands out parts of a file
+        streamed = {"block_size": 0} if _on_web(path) else {}  # not every web server serves byte ranges
         file = _store(path).fs.open(_store(path).path, "rb", **streamed)
     return io.BufferedReader(_StoreFile(path, file), 1 << 20)
 
 
 def arrow_input(path: Path) -> pa.NativeFile:
-    """A file that Arrow may read in any order: mapped into memory, in parts from a store, whole from the web.
+    """Open a file for random access by Arrow: mapped into memory, in parts from a store, whole from the web.
 
     Raises OSError, and SourceError where a store fails, then or later.
     """
@@ -150,7 +141,7 @@ def arrow_input(path: Path) -> pa.NativeFile:
 
 
 def fetched(path: Path) -> pa.Buffer:
-    """All bytes of a file. Raises OSError, and SourceError where a store fails."""
+    """Return all bytes of a file. Raises OSError, and SourceError where a store fails."""
     import pyarrow as pa
 
     with open_binary(path) as file:
@@ -159,7 +150,7 @@ def fetched(path: Path) -> pa.Buffer:
 
 @contextlib.contextmanager
 def reaching(path: Path) -> Iterator[None]:
-    """Turns what a store and its driver raise into a SourceError of one line. Files of this machine are not touched."""
+    """Turn errors of a store and its driver into a SourceError of one line; leave errors of local files as they are."""
     try:
         yield
     except (PerfkitError, *_MISTAKES):
@@ -167,11 +158,14 @@ def reaching(path: Path) -> Iterator[None]:
     except Exception as error:
         if not is_remote(path):
             raise
-        raise SourceError(f"{path}: cannot be read ({_reason(error)})", _advice(error)) from None
+        hint = "check the address, the network and your credentials"
+        if "libjvm" in str(error) or "libhdfs" in str(error):
+            hint = "hdfs:// needs Java and Hadoop on this machine: set JAVA_HOME, HADOOP_HOME and CLASSPATH"
+        raise SourceError(f"{path}: cannot be read ({_reason(error)})", hint) from None
 
 
 def walk_store(root: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
-    """As ``os.walk``: each folder with the names of its folders, of which some may be taken out, and of its files."""
+    """Yield each folder with the names of its folders, which may be removed as in ``os.walk``, and of its files."""
     store = _store(root)
     for folder, folders, files in store.fs.walk(store.path):
         below = folder.removeprefix(store.path).strip("/")
@@ -179,7 +173,7 @@ def walk_store(root: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
 
 
 def modified_ns(path: Path) -> int | None:
-    """When a file was written last, ns since 1970; None where its store does not tell."""
+    """Return the modification time in ns since 1970, None where the store does not provide it."""
     if not is_remote(path):
         return path.stat().st_mtime_ns
     try:
@@ -189,7 +183,7 @@ def modified_ns(path: Path) -> int | None:
 
 
 def put(file: Path, path: Path) -> None:
-    """Send a file of this machine to its place in a store, in one put. Raises OSError."""
+    """Upload a local file to its place in a store, in one put. Raises OSError."""
     try:
         _store(path).fs.put_file(str(file), _store(path).path)
     except _MISTAKES:
@@ -199,37 +193,30 @@ def put(file: Path, path: Path) -> None:
 
 
 def why_unwritable_store(folder: Path) -> str | None:
-    """The reason why a store takes no file, None where it takes one."""
+    """Return why a store refuses files, None where it accepts one."""
     probe = _store(folder / ".perfkit-probe")
     try:
         probe.fs.pipe_file(probe.path, b"")
-    except Exception as error:  # every driver has errors of its own
+    except Exception as error:  # every driver has its own errors
         return _reason(error)
-    with contextlib.suppress(Exception):  # who may write need not be allowed to delete
+    with contextlib.suppress(Exception):  # permission to write does not include deleting
         probe.fs.rm_file(probe.path)
     return None
 
 
 def _reason(error: Exception) -> str:
-    """An error in one line; of a long one its first line."""
-    told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    """Return an error in one line, a long one as its first line."""
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     if isinstance(error, NotImplementedError):
-        told = "this store can only be read"
-    told = told.strip() or type(error).__name__
-    if len(told) > _LONGEST:
-        told = told.splitlines()[0]
-    return textwrap.shorten(told, _LONGEST, placeholder=" …")
-
-
-def _advice(error: Exception) -> str:
-    """What to do where a store cannot be reached."""
-    if "libjvm" in str(error) or "libhdfs" in str(error):
-        return "hdfs:// needs Java and Hadoop on this machine: set JAVA_HOME, HADOOP_HOME and CLASSPATH"
-    return "check the address, the network and your credentials"
+        text = "this store can only be read"
+    text = text.strip() or type(error).__name__
+    if len(text) > _LONGEST:
+        text = text.splitlines()[0]
+    return textwrap.shorten(text, _LONGEST, placeholder=" …")
 
 
 def _store(path: Path) -> Any:
-    """The path with its ``fs`` and ``path``, which pathlib's have not."""
+    """Return the path, typed to have ``fs`` and ``path``, which paths of pathlib lack."""
     return path
 
 
@@ -238,7 +225,7 @@ def _on_web(path: Path) -> bool:
 
 
 class _StoreFile(io.RawIOBase):
-    """A file of a store whose every failure is a SourceError."""
+    """A file of a store; every failure of reading it is a SourceError."""
 
     def __init__(self, path: Path, file: Any) -> None:
         self._path = path
@@ -255,7 +242,7 @@ class _StoreFile(io.RawIOBase):
         return self._can_seek
 
     def readinto(self, buffer: Any) -> int:
-        """As many bytes as the store gives at once; none only at the end."""
+        """Read as many bytes as the store returns in one call; none only at the end."""
         with reaching(self._path):
             piece = self._file.read(len(buffer))
         buffer[: len(piece)] = piece
@@ -270,6 +257,74 @@ class _StoreFile(io.RawIOBase):
 
     def close(self) -> None:
         if not self.closed:
-            with contextlib.suppress(Exception):  # what was read is read
+            with contextlib.suppress(Exception):  # failing to close loses nothing that was read
                 self._file.close()
         super().close()
+
+
+@contextlib.contextmanager
+def replacing(path: Path, keep: bool = False) -> Iterator[Path]:
+    """Yield a local file to write, which replaces ``path`` at the end of the block, so that readers see all or nothing.
+
+    It is deleted when the block fails. The folder of ``path`` is created. A store gets the file in one put when it is
+    complete, as object stores show only complete files. Pipes and terminals cannot be replaced: the block writes to
+    them directly. Raises OSError. With ``keep``, a file that a store refuses stays on this machine, and the error says
+    where.
+    """
+    import tempfile
+    import uuid
+
+    if is_remote(path):
+        with tempfile.TemporaryDirectory(prefix="perfkit-") as folder:
+            file = Path(folder) / path.name
+            yield file
+            try:
+                put(file, path)
+            except OSError as error:
+                raise (_kept(file, error) if keep else error) from None
+        return
+    if path.is_char_device() or path.is_fifo():
+        yield path
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def check_replaceable(path: Path) -> None:
+    """Raise OSError where :func:`replacing` could not write, so that long work fails early. Stores are not asked."""
+    import tempfile
+
+    if is_remote(path) or path.is_char_device() or path.is_fifo():
+        return
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    with tempfile.TemporaryFile(dir=folder):
+        pass
+
+
+def _kept(file: Path, error: OSError) -> OSError:
+    """Move a file that could not be sent to the folder of kept files, and return the error with its place."""
+    import shutil
+    import tempfile
+
+    folder = _kept_folder(os.getpid())
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # a cleaner may have removed it
+    if (folder / file.name).exists():
+        folder = Path(tempfile.mkdtemp(dir=folder))
+    place = shutil.move(file, folder / file.name)
+    return OSError(error.errno, f"{error.strerror}; kept as {place}", error.filename)
+
+
+@functools.cache
+def _kept_folder(pid: int) -> Path:
+    """Return the one folder for all files that a process keeps; a forked child has its own."""
+    import tempfile
+
+    return Path(tempfile.mkdtemp(prefix="perfkit-kept-"))

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from perfkit_core.algorithms import bootstrap
+from perfkit_core.algorithms import sample_statistics
 
 LEVEL: Final = 0.95
 """Of the interval, and of the noise floor: so many of equal pairs lie within."""
@@ -72,8 +72,8 @@ def _cost(values: Sequence[float], higher_is_better: bool) -> FloatArray:
 
 def saving_interval(base: FloatArray, change: FloatArray) -> tuple[float, float]:
     """The 95 % bootstrap interval of the saving of medians."""
-    first, second = bootstrap.two_medians(base, change)
-    return bootstrap.interval(1 - second / first, LEVEL)
+    first, second = sample_statistics.two_medians(base, change)
+    return sample_statistics.interval(1 - second / first, LEVEL)
 
 
 def noise_floor(base: FloatArray) -> float:

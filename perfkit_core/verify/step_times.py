@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from perfkit_core.system.import_hook import FirstImport
+from perfkit_core.system.packages import FirstImport
 
 if TYPE_CHECKING:
     from perfkit_core.throughput.loop import Throughput

@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import nesting, regex
-from perfkit_core.algorithms.arrays import NO_ROW
+from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms.arrays import NO_ROW, matches
 from perfkit_core.algorithms.trees import preorder
 from perfkit_core.language.messages import message
 from perfkit_core.model.columns import CALLS, DEPTH, NAME, RATIO, Share, duration
@@ -33,11 +33,11 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return modes, below them the directions; see :data:`COLUMNS`. Without operators, the ratio is NA."""
     rows = np.flatnonzero(selected(trace, request) & trace.rows("kind", MEMCPY))
     names, launched_by = trace.codes("name"), trace.ints("launched_by")[rows]
-    names_mode = trace.host & names.lookup(regex.matches(names.values, _NAMES_MODE), False)
+    names_mode = trace.host & names.lookup(matches(names.values, _NAMES_MODE), False)
     around = nesting.outermost(trace.ints("parent"), names_mode)[launched_by]
     call = np.where(trace.rows("kind", RUNTIME, SYNC)[launched_by], launched_by, NO_ROW)
     event = np.where(launched_by == NO_ROW, NO_ROW, np.where(around >= 0, around, call))
-    asynchronous = names.lookup(regex.matches(names.values, "(?i)async"), False)[event]
+    asynchronous = names.lookup(matches(names.values, "(?i)async"), False)[event]
 
     kinds = trace.codes("copy_kind")
     directions = np.array([*map(direction, kinds.values), direction("")], dtype=object)

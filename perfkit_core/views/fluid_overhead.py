@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import groupby, intervals, nesting, regex
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.algorithms import groupby, intervals, nesting
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray, matches
 from perfkit_core.errors import UsageError
 from perfkit_core.language.messages import message
 from perfkit_core.model.columns import DEPTH, DEVICE, HOST, NAME, RATIO, Share, duration
@@ -172,7 +172,7 @@ def computing(trace: Trace) -> BoolArray:
     parent, operators = trace.ints("parent"), trace.operators
     details = trace.host & trace.rows("kind", OPERATOR_DETAIL)
     names, canonical = trace.codes("name"), trace.codes("op_name")
-    named = details & names.lookup(regex.matches(names.values, _COMPUTES), False)
+    named = details & names.lookup(matches(names.values, _COMPUTES), False)
     leaf = operators & ~nesting.holds(parent, operators | details)
     does = [name.removesuffix(GRADIENT_SUFFIX) in CANONICAL - _NO_ARITHMETIC for name in canonical.values]
     arithmetic = canonical.lookup(np.array(does, np.bool_), False)

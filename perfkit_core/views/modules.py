@@ -18,7 +18,7 @@ from perfkit_core.algorithms import groupby, nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.algorithms.trees import preorder
 from perfkit_core.assembly import layers as modules
-from perfkit_core.assembly.layer_labels import ModuleLabel, decode
+from perfkit_core.assembly.labels import ModuleLabel, parse_module_label
 from perfkit_core.assembly.layers import CALL_SEPARATOR
 from perfkit_core.language.messages import message
 from perfkit_core.model.architecture import Architecture, from_meta, path_parents
@@ -204,7 +204,7 @@ class ModuleTree:
 def module_tree(trace: Trace) -> ModuleTree:
     """The layers that a recording knows, from the module column and from what a handler kept of the models; without
     layers where none was recorded."""
-    labels = [label for name in trace.codes("name").values if (label := decode(name))]
+    labels = [label for name in trace.codes("name").values if (label := parse_module_label(name))]
     if labels:
         return _of_labels(labels, from_meta(trace.meta))
     column = trace.codes("module")

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfkit_core.algorithms import groupby, intervals, regex
-from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.algorithms import groupby, intervals
+from perfkit_core.algorithms.arrays import BoolArray, IntArray, matches
 from perfkit_core.errors import UsageError
 from perfkit_core.model.schema import STEP
 from perfkit_core.model.trace import Trace, once
@@ -56,7 +56,7 @@ def _matching(trace: Trace, column: str, pattern: str | None) -> BoolArray:
     if pattern is None:
         return np.ones(len(trace), np.bool_)
     codes = trace.codes(column)
-    found: BoolArray = codes.lookup(regex.matches(codes.values, pattern), False)
+    found: BoolArray = codes.lookup(matches(codes.values, pattern), False)
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfkit_core.algorithms.regex import LONGEST, matches
+from perfkit_core.algorithms.arrays import LONGEST_PATTERN, matches
 from perfkit_core.errors import UsageError
 
 
@@ -28,4 +28,4 @@ def test_what_is_no_regular_expression_is_refused(pattern: str) -> None:
 
 def test_an_endless_pattern_is_refused() -> None:
     with pytest.raises(UsageError, match="at most"):
-        matches(["a"], "a" * (LONGEST + 1))
+        matches(["a"], "a" * (LONGEST_PATTERN + 1))

@@ -6,21 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfkit_core.assembly import layer_labels
-from perfkit_core.assembly.layer_labels import encode, encode_backward
+from perfkit_core.assembly.labels import backward_label, module_label, parse_module_label
 from perfkit_core.model.architecture import Architecture, Layer, Parameter, from_meta, path_parents, to_extra
 from perfkit_core.model.meta import TraceMeta
 from perfkit_core.recording import annotation
 from tests.support.events import column, device, host, trace
 
-NET, FIRST, SECOND = encode("", "Net"), encode("first", "Linear"), encode("block.second", "Conv")
+NET, FIRST, SECOND = module_label("", "Net"), module_label("first", "Linear"), module_label("block.second", "Conv")
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 
 
 @given(NAMES, NAMES, st.lists(NAMES.filter(bool), max_size=4))
 def test_a_label_says_what_was_put_into_it(path: str, class_name: str, nodes: list[str]) -> None:
-    assert layer_labels.decode(encode(path, class_name)) == (path, class_name, False, ())
-    found = layer_labels.decode(encode_backward(path, class_name, nodes))
+    assert parse_module_label(module_label(path, class_name)) == (path, class_name, False, ())
+    found = parse_module_label(backward_label(path, class_name, nodes))
     assert found is not None
     assert (found.path, found.class_name, found.backward) == (path, class_name, True)
     assert sorted(found.nodes) == sorted(nodes)
@@ -29,14 +28,14 @@ def test_a_label_says_what_was_put_into_it(path: str, class_name: str, nodes: li
 @given(NAMES, NAMES)
 def test_a_label_survives_every_trace_file(path: str, class_name: str) -> None:
     """Neither quotes nor backslashes nor anything beyond ASCII: torch and Paddle write names without escaping them."""
-    name = encode_backward(path, class_name, ["Node"])
+    name = backward_label(path, class_name, ["Node"])
     assert name.isascii()
     assert not set('"\\\n\t ') & set(name)
 
 
 @pytest.mark.parametrize("name", ["aten::mm", "perfkit.module", "perfkit", ""])
 def test_other_names_are_no_labels(name: str) -> None:
-    assert layer_labels.decode(name) is None
+    assert parse_module_label(name) is None
 
 
 def forward(sequence: bool = True) -> list[dict[str, object]]:
@@ -90,8 +89,8 @@ def test_a_mark_goes_before_a_number() -> None:
     rows = [
         *forward(),
         host("ConvBackward", "operator", 222, 10, sequence=3, phase="backward"),
-        host(encode_backward("first", "Linear"), "annotation", 223, 1),
-        host(encode_backward("", "Net"), "annotation", 225, 1),
+        host(backward_label("first", "Linear"), "annotation", 223, 1),
+        host(backward_label("", "Net"), "annotation", 225, 1),
     ]
     assert column(trace(rows), "module")["ConvBackward"] == "first"
 
@@ -116,21 +115,21 @@ def in_turn(rows: list[dict[str, object]]) -> list[str | None]:
 
 def test_nodes_listed_by_a_mark_belong_to_it_in_any_branch_order() -> None:
     """Two branches run breadth first: each unmarked node goes to the call that waited longest."""
-    first = encode_backward("first", "Linear", ["Add", "Matmul"])
-    second = encode_backward("block.second", "Conv", ["Add", "Matmul"])
+    first = backward_label("first", "Linear", ["Add", "Matmul"])
+    second = backward_label("block.second", "Conv", ["Add", "Matmul"])
     nodes = [("Mean", None), ("Add", first), ("Add", second), ("Matmul", None), ("Matmul", None), ("Other", None)]
     assert in_turn(backward(*nodes)) == [None, "first", "block.second", "first", "block.second", "block.second"]
 
 
 def test_of_nested_calls_that_begin_together_the_inner_has_it() -> None:
-    inner, outer = encode_backward("first", "Linear", ["Add", "Matmul"]), encode_backward("", "Net", ["Matmul"])
+    inner, outer = backward_label("first", "Linear", ["Add", "Matmul"]), backward_label("", "Net", ["Matmul"])
     rows = backward(("Add", inner), ("Matmul", None), ("Matmul", None))
     rows.append(host(outer, "annotation", 1004, 1))
     assert in_turn(rows) == ["first", "first", "Net"]
 
 
 def test_what_a_mark_lists_ends_with_its_backward_pass() -> None:
-    rows = backward(("Add", encode_backward("first", "Linear", ["Add", "Matmul"])))
+    rows = backward(("Add", backward_label("first", "Linear", ["Add", "Matmul"])))
     later = [{**row, "start_ns": int(str(row["start_ns"])) + 5000} for row in backward(("Matmul", None))]
     assert in_turn([*rows, *later]) == ["first", None]
 
@@ -138,7 +137,7 @@ def test_what_a_mark_lists_ends_with_its_backward_pass() -> None:
 def test_a_call_inside_a_backward_pass_is_a_call_like_any_other() -> None:
     """Activations that are computed again."""
     rows = [
-        *backward(("Checkpoint", encode_backward("first", "Linear"))),
+        *backward(("Checkpoint", backward_label("first", "Linear"))),
         host(SECOND, "annotation", 1004, 5),
         host("again", "operator", 1005, 2),
     ]

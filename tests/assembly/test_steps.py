@@ -130,5 +130,5 @@ def test_a_time_is_in_the_last_step_that_began_and_has_not_ended(
     last = [found[-1] if found else None for found in begun]
     expected = [-1 if i is None or time >= sum(spans[i]) else 10 + i for time, i in zip(times, last, strict=True)]
     start, dur = np.array(spans, np.int64).reshape(-1, 2).T
-    found = steps._inside(np.array(times, np.int64), start, start + dur, 10 + np.arange(len(spans)))
+    found = steps._step_at(np.array(times, np.int64), start, start + dur, 10 + np.arange(len(spans)))
     assert found.tolist() == expected

@@ -11,7 +11,7 @@ from perfkit_core.compare.attribute.causes import label
 from perfkit_core.compare.attribute.leaves import nothing_before as before
 from perfkit_core.compare.attribute.leaves import outside
 from perfkit_core.compare.pair import LONGEST, distinguishing
-from perfkit_core.language.current import speaking
+from perfkit_core.language.messages import speaking
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,21 @@ from perfkit_core.advice.engine import advise
 from perfkit_core.cli.main import main
 from perfkit_core.compare.report import comparison_report
 from perfkit_core.errors import UsageError
-from perfkit_core.language import current
-from perfkit_core.language.columns import SIDES, worded
-from perfkit_core.language.current import LANGUAGES, language, read, speaking
-from perfkit_core.language.messages import Message, Sentence, message, plural, render, say
+from perfkit_core.language import messages
+from perfkit_core.language.messages import (
+    LANGUAGES,
+    SIDES,
+    Message,
+    Sentence,
+    language,
+    message,
+    plural,
+    read,
+    render,
+    say,
+    speaking,
+    worded,
+)
 from perfkit_core.language.messages import english as untranslated
 from perfkit_core.model.columns import CATEGORY, NAME, key
 from perfkit_core.model.meta import Finding, StoredFinding
@@ -211,9 +222,9 @@ def test_stored_findings_are_translated_and_those_of_old_files_are_english(tmp_p
 
 def test_catalogues_are_read_without_babel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A wheel holds compiled catalogues alone; what neither is compiled nor can be is told."""
-    monkeypatch.setattr(current, "_FOLDER", tmp_path)
+    monkeypatch.setattr(messages, "_FOLDER", tmp_path)
     (tmp_path / "xx.po").write_text('msgid "Copies"\nmsgstr "Kopien"\n', encoding="utf-8")
-    compiled = current._compiled(tmp_path / "xx.po")
+    compiled = messages._compiled(tmp_path / "xx.po")
     monkeypatch.setitem(sys.modules, "babel.messages.mofile", None)
     with pytest.raises(UsageError, match="not built"):
         read.__wrapped__("xx")

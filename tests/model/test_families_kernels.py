@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfkit_core.operators.kernels import fused_name, kernel_family, kernel_rules
-from perfkit_core.operators.names import FAMILIES, is_canonical
+from perfkit_core.operators.names import FAMILIES, fused_name, is_canonical, kernel_family, kernel_rules
 
 ATEN = "void at::native::vectorized_elementwise_kernel<4, {}, std::array<char*, 2ul> >(int, {})"
 ATEN_CASTING = "void at::native::unrolled_elementwise_kernel<{}, at::native::memory::LoadWithCast<1> >(int)"

@@ -9,8 +9,7 @@ import pytest
 import perfkit_core as perfkit
 from perfkit_core.model.schema import DEVICE_WORK
 from perfkit_core.model.trace import Trace
-from perfkit_core.operators.kernels import kernel_family
-from perfkit_core.operators.names import family
+from perfkit_core.operators.names import family, kernel_family
 from perfkit_core.views.operators.event_families import _SERVES, event_families
 from tests.support.events import device, host, trace
 

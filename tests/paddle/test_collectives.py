@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from perfkit_core.assembly import collectives as collective_labels
-from perfkit_core.assembly.collectives import HOST, KEY, Collective
+from perfkit_core.assembly import labels
+from perfkit_core.assembly.labels import COLLECTIVE_KEY, HOST, Collective
 from perfkit_core.model.trace import Trace, concat_traces, with_rank
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.readers.load import load
@@ -130,12 +130,12 @@ def test_kernels_of_a_gpu_align(traces: Path) -> None:
     ],
 )
 def test_labels(one: Collective) -> None:
-    assert collective_labels.decode(collective_labels.encode(one)) == one
+    assert labels.parse_collective_label(labels.collective_label(one)) == one
 
 
 def test_what_is_no_label() -> None:
     for name in ("", "all_reduce", "perfkit.collective:", "perfkit.collective:all_reduce:x::::2:host"):
-        assert collective_labels.decode(name) is None
+        assert labels.parse_collective_label(name) is None
 
 
 @pytest.mark.parametrize(
@@ -143,11 +143,11 @@ def test_what_is_no_label() -> None:
                             ("float8_e4m3fn", 10), ("future", None), (None, None)],
 )  # fmt: skip
 def test_sizes(dtype: str | None, expected: int | None) -> None:
-    from perfkit_core.assembly.assemble import Recorded
+    from perfkit_core.assembly.draft import Recorded
 
-    name = collective_labels.encode(Collective("reduce", elements=10, dtype=dtype))
+    name = labels.collective_label(Collective("reduce", elements=10, dtype=dtype))
     columns: dict[str, Any] = {"name": pa.array(["relu", name, None])}
-    found = collective_labels.with_labels(Recorded(pa.table(columns))).columns
+    found = labels.with_labels(Recorded(pa.table(columns))).columns
     assert found["name"].to_pylist() == ["relu", "reduce", None]
     assert found["bytes"].to_pylist() == [None, expected, None]
-    assert [KEY in (text or "") for text in found["args"].to_pylist()] == [False, True, False]
+    assert [COLLECTIVE_KEY in (text or "") for text in found["args"].to_pylist()] == [False, True, False]

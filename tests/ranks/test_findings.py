@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.model.findings import spelled, united
-from perfkit_core.model.meta import Finding
+from perfkit_core.model.meta import Finding, spelled, united
 from perfkit_core.model.trace import concat_traces
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.ranks.profile import opened

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from perfkit_core.algorithms import arrays
 from perfkit_core.readers.chrome import row_table
 from perfkit_core.readers.chrome.row_table import Gathering, RowTable
 from perfkit_core.readers.chrome.rows import NULL, TEXTS, Origin, Origins, Rows, Vocabulary
-from perfkit_core.runtime import buffers
 
 SIZES = (3, 5, 0, 1, 20, 2, 2, 7)
 
@@ -47,7 +47,7 @@ def rooms(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     """As it is, and with mapped memory, growth, and several arrays of texts for a few rows."""
     for name, value in zip(("SMALL_BYTES", "_ROOM_BYTES", "OFFSETS_END"), request.param, strict=True):
         monkeypatch.setattr(row_table, name, value)
-    monkeypatch.setattr(buffers, "SMALL_BYTES", request.param[0])
+    monkeypatch.setattr(arrays, "SMALL_BYTES", request.param[0])
 
 
 @pytest.mark.usefixtures("rooms")

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from perfkit_core.assembly.layer_labels import encode
+from perfkit_core.assembly.labels import module_label
 from perfkit_core.errors import UsageError
 from perfkit_core.model.columns import BY, CALLS, CPU, FLOPS, Column, keys
 from perfkit_core.model.trace import Trace, concat_traces, with_rank
@@ -146,8 +146,8 @@ def trees() -> Trace:
     return trace(
         [
             host("train.py(1): train", "python", 0, 110),
-            host(encode("", "Net"), "annotation", 1, 100),
-            host(encode("conv", "Conv"), "annotation", 10, 60),
+            host(module_label("", "Net"), "annotation", 1, 100),
+            host(module_label("conv", "Conv"), "annotation", 10, 60),
             host("aten::convolution", "operator", 20, 40, op_name="conv2d", flops=7),
             host("aten::conv2d", "operator", 25, 30, op_name="conv2d"),
             host("launch", "runtime", 30, 5, correlation=1),

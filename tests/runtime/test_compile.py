@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfkit_core.algorithms import trees
-from perfkit_core.assembly import text_order
+from perfkit_core.algorithms import addresses, trees
 from perfkit_core.cli.main import main
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.readers.scanner import scanner
@@ -22,7 +21,7 @@ from perfkit_core.runtime.compile import ENOUGH_CELLS, Interpreted, compiled
 from perfkit_paddle import pb_source
 from tests.support.paths import DATA
 
-LOAD_NUMBA = (scanner, pb_source, text_order)
+LOAD_NUMBA = (scanner, pb_source, addresses)
 """Modules that would end the counting where a test begins with it."""
 SMALL = ("torch/h100-vit.json.gz", "torch/cpu-only-rank34.json.gz", "torch/dlrm-8xv100", "paddle/cpu-3.3.1/cnn_small")
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -87,7 +86,7 @@ from perfkit_core.runtime import compile as compiling
 from perfkit_core.cli.main import main
 assert main(["summary", {recording!r}]) == 0
 print("numba" in sys.modules, compiling.Interpreted.cells < compiling.ENOUGH_CELLS)
-import perfkit_core.assembly.text_order
+import perfkit_core.algorithms.addresses
 print("numba" in sys.modules, compiling.Interpreted.cells < compiling.ENOUGH_CELLS)
 """
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -20,7 +20,7 @@ from perfkit_core.model.trace import with_rank
 from perfkit_core.recording.writer import CycleWriter, Taken
 from perfkit_core.storage.store import INCOMPLETE_MARK, SUFFIX, mark_incomplete, read_stored, write_cycle
 from perfkit_core.system import paths
-from perfkit_core.system.atomic_write import _keeping, replacing
+from perfkit_core.system.paths import _kept_folder, replacing
 from tests.support.small_trace import small_trace
 
 EVENTS = ",".join(
@@ -181,7 +181,7 @@ def test_what_a_handler_says_of_a_store_that_refuses_is_true(
 ) -> None:
     """Its cycles are kept on this machine, all of them in one folder."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    _keeping.cache_clear()
+    _kept_folder.cache_clear()
     for name in ("pipe_file", "put_file"):
         monkeypatch.setattr(type(memory), name, _refuse)
     handler: CycleWriter[Any] = CycleWriter("memory://runs/a", lambda profiler, place: Taken(small_trace))
@@ -194,7 +194,7 @@ def test_what_a_handler_says_of_a_store_that_refuses_is_true(
     assert len(later) == len(list(folder.glob(f"*{SUFFIX}"))) == 2
     assert all(f"no connection; kept as {folder}" in line for line in later)
     assert "could not" not in "".join(later)
-    _keeping.cache_clear()
+    _kept_folder.cache_clear()
 
 
 def test_cycles_missing_in_a_store_are_told(memory: Any, caplog: pytest.LogCaptureFixture) -> None:

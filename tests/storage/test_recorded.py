@@ -13,7 +13,8 @@ import perfkit_core
 import perfkit_paddle.json_source
 import perfkit_paddle.pb_source
 import perfkit_torch.source
-from perfkit_core.assembly.assemble import Recorded, assemble
+from perfkit_core.assembly.assemble import assemble
+from perfkit_core.assembly.draft import Recorded
 from perfkit_core.errors import SourceError
 from perfkit_core.model import schema
 from perfkit_core.model.trace import Trace

@@ -6,7 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from perfkit_core.assembly.assemble import Recorded, assemble
+from perfkit_core.assembly.assemble import assemble
+from perfkit_core.assembly.draft import Recorded
 from perfkit_core.model.meta import Device, Finding, TraceMeta
 from perfkit_core.model.trace import Trace
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from perfkit_core.assembly.collectives import KEY, Collective, with_description
+from perfkit_core.assembly.labels import COLLECTIVE_KEY, Collective, with_description
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.readers.load import load
@@ -63,7 +63,7 @@ def test_each_collective_is_described_and_recorded_data_stays(tmp_path: Path) ->
     (tmp_path / "t.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": kernels}))
     events = load(tmp_path / "t.json").events
     assert events["bytes"].to_pylist() == [one.get("bytes", 4 * one["In msg nelems"]) for one in told]
-    assert all(json.loads(text)[KEY] for text in events["args"].to_pylist())
+    assert all(json.loads(text)[COLLECTIVE_KEY] for text in events["args"].to_pylist())
 
 
 @pytest.fixture(scope="module")
@@ -215,7 +215,7 @@ def one_event(name: str, kind: str, args: dict[str, Any], shapes: Any = None, dt
     assert collectives.communicates(name, kind)
     found, size = collectives.described(name, json.dumps(args), *texts)
     told = json.loads(with_description(json.dumps(args), found) or "")
-    description = told.pop(KEY, None)
+    description = told.pop(COLLECTIVE_KEY, None)
     assert told == args  # what was recorded stays
     return description, None if size < 0 else size
 

@@ -16,7 +16,7 @@ from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.model import Candidate, NotEvaluableError
 from perfkit_core.advice.wording import numbered_steps
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
-from perfkit_core.algorithms.outliers import LEAST_TIMES, outlying
+from perfkit_core.algorithms.sample_statistics import LEAST_TIMES, outlying
 from perfkit_core.language.messages import Message, message, plural
 from perfkit_core.model.schema import KERNEL, STEP
 from perfkit_core.model.trace import Trace

@@ -18,7 +18,7 @@ import msgspec
 
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.algorithms.decimals import to_ns
-from perfkit_core.assembly.collectives import Collective
+from perfkit_core.assembly.labels import Collective
 from perfkit_core.errors import SourceError
 from perfkit_core.model import schema
 

@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.assembly.assemble import Recorded
-from perfkit_core.assembly.collectives import with_description
+from perfkit_core.assembly.draft import Recorded
+from perfkit_core.assembly.labels import with_description
 from perfkit_core.errors import SourceError
 from perfkit_core.readers.chrome.dialect import (
     DECODER,
@@ -40,7 +40,7 @@ _TEXTS: Final = ("shapes", "dtypes")
 
 
 class Descriptions:
-    """Adds to ``args`` what an event communicates (:mod:`perfkit_core.assembly.collectives`), and its bytes."""
+    """Adds to ``args`` what an event communicates (:mod:`perfkit_core.assembly.labels`), and its bytes."""
 
     def __init__(self, dialect: Dialect, origins: Origins, vocabularies: Mapping[str, Vocabulary]) -> None:
         self._dialect, self._origins, self._vocabularies = dialect, origins, vocabularies

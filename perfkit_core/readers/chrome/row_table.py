@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from perfkit_core.algorithms.arrays import MISSING, OFFSETS_END, IntArray, constant, valid
+from perfkit_core.algorithms.arrays import MISSING, OFFSETS_END, SMALL_BYTES, IntArray, allocate, constant, valid
 from perfkit_core.algorithms.decimals import check_fits, span_ns
-from perfkit_core.assembly.order import by_time, texts_taken
+from perfkit_core.assembly.draft import by_time, texts_taken
 from perfkit_core.readers.chrome.rows import (
     INTEGERS,
     NULL,
@@ -28,8 +28,7 @@ from perfkit_core.readers.chrome.rows import (
     Vocabulary,
     encoded,
 )
-from perfkit_core.runtime import buffers, parallel
-from perfkit_core.runtime.buffers import SMALL_BYTES, column
+from perfkit_core.runtime import parallel
 
 _COLUMNS: Final = (
     "start_ns", "dur_ns", *ORIGIN_INTEGERS, *INTEGERS[2:], *ORIGIN_TEXTS, *TEXTS, "args",
@@ -116,7 +115,7 @@ class RowTable:
         if self._order is None:
             return values
         if not hasattr(self._scratch, "cells"):
-            self._scratch.cells = buffers.column(len(values), np.int64)
+            self._scratch.cells = allocate(len(values), np.int64)
         there = self._scratch.cells.view(values.dtype)[: len(values)]
         values[:] = np.take(values, self._order, out=there, mode="clip")
         return values
@@ -211,9 +210,9 @@ def _room(count: int, kind: np.dtype[Any]) -> npt.NDArray[Any]:
     size = count * kind.itemsize
     wanted = 2 * size if size <= SMALL_BYTES else max(4 * size, _ROOM_BYTES)
     try:
-        return column(wanted // kind.itemsize, kind)
+        return allocate(wanted // kind.itemsize, kind)
     except MemoryError:  # more at once than the system promises anybody
-        return column(count + count // 8, kind)
+        return allocate(count + count // 8, kind)
 
 
 def _text(args: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
@@ -241,7 +240,7 @@ def _strings(text: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int32]) -> pa.
     first, begin = 0, 0
     while first < len(lengths) or not pieces:
         last = _most(lengths, first) if len(text) - begin > OFFSETS_END else len(lengths)
-        offsets = column(last - first + 1, np.int32)
+        offsets = allocate(last - first + 1, np.int32)
         offsets[0] = 0
         np.cumsum(lengths[first:last], out=offsets[1:])
         here = known[first:last]

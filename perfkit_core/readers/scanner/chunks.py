@@ -21,12 +21,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from perfkit_core.algorithms.arrays import allocate
 from perfkit_core.readers.chrome.dialect import DECODER, UNDECODABLE, ChromeEvent, Dialect
 from perfkit_core.readers.chrome.scanned_rows import Portion, Stretch
 from perfkit_core.readers.scanner import events
 from perfkit_core.readers.scanner.scanner import Scanned, Scanner
 from perfkit_core.readers.scanner.tokens import PAD
-from perfkit_core.runtime import buffers, parallel
+from perfkit_core.runtime import parallel
 from perfkit_core.storage.bytestream import Window
 
 CHUNK_BYTES: Final = 6 << 20
@@ -116,7 +117,7 @@ class Chunks:
             buffer = self._free.pop()
             if len(buffer) >= size:
                 return buffer
-        return buffers.column(max(size, self._size + PAD), np.uint8)
+        return allocate(max(size, self._size + PAD), np.uint8)
 
     def _cut(self, buffer: npt.NDArray[np.uint8], held: int) -> int:
         """Where the last event begins, as far as it shows; 0 where it does not."""

@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from perfkit_core.algorithms.addresses import by_address, byte, inlined, int64, put_int32, put_int64
 from perfkit_core.readers.chrome.rows import NULL
 from perfkit_core.readers.chrome.scanned_rows import DURATION, FIRST_INTEGER, FIRST_TEXT, ORIGIN, START
 from perfkit_core.readers.scanner.members import (
@@ -29,7 +30,6 @@ from perfkit_core.readers.scanner.members import (
 )
 from perfkit_core.readers.scanner.state import AUX, SLOW_PAIR, number_of
 from perfkit_core.readers.scanner.tokens import past_space
-from perfkit_core.runtime.addresses import by_address, byte, inlined, int64, put_int32, put_int64
 
 _BITS: Final = 20
 _MASK: Final = (1 << _BITS) - 1

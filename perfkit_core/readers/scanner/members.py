@@ -4,6 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from perfkit_core.algorithms.addresses import (
+    by_address,
+    byte,
+    inlined,
+    int32,
+    int64,
+    put_byte,
+    put_bytes,
+    put_int32,
+    put_int64,
+)
 from perfkit_core.readers.chrome.rows import NULL
 from perfkit_core.readers.chrome.scanned_rows import DURATION, FIRST_INTEGER, FIRST_TEXT, START
 from perfkit_core.readers.scanner import tokens
@@ -33,17 +44,6 @@ from perfkit_core.readers.scanner.state import (
     slice_end,
 )
 from perfkit_core.readers.scanner.tokens import decimals, ends_value, hashed, microseconds, past_space, string, value
-from perfkit_core.runtime.addresses import (
-    by_address,
-    byte,
-    inlined,
-    int32,
-    int64,
-    put_byte,
-    put_bytes,
-    put_int32,
-    put_int64,
-)
 
 BROKEN_TEXT, NO_ROOM = -1, -2
 """Instead of a position: not JSON as the reference knows it; a dictionary is full."""

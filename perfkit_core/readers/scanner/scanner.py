@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from perfkit_core.algorithms.arrays import allocate
 from perfkit_core.model import schema
 from perfkit_core.model.schema import CPU
 from perfkit_core.readers.chrome.dialect import UNDECODABLE, Dialect, Label, ScanRules
@@ -42,7 +43,6 @@ from perfkit_core.readers.scanner.state import (
     interners,
 )
 from perfkit_core.readers.scanner.tokens import PAD
-from perfkit_core.runtime import buffers
 
 _FEWEST_ROWS: Final = 1 << 13
 _MOST_ROWS: Final = 1 << 15
@@ -167,7 +167,7 @@ class ScannerColumns:
     def _make(self, text_bytes: int, rows: int) -> None:
         self._numbers = np.full((FIRST_INTEGER + len(INTEGERS) + 1, rows), NULL, np.int64)
         self._codes = np.full((FIRST_TEXT + len(TEXTS), rows), -1, np.int32)
-        self._rest, self._rest_ends = buffers.column(text_bytes, np.uint8), np.zeros(rows + 1, np.int32)
+        self._rest, self._rest_ends = allocate(text_bytes, np.uint8), np.zeros(rows + 1, np.int32)
         self._slow, self._recoded = np.empty((rows, 3), np.int64), np.empty(rows, np.int64)
         for name in ("numbers", "codes", "rest", "rest_ends", "slow", "recoded"):
             self.record[name] = getattr(self, f"_{name}").ctypes.data

@@ -8,8 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from perfkit_core.readers.scanner.tokens import PAD, equal, hashed
-from perfkit_core.runtime.addresses import (
+from perfkit_core.algorithms.addresses import (
     by_address,
     inlined,
     int32,
@@ -20,6 +19,7 @@ from perfkit_core.runtime.addresses import (
     put_uint64,
     uint64,
 )
+from perfkit_core.readers.scanner.tokens import PAD, equal, hashed
 
 FULL: Final = -1
 """What :func:`intern` returns when there is no room for a new slice."""

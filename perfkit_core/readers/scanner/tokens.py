@@ -9,7 +9,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from perfkit_core.runtime.addresses import by_address, byte, inlined, load8, put_byte, put_bytes
+from perfkit_core.algorithms.addresses import by_address, byte, inlined, load8, put_byte, put_bytes
 
 PAD: Final = 16
 

@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfkit_core.language.columns import worded
-from perfkit_core.language.messages import say
+from perfkit_core.language.messages import say, worded
 from perfkit_core.language.units import Unit
 from perfkit_core.renderers.cells import cut, plain, visible
 from perfkit_core.renderers.table_columns import common_unit, heading, values

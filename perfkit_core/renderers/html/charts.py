@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from perfkit_core.language.columns import worded
+from perfkit_core.language.messages import worded
 from perfkit_core.language.units import Unit, format_in, with_unit
 from perfkit_core.model.columns import Column
 from perfkit_core.renderers.cells import cut, plain, visible

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
-from perfkit_core.language.current import language, texts_of
-from perfkit_core.language.messages import say
+from perfkit_core.language.messages import language, say, texts_of
 from perfkit_core.language.units import FAMILIES
 from perfkit_core.renderers import parts
 from perfkit_core.renderers.cells import cut, visible

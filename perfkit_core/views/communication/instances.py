@@ -25,7 +25,7 @@ import pandas as pd
 
 from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
-from perfkit_core.assembly.collectives import HOST, described
+from perfkit_core.assembly.labels import HOST, described
 from perfkit_core.errors import UsageError
 from perfkit_core.language.messages import Text, message
 from perfkit_core.model.schema import COMMUNICATION, KERNEL, OPERATOR, OPERATOR_KINDS

@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import nesting, regex
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray
+from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray, matches
 from perfkit_core.errors import UsageError
 from perfkit_core.model.columns import DEVICE_NAME, NAME, added_by, count, key, size
 from perfkit_core.model.schema import STEP
@@ -74,7 +74,7 @@ def chosen(trace: Trace, request: ViewRequest, rows: IntArray, name: pd.Categori
     found = selected(trace, replace(request, pattern=None))[rows]
     if request.pattern is None:
         return found
-    matching: BoolArray = found & regex.matches(list(name.categories), request.pattern)[name.codes]
+    matching: BoolArray = found & matches(list(name.categories), request.pattern)[name.codes]
     return matching
 
 

@@ -12,8 +12,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import regex
-from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.algorithms.arrays import IntArray, matches
 from perfkit_core.model.columns import DEVICE_NAME, NAME, RANK, RATIO, added_by, count, size
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
@@ -103,7 +102,7 @@ def _finished(
     places = pd.DataFrame({"name": rows.pop("name"), **pool_columns(trace, found, pool)})
     rows = pd.concat([places, rows, pd.DataFrame({"ratio": size / np.where(whole == 0, 1, whole)})], axis=1)
     if request.pattern is not None:
-        rows = rows[regex.matches(rows["name"].to_list(), request.pattern)]
+        rows = rows[matches(rows["name"].to_list(), request.pattern)]
     return rows.reset_index(drop=True)
 
 

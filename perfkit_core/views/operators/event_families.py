@@ -14,8 +14,7 @@ from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray
 from perfkit_core.model.schema import DEVICE_WORK, KERNEL, MEMCPY, MEMSET
 from perfkit_core.model.trace import Trace, once
-from perfkit_core.operators.kernels import kernel_family
-from perfkit_core.operators.names import FAMILIES, family
+from perfkit_core.operators.names import FAMILIES, family, kernel_family
 from perfkit_core.views import attribution
 
 _NUMBER = {name: number for number, name in enumerate(FAMILIES)}

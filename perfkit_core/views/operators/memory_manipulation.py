@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import nesting, regex
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray, matches
 from perfkit_core.language.messages import message
 from perfkit_core.model.columns import CALLS, CPU, DEVICE, HOST, KIND, NAME, ON_DEVICE, Share, added_by, share
 from perfkit_core.model.schema import ANNOTATION, DEVICE_WORK, OPERATOR, OPERATOR_DETAIL, RUNTIME
@@ -50,11 +50,11 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 def _manipulates(trace: Trace, native: bool) -> BoolArray:
     names, categories = overloads.operator_names(trace), trace.codes("category")
-    said: BoolArray = names.lookup(regex.matches(names.values, _WORDS), False)
+    said: BoolArray = names.lookup(matches(names.values, _WORDS), False)
     if native:
-        said &= categories.lookup(regex.matches(categories.values, _USER_DEFINED), False)
+        said &= categories.lookup(matches(categories.values, _USER_DEFINED), False)
         return said & trace.host & trace.rows("kind", ANNOTATION, OPERATOR_DETAIL)
-    copies: BoolArray = names.lookup(regex.matches(names.values, _COPIES), False)
+    copies: BoolArray = names.lookup(matches(names.values, _COPIES), False)
     found = said & trace.rows("kind", RUNTIME, ANNOTATION, OPERATOR, OPERATOR_DETAIL)
     found |= copies & trace.rows("kind", OPERATOR)
     return found & trace.host & is_call(trace)

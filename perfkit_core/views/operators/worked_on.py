@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import nesting, regex
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray
+from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray, matches
 from perfkit_core.model.schema import DEVICE_WORK
 from perfkit_core.model.trace import Trace, once
 from perfkit_core.views import attribution
@@ -40,7 +40,7 @@ def on_device(trace: Trace, pattern: str | None) -> BoolArray:
         return np.ones(len(trace), np.bool_)
     found = np.zeros(len(trace), np.bool_)
     for codes in (trace.codes("device"), worked_on(trace)):
-        found |= codes.lookup(regex.matches(codes.values, pattern), False)
+        found |= codes.lookup(matches(codes.values, pattern), False)
     return found
 
 

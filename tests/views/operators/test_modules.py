@@ -12,7 +12,7 @@ import pytest
 
 import perfkit_core as perfkit
 from perfkit_core.algorithms import nesting
-from perfkit_core.assembly.layer_labels import encode, encode_backward
+from perfkit_core.assembly.labels import backward_label, module_label
 from perfkit_core.errors import UsageError
 from perfkit_core.model.architecture import Architecture, Layer, Parameter, to_extra
 from perfkit_core.model.schema import DEVICE_WORK, OPERATOR_KINDS
@@ -29,19 +29,19 @@ def step(number: int, start: int) -> list[dict[str, Any]]:
     layer = {"phase": "forward"}
     rows = [
         host(f"step {number}", "step", 0, 1000, step=number),
-        host(encode("", "Net"), "annotation", 10, 300, **layer),
+        host(module_label("", "Net"), "annotation", 10, 300, **layer),
         host("own", "operator", 20, 30),
-        host(encode("a", "Linear"), "annotation", 60, 100, **layer),
+        host(module_label("a", "Linear"), "annotation", 60, 100, **layer),
         host("mm", "operator", 70, 80, flops=None),
         host("copy", "operator", 80, 20),
         host("launch", "runtime", 110, 10, correlation=10 * number + 1),
-        host(encode("b.c", "Conv"), "annotation", 200, 100, **layer),
+        host(module_label("b.c", "Conv"), "annotation", 200, 100, **layer),
         host("conv", "operator", 210, 50),
         host("loss", "operator", 320, 40),
         host("ConvBackward", "operator", 400, 60, phase="backward"),
-        host(encode_backward("b.c", "Conv"), "annotation", 410, 5),
+        host(backward_label("b.c", "Conv"), "annotation", 410, 5),
         host("MmBackward", "operator", 500, 90, phase="backward"),
-        host(encode_backward("a", "Linear"), "annotation", 505, 2),
+        host(backward_label("a", "Linear"), "annotation", 505, 2),
         host("launch", "runtime", 520, 10, correlation=10 * number + 2),
         device("k", "kernel", 700, 50, correlation=10 * number + 1),
         device("k_bwd", "kernel", 800, 70, correlation=10 * number + 2),
@@ -182,9 +182,9 @@ def test_display_filters_work_on_the_tree(kept: Trace) -> None:
 
 def test_models_with_names_stand_side_by_side() -> None:
     events = [
-        host(encode("", "Gen"), "annotation", 0, 10), host("one", "operator", 1, 5),
-        host(encode("critic.", "Critic"), "annotation", 20, 50),
-        host(encode("critic.0", "Linear"), "annotation", 30, 9),
+        host(module_label("", "Gen"), "annotation", 0, 10), host("one", "operator", 1, 5),
+        host(module_label("critic.", "Critic"), "annotation", 20, 50),
+        host(module_label("critic.0", "Linear"), "annotation", 30, 9),
         host("two", "operator", 31, 3), host("three", "operator", 50, 2),
     ]  # fmt: skip
     assert rows(trace(events), "depth name total_cpu_ns") == {

@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from perfkit_core.assembly.order import arranged, by_time
+from perfkit_core.assembly.draft import arranged, by_time
 
 SMALL = st.integers(0, 4)
 

@@ -6,26 +6,25 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from perfkit_core.algorithms import addresses, arrays
+from perfkit_core.algorithms.addresses import reordered
 from perfkit_core.algorithms.arrays import BLOCK, Codes, joined, spread, to_codes, to_int64, valid
-from perfkit_core.assembly import order as ordering
-from perfkit_core.assembly import text_order
-from perfkit_core.assembly.order import texts_taken
-from perfkit_core.assembly.text_order import reordered
-from perfkit_core.runtime import buffers
+from perfkit_core.assembly import draft
+from perfkit_core.assembly.draft import texts_taken
 
 
-@pytest.mark.parametrize("count", [0, 5, buffers.SMALL_BYTES // 4 + 1, 3 * buffers.SMALL_BYTES])
+@pytest.mark.parametrize("count", [0, 5, arrays.SMALL_BYTES // 4 + 1, 3 * arrays.SMALL_BYTES])
 def test_columns_are_as_long_as_asked_for(count: int) -> None:
-    cells = buffers.column(count, np.int32)
+    cells = arrays.allocate(count, np.int32)
     assert (cells.shape, cells.dtype, cells.flags.writeable) == ((count,), np.int32, True)
     cells[:] = np.arange(count)
     assert cells[-1:].tolist() == [count - 1] * bool(count)
 
 
-@pytest.mark.parametrize("count", [0, 5, 3 * buffers.SMALL_BYTES])
+@pytest.mark.parametrize("count", [0, 5, 3 * arrays.SMALL_BYTES])
 def test_a_filled_column_holds_its_value_throughout(count: int) -> None:
-    assert (buffers.filled(count, -1) == np.full(count, -1)).all()
-    assert buffers.filled(count, 7, np.int32).dtype == np.int32
+    assert (arrays.filled(count, -1) == np.full(count, -1)).all()
+    assert arrays.filled(count, 7, np.int32).dtype == np.int32
 
 
 @pytest.mark.parametrize("count", [0, 1, BLOCK, BLOCK + 1, 3 * BLOCK - 1])
@@ -48,7 +47,7 @@ def test_items_that_are_not_as_many_as_the_values_are_refused(count: int, items:
 
 def test_too_much_memory_is_no_error_of_a_file() -> None:
     with pytest.raises(MemoryError, match="no memory for"):
-        buffers.column(1 << 60, np.uint8)
+        arrays.allocate(1 << 60, np.uint8)
 
 
 def test_texts_in_another_order() -> None:
@@ -81,8 +80,8 @@ def test_others_stand_for_single_texts_of_a_column(count: int) -> None:
 
 def test_texts_that_no_single_array_holds_come_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where only those that stand for others are too many."""
-    monkeypatch.setattr(ordering, "OFFSETS_END", 600_000)
-    monkeypatch.setattr(ordering, "_SLICE", 1000)
+    monkeypatch.setattr(draft, "OFFSETS_END", 600_000)
+    monkeypatch.setattr(draft, "_SLICE", 1000)
     column, order = pa.chunked_array([["abc"] * 70_000]), np.arange(70_000)[::-1].copy()
     assert texts_taken(column, order).num_chunks == 1
     found = texts_taken(column, order, dict.fromkeys(range(100), "x" * 1500))
@@ -91,7 +90,7 @@ def test_texts_that_no_single_array_holds_come_in_pieces(monkeypatch: pytest.Mon
 
 
 def test_more_text_than_an_array_holds_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_order, "OFFSETS_END", 5)
+    monkeypatch.setattr(addresses, "OFFSETS_END", 5)
     assert reordered(pa.array(["abc", "de"]), np.array([1, 0])).to_pylist() == ["de", "abc"]
     with pytest.raises(ValueError, match="6 bytes of text, of which one array holds 5"):
         reordered(pa.array(["abc", "def"]), np.array([1, 0]))

@@ -1,0 +1,143 @@
+"""Memory by its address, in compiled code: loads and stores of any alignment, copies, and strings in another order.
+
+Importing this module loads numba. Nothing is checked: whoever passes an address to compiled code keeps the memory
+alive and knows its layout.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from perfkit_core.algorithms.arrays import OFFSETS_END, IntArray, allocate, valid
+from perfkit_core.runtime import compile
+
+WORD: Final = 8
+
+by_address = functools.partial(compile.compiled_at_once, error_model="numpy", _nrt=False)
+"""Compile without reference counting: nothing is allocated, and the caller keeps the memory alive."""
+inlined = functools.partial(by_address, forceinline=True)
+"""The same for functions that are small or called once: numba passes results of several values through memory."""
+
+
+def _loader(bits: int, result: Any) -> Any:
+    @intrinsic  # type: ignore[untyped-decorator]
+    def load(typing: Any, address: Any, index: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            loaded = builder.load(_pointer(builder, args, bits))
+            loaded.align = 1
+            return loaded
+
+        return result(types.int64, types.int64), generate
+
+    return load
+
+
+def _storer(bits: int, kind: Any) -> Any:
+    @intrinsic  # type: ignore[untyped-decorator]
+    def store(typing: Any, address: Any, index: Any, value: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            stored = builder.store(args[2], _pointer(builder, args, bits))
+            stored.align = 1
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64, kind), generate
+
+    return store
+
+
+def _pointer(builder: Any, args: Any, bits: int) -> Any:
+    base = builder.inttoptr(args[0], ir.IntType(bits).as_pointer())
+    return builder.gep(base, [args[1]])
+
+
+byte, put_byte = _loader(8, types.uint8), _storer(8, types.uint8)
+"""``byte(address, index)`` and ``put_byte(address, index, value)``, as all others; the index counts items."""
+int32, put_int32 = _loader(32, types.int32), _storer(32, types.int32)
+int64, put_int64 = _loader(64, types.int64), _storer(64, types.int64)
+uint64, put_uint64 = _loader(64, types.uint64), _storer(64, types.uint64)
+
+
+@inlined
+def load8(address, index):  # type: ignore[no-untyped-def]
+    """Return the word that begins at byte ``index``, little endian, of any alignment."""
+    return uint64(address + index, 0)
+
+
+@inlined
+def put_bytes(out, to, buffer, start, end):  # type: ignore[no-untyped-def]
+    """Copy a slice word by word: up to seven bytes after it are read, and after the copy overwritten."""
+    while start < end:
+        put_uint64(out + to, 0, load8(buffer, start))
+        to += WORD
+        start += WORD
+
+
+def reordered(texts: pa.Array, order: IntArray, instead: Mapping[int, str | None] | None = None) -> pa.Array:
+    """Return the strings of these rows, shape (len(order),); ``instead`` replaces those of single rows of ``texts``.
+
+    No row may occur twice, as there is memory for each text once. Raises ValueError for more than a string array holds.
+    """
+    rows = np.array(sorted(instead or ()), np.int64)
+    others = pa.array([instead[row] for row in rows.tolist()] if instead else [], texts.type)
+    replaced = np.zeros(len(texts) if instead else 0, np.bool_)
+    replaced[rows] = True
+    ends, cells = _ends_and_bytes(texts)
+    other_ends, other_cells = _ends_and_bytes(others)
+    size = int(ends[-1] - ends[0]) + int(other_ends[-1] - other_ends[0])
+    if size > OFFSETS_END:
+        raise ValueError(f"{size} bytes of text, of which one array holds {OFFSETS_END}")
+    new_ends, new_cells = allocate(len(order) + 1, np.int32), allocate(size + WORD, np.uint8)
+    text, other_text, new_text = (part.ctypes.data for part in (cells, other_cells, new_cells))
+    _copy(text, len(cells), ends, replaced, rows, other_text, len(other_cells), other_ends, order, new_text, new_ends)
+    bits = None
+    if texts.null_count or others.null_count:
+        known = valid(texts)
+        known[rows] = valid(others)
+        bits = pa.py_buffer(np.packbits(known[order], bitorder="little"))
+    return pa.Array.from_buffers(
+        texts.type, len(order), [bits, pa.py_buffer(new_ends), pa.py_buffer(new_cells[: new_ends[-1]])]
+    )
+
+
+def _ends_and_bytes(texts: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
+    """Return where each string ends, after a first number for the beginning, and the bytes."""
+    _, ends, text = texts.buffers()
+    ends = np.frombuffer(ends, np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    return ends, np.frombuffer(text, np.uint8) if text is not None and text.size else np.empty(0, np.uint8)
+
+
+@by_address
+def _copy(
+    text: Any, size: Any, ends: Any, replaced: Any, rows: Any, other_text: Any, other_size: Any, other_ends: Any,
+    order: Any, new_text: Any, new_ends: Any,
+) -> None:  # fmt: skip
+    at = 0
+    new_ends[0] = 0
+    for row in range(len(order)):
+        wanted = order[row]
+        if len(replaced) and replaced[wanted]:
+            other = np.searchsorted(rows, wanted)
+            at = _put(new_text, at, other_text, other_size, other_ends[other], other_ends[other + 1])
+        else:
+            at = _put(new_text, at, text, size, ends[wanted], ends[wanted + 1])
+        new_ends[row + 1] = at
+
+
+@inlined
+def _put(out: Any, to: Any, text: Any, size: Any, first: Any, last: Any) -> Any:
+    """Copy one string, and the bytes after it up to a whole word: the next string or the spare word overwrites them."""
+    if last + WORD <= size:
+        put_bytes(out, to, text, first, last)
+    else:
+        for i in range(last - first):
+            put_byte(out, to + i, byte(text, first + i))
+    return to + last - first

@@ -1,0 +1,74 @@
+"""Statistics of samples: intervals of medians and means by the percentile bootstrap, and outliers.
+
+Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapter 13. Draws are seeded: the same samples give the
+same interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from perfkit_core.algorithms.arrays import BoolArray
+
+DRAWS: Final = 2000
+_SEED: Final = 20_201
+_CELLS: Final = 1 << 22
+"""Samples that are drawn in one array."""
+LEAST_TIMES: Final = 5
+"""Fewer times do not show what is usual."""
+_SIGMA: Final = 1.4826
+"""Standard deviation of a normal distribution divided by its median absolute deviation."""
+
+FloatArray = npt.NDArray[np.float64]
+Samples = Sequence[float] | npt.NDArray[Any]
+
+
+def median_interval(samples: Samples, level: float = 0.95) -> tuple[float, float]:
+    """Return the interval that holds the median with a probability of ``level``. One sample is its own interval.
+    Raises ValueError without samples."""
+    return interval(medians(np.asarray(samples, np.float64), np.random.default_rng(_SEED)), level)
+
+
+def means(samples: Samples) -> FloatArray:
+    """Return the means of samples drawn with replacement, shape (DRAWS,). Raises ValueError without samples."""
+    return medians(np.asarray(samples, np.float64), np.random.default_rng(_SEED), np.mean)
+
+
+def two_medians(base: Samples, other: Samples) -> tuple[FloatArray, FloatArray]:
+    """Return the medians of both, drawn independently, shape (DRAWS,) each. Raises ValueError without samples."""
+    draw = np.random.default_rng(_SEED)
+    return medians(np.asarray(base, np.float64), draw), medians(np.asarray(other, np.float64), draw)
+
+
+def medians(samples: FloatArray, draw: np.random.Generator, of: Callable[..., Any] = np.median) -> FloatArray:
+    """Return the statistic ``of`` samples drawn with replacement, shape (DRAWS,). Raises ValueError without samples."""
+    if not len(samples):
+        raise ValueError("no samples")
+    rows = max(_CELLS // len(samples), 1)
+    drawn = [
+        of(samples[draw.integers(0, len(samples), (min(rows, DRAWS - at), len(samples)))], axis=1)
+        for at in range(0, DRAWS, rows)
+    ]
+    return np.concatenate(drawn)
+
+
+def interval(values: FloatArray, level: float) -> tuple[float, float]:
+    """Return the middle part of these values that holds ``level`` of them."""
+    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def outlying(times: npt.NDArray[Any], sigmas: float, share: float) -> BoolArray:
+    """Return the mask of times that are more than so many standard deviations above the median (by the median absolute
+    deviation), and by more than a share of it; none of fewer than :data:`LEAST_TIMES`. Shape (times,)."""
+    if len(times) < LEAST_TIMES:
+        return np.zeros(len(times), np.bool_)
+    median = float(np.median(times))
+    above = times - median
+    deviation = float(np.median(np.abs(above))) * _SIGMA
+    outliers: BoolArray = (above > sigmas * deviation) & (above > share * median)
+    return outliers

@@ -1,0 +1,220 @@
+"""What adapters add to a recording: event names that label the calls of layers, and descriptions of collectives.
+
+Calls of layers, marked by ``annotate``: ``perfkit.module:layers.0:Linear`` spans a call.
+``perfkit.module:layers.0:Linear:backward`` marks, inside the first node of the call's backward pass, that it begins; a
+list of all nodes that the call made itself may follow (``:backward:MatmulGradNode,AddGradNode*2``), where the framework
+does not record them otherwise. Characters that could damage a trace file are quoted as in URLs.
+
+Collectives: an adapter writes a :class:`Collective` into the ``args`` of an event under the key
+:data:`COLLECTIVE_KEY`, and the size of the message into the column ``bytes``. Collectives that a framework does not
+record itself are labelled by the name of an event: ``perfkit.collective:all_reduce:65536:float32:0:1c291ca3:2:host`` is
+name, elements, type, group, members, size of the group, where it runs; empty where unknown.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+from urllib.parse import quote, unquote
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from perfkit_core.algorithms.arrays import BoolArray, IntArray, joined, picked
+from perfkit_core.assembly.draft import Recorded
+
+_MODULE_PREFIX: Final = "perfkit.module:"
+_BACKWARD: Final = "backward"
+_NODE: Final = re.compile(r"(.+?)(?:\*(\d{1,6}))?")
+
+COLLECTIVE_KEY: Final = "collective"
+HOST: Final = "host"
+DEVICE: Final = "device"
+_COLLECTIVE_PREFIX: Final = "perfkit.collective:"
+_COLLECTIVE_LABEL: Final = re.compile(_COLLECTIVE_PREFIX + r"(\w+):(\d*):(\w*):(\w*):(\w*):(\d*):(host|device)")
+_BITS: Final = re.compile(r"(?:u?int|b?float|complex)(\d+)")
+_FEW: Final = 64
+"""One row in so many is replaced by copying the stretches between."""
+
+
+class ModuleLabel(NamedTuple):
+    """``path`` as the framework names the layer; that of a model itself is "", or its name and a dot if it has one.
+    ``nodes`` follow a backward mark."""
+
+    path: str
+    class_name: str
+    backward: bool = False
+    nodes: tuple[str, ...] = ()
+
+    @property
+    def module(self) -> str:
+        """The value of the column ``module``: the path; for a model without a name its class."""
+        return self.path.rstrip(".") or self.class_name
+
+
+def module_label(path: str, class_name: str) -> str:
+    """Return the name of the span of a layer's call."""
+    return f"{_MODULE_PREFIX}{quote(path, safe='')}:{quote(class_name, safe='')}"
+
+
+def backward_label(path: str, class_name: str, nodes: Iterable[str] = ()) -> str:
+    """Return the name of the mark of a call's backward pass."""
+    counted = Counter(quote(node, safe="") for node in nodes)
+    listed = ",".join(f"{node}*{count}" if count > 1 else node for node, count in counted.items())
+    return f"{module_label(path, class_name)}:{_BACKWARD}" + (f":{listed}" if listed else "")
+
+
+def parse_module_label(name: str) -> ModuleLabel | None:
+    """Return the label in the name of an event, None for other names."""
+    if not name.startswith(_MODULE_PREFIX):
+        return None
+    path, _, rest = name[len(_MODULE_PREFIX) :].partition(":")
+    class_name, _, more = rest.partition(":")
+    word, _, listed = more.partition(":")
+    nodes: list[str] = []
+    for item in listed.split(","):
+        if match := _NODE.fullmatch(item):
+            nodes += [unquote(match[1])] * int(match[2] or 1)
+    return ModuleLabel(unquote(path), unquote(class_name), word == _BACKWARD, tuple(nodes))
+
+
+class Collective(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A collective, as far as the framework records it; None where unknown.
+
+    ``name`` is canonical (all_reduce, …), ``group`` names the group of processes, ``members`` distinguishes groups of
+    one name, ``group_size`` counts its ranks. ``elements`` of ``dtype`` make the message. ``sequence`` numbers the
+    collectives of a group, the same on all its ranks. ``on``: whether the host event itself communicates (``host``) or
+    work that it launches (``device``).
+    """
+
+    name: str
+    group: str | None = None
+    members: str | None = None
+    group_size: int | None = None
+    elements: int | None = None
+    dtype: str | None = None
+    sequence: int | None = None
+    on: str = DEVICE
+
+
+class _Args(msgspec.Struct):
+    collective: Collective | None = None
+
+
+_DECODER: Final = msgspec.json.Decoder(_Args)
+
+
+def described(texts: Sequence[str | None]) -> list[Collective | None]:
+    """Return the descriptions in these ``args``; None where there is none."""
+    collectives: list[Collective | None] = [None] * len(texts)
+    for number, text in enumerate(texts):
+        if text is not None and f'"{COLLECTIVE_KEY}"' in text:
+            # Nothing where the framework itself recorded a value under this key.
+            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+                collectives[number] = _DECODER.decode(text).collective
+    return collectives
+
+
+def with_description(text: str | None, collective: Collective | None) -> str | None:
+    """Return the ``args`` of an event with its description; unchanged where there is none or they are no object."""
+    if collective is None or (text is not None and not text.startswith("{")):
+        return text
+    added = msgspec.json.encode({COLLECTIVE_KEY: collective}).decode()
+    return added if text in (None, "{}") else f"{text[:-1]},{added[1:]}"
+
+
+def collective_label(collective: Collective) -> str:
+    """Return the name of the event that labels a collective."""
+    fields = (
+        collective.name, collective.elements, collective.dtype, collective.group, collective.members,
+        collective.group_size, collective.on,
+    )  # fmt: skip
+    return _COLLECTIVE_PREFIX + ":".join("" if field is None else re.sub(r"\W", "", str(field)) for field in fields)
+
+
+def parse_collective_label(name: str) -> Collective | None:
+    """Return the collective in the name of an event, None for other names."""
+    match = _COLLECTIVE_LABEL.fullmatch(name)
+    if not match:
+        return None
+    kind, elements, dtype, group, members, size, on = match.groups()
+    return Collective(
+        kind,
+        group or None,
+        members or None,
+        int(size) if size else None,
+        int(elements) if elements else None,
+        dtype or None,
+        on=on,
+    )
+
+
+def with_labels(recorded: Recorded) -> Recorded:
+    """Return the recorded events with each labelled collective described, sized, and named as the collective."""
+    columns = recorded.columns
+    names = joined(columns["name"])
+    names = names if pa.types.is_dictionary(names.type) else names.dictionary_encode()
+    values = names.dictionary.to_pylist()
+    labels = [parse_collective_label(value or "") for value in values]
+    if not any(labels):
+        return recorded
+    codes = pc.fill_null(names.indices, -1).to_numpy(zero_copy_only=False)
+    rows = np.flatnonzero(np.array([*(label is not None for label in labels), False])[codes]).astype(np.int64)
+    collectives = [label for code in codes[rows] if (label := labels[code])]
+    columns = describe(columns, rows, collectives, np.array([_message_bytes(c) for c in collectives], np.int64))
+    plain = [value if label is None else label.name for value, label in zip(values, labels, strict=True)]
+    renamed = pa.array(plain, pa.string()).take(names.indices).dictionary_encode()
+    return replace(recorded, columns=columns.set_column(columns.schema.get_field_index("name"), "name", renamed))
+
+
+def describe(columns: pa.Table, rows: IntArray, collectives: Sequence[Collective | None], sizes: IntArray) -> pa.Table:
+    """Return the columns with descriptions added to ``args`` of these rows, and message sizes (-1: unknown) to
+    ``bytes``. Recorded sizes stay. ``rows`` ascend."""
+    for name, kind in (("args", pa.string()), ("bytes", pa.int64())):
+        if name not in columns.column_names:
+            columns = columns.append_column(name, pa.nulls(columns.num_rows, kind))
+    mask = np.zeros(columns.num_rows, np.bool_)
+    mask[rows] = True
+    args = picked(columns["args"], rows).to_pylist()
+    texts = [with_description(text, collective) for text, collective in zip(args, collectives, strict=True)]
+    columns = _replaced(columns, "args", mask, pa.array(texts, pa.string()))
+    recorded = picked(columns["bytes"], rows)
+    return _replaced(columns, "bytes", mask, pc.coalesce(recorded, pa.array(sizes, mask=sizes < 0)))
+
+
+def _replaced(columns: pa.Table, name: str, mask: BoolArray, new: pa.Array) -> pa.Table:
+    """Replace the values of a column where the mask is true; a piece without any stays as it is."""
+    pieces, row, used = [], 0, 0
+    for piece in columns[name].chunks:
+        here = mask[row : row + len(piece)]
+        count = int(np.count_nonzero(here))
+        values = new.slice(used, count)
+        row, used = row + len(piece), used + count
+        if not count:
+            pieces.append(piece)
+        elif count * _FEW > len(piece):
+            pieces.append(pc.replace_with_mask(piece, pa.array(here), values))
+        else:  # of few rows, the stretches between them are copied whole
+            parts, begin = [], 0
+            for number, place in enumerate(np.flatnonzero(here).tolist()):
+                parts += [piece.slice(begin, place - begin), values.slice(number, 1)]
+                begin = place + 1
+            pieces.append(pa.concat_arrays([*parts, piece.slice(begin)]))
+    position = columns.schema.get_field_index(name)
+    return columns.set_column(position, name, pa.chunked_array(pieces, columns[name].type))
+
+
+def _message_bytes(collective: Collective) -> int:
+    """Return the size of the message, -1 where the type is unknown."""
+    if collective.elements is None or collective.dtype is None or collective.name == "barrier":
+        return -1
+    if collective.dtype == "bool" or collective.dtype.startswith("float8"):
+        return collective.elements
+    bits = _BITS.match(collective.dtype)
+    return collective.elements * int(bits[1]) // 8 if bits else -1

@@ -1,0 +1,105 @@
+"""Modules and data files of packages: imports on first use, a hook on an import, TOML files."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def later(module: str, name: str) -> Callable[..., Any]:
+    """Return the function ``name`` of ``module``, imported at its first call, so that registering it is cheap."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return getattr(importlib.import_module(module), name)(*args, **kwargs)
+
+    call.__name__ = call.__qualname__ = name
+    return call
+
+
+def exported(package: str, name: str, homes: Mapping[str, str], extra: str) -> Any:
+    """Return the object ``name`` from the module ``homes[name]`` of ``package``, for its ``__getattr__``.
+
+    Raises AttributeError for another name, ImportError with what to install (the ``extra`` of perfkit) where the
+    framework is missing.
+    """
+    if name not in homes:
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+    try:
+        return getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
+    except ModuleNotFoundError as error:
+        raise ImportError(f"{package}.{name}: {error}; install it with: pip install 'perfkit[{extra}]'") from None
+
+
+class FirstImport:
+    """Calls ``found(name)`` once, right after the first successful import of one of the modules ``wanted``.
+
+    A finder for ``sys.meta_path``. Modules are loaded by their own loaders; only the end of the import is observed.
+    """
+
+    def __init__(self, wanted: Collection[str], found: Callable[[str], None]) -> None:
+        self._wanted = frozenset(wanted)
+        self._found = found
+        self._looking = False
+
+    def __enter__(self) -> FirstImport:
+        sys.meta_path.insert(0, self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return the spec of the other finders, with its loader observed."""
+        if self._looking or fullname not in self._wanted:
+            return None
+        self._looking = True
+        try:
+            spec = importlib.util.find_spec(fullname)
+        finally:
+            self._looking = False
+        loader: Any = spec and spec.loader
+        if not hasattr(loader, "exec_module"):
+            return spec
+        execute = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            del loader.exec_module
+            execute(module)
+            if self in sys.meta_path:
+                self.__exit__()
+                self._found(fullname)
+
+        loader.exec_module = exec_module
+        return spec
+
+
+def read_toml(package: str, name: str) -> dict[str, Any]:
+    """Return the content of the file ``name`` in an importable package. Raises ValueError where it is not TOML."""
+    import tomllib
+    from importlib.resources import files
+
+    text = (files(package) / name).read_text(encoding="utf-8")
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{package}/{name}: {error}") from None
+
+
+def convert(value: object, to: type[T], where: str) -> T:
+    """Return a part of a TOML file as the type ``to``. Raises ValueError, beginning with ``where``, if it cannot be."""
+    import msgspec
+
+    try:
+        return msgspec.convert(value, to)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"{where}: {error}") from None
