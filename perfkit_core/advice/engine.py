@@ -1,10 +1,9 @@
-"""What to change in a training, what it should save, and how sure that is: all rules, predictions and remedies.
+"""What to change in a training, what it should save, and how sure that is: all rules, their predictions and remedies,
+and what several advice save together.
 
-What does each rule find in a recording, and what does the replay make of it? One that fails takes no other down.
-
-Which rules are asked, and what of them: all, some by their ids, or one for a number of the user's.
-
-What is an advice called? The id of its rule, and a mark of what was found: the same finding keeps its name.
+Savings are not added up, as what two changes would save only counts once: their edits are replayed together. Waiting
+shrinks when its cause does, so one change may leave nothing to save for another, or uncover what another saves. That is
+reported only where it differs much from what an advice saves by itself, and the number of replays is bounded.
 """
 
 from __future__ import annotations
@@ -18,155 +17,38 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice import combine
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Advice, Advices, Candidate, NotEvaluableError, Reason
+from perfkit_core.advice.advice import Advice, Advices, After, Prediction, Severity
+from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, Reason
 from perfkit_core.advice.place import Places
-from perfkit_core.advice.predict import noise, predict, step_times
+from perfkit_core.advice.predict import identity, noise, predict, step_ns, step_times
 from perfkit_core.advice.remedies import mode, recorded_words, remedied
-from perfkit_core.advice.replay_error import identity
-from perfkit_core.advice.thresholds import overridden, severity, worth_saying
-from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.advice.thresholds import Thresholds, overridden
 from perfkit_core.errors import UsageError, spelled_like
-from perfkit_core.language.messages import message, say
+from perfkit_core.language.messages import Text, message, say
 from perfkit_core.model.schema import STEP
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Remedy, Rule
 from perfkit_core.plugins.manager import Plugins, get_plugins
+from perfkit_core.replay.simulate import CyclicGraphError
+from perfkit_core.replay.transforms.transform import edited
 from perfkit_core.system.paths import PathLike
 
 Find = Callable[[Facts], Sequence[Candidate]]
 
-
-def chosen(plugins: Plugins, rules: Iterable[str]) -> list[Rule]:
-    """The rules of these ids, all where none is named. Raises UsageError, also where a plugin that fails left none:
-    without rules nothing would be found in any recording."""
-    known = plugins.rules()
-    if not known:
-        raise UsageError("no plugin offers a rule: there is nothing to look for", "perfkit plugins says what is broken")
-    wanted = list(dict.fromkeys(rules)) or list(known)
-    for name in wanted:
-        if name not in known:
-            raise UsageError(f"there is no rule {name!r}", spelled_like(name, known))
-    return [known[name] for name in wanted]
-
-
-def asked_rules(plugins: Plugins, rule: str, value: float) -> tuple[Rule, Find]:
-    """The rule, and what finds its one candidate for ``value``. Raises UsageError for a rule that has nothing to
-    ask, and for a value that is no number."""
-    if not math.isfinite(value):
-        raise UsageError(f"{question(rule, value)}: not a finite number", "as in loader-workers=4")
-    (one,) = chosen(plugins, [rule])
-    ask = one.what_if
-    if ask is None:
-        known = ", ".join(other.id for other in plugins.rules().values() if other.what_if is not None)
-        raise UsageError(f"{rule} has no number to ask about", f"those that have: {known}")
-    return one, lambda facts: [ask(facts, value)]
-
-
-def question(rule: str, value: float) -> str:
-    """``loader-workers=4``."""
-    return f"{rule}={value:g}"
-
-
 _DIGITS: Final = 4
+"""Of the hash in the id of an advice."""
 _PROPOSED: Final = frozenset({"threads", "workers"})
-"""What remedies are filled with that depends on the machine, not on the finding."""
-
-
-def ids(trace: Trace, rule: str, candidates: Sequence[Candidate]) -> list[str]:
-    """``rule-1a2b`` for each candidate of a rule; findings that are alike in everything are numbered."""
-    found: list[str] = []
-    for candidate in candidates:
-        name = f"{rule}-{_mark(trace, candidate)}"
-        same = sum(other == name or other.startswith(f"{name}-") for other in found)
-        found.append(f"{name}-{same + 1}" if same else name)
-    return found
-
-
-def _mark(trace: Trace, candidate: Candidate) -> str:
-    """Of the names of the events that show it, not of their times, nor of which steps they are: those differ from run
-    to run."""
-    names = trace.codes("name")
-    codes = np.unique(names.codes[candidate.rows[~trace.rows("kind", STEP)[candidate.rows]]])
-    parts = sorted(names.values[code] for code in codes if code >= 0)
-    words = {f"{key}={value}" for key, value in candidate.fill.items() if key not in _PROPOSED}
-    parts += [candidate.direction or "", *sorted(words)]
-    return hashlib.blake2b("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
-
-
-@dataclass(slots=True)
-class Evaluation:
-    """Evaluates rules of one recording. ``not_evaluable`` collects the reasons, by rule."""
-
-    facts: Facts
-    remedies: Sequence[Remedy]
-    not_evaluable: dict[str, Reason] = field(default_factory=dict)
-    _mode: str = field(init=False)
-    _places: Places = field(init=False)
-    _words: Mapping[str, str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        trace = self.facts.trace
-        self._mode, self._places, self._words = mode(trace), Places(trace), recorded_words(trace)
-
-    def all_of(self, rules: Iterable[Rule]) -> list[Advice]:
-        """What all rules find, with predictions."""
-        return [one for rule in rules for one in self.found_by(rule, rule.find)]
-
-    def found_by(self, rule: Rule, find: Callable[[Facts], Sequence[Candidate]]) -> list[Advice]:
-        """What one rule finds; nothing, and a reason, where it cannot tell."""
-        try:
-            candidates = list(find(self.facts))
-            names = ids(self.facts.trace, rule.id, candidates)
-        except UsageError:  # a number that nobody can ask about
-            raise
-        except Exception as error:
-            self.not_evaluable[rule.id] = why(error)
-            return []
-        found = (self._guarded(rule, one, name) for one, name in zip(candidates, names, strict=True))
-        return [advice for advice in found if advice is not None]
-
-    def _guarded(self, rule: Rule, candidate: Candidate, name: str) -> Advice | None:
-        try:
-            return self._advice(rule, candidate, name)
-        except Exception as error:
-            self.not_evaluable[rule.id] = why(error)
-            return None
-
-    def _advice(self, rule: Rule, candidate: Candidate, name: str) -> Advice:
-        facts = self.facts
-        prediction = predict(facts, candidate)
-        return Advice(
-            id=name,
-            rule=rule.id,
-            number=rule.number,
-            version=rule.version,
-            title=say(rule.title),
-            framework=facts.trace.meta.framework or "unknown",
-            mode=self._mode,
-            candidate=candidate,
-            prediction=prediction,
-            severity=severity(prediction, facts.thresholds),
-            steps=_steps(facts, candidate.rows),
-            place=self._places.of(candidate.rows, candidate.rows_ns),
-            remedy=remedied(self.remedies, rule.id, self._mode, {**self._words, **candidate.fill, **candidate.words}),
-        )
-
-
-def why(error: Exception) -> Reason:
-    """Return the reason; of an error that no rule raises on purpose its kind and its text in one line."""
-    if isinstance(error, NotEvaluableError):
-        return Reason(error.reason, error.record)
-    text = " ".join(str(error).split())
-    return Reason(message("the rule failed ({error}: {text})", error=type(error).__name__, text=text))
-
-
-def _steps(facts: Facts, rows: IntArray) -> tuple[int, int] | None:
-    """First and last step of the rows."""
-    step = facts.trace.ints("step")[rows]
-    step = step[step >= 0]
-    return (int(step.min()), int(step.max())) if len(step) else None
+"""Words of remedies that depend on the machine, not on the finding."""
+REPLAYS: Final = 12
+"""Most replays that find out what advice saves once other advice is followed."""
+_FOR_REASONS: Final = 4
+"""Of these, the replays that find out which of the other advice makes the difference."""
+_LITTLE: Final = 0.25
+"""An advice is reported if less than this share of its saving is left after others."""
+_MUCH: Final = 2.0
+"""An advice is reported if it saves more than so many times its own saving after others."""
+_MOST_OF_IT: Final = 0.75
+"""An advice that makes this share of the difference by itself is reported as its cause."""
 
 
 def advise(
@@ -176,18 +58,34 @@ def advise(
     thresholds: Mapping[str, float] | None = None,
     plugins: Plugins | None = None,
 ) -> Advices:
-    """Advice for a Trace, or for what :func:`perfkit_core.load` reads, the largest saving first.
+    """Return the advice for a Trace, or for what :func:`perfkit_core.load` reads, the largest saving first.
 
-    ``rules``: ids of the rules to ask (all when empty); ``thresholds``: numbers that replace those of
-    :class:`perfkit_core.advice.thresholds.Thresholds`; ``plugins``: whose rules and remedies, the installed ones when
-    None. Times are integer ns of a step, of the whole recording where no steps were recorded.
+    ``rules``: ids of the rules to evaluate (all when empty); ``thresholds``: numbers that replace those of
+    :class:`perfkit_core.advice.thresholds.Thresholds`; ``plugins``: their rules and remedies are used, those of the
+    installed plugins when None. Times are integer ns of a step, of the whole recording where no steps were recorded.
     Raises UsageError for an unknown rule or threshold, and SourceError.
     """
     plugins = plugins or get_plugins()
-    asked = chosen(plugins, rules)
-    facts = facts_of(source, thresholds, plugins)
-    evaluation = Evaluation(facts, plugins.remedies(facts.trace.meta.framework))
-    return _result(facts, evaluation.all_of(asked), evaluation.not_evaluable)
+    chosen = chosen_rules(plugins, rules)
+    evaluation = Evaluation(facts_of(source, thresholds, plugins), plugins)
+    facts = evaluation.facts
+    ranked = sorted(
+        (one for rule in chosen for one in evaluation.advice_of(rule, rule.find)),
+        # the largest saving first, advice without a number last
+        key=lambda one: (
+            one.prediction.saving_ns is None, -(one.prediction.saving_ns or 0), f"{one.number:04}{one.id}",
+        ),
+    )  # fmt: skip
+    least_ns = facts.thresholds.least_saving
+    with_saving = [
+        one
+        for one in ranked
+        if one.prediction.saving_ns is None
+        or one.prediction.saving_ns > max(round(least_ns * one.prediction.base_ns), 0)
+    ]
+    without = tuple(one for one in ranked if one not in with_saving)
+    found = Advices(identity(facts), tuple(with_saving), evaluation.not_evaluable, without_saving=without)
+    return replace(combined(facts, found), noise_ns=noise_ns(facts))
 
 
 def what_ifs(
@@ -197,25 +95,30 @@ def what_ifs(
     thresholds: Mapping[str, float] | None = None,
     plugins: Plugins | None = None,
 ) -> Advices:
-    """A prediction for each question (rule and value, for example 4 loader workers), in their order, each by itself,
-    whether or not the rule fires, and whatever it saves; ``asked`` says which is which.
+    """Return a prediction for each question (rule and value, for example 4 loader workers), in their order, each by
+    itself, whether or not the rule fires, and whatever it saves; ``asked`` has the question of each.
 
-    Raises UsageError for a rule that has nothing to ask, and SourceError.
+    Raises UsageError for a rule that has no number to ask about, and SourceError.
     """
     plugins = plugins or get_plugins()
-    asked = [(value, question(rule, value), *asked_rules(plugins, rule, value)) for rule, value in questions]
+    asked = [(rule, value, *asked_rule(plugins, rule, value)) for rule, value in questions]
     facts = facts_of(source, thresholds, plugins)
-    evaluation = Evaluation(facts, plugins.remedies(facts.trace.meta.framework))
-    answers = [(value, said, one) for value, said, rule, find in asked for one in evaluation.found_by(rule, find)]
-    found = tuple(replace(one, id=f"{one.id}-{value:g}") for value, _, one in answers)  # one finding, several answers
-    said = tuple(said for _, said, _ in answers)
-    return Advices(identity(facts), found, evaluation.not_evaluable, noise_ns=noise_ns(facts), asked=said)
+    evaluation = Evaluation(facts, plugins)
+    answers = [
+        (question(name, value), replace(one, id=f"{one.id}-{value:g}"))  # one finding may answer several questions
+        for name, value, rule, find in asked
+        for one in evaluation.advice_of(rule, find)
+    ]
+    return Advices(
+        identity(facts), tuple(one for _, one in answers), evaluation.not_evaluable, noise_ns=noise_ns(facts),
+        asked=tuple(text for text, _ in answers),
+    )  # fmt: skip
 
 
 def facts_of(
     source: Trace | PathLike | Sequence[PathLike], thresholds: Mapping[str, float] | None, plugins: Plugins
 ) -> Facts:
-    """What rules ask of a source. Raises UsageError and SourceError."""
+    """Return the facts of a source. Raises UsageError and SourceError."""
     numbers = overridden(thresholds or {})
     if isinstance(source, Trace):
         return Facts(source, numbers)
@@ -226,23 +129,240 @@ def facts_of(
 
 
 def noise_ns(facts: Facts) -> int | None:
-    """Half the width of the interval of the recorded median of the steps; None where one step shows no spread."""
+    """Return half the width of the interval of the recorded median; None where one step shows no spread."""
     if len(step_times(facts)) < 2:
         return None
     low, high = noise(facts)
     return round((high - low) / 2 * facts.step_ns)
 
 
-def _result(facts: Facts, found: Iterable[Advice], not_evaluable: Mapping[str, Reason]) -> Advices:
-    ranked = sorted(found, key=_rank)
-    said = [one for one in ranked if worth_saying(one.prediction, facts.thresholds)]
-    without = tuple(one for one in ranked if one not in said)
-    both = combine.combined(facts, said, without)
-    known = identity(facts), tuple(said), dict(not_evaluable)
-    return Advices(*known, both.prediction, both.together, both.excluded, without, noise_ns(facts), both.after)
+def chosen_rules(plugins: Plugins, rules: Iterable[str]) -> list[Rule]:
+    """Return the rules of these ids, all where no id is given. Raises UsageError for an unknown id, and where no rules
+    are left because their plugin fails: nothing would be found in any recording."""
+    known = plugins.rules()
+    if not known:
+        raise UsageError("no plugin offers a rule: there is nothing to look for", "perfkit plugins says what is broken")
+    wanted = list(dict.fromkeys(rules)) or list(known)
+    for name in wanted:
+        if name not in known:
+            raise UsageError(f"there is no rule {name!r}", spelled_like(name, known))
+    return [known[name] for name in wanted]
 
 
-def _rank(advice: Advice) -> tuple[int, int, str]:
-    """The largest saving first, what has no number last."""
-    saving = advice.prediction.saving_ns
-    return (0 if saving is not None else 1, -(saving or 0), f"{advice.number:04}{advice.id}")
+def asked_rule(plugins: Plugins, name: str, value: float) -> tuple[Rule, Find]:
+    """Return the rule, and the function that returns its one candidate for ``value``. Raises UsageError for a rule that
+    has no number to ask about, and for a value that is not finite."""
+    if not math.isfinite(value):
+        raise UsageError(f"{question(name, value)}: not a finite number", "as in loader-workers=4")
+    (rule,) = chosen_rules(plugins, [name])
+    ask = rule.what_if
+    if ask is None:
+        known = ", ".join(other.id for other in plugins.rules().values() if other.what_if is not None)
+        raise UsageError(f"{name} has no number to ask about", f"those that have: {known}")
+    return rule, lambda facts: [ask(facts, value)]
+
+
+def question(rule: str, value: float) -> str:
+    """Return ``loader-workers=4``."""
+    return f"{rule}={value:g}"
+
+
+class Evaluation:
+    """Evaluates rules on one recording: a rule that fails does not stop the others. ``not_evaluable`` collects the
+    reasons, by rule."""
+
+    def __init__(self, facts: Facts, plugins: Plugins) -> None:
+        trace = facts.trace
+        self.facts = facts
+        self.not_evaluable: dict[str, Reason] = {}
+        self._remedies: Sequence[Remedy] = plugins.remedies(trace.meta.framework)
+        self._mode, self._places, self._words = mode(trace), Places(trace), recorded_words(trace)
+
+    def advice_of(self, rule: Rule, find: Find) -> list[Advice]:
+        """Return the advice of one rule; none, and a reason, where it cannot be evaluated."""
+        found: list[Advice] = []
+        try:
+            candidates = list(find(self.facts))
+            names = ids(self.facts.trace, rule.id, candidates)
+        except UsageError:  # a number that nobody can ask about
+            raise
+        except Exception as error:
+            self.not_evaluable[rule.id] = why(error)
+            return []
+        for candidate, name in zip(candidates, names, strict=True):
+            try:
+                found.append(self._advice(rule, candidate, name))
+            except Exception as error:
+                self.not_evaluable[rule.id] = why(error)
+        return found
+
+    def _advice(self, rule: Rule, candidate: Candidate, name: str) -> Advice:
+        facts, trace, rows = self.facts, self.facts.trace, candidate.rows
+        prediction = predict(facts, candidate)
+        steps = trace.ints("step")[rows]
+        steps = steps[steps >= 0]
+        return Advice(
+            id=name,
+            rule=rule.id,
+            number=rule.number,
+            version=rule.version,
+            title=say(rule.title),
+            framework=trace.meta.framework or "unknown",
+            mode=self._mode,
+            candidate=candidate,
+            prediction=prediction,
+            severity=severity(prediction, facts.thresholds),
+            steps=(int(steps.min()), int(steps.max())) if len(steps) else None,
+            place=self._places.of(rows, candidate.rows_ns),
+            remedy=remedied(self._remedies, rule.id, self._mode, {**self._words, **candidate.fill, **candidate.words}),
+        )
+
+
+def ids(trace: Trace, rule: str, candidates: Sequence[Candidate]) -> list[str]:
+    """Return ``rule-1a2b`` for each candidate of a rule; findings that are alike in everything are numbered.
+
+    The hash is of the names of the events that show it, not of their times or steps, which differ from run to run."""
+    found: list[str] = []
+    names, is_step = trace.codes("name"), trace.rows("kind", STEP)
+    for candidate in candidates:
+        codes = np.unique(names.codes[candidate.rows[~is_step[candidate.rows]]])
+        parts = sorted(names.values[code] for code in codes if code >= 0)
+        words = {f"{key}={value}" for key, value in candidate.fill.items() if key not in _PROPOSED}
+        parts += [candidate.direction or "", *sorted(words)]
+        digest = hashlib.blake2b("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+        name = f"{rule}-{digest[:_DIGITS]}"
+        same = sum(other == name or other.startswith(f"{name}-") for other in found)
+        found.append(f"{name}-{same + 1}" if same else name)
+    return found
+
+
+def why(error: Exception) -> Reason:
+    """Return the reason; for an error that no rule raises on purpose its kind and its text in one line."""
+    if isinstance(error, NotEvaluableError):
+        return Reason(error.reason, error.record)
+    text = " ".join(str(error).split())
+    return Reason(message("the rule failed ({error}: {text})", error=type(error).__name__, text=text))
+
+
+def severity(prediction: Prediction, thresholds: Thresholds) -> Severity:
+    """Return the severity by the share of the step that is saved, whatever time the pattern takes."""
+    share = prediction.saving_ratio
+    if share is None:
+        return "note"
+    if share <= 0:
+        return "none"
+    if share >= thresholds.severity_high:
+        return "high"
+    return "medium" if share >= thresholds.severity_medium else "low"
+
+
+def combined(facts: Facts, found: Advices) -> Advices:
+    """Return the advice with all that do not exclude each other replayed together. Of two that exclude each other, or
+    of which the second costs time beside the first, the first stays: its saving is larger."""
+    excluded: dict[str, Text] = {}
+    kept: list[Advice] = []
+    candidates: list[Advice] = []
+    for one in found.advice:
+        reason = _exclusion(one, candidates)
+        if reason is None:
+            candidates.append(one)
+        else:
+            excluded[one.id] = reason
+    least_ns = math.inf
+    for one in candidates:
+        try:
+            step = together_ns(facts, [*kept, one])
+        except CyclicGraphError:
+            excluded[one.id] = message("it cannot be replayed together with the others")
+            continue
+        if step > least_ns:
+            excluded[one.id] = message("together with the others it costs {time:ns}", time=step - least_ns)
+        else:
+            least_ns = step
+            kept.append(one)
+    if not kept:
+        return replace(found, excluded=excluded)
+    all_edits = tuple(edit for one in kept for edit in one.candidate.edits)
+    # the ceiling of one kind of change means nothing for changes of many kinds
+    together = replace(predict(facts, Candidate("", {}, edits=all_edits)), ceiling_ns=None)
+    others = [one for one in found.without_saving if one.candidate.edits and _exclusion(one, kept) is None]
+    return replace(
+        found, combined=together, together=tuple(one.id for one in kept), excluded=excluded,
+        after=after(facts, kept, others),
+    )  # fmt: skip
+
+
+def _exclusion(one: Advice, kept: Sequence[Advice]) -> Text | None:
+    """Return why an advice cannot be combined with others."""
+    if one.prediction.saving_ns is None:
+        return message("how much it saves is not known")
+    for other in kept:
+        if other.rule in one.candidate.conflicts or one.rule in other.candidate.conflicts:
+            return message("{id} takes its place", id=other.id)
+    if one.prediction.method != "replay":
+        return message("its saving is no replay ({method})", method=one.prediction.method)
+    return None
+
+
+def together_ns(facts: Facts, advice: Sequence[Advice]) -> float:
+    """Return the time of a step with all of some advice followed. Raises CyclicGraphError."""
+    if len(advice) == 1 and advice[0].prediction.p50_ns is not None:
+        return advice[0].prediction.p50_ns
+    return step_ns(facts, edited(facts.replay, [edit for one in advice for edit in one.candidate.edits]))
+
+
+def after(facts: Facts, together: Sequence[Advice], others: Sequence[Advice]) -> dict[str, After]:
+    """Return, by id, the advice whose saving changes much once others are followed: ``together`` can be combined, the
+    largest saving first; ``others`` save nothing by themselves."""
+    replays = Replays(facts, REPLAYS - _FOR_REASONS)
+    changed: list[tuple[Advice, Sequence[Advice], int]] = []
+    for one in others:  # that save something after all the rest
+        saving, own = replays.saving_ns(one, together), one.prediction.saving_ns or 0
+        if saving is not None and saving > max(facts.thresholds.least_saving * facts.step_ns, _MUCH * own):
+            changed.append((one, together, saving))
+    for one in together:  # that save much less, or much more, after all the rest
+        others = [other for other in together if other is not one]
+        saving, own = replays.saving_ns(one, others) if others else None, one.prediction.saving_ns or 0
+        if saving is not None and not _LITTLE * own <= saving <= _MUCH * own:
+            changed.append((one, others, saving))
+    replays.left += _FOR_REASONS
+    result = {}
+    for one, rest, saving in changed:
+        own = one.prediction.saving_ns or 0
+        result[one.id] = After(tuple(other.id for other in rest), max(saving, 0))
+        for other in rest:
+            alone = replays.saving_ns(one, [other])
+            if alone is None or (alone > own) != (saving > own):
+                continue
+            if abs(alone - own) >= _MOST_OF_IT * abs(saving - own):
+                result[one.id] = After((other.id,), max(alone, 0))
+                break
+    return result
+
+
+@dataclass(slots=True)
+class Replays:
+    """Times of a step with some advice followed, each replayed once, at most ``left`` more times."""
+
+    facts: Facts
+    left: int
+    times_ns: dict[frozenset[str], float | None] = field(default_factory=dict)
+
+    def saving_ns(self, one: Advice, rest: Sequence[Advice]) -> int | None:
+        """Return what ``one`` saves once the rest is followed; None where the edits cannot be combined, or no replay is
+        left."""
+        without, with_it = self._step_ns(rest), self._step_ns([*rest, one])
+        return None if without is None or with_it is None else round(without - with_it)
+
+    def _step_ns(self, advice: Sequence[Advice]) -> float | None:
+        key = frozenset(one.id for one in advice)
+        if key not in self.times_ns:
+            if len(advice) > 1:  # the time with a single one is known from its prediction
+                if not self.left:
+                    return None
+                self.left -= 1
+            try:
+                self.times_ns[key] = together_ns(self.facts, advice)
+            except CyclicGraphError:
+                self.times_ns[key] = None
+        return self.times_ns[key]

@@ -1,198 +1,368 @@
-"""Everything about one advice: what it was seen by, what is changed in the recording, what the number rests on."""
+"""Everything that one advice rests on: as a report for people (``--explain``), with each edit of the recording in
+words, and as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, fields, is_dataclass
+from functools import singledispatch
+from typing import Any, Final
 
+import numpy as np
 import pandas as pd
 
-from perfkit_core.advice import ledger, transform_text, wording
-from perfkit_core.advice import text as assumptions
-from perfkit_core.advice import text as in_sum
-from perfkit_core.advice import text as sentences
-from perfkit_core.advice.columns import COLUMNS
-from perfkit_core.advice.data import table
+from perfkit_core.advice import ledger, text
+from perfkit_core.advice.advice import COLUMNS, Advice, Advices, table
 from perfkit_core.advice.ledger import latest
-from perfkit_core.advice.model import Advice, Advices
 from perfkit_core.advice.predict import ONE_STEP
-from perfkit_core.advice.sections import step_or_recording
-from perfkit_core.advice.thresholds import WORDS as SEVERITIES
-from perfkit_core.language.messages import Message, Text, mark, message, say
+from perfkit_core.advice.text import assumed, joined, likely, sentence, span, value
+from perfkit_core.algorithms import intervals
+from perfkit_core.language.messages import Message, Text, english, mark, message, render, say
+from perfkit_core.language.units import format_count
 from perfkit_core.model.trace import Trace
+from perfkit_core.renderers.cells import cut
+from perfkit_core.replay.quantity import Case, Number, Quantity
+from perfkit_core.replay.transforms.batching import Batch
+from perfkit_core.replay.transforms.concurrency import Load, Overlap
+from perfkit_core.replay.transforms.durations import Insert, Remove, Scale, Shorten, Unblock
+from perfkit_core.replay.transforms.placement import Move
+from perfkit_core.replay.transforms.transform import InCases
 from perfkit_core.report import facts
 from perfkit_core.report.model import Report, Section, declared
 from perfkit_core.verify.ledger import Record
 from perfkit_core.verify.prediction import one_of
 
-_NO_TABLE: Final = pd.DataFrame()
 _DIRECTIONS: Final = {"to host": mark("to host"), "to device": mark("to device")}
+_SEVERITIES: Final = {
+    "high": mark("high"),
+    "medium": mark("medium"),
+    "low": mark("low"),
+    "none": mark("none"),
+    "note": mark("note"),
+}
+_CASES: Final[Mapping[Case, str]] = {
+    Case.SHORT: mark("best"),
+    Case.LIKELY: mark("likely"),
+    Case.LONG: mark("worst"),
+}
+_LONGEST: Final = 80
+"""Characters of the name of an event."""
+_NAMES: Final = 2
+"""Names of events that are shown; the JSON has the rows."""
+_OUTCOME: Final = ("outcome", "saving_ratio", "saving_low_ratio", "saving_high_ratio", "saving_error", "step_error")
 
 
 def meant(found: Advices, wanted: str) -> Advice:
-    """The advice of an id, or of the beginning of one, also one that saves nothing. Raises UsageError."""
+    """Return the advice of an id, or of the beginning of one, also one that saves nothing. Raises UsageError."""
     every = {one.id: one for one in (*found.advice, *found.without_saving)}
     return every[one_of(wanted, list(every))]
 
 
 def report(one: Advice, found: Advices, trace: Trace, records: Sequence[Record] = ()) -> Report:
-    """The whole contract of one advice, with what was measured of it before."""
-    of = step_or_recording(trace)
-    seen = (_what(one), _evidence(one), _transform(one, trace))
-    told = (
-        _prediction(one, found, of),
-        _trust(one, found, of),
-        _risks(one),
-        _action(one),
-        _outcome(one, found, records),
-    )
-    return Report(f"{one.id}: {one.title}", (facts.source(trace),), declared((*seen, *told), COLUMNS))
+    """Return one advice whole, with what was measured of it before."""
+    of = text.step_or_recording(trace)
+    parts = (*_finding(one, trace), *_prediction(one, found, of), *_action(one, found, records))
+    return Report(f"{one.id}: {one.title}", (facts.source(trace),), declared(parts, COLUMNS))
 
 
-def _what(one: Advice) -> Section:
-    lines = [
-        sentences.sentence(one.candidate.what),
-        _rule(one),
-        say("Where: {where}", where=_where(one)),
-        _severity(one),
-    ]
-    return Section("what", say("What was found"), _NO_TABLE, lines=tuple(lines))
-
-
-def _rule(one: Advice) -> str:
-    text = say(
+def _finding(one: Advice, trace: Trace) -> Iterator[Section]:
+    """Yield what was found, the evidence, and what is changed in the recording."""
+    it = one.candidate
+    rule = say(
         "Rule {number}, {rule}, version {version}; {framework}, {mode} mode",
         number=one.number, rule=one.rule, version=one.version, framework=one.framework, mode=one.mode,
     )  # fmt: skip
-    direction = one.candidate.direction
-    return text + (
-        say("; moved {direction}", direction=say(_DIRECTIONS.get(direction, direction))) if direction else ""
-    )
-
-
-def _where(one: Advice) -> Message:
-    known = [part for part in (one.place, sentences.steps(one)) if part]
-    return message("{parts:parts}", parts=known) if known else message("no line of code was recorded")
-
-
-def _severity(one: Advice) -> str:
+    if it.direction:
+        rule += say("; moved {direction}", direction=say(_DIRECTIONS.get(it.direction, it.direction)))
+    place = [part for part in (one.place, text.steps(one)) if part]
+    where = message("{parts:parts}", parts=place) if place else message("no line of code was recorded")
+    severity = say("Severity: {severity}, by the predicted saving alone.", severity=say(_SEVERITIES[one.severity]))
     if one.severity == "none":
-        return say("No severity: it saves nothing.")
-    if one.severity == "note":
-        return say("No severity: how much it saves is not known.")
-    return say("Severity: {severity}, by the predicted saving alone.", severity=say(SEVERITIES[one.severity]))
+        severity = say("No severity: it saves nothing.")
+    elif one.severity == "note":
+        severity = say("No severity: how much it saves is not known.")
+    what = (sentence(it.what), rule, say("Where: {where}", where=where), severity)
+    yield Section("what", say("What was found"), pd.DataFrame(), lines=what)
 
-
-def _evidence(one: Advice) -> Section:
-    it = one.candidate
-    values = [wording.value(name, value) for name, value in it.evidence.items()]
-    rows = zip(wording.names(list(it.evidence)), values, strict=True)
-    lines = [say("Holds: {what}", what=text) for text in it.preconditions]
-    lines += [say("Looked for, not there: {what}", what=text) for text in it.vetoes]
-    lines += [_rows(it.rows.tolist())] if len(it.rows) else []
-    found = pd.DataFrame(rows, columns=["name", "value"], dtype=object)
+    checked = [say("Holds: {what}", what=condition) for condition in it.preconditions]
+    checked += [say("Looked for, not there: {what}", what=condition) for condition in it.vetoes]
+    if len(it.rows):
+        template = mark("Shown by rows {rows} of the event table")
+        if len(it.rows) == 1:
+            template = mark("Shown by row {rows} of the event table")
+        checked.append(say(template, rows=text.several(list(map(str, it.rows.tolist())))))
+    values = [value(name, number) for name, number in it.evidence.items()]
+    numbers = pd.DataFrame({"name": text.names(list(it.evidence)), "value": values}, dtype=object)
     empty = say("the rule gives no numbers")
-    return Section("evidence", say("Evidence"), found, lines=tuple(lines), empty=empty)
+    yield Section("evidence", say("Evidence"), numbers, lines=tuple(checked), empty=empty)
+
+    edits = tuple(edit_text(edit, trace) for edit in it.edits) or (say("Nothing: the number is not from a replay."),)
+    yield Section("transform", say("What is changed in the recording"), pd.DataFrame(), lines=edits)
 
 
-def _rows(rows: list[int]) -> str:
-    some = wording.some(list(map(str, rows)))
-    one = mark("Shown by row {rows} of the event table")
-    return say(one if len(rows) == 1 else mark("Shown by rows {rows} of the event table"), rows=some)
-
-
-def _transform(one: Advice, trace: Trace) -> Section:
-    lines = tuple(transform_text.said(edit, trace) for edit in one.candidate.edits)
-    return Section(
-        "transform",
-        say("What is changed in the recording"),
-        _NO_TABLE,
-        lines=lines or (say("Nothing: the number is not from a replay."),),
-    )
-
-
-def _prediction(one: Advice, found: Advices, of: str) -> Section:
-    lines: list[Text] = [_now(one, of), *sentences.expected(one.prediction, of)]
-    lines += [sentences.sentence(sentences.after(one, found))] if one.id in found.after else []
-    if one.prediction.naive_ns is not None:
-        text = mark("Subtracting its share of the time would suggest a recording of {time:ns}; the replay does not.")
-        if of == "step":
-            text = mark("Subtracting its share of the time would suggest a step of {time:ns}; the replay does not.")
-        lines.append(message(text, time=one.prediction.naive_ns))
-    chosen = Advices(found.identity, (one,), {})
+def _prediction(one: Advice, found: Advices, of: str) -> Iterator[Section]:
+    """Yield the prediction, what it rests on, and the risks."""
+    p, it = one.prediction, one.candidate
+    now = mark("Now: {now:ns}, the median recording; its 80% interval is {low:ns} to {high:ns}")
+    naive = mark("Subtracting its share of the time would suggest a recording of {time:ns}; the replay does not.")
+    if of == "step":
+        now = mark("Now: {now:ns}, the median step; its 80% interval is {low:ns} to {high:ns}")
+        naive = mark("Subtracting its share of the time would suggest a step of {time:ns}; the replay does not.")
+    if it.base_ns is not None:
+        now = mark("Now: {now:ns}, the mean step; its 80% interval is {low:ns} to {high:ns}")
+    low, high = p.base_p10_ns or p.base_ns, p.base_p90_ns or p.base_ns
+    lines: list[Text] = [message(now, now=p.base_ns, low=low, high=high), *text.expected(p, of)]
+    if one.id in found.after:
+        lines.append(sentence(text.after(one, found)))
+    if p.naive_ns is not None:
+        lines.append(message(naive, time=p.naive_ns))
     columns = ["method", "step_ns", "p10_ns", "p50_ns", "p90_ns", "saving_ns", "saving_ratio", "ceiling_ns", "floor_ns",
                "step_p10_ns", "step_p90_ns"]  # fmt: skip
-    return Section("prediction", say("Prediction"), table(chosen)[columns], lines=tuple(lines))
+    yield Section("prediction", say("Prediction"), table([one])[columns], lines=tuple(lines))
 
-
-def _now(one: Advice, of: str) -> Message:
-    p = one.prediction
-    text = mark("Now: {now:ns}, the median recording; its 80% interval is {low:ns} to {high:ns}")
-    if of == "step":
-        text = mark("Now: {now:ns}, the median step; its 80% interval is {low:ns} to {high:ns}")
-    if one.candidate.base_ns is not None:
-        text = mark("Now: {now:ns}, the mean step; its 80% interval is {low:ns} to {high:ns}")
-    return message(text, now=p.base_ns, low=p.base_p10_ns or p.base_ns, high=p.base_p90_ns or p.base_ns)
-
-
-def _trust(one: Advice, found: Advices, of: str) -> Section:
-    it = one.candidate
-    lines: list[Text] = [in_sum.replayed(found.identity, of), _noise(found, of)]
-    lines += [
-        say("Assumed: {what} ({source}).", what=assumptions.told(one.rule, a), source=a.source) for a in it.assumptions
-    ]
-    lines += [] if it.assumptions else [say("Nothing else is assumed: the number rests on the recording alone.")]
-    why = found.excluded.get(one.id)
-    lines += [say("Not in the combined saving: {why}.", why=why)] if why else []
-    return Section("trust", say("How sure it is"), _NO_TABLE, lines=tuple(lines))
-
-
-def _noise(found: Advices, of: str) -> Message:
+    noise = message(
+        "No steps were recorded, so nothing shows how steps differ: the interval is {share:ratio} wider each way.",
+        share=ONE_STEP,
+    )
     if found.noise_ns is not None:
-        return message(
+        noise = message(
             "Noise of the run: the median of the steps is known to ±{time:ns} (80% interval).", time=found.noise_ns
         )
-    if of == "step":
-        return message(
+    elif of == "step":
+        noise = message(
             "Only one step was recorded, so nothing shows how steps differ: the interval is {share:ratio} wider each "
             "way.",
             share=ONE_STEP,
         )
-    return message(
-        "No steps were recorded, so nothing shows how steps differ: the interval is {share:ratio} wider each way.",
-        share=ONE_STEP,
+    trust: list[Text] = [text.replayed(found.identity, of), noise]
+    trust += [say("Assumed: {what} ({source}).", what=assumed(one.rule, a), source=a.source) for a in it.assumptions]
+    if not it.assumptions:
+        trust.append(say("Nothing else is assumed: the number rests on the recording alone."))
+    why = found.excluded.get(one.id)
+    if why:
+        trust.append(say("Not in the combined saving: {why}.", why=why))
+    yield Section("trust", say("How sure it is"), pd.DataFrame(), lines=tuple(trust))
+
+    risks = [sentence(risk) for risk in it.risks]
+    if it.conflicts:
+        risks.append(say("Takes the place of, or hinders: {rules}.", rules=say(", ").join(it.conflicts)))
+    yield Section(
+        "risks", say("Risks and conflicts"), pd.DataFrame(), lines=tuple(risks) or (say("None known."),)
+    )  # fmt: skip
+
+
+def _action(one: Advice, found: Advices, records: Sequence[Record]) -> Iterator[Section]:
+    """Yield the remedy, and how to measure it, with what was measured of it before."""
+    remedy, lines = one.remedy, []
+    if remedy is None:
+        lines.append(say("No fix is known for {framework}.", framework=one.framework))
+    else:
+        since = say(", since version {version}", version=remedy.since) if remedy.since else ""
+        if remedy.api:
+            lines.append(say("API: {api}", api=f"{remedy.api}{since}"))
+        if remedy.note:
+            lines.append(sentence(remedy.note.strip()))
+    code = remedy.code if remedy else ""
+    yield Section("action", say("What to do"), pd.DataFrame(), lines=tuple(lines), code=code)
+
+    measured: list[Text] = [*ledger.lines(one, records)] or [say("Predicted, not measured.")]
+    record = latest(records, one.id)
+    if record is not None and record.saving_error is not None:
+        measured.append(message("The prediction of the saving was {error:+ratio} off.", error=record.saving_error))
+    measured.append(say("This measures it with your commands, and keeps the outcome in a ledger:"))
+    verify = remedy.verify if remedy else "perfkit verify --base COMMAND --change COMMAND"
+    code = f"perfkit advise {found.source} -o advice.json\n{verify} --advice advice.json:{one.id} --ledger ledger.jsonl"
+    yield Section("outcome", say("Outcome"), pd.DataFrame(), lines=tuple(measured), code=code)
+
+
+def edit_text(edit: Any, trace: Trace) -> str:
+    """Return ``6 × next: take 0–0.5 × their time``: which events, and how an edit changes them."""
+    events = changed_events(edit, trace)
+    return f"{events}{say(': ') if events else ''}{change(edit)}"
+
+
+def changed_events(edit: Any, trace: Trace) -> str:
+    """Return how many events an edit changes, and their names (``6 × next``); "" where it has no events of its own."""
+    rows = getattr(edit.change if isinstance(edit, InCases) else edit, "rows", None)
+    if rows is None or not len(rows):
+        return ""
+    names = trace.codes("name")
+    codes, counts = np.unique(names.codes[rows], return_counts=True)
+    most = np.argsort(-counts, kind="stable")
+    called = [cut(names.values[code], _LONGEST) if code >= 0 else say("without a name") for code in codes]
+    first = say(", ").join(f"{format_count(counts[at])} × {called[at]}" for at in most[:_NAMES])
+    rest = int(counts[most[_NAMES:]].sum())
+    return say("{names} and {count} of other names", names=first, count=format_count(rest)) if rest else first
+
+
+@singledispatch
+def change(edit: Any) -> str:
+    """Return how an edit changes its events; for an unknown kind of edit its name and its numbers."""
+    parts = [type(edit).__name__]
+    if is_dataclass(edit):
+        numbers = {field.name: getattr(edit, field.name) for field in fields(edit)}
+        parts += [f"{text.name(key)} {value(key, number)}" for key, number in numbers.items() if key != "rows"]
+    return say(", ").join(parts)
+
+
+def _their_time(factor: Number) -> str:
+    interval = span("_factor", factor)
+    if not isinstance(factor, Quantity) or factor.low == factor.high:
+        return say("{factor} their time", factor=interval)
+    return say("{factor} their time (likely {likely})", factor=interval, likely=value("", factor.mid))
+
+
+@change.register
+def _(edit: Scale) -> str:
+    where = {(True, False): say(" on the host"), (False, True): say(" on the device")}
+    inside = say(", with all inside them") if edit.below else ""
+    changed = say("take {time}{where}", time=_their_time(edit.factor), where=where.get((edit.host, edit.device), ""))
+    return f"{changed}{inside}"
+
+
+@change.register
+def _(edit: Remove) -> str:
+    return say("do not take place, nor what is inside them") if edit.below else say("do not take place")
+
+
+@change.register
+def _(edit: Insert) -> str:
+    times = []
+    if edit.host_ns != 0:
+        times.append(say("{time} longer on the host", time=likely("_ns", edit.host_ns)))
+    if edit.device_ns != 0:
+        times.append(say("{time} longer on the device", time=likely("_ns", edit.device_ns)))
+    return say("take {what}", what=joined(times)) if times else say("take no longer")
+
+
+@change.register
+def _(edit: Load) -> str:
+    made = ""
+    if edit.batch_ns is not None:
+        made = say(", which make a batch in {time}", time=likely("_ns", edit.batch_ns))
+    return say(
+        "get batches from {workers} worker processes{made}; a batch is handed over in {time}; {ahead} batches ahead "
+        "for each worker",
+        workers=likely("workers", edit.workers), made=made, time=likely("_ns", edit.handover_ns), ahead=edit.ahead,
+    )  # fmt: skip
+
+
+@change.register
+def _(edit: Overlap) -> str:
+    return say("pass in another thread, in {time}", time=_their_time(edit.factor))
+
+
+@change.register
+def _(edit: Batch) -> str:
+    launches = 1 if edit.group is None else len(np.unique(edit.group))
+    template = mark("become {count} launches of {time} each, with at most {gap} between their work")
+    if launches == 1:
+        template = mark("become {count} launch of {time}, with at most {gap} between their work")
+    count, time = value("launches", launches), likely("_ns", edit.host_ns)
+    return say(template, count=count, time=time, gap=likely("_ns", edit.gap_ns))
+
+
+@change.register
+def _(edit: Shorten) -> str:
+    return say(
+        "in {count} gaps, {total} together, host threads take {time}",
+        count=format_count(sum(len(gaps[0]) for gaps in edit.gaps.values())),
+        total=value("_ns", sum(map(intervals.length, edit.gaps.values()))),
+        time=_their_time(edit.factor),
     )
 
 
-def _risks(one: Advice) -> Section:
-    it = one.candidate
-    lines = [sentences.sentence(text) for text in it.risks]
-    rules = say(", ").join(it.conflicts)
-    lines += [say("Takes the place of, or hinders: {rules}.", rules=rules)] if rules else []
-    return Section("risks", say("Risks and conflicts"), _NO_TABLE, lines=tuple(lines) or (say("None known."),))
+@change.register
+def _(edit: Move) -> str:
+    launch = likely("_ns", edit.host_ns)
+    parts = [say("run on the host: each takes {time} there", time=launch)]
+    if not edit.to_host:
+        template = mark("run on the device: each takes {launch} on the host and {work} on the device")
+        parts = [say(template, launch=launch, work=likely("_ns", edit.device_ns))]
+    if edit.copies_gone is not None and len(edit.copies_gone):
+        parts.append(say("{count} calls of copies and waits do not take place", count=len(edit.copies_gone)))
+    if edit.copies_added:
+        time = likely("_ns", edit.copy_ns)
+        parts.append(say("{count} copies of {time} before each", count=edit.copies_added, time=time))
+    return say("; ").join(parts)
 
 
-def _action(one: Advice) -> Section:
-    remedy = one.remedy
-    if remedy is None:
-        nothing = say("No fix is known for {framework}.", framework=one.framework)
-        return Section("action", say("What to do"), _NO_TABLE, lines=(nothing,))
-    since = say(", since version {version}", version=remedy.since) if remedy.since else ""
-    lines = [say("API: {api}", api=f"{remedy.api}{since}")] if remedy.api else []
-    lines += [sentences.sentence(remedy.note.strip())] if remedy.note else []
-    return Section("action", say("What to do"), _NO_TABLE, lines=tuple(lines), code=remedy.code)
+@change.register
+def _(edit: Unblock) -> str:
+    if edit.most_ns is None:
+        return say("wait for no device work")
+    return say("wait for no device work, and take at most {time}", time=likely("_ns", edit.most_ns))
 
 
-def _outcome(one: Advice, found: Advices, records: Sequence[Record]) -> Section:
-    """The remedy knows what to compare; the ledger shows how far the prediction was off."""
-    verify = one.remedy.verify if one.remedy else "perfkit verify --base COMMAND --change COMMAND"
-    lines: list[Text] = [*ledger.lines(one, records)] or [say("Predicted, not measured.")]
-    lines += _off(latest(records, one.id))
-    lines.append(say("This measures it with your commands, and keeps the outcome in a ledger:"))
-    code = f"perfkit advise {found.source} -o advice.json\n{verify} --advice advice.json:{one.id} --ledger ledger.jsonl"
-    return Section("outcome", say("Outcome"), _NO_TABLE, lines=tuple(lines), code=code)
+@change.register
+def _(edit: InCases) -> str:
+    cases = joined([say(_CASES[case]) for case in edit.cases])
+    if len(edit.cases) > 1:
+        return say("{change} (in the {cases} cases alone)", change=change(edit.change), cases=cases)
+    return say("{change} (in the {case} case alone)", change=change(edit.change), case=cases)
 
 
-def _off(record: Record | None) -> Iterator[Message]:
-    if record is not None and record.saving_error is not None:
-        yield message("The prediction of the saving was {error:+ratio} off.", error=record.saving_error)
+def document(found: Advices, trace: Trace, records: Sequence[Record] = ()) -> dict[str, Any]:
+    """Return all advice as data for JSON: ``{"identity": …, "advice": […], "combined": …, "not_evaluable": […]}``.
+
+    Times are integer ns, null is unknown; ``rows`` are rows of the event table; ``records`` are earlier measurements.
+    """
+    combined = None
+    if found.combined is not None:
+        combined = {"advice": list(found.together), "prediction": asdict(found.combined)}
+    return {
+        "source": trace.meta.source,
+        "framework": trace.meta.framework,
+        "quality": [{"code": finding.code, "message": english(finding.text)} for finding in trace.quality],
+        "identity": asdict(found.identity),
+        "noise_ns": found.noise_ns,
+        "advice": [advice_data(one, found, records) for one in found.advice],
+        "combined": combined,
+        "without_saving": [advice_data(one, found, records) for one in found.without_saving],
+        "not_evaluable": [{"rule": rule, "why": str(why)} for rule, why in found.not_evaluable.items()],
+    }
+
+
+def advice_data(one: Advice, found: Advices, records: Sequence[Record] = ()) -> dict[str, Any]:
+    """Return one advice whole as data for JSON."""
+    it, then, record = one.candidate, found.after.get(one.id), latest(records, one.id)
+    outcome = {"outcome": "predicted", "saving_ratio": None, "saving_error": None, "step_error": None}
+    if record is not None:
+        outcome = {name: getattr(record, name) for name in _OUTCOME}
+    assumptions = [
+        {"name": a.name, "value": plain(a.value), "source": english(a.source), "text": assumed(one.rule, a)}
+        for a in it.assumptions
+    ]
+    return {
+        "id": one.id, "rule": one.rule, "number": one.number, "version": one.version, "title": one.title,
+        "what": render(it.what), "severity": one.severity, "framework": one.framework, "mode": one.mode,
+        "direction": it.direction, "evidence": plain(it.evidence), "rows": it.rows.tolist(),
+        "steps": list(one.steps) if one.steps else None, "place": one.place,
+        "preconditions": list(map(render, it.preconditions)), "vetoes": list(map(render, it.vetoes)),
+        "transform": [plain(edit) for edit in it.edits], "prediction": asdict(one.prediction),
+        "trust": {
+            "assumptions": assumptions, "identity_error": found.identity.error, "noise_ns": found.noise_ns,
+        },
+        "risks": list(map(render, it.risks)), "conflicts": list(it.conflicts),
+        "excluded_because": render(found.excluded.get(one.id)) or None,
+        "after": None if then is None else {"once": list(then.once), "saving_ns": then.saving_ns},
+        "what_if": found.asked[found.advice.index(one)] if found.asked else None,
+        "remedy": asdict(one.remedy) if one.remedy else None, "outcome": outcome,
+    }  # fmt: skip
+
+
+def plain(number: Any) -> Any:
+    """Return an edit (or a part of one) as plain data: its kind, then its fields; uncertain numbers as their
+    percentiles."""
+    if isinstance(number, Quantity):
+        return {"p10": number.low, "p50": number.mid, "p90": number.high, "source": english(number.source)}
+    if isinstance(number, Message):
+        return english(number)
+    if isinstance(number, np.ndarray):
+        return number.tolist()
+    if is_dataclass(number) and not isinstance(number, type):
+        named = {field.name: plain(getattr(number, field.name)) for field in fields(number)}
+        return {"edit": type(number).__name__} | named
+    if isinstance(number, Mapping):
+        return {str(key): plain(item) for key, item in number.items()}
+    return [plain(item) for item in number] if isinstance(number, (list, tuple)) else number

@@ -1,35 +1,140 @@
-"""What rules ask of a recording: its replay, its steps, and times as sums or medians over them.
-
-Each property is computed when it is first read, and kept.
-"""
+"""What a rule is given, a recording with its replay and its steps (``Facts``), and what it returns (``Candidate``)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from perfkit_core.advice.model import NotEvaluableError
 from perfkit_core.advice.thresholds import Thresholds
 from perfkit_core.algorithms import intervals
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.algorithms.intervals import Intervals
-from perfkit_core.language.messages import Text, message
+from perfkit_core.language.messages import Message, Text, message, plural, render
 from perfkit_core.model.schema import DEVICE_WORK
 from perfkit_core.model.trace import Trace
+from perfkit_core.recording.environment import CORES, HOST, PROCESSES, THREADS
 from perfkit_core.replay import batches
-from perfkit_core.replay.batches import begins_epoch, loads, waited
 from perfkit_core.replay.build import Replay, build
+from perfkit_core.replay.quantity import Number, Quantity
 from perfkit_core.replay.steps import Steps, steps
+from perfkit_core.replay.transforms.transform import Edit
 from perfkit_core.views.steps.activity import Activity, activities, covered_ns, has_device_work
+
+Method = Literal["replay", "microbenchmark", "prior", "none"]
+"""How a saving is predicted. ``none`` has no number."""
+NO_ROWS: Final[IntArray] = np.empty(0, np.int64)
+_RECORDED_NAMES: Final = {
+    CORES: ("cores", "cpu_count", "cpu_cores"),
+    THREADS: ("threads", "num_threads", "intra_op_threads", "omp_num_threads"),
+    PROCESSES: ("processes", "local_world_size"),
+}
+"""Names under which recorders store the numbers of the host."""
+
+
+class NotEvaluableError(Exception):
+    """A rule cannot be evaluated on this recording: the ``reason``, and what to ``record`` instead ("": nothing helps).
+
+    Both are fragments without a capital and a full stop: they are shown within a sentence."""
+
+    def __init__(self, reason: Text, record: Text = "") -> None:
+        super().__init__(reason, record)
+        self.reason = reason
+        self.record = record
+
+    def __str__(self) -> str:
+        return str(Reason(self.reason, self.record))
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a rule could not be evaluated, and what to ``record`` so that it can be ("": nothing helps)."""
+
+    reason: Text
+    record: Text = ""
+
+    @property
+    def text(self) -> Text:
+        """Both in one message."""
+        return message("{reason}: {record}", reason=self.reason, record=self.record) if self.record else self.reason
+
+    def __str__(self) -> str:
+        return render(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """A number that a prediction rests on, with its unit in the name, and its source."""
+
+    name: str
+    value: Number | Text
+    source: Text
+
+
+def assume(**quantities: Quantity) -> tuple[Assumption, ...]:
+    """Return an assumption for each quantity by its name, with the source that the quantity gives."""
+    return tuple(Assumption(name, quantity, quantity.source) for name, quantity in quantities.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What a rule found, before anything is predicted.
+
+    What people read:
+
+    - ``what``: the finding in one sentence with its numbers;
+    - ``preconditions``: what was checked and holds; ``vetoes``: what was checked and does not hold (fragments);
+    - ``risks``: what may go wrong when the advice is followed, a sentence each;
+    - ``assumptions``: the numbers that the prediction rests on.
+
+    What programs read:
+
+    - ``evidence``: the numbers by name, with units in the names;
+    - ``rows``: the events that show it (for the range of steps and the place in the code); ``rows_ns``: the time of
+      each that counts (None: all of it);
+    - ``direction``: "to host" or "to device" for placement;
+    - ``fill``: the words that the remedy's code has in braces, and part of what identifies the finding; ``words``:
+      further ones, which only choose the remedy and complete its text;
+    - ``conflicts``: ids of rules whose advice this one replaces or hinders.
+
+    What is predicted from it:
+
+    - ``method``, and for "replay" the ``edits`` of the recording, else ``after_ns``, the time of a step afterwards;
+    - ``base_ns``: the time of a step now where it is the mean and not the median, for what only few steps have;
+    - ``ceiling_ns``: no change of this kind saves more in a step; ``share_ns``: the pattern's own time in a step where
+      that is not the ceiling;
+    - ``period``: the edits change all but one of so many steps in a row, which are therefore replayed as one.
+    """
+
+    what: Text
+    evidence: Mapping[str, Any]
+    rows: IntArray = field(default_factory=lambda: NO_ROWS)
+    rows_ns: IntArray | None = None
+    method: Method = "replay"
+    edits: tuple[Edit, ...] = ()
+    after_ns: Quantity | None = None
+    base_ns: int | None = None
+    ceiling_ns: int | None = None
+    share_ns: int | None = None
+    period: int = 1
+    preconditions: tuple[Text, ...] = ()
+    vetoes: tuple[Text, ...] = ()
+    assumptions: tuple[Assumption, ...] = ()
+    risks: tuple[Text, ...] = ()
+    conflicts: tuple[str, ...] = ()
+    direction: str | None = None
+    fill: Mapping[str, str] = field(default_factory=dict)
+    words: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Facts:
-    """A recording as rules see it. Everything is in ns a step unless its name says otherwise."""
+    """A recording as rules see it; each property is computed once. Times are ns in a step unless the name says
+    otherwise."""
 
     trace: Trace
     thresholds: Thresholds = field(default_factory=Thresholds)
@@ -41,7 +146,7 @@ class Facts:
 
     @cached_property
     def steps(self) -> Steps:
-        """Its steps; the whole recording where there are none."""
+        """Its steps; the whole recording where none were recorded."""
         return steps(self.replay)
 
     @cached_property
@@ -62,51 +167,15 @@ class Facts:
         return self.trace.ints("step") >= 0 if self.has_steps else np.ones(len(self.trace), np.bool_)
 
     @cached_property
-    def period(self) -> int:
-        """How many steps in a row belong together, since one of them waits for the batches of all: with starved loader
-        workers as many as there are workers. 1 where every step waits for its own, or the waits take little."""
-        if self.waited_ns.sum() <= self.thresholds.loader_share * int(self.steps.recorded_ns[self.mine].sum()):
-            return 1
-        rows = loads(self.trace)
-        begins = self.steps.only(self.mine).position(self.trace, rows[begins_epoch(self.trace, rows)])
-        return batches.period(self.waited_ns, np.isin(np.arange(len(self.waited_ns)), begins))
-
-    @cached_property
-    def waited_ns(self) -> IntArray:
-        """What each step of :attr:`rank` waits for batches, beyond what it takes to get those that are there, shape
-        (its steps,)."""
-        node, waited_ns = waited(self.replay.graph)
-        steps = self.steps.only(self.mine)
-        step = steps.position(self.trace, self.replay.graph.row[node])
-        total = np.zeros(len(steps), np.int64)
-        np.add.at(total, step[step >= 0], waited_ns[step >= 0])
-        return total
-
-    def typical(self, of_steps: npt.NDArray[Any]) -> float:
-        """Median over the steps of a number of each, shape (all steps,) or (steps of :attr:`rank`,); where several in a
-        row belong together (:attr:`period`), over their means."""
-        steps = self.steps if len(of_steps) == len(self.steps) else self.steps.only(self.mine)
-        return float(np.median(steps.of_periods(of_steps, self.period)))
-
-    @property
-    def on_device(self) -> bool:
-        """Whether work on a device was recorded."""
-        return has_device_work(self.trace)
-
-    def per_step(self, dur_ns: int) -> float:
-        """A time of the whole recording, as an average over its steps."""
-        return dur_ns / max(len(self.steps), 1)
-
-    @cached_property
     def rank(self) -> int:
-        """The rank that times of day are told of: unions of one rank are never united with those of another. The first
-        one with steps; -1 where the recording names none."""
+        """The rank whose times of day are compared, as clocks of ranks differ: the first one with steps; -1 where the
+        recording has no ranks."""
         ranks = self.steps.rank if len(self.steps) else self.trace.ints("rank")
         return int(ranks.min()) if len(ranks) else -1
 
     @cached_property
     def ranks(self) -> tuple[int, ...]:
-        """All that have steps."""
+        """All ranks with steps."""
         return tuple(np.unique(self.steps.rank).tolist())
 
     @cached_property
@@ -115,27 +184,107 @@ class Facts:
         return np.asarray(self.steps.rank == self.rank)
 
     def of_rank(self, rows: IntArray) -> IntArray:
-        """Those of the rows that are of :attr:`rank`."""
+        """Return the rows that are of :attr:`rank`."""
         mine: IntArray = rows[self.trace.ints("rank")[rows] == self.rank]
         return mine
 
     @cached_property
     def activity(self) -> Activity:
-        """What :attr:`rank` does at which time (unions)."""
+        """The times of each kind of activity of :attr:`rank` (unions)."""
         return activities(self.trace).of(self.rank)
 
-    def within_steps(self, what: Intervals) -> IntArray:
-        """How much of each step of :attr:`rank` a set of its intervals covers, shape (its steps,)."""
-        begin, end = (self.replay.recorded_ns(nodes[self.mine]) for nodes in (self.steps.first, self.steps.after))
-        return covered_ns(what, begin, end)
+    @cached_property
+    def batch_rows(self) -> IntArray:
+        """Rows of the events in which the steps get their batches. Raises NotEvaluableError."""
+        self.need_steps()
+        rows = batches.loads(self.trace)
+        rows = rows[(self.trace.ints("step")[rows] >= 0) & (self.replay.first[rows] >= 0)]
+        if not len(rows):
+            raise NotEvaluableError(
+                message("no data loading was recorded"), message("the framework's own DataLoader records it")
+            )
+        return rows
 
-    def exceeds(self, spent_ns: float, share: float) -> bool:
-        """Return whether a time is more than this share of the step: what nearly every rule asks before it fires."""
-        return spent_ns > share * self.step_ns
+    @cached_property
+    def batches_per_step(self) -> float:
+        """Batches of a step on average; steps in which an epoch begins call their loader more often."""
+        rows, steps = self.batch_rows, self.steps.only(self.mine)
+        calls, begins = (
+            steps.position(self.trace, part) for part in (rows, rows[batches.begins_epoch(self.trace, rows)])
+        )
+        count = np.bincount(calls[calls >= 0], minlength=len(steps))
+        usual = np.setdiff1d(np.arange(len(steps)), begins)
+        return float(np.mean(count[usual] if count[usual].any() else count))
+
+    @cached_property
+    def loading_ns(self) -> float:
+        """Time of the loader in the typical step."""
+        return self.typical(self.within_steps(self.activity.loading))
+
+    @cached_property
+    def waited_ns(self) -> IntArray:
+        """Time that each step of :attr:`rank` waits for batches, without that of getting those that are there, shape
+        (its steps,)."""
+        node, waited_ns = batches.waited(self.replay.graph)
+        steps = self.steps.only(self.mine)
+        step = steps.position(self.trace, self.replay.graph.row[node])
+        total = np.zeros(len(steps), np.int64)
+        np.add.at(total, step[step >= 0], waited_ns[step >= 0])
+        return total
+
+    @cached_property
+    def period(self) -> int:
+        """How many steps in a row belong together because one of them waits for the batches of all: with starved loader
+        workers as many as there are workers. 1 where every step waits for its own, or the waits take little."""
+        if self.waited_ns.sum() <= self.thresholds.loader_share * int(self.steps.recorded_ns[self.mine].sum()):
+            return 1
+        rows = batches.loads(self.trace)
+        begins = self.steps.only(self.mine).position(self.trace, rows[batches.begins_epoch(self.trace, rows)])
+        return batches.period(self.waited_ns, np.isin(np.arange(len(self.waited_ns)), begins))
+
+    @property
+    def on_device(self) -> bool:
+        """Whether work on a device was recorded."""
+        return has_device_work(self.trace)
+
+    def recorded_number(self, what: str) -> int | None:
+        """Return the number of CORES, THREADS or PROCESSES; None where it was not recorded."""
+        meta = self.trace.meta
+        places: list[Mapping[str, Any]] = [meta.options, meta.extra]
+        host = meta.extra.get(HOST)
+        if isinstance(host, Mapping):
+            places.insert(0, host)
+        for place in places:
+            for name in _RECORDED_NAMES[what]:
+                number = place.get(name)
+                if isinstance(number, int) and not isinstance(number, bool) and number > 0:
+                    return number
+        return None
+
+    @property
+    def cores(self) -> int | None:
+        """Cores for each process of the training; None where they were not recorded."""
+        of_machine = self.recorded_number(CORES)
+        return None if of_machine is None else max(of_machine // (self.recorded_number(PROCESSES) or 1), 1)
+
+    def typical(self, of_steps: npt.NDArray[Any]) -> float:
+        """Return the median over the steps of a number of each, shape (all steps,) or (steps of :attr:`rank`,); where
+        several in a row belong together (:attr:`period`), over their means."""
+        steps = self.steps if len(of_steps) == len(self.steps) else self.steps.only(self.mine)
+        return float(np.median(steps.of_periods(of_steps, self.period)))
+
+    def per_step(self, dur_ns: int) -> float:
+        """Return a sum over the whole recording as an average over its steps."""
+        return dur_ns / max(len(self.steps), 1)
 
     def mean_ns(self, rows: IntArray) -> float:
         """Return the time of some events, summed and averaged over the steps."""
         return self.per_step(int(self.trace.ints("dur_ns")[rows].sum()))
+
+    def within_steps(self, what: Intervals) -> IntArray:
+        """Return how much of each step of :attr:`rank` a set of its intervals covers, shape (its steps,)."""
+        begin, end = (self.replay.recorded_ns(nodes[self.mine]) for nodes in (self.steps.first, self.steps.after))
+        return covered_ns(what, begin, end)
 
     def totals(self, rows: IntArray, values: IntArray | None = None) -> IntArray:
         """Return what the values of the rows (None: 1 each) add up to in each step, shape (all steps,)."""
@@ -175,6 +324,10 @@ class Facts:
         waits instead."""
         return self.step_ns - max(int(self.typical(self.steps.recorded_ns - part_ns)), 0)
 
+    def exceeds(self, spent_ns: float, share: float) -> bool:
+        """Return whether a time is more than this share of the step: the condition of nearly every rule."""
+        return spent_ns > share * self.step_ns
+
     def need_steps(self) -> None:
         """Raise NotEvaluableError where no steps were recorded."""
         if not self.has_steps:
@@ -192,3 +345,37 @@ class Facts:
         """Raise NotEvaluableError where a column of the event table is empty; ``record`` says how to record it."""
         if not self.trace.known(column):
             raise NotEvaluableError(message("no {column} were recorded", column=column), record)
+
+    def of_step(self, spent_ns: float) -> Message:
+        """Return ``18.4 ms of the 176 ms step``; a recording without steps counts as one."""
+        if self.has_steps:
+            return message("{part:ns} of the {step:ns} step", part=spent_ns, step=self.step_ns)
+        return message("{part:ns} of the {recording:ns} recording", part=spent_ns, recording=self.step_ns)
+
+    def of_busy(self, spent_ns: float) -> Message:
+        """Return ``18.4 ms of the 90 ms that the device works per step``."""
+        busy = self.busy_ns
+        if self.has_steps:
+            return message("{part:ns} of the {busy:ns} that the device works per step", part=spent_ns, busy=busy)
+        return message("{part:ns} of the {busy:ns} that the device works in the recording", part=spent_ns, busy=busy)
+
+    def plural(self, one: str, many: str, count: float, /, **values: Any) -> Message:
+        """Return ``one`` or ``many`` by ``count``, with the further values ``count`` and ``per_step``. A count that is
+        an average takes the singular where it is shown as 1."""
+        number = 1 if f"{count:.3g}" == "1" else 2
+        per_step = message("per step") if self.has_steps else message("in the recording")
+        return plural(one, many, number, **({"count": count, "per_step": per_step} | values))
+
+
+def listed(names: Sequence[str], most: int = 3) -> Message:
+    """Return the first names, and how many more there are."""
+    rest = len(names) - most
+    if rest > 0:
+        return message("{names:list} and {rest:count} more", names=names[:most], rest=rest)
+    return message("{names:and}", names=names)
+
+
+def numbered_steps(numbers: Sequence[int]) -> Message:
+    """Return ``step 3``, or ``steps 3, 5 and 2 more``."""
+    names = listed([str(number) for number in numbers], 5)
+    return message("step {number}", number=names) if len(numbers) == 1 else message("steps {numbers}", numbers=names)

@@ -1,20 +1,29 @@
-"""An advice in the words of people: short, with numbers, and with how sure they are.
-
-What does a prediction take for granted, in words? One table; the machine formats keep the names.
-
-What does all advice of a recording come to, and what is not known? In sentences.
-"""
+"""Advice in words: numbers in their units, assumptions, the sentences on one advice and on all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
-from perfkit_core.advice import wording
-from perfkit_core.advice.model import Advice, Advices, After, Assumption, Identity, Prediction
+from perfkit_core.advice.advice import Advice, Advices, Identity, Prediction
+from perfkit_core.advice.facts import Assumption
 from perfkit_core.language.messages import Message, Text, mark, message, plural, render, say
+from perfkit_core.language.units import SHARES, SIZES, TIMES, format_count, format_range
+from perfkit_core.model.trace import Trace
+from perfkit_core.replay.quantity import Number, Quantity
+from perfkit_core.views.select import step_numbers
 
-_TEXTS: Final[Mapping[str, str]] = {
+NOTHING: Final = mark("nothing was found that would save time")
+_SHOWN: Final = 8
+"""Items of a list that are shown; the machine formats have all."""
+_RULES: Final = 4
+"""Rules that are named for one reason; the machine formats have all."""
+_SUFFIXES: Final = ("_ns", "_bytes", "_ratio", "_factor", "_left")
+_SHARES: Final = ("_ratio", "_left")
+_RATE: Final = "_per_ns"
+_KINDS: Final = {"_ns": mark(", time"), "_bytes": mark(", size"), "_factor": mark(", factor")}
+_ABBREVIATIONS: Final = {"cpu": "CPU", "gpu": "GPU", "id": "ID"}
+_ASSUMPTIONS: Final[Mapping[str, str]] = {
     "batch_every_ns": mark("a batch arrives every {value}"),
     "batch_ns": mark("making a batch takes {value}"),
     "between_factor": mark("the Python between launches takes {value} its time"),
@@ -39,180 +48,113 @@ _TEXTS: Final[Mapping[str, str]] = {
     "taken_over_ns": mark("taking over a gradient takes {value} each"),
     "turns_factor": mark("computing takes {value} its time once no thread reads ahead"),
 }
-_OF_RULES: Final[Mapping[tuple[str, str], str]] = {
+_ASSUMPTIONS_OF_RULES: Final[Mapping[tuple[str, str], str]] = {
     ("loader-workers", "host_factor"): mark("the host's own work takes {value} its time beside workers"),
     ("per-tensor-optimizer", "host_factor"): mark("the optimizer takes {value} its time on the host"),
     ("unfused-attention", "device_factor"): mark("the fused kernel takes {value} the time of those it replaces"),
     ("zero-fill-gradients", "device_factor"): mark("adding to gradients takes {value} its time on the device"),
     ("rank-skew", "factor"): mark("what is more on the slow rank takes {value} its time"),
 }
-"""Where a name means something else in each rule."""
-_MOVED: Final = "_on_host_ns"
-
-
-def told(rule: str, one: Assumption) -> str:
-    """One assumption in words, with its value: ``a batch is handed over in 0.1–2 ms``."""
-    shown = render(one.value) if isinstance(one.value, (str, Message)) else wording.span(one.name, one.value)
-    text = _OF_RULES.get((rule, one.name)) or _TEXTS.get(one.name)
-    if text is not None:
-        return say(text, value=shown)
-    if one.name.endswith(_MOVED):
-        return say("{operator} takes {value} on the host", operator=one.name.removesuffix(_MOVED), value=shown)
-    return shown if isinstance(one.value, (str, Message)) else f"{wording.name(one.name)} {shown}"
-
-
-_HOW: Final = {
+"""Names that mean something else in each rule."""
+_ON_HOST: Final = "_on_host_ns"
+_METHODS: Final = {
     "replay": mark("replayed on the recording"),
     "microbenchmark": mark("from measurements of single operations on such a device"),
     "prior": mark("from what such changes saved elsewhere, not from this recording"),
 }
-"""Where a number comes from, by method."""
 
 
-def title(number: int, advice: Advice, asked: str | None = None) -> str:
-    """Return ``1. Load data in worker processes: saves 66% of the time``.
-
-    ``asked``: the question that this answers (``loader-workers=4``)."""
-    parts = [part for part in (asked, advice.title, render(saves(advice.prediction))) if part]
-    return f"{number}. {say(': ').join(parts)}"
+def step_or_recording(trace: Trace) -> str:
+    """Return "step" or "recording": what the times of predictions are of."""
+    return "step" if len(step_numbers(trace)) else "recording"
 
 
-def saves(prediction: Prediction) -> Message | None:
-    """Return ``saves 12% of the time``, or what it costs; ``may save`` where its interval includes a cost; None where
-    no number is known."""
-    if prediction.saving_ns is None:
-        return None
-    share = prediction.saving_ns / max(prediction.base_ns, 1)
-    if share == 0:
-        return message("saves nothing")
-    if share > 0 and (prediction.saving_p10_ns or 0) < 0:
-        return message("may save {share:ratio} of the time", share=share)
-    if share > 0:
-        return message("saves {share:ratio} of the time", share=share)
-    return message("costs {share:ratio} more time", share=-share)
+def several(names: Sequence[str], most: int = _SHOWN) -> str:
+    """Return the first names, and how many more there are."""
+    rest = len(names) - most
+    first = say(", ").join(names[:most])
+    return say("{names} and {count} more", names=first, count=rest) if rest > 0 else first
 
 
-def lines(advice: Advice, found: Advices, of: str) -> Iterator[Text]:
-    """What, where, how much, how sure, after what. ``of``: what the times are of, "step" or "recording"."""
-    yield sentence(advice.candidate.what)
-    where = [part for part in (advice.place, steps(advice)) if part]
-    if where:
-        yield message("Where: {where:parts}", where=where)
-    yield from expected(advice.prediction, of)
-    if advice.prediction.saving_ns is not None:
-        yield message("How sure: {how:parts}", how=list(how_sure(advice, found)))
-    if advice.id in found.after:
-        yield message("With others: {after}", after=after(advice, found))
-    yield message("Id: {id}", id=advice.id)
+def joined(names: Sequence[str]) -> str:
+    """Return ``a, b and c``."""
+    first, last = say(", ").join(names[:-1]), "".join(names[-1:])
+    return say("{names} and {last}", names=first, last=last) if first and last else first or last
 
 
-def expected(prediction: Prediction, of: str) -> Iterator[Message]:
-    """The time now and afterwards, and the saving, each with its interval."""
-    p = prediction
-    if p.p50_ns is None or p.saving_ns is None:
-        yield _parts(message("Saving: cannot be told from this recording"), _ceiling(p))
-        return
-    yield now_and_then(p, of)
-    yield _loss(p) if p.saving_ns < 0 else _saving(p)
+def names(texts: Sequence[str]) -> list[str]:
+    """Return the names of numbers for people, with the unit in a word where two would be the same without."""
+    shown = [name(text) for text in texts]
+    return [
+        f"{one}{say(_KINDS.get(_suffix(text), ''))}" if shown.count(one) > 1 else one
+        for one, text in zip(shown, texts, strict=True)
+    ]
 
 
-def now_and_then(p: Prediction, of: str, within: bool = False) -> Message:
-    """Return the time now and afterwards; ``within``: as part of a sentence."""
-    values = {"now": p.base_ns, "then": p.p50_ns, "low": p.p10_ns or 0, "high": p.p90_ns or 0}
-    if of == "step" and within:
-        return message("step: {now:ns} now, {then:ns} afterwards (p10 to p90: {low:ns} to {high:ns})", **values)
-    if of == "step":
-        return message("Step: {now:ns} now, {then:ns} afterwards (p10 to p90: {low:ns} to {high:ns})", **values)
-    if within:
-        return message("recording: {now:ns} now, {then:ns} afterwards (p10 to p90: {low:ns} to {high:ns})", **values)
-    return message("Recording: {now:ns} now, {then:ns} afterwards (p10 to p90: {low:ns} to {high:ns})", **values)
+def name(text: str) -> str:
+    """Return ``proposed workers`` for ``proposed_workers`` and ``loader, share`` for ``loader_ratio``: units are shown
+    with the value."""
+    stem = text if text.endswith(_RATE) else text.removesuffix(_suffix(text))
+    shown = " ".join(_ABBREVIATIONS.get(word, word) for word in stem.split("_"))
+    if not text.endswith(_SHARES):
+        return shown
+    return say("{what}, left", what=shown) if text.endswith("_left") else say("{what}, share", what=shown)
 
 
-def _saving(p: Prediction) -> Message:
-    saving = message(
-        "Saving: {time:ns} ({low:ns} to {high:ns})",
-        time=p.saving_ns or 0,
-        low=p.saving_p10_ns or 0,
-        high=p.saving_p90_ns or 0,
-    )
-    return _parts(saving, _ceiling(p))
+def _suffix(text: str) -> str:
+    return next((end for end in _SUFFIXES if text.endswith(end) and text != end), "")
 
 
-def _loss(p: Prediction) -> Message:
-    """A saving below 0 is told as a cost."""
-    return message(
-        "Cost: {time:ns} more ({low:ns} to {high:ns})",
-        time=-(p.saving_ns or 0),
-        low=-(p.saving_p90_ns or 0),
-        high=-(p.saving_p10_ns or 0),
-    )
+def value(named: str, number: Any) -> str:
+    """Return a number, an uncertain number, a text or several of them, in the unit that ``named`` ends with."""
+    if number is None:
+        return say("not known")
+    if isinstance(number, bool):
+        return say("yes") if number else say("no")
+    if isinstance(number, Message):
+        return render(number)
+    if isinstance(number, (Quantity, int, float)):
+        return likely(named, number)
+    if isinstance(number, Mapping):
+        return say(", ").join(f"{name(str(key))} {value(str(key), one)}" for key, one in number.items())
+    return several([value(named, one) for one in number]) if isinstance(number, (list, tuple)) else str(number)
 
 
-def _ceiling(p: Prediction) -> Message | None:
-    """What no change of this kind can save more than without others."""
-    return None if p.ceiling_ns is None else message("never more than {time:ns} by itself", time=p.ceiling_ns)
+def likely(named: str, number: Number) -> str:
+    """Return ``0.1–2 ms, likely 0.5 ms``; the number alone where it is certain."""
+    interval = span(named, number)
+    if not isinstance(number, Quantity) or number.low == number.high:
+        return interval
+    return say("{interval}, likely {value}", interval=interval, value=span(named, number.mid))
 
 
-def _parts(*parts: Message | None) -> Message:
-    return message("{parts:parts}", parts=[part for part in parts if part is not None])
+def span(named: str, number: Number) -> str:
+    """Return ``0.1–2 ms`` in the unit that ``named`` ends with and that suits the higher end; one number where both
+    ends read alike."""
+    low, high = sorted((number.low, number.high)) if isinstance(number, Quantity) else (number, number)
+    if not named.endswith(_RATE):
+        if named.endswith("_ns"):
+            return format_range(low, high, TIMES)
+        if named.endswith(_SHARES):
+            return format_range(low, high, SHARES)
+        if "bytes" in named.split("_"):
+            return format_range(low, high, SIZES)
+    unit = " ×" if named.endswith("factor") else ""
+    ends = list(dict.fromkeys((format_count(low), format_count(high))))
+    return f"{(say(' to ') if low < 0 else '–').join(ends)}{unit}"
 
 
-def how_sure(advice: Advice, found: Advices) -> Iterator[Message]:
-    """Where the number comes from, what the interval rests on, and what is not counted on."""
-    yield message(_HOW[advice.prediction.method])
-    taken = [told(advice.rule, one) for one in advice.candidate.assumptions]
-    yield message("assumed: {what:list}", what=taken) if taken else message("nothing assumed")
-    yield from _sign(advice.prediction)
-    if found.noise_ns and 0 < (advice.prediction.saving_ns or 0) < found.noise_ns:
-        yield message(
-            "less than these steps differ by chance (±{time:ns}): take many to measure it", time=found.noise_ns
-        )
-    why = found.excluded.get(advice.id)
-    if why and advice.prediction.method == "replay":
-        yield message("not in the combined saving: {why}", why=why)
-
-
-def after(advice: Advice, found: Advices) -> Message:
-    """What is left, or only comes, of a saving once other advice is followed: ``saves nothing by itself, 12 ms once
-    loader-workers-29c1 is done``."""
-    own, then = advice.prediction.saving_ns or 0, found.after[advice.id]
-    others = {"others": _others(advice, then, found), "verb": "is" if len(then.once) == 1 else "are"}
-    if 0 < then.saving_ns < own:
-        return message("little is left of it ({then:ns}) once {others} {verb} done", **others, then=then.saving_ns)
-    if then.saving_ns < own:
-        return message("nothing is left of it once {others} {verb} done", **others)
-    if own > 0:
-        return message(
-            "saves {own:ns} by itself, {then:ns} once {others} {verb} done", **others, own=own, then=then.saving_ns
-        )
-    return message("saves nothing by itself, {then:ns} once {others} {verb} done", **others, then=then.saving_ns)
-
-
-def _others(advice: Advice, then: After, found: Advices) -> Message:
-    """Their ids; all that can be combined are told as such."""
-    if len(then.once) > 2 and set(then.once) == set(found.together) - {advice.id}:
-        if advice.id in found.together:
-            return message("the other {count} that can be combined", count=len(then.once))
-        return message("the {count} that can be combined", count=len(then.once))
-    return message("{names:and}", names=then.once)
-
-
-def _sign(p: Prediction) -> Iterator[Message]:
-    """What the interval leaves open."""
-    if (p.saving_ns or 0) >= 0 > (p.saving_p10_ns or 0):
-        yield message("it may cost time instead: measure it")
-    if (p.saving_ns or 0) < 0 < (p.saving_p90_ns or 0):
-        yield message("it may save time all the same: measure it")
-
-
-def steps(advice: Advice) -> Message | None:
-    """Return the steps in which it was found, None where it is of none."""
-    if advice.steps is None:
-        return None
-    first, last = advice.steps
-    if first == last:
-        return message("step {number}", number=first)
-    return message("steps {first} to {last}", first=first, last=last)
+def assumed(rule: str, assumption: Assumption) -> str:
+    """Return an assumption in words, with its value: ``a batch is handed over in 0.1–2 ms``."""
+    key, number = assumption.name, assumption.value
+    is_text = isinstance(number, (str, Message))
+    shown = render(number) if isinstance(number, (str, Message)) else span(key, number)
+    template = _ASSUMPTIONS_OF_RULES.get((rule, key)) or _ASSUMPTIONS.get(key)
+    if template is not None:
+        return say(template, value=shown)
+    if key.endswith(_ON_HOST):
+        return say("{operator} takes {value} on the host", operator=key.removesuffix(_ON_HOST), value=shown)
+    return shown if is_text else f"{name(key)} {shown}"
 
 
 def sentence(text: Text) -> str:
@@ -228,30 +170,130 @@ def capitalized(text: Text) -> str:
     return f"{first.capitalize()}{shown[len(first) :]}" if first.isalpha() and first.islower() else shown
 
 
-_RULES: Final = 4
-"""Rules that are named for one reason; the machine formats have all."""
+def title(number: int, advice: Advice, asked: str | None = None) -> str:
+    """Return ``1. Load data in worker processes: saves 66% of the time``.
+
+    ``asked``: the question that this answers (``loader-workers=4``)."""
+    parts = [part for part in (asked, advice.title, render(saves(advice.prediction))) if part]
+    return f"{number}. {say(': ').join(parts)}"
 
 
-def _which(found: Advices) -> Message:
-    """``Both``, or how many of how many."""
-    count, savings = len(found.together), sum(one.prediction.saving_ns is not None for one in found.advice)
-    if count == savings:
-        return message("Both") if count == 2 else message("All {count}", count=count)
-    return message("The {count} that can be combined", count=count)
+def saves(prediction: Prediction) -> Message | None:
+    """Return ``saves 12% of the time``, or what it costs; ``may save`` where its interval includes a cost; None where
+    no number is known."""
+    share = prediction.saving_ratio
+    if share is None:
+        return None
+    if share == 0:
+        return message("saves nothing")
+    if share > 0 and (prediction.saving_p10_ns or 0) < 0:
+        return message("may save {share:ratio} of the time", share=share)
+    if share > 0:
+        return message("saves {share:ratio} of the time", share=share)
+    return message("costs {share:ratio} more time", share=-share)
+
+
+def lines(advice: Advice, found: Advices, of: str) -> Iterator[Text]:
+    """Yield what, where, how much, how sure, after what. ``of``: what the times are of, "step" or "recording"."""
+    yield sentence(advice.candidate.what)
+    where = [part for part in (advice.place, steps(advice)) if part]
+    if where:
+        yield message("Where: {where:parts}", where=where)
+    yield from expected(advice.prediction, of)
+    if advice.prediction.saving_ns is not None:
+        yield message("How sure: {how:parts}", how=list(how_sure(advice, found)))
+    if advice.id in found.after:
+        yield message("With others: {after}", after=after(advice, found))
+    yield message("Id: {id}", id=advice.id)
+
+
+def expected(p: Prediction, of: str) -> Iterator[Message]:
+    """Yield the time now and afterwards, and the saving or cost, each with its interval."""
+    ceiling = [] if p.ceiling_ns is None else [message("never more than {time:ns} by itself", time=p.ceiling_ns)]
+    if p.p50_ns is None or p.saving_ns is None:
+        unknown = message("Saving: cannot be told from this recording")
+        yield message("{parts:parts}", parts=[unknown, *ceiling])
+        return
+    yield now_and_then(p, of)
+    low, high = p.saving_p10_ns or 0, p.saving_p90_ns or 0
+    if p.saving_ns < 0:
+        yield message("Cost: {time:ns} more ({low:ns} to {high:ns})", time=-p.saving_ns, low=-high, high=-low)
+    else:
+        saving = message("Saving: {time:ns} ({low:ns} to {high:ns})", time=p.saving_ns, low=low, high=high)
+        yield message("{parts:parts}", parts=[saving, *ceiling])
+
+
+def now_and_then(p: Prediction, of: str, within: bool = False) -> Message:
+    """Return the time now and afterwards; ``within``: as part of a sentence."""
+    values = {"now": p.base_ns, "then": p.p50_ns, "low": p.p10_ns or 0, "high": p.p90_ns or 0}
+    if of == "step" and within:
+        return message("step: {now:ns} now, {then:ns} afterwards (p10 to p90: {low:ns} to {high:ns})", **values)
+    if of == "step":
+        return message("Step: {now:ns} now, {then:ns} afterwards (p10 to p90: {low:ns} to {high:ns})", **values)
+    if within:
+        return message("recording: {now:ns} now, {then:ns} afterwards (p10 to p90: {low:ns} to {high:ns})", **values)
+    return message("Recording: {now:ns} now, {then:ns} afterwards (p10 to p90: {low:ns} to {high:ns})", **values)
+
+
+def how_sure(advice: Advice, found: Advices) -> Iterator[Message]:
+    """Yield the source of the number, what the interval rests on, and what is not counted on."""
+    p = advice.prediction
+    saving, low, high = p.saving_ns or 0, p.saving_p10_ns or 0, p.saving_p90_ns or 0
+    yield message(_METHODS[p.method])
+    assumptions = [assumed(advice.rule, one) for one in advice.candidate.assumptions]
+    yield message("assumed: {what:list}", what=assumptions) if assumptions else message("nothing assumed")
+    if saving >= 0 > low:
+        yield message("it may cost time instead: measure it")
+    if saving < 0 < high:
+        yield message("it may save time all the same: measure it")
+    if found.noise_ns and 0 < saving < found.noise_ns:
+        yield message(
+            "less than these steps differ by chance (±{time:ns}): take many to measure it", time=found.noise_ns
+        )
+    why = found.excluded.get(advice.id)
+    if why and p.method == "replay":
+        yield message("not in the combined saving: {why}", why=why)
+
+
+def after(advice: Advice, found: Advices) -> Message:
+    """Return what is left, or only comes, of a saving once other advice is followed: ``saves nothing by itself, 12 ms
+    once loader-workers-29c1 is done``."""
+    own, then = advice.prediction.saving_ns or 0, found.after[advice.id]
+    others = message("{names:and}", names=then.once)
+    if len(then.once) > 2 and set(then.once) == set(found.together) - {advice.id}:
+        others = message("the {count} that can be combined", count=len(then.once))
+        if advice.id in found.together:
+            others = message("the other {count} that can be combined", count=len(then.once))
+    values = {"others": others, "verb": "is" if len(then.once) == 1 else "are", "then": then.saving_ns}
+    if 0 < then.saving_ns < own:
+        return message("little is left of it ({then:ns}) once {others} {verb} done", **values)
+    if then.saving_ns < own:
+        return message("nothing is left of it once {others} {verb} done", **values)
+    if own > 0:
+        return message("saves {own:ns} by itself, {then:ns} once {others} {verb} done", own=own, **values)
+    return message("saves nothing by itself, {then:ns} once {others} {verb} done", **values)
+
+
+def steps(advice: Advice) -> Message | None:
+    """Return the steps in which it was found, None where it was found in none."""
+    if advice.steps is None:
+        return None
+    first, last = advice.steps
+    if first == last:
+        return message("step {number}", number=first)
+    return message("steps {first} to {last}", first=first, last=last)
 
 
 def replayed(identity: Identity, of: str) -> Message:
-    """How well the unchanged recording was repeated. ``of``: what was compared, "step" or "recording"."""
+    """Return how well the unchanged recording was repeated. ``of``: what was compared, "step" or "recording"."""
     if identity.error is None or identity.worst is None:
         return message("Nothing was replayed: the recording holds no events of a host.")
     steps = unexplained = waits = None
     if of == "step":
         steps = plural(
-            " (median of 1 step; worst {worst:ratio})",
-            " (median of {n} steps; worst {worst:ratio})",
-            identity.steps,
-            worst=identity.worst,
-        )
+            " (median of 1 step; worst {worst:ratio})", " (median of {n} steps; worst {worst:ratio})",
+            identity.steps, worst=identity.worst,
+        )  # fmt: skip
     if identity.unexplained is not None:
         unexplained = message(
             ". {share:ratio} of the device's work starts later than anything recorded explains",
@@ -265,26 +307,26 @@ def replayed(identity: Identity, of: str) -> Message:
         )
     return message(
         "Replayed unchanged, the recording repeats itself with an error of {error:ratio}{steps}{unexplained}{waits}.",
-        error=identity.error,
-        steps=steps,
-        unexplained=unexplained,
-        waits=waits,
-    )
+        error=identity.error, steps=steps, unexplained=unexplained, waits=waits,
+    )  # fmt: skip
 
 
 def together(found: Advices, of: str) -> Iterator[Message]:
-    """What all advice saves that does not exclude each other."""
+    """Yield what all advice saves that does not exclude each other."""
     if found.combined is None or len(found.together) < 2:
         return
-    first, *rest = expected(found.combined, of)
-    if rest:
+    _, *saving = expected(found.combined, of)
+    if saving:
+        count, savings = len(found.together), sum(one.prediction.saving_ns is not None for one in found.advice)
+        which = message("The {count} that can be combined", count=count)
+        if count == savings:
+            which = message("Both") if count == 2 else message("All {count}", count=count)
         first = now_and_then(found.combined, of, within=True)
-        text = mark("{which}, replayed at once: {first}. {second}.")
-        yield message(text, which=_which(found), first=first, second=rest[0])
+        yield message("{which}, replayed at once: {first}. {second}.", which=which, first=first, second=saving[0])
 
 
 def gains(found: Advices) -> Iterator[Message]:
-    """What is no advice by itself, and becomes worth it once other advice is followed."""
+    """Yield what is no advice by itself, and becomes worth it once other advice is followed."""
     for one in found.without_saving:
         if one.id in found.after:
             yield message(
@@ -293,16 +335,14 @@ def gains(found: Advices) -> Iterator[Message]:
 
 
 def without_saving(found: Advices) -> Iterator[Message]:
-    """What was found, and is no advice."""
-    none: list[str] = []
-    little: list[Message] = []
-    for one in found.without_saving:
-        saving = one.prediction.saving_ns or 0
-        if one.id not in found.after:
-            if saving > 0:
-                little.append(message("{id} ({saving:ns})", id=one.id, saving=saving))
-            else:
-                none.append(one.id)
+    """Yield what was found and saves nothing, or too little."""
+    left = [one for one in found.without_saving if one.id not in found.after]
+    none = [one.id for one in left if (one.prediction.saving_ns or 0) <= 0]
+    little = [
+        message("{id} ({saving:ns})", id=one.id, saving=one.prediction.saving_ns)
+        for one in left
+        if (one.prediction.saving_ns or 0) > 0
+    ]
     if none:
         yield message("Looked at, saves nothing: {ids:list}.", ids=none)
     if little:
@@ -310,8 +350,8 @@ def without_saving(found: Advices) -> Iterator[Message]:
 
 
 def not_evaluable(found: Advices, every: bool = False) -> Iterator[Message]:
-    """The rules that could not be evaluated, a sentence a reason. What to record is left to the machine formats and to
-    ``--rule``. ``every``: name all rules."""
+    """Yield the rules that could not be evaluated, a sentence for each reason. What to record is left to the machine
+    formats and to ``--rule``. ``every``: name all rules."""
     reasons = found.not_evaluable
     if len(reasons) == 1:
         for rule, why in reasons.items():
@@ -326,4 +366,51 @@ def not_evaluable(found: Advices, every: bool = False) -> Iterator[Message]:
         more = message("; --format json names all") if cut else None
         yield message(text, count=len(reasons), source=found.source, more=more)
         for reason, rules in by_reason.items():
-            yield message("{reason}: {rules}.", reason=capitalized(reason), rules=wording.several(rules, most))
+            yield message("{reason}: {rules}.", reason=capitalized(reason), rules=several(rules, most))
+
+
+def headline(found: Advices, of: str) -> Iterator[Text]:
+    """Yield the one sentence about all advice for hurried readers; where something was asked, a sentence for each
+    answer. ``of``: what the times are of, "step" or "recording"."""
+    whole = message("a step") if of == "step" else message("the recording")
+    if found.asked:
+        for question, one in zip(found.asked, found.advice, strict=True):
+            yield message("{question}: {answer}", question=question, answer=answer(whole, one.prediction))
+        return
+    savings = [one.prediction for one in found.advice if one.prediction.saving_ns is not None]
+    if not savings:
+        if not found.advice and not found.without_saving and len(found.not_evaluable) == 1:
+            yield message("What was asked cannot be told from this recording.")
+            return
+        notes = None
+        if found.advice:
+            one_note = message("; one thing is worth knowing")
+            notes = one_note if len(found.advice) == 1 else message("; some things are worth knowing")
+        yield sentence(message("{nothing}{notes}", nothing=message(NOTHING), notes=notes))
+        return
+    changes, best, which = len(savings), savings[0], None
+    # a prediction that is no replay may save more by itself than all that can be combined
+    if found.combined is not None and (found.combined.saving_ns or 0) >= (best.saving_ns or 0):
+        best = found.combined
+    if changes > 1:
+        which = message(" with the {count} that can be combined", count=len(found.together))
+        if len(found.together) < 2 or best is not found.combined:
+            which = message(" with the first")
+        elif len(found.together) == changes:
+            which = message(" with both") if changes == 2 else message(" with all of them")
+    count = plural("One change", "{n} changes", changes)
+    yield message("{question}: {answer}", question=count, answer=answer(whole, best, which))
+
+
+def answer(whole: Message, p: Prediction, which: Message | None = None) -> Message:
+    """Return the time of a step or the recording now and afterwards, with the interval; ``which``: the changes."""
+    if p.p50_ns is None:
+        return message("what {what} would take cannot be told from this recording.", what=whole)
+    values = {"what": whole, "now": p.base_ns, "then": p.p50_ns, "low": p.p10_ns or 0, "high": p.p90_ns or 0}
+    if (p.saving_ns or 0) <= 0:
+        return message(
+            "{what} takes {now:ns} now, and would take {then:ns} ({low:ns} to {high:ns}): it does not pay.", **values
+        )
+    return message(
+        "{what} takes {now:ns} now, and should take {then:ns} ({low:ns} to {high:ns}){which}.", which=which, **values
+    )

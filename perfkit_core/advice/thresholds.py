@@ -1,8 +1,6 @@
 """Every number that decides whether a rule fires, in one table that a user can override.
 
 ``perfkit advise --threshold loader_share=0.1``, or ``advise(..., thresholds={"loader_share": 0.1})``.
-
-How much does an advice matter? Only what it is predicted to save tells, never how much time its pattern takes.
 """
 
 from __future__ import annotations
@@ -10,11 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Final, Literal
+from typing import Any
 
-from perfkit_core.advice.model import Prediction
 from perfkit_core.errors import UsageError
-from perfkit_core.language.messages import mark
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,48 +60,19 @@ class Thresholds:
 
 
 def overridden(given: Mapping[str, float]) -> Thresholds:
-    """The table with some values replaced. Raises UsageError for a name that is none, or a value that is no number of 0
-    or more, and a whole one where something is counted."""
-    known = {field.name: field.type for field in fields(Thresholds)}
+    """Return the thresholds with the ``given`` values replaced.
+
+    Raises UsageError for an unknown name, for a value that is negative or not finite, and for a fraction where
+    something is counted."""
+    types = {field.name: field.type for field in fields(Thresholds)}
     for name, value in given.items():
-        if name not in known:
-            raise UsageError(f"no such threshold: {name}", f"choose among {', '.join(known)}")
+        if name not in types:
+            raise UsageError(f"no such threshold: {name}", f"choose among {', '.join(types)}")
         if not 0 <= value < math.inf:
             raise UsageError(f"threshold {name}={value}: not a number of 0 or more", "give a number")
-        if known[name] == "int" and value != int(value):
+        if types[name] == "int" and value != int(value):
             raise UsageError(f"threshold {name}={value}: it counts something", "give a whole number")
     numbers: dict[str, Any] = {
-        name: int(value) if known[name] == "int" else float(value) for name, value in given.items()
+        name: int(value) if types[name] == "int" else float(value) for name, value in given.items()
     }
     return replace(Thresholds(), **numbers)
-
-
-Severity = Literal["high", "medium", "low", "none", "note"]
-"""``none``: it saves nothing, or costs time; ``note``: no number is known."""
-WORDS: Final[Mapping[Severity, str]] = {
-    "high": mark("high"),
-    "medium": mark("medium"),
-    "low": mark("low"),
-    "none": mark("none"),
-    "note": mark("note"),
-}
-"""What people read."""
-
-
-def severity(prediction: Prediction, thresholds: Thresholds) -> Severity:
-    """By the share of the step that is saved: none where nothing is, a note where no number is known."""
-    if prediction.saving_ns is None:
-        return "note"
-    if prediction.saving_ns <= 0:
-        return "none"
-    share = prediction.saving_ns / max(prediction.base_ns, 1)
-    if share >= thresholds.severity_high:
-        return "high"
-    return "medium" if share >= thresholds.severity_medium else "low"
-
-
-def worth_saying(prediction: Prediction, thresholds: Thresholds) -> bool:
-    """Whether it saves more than ``least_saving`` of a step. What has no number is said."""
-    if prediction.saving_ns is None:
-        return True
-    return prediction.saving_ns > max(round(thresholds.least_saving * prediction.base_ns), 0)

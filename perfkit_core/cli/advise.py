@@ -15,7 +15,7 @@ from perfkit_core.cli.output import emit, loaded, renderer, told, working, write
 from perfkit_core.errors import UsageError
 
 if TYPE_CHECKING:
-    from perfkit_core.advice.model import Advices
+    from perfkit_core.advice.advice import Advices
     from perfkit_core.model.trace import Trace
     from perfkit_core.plugins.contracts import Renderer
     from perfkit_core.report.model import Report
@@ -101,24 +101,26 @@ def _found(trace: Trace, questions: tuple[str, ...], rules: list[str], numbers: 
 def _show(
     found: Advices, trace: Trace, explain: str | None, ledger: Path | None, chosen: Renderer, output: Path | None
 ) -> None:
-    from perfkit_core.advice import data, sections
     from perfkit_core.advice import explain as explaining
     from perfkit_core.advice import ledger as outcomes
+    from perfkit_core.advice import reports
     from perfkit_core.pages import advice as page
 
     one = None if explain is None else explaining.meant(found, explain)
     records = outcomes.of_rules(ledger, [one.rule] if one else [advice.rule for advice in found.advice])
     if chosen.name == "json":
-        content = data.document(found, trace, records) if one is None else data.advice(one, found, records)
+        content = explaining.document(found, trace, records)
+        if one is not None:
+            content = explaining.advice_data(one, found, records)
         _emit_json(content if ledger is None else content | {"ledger": outcomes.as_data(records)}, output)
     elif chosen.name == "csv":
-        emit(sections.table_report(found, trace), chosen, output)
+        emit(reports.table_report(found, trace), chosen, output)
     elif chosen.name == "html":
         seen = None if ledger is None else records
         emit(page.explained(one, found, trace, seen) if one else page.report(found, trace, seen), chosen, output)
     else:
         every = chosen.name != "text"
-        report = explaining.report(one, found, trace, records) if one else sections.report(found, trace, records, every)
+        report = explaining.report(one, found, trace, records) if one else reports.report(found, trace, records, every)
         emit(report if ledger is None else outcomes.with_outcomes(report, records), chosen, output)
 
 
@@ -158,7 +160,7 @@ def _number(text: str) -> tuple[str, float]:
 
 
 def _identities(sources: tuple[Path, ...], partial: bool) -> Report:
-    from perfkit_core.advice.sections import identity_report
+    from perfkit_core.advice.reports import identity_report
 
     with working("replaying"):
         return identity_report(sources, partial)

@@ -11,12 +11,11 @@ from typing import Final
 
 import pandas as pd
 
-from perfkit_core.advice import explain, sections, text
-from perfkit_core.advice import ledger as measured
+from perfkit_core.advice import explain, reports, text
 from perfkit_core.advice import ledger as outcomes
-from perfkit_core.advice.columns import COLUMNS
-from perfkit_core.advice.model import Advice, Advices
-from perfkit_core.advice.sections import intervals, overview, step_or_recording
+from perfkit_core.advice.advice import Advice, Advices
+from perfkit_core.advice.reports import intervals, overview
+from perfkit_core.advice.text import step_or_recording
 from perfkit_core.language.messages import say
 from perfkit_core.model.trace import Trace
 from perfkit_core.report import facts
@@ -35,16 +34,16 @@ def report(found: Advices, trace: Trace, records: Sequence[Record] | None = None
     source = facts.source(trace)
     each = (part for number, _ in enumerate(found.advice) for part in _one(number, found, trace, records))
     ledger = () if records is None else outcomes.sections(records)
-    parts = (overview(found), *each, *sections.sections(found, of), *ledger)
+    parts = (overview(found), *each, *reports.sections(found, of), *ledger)
     title = say("Advice on {name}", name=source.label)
-    return Report(title, (source,), declared(parts, COLUMNS), headline=tuple(sections.headline_sentences(found, of)))
+    return Report(title, (source,), declared(parts, outcomes.COLUMNS), headline=tuple(text.headline(found, of)))
 
 
 def explained(one: Advice, found: Advices, trace: Trace, records: Sequence[Record] | None = None) -> Report:
     """One advice alone, also one that saves nothing."""
     ledger = () if records is None else outcomes.sections(records)
     parts = (*_whole(one, one.title, found, trace, records or ()), *ledger)
-    return Report(f"{one.id}: {one.title}", (facts.source(trace),), declared(parts, COLUMNS))
+    return Report(f"{one.id}: {one.title}", (facts.source(trace),), declared(parts, outcomes.COLUMNS))
 
 
 def _one(number: int, found: Advices, trace: Trace, records: Sequence[Record] | None) -> Iterator[Section]:
@@ -73,5 +72,5 @@ def _drawn(prediction: Section) -> Section:
 
 def _with_records(outcome: Section, one: Advice, records: Sequence[Record]) -> Section:
     """With the measurements of this advice, else of others of its rule."""
-    own = measured.of_advice(one, records) or measured.of_rule(one, records)
+    own = outcomes.of_advice(one, records) or outcomes.of_rule(one, records)
     return replace(outcome, table=outcomes.table(own), chart=outcomes.CHART) if own else outcome

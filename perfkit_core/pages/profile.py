@@ -104,10 +104,10 @@ def run_report(profile: Profile | Trace) -> Report:
 
 def _advice(profile: Profile | Trace) -> tuple[Section, ...]:
     """Behind the step time; of many ranks only that it is to be had: they are never in memory together."""
-    from perfkit_core.advice import sections
+    from perfkit_core.advice import reports
 
     trace = profile.trace if isinstance(profile, Whole) else profile
-    return sections.of_page(trace) if isinstance(trace, Trace) else sections.elsewhere()
+    return reports.of_page(trace) if isinstance(trace, Trace) else reports.elsewhere()
 
 
 def _timeline(profile: Profile | Trace) -> tuple[Section, ...]:

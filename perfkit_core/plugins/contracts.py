@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
 if TYPE_CHECKING:
     import pandas as pd
 
-    from perfkit_core.advice.facts import Facts
-    from perfkit_core.advice.model import Candidate
+    from perfkit_core.advice.facts import Candidate, Facts
     from perfkit_core.calibration.model import Bench
     from perfkit_core.language.messages import Text
     from perfkit_core.model.columns import Column
@@ -222,7 +221,7 @@ class Rule:
 
     ``id`` is its name in commands, ``number`` its place in the list of docs/advice, ``version`` grows when its
     predictions change. ``find(facts)`` returns what it found (nothing: it does not apply) or raises
-    :class:`perfkit_core.advice.model.NotEvaluableError` with what was not recorded. ``what_if(facts, value)`` is the
+    :class:`perfkit_core.advice.facts.NotEvaluableError` with what was not recorded. ``what_if(facts, value)`` is the
     candidate for ``--what-if ID=VALUE``, whether or not the rule fires; None where there is nothing to ask.
     """
 

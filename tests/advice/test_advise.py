@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from perfkit_core.advice.advice import Advices, Prediction
 from perfkit_core.advice.engine import advise, ids, what_ifs
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Advices, Candidate, NotEvaluableError, Prediction
+from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError
 from perfkit_core.advice.text import how_sure, saves
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.errors import UsageError

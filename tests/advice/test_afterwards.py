@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from perfkit_core.advice import combine, sections
-from perfkit_core.advice.data import document
+from perfkit_core.advice import engine, reports
+from perfkit_core.advice.advice import Advices, After
 from perfkit_core.advice.engine import advise
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Advices, After, Candidate
+from perfkit_core.advice.explain import document
+from perfkit_core.advice.facts import Candidate, Facts
 from perfkit_core.advice.predict import step_ns
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
@@ -66,7 +66,7 @@ def test_a_saving_that_another_one_hides() -> None:
     own = {one.id: one.prediction.saving_ns for one in (*advices.advice, *advices.without_saving)}
     assert own == {prepare: 0, kernel: 23 * US}
     assert advices.after == {prepare: After((kernel,), 50 * US)}
-    told = rendered(sections.report(advices, waiting()).sections[-1].lines)
+    told = rendered(reports.report(advices, waiting()).sections[-1].lines)
     said = f"(Without prepare) saves nothing by itself, 50.0 µs once {kernel} is done."
     assert f"Worth it afterwards: {prepare} {said}" in told
     assert not [line for line in told if line.startswith("Looked at")]
@@ -109,7 +109,7 @@ def test_a_saving_of_which_nothing_is_left() -> None:
     assert advices.combined.saving_ns == 60 * US
     assert advices.after == {outer: After((inner,), 10 * US), inner: After((outer,), 0)}
     assert f"With others: nothing is left of it once {outer} is done" in rendered(
-        sections.report(advices, recording).sections[1].lines
+        reports.report(advices, recording).sections[1].lines
     )
     told = {one["id"]: one["after"] for one in document(advices, recording)["advice"]}
     assert told == {outer: {"once": [inner], "saving_ns": 10 * US}, inner: {"once": [outer], "saving_ns": 0}}
@@ -127,13 +127,13 @@ def test_however_much_advice_there_is_the_replays_are_few(monkeypatch: pytest.Mo
     recording = trace([host("step", "step", 0, 100 * US, step=0), *parts])
     played = counted(monkeypatch)
     found(recording, *(f"op{n}" for n in range(40)))
-    assert 40 < len(played) <= 40 + combine.REPLAYS  # one for each that is combined, and those of what is left
+    assert 40 < len(played) <= 40 + engine.REPLAYS  # one for each that is combined, and those of what is left
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     played: list[int] = []
     real: Callable[..., float] = step_ns
-    monkeypatch.setattr(combine, "step_ns", lambda facts, graph: (played.append(len(graph)), real(facts, graph))[1])
+    monkeypatch.setattr(engine, "step_ns", lambda facts, graph: (played.append(len(graph)), real(facts, graph))[1])
     return played
 
 

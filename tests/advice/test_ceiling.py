@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from perfkit_core.advice.engine import advise
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Candidate
+from perfkit_core.advice.facts import Candidate, Facts
 from perfkit_core.advice.predict import limit, most_ns, predict
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.model.trace import Trace

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from perfkit_core import load
+from perfkit_core.advice.advice import Advices
 from perfkit_core.advice.engine import advise
-from perfkit_core.advice.model import Advices
 from perfkit_core.recording.environment import CORES, HOST, THREADS, cores
 from perfkit_core.verify import ledger
 from tests.support.paths import EXAMPLES

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from perfkit_core.advice.evidence import kernels
-from perfkit_core.advice.evidence.kernels import HALF, OTHER, PLAIN, SINGLE, TENSOR, UNKNOWN
+from perfkit_core.advice import matrix_products
+from perfkit_core.advice.matrix_products import HALF, OTHER, PLAIN, SINGLE, TENSOR, UNKNOWN
 
 NAMES = {
     "volta_sgemm_128x64_nn": (SINGLE, PLAIN),
@@ -35,8 +35,8 @@ NAMES = {
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_a_name_tells(name: str) -> None:
-    assert kernels.multiplies(name.lower())
-    assert (kernels.number_type(name.lower()), kernels.unit(name.lower())) == NAMES[name]
+    assert matrix_products.multiplies(name.lower())
+    assert (matrix_products.number_type(name.lower()), matrix_products.unit(name.lower())) == NAMES[name]
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_what_a_name_tells(name: str) -> None:
     ],
 )
 def test_what_multiplies_no_matrices(name: str) -> None:
-    assert not kernels.multiplies(name.lower())
+    assert not matrix_products.multiplies(name.lower())
 
 
 @pytest.mark.parametrize(
@@ -69,4 +69,4 @@ def test_what_multiplies_no_matrices(name: str) -> None:
     ],
 )
 def test_types_of_the_operator(dtypes: str, type_: int) -> None:
-    assert kernels.type_of_inputs(dtypes) == type_
+    assert matrix_products.type_of_inputs(dtypes) == type_

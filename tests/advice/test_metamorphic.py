@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfkit_core.advice.data import document
 from perfkit_core.advice.engine import advise
+from perfkit_core.advice.explain import document
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.model.schema import KERNEL, MEMCPY, OPERATOR
 from perfkit_core.readers.load import load

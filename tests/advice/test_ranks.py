@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from perfkit_core.advice import data
 from perfkit_core.advice.engine import advise
+from perfkit_core.advice.explain import document
 from perfkit_core.advice.facts import Facts
 from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.readers.load import load
@@ -34,7 +34,7 @@ def ranks(traces: Path) -> list[Trace]:
 
 def said(parts: list[Trace]) -> list[dict[str, Any]]:
     whole = concat_traces(parts)
-    found = data.document(advise(whole), whole)
+    found = document(advise(whole), whole)
     advice = [*found["advice"], *found["without_saving"]]
     return json.loads(json.dumps([{key: one[key] for key in KEPT} for one in advice]))
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from perfkit_core.advice.advice import Remedied
 from perfkit_core.advice.engine import advise
-from perfkit_core.advice.model import Remedied
 from perfkit_core.advice.remedies import recorded_words, remedied
 from perfkit_core.advice.rules.per_tensor_optimizer import class_of
 from perfkit_core.model.meta import Device

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perfkit_core.advice import explain, sections
+from perfkit_core.advice import explain, reports
 from perfkit_core.advice.engine import advise
-from perfkit_core.advice.model import Candidate
+from perfkit_core.advice.facts import Candidate
 from perfkit_core.model.trace import Trace, with_rank
 from perfkit_core.pages.profile import run_report
 from perfkit_core.plugins.contracts import Rule
@@ -91,11 +91,11 @@ def test_a_page_shows_three_at_most(traces: Path) -> None:
         found = load(traces / "torch" / file)
         report = run_report(found)
         shown = [one for one in report.sections if one.name.startswith("advice-") and one.title[0].isdigit()]
-        assert len(shown) == min(sections.FIRST, len(advise(found).advice))
+        assert len(shown) == min(reports.FIRST, len(advise(found).advice))
 
 
 def test_a_page_without_advice_says_so() -> None:
-    (table, *parts) = sections.of_page(trace([host("step", "step", 0, 100, step=0), host("op", "operator", 0, 60)]))
+    (table, *parts) = reports.of_page(trace([host("step", "step", 0, 100, step=0), host("op", "operator", 0, 60)]))
     assert [part.name for part in parts] == ["advice-not_evaluable"]
     assert table.table.empty
     assert "nothing was found" in table.empty
@@ -106,7 +106,7 @@ def test_a_page_survives_what_advice_does_not(monkeypatch: pytest.MonkeyPatch) -
         raise RuntimeError("no luck")
 
     monkeypatch.setattr("perfkit_core.advice.engine.advise", broken)
-    (section,) = sections.of_page(loading())
+    (section,) = reports.of_page(loading())
     assert section.empty == "no advice could be given (RuntimeError: no luck)"
 
 
@@ -124,7 +124,7 @@ def test_a_saving_that_may_be_a_loss_says_so() -> None:
         rows = np.flatnonzero(found.rows("name", "fw::matmul"))
         rule = Rule("r", 1, 1, "T", lambda facts: [Candidate("c", {}, rows, edits=(Scale(rows, factor),))])
         result = advise(found, plugins=SimpleNamespace(rules=lambda: {"r": rule}, remedies=lambda framework: []))
-        return " ".join(rendered(sections.report(result, found).sections[0].lines))
+        return " ".join(rendered(reports.report(result, found).sections[0].lines))
 
     surely, perhaps = Quantity(0.4, 0.5, 0.9, "x"), Quantity(0.4, 0.5, 1.1, "x")
     assert "Saving: 20.0 ms (4.00 ms to 24.0 ms)" in told(surely)  # of 40 ms: 24, 20 and 4
@@ -135,7 +135,7 @@ def test_a_saving_that_may_be_a_loss_says_so() -> None:
 
 def test_what_saves_little_is_named_with_its_saving() -> None:
     found = loading()
-    report = sections.report(advise(found, thresholds={"least_saving": 0.9}), found)
+    report = reports.report(advise(found, thresholds={"least_saving": 0.9}), found)
     told = " ".join(rendered(report.sections[-1].lines))
     assert "saves too little to read on" in told
     assert "loader-workers-" in told
@@ -154,7 +154,7 @@ def told(*parts: int) -> Report:
 
     rules = {f"r{n}": rule(n) for n in range(len(parts))}
     found = advise(recording, plugins=SimpleNamespace(rules=lambda: rules, remedies=lambda framework: []))
-    return sections.report(found, recording)
+    return reports.report(found, recording)
 
 
 def test_one_two_and_many_changes() -> None:
@@ -182,7 +182,7 @@ def test_a_recording_without_steps_speaks_of_none() -> None:
     at = np.flatnonzero(recording.rows("name", "op"))
     rule = Rule("r", 1, 1, "T", lambda facts: [Candidate("c", {}, at, edits=(Scale(at, 0.5),))])
     found = advise(recording, plugins=SimpleNamespace(rules=lambda: {"r": rule}, remedies=lambda framework: []))
-    told = sections.report(found, recording)
+    told = reports.report(found, recording)
     assert rendered(told.headline)[0].startswith("One change: the recording takes 100 µs now")
     assert "Replayed unchanged, the recording repeats itself with an error of 0%." in rendered(told.sections[-1].lines)
     (sure,) = (part for part in explain.report(found.advice[0], found, recording).sections if part.name == "trust")

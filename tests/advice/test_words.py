@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfkit_core.advice import transform_text, wording
+from perfkit_core.advice import explain
+from perfkit_core.advice import text as words
 from perfkit_core.advice.engine import advise
 from perfkit_core.advice.explain import report
-from perfkit_core.advice.model import Assumption
-from perfkit_core.advice.text import told
+from perfkit_core.advice.facts import Assumption
 from perfkit_core.readers.load import load
 from perfkit_core.renderers import text
 from perfkit_core.replay.quantity import Case, Quantity
@@ -45,7 +45,7 @@ ROWS = np.array([0, 1, 3])
     ],
 )  # fmt: skip
 def test_a_value_is_told_in_its_unit(name: str, value: Any, said: str) -> None:
-    assert wording.value(name, value) == said
+    assert words.value(name, value) == said
 
 
 def test_names_lose_their_units() -> None:
@@ -69,21 +69,24 @@ def test_names_lose_their_units() -> None:
         "CPU",
         "_ns".replace("_", " "),
     )
-    assert tuple(map(wording.name, names)) == told
-    assert wording.names(["operators", "operators_ns", "bytes_per_ns", "step_ns"]) == [
+    assert tuple(map(words.name, names)) == told
+    assert words.names(["operators", "operators_ns", "bytes_per_ns", "step_ns"]) == [
         "operators", "operators, time", "bytes per ns", "step",
     ]  # fmt: skip
 
 
 def test_assumptions_by_their_rule() -> None:
     factor = Assumption("host_factor", Quantity(0.7, 1.0, 1.25, "prior"), "prior")
-    assert told("loader-workers", factor) == "the host's own work takes 0.7–1.25 × its time beside workers"
-    assert told("per-tensor-optimizer", factor) == "the optimizer takes 0.7–1.25 × its time on the host"
-    assert told("another-rule", factor) == "host 0.7–1.25 ×"
-    assert told("any", Assumption("steps_per_epoch", "50", "recorded")) == "a loader is begun every 50 steps"
-    assert told("any", Assumption("waiting", "what ranks wait is not counted", "")) == "what ranks wait is not counted"
+    assert words.assumed("loader-workers", factor) == "the host's own work takes 0.7–1.25 × its time beside workers"
+    assert words.assumed("per-tensor-optimizer", factor) == "the optimizer takes 0.7–1.25 × its time on the host"
+    assert words.assumed("another-rule", factor) == "host 0.7–1.25 ×"
+    assert words.assumed("any", Assumption("steps_per_epoch", "50", "recorded")) == "a loader is begun every 50 steps"
+    assert (
+        words.assumed("any", Assumption("waiting", "what ranks wait is not counted", ""))
+        == "what ranks wait is not counted"
+    )
     moved = Assumption("aten::lt_on_host_ns", Quantity(2_500, 7_000, 26_000, ""), "")
-    assert told("tiny-ops-on-device", moved) == "aten::lt takes 2.5–26 µs on the host"
+    assert words.assumed("tiny-ops-on-device", moved) == "aten::lt takes 2.5–26 µs on the host"
 
 
 @pytest.mark.parametrize(
@@ -115,17 +118,17 @@ def test_assumptions_by_their_rule() -> None:
     ],
 )  # fmt: skip
 def test_an_edit_in_words(edit: Any, said: str) -> None:
-    assert transform_text.change(edit) == said
+    assert explain.change(edit) == said
 
 
 def test_events_of_an_edit_by_their_names() -> None:
     rows = [host(name, "operator", at * 10, 5) for at, name in enumerate(["a", "b", "a", "c", "d", "a"])]
     found = trace(rows)
-    assert transform_text.said(Remove(np.array([0, 2]), below=False), found) == "2 × a: do not take place"
-    assert transform_text.events(Remove(np.arange(6)), found) == "3 × a, 1 × b and 2 of other names"
-    assert transform_text.events(InCases(Remove(np.array([3])), (Case.SHORT,)), found) == "1 × c"
+    assert explain.edit_text(Remove(np.array([0, 2]), below=False), found) == "2 × a: do not take place"
+    assert explain.changed_events(Remove(np.arange(6)), found) == "3 × a, 1 × b and 2 of other names"
+    assert explain.changed_events(InCases(Remove(np.array([3])), (Case.SHORT,)), found) == "1 × c"
     nothing = (np.empty(0, np.int64), np.empty(0, np.int64))
-    assert transform_text.said(Shorten({0: nothing}, 0), found).startswith("in 0 gaps")
+    assert explain.edit_text(Shorten({0: nothing}, 0), found).startswith("in 0 gaps")
 
 
 def test_every_advice_of_recordings_is_explained_in_words(traces: Path) -> None:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.replay_error import identity, table
+from perfkit_core.advice.predict import identity
+from perfkit_core.advice.reports import identities
 from perfkit_core.advice.text import replayed
 from perfkit_core.model.trace import Trace
 from perfkit_core.replay.build import build
@@ -92,7 +93,7 @@ def test_an_error_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_recording_of_steps_repeats_itself(traces: Path) -> None:
     """Median error at most 1 %, worst at most 3.3 % (Lumos, MLSys 2025). ``pytest -s`` shows the table."""
-    found = table(sorted((traces / "torch").rglob("*.json*")))
+    found = identities(sorted((traces / "torch").rglob("*.json*")))
     with_steps = found[found["steps"].notna()]
     print(with_steps.assign(source=[Path(name).name for name in with_steps["source"]]).to_string())
     assert len(with_steps) >= 20

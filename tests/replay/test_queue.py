@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfkit_core.advice.evidence.kernels import kernels
 from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.operators import kernels
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
 from perfkit_core.replay.build import build

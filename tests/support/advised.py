@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Candidate, NotEvaluableError
+from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.thresholds import Thresholds
 from perfkit_core.model.trace import Trace

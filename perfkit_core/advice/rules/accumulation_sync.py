@@ -12,8 +12,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Candidate, NotEvaluableError
+from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError
 from perfkit_core.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import BACKWARD, FORWARD, OPTIMIZER

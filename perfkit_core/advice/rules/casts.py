@@ -11,11 +11,8 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.evidence.kernels import launched_within
-from perfkit_core.advice.evidence.operators import matching, operators, within
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Candidate, NotEvaluableError, assume
-from perfkit_core.advice.wording import each_step, of_step, plural_of
+from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
+from perfkit_core.advice.operators import launched_within, matching, operators
 from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.language.messages import message, plural
@@ -37,7 +34,7 @@ _FLOATING: Final = re.compile(r"(c10::)?(b?float\d*|double|Half|BFloat16|Float8_
 def find(facts: Facts) -> list[Candidate]:
     """Return one candidate for all casts, by their time on the device, or on the host where there is no device."""
     trace, rows = facts.trace, casts(facts.trace)
-    device, host = facts.covered_ns(launched_within(trace, within(trace, rows))), facts.covered_ns(rows)
+    device, host = facts.covered_ns(launched_within(trace, rows)), facts.covered_ns(rows)
     spent = device if facts.on_device else host
     if not facts.exceeds(spent, facts.thresholds.cast_share):
         return []
@@ -47,10 +44,10 @@ def find(facts: Facts) -> list[Candidate]:
         known_by = message("the type written differs from the type read, and the data stay on their side of the bus")
     return [
         Candidate(
-            plural(
+            facts.plural(
                 "{count:count} cast {per_step} takes {time} on {where}.",
                 "{count:count} casts {per_step} take {time} on {where}.",
-                plural_of(count), count=count, per_step=each_step(facts), time=of_step(facts, spent),
+                count, time=facts.of_step(spent),
                 where=message("the device") if facts.on_device else message("the host"),
             ),
             evidence={

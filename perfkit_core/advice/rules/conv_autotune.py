@@ -11,10 +11,8 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from perfkit_core.advice.evidence.kernels import matrix_kernels
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Candidate, NotEvaluableError, assume
-from perfkit_core.advice.wording import of_busy
+from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
+from perfkit_core.advice.matrix_products import matrix_kernels
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message
 from perfkit_core.model.trace import Trace
@@ -45,7 +43,7 @@ def find(facts: Facts) -> list[Candidate]:
         Candidate(
             message(
                 "Convolutions take {time}; their shapes never change, but the library guesses their algorithms.",
-                time=of_busy(facts, spent),
+                time=facts.of_busy(spent),
             ),
             evidence={
                 "convolution_ns": round(spent), "convolution_ratio": spent / max(busy, 1), "busy_ns": round(busy),

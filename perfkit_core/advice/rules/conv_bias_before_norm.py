@@ -10,15 +10,20 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.evidence.kernels import launched_within
-from perfkit_core.advice.evidence.operators import backward_of, operator_order, operators, outermost, within
-from perfkit_core.advice.evidence.shapes import Shapes, per_row
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Candidate, NotEvaluableError
-from perfkit_core.advice.wording import each_step, of_step, plural_of
+from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError
+from perfkit_core.advice.operators import (
+    Shapes,
+    backward_of,
+    launched_within,
+    operator_order,
+    operators,
+    outermost,
+    per_row,
+    within,
+)
 from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.language.messages import message, plural
+from perfkit_core.language.messages import message
 from perfkit_core.model.schema import FORWARD
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
@@ -33,16 +38,16 @@ def find(facts: Facts) -> list[Candidate]:
     inside, biased = _inside_convolutions(trace)
     added, layers = _after_convolutions(trace)
     rows, count = np.union1d(inside, added), biased + layers
-    work = launched_within(trace, within(trace, rows)) if facts.on_device else rows
+    work = launched_within(trace, rows) if facts.on_device else rows
     spent, per_step = facts.covered_ns(work), facts.per_step(count)
     if not facts.exceeds(spent, facts.thresholds.bias_share):
         return []
     return [
         Candidate(
-            plural(
+            facts.plural(
                 "{count:count} convolution {per_step} adds a bias that a batch norm subtracts again: {time}.",
                 "{count:count} convolutions {per_step} add a bias that a batch norm subtracts again: {time}.",
-                plural_of(per_step), count=per_step, per_step=each_step(facts), time=of_step(facts, spent),
+                per_step, time=facts.of_step(spent),
             ),
             evidence={
                 "bias_ns": round(spent), "bias_ratio": spent / max(facts.step_ns, 1), "step_ns": facts.step_ns,

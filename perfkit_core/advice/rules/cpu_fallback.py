@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from perfkit_core.advice.evidence.operators import distinct_names
-from perfkit_core.advice.evidence.placement import launching_ns, on_device_ns
-from perfkit_core.advice.evidence.round_trips import round_trips
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Candidate, assume
-from perfkit_core.advice.wording import listed, of_step
+from perfkit_core.advice.facts import Candidate, Facts, assume, listed
+from perfkit_core.advice.operators import distinct_names
+from perfkit_core.advice.transfers import launching_ns, on_device_ns, round_trips
 from perfkit_core.language.messages import message, plural
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.quantity import Quantity
@@ -40,7 +37,7 @@ def find(facts: Facts) -> list[Candidate]:
             plural(
                 "{names} runs on the host for {spent:ns}, and its data are copied there and back: {time}.",
                 "{names} run on the host for {spent:ns}, and their data are copied there and back: {time}.",
-                len(names), names=listed(names), spent=spent, time=of_step(facts, copies),
+                len(names), names=listed(names), spent=spent, time=facts.of_step(copies),
             ),
             evidence={
                 "operators": names[:5], "operators_per_step": facts.per_step(len(rows)), "operators_ns": round(spent),

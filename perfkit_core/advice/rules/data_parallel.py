@@ -11,9 +11,8 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.evidence.operators import matching, outermost
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Candidate
+from perfkit_core.advice.facts import Candidate, Facts
+from perfkit_core.advice.operators import matching, outermost
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import KERNEL
 from perfkit_core.plugins.contracts import Rule

@@ -11,10 +11,8 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.evidence.operators import matching
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Candidate, NotEvaluableError
-from perfkit_core.advice.wording import listed, of_step
+from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, listed
+from perfkit_core.advice.operators import matching
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message, plural
 from perfkit_core.model.schema import DEVICE_WORK, RUNTIME, SYNC
@@ -57,7 +55,7 @@ def find(facts: Facts) -> list[Candidate]:
             plural(
                 "{n:count} call of {names} {where}: {time}.",
                 "{n:count} calls of {names} {where}: {time}.",
-                len(rows), names=listed(names), where=where, time=of_step(facts, total / later),
+                len(rows), names=listed(names), where=where, time=facts.of_step(total / later),
             ),
             evidence={
                 "calls": len(rows), "calls_ns": total, "calls_of_a_step_ns": total // later, "step_ns": facts.step_ns,

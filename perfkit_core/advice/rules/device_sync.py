@@ -10,11 +10,9 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.evidence.operators import name_of
-from perfkit_core.advice.evidence.transfers import wait_ceiling_ns
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Candidate
-from perfkit_core.advice.wording import of_step
+from perfkit_core.advice.facts import Candidate, Facts
+from perfkit_core.advice.operators import name_of
+from perfkit_core.advice.transfers import wait_ceiling_ns
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import SYNC
 from perfkit_core.plugins.contracts import Rule
@@ -41,7 +39,7 @@ def find(facts: Facts) -> list[Candidate]:
             message(
                 "The host waits in {call} until the device has finished everything, and launches nothing meanwhile: "
                 "{time}.",
-                call=call, time=of_step(facts, spent),
+                call=call, time=facts.of_step(spent),
             ),
             evidence={
                 "calls_per_step": facts.per_step(len(rows)), "call_ns": round(spent), "waiting_ns": round(waited),

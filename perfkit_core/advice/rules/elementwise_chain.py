@@ -13,13 +13,11 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.evidence.operators import matching, operators
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Candidate, NotEvaluableError, assume
-from perfkit_core.advice.wording import each_step, of_step, plural_of
+from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
+from perfkit_core.advice.operators import matching, operators
 from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
-from perfkit_core.language.messages import message, plural
+from perfkit_core.language.messages import message
 from perfkit_core.model.schema import KERNEL, OPTIMIZER
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
@@ -80,13 +78,13 @@ def find(facts: Facts) -> list[Candidate]:
     per_step = facts.median_total(chains.kernels[chains.first])
     return [
         Candidate(
-            plural(
+            facts.plural(
                 "{count:count} chain {per_step} of {kernels:.3g} elementwise kernels, where one kernel would do, takes "
                 "{device:ns} on the device; the launches that it would save take {time} on the host.",
                 "{count:count} chains {per_step} of {kernels:.3g} elementwise kernels, where one kernel each would do, "
                 "take {device:ns} on the device; the launches that these would save take {time} on the host.",
-                plural_of(per_step), count=per_step, per_step=each_step(facts), kernels=kernels, device=device,
-                time=of_step(facts, host),
+                per_step, kernels=kernels, device=device,
+                time=facts.of_step(host),
             ),
             evidence={
                 "chains": count, "kernels": len(chains.kernels), "kernels_per_chain": round(kernels, 2),

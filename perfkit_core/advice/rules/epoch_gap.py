@@ -11,10 +11,8 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.evidence.loaders import batches
-from perfkit_core.advice.evidence.operators import matching
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Assumption, Candidate, NotEvaluableError
+from perfkit_core.advice.facts import Assumption, Candidate, Facts, NotEvaluableError
+from perfkit_core.advice.operators import matching
 from perfkit_core.algorithms import intervals, nesting
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message, plural
@@ -35,7 +33,7 @@ _SLOW_NS: Final = Quantity(
 
 def find(facts: Facts) -> list[Candidate]:
     """Return one candidate for all steps in which an epoch begins with a long wait."""
-    rows = batches(facts)
+    rows = facts.batch_rows
     if len(facts.steps) < 3:
         raise NotEvaluableError(
             message("fewer than three steps were recorded, so the start of an epoch cannot be recognised")

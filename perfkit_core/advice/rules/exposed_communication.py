@@ -11,9 +11,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Assumption, Candidate
-from perfkit_core.advice.wording import of_step
+from perfkit_core.advice.facts import Assumption, Candidate, Facts
 from perfkit_core.algorithms import intervals
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message
@@ -54,7 +52,7 @@ def find(facts: Facts) -> list[Candidate]:
         Candidate(
             message(
                 "Communication takes {time} during which nothing is computed ({share:.0%}{uncounted}).",
-                time=of_step(facts, exposed),
+                time=facts.of_step(exposed),
                 share=exposed / facts.step_ns,
                 uncounted=uncounted,
             ),

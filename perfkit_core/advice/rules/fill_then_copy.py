@@ -10,21 +10,20 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.evidence.operators import distinct_names
-from perfkit_core.advice.evidence.placement import (
+from perfkit_core.advice.facts import Candidate, Facts, assume, listed
+from perfkit_core.advice.operators import distinct_names
+from perfkit_core.advice.transfers import (
     OuterOperators,
+    Transfers,
     elements,
     launching_ns,
     on_device_ns,
     only_allocates,
     outer_operators,
+    transfers,
 )
-from perfkit_core.advice.evidence.transfers import Transfers, transfers
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Candidate, assume
-from perfkit_core.advice.wording import each_step, listed, of_step, plural_of
 from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.language.messages import message, plural
+from perfkit_core.language.messages import message
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.quantity import Quantity
 from perfkit_core.replay.transforms.placement import Move
@@ -59,13 +58,13 @@ def find(facts: Facts) -> list[Candidate]:
     is_random = bool(facts.trace.rows("op_name", "random")[rows].any())
     return [
         Candidate(
-            plural(
+            facts.plural(
                 "{count:count} tensor {per_step} is filled on the host by {names} and then copied to the device "
                 "({size:bytes}): {time}.",
                 "{count:count} tensors {per_step} are filled on the host by {names} and then copied to the device "
                 "({size:bytes}): {time}.",
-                plural_of(count), count=count, per_step=each_step(facts), names=listed(names),
-                size=facts.per_step(total), time=of_step(facts, spent),
+                count, names=listed(names),
+                size=facts.per_step(total), time=facts.of_step(spent),
             ),
             evidence={
                 "copies_per_step": count, "operators": names[:5], "bytes_per_step": round(facts.per_step(total)),

@@ -10,10 +10,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from perfkit_core.advice.evidence.operators import compiled_regions, name_of, operators, outermost
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Candidate, NotEvaluableError, assume
-from perfkit_core.advice.wording import of_step
+from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
+from perfkit_core.advice.operators import compiled_regions, name_of, operators, outermost
 from perfkit_core.algorithms import groupby, intervals
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.algorithms.intervals import Intervals
@@ -108,7 +106,7 @@ def _long(facts: Facts, gaps: Gaps) -> Candidate:
     return Candidate(
         message(
             "No operator runs for {time}, in gaps of up to {longest:ns}, {where}.",
-            time=of_step(facts, _total_ns(facts, gaps)),
+            time=facts.of_step(_total_ns(facts, gaps)),
             longest=longest,
             where=where,
         ),
@@ -134,7 +132,7 @@ def _short(facts: Facts, gaps: Gaps) -> Candidate:
             "No operator runs for {time}, in {n:count} short gap between operators, typically of {length:ns}{where}.",
             "No operator runs for {time}, in {n:count} short gaps between operators, typically of {length:ns}{where}.",
             round(count),
-            time=of_step(facts, _total_ns(facts, gaps)),
+            time=facts.of_step(_total_ns(facts, gaps)),
             length=float(np.median(end - start)),
             where=where,
         ),

@@ -12,11 +12,9 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.evidence.operators import names_of, operators, outermost
-from perfkit_core.advice.evidence.transfers import NESTED, Transfers, transfers, wait_ceiling_ns
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Candidate, NotEvaluableError
-from perfkit_core.advice.wording import each_step, listed, of_step, plural_of
+from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, listed
+from perfkit_core.advice.operators import names_of, operators, outermost
+from perfkit_core.advice.transfers import NESTED, Transfers, transfers, wait_ceiling_ns
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import Text, message, plural
 from perfkit_core.model.trace import Trace
@@ -82,11 +80,11 @@ def _not_fetched(facts: Facts, copies: Transfers, how: Text) -> Candidate:
     if len(many):
         edits += [Unblock(many.call), Remove(many.syncs, below=False)]
     return Candidate(
-        plural(
+        facts.plural(
             "The host fetches {count:count} result {per_step} ({names}) and waits for it: {time}{how}.",
             "The host fetches {count:count} results {per_step} ({names}) and waits for them: {time}{how}.",
-            plural_of(count), count=count, per_step=each_step(facts),
-            names=listed(names) if names else message("copies"), time=of_step(facts, spent), how=how,
+            count,
+            names=listed(names) if names else message("copies"), time=facts.of_step(spent), how=how,
         ),
         evidence={
             "copies_per_step": count, "call_ns": round(spent), "waiting_ns": waited, "step_ns": facts.step_ns,

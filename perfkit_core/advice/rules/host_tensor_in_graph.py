@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from perfkit_core.advice.evidence.operators import compiled_regions, name_of
-from perfkit_core.advice.evidence.transfers import transfers
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Candidate
-from perfkit_core.advice.wording import each_step, of_step, plural_of
+from perfkit_core.advice.facts import Candidate, Facts
+from perfkit_core.advice.operators import compiled_regions, name_of
+from perfkit_core.advice.transfers import transfers
 from perfkit_core.algorithms import nesting
-from perfkit_core.language.messages import message, plural
+from perfkit_core.language.messages import message
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.quantity import Case
 from perfkit_core.replay.transforms.durations import Remove, Unblock
@@ -34,12 +32,12 @@ def find(facts: Facts) -> list[Candidate]:
     spent, count = facts.mean_ns(copies.everything), facts.per_step(len(copies))
     return [
         Candidate(
-            plural(
+            facts.plural(
                 "{count:count} number of the host is copied to the device {per_step} inside {region}: {time}. Such "
                 "copies prevent its capture as a graph.",
                 "{count:count} numbers of the host are copied to the device {per_step} inside {region}: {time}. Such "
                 "copies prevent its capture as a graph.",
-                plural_of(count), count=count, per_step=each_step(facts), region=region, time=of_step(facts, spent),
+                count, region=region, time=facts.of_step(spent),
             ),
             evidence={
                 "copies_per_step": count, "copies_ns": round(spent), "step_ns": facts.step_ns, "region": region,

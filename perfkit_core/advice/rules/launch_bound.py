@@ -12,10 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.evidence.operators import matching, operators, within
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Candidate, assume
-from perfkit_core.advice.wording import of_step, plural_of
+from perfkit_core.advice.facts import Candidate, Facts, assume
+from perfkit_core.advice.operators import matching, operators, within
 from perfkit_core.algorithms import groupby, intervals, nesting
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.algorithms.intervals import Intervals
@@ -85,12 +83,12 @@ def find(facts: Facts) -> list[Candidate]:
         )
     return [
         Candidate(
-            plural(
+            facts.plural(
                 "The host works for {time} to launch {kernels:count} kernel, which keeps the device busy for "
                 "{device:ns}; the median kernel takes {kernel:ns}.",
                 "The host works for {time} to launch {kernels:count} kernels, which keep the device busy for "
                 "{device:ns}; the median kernel takes {kernel:ns}.",
-                plural_of(launches.kernels), time=of_step(facts, host), kernels=launches.kernels, device=device,
+                launches.kernels, time=facts.of_step(host), kernels=launches.kernels, device=device,
                 kernel=kernel_ns,
             ),
             evidence={

@@ -11,11 +11,8 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.evidence.kernels import kernels, launched_within
-from perfkit_core.advice.evidence.operators import matching, operators, within
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Candidate, assume
-from perfkit_core.advice.wording import of_busy
+from perfkit_core.advice.facts import Candidate, Facts, assume
+from perfkit_core.advice.operators import kernels, launched, launched_within, matching, operators, within
 from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message
@@ -42,7 +39,7 @@ def find(facts: Facts) -> list[Candidate]:
     facts.need_device()
     trace = facts.trace
     reordering = _reordering(trace)
-    copies = launched_within(trace, within(trace, reordering))
+    copies = launched_within(trace, reordering)
     conversions = np.setdiff1d(converting(trace), copies)
     if facts.covered_ns(np.union1d(conversions, copies)) <= facts.thresholds.layout_share * facts.busy_ns:
         return []
@@ -70,14 +67,14 @@ def _reordering(trace: Trace) -> IntArray:
     """Return the rows of the outermost operators that only reorder, and launched work for it."""
     wanted = operators(trace) & trace.rows("op_name", *_REORDERS)
     outer = nesting.outermost(trace.ints("parent"), wanted)
-    rows = outer[trace.ints("launched_by")[launched_within(trace, np.ones(len(trace), np.bool_))]]
+    rows = outer[trace.ints("launched_by")[launched(trace)]]
     return np.unique(rows[rows >= 0])
 
 
 def _converted(facts: Facts, rows: IntArray) -> Candidate:
     spent = facts.covered_ns(rows)
     return Candidate(
-        message("Kernels that only convert the layout of tensors take {time}.", time=of_busy(facts, spent)),
+        message("Kernels that only convert the layout of tensors take {time}.", time=facts.of_busy(spent)),
         evidence=_evidence(facts, spent, len(rows)),
         rows=rows,
         edits=(Scale(with_launches(facts.trace, rows), _CONVERTED, below=False),),
@@ -92,7 +89,7 @@ def _converted(facts: Facts, rows: IntArray) -> Candidate:
 def _reordered(facts: Facts, rows: IntArray, work: IntArray) -> Candidate:
     spent = facts.covered_ns(work)
     return Candidate(
-        message("Operators that only copy tensors in another order take {time}.", time=of_busy(facts, spent)),
+        message("Operators that only copy tensors in another order take {time}.", time=facts.of_busy(spent)),
         evidence=_evidence(facts, spent, len(work)),
         rows=rows,
         edits=(Scale(rows, _REORDERED),),

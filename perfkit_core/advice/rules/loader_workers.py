@@ -10,9 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.evidence.loaders import HANDOVER_NS, batches, batches_per_step, cores, cores_text, loading_ns
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Candidate, NotEvaluableError, assume
+from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
 from perfkit_core.errors import UsageError
 from perfkit_core.language.messages import Message, message, plural
 from perfkit_core.model.schema import STEP
@@ -24,6 +22,9 @@ from perfkit_core.replay.transforms.durations import Scale
 from perfkit_core.replay.transforms.transform import Edit
 
 WORKERS: Final = 4
+HANDOVER_NS: Final = Quantity(
+    100_000, 500_000, 2_000_000, message("prior: a batch from a worker is unpickled and pinned")
+)
 _MOST_WORKERS: Final = 1024
 _AHEAD: Final = 2
 CONTENTION: Final = Quantity(
@@ -46,15 +47,14 @@ _FROM_THREAD: Final = Quantity(
 
 def find(facts: Facts) -> list[Candidate]:
     """Return the candidate for :data:`WORKERS` workers, or fewer where there are fewer cores."""
-    rows, loading = batches(facts), loading_ns(facts)
+    rows, loading = facts.batch_rows, facts.loading_ns
     if in_workers(facts.trace, rows).any() or loading / max(facts.step_ns, 1) <= facts.thresholds.loader_share:
         return []
-    known = cores(facts)
+    known = facts.cores
     workers = WORKERS if known is None else min(WORKERS, known)
+    useful = loading > facts.batches_per_step * HANDOVER_NS.mid  # else the handover takes as long
     if in_thread(facts.trace, rows).any():
         useful = workers > 1  # one worker does no more than the thread
-    else:
-        useful = loading > batches_per_step(facts, rows) * HANDOVER_NS.mid  # else the handover takes as long
     return [with_workers(facts, workers)] if useful else []
 
 
@@ -63,12 +63,12 @@ def with_workers(facts: Facts, workers: float) -> Candidate:
     workers."""
     if not 1 <= workers <= _MOST_WORKERS or workers % 1:
         raise UsageError(f"loader-workers={workers:g}: not a number of workers", f"ask for 1 to {_MOST_WORKERS}")
-    rows = batches(facts)
+    rows = facts.batch_rows
     if in_workers(facts.trace, rows).any():
         raise NotEvaluableError(
             message("workers make the batches already; how many is not recorded"), message("ask for more-workers")
         )
-    waiting = loading_ns(facts)
+    waiting = facts.loading_ns
     steps = np.flatnonzero(facts.trace.rows("kind", STEP) & (facts.replay.first >= 0))
     if in_thread(facts.trace, rows).any():
         making = _FROM_THREAD
@@ -79,7 +79,7 @@ def with_workers(facts: Facts, workers: float) -> Candidate:
         )
         # the thread makes the batches of a step while it computes: that takes the whole step where steps wait, and no
         # longer where they do not
-        each_ns = facts.step_ns / batches_per_step(facts, rows)
+        each_ns = facts.step_ns / facts.batches_per_step
         batch = Quantity(each_ns * making.low, each_ns * making.mid, each_ns * making.high, making.source)
         loads: tuple[Edit, ...] = (Load(rows, workers, batch, HANDOVER_NS),)
     else:
@@ -94,7 +94,7 @@ def with_workers(facts: Facts, workers: float) -> Candidate:
         template,
         evidence={
             "loader_ns": round(waiting), "loader_ratio": waiting / max(facts.step_ns, 1), "step_ns": facts.step_ns,
-            "workers": 0, "proposed_workers": workers, "cores": cores(facts),
+            "workers": 0, "proposed_workers": workers, "cores": facts.cores,
         },
         rows=rows,
         edits=(*loads, Scale(steps, CONTENTION, device=False)),
@@ -113,6 +113,11 @@ def with_workers(facts: Facts, workers: float) -> Candidate:
     )  # fmt: skip
 
 
+def cores_text(count: int) -> Message:
+    """Return ``8 cores``."""
+    return plural("{n} core", "{n} cores", count)
+
+
 def _ceiling_ns(facts: Facts, waiting_ns: float) -> int:
     """Return what is saved at most: a step takes no less than the rest of the host's work at its quickest, and no less
     than the device works."""
@@ -122,7 +127,7 @@ def _ceiling_ns(facts: Facts, waiting_ns: float) -> int:
 
 def _crowding(facts: Facts, workers: int) -> Message:
     """Return the risk that workers and training compete for cores, which no prediction includes."""
-    count, known = plural("{n} worker", "{n} workers", workers), cores(facts)
+    count, known = plural("{n} worker", "{n} workers", workers), facts.cores
     if known is None:
         return message(
             "The number of cores was not recorded: {workers} need as many cores, besides that of the training.",

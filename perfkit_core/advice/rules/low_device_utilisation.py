@@ -8,11 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from perfkit_core.advice.evidence.loaders import loading_ns
-from perfkit_core.advice.evidence.memory_peaks import peaks
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Candidate, NotEvaluableError
-from perfkit_core.advice.wording import of_step
+from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError
+from perfkit_core.advice.rules.memory_near_limit import peaks
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import DATALOADER
 from perfkit_core.plugins.contracts import Rule
@@ -22,7 +19,7 @@ def find(facts: Facts) -> list[Candidate]:
     """Return one candidate where the device is mostly idle."""
     facts.need_steps()
     facts.need_device()
-    busy_ratio, loading_ratio = (ns / max(facts.step_ns, 1) for ns in (facts.busy_ns, loading_ns(facts)))
+    busy_ratio, loading_ratio = (ns / max(facts.step_ns, 1) for ns in (facts.busy_ns, facts.loading_ns))
     if busy_ratio >= facts.thresholds.busy_share or loading_ratio > facts.thresholds.loader_share:
         return []
     try:  # how full the memory is, where that was recorded, says whether a larger batch fits
@@ -36,7 +33,7 @@ def find(facts: Facts) -> list[Candidate]:
         Candidate(
             message(
                 "The device works for {time} ({ratio:.1%}): it has room for larger batches.",
-                time=of_step(facts, facts.busy_ns), ratio=busy_ratio,
+                time=facts.of_step(facts.busy_ns), ratio=busy_ratio,
             ),
             evidence={
                 "busy_ns": round(facts.busy_ns), "busy_ratio": busy_ratio, "step_ns": facts.step_ns, **memory,

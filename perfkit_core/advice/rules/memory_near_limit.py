@@ -6,15 +6,33 @@ transform: it is about capacity, not time.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.evidence.memory_peaks import peaks
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Candidate
+from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError
 from perfkit_core.language.messages import message
+from perfkit_core.model.schema import CPU
 from perfkit_core.plugins.contracts import Rule
+from perfkit_core.views.memory.events import MISSING, levels, memory_events
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """Most ``bytes`` that one process had allocated on a device at once, how many the device has (``of_bytes``), and
+    the ``row`` of the event after which that was."""
+
+    device: str
+    rank: int
+    bytes: int
+    of_bytes: int
+    row: int
+
+    @property
+    def ratio(self) -> float:
+        """Share of the device's memory."""
+        return self.bytes / self.of_bytes
 
 
 def find(facts: Facts) -> list[Candidate]:
@@ -44,6 +62,39 @@ def find(facts: Facts) -> list[Candidate]:
         for peak in peaks(facts)
         if peak.ratio > facts.thresholds.memory_share
     ]  # fmt: skip
+
+
+def peaks(facts: Facts) -> list[Peak]:
+    """Return the peak of each device and process. Raises NotEvaluableError."""
+    trace = facts.trace
+    events = memory_events(trace)
+    if not len(events.row):
+        raise NotEvaluableError(
+            message("no memory events were recorded"),
+            message("pass profile_memory=True to the profiler (record --memory)"),
+        )
+    devices = trace.codes("device").values
+    sizes = {device.id: device.memory_bytes for device in trace.meta.devices if device.memory_bytes}
+    pools = [pool for pool, code in enumerate(events.pool_device.tolist()) if code >= 0 and devices[code] != CPU]
+    if not pools:
+        raise NotEvaluableError(message("no device memory was recorded, only host memory"))
+    pools = [pool for pool in pools if devices[events.pool_device[pool]] in sizes]
+    if not pools:
+        raise NotEvaluableError(message("the memory size of the device was not recorded"))
+    level = levels(trace)
+    known = []
+    for pool in pools:
+        if level.start[pool] == MISSING:  # what was allocated before the first event is unknown
+            continue
+        device, at = devices[events.pool_device[pool]], np.flatnonzero(events.pool == pool)
+        top = int(at[level.allocated[at].argmax()])
+        rank, row = int(events.pool_rank[pool]), int(events.row[top])
+        known.append(Peak(device, rank, int(level.allocated[top]), sizes[device], row))
+    if not known:
+        raise NotEvaluableError(
+            message("the memory events have no running totals, so what was allocated before them is unknown")
+        )
+    return known
 
 
 RULE: Final = Rule("memory-near-limit", 29, 1, "Free device memory", find)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from perfkit_core.advice.evidence.loaders import HANDOVER_NS, batches, batches_per_step, cores, cores_text
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Candidate, assume
+from perfkit_core.advice.facts import Candidate, Facts, assume
+from perfkit_core.advice.rules.loader_workers import HANDOVER_NS, cores_text
 from perfkit_core.language.messages import message
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.batches import in_workers
@@ -22,11 +21,11 @@ _FASTER: Final = Quantity(0.5, 0.55, 1.0, message("twice as many workers are up 
 
 def find(facts: Facts) -> list[Candidate]:
     """Return the candidate for twice the workers, however many there are."""
-    rows = batches(facts)
+    rows = facts.batch_rows
     waiting = facts.typical(facts.waited_ns)
     if not in_workers(facts.trace, rows).any() or not facts.exceeds(waiting, facts.thresholds.loader_share):
         return []
-    each_ns = facts.step_ns / batches_per_step(facts, rows)
+    each_ns = facts.step_ns / facts.batches_per_step
     batch = Quantity(each_ns * _FASTER.low, each_ns * _FASTER.mid, each_ns * _FASTER.high, _FASTER.source)
     times = {"waiting": waiting, "step": facts.step_ns}
     what = message("Each step waits {waiting:ns} of {step:ns} for a batch, although workers make them.", **times)
@@ -37,7 +36,7 @@ def find(facts: Facts) -> list[Candidate]:
             period=facts.period,
             **times,
         )
-    known = cores(facts)
+    known = facts.cores
     machine = (
         message("the number of cores was not recorded")
         if known is None

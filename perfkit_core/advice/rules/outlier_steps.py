@@ -12,9 +12,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Candidate, NotEvaluableError
-from perfkit_core.advice.wording import numbered_steps
+from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, numbered_steps
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.algorithms.sample_statistics import LEAST_TIMES, outlying
 from perfkit_core.language.messages import Message, message, plural

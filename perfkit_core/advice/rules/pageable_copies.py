@@ -10,14 +10,11 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.evidence.operators import matching
-from perfkit_core.advice.evidence.placement import calibrated
-from perfkit_core.advice.evidence.transfers import Transfers, transfers
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Candidate, assume
-from perfkit_core.advice.wording import each_step, of_step, plural_of
+from perfkit_core.advice.facts import Candidate, Facts, assume
+from perfkit_core.advice.operators import matching
+from perfkit_core.advice.transfers import Transfers, calibrated, transfers
 from perfkit_core.algorithms.arrays import BoolArray
-from perfkit_core.language.messages import message, plural
+from perfkit_core.language.messages import message
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.quantity import Quantity
@@ -56,10 +53,10 @@ def find(facts: Facts) -> list[Candidate]:
     size, count = facts.per_step(int(np.maximum(copies.bytes, 0).sum())), facts.per_step(len(copies))
     return [
         Candidate(
-            plural(
+            facts.plural(
                 "{count:count} copy {per_step} from pageable memory ({size:bytes}) blocks the host: {time}.",
                 "{count:count} copies {per_step} from pageable memory ({size:bytes}) block the host: {time}.",
-                plural_of(count), count=count, per_step=each_step(facts), size=size, time=of_step(facts, spent),
+                count, size=size, time=facts.of_step(spent),
             ),
             evidence={
                 "copies_per_step": count, "bytes_per_step": round(size), "call_ns": round(spent),

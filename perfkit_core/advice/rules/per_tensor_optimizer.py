@@ -14,10 +14,8 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.evidence.operators import CLEARS_GRADIENTS, matching, operators, outermost, within
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Candidate, NotEvaluableError, assume
-from perfkit_core.advice.wording import of_step
+from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
+from perfkit_core.advice.operators import CLEARS_GRADIENTS, matching, operators, outermost, within
 from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.language.messages import message, plural
@@ -181,7 +179,7 @@ def _updated_at_once(facts: Facts, parts: IntArray, loop: Loop) -> list[Candidat
                 "{time}.",
                 "The optimizer calls {n} operators for each of {tensors:count} tensors, one tensor after the other: "
                 "{time}.",
-                int(loop.operators), tensors=loop.tensors, time=of_step(facts, host),
+                int(loop.operators), tensors=loop.tensors, time=facts.of_step(host),
             ),
             evidence={
                 "optimizer": loop.name, "optimizer_ns": round(host), "step_ns": facts.step_ns,

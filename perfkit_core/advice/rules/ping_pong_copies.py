@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from perfkit_core.advice.evidence.round_trips import round_trips
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Candidate
-from perfkit_core.advice.wording import each_step, of_step, plural_of
-from perfkit_core.language.messages import message, plural
+from perfkit_core.advice.facts import Candidate, Facts
+from perfkit_core.advice.transfers import round_trips
+from perfkit_core.language.messages import message
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.transforms.durations import Remove
 
@@ -27,12 +25,12 @@ def find(facts: Facts) -> list[Candidate]:
     size = facts.per_step(int(trips.copies.bytes.sum()))
     return [
         Candidate(
-            plural(
+            facts.plural(
                 "Data go to the host and come back unchanged, {count:count} round trip {per_step} ({size:bytes} "
                 "copied): {time}.",
                 "Data go to the host and come back unchanged, {count:count} round trips {per_step} ({size:bytes} "
                 "copied): {time}.",
-                plural_of(count), count=count, per_step=each_step(facts), size=size, time=of_step(facts, spent),
+                count, size=size, time=facts.of_step(spent),
             ),
             evidence={
                 "round_trips_per_step": count, "bytes_per_step": round(size), "copies_ns": round(spent),

@@ -14,8 +14,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Assumption, Candidate, NotEvaluableError
+from perfkit_core.advice.facts import Assumption, Candidate, Facts, NotEvaluableError
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import DATALOADER

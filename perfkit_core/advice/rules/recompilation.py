@@ -11,13 +11,11 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.evidence.operators import distinct_names, matching, outermost
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Candidate
-from perfkit_core.advice.wording import each_step, numbered_steps, plural_of
+from perfkit_core.advice.facts import Candidate, Facts, numbered_steps
+from perfkit_core.advice.operators import distinct_names, matching, outermost
 from perfkit_core.algorithms import groupby
 from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.language.messages import message, plural
+from perfkit_core.language.messages import message
 from perfkit_core.model.schema import ANNOTATION, OPERATOR, OPERATOR_DETAIL, PYTHON, STEP
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.transforms.durations import Remove
@@ -79,14 +77,12 @@ def _broken(facts: Facts, rows: IntArray) -> Candidate:
     count = len(rows) / max(len(facts.steps), 1)
     shown = round(count, 1)
     return Candidate(
-        plural(
+        facts.plural(
             "The compiled graph has {count:count} break {per_step}: Python runs between the pieces, and nothing is "
             "fused across them.",
             "The compiled graph has {count:count} breaks {per_step}: Python runs between the pieces, and nothing is "
             "fused across them.",
-            plural_of(shown),
-            count=shown,
-            per_step=each_step(facts),
+            shown,
         ),
         evidence={"breaks_per_step": count, "functions": distinct_names(facts.trace, rows)[:_FUNCTIONS]},
         rows=rows,

@@ -13,10 +13,8 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.evidence.operators import matching, name_of, operators, outermost
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Candidate, assume
-from perfkit_core.advice.wording import of_step
+from perfkit_core.advice.facts import Candidate, Facts, assume
+from perfkit_core.advice.operators import matching, name_of, operators, outermost
 from perfkit_core.algorithms import groupby, nesting
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.language.messages import message, plural
@@ -73,7 +71,7 @@ def find(facts: Facts) -> list[Candidate]:
                 "backward pass of the selections.",
                 "A loop of {n:count} rounds selects a part of a tensor in each ({operator}): {time}, including the "
                 "backward pass of the selections.",
-                count, operator=name_of(trace, rounds.rows[0]), time=of_step(facts, spent),
+                count, operator=name_of(trace, rounds.rows[0]), time=facts.of_step(spent),
             ),
             evidence={
                 "rounds": count, "loops": int((loops > 0).sum()), "selections": len(rounds.rows),

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from perfkit_core.advice.evidence.kernels import HALF, PLAIN, SINGLE, cores_and_kernels, slow_products
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Candidate
+from perfkit_core.advice.facts import Candidate, Facts
+from perfkit_core.advice.matrix_products import HALF, PLAIN, SINGLE, cores_and_kernels, slow_products
 from perfkit_core.language.messages import message
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.quantity import Quantity

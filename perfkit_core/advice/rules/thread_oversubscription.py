@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from perfkit_core.advice.evidence.loaders import cores_text, recorded_number
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Candidate, NotEvaluableError
+from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError
+from perfkit_core.advice.rules.loader_workers import cores_text
 from perfkit_core.language.messages import message, plural
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.recording.environment import CORES, PROCESSES, THREADS
@@ -18,7 +17,7 @@ from perfkit_core.recording.environment import CORES, PROCESSES, THREADS
 
 def find(facts: Facts) -> list[Candidate]:
     """Return a candidate where threads × processes > cores."""
-    cores, threads = recorded_number(facts, CORES), recorded_number(facts, THREADS)
+    cores, threads = facts.recorded_number(CORES), facts.recorded_number(THREADS)
     if cores is None or threads is None:
         raise NotEvaluableError(
             message("threads and cores were not recorded"),
@@ -27,7 +26,7 @@ def find(facts: Facts) -> list[Candidate]:
                 "processes on the machine with its cores (nproc)"
             ),
         )
-    processes = recorded_number(facts, PROCESSES) or 1
+    processes = facts.recorded_number(PROCESSES) or 1
     if threads * processes <= cores:
         return []
     proposed = max(cores // processes, 1)

@@ -14,14 +14,18 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from perfkit_core.advice.evidence.operators import matching, names_of
-from perfkit_core.advice.evidence.placement import READ_NS, OuterOperators, elements, on_host_ns, outer_operators
-from perfkit_core.advice.evidence.transfers import Transfers, transfers
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Candidate, NotEvaluableError, assume
-from perfkit_core.advice.wording import each_step, listed, of_step, plural_of
+from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume, listed
+from perfkit_core.advice.operators import matching, names_of
+from perfkit_core.advice.transfers import (
+    OuterOperators,
+    Transfers,
+    elements,
+    on_host_ns,
+    outer_operators,
+    transfers,
+)
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
-from perfkit_core.language.messages import message, plural
+from perfkit_core.language.messages import message
 from perfkit_core.model.schema import KERNEL
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
@@ -31,6 +35,7 @@ from perfkit_core.replay.transforms.placement import Move
 from perfkit_core.replay.transforms.transform import Edit, InCases
 from perfkit_core.views.devices.kernels import parameters
 
+_READ_NS: Final = Quantity(500, 1_000, 2_000, message("prior: a number in host memory is read without a copy"))
 _VETOED: Final = (
     "random", "dropout", "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send",
     "recv", "barrier", "pad", "interpolate", "tile",
@@ -73,13 +78,13 @@ def find(facts: Facts) -> list[Candidate]:
     spent = facts.mean_ns(rows)
     return [
         Candidate(
-            plural(
+            facts.plural(
                 "{count:count} operator {per_step} on at most {elements} elements ({names}) runs on the device, and the"
                 " host waits for the result (copies: {copies:count}): {time}.",
                 "{count:count} operators {per_step} on at most {elements} elements ({names}) run on the device, and the"
                 " host waits for the results (copies: {copies:count}): {time}.",
-                plural_of(count), count=count, per_step=each_step(facts), elements=facts.thresholds.tiny_elements,
-                names=listed(names), copies=copy_count, time=of_step(facts, spent),
+                count, elements=facts.thresholds.tiny_elements,
+                names=listed(names), copies=copy_count, time=facts.of_step(spent),
             ),
             evidence={
                 "operators_per_step": count, "operators": names[:5], "operators_ns": round(spent),
@@ -171,7 +176,7 @@ def _edits(costs: Mapping[str, tuple[IntArray, Quantity]], sure: Transfers, unsu
     else something on the device may feed them, and a copy of that stays unless all goes well."""
     edits: list[Edit] = [Move(rows, True, cost) for rows, cost in costs.values()]
     if len(sure):
-        edits += [Remove(sure.everything), Insert(sure.owner, READ_NS)]
+        edits += [Remove(sure.everything), Insert(sure.owner, _READ_NS)]
     if len(unsure):
         edits.append(InCases(Remove(unsure.everything), (Case.SHORT,)))
     return tuple(edits)

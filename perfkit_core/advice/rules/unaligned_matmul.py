@@ -15,11 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from perfkit_core.advice.evidence.kernels import HALF, matrix_kernels
-from perfkit_core.advice.evidence.shapes import Shapes, per_row, shapes_of
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Candidate, assume
-from perfkit_core.advice.wording import of_step
+from perfkit_core.advice.facts import Candidate, Facts, assume
+from perfkit_core.advice.matrix_products import HALF, matrix_kernels
+from perfkit_core.advice.operators import Shapes, per_row, shapes_of
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message
 from perfkit_core.model.trace import Trace
@@ -54,7 +52,7 @@ def find(facts: Facts) -> list[Candidate]:
         Candidate(
             message(
                 "16-bit products have a dimension of {size}, which is not a multiple of {multiple}: {time}.",
-                size=size, multiple=MULTIPLE, time=of_step(facts, spent),
+                size=size, multiple=MULTIPLE, time=facts.of_step(spent),
             ),
             evidence={
                 "kernel_ns": round(spent), "kernel_ratio": spent / max(facts.step_ns, 1), "step_ns": facts.step_ns,

@@ -11,15 +11,11 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.evidence.kernels import launched_within
-from perfkit_core.advice.evidence.operators import OperatorOrder, backward_of, matching, operator_order, within
-from perfkit_core.advice.evidence.shapes import per_row
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Candidate, NotEvaluableError, assume
-from perfkit_core.advice.wording import each_step, of_step, plural_of
+from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
+from perfkit_core.advice.operators import OperatorOrder, backward_of, launched_within, matching, operator_order, per_row
 from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.language.messages import message, plural
+from perfkit_core.language.messages import message
 from perfkit_core.model.schema import FORWARD
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
@@ -55,16 +51,16 @@ def find(facts: Facts) -> list[Candidate]:
         raise NotEvaluableError(message("no operators with known names were recorded"))
     chains, count = chain_rows(trace)
     both = np.concatenate([chains, backward_of(trace, chains)])
-    work = launched_within(trace, within(trace, both))
+    work = launched_within(trace, both)
     spent, per_step = facts.covered_ns(work), facts.per_step(count)
     if not facts.exceeds(spent, facts.thresholds.attention_share):
         return []
     return [
         Candidate(
-            plural(
+            facts.plural(
                 "{count:count} chain of product, softmax and product {per_step} takes {time} on the device.",
                 "{count:count} chains of product, softmax and product {per_step} take {time} on the device.",
-                plural_of(per_step), count=per_step, per_step=each_step(facts), time=of_step(facts, spent),
+                per_step, time=facts.of_step(spent),
             ),
             evidence={
                 "chains": count, "device_ns": round(spent), "device_ratio": spent / max(facts.step_ns, 1),

@@ -12,10 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.evidence.operators import name_of, operators, within
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Candidate
-from perfkit_core.advice.wording import of_step
+from perfkit_core.advice.facts import Candidate, Facts
+from perfkit_core.advice.operators import name_of, operators, within
 from perfkit_core.algorithms import groupby, intervals, nesting
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.language.messages import Message, message
@@ -85,7 +83,7 @@ def _candidate(facts: Facts, calls: IntArray, shortest_ns: int) -> Candidate:
     return Candidate(
         message(
             "{operator} takes {time}, but it waits {cause}: making it faster saves little, what it waits for counts.",
-            operator=name, time=of_step(facts, spent), cause=_cause(trace, inside, work),
+            operator=name, time=facts.of_step(spent), cause=_cause(trace, inside, work),
         ),
         evidence={
             "operator": name, "long_calls": len(calls), "longest_ns": int(own.max()), "shortest_ns": shortest_ns,

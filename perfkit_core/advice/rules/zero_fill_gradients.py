@@ -11,13 +11,11 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.evidence.operators import CLEARS_GRADIENTS, matching, operators
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Candidate, NotEvaluableError, assume
-from perfkit_core.advice.wording import each_step, of_step, plural_of
+from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
+from perfkit_core.advice.operators import CLEARS_GRADIENTS, matching, operators
 from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.language.messages import message, plural
+from perfkit_core.language.messages import message
 from perfkit_core.model.schema import OPTIMIZER
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.quantity import Quantity
@@ -56,11 +54,11 @@ def find(facts: Facts) -> list[Candidate]:
     around = np.unique(np.where(batched, parent[fills], fills))
     return [
         Candidate(
-            plural(
+            facts.plural(
                 "{tensors:count} gradient {per_step} is filled with zeros, and the new gradient added to it: {time}.",
                 "{tensors:count} gradients {per_step} are filled with zeros, and the new gradients added to them: "
                 "{time}.",
-                plural_of(tensors), tensors=tensors, per_step=each_step(facts), time=of_step(facts, spent),
+                tensors, tensors=tensors, time=facts.of_step(spent),
             ),
             evidence={
                 "tensors": round(tensors), "additions": len(adds) // max(len(facts.steps), 1),

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import NotEvaluableError
+from perfkit_core.advice.facts import Facts, NotEvaluableError
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rules import unaligned_matmul
 from perfkit_core.advice.thresholds import Thresholds

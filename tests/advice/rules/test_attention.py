@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import NotEvaluableError
+from perfkit_core.advice.facts import Facts, NotEvaluableError
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rules.unfused_attention import chain_rows, find
 from perfkit_core.model.trace import Trace

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import NotEvaluableError
+from perfkit_core.advice.facts import Facts, NotEvaluableError
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rules.casts import casts, differ, find
 from perfkit_core.model.trace import Trace

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import NotEvaluableError
+from perfkit_core.advice.facts import Facts, NotEvaluableError
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rules.accumulation_sync import find as every_pass
 from perfkit_core.advice.rules.data_parallel import find as replicas

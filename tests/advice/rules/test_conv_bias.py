@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import NotEvaluableError
+from perfkit_core.advice.facts import Facts, NotEvaluableError
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rules import conv_bias_before_norm
 from perfkit_core.model.trace import Trace

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import NotEvaluableError
+from perfkit_core.advice.facts import Facts, NotEvaluableError
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rules import conv_autotune
 from perfkit_core.readers.load import load

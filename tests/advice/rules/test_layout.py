@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import NotEvaluableError
+from perfkit_core.advice.facts import Facts, NotEvaluableError
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rules.layout_transposes import converting, find, with_launches
 from perfkit_core.model.trace import Trace

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from perfkit_core.advice.engine import advise, what_ifs
-from perfkit_core.advice.evidence.loaders import batches
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.rules.epoch_gap import find as epoch_gap
 from perfkit_core.advice.rules.host_gap import find as host_gaps
@@ -104,7 +103,7 @@ def test_loading_in_a_thread_without_a_parent_is_loading() -> None:
     """The last event of the recording loads, too; what lies in another load is part of it."""
     times = ((0, 60_000), (10, 20), (99_000, 500))
     loads = [op("DataLoader.next", start, dur, kind="dataloader") | {"tid": 9} for start, dur in times]
-    assert len(batches(Facts(steps([*loads, op("aten::mm", 60_000, 39_000)], 100_000, 1)))) == 2
+    assert len(Facts(steps([*loads, op("aten::mm", 60_000, 39_000)], 100_000, 1)).batch_rows) == 2
 
 
 def test_the_same_finding_is_named_alike_on_machines_of_any_size() -> None:

@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.advice.evidence.memory_peaks import peaks
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import NotEvaluableError
+from perfkit_core.advice.facts import Facts, NotEvaluableError
 from perfkit_core.advice.predict import predict
-from perfkit_core.advice.rules.memory_near_limit import find
+from perfkit_core.advice.rules.memory_near_limit import find, peaks
 from perfkit_core.model.meta import Device
 from perfkit_core.readers.load import load
 from tests.support.events import host, trace

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import NotEvaluableError
+from perfkit_core.advice.facts import Facts, NotEvaluableError
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.remedies import remedied
 from perfkit_core.advice.rules.outlier_steps import find as outliers

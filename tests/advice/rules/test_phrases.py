@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from perfkit_core.advice.engine import advise
+from perfkit_core.advice.facts import Facts, listed
 from perfkit_core.advice.rules.pageable_copies import find as pageable_copies
-from perfkit_core.advice.wording import listed, plural_of
 from perfkit_core.readers.load import load
 from tests.support.advised import call, copy, found, op, steps
 
@@ -25,7 +25,9 @@ FILES = (
 
 
 def test_an_average_that_is_shown_as_1_takes_the_singular() -> None:
-    assert [plural_of(count) for count in (1, 1.0, 1.0004, 2, 0.5, 1.5, 714)] == [1, 1, 1, 2, 2, 2, 2]
+    facts = Facts(steps([]))
+    shown = [str(facts.plural("one", "many", count)) for count in (1, 1.0, 1.0004, 2, 0.5, 1.5, 714)]
+    assert shown == [*["one"] * 3, *["many"] * 4]
 
 
 def test_names_and_how_many_more_there_are() -> None:

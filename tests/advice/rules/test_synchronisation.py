@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import NotEvaluableError
+from perfkit_core.advice.facts import Facts, NotEvaluableError
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rules.device_sync import find as device_sync
 from perfkit_core.advice.rules.host_sync import fetched_every as host_sync_every

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.advice.evidence.device_capabilities import of_device
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import NotEvaluableError
+from perfkit_core.advice.facts import Facts, NotEvaluableError
+from perfkit_core.advice.matrix_products import tensor_cores_of
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rules import tensor_cores_unused, tf32_off
 from perfkit_core.model.meta import Device
@@ -91,7 +90,7 @@ def test_what_does_not_tell(made: Trace, why: str) -> None:
     ],
 )
 def test_devices(device: Device, half: bool, tf32: bool) -> None:
-    units = of_device(device)
+    units = tensor_cores_of(device)
     assert (units.half, units.tf32) == (half, tf32)
 
 

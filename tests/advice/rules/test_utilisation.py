@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import NotEvaluableError
+from perfkit_core.advice.facts import Facts, NotEvaluableError
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rules.low_device_utilisation import find
 from perfkit_core.readers.load import load

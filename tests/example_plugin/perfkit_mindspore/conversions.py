@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Candidate
+from perfkit_core.advice.facts import Candidate, Facts
 from perfkit_core.model.schema import KERNEL
 from perfkit_core.plugins.contracts import Remedy, Rule
 from perfkit_core.replay.transforms.durations import Remove

@@ -1,4 +1,4 @@
-"""Kernels: which there are, what launched them, and what their names say about matrix products.
+"""Kernels that multiply matrices: which there are, what their names say, and whether the device has faster cores.
 
 Libraries write the instruction into the name: ``volta_sgemm_64x64_nt`` multiplies single precision on ordinary cores,
 ``ampere_fp16_s16816gemm_…`` half precision on tensor cores, ``Cijk_…_MI16x16x1_…`` with the matrix instruction of AMD.
@@ -7,18 +7,17 @@ Libraries write the instruction into the name: ``volta_sgemm_64x64_nt`` multipli
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
-from perfkit_core.advice.evidence.device_capabilities import TensorCores, tensor_cores
-from perfkit_core.advice.facts import Facts
-from perfkit_core.advice.model import Candidate, NotEvaluableError, assume
-from perfkit_core.advice.wording import of_step
+from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
+from perfkit_core.advice.operators import kernels
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.language.messages import Text, message
-from perfkit_core.model.schema import DEVICE_WORK, KERNEL
+from perfkit_core.model.meta import Device
 from perfkit_core.model.trace import Trace, once
 from perfkit_core.replay.quantity import Quantity
 from perfkit_core.replay.transforms.durations import Scale
@@ -57,18 +56,17 @@ _TENSORS: Final = re.compile(r'"[a-z0-9_:.]*?(half|b?float\d*|double|complex\w*|
 """A recorded type that is that of a tensor, in lower case."""
 _NAMES: Final = 3
 _NAME_LENGTH: Final = 90
-
-
-def kernels(trace: Trace) -> IntArray:
-    """Return the rows of the kernels."""
-    return np.flatnonzero(trace.rows("kind", KERNEL) & ~trace.host)
-
-
-def launched_within(trace: Trace, inside: BoolArray) -> IntArray:
-    """Return the rows of the device work that the host events of a mask launched."""
-    launched_by = trace.ints("launched_by")
-    rows: IntArray = np.flatnonzero((launched_by >= 0) & inside[launched_by] & trace.rows("kind", *DEVICE_WORK))
-    return rows
+"""Names of kernels in the evidence, and their characters."""
+_TENSOR_CORES_MAJOR, _TF32_MAJOR = 7, 8
+"""Major compute capability of CUDA that brought tensor cores, and those for TF32 and bfloat16 (CUDA C++ Programming
+Guide, table of features by compute capability)."""
+_WARP: Final = 32
+"""Threads of a warp on all devices with CUDA compute capabilities; other makers number theirs alike, with 64."""
+_WITHOUT: Final = re.compile(r"GTX 16")
+"""Compute capability 7.5, but without tensor cores."""
+_MATRIX_CORES: Final = re.compile(r"Instinct MI([1-9]\d\d)")
+"""With matrix cores for half precision from MI100 on; from MI200 on they are as fast for bfloat16 (AMD, ISA guides)."""
+_MI200: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,15 +138,50 @@ def type_of_inputs(dtypes: str) -> int:
     return SINGLE if all(one in ("float", "float32") for one in first) else OTHER
 
 
+@dataclass(frozen=True, slots=True)
+class TensorCores:
+    """Whether a device has tensor cores for half precision, for single precision rounded to TF32, and for bfloat16."""
+
+    name: str
+    half: bool
+    tf32: bool
+    bfloat16: bool
+
+
+def tensor_cores(devices: Sequence[Device]) -> TensorCores:
+    """Return what all of the devices have. Raises NotEvaluableError where their properties do not say."""
+    if not devices:
+        raise NotEvaluableError(message("the compute capability of the device was not recorded"))
+    each = [tensor_cores_of(device) for device in devices]
+    half, tf32, bfloat16 = (all(getattr(one, kind) for one in each) for kind in ("half", "tf32", "bfloat16"))
+    return TensorCores(each[0].name, half, tf32, bfloat16)
+
+
+def tensor_cores_of(device: Device) -> TensorCores:
+    """Return what one device has. Raises NotEvaluableError where its properties do not say."""
+    name = device.name or device.id
+    instinct = _MATRIX_CORES.search(name)
+    if instinct:
+        return TensorCores(name, True, False, int(instinct[1]) >= _MI200)
+    major, warp = device.properties.get("computeMajor"), device.properties.get("warpSize")
+    of_cuda = not isinstance(warp, int) or warp == _WARP
+    if not isinstance(major, int) or not of_cuda or re.search("AMD|Radeon", name):
+        raise NotEvaluableError(
+            message("the compute capability of the device was not recorded ({device})", device=name)
+        )
+    cores = major >= _TENSOR_CORES_MAJOR and not _WITHOUT.search(name)
+    return TensorCores(name, cores, cores and major >= _TF32_MAJOR, cores and major >= _TF32_MAJOR)
+
+
 def cores_and_kernels(facts: Facts) -> tuple[TensorCores, MatrixKernels]:
     """Return the tensor cores of the devices, and the kernels that could use them. Raises NotEvaluableError."""
     facts.need_device()
-    device, kernels = tensor_cores(facts.trace.meta.devices), matrix_kernels(facts.trace)
-    if not len(kernels.row):
+    device, products = tensor_cores(facts.trace.meta.devices), matrix_kernels(facts.trace)
+    if not len(products.row):
         raise NotEvaluableError(message("no kernel with the name of a matrix product was recorded"))
-    if not (kernels.unit != UNKNOWN).any():
+    if not (products.unit != UNKNOWN).any():
         raise NotEvaluableError(message("the names of the kernels do not say whether they use tensor cores"))
-    return device, kernels
+    return device, products
 
 
 def slow_products(
@@ -164,7 +197,7 @@ def slow_products(
     longest = [code for code in np.argsort(-total, kind="stable")[:_NAMES] if total[code]]
     return [
         Candidate(
-            message("Matrix products take {time} {how}.", time=of_step(facts, spent), how=how),
+            message("Matrix products take {time} {how}.", time=facts.of_step(spent), how=how),
             evidence={
                 "kernel_ns": round(spent), "kernel_ratio": spent / max(facts.step_ns, 1), "step_ns": facts.step_ns,
                 "kernels": len(rows), "names": [names.values[code][:_NAME_LENGTH] for code in longest],

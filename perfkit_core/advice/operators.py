@@ -1,17 +1,20 @@
-"""Masks and rows of operators: by name, by nesting, in the order in which a thread calls them."""
+"""Masks and rows of operators: by name, by nesting, in the order in which a thread calls them, and by the shapes of
+their inputs; and the kernels and other device work that they launch."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
-from perfkit_core.model.schema import BACKWARD, DATALOADER, NESTED_KINDS, OPERATOR, RUNTIME
+from perfkit_core.model.schema import BACKWARD, DATALOADER, DEVICE_WORK, KERNEL, NESTED_KINDS, OPERATOR, RUNTIME
 from perfkit_core.model.trace import Trace, once
 from perfkit_core.views.select import marked, threads
 
@@ -21,7 +24,9 @@ _REGION: Final = re.compile(
     r"compiled|run_program|cuda_?graph|graph_?replay|program_interpreter|interpreter_?core|standalone_?executor",
     re.IGNORECASE,
 )
-"""What frameworks call a region that was compiled or captured as a whole."""
+"""Names of regions that frameworks compiled or captured as a whole."""
+Shapes = list[list[int]]
+"""A list for each input, empty where it is no tensor."""
 
 
 def matching(trace: Trace, column: str, test: Callable[[str], object]) -> BoolArray:
@@ -78,6 +83,22 @@ def compiled_regions(trace: Trace) -> BoolArray:
     return mask & trace.rows("kind", *(NESTED_KINDS - {RUNTIME}))
 
 
+def kernels(trace: Trace) -> IntArray:
+    """Return the rows of the kernels."""
+    return np.flatnonzero(trace.rows("kind", KERNEL) & ~trace.host)
+
+
+def launched(trace: Trace) -> IntArray:
+    """Return the rows of the device work whose launch was recorded."""
+    return np.flatnonzero((trace.ints("launched_by") >= 0) & trace.rows("kind", *DEVICE_WORK))
+
+
+def launched_within(trace: Trace, rows: IntArray) -> IntArray:
+    """Return the rows of the device work that was launched by some host events, or inside them."""
+    work = launched(trace)
+    return work[within(trace, rows)[trace.ints("launched_by")[work]]]
+
+
 @dataclass(frozen=True, slots=True)
 class OperatorOrder:
     """``row`` of each outermost operator, by thread and time, and the code of its ``thread``, shape (operators,)."""
@@ -108,3 +129,27 @@ def backward_of(trace: Trace, rows: IntArray) -> IntArray:
     order = operator_order(trace)
     backward = order.row[trace.rows("phase", BACKWARD)[order.row]]
     return backward[np.isin(sequence[backward], wanted[wanted >= 0])]
+
+
+def shapes_of(text: str) -> Shapes:
+    """Return the shapes of a recorded text; an input that holds several tensors counts as none."""
+    try:
+        inputs = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return []
+    if not isinstance(inputs, list):
+        return []
+    return [
+        shape if isinstance(shape, list) and all(isinstance(size, int) for size in shape) else [] for shape in inputs
+    ]
+
+
+def per_row(trace: Trace, rows: IntArray, of: Callable[[Shapes], Any], missing: Any) -> npt.NDArray[Any]:
+    """Return ``of`` the shapes of each row, computed once for each distinct text; ``missing`` where there are none."""
+    shapes = trace.codes("shapes")
+    codes = shapes.codes[rows]
+    distinct = np.unique(codes[codes >= 0])
+    table = np.full(len(shapes.values) + 1, missing)
+    for code in distinct.tolist():
+        table[code] = of(shapes_of(shapes.values[code]))
+    return table[codes]  # a null has code -1, which indexes the last item: missing

@@ -1,0 +1,286 @@
+"""Copies between host and device, and the outermost operators around them: what asked for each copy, how long the host
+waited for it, which copies come back, and what operators cost on the other side of the bus."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import numpy as np
+
+from perfkit_core import calibration
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.operators import matching, operators
+from perfkit_core.algorithms import groupby, intervals, nesting
+from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.language.messages import message
+from perfkit_core.model.schema import (
+    ANNOTATION,
+    DEVICE_WORK,
+    KERNEL,
+    MEMCPY,
+    OPERATOR,
+    OPERATOR_DETAIL,
+    RUNTIME,
+    SYNC,
+)
+from perfkit_core.model.trace import Trace
+from perfkit_core.replay.quantity import Quantity
+from perfkit_core.views.select import threads
+
+if TYPE_CHECKING:
+    from perfkit_core.calibration.model import Calibration
+
+_VIEWS: Final = ("reshape", "slice", "transpose", "expand", "split", "contiguous", "alias", "copy", "cast", "item")
+"""Operators that compute nothing."""
+_ALLOCATES: Final = re.compile(r"empty", re.IGNORECASE)
+"""Operators that reserve memory and leave its contents open."""
+_MOVES: Final = ("copy", "cast", "item")
+"""Operators that do nothing but move data."""
+_MOVING: Final = re.compile(r"memcpy|\bitem\b|\bnumpy\b|\btolist\b|TensorCopy", re.IGNORECASE)
+NESTED: Final = 8
+"""Operators that move data are nested at most this deeply (to → _to_copy → copy_ → …)."""
+_NEAR: Final = 8
+"""Operators between a copy to the host and the one back: with more, the data are hardly the same."""
+HOST_NS: Final = Quantity(
+    2_500, 7_000, 26_000, message("prior: median of operators on few numbers, in each of 5 public recordings")
+)
+LAUNCH_NS: Final = Quantity(
+    10_000, 30_000, 52_000,
+    message("prior: median of operators that launch one kernel, in each of 17 public recordings"),
+)  # fmt: skip
+_KERNEL_START_NS: Final = 2_000
+"""Least time of any kernel: typical of CUDA devices."""
+_ENOUGH: Final = 3
+"""This many calls in the same recording outweigh calls elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transfers:
+    """Copies between host and device with their launches, in the order of threads and launches, arrays of shape
+    (copies,).
+
+    ``row`` of the copy, ``call`` that launched it, ``sync`` the call after it in which the host waits for it (-1:
+    none), ``owner`` the outermost event that does nothing but this copy (the call, where there is none), ``bytes`` (-1:
+    unknown), ``to_host`` (else to the device), ``waited_ns`` in the call and in ``sync``.
+    """
+
+    row: IntArray
+    call: IntArray
+    sync: IntArray
+    owner: IntArray
+    bytes: IntArray
+    to_host: BoolArray
+    waited_ns: IntArray
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def only(self, kept: BoolArray) -> Transfers:
+        """Return the copies for which ``kept`` is true."""
+        return Transfers(*(getattr(self, name)[kept] for name in self.__slots__))
+
+    @property
+    def syncs(self) -> IntArray:
+        """Rows of the calls in which the host waits for these copies."""
+        return self.sync[self.sync >= 0]
+
+    @property
+    def everything(self) -> IntArray:
+        """Rows of all that would not take place without these copies; what is inside them goes with them."""
+        return np.unique(np.concatenate([self.owner, self.syncs]))
+
+
+def transfers(facts: Facts) -> Transfers:
+    """Return the copies of the steps between host and device; of the whole recording where there are no steps."""
+    trace, thread = facts.trace, threads(facts.trace).code
+    rows = np.flatnonzero(trace.rows("kind", MEMCPY) & (trace.ints("launched_by") >= 0) & facts.in_steps)
+    call = trace.ints("launched_by")[rows]
+    # the outermost event around each call in which nothing but the copy happens
+    moves = trace.rows("kind", OPERATOR) & trace.rows("op_name", *_MOVES)
+    moves |= matching(trace, "name", _MOVING.search) & trace.rows("kind", OPERATOR, OPERATOR_DETAIL, ANNOTATION)
+    moves &= trace.host
+    owner = call.copy()
+    for _ in range(NESTED):
+        above = trace.ints("parent")[owner]
+        owner = np.where((above >= 0) & moves[above], above, owner)
+    kinds = trace.codes("copy_kind")
+    direction = kinds.lookup(np.array([kind[:4] for kind in kinds.values], "U4"), "")[rows]
+    # an operator that reads a number copies to the host: some devices call host memory that they can reach their own
+    direction = np.where(trace.rows("op_name", "item")[owner], "DtoH", direction)
+    order = np.lexsort((trace.ints("start_ns")[call], thread[call]))
+    order = order[np.isin(direction, ("DtoH", "HtoD"))[order]]
+    rows, call, owner, direction = rows[order], call[order], owner[order], direction[order]
+    # the synchronisation that follows each call in the same operator before anything else is launched, -1
+    launches = np.zeros(len(trace), np.bool_)
+    launches[trace.ints("launched_by")[trace.ints("launched_by") >= 0]] = True
+    syncs = trace.host & trace.rows("kind", SYNC)
+    calls = np.flatnonzero(trace.host & (syncs | (launches & trace.rows("kind", RUNTIME))))
+    calls = calls[np.lexsort((trace.ints("start_ns")[calls], thread[calls]))]
+    position = np.full(len(trace), -1, np.int64)
+    position[calls] = np.arange(len(calls))
+    sync = np.append(calls, -1)[position[call] + 1]
+    same = (position[call] >= 0) & (sync >= 0) & syncs[sync] & (thread[sync] == thread[call])
+    same &= trace.ints("parent")[sync] == trace.ints("parent")[call]
+    sync = np.where(same, sync, -1)
+    waited = facts.waiting_ns[call] + np.where(sync >= 0, facts.waiting_ns[sync], 0)
+    return Transfers(rows, call, sync, owner, trace.ints("bytes")[rows], direction == "DtoH", waited)
+
+
+def wait_ceiling_ns(facts: Facts, own_ns: float) -> int:
+    """Return what removing waits saves at most in a step: host and device together took no longer than one after the
+    other, and will take no less than the longer of both; and ``own_ns``, the calls' own time."""
+    activity, trace = facts.activity, facts.trace
+    both = [np.concatenate(part) for part in zip(activity.compute, activity.copy, strict=True)]
+    device = float(np.median(facts.within_steps(intervals.union(*both))))
+    calls = trace.host & trace.rows("kind", SYNC, RUNTIME) & facts.in_steps
+    host = max(facts.step_ns - facts.per_step(int(facts.waiting_ns[calls].sum())), 0)
+    return round(min(host, device) + own_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class OuterOperators:
+    """Outermost operators of the steps in the order of threads and time, arrays of shape (operators,): ``row``,
+    ``thread``, ``works`` (device work) and ``kernels`` launched inside. ``of`` is the position of the operator around
+    each event (-1: none), shape (rows,)."""
+
+    row: IntArray
+    thread: IntArray
+    works: IntArray
+    kernels: IntArray
+    of: IntArray
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+def outer_operators(facts: Facts, copies: IntArray) -> OuterOperators:
+    """Return the outermost operators of the steps, of the whole recording where there are none. ``copies``, rows of
+    host events, count as operators where they lie in none: some frameworks read results outside of operators."""
+    trace = facts.trace
+    counts = operators(trace)
+    counts[copies] = True
+    outer = nesting.outermost(trace.ints("parent"), counts)
+    rows = np.flatnonzero((outer == np.arange(len(trace))) & facts.in_steps)
+    rows = rows[np.lexsort((trace.ints("start_ns")[rows], threads(trace).code[rows]))]
+    position = np.full(len(trace) + 1, -1, np.int64)  # the last one is where an event in no operator (-1) points
+    position[rows] = np.arange(len(rows))
+    of = position[outer]
+    work = np.flatnonzero(trace.rows("kind", *DEVICE_WORK) & (trace.ints("launched_by") >= 0))
+    at = of[trace.ints("launched_by")[work]]
+    work, at = work[at >= 0], at[at >= 0]
+    works, kernels = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+    np.add.at(works, at, 1)
+    np.add.at(kernels, at, trace.rows("kind", KERNEL)[work].astype(np.int64))
+    return OuterOperators(rows, threads(trace).code[rows], works, kernels, of)
+
+
+def only_allocates(trace: Trace, rows: IntArray) -> BoolArray:
+    """Return whether each of the operators only reserves memory."""
+    return matching(trace, "name", _ALLOCATES.search)[rows]
+
+
+@dataclass(frozen=True, slots=True)
+class RoundTrips:
+    """The copies of round trips, there and back, and the ``operators`` that compute on the host within one, positions
+    in ``order``. ``count``: how many round trips."""
+
+    count: int
+    copies: Transfers
+    operators: IntArray
+    order: OuterOperators
+
+    def copies_ns(self, facts: Facts) -> float:
+        """Return the host time of the copies in a step; a call after a copy lies beside its operator or in it."""
+        dur, copies = facts.trace.ints("dur_ns"), self.copies
+        apart = (copies.sync >= 0) & (copies.owner == copies.call)
+        return facts.per_step(int(dur[np.unique(copies.owner)].sum() + dur[copies.sync[apart]].sum()))
+
+
+def round_trips(facts: Facts, least_bytes: int, computing: bool) -> RoundTrips:
+    """Return the round trips of at least so many bytes during which the host computes something (``computing``), or
+    nothing: each copy to the host with the next one back of as many bytes, on its thread, in its step."""
+    trace, moved = facts.trace, transfers(facts)
+    order = outer_operators(facts, moved.owner)
+    at = np.flatnonzero(moved.bytes >= max(least_bytes, 1))
+    keys = [threads(trace).code[moved.call[at]], trace.ints("step")[moved.row[at]], moved.bytes[at]]
+    code, _ = groupby.sorted_codes(keys, len(at))
+    at = at[np.lexsort((trace.ints("start_ns")[moved.call[at]], code))]
+    code = np.sort(code)
+    follows = np.flatnonzero((code[1:] == code[:-1]) & moved.to_host[at[:-1]] & ~moved.to_host[at[1:]])
+    there, back = at[follows], at[follows + 1]
+    first, last = order.of[moved.call[there]] + 1, order.of[moved.call[back]]
+    placed = (first > 0) & (last >= 0) & (last - first >= 0) & (last - first <= _NEAR)
+    computes = (order.works == 0) & ~trace.rows("op_name", *_VIEWS)[order.row] & ~only_allocates(trace, order.row)
+    before = np.append(0, np.cumsum(computes))  # how many operators compute on the host before each position
+    placed &= (before[last] - before[first] > 0) == computing
+    there, back, first, last = there[placed], back[placed], first[placed], last[placed]
+    kept = np.zeros(len(moved), np.bool_)
+    kept[there], kept[back] = True, True
+    change = np.zeros(len(order) + 1, np.int64)  # +1 where a round trip begins, -1 where it ends: their sum is within
+    np.add.at(change, first, 1)
+    np.add.at(change, last, -1)
+    inside = np.cumsum(change)[: len(order)] > 0
+    return RoundTrips(len(there), moved.only(kept), np.flatnonzero(inside & computes), order)
+
+
+def elements(trace: Trace, rows: IntArray) -> IntArray:
+    """Return the elements of the largest input of each operator; -1 where no shape was recorded. Shape (len(rows),)."""
+    codes = trace.codes("shapes")
+    largest = np.full(len(codes.values), -1, np.int64)
+    for code, text in enumerate(codes.values):
+        try:
+            largest[code] = _elements(msgspec.json.decode(text))
+        except (msgspec.DecodeError, RecursionError):
+            continue
+    counts: IntArray = codes.lookup(largest, -1)[rows]
+    return counts
+
+
+def _elements(shape: object) -> int:
+    """Return the most elements of any shape in a list; shapes of lists of tensors are nested once more."""
+    if not isinstance(shape, list):
+        return -1
+    if all(isinstance(size, int) for size in shape):
+        return int(np.prod(shape, dtype=np.float64)) if shape else 1
+    return max((_elements(inner) for inner in shape), default=-1)
+
+
+def calibrated(trace: Trace) -> Calibration | None:
+    """Return the calibration of this machine, if its device is of a model that the recording mentions."""
+    models = {device.name for device in trace.meta.devices if device.name}
+    calibrations = (calibration.known(trace.meta.framework or "", model) for model in sorted(models))
+    return next((one for one in calibrations if one is not None), None)
+
+
+def on_host_ns(facts: Facts, order: OuterOperators, canonical: str) -> Quantity:
+    """Return the time of an operator on few numbers on the host: from the same recording, else from a calibration of
+    this machine, else from public recordings."""
+    trace = facts.trace
+    same = trace.rows("op_name", canonical)[order.row] & (order.works == 0)
+    count = elements(trace, order.row)
+    same &= (count >= 0) & (count <= facts.thresholds.tiny_elements)
+    measured = calibrated(trace)
+    elsewhere = measured.host_ns(canonical) if measured else None
+    return _recorded(trace.ints("dur_ns")[order.row[same]], elsewhere or HOST_NS)
+
+
+def launching_ns(facts: Facts, order: OuterOperators) -> Quantity:
+    """Return the host time of an operator that launches one kernel: from the same recording, else from public ones."""
+    launches_one = (order.works == 1) & (order.kernels == 1)
+    return _recorded(facts.trace.ints("dur_ns")[order.row[launches_one]], LAUNCH_NS)
+
+
+def on_device_ns(bytes_each: float, ns_per_byte: Quantity) -> Quantity:
+    """Return the device time of an operator on so many bytes, its start included."""
+    low, mid, high = (_KERNEL_START_NS + bytes_each * ns for ns in (ns_per_byte.low, ns_per_byte.mid, ns_per_byte.high))
+    return Quantity(low, mid, high, ns_per_byte.source)
+
+
+def _recorded(dur_ns: IntArray, otherwise: Quantity) -> Quantity:
+    if len(dur_ns) < _ENOUGH:
+        return otherwise
+    low, mid, high = np.quantile(dur_ns, [0.25, 0.5, 0.75]).tolist()
+    return Quantity(low, mid, high, message("middle half of {count:count} calls in this recording", count=len(dur_ns)))
