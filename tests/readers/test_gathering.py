@@ -9,7 +9,7 @@ import pytest
 from perfkit_core.algorithms import arrays
 from perfkit_core.readers.chrome import row_table
 from perfkit_core.readers.chrome.row_table import Gathering, RowTable
-from perfkit_core.readers.chrome.rows import NULL, TEXTS, Origin, Origins, Rows, Vocabulary
+from perfkit_core.readers.chrome.rows import ARGUMENT_TEXTS, NULL, Origin, Origins, Rows, Vocabulary
 
 SIZES = (3, 5, 0, 1, 20, 2, 2, 7)
 
@@ -54,7 +54,7 @@ def rooms(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("in_order", [False, True])
 @pytest.mark.parametrize("compact", [False, True])
 def test_stretches_become_one_table(in_order: bool, compact: bool) -> None:
-    known, words = Origins(), {column: Vocabulary() for column in TEXTS}
+    known, words = Origins(), {column: Vocabulary() for column in ARGUMENT_TEXTS}
     known.number(origin("in no event", None))
     words["shapes"].numbers(["even", "odd", "in no event"])
     found, wanted, first = Gathering(), [], 0
@@ -74,7 +74,7 @@ def test_stretches_become_one_table(in_order: bool, compact: bool) -> None:
 
 
 def test_the_origin_of_the_clock_is_added() -> None:
-    found, known, words = Gathering(), Origins(), {column: Vocabulary() for column in TEXTS}
+    found, known, words = Gathering(), Origins(), {column: Vocabulary() for column in ARGUMENT_TEXTS}
     words["shapes"].numbers(["even", "odd"])
     found.add(stretch(0, 4, False, known))
     table = RowTable(found.taken(), known, words, 5, True).table(False)
@@ -93,5 +93,5 @@ def test_a_column_that_begins_late_holds_nothing_before() -> None:
 
 
 def test_nothing() -> None:
-    table = RowTable(Gathering().taken(), Origins(), {column: Vocabulary() for column in TEXTS}, 0, True).table(True)
-    assert table.num_rows == 0
+    words = {column: Vocabulary() for column in ARGUMENT_TEXTS}
+    assert RowTable(Gathering().taken(), Origins(), words, 0, True).table(True).num_rows == 0

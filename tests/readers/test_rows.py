@@ -8,7 +8,7 @@ import pytest
 
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.readers.chrome.row_table import Gathering, RowTable
-from perfkit_core.readers.chrome.rows import NULL, TEXTS, Origin, Origins, Rows, Vocabulary
+from perfkit_core.readers.chrome.rows import ARGUMENT_TEXTS, NULL, Origin, Origins, Rows, Vocabulary
 
 COUNT = 1000
 
@@ -116,7 +116,7 @@ def test_other_arguments_come_into_the_table(count: int, in_order: bool, args: b
     known, found, wanted = Origins(), Gathering(), []
     for number in range(5):
         known.number(Origin(f"op {number}", "operator", None, "cpu", None, None, None, 7, 7, None))
-    words = {column: Vocabulary() for column in TEXTS}
+    words = {column: Vocabulary() for column in ARGUMENT_TEXTS}
     words["shapes"].numbers(["even", "odd"])
     for _ in range(2):
         part = rows(count, args)

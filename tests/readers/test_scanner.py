@@ -7,11 +7,13 @@ import json
 import random
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from perfkit_core.readers.chrome.recorder import Recorder
 from perfkit_core.readers.chrome.scanned_rows import Portion
 from perfkit_core.readers.load import load
+from perfkit_core.runtime import parallel
 from perfkit_torch import source
 from tests.support.chrome import event, write
 from tests.support.paths import DATA
@@ -38,6 +40,26 @@ def test_every_paddle_file_is_read_alike(paddle_json: Path) -> None:
 @pytest.mark.parametrize("chunk_bytes", [300, 1500, 1 << 16])
 def test_where_chunks_are_cut_changes_nothing(name: str, chunk_bytes: int) -> None:
     assert not both(DATA / name, chunk_bytes=chunk_bytes)
+
+
+@pytest.mark.parametrize("name", ["torch-mlp.json.gz", "paddle-mlp.json.gz"])
+def test_distinct_texts_are_numbered_alike_in_any_number_of_threads(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dictionaries hold their texts in the order of the file, whichever thread scanned which chunk."""
+
+    def dictionaries(threads: int) -> dict[str, list[str]]:
+        monkeypatch.setattr(parallel, "threads", lambda: threads)
+        with reading(0, 1500):
+            events = load(DATA / name).events
+        columns = {column: events[column] for column in events.column_names}
+        return {
+            column: cells.unify_dictionaries().chunk(0).dictionary.to_pylist()
+            for column, cells in columns.items() if pa.types.is_dictionary(cells.type)
+        }  # fmt: skip
+
+    sequential = dictionaries(1)
+    assert sum(map(len, sequential.values())) > 50
+    for _ in range(5):
+        assert dictionaries(4) == sequential
 
 
 def test_usual_events_are_scanned(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
 
 from perfkit_core.readers.chrome import recorder  # noqa: E402
+from perfkit_core.readers.chrome.scanned_rows import Portion  # noqa: E402
 from perfkit_torch import capture, trace_activities  # noqa: E402
 from tests.support.torch_activities import Activity, Results, plain_columns  # noqa: E402
 from tests.support.torch_models import MODELS, train  # noqa: E402
@@ -129,11 +130,14 @@ def test_an_operator_says_itself_which_it_is() -> None:
 
 
 def test_small_recordings_are_left_to_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
-    def scanned(self: Any, text: bytes, count: int) -> None:
-        read.append(count)
+    add_scanned = recorder.Recorder._add_scanned
+
+    def counted(self: Any, portion: Portion, times: Any) -> None:
+        read.append(sum(stretch.rows for stretch in portion.stretches))
+        add_scanned(self, portion, times)
 
     read: list[int] = []
-    monkeypatch.setattr(recorder.Recorder, "_scanned", scanned)
+    monkeypatch.setattr(recorder.Recorder, "_add_scanned", counted)
     monkeypatch.setattr(recorder, "SCAN_FROM_BYTES", 2000)
     monkeypatch.delitem(sys.modules, "perfkit_core.readers.scanner.scanner", raising=False)
     monkeypatch.setattr(trace_activities, "_BATCH", 6)

@@ -1,16 +1,12 @@
-"""Collects events as columns, whoever read them: one by one, or scanned.
-
-Describes the collectives among recorded events as they come, while their texts are at hand.
-"""
+"""Collects recorded events as columns: events read one by one, scanned portions, and texts of live captures."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from perfkit_core.algorithms.arrays import IntArray
@@ -29,18 +25,20 @@ from perfkit_core.readers.chrome.dialect import (
 )
 from perfkit_core.readers.chrome.reference_rows import RowLists
 from perfkit_core.readers.chrome.row_table import Gathering, RowTable
-from perfkit_core.readers.chrome.rows import NULL, TEXTS, Numbers, Origins, Rows, Vocabulary
-from perfkit_core.readers.chrome.scanned_rows import Meanings, Portion, Stretch, Words
+from perfkit_core.readers.chrome.rows import ARGUMENT_TEXTS, NULL, Numbers, Origins, Rows, Vocabulary
+from perfkit_core.readers.chrome.scanned_rows import Portion, Translation, Words
 
 if TYPE_CHECKING:
     from perfkit_core.readers.scanner.scanner import Scanner
 
 _REMEMBERED: Final = 1 << 8
-_TEXTS: Final = ("shapes", "dtypes")
 
 
 class Descriptions:
-    """Adds to ``args`` what an event communicates (:mod:`perfkit_core.assembly.labels`), and its bytes."""
+    """Adds to ``args`` what an event communicates (:mod:`perfkit_core.assembly.labels`), and fills ``bytes``.
+
+    Events are described while they are collected, when their texts are at hand.
+    """
 
     def __init__(self, dialect: Dialect, origins: Origins, vocabularies: Mapping[str, Vocabulary]) -> None:
         self._dialect, self._origins, self._vocabularies = dialect, origins, vocabularies
@@ -48,55 +46,51 @@ class Descriptions:
         self._seen: dict[tuple[str | None, ...], tuple[str | None, int]] = {}
 
     def add(self, part: Rows) -> None:
-        """Describe what is there to describe among these rows. What was recorded stays."""
+        """Describe the collectives among these rows. Recorded values stay."""
         for origin in self._origins.known(len(self._wanted)):
             self._wanted.append(self._dialect.communicates(origin.name or "", origin.kind or ""))
         at = np.flatnonzero(self._wanted.array()[part.origin])
         if not len(at):
             return
-        texts = (self._texts(part, column, at) for column in _TEXTS)
         names = (self._origins.name(number) for number in part.origin[at].tolist())
-        found = [self._of(*key) for key in zip(names, part.arguments(at), *texts, strict=True)]
-        part.replace(at, [text for text, _ in found])
-        self._measure(part, at, np.array([size for _, size in found], np.int64))
-
-    def _texts(self, part: Rows, column: str, at: npt.NDArray[np.int64]) -> list[str | None]:
-        codes = part.texts.get(column)
-        if codes is None:
-            return [None] * len(at)
-        known = self._vocabularies[column].texts()
-        found: list[str | None] = known.take(pa.array(codes[at], mask=codes[at] < 0)).to_pylist()
-        return found
-
-    def _of(self, *key: Any) -> tuple[str | None, int]:
-        """The ``args`` of a row that is described, and its size, -1 where that is unknown."""
-        if key not in self._seen:
-            if len(self._seen) >= _REMEMBERED:
-                self._seen.clear()
-            collective, size = self._dialect.described(*key)
-            self._seen[key] = with_description(key[1], collective), size
-        return self._seen[key]
-
-    def _measure(self, part: Rows, at: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> None:
-        if (sizes < 0).all():
+        texts: list[list[str | None]] = []
+        for column in ("shapes", "dtypes"):
+            codes = part.texts.get(column)
+            if codes is None:
+                texts.append([None] * len(at))
+            else:
+                held = self._vocabularies[column].texts()
+                texts.append(held.take(pa.array(codes[at], mask=codes[at] < 0)).to_pylist())
+        args, sizes = [], []
+        for key in zip(names, part.arguments(at), *texts, strict=True):
+            if key not in self._seen:
+                if len(self._seen) >= _REMEMBERED:
+                    self._seen.clear()
+                collective, size = self._dialect.described(*key)
+                self._seen[key] = with_description(key[1], collective), size
+            args.append(self._seen[key][0])
+            sizes.append(self._seen[key][1])
+        part.replace(at, args)
+        size_bytes = np.array(sizes, np.int64)
+        if (size_bytes < 0).all():
             return
-        column = part.integers.setdefault("bytes", np.full(part.count, NULL, np.int64))
-        unknown = (column[at] == NULL) & (sizes >= 0)
-        column[at[unknown]] = sizes[unknown]
+        cells = part.integers.setdefault("bytes", np.full(part.count, NULL, np.int64))
+        unknown = (cells[at] == NULL) & (size_bytes >= 0)
+        cells[at[unknown]] = size_bytes[unknown]
 
 
-_SPANS: Final = frozenset("X")
-_INSTANTS: Final = frozenset("iIRC")
+_TIMED: Final = frozenset("XiIRC")
+"""The ``ph`` of spans, instants and counters."""
 _FLOWS: Final = frozenset("stf")
 
 
 class Recorder:
-    """Takes events of one file or capture, in order; :meth:`recorded` returns what ``assemble`` takes.
+    """Takes events of one file or capture, in order; :meth:`recorded` returns the input of ``assemble``.
 
-    Also keeps what metadata events say: ``thread_names``; ``unknown`` counts events by an unsupported ``ph``,
-    ``untimed`` those without a start, which are no rows, ``mistimed`` those with a start or duration that is no time,
-    which are no rows either, ``reversed`` those whose duration was negative, which is 0. Without ``partial``, an event
-    that is mistimed raises SourceError.
+    Also keeps what metadata events contain: ``thread_names``. ``unknown`` counts events by an unsupported ``ph``,
+    ``untimed`` those without a start and ``mistimed`` those with a start or duration that is not a time, which are both
+    left out, ``reversed`` those with a negative duration, which becomes 0. Without ``partial``, a mistimed event raises
+    SourceError.
     """
 
     def __init__(self, dialect: Dialect, partial: bool = False) -> None:
@@ -108,151 +102,133 @@ class Recorder:
         self._dialect, self._partial = dialect, partial
         self._labels: dict[tuple[str, str], Label] = {}
         self._origins = Origins()
-        self._vocabularies = {column: Vocabulary() for column in TEXTS}
+        self._vocabularies = {column: Vocabulary() for column in ARGUMENT_TEXTS}
         self._descriptions = Descriptions(dialect, self._origins, self._vocabularies)
-        self._meanings: dict[int, Meanings] = {}
+        self._translations: dict[int, Translation] = {}
         self._rows = Gathering()
         self._scanner: Scanner | None = None
         self._text_bytes = 0
 
+    @property
+    def held(self) -> int:
+        """The number of events so far."""
+        return self._rows.count
+
     def add(self, events: Sequence[ChromeEvent] | Portion, times: tuple[IntArray, IntArray] | None = None) -> None:
-        """Take some events, or a portion that was scanned.
+        """Take events, or a scanned portion.
 
         ``times``: start and duration in ns, each of shape (events,), where they are known already (live captures).
         """
         if isinstance(events, Portion):
             self._add_scanned(events)
-            return
-        self._gather(self._one_by_one(events, times)[0])
+        else:
+            self._gather(self._one_by_one(events, times)[0])
 
     def add_text(self, text: bytes, times: tuple[IntArray, IntArray]) -> None:
         """Take the body of a JSON array of events, with their start and duration in ns, each of shape (events,).
 
-        Raises ValueError, and takes none of them, where the text is no such body or not of as many events.
+        Raises ValueError, and takes none of them, where the text is no such body or has another number of events.
         """
         self._text_bytes += len(text)
-        portion = self._scanned(text, len(times[0])) if self._scans() else None
-        if portion is not None:
-            self._add_scanned(portion, times)
-            return
-        events = DECODER.decode(b"[" + text + b"]")
-        if len(events) != len(times[0]):
-            raise ValueError(f"{len(events)} events, but times of {len(times[0])}")
-        self.add(events, times)
+        # loading the compiled code takes as long as the reference takes for the first few megabytes
+        loaded = self._text_bytes >= SCAN_FROM_BYTES or "perfkit_core.readers.scanner.scanner" in sys.modules
+        if loaded and can_scan(self._dialect) and text.startswith(b"{"):
+            from perfkit_core.readers.scanner import chunks, events
+            from perfkit_core.readers.scanner.scanner import Scanner, padded
 
-    def _scans(self) -> bool:
-        """Loading the compiled code takes as long as the reference takes for the first few megabytes."""
-        worth = self._text_bytes >= SCAN_FROM_BYTES or "perfkit_core.readers.scanner.scanner" in sys.modules
-        return worth and can_scan(self._dialect)
-
-    def _scanned(self, text: bytes, count: int) -> Portion | None:
-        """The events of a text; None where the scanner does not understand all of it."""
-        from perfkit_core.readers.scanner import chunks, events
-        from perfkit_core.readers.scanner.scanner import Scanner, padded
-
-        if not text.startswith(b"{"):
-            return None
-        self._scanner = self._scanner or Scanner(self._dialect)
-        portion, scanned = chunks.accepted(self._scanner.scan(padded(text + b"]"), 0, len(text) + 1))
-        whole = scanned.status == events.CLOSED and scanned.position == len(text)
-        return portion if whole and sum(part.rows for part in portion.stretches) == count else None
+            self._scanner = self._scanner or Scanner(self._dialect)
+            portion, scanned = chunks.accepted(self._scanner.scan(padded(text + b"]"), 0, len(text) + 1))
+            complete = scanned.status == events.CLOSED and scanned.position == len(text)
+            if complete and sum(part.rows for part in portion.stretches) == len(times[0]):
+                self._add_scanned(portion, times)
+                return
+        decoded = DECODER.decode(b"[" + text + b"]")
+        if len(decoded) != len(times[0]):
+            raise ValueError(f"{len(decoded)} events, but times of {len(times[0])}")
+        self.add(decoded, times)
 
     def recorded(self, base_ns: int = 0, in_order: bool = True) -> Recorded:
-        """The events so far, their starts shifted by ``base_ns``; they are the taker's then. In the order of the event
-        table, where they were not recorded in an order that says more than their times."""
-        return Recorded(self._table(base_ns, in_order).table(compact=True))
+        """Return the events so far and forget them. Their starts are shifted by ``base_ns``.
 
-    @property
-    def held(self) -> int:
-        """How many events are here."""
-        return self._rows.count
+        They are sorted as the event table, unless the order in which they were recorded matters.
+        """
+        table = RowTable(self._rows.taken(), self._origins, self._vocabularies, base_ns, in_order)
+        return Recorded(table.table(compact=True))
 
     def taken(self) -> pa.Table:
-        """The events so far as a table of columns; they are the taker's then."""
-        return self._table(0, in_order=False).table(compact=False)
-
-    def _table(self, base_ns: int, in_order: bool) -> RowTable:
-        return RowTable(self._rows.taken(), self._origins, self._vocabularies, base_ns, in_order)
+        """Return the events so far as a table of columns, and forget them."""
+        table = RowTable(self._rows.taken(), self._origins, self._vocabularies, 0, in_order=False)
+        return table.table(compact=False)
 
     def _add_scanned(self, portion: Portion, times: tuple[IntArray, IntArray] | None = None) -> None:
         first = 0
         for stretch, events in zip(portion.stretches, portion.slow, strict=True):
-            part = self._meaning(stretch.words).rows(stretch)
+            part = self._translation(stretch.words).rows(stretch)
             if times is not None:
                 here = slice(first, first + stretch.rows)
                 part.integers |= {"start_ns": times[0][here], "dur_ns": times[1][here]}
-            for rows in self._with_slow(part, stretch, events, times is not None) if events else [part]:
+            parts = [part]
+            if events:  # that were set aside; some of them are no rows
+                at = np.array([row for row, _, _ in stretch.slow], np.int64)
+                slow_times = (part.integers["start_ns"][at], part.integers["dur_ns"][at]) if times is not None else None
+                rows, kept = self._one_by_one(events, slow_times)
+                if len(kept):
+                    part.put(at[kept], rows)
+                parts = part.without(np.delete(at, kept))
+            for rows in parts:
                 self._gather(rows)
             first += stretch.rows
+
+    def _translation(self, words: Words) -> Translation:
+        if id(words) not in self._translations:  # they hold the words, so no others get their id
+            translation = Translation(words, self._dialect, self._origins, self._vocabularies)
+            self._translations[id(words)] = translation
+        return self._translations[id(words)]
 
     def _gather(self, part: Rows) -> None:
         untimed = np.flatnonzero(part.integers["start_ns"] == NULL)
         self.untimed += len(untimed)
         for rows in part.without(untimed):
-            self._set_right(rows)
+            duration = rows.integers["dur_ns"]
+            if rows.count and duration.min() < 0:
+                self.reversed += int((duration < 0).sum())
+                rows.integers["dur_ns"] = np.maximum(duration, 0)
             self._descriptions.add(rows)
             self._rows.add(rows)
-
-    def _set_right(self, part: Rows) -> None:
-        duration = part.integers["dur_ns"]
-        if part.count and duration.min() < 0:
-            self.reversed += int((duration < 0).sum())
-            part.integers["dur_ns"] = np.maximum(duration, 0)
-
-    def _with_slow(self, part: Rows, stretch: Stretch, events: Sequence[ChromeEvent], timed: bool) -> list[Rows]:
-        """With the events that were set aside; some of them are no rows. ``timed``: their times are there already."""
-        at = np.array([row for row, _, _ in stretch.slow], np.int64)
-        times = (part.integers["start_ns"][at], part.integers["dur_ns"][at]) if timed else None
-        found, kept = self._one_by_one(events, times)
-        if len(kept):
-            part.put(at[kept], found)
-        return part.without(np.delete(at, kept))
-
-    def _meaning(self, words: Words) -> Meanings:
-        if id(words) not in self._meanings:  # they hold the words, so no others get their id
-            self._meanings[id(words)] = Meanings(words, self._dialect, self._origins, self._vocabularies)
-        return self._meanings[id(words)]
 
     def _one_by_one(
         self, events: Sequence[ChromeEvent], times: tuple[IntArray, IntArray] | None = None
     ) -> tuple[Rows, list[int]]:
-        """The rows of events, and which of the events they are. The only Python loop over events."""
+        """Return the rows of events, and which of the events they are. The only Python loop over events."""
         kept = [i for i, event in enumerate(events) if self._wanted(event)]
-        if times is None:
-            found, kept = self._times(events, kept)
+        if times is not None:
+            start_ns, dur_ns = times[0][kept], times[1][kept]
         else:
-            found = times[0][kept], times[1][kept]
+            try:
+                start_ns, dur_ns = self._dialect.times([events[i] for i in kept])
+            except SourceError:
+                if not self._partial:
+                    raise
+                timed = [i for i in kept if is_timed(events[i], self._dialect.times)]
+                self.mistimed += len(kept) - len(timed)
+                start_ns, dur_ns = self._dialect.times([events[i] for i in timed])
+                kept = timed
+            start_ns[[at for at, i in enumerate(kept) if not bytes(events[i].ts)]] = NULL
         lists = RowLists(self._dialect, self._labels)
         for i in kept:
             lists.take(events[i])
-        return lists.rows(*found, self._origins, self._vocabularies), kept
-
-    def _times(self, events: Sequence[ChromeEvent], kept: list[int]) -> tuple[tuple[IntArray, IntArray], list[int]]:
-        """Start, NULL where there is none, and duration of the events ``kept``; and which are kept then."""
-        try:
-            start_ns, dur_ns = self._dialect.times([events[i] for i in kept])
-        except SourceError:
-            if not self._partial:
-                raise
-            timed = [i for i in kept if is_timed(events[i], self._dialect.times)]
-            self.mistimed += len(kept) - len(timed)
-            start_ns, dur_ns = self._dialect.times([events[i] for i in timed])
-            kept = timed
-        start_ns[[at for at, i in enumerate(kept) if not bytes(events[i].ts)]] = NULL
-        return (start_ns, dur_ns), kept
+        return lists.rows(start_ns, dur_ns, self._origins, self._vocabularies), kept
 
     def _wanted(self, event: ChromeEvent) -> bool:
+        """Return whether an event is a row; note metadata and unsupported types."""
         ph = event.ph if isinstance(event.ph, str) or event.ph is None else repr(event.ph)
-        if ph in _SPANS or ph in _INSTANTS:
+        if ph in _TIMED:
             return self._dialect.keeps(event)
         if ph == "M":
-            self._metadata(event)
+            pid, tid = integer(event.pid), self._dialect.thread(event.tid)
+            name = event.args.get("name") if isinstance(event.args, dict) else None
+            if event.name == "thread_name" and pid is not None and tid is not None and isinstance(name, str):
+                self.thread_names.setdefault(f"{pid}:{tid}", name.strip())
         elif ph is not None and ph not in _FLOWS:  # {} ends Paddle's list; flows repeat what correlation ids say
             self.unknown[ph] = self.unknown.get(ph, 0) + 1
         return False
-
-    def _metadata(self, event: ChromeEvent) -> None:
-        pid, tid = integer(event.pid), self._dialect.thread(event.tid)
-        name = event.args.get("name") if isinstance(event.args, dict) else None
-        if event.name == "thread_name" and pid is not None and tid is not None and isinstance(name, str):
-            self.thread_names.setdefault(f"{pid}:{tid}", name.strip())

@@ -1,4 +1,4 @@
-"""Events one by one, as the dialect reads them: the definition of every cell, and the path for what is not usual."""
+"""The reference reader: events one by one, as the dialect reads them. It defines every cell; the scanner must agree."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ import pyarrow as pa
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.model import schema
 from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect, Label, integer
-from perfkit_core.readers.chrome.rows import ARGUMENT_INTEGERS, ARGUMENT_TEXTS, NULL, Origin, Origins, Rows, Vocabulary
+from perfkit_core.readers.chrome.rows import (
+    ARGUMENT_INTEGERS,
+    ARGUMENT_TEXTS,
+    NULL,
+    Origin,
+    Origins,
+    Rows,
+    Vocabulary,
+)
 
 _COUNTER: Final = "C"
 """The ``ph`` of a counter."""
@@ -42,35 +50,33 @@ class RowLists:
         if event.ph == _COUNTER and label.kind == schema.OTHER:
             label = label._replace(kind=schema.COUNTER)
         on_host = label.backend is None
-        told = not on_host or label.kind == schema.MEMORY
-        device = dialect.device(label, event.pid, args) if told else schema.CPU
+        device = schema.CPU
+        if not on_host or label.kind == schema.MEMORY:
+            device = dialect.device(label, event.pid, args)
         pid, tid = (integer(event.pid), dialect.thread(event.tid)) if on_host else (None, None)
         self._origins.append(of_label(label, category, name, device, pid, tid))
-        found = self._arguments(args, label)
-        for column, integers in self._integers.items():
-            integers.append(integer(found.get(column)))
-        for column, texts in self._texts.items():
-            texts.append(as_text(found.get(column)))
-
-    def _arguments(self, args: Mapping[str, Any], label: Label) -> dict[str, Any]:
-        """The arguments by column; what has no column stays JSON."""
-        found: dict[str, Any] = {}
-        rest = {}
+        values: dict[str, Any] = {}
+        rest = {}  # arguments without a column stay JSON
         for key, value in args.items():
-            column = self._dialect.arguments.get(key)
-            if column == "stream" and label.backend is None:  # a launch names the stream of its work, not its own
+            column = dialect.arguments.get(key)
+            if column == "stream" and on_host:  # a launch names the stream of its work, not its own
                 column = None
-            if column is None or found.get(column) is not None or _has_no_room(column, value):
+            # no integer of 64 bits, or the one that stands for an unknown integer
+            unfit = column in _INTEGERS and value is not None and integer(value) in (None, NULL)
+            if column is None or values.get(column) is not None or unfit:
                 rest[key] = value
             else:
-                found[column] = value
+                values[column] = value
         self._args.append(msgspec.json.encode(rest).decode() if rest else None)
-        return found
+        for column, integers in self._integers.items():
+            integers.append(integer(values.get(column)))
+        for column, texts in self._texts.items():
+            texts.append(as_text(values.get(column)))
 
     def rows(
         self, start_ns: IntArray, dur_ns: IntArray, origins: Origins, vocabularies: Mapping[str, Vocabulary]
     ) -> Rows:
-        """All events so far, with their times."""
+        """Return all events so far, with their times."""
         integers = {
             column: np.array([NULL if value is None else value for value in values], np.int64)
             for column, values in self._integers.items() if any(value is not None for value in values)
@@ -85,20 +91,15 @@ class RowLists:
 
 
 def of_label(label: Label, category: str, name: str, device: str, pid: int | None, tid: int | None) -> Origin:
-    """The origin of an event, as far as texts go: without empty ones, but for the name."""
+    """Return the origin of an event. Empty texts are None, except for the name."""
     return Origin(
         name, as_text(label.kind), as_text(category), as_text(device), as_text(label.phase), as_text(label.layer),
         as_text(label.copy_kind), pid, tid, integer(label.step),
     )  # fmt: skip
 
 
-def _has_no_room(column: str, value: Any) -> bool:
-    """Whether a column of integers cannot hold it: no integer of 64 bits, or the one that stands for none."""
-    return column in _INTEGERS and value is not None and integer(value) in (None, NULL)
-
-
 def as_text(value: Any) -> str | None:
-    """Value of a text column: strings as they are, everything else as JSON, nothing for nothing."""
+    """Return the value of a text column: strings as they are, everything else as JSON, None for an empty value."""
     if value is None or value == "" or isinstance(value, str):
         return value or None
     return msgspec.json.encode(value).decode()

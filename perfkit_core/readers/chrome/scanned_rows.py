@@ -1,10 +1,10 @@
-"""What the scanner hands to the recorder, and how it becomes rows."""
+"""Scanned events: the stretches of rows that the scanner hands to the recorder, and their translation into rows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,15 +12,7 @@ import pyarrow as pa
 
 from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect, Label, integer
 from perfkit_core.readers.chrome.reference_rows import as_text, of_label
-from perfkit_core.readers.chrome.rows import (
-    ARGUMENT_INTEGERS,
-    ARGUMENT_TEXTS,
-    Codes,
-    Numbers,
-    Origins,
-    Rows,
-    Vocabulary,
-)
+from perfkit_core.readers.chrome.rows import ARGUMENT_INTEGERS, ARGUMENT_TEXTS, Codes, Origins, Rows, Vocabulary
 
 START, DURATION, FIRST_INTEGER = 0, 1, 2
 """Rows of ``numbers``; the last one is the offset."""
@@ -30,7 +22,7 @@ ORIGIN, FIRST_TEXT = 0, 1
 
 @dataclass(slots=True)
 class Words:
-    """What the numbers of one scanner mean. Lists grow as new numbers come up."""
+    """Meanings of the numbers of one scanner. The lists grow while it scans."""
 
     categories: list[str] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
@@ -44,10 +36,11 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Rows as scanned: ``numbers[c]`` and ``codes[c]`` of shape (rows,), None where an optional column holds nothing.
+    """Rows as scanned: ``numbers[c]`` and ``codes[c]`` of shape (rows,), None where an optional column is empty.
 
-    ``rest`` is the text of arguments without column, ``slow`` (row, position, text) of events that the reference has to
-    read; ``recoded`` are the arguments of some rows in place of ``rest``. The codes are numbers of ``words``.
+    ``rest`` is the text of arguments without a column. ``slow`` holds (row, position, text) of events that the
+    reference has to read. ``recoded`` holds the arguments of single rows, to be used instead of ``rest``. The codes are
+    numbers of ``words``.
     """
 
     words: Words
@@ -59,6 +52,14 @@ class Stretch:
     slow: tuple[tuple[int, int, bytes], ...]
     recoded: dict[int, str]
 
+    def first(self, rows: int, slow: int) -> Stretch:
+        """Return the first rows, with this many slow events among them."""
+        ends = self.rest_ends[: rows + 1]
+        numbers = tuple(None if column is None else column[:rows] for column in self.numbers)
+        codes = tuple(None if column is None else column[:rows] for column in self.codes)
+        recoded = {row: text for row, text in self.recoded.items() if row < rows}
+        return Stretch(self.words, rows, numbers, codes, self.rest[: ends[-1]], ends, self.slow[:slow], recoded)
+
 
 @dataclass(frozen=True, slots=True)
 class Portion:
@@ -68,65 +69,76 @@ class Portion:
     slow: tuple[list[ChromeEvent], ...]
 
 
-class Meanings:
-    """What the numbers of one scanner's words are in the columns. Follows the words as they grow."""
+_UNSEEN: Final = -2
+_ORIGIN: Final = "origin"
+
+
+class Translation:
+    """Translates the numbers of one scanner into those of the recording.
+
+    Numbers of the recording are given in the order of the rows that use them, so that they do not depend on how many
+    threads have scanned the file.
+    """
 
     def __init__(
         self, words: Words, dialect: Dialect, origins: Origins, vocabularies: Mapping[str, Vocabulary]
     ) -> None:
-        self._words, self._dialect, self._vocabularies = words, dialect, vocabularies
-        self._known, self._origins = origins, Numbers(np.int32)
-        self._texts: dict[str, dict[int, int]] = {column: {} for column in ARGUMENT_TEXTS}
+        self._words, self._dialect, self._origins, self._vocabularies = words, dialect, origins, vocabularies
+        # by column: number in the recording of each number of the scanner, _UNSEEN where no row has used it yet. One
+        # more item stands for -1, a missing text.
+        self._numbers = {column: np.array([-1], np.int32) for column in (_ORIGIN, *ARGUMENT_TEXTS)}
 
     def rows(self, stretch: Stretch) -> Rows:
-        """The rows of a stretch; those of ``stretch.slow`` hold nothing that counts."""
-        self._follow()
-        codes, numbers = stretch.codes, stretch.numbers
-        known = self._origins.array() if len(self._origins) else np.zeros(1, np.int32)
-        integers = {"start_ns": _known(numbers[START]), "dur_ns": _known(numbers[DURATION])}
-        for column, values in zip((*ARGUMENT_INTEGERS, "offset_ns"), numbers[FIRST_INTEGER:], strict=True):
+        """Return the rows of a stretch; those of ``stretch.slow`` are undefined."""
+        origin, start_ns, dur_ns = stretch.codes[ORIGIN], stretch.numbers[START], stretch.numbers[DURATION]
+        assert origin is not None  # only other columns are optional
+        assert start_ns is not None
+        assert dur_ns is not None
+        slow = [row for row, _, _ in stretch.slow]
+        integers = {"start_ns": start_ns, "dur_ns": dur_ns}
+        for column, values in zip((*ARGUMENT_INTEGERS, "offset_ns"), stretch.numbers[FIRST_INTEGER:], strict=True):
             if values is not None:
                 integers[column] = values
-        texts: dict[str, Codes] = {}
-        for column, found in zip(ARGUMENT_TEXTS, codes[FIRST_TEXT:], strict=True):
-            if found is not None:
-                texts[column] = self._text_codes(column, found)
-        part = Rows(stretch.rows, known[_known(codes[ORIGIN])], integers, texts, _args(stretch))
+        texts = {
+            column: self._translated(column, codes, slow)
+            for column, codes in zip(ARGUMENT_TEXTS, stretch.codes[FIRST_TEXT:], strict=True) if codes is not None
+        }  # fmt: skip
+        args = None
+        if len(stretch.rest):
+            known = pa.py_buffer(np.packbits(stretch.rest_ends[1:] > stretch.rest_ends[:-1], bitorder="little"))
+            buffers = [known, pa.py_buffer(stretch.rest_ends), pa.py_buffer(stretch.rest)]
+            args = pa.Array.from_buffers(pa.string(), stretch.rows, buffers)
+        part = Rows(stretch.rows, self._translated(_ORIGIN, origin, slow), integers, texts, args)
         if stretch.recoded:
             part.replace(np.array(list(stretch.recoded), np.int64), list(stretch.recoded.values()))
         return part
 
-    def _follow(self) -> None:
-        """Take up what the scanner has met since."""
+    def _translated(self, column: str, codes: Codes, slow: list[int]) -> Codes:
+        """Return the numbers in the recording of the scanner's numbers; undefined for ``slow`` rows."""
+        numbers, words = self._numbers[column], self._words
+        more = len(words.origins if column == _ORIGIN else words.texts) + 1 - len(numbers)
+        if more:
+            numbers = np.concatenate([numbers[:-1], np.full(more, _UNSEEN, np.int32), numbers[-1:]])
+            self._numbers[column] = numbers
+        translated = numbers[codes]
+        unseen = translated == _UNSEEN
+        unseen[slow] = False
+        if not unseen.any():
+            return translated
+        distinct, first = np.unique(codes[unseen], return_index=True)
+        for number in distinct[np.argsort(first)].tolist():
+            if column == _ORIGIN:
+                numbers[number] = self._origin(number)
+            else:
+                numbers[number] = self._vocabularies[column].number(as_text(words.texts[number]))
+        return numbers[codes]
+
+    def _origin(self, number: int) -> int:
+        """Return the number in the recording of an origin of the scanner."""
         words = self._words
-        for pair, process, thread, place in words.origins[len(self._origins) :]:
-            category, name, label = words.pairs[pair]
-            pid = tid = None
-            if label.backend is None:
-                pid, tid = integer(words.tokens[process]), self._dialect.thread(words.tokens[thread])
-            origin = of_label(label, category, name, words.places[place], pid, tid)
-            self._origins.append(self._known.number(origin))
-
-    def _text_codes(self, column: str, numbers: Codes) -> Codes:
-        """Only texts that occur in a column enter its vocabulary."""
-        known, vocabulary = self._texts[column], self._vocabularies[column]
-        distinct, place = np.unique(numbers, return_inverse=True)
-        for number in distinct.tolist():
-            if number >= 0 and number not in known:
-                known[number] = vocabulary.number(as_text(self._words.texts[number]))
-        return np.array([known.get(number, -1) for number in distinct.tolist()], np.int32)[place.reshape(-1)]
-
-
-def _known(column: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
-    assert column is not None  # only optional columns may be missing
-    return column
-
-
-def _args(stretch: Stretch) -> pa.Array | None:
-    """The arguments without column; null where there are none."""
-    if not len(stretch.rest):
-        return None
-    known = stretch.rest_ends[1:] > stretch.rest_ends[:-1]
-    bitmap = pa.py_buffer(np.packbits(known, bitorder="little"))
-    buffers = [bitmap, pa.py_buffer(stretch.rest_ends), pa.py_buffer(stretch.rest)]
-    return pa.Array.from_buffers(pa.string(), stretch.rows, buffers)
+        pair, process, thread, place = words.origins[number]
+        category, name, label = words.pairs[pair]
+        pid = tid = None
+        if label.backend is None:
+            pid, tid = integer(words.tokens[process]), self._dialect.thread(words.tokens[thread])
+        return self._origins.number(of_label(label, category, name, words.places[place], pid, tid))

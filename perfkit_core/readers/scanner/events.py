@@ -1,8 +1,6 @@
-"""Events, one after the other, from a padded buffer into columns.
+"""Events, one after the other, from a padded buffer into columns: the compiled loop of the scanner.
 
-What many events share, in one number: category and name, process, thread, and the place of their work.
-
-What tells the device of an event, packed into one number: its label, its process, and up to AUX arguments.
+What many events share (category and name, process, thread, device) is packed into one number, the origin.
 """
 
 from __future__ import annotations
@@ -14,21 +12,9 @@ import numpy as np
 from perfkit_core.algorithms.addresses import by_address, byte, inlined, int64, put_int32, put_int64
 from perfkit_core.readers.chrome.rows import NULL
 from perfkit_core.readers.chrome.scanned_rows import DURATION, FIRST_INTEGER, FIRST_TEXT, ORIGIN, START
-from perfkit_core.readers.scanner.members import (
-    BROKEN_TEXT,
-    FLOW,
-    INSTANT,
-    NO_PAIR,
-    NO_PHASE,
-    NO_ROOM,
-    OTHER,
-    SPAN,
-    context_of,
-    key,
-    member,
-    pair,
-)
-from perfkit_core.readers.scanner.state import AUX, SLOW_PAIR, number_of
+from perfkit_core.readers.scanner import state
+from perfkit_core.readers.scanner.members import context_of, key, member, pair
+from perfkit_core.readers.scanner.state import AUX, number_of
 from perfkit_core.readers.scanner.tokens import past_space
 
 _BITS: Final = 20
@@ -37,14 +23,14 @@ _MASK: Final = (1 << _BITS) - 1
 
 @inlined
 def origin(memory, pair, process, thread, place):  # type: ignore[no-untyped-def]
-    """(number, odd) of the origin. Negative: no room; odd: these numbers are too large to stand in one."""
+    """Return (number, odd) of the origin. Negative: no room; odd: these numbers are too large to be packed."""
     odd = process > _MASK or thread > _MASK or place > _MASK
     lane = number_of(memory.lanes, np.int64(0) if odd else (process << (2 * _BITS)) | (thread << _BITS) | place)
     return lane if lane < 0 else number_of(memory.origins, (pair << 32) | lane), odd
 
 
 def origin_parts(key: int, lanes: list[int]) -> tuple[int, int, int, int]:
-    """(pair, process, thread, place) of an origin."""
+    """Return (pair, process, thread, place) of an origin."""
     lane = lanes[key & 0xFFFFFFFF]
     return key >> 32, lane >> (2 * _BITS), (lane >> _BITS) & _MASK, lane & _MASK
 
@@ -54,7 +40,7 @@ _CLASS_BITS, _PID_BITS, _AUX_BITS = 10, 14, 12
 
 @by_address
 def place(memory, label, process):  # type: ignore[no-untyped-def]
-    """(number, odd) of what tells the device: the label, the process and the arguments. FULL: no room."""
+    """Return (number, odd) of what identifies the device: label, process and up to AUX arguments. FULL: no room."""
     key, shift = label | (process << _CLASS_BITS), _CLASS_BITS + _PID_BITS
     odd = label >= 1 << _CLASS_BITS or process >= 1 << _PID_BITS
     for i in range(AUX):
@@ -64,7 +50,7 @@ def place(memory, label, process):  # type: ignore[no-untyped-def]
 
 
 def place_parts(key: int) -> tuple[int, int, list[int]]:
-    """(label, process, arguments) of a place: number 0 of ``memory.places`` is the host's, whose key is 0."""
+    """Return (label, process, arguments) of a place. Number 0 of ``memory.places`` is the host's, whose key is 0."""
     key -= 1
     label, key = key & ((1 << _CLASS_BITS) - 1), key >> _CLASS_BITS
     process, key = key & ((1 << _PID_BITS) - 1), key >> _PID_BITS
@@ -73,22 +59,22 @@ def place_parts(key: int) -> tuple[int, int, list[int]]:
 
 CLEAN, CLOSED, BROKEN, ROWS_FULL, GROW, NEW_PAIR = range(6)
 """Why a scan stopped: all consumed up to a comma; at the bracket that closes the list; at an event that the reference
-has to look at; no row left; a dictionary is full; a pair of category and name that Python has to label first."""
+has to read; no row left; a dictionary is full; a pair of category and name that the dialect has to label first."""
 
 _COMMA, _OPEN, _CLOSE, _CLOSE_LIST = 0x2C, 0x7B, 0x7D, 0x5D
 
 
 @by_address
 def scan(buffer, at, end, memory, columns):  # type: ignore[no-untyped-def]
-    """(status, position) after as many events as possible, from ``at``, the ``{`` of an event.
+    """Return (status, position) after as many events as possible, from ``at``, the ``{`` of an event.
 
-    Everything before the returned position has been read completely; ``columns`` says how much of it is in use.
+    Everything before the returned position has been read completely; ``columns`` counts the rows in use.
     """
     while columns.rows < columns.capacity:
         columns.serial += 1
         behind, kind = _event(buffer, at, memory, columns)
         if behind < 0:
-            return (GROW if behind == NO_ROOM else NEW_PAIR if behind == NO_PAIR else BROKEN), at
+            return (GROW if behind == state.NO_ROOM else NEW_PAIR if behind == state.NO_PAIR else BROKEN), at
         follows = past_space(buffer, behind)
         closed = byte(buffer, follows) == _CLOSE_LIST
         if not closed:
@@ -97,7 +83,7 @@ def scan(buffer, at, end, memory, columns):  # type: ignore[no-untyped-def]
             follows = past_space(buffer, follows + 1)
             if byte(buffer, follows) != _OPEN and follows < end:
                 return BROKEN, at
-        if kind != FLOW:
+        if kind != state.FLOW:
             _keep(at, behind, kind, memory, columns)
         at = follows
         if closed or at >= end:
@@ -108,7 +94,7 @@ def scan(buffer, at, end, memory, columns):  # type: ignore[no-untyped-def]
 @inlined
 def _keep(start, end, kind, memory, columns):  # type: ignore[no-untyped-def]
     """Count the event's row among those in use; set the event aside where the reference has to read it."""
-    if kind == OTHER:
+    if kind == state.OTHER:
         at = 3 * columns.slow_rows
         put_int64(columns.slow, at, columns.rows)
         put_int64(columns.slow, at + 1, start)
@@ -127,16 +113,16 @@ def _keep(start, end, kind, memory, columns):  # type: ignore[no-untyped-def]
 
 @inlined
 def _clear(memory, columns):  # type: ignore[no-untyped-def]
-    """Nothing is known yet of the event, and of the row behind those in use."""
+    """Reset the event, and the row after those in use."""
     event = memory.event
     event.category = event.process = event.thread = 0
     event.name = event.pair = -1
-    event.kind, event.text = NO_PHASE, columns.text
+    event.kind, event.text = state.NO_PHASE, columns.text
     event.odd = event.bare = event.coded = 0
     columns.odd_text = columns.empty = 0
     put_int64(columns.numbers, START * columns.capacity + columns.rows, NULL)
     put_int64(columns.numbers, DURATION * columns.capacity + columns.rows, 0)
-    if columns.used:  # by an event that was no row, or has to be read once more
+    if columns.used:  # by an event that was not a row, or has to be read again
         for column in range(FIRST_INTEGER, columns.number_rows):
             put_int64(columns.numbers, column * columns.capacity + columns.rows, NULL)
         for column in range(FIRST_TEXT, columns.code_rows):
@@ -148,7 +134,7 @@ def _clear(memory, columns):  # type: ignore[no-untyped-def]
 
 @by_address
 def _event(buffer, at, memory, columns):  # type: ignore[no-untyped-def]
-    """(end, SPAN, FLOW or OTHER) of the event at ``at``. A negative end: see ``scan``."""
+    """Return (end, SPAN, FLOW or OTHER) of the event at ``at``. Negative end: see :mod:`state`."""
     _clear(memory, columns)
     event, number = memory.event, np.int64(-1)
     at = past_space(buffer, at + 1)
@@ -156,40 +142,40 @@ def _event(buffer, at, memory, columns):  # type: ignore[no-untyped-def]
         context = context_of(number, event.kind)
         start, _, number, odd = key(buffer, at, memory.tops, memory.next_tops, context, memory.keys)
         if start < 0:
-            return start, OTHER
+            return start, state.OTHER
         event.odd = event.odd or odd or int64(memory.seen_tops, number) == columns.serial
         put_int64(memory.seen_tops, number, columns.serial)
         end = member(buffer, start, number, memory, columns)
         if end < 0:
-            return end, OTHER
+            return end, state.OTHER
         at = past_space(buffer, end)
         if byte(buffer, at) == _CLOSE:
             return _row(at + 1, memory, columns)
         if byte(buffer, at) != _COMMA:
-            return np.int64(BROKEN_TEXT), OTHER
+            return np.int64(state.BROKEN_TEXT), state.OTHER
         at = past_space(buffer, at + 1)
 
 
 @inlined
 def _row(end, memory, columns):  # type: ignore[no-untyped-def]
-    """(end, SPAN, FLOW or OTHER) of the event that was read; what is left of its row is filled in."""
+    """Return (end, SPAN, FLOW or OTHER) of the event that was read, and complete its row."""
     event = memory.event
-    if event.kind == FLOW and not event.odd and not event.coded and event.pair < 0:  # without arguments to check
-        return end, FLOW
-    if (event.kind != SPAN and event.kind != INSTANT) or event.odd or event.name < 0:
-        return end, OTHER
+    if event.kind == state.FLOW and not event.odd and not event.coded and event.pair < 0:  # without arguments to check
+        return end, state.FLOW
+    if (event.kind != state.SPAN and event.kind != state.INSTANT) or event.odd or event.name < 0:
+        return end, state.OTHER
     event.pair = pair(memory) if event.pair < 0 else event.pair
     if event.pair < 0:
-        return event.pair, OTHER
-    slow = (event.bare and event.kind == SPAN) or (int64(memory.flags, event.pair) & SLOW_PAIR) != 0
+        return event.pair, state.OTHER
+    slow = (event.bare and event.kind == state.SPAN) or (int64(memory.flags, event.pair) & state.SLOW_PAIR) != 0
     where, label = np.int64(0), int64(memory.device_class, event.pair)
     if label >= 0:
         where, odd = place(memory, label, event.process)
         slow = slow or odd
         if where < 0:
-            return np.int64(NO_ROOM), OTHER
+            return np.int64(state.NO_ROOM), state.OTHER
     number, odd = origin(memory, event.pair, event.process, event.thread, where)
     if number < 0:
-        return np.int64(NO_ROOM), OTHER
+        return np.int64(state.NO_ROOM), state.OTHER
     put_int32(columns.codes, ORIGIN * columns.capacity + columns.rows, number)
-    return end, OTHER if slow or odd else SPAN
+    return end, state.OTHER if slow or odd else state.SPAN

@@ -1,4 +1,7 @@
-"""The members of one event."""
+"""The members and arguments of one event: compiled code that reads them into the records of the event and its row.
+
+An argument goes to the column of its key, or into the text of what has no column.
+"""
 
 from __future__ import annotations
 
@@ -17,77 +20,50 @@ from perfkit_core.algorithms.addresses import (
 )
 from perfkit_core.readers.chrome.rows import NULL
 from perfkit_core.readers.chrome.scanned_rows import DURATION, FIRST_INTEGER, FIRST_TEXT, START
-from perfkit_core.readers.scanner import tokens
-from perfkit_core.readers.scanner.state import (
-    ARGS,
-    CAT,
-    CONTEXTS,
-    DROPPED_IF_EMPTY,
-    DUR,
-    FULL,
-    INTEGER,
-    NAME,
-    NOT_NEGATIVE,
-    OFFSET,
-    ON_DEVICE,
-    PH,
-    PID,
-    REST,
-    STREAM_OF_DEVICE,
-    TEXT,
-    TID,
-    TOP_KEYS,
-    TS,
-    UNKNOWN_PAIR,
-    intern,
-    number_of,
-    slice_end,
-)
+from perfkit_core.readers.scanner import state, tokens
+from perfkit_core.readers.scanner.state import FULL, intern, number_of, slice_end
 from perfkit_core.readers.scanner.tokens import decimals, ends_value, hashed, microseconds, past_space, string, value
 
-BROKEN_TEXT, NO_ROOM = -1, -2
-"""Instead of a position: not JSON as the reference knows it; a dictionary is full."""
-_QUOTE, _COLON = 0x22, 0x3A
+_QUOTE, _COMMA, _COLON, _MINUS, _ZERO, _NINE = 0x22, 0x2C, 0x3A, 0x2D, 0x30, 0x39
+_OPEN, _CLOSE, _OPEN_LIST = 0x7B, 0x7D, 0x5B
 
 
 @inlined
 def key(buffer, at, known, following, context, room):  # type: ignore[no-untyped-def]
-    """(start of the value, end of the name, number, odd) of the member whose name begins at ``at``.
+    """Return (start of the value, end of the name, number, odd) of the member whose name begins at ``at``.
 
-    ``following``: the number that came next in this context, -1 for none yet. ``room``: numbers below it can be used.
+    The same names follow one another in event after event, so the next one is guessed first.
+
+    ``following``: the number that came next in this context, -1 for none yet. Numbers below ``room`` can be used.
     """
     if byte(buffer, at) != _QUOTE:
-        return np.int64(BROKEN_TEXT), at, np.int64(0), True
+        return np.int64(state.BROKEN_TEXT), at, np.int64(0), True
     odd, number = False, int64(following, context)
     end = slice_end(known, number, buffer, at + 1) if number >= 0 else np.int64(-1)
     if end < 0 or byte(buffer, end) != _QUOTE:
         end, hashed, odd = string(buffer, at + 1)
         if end < 0:
-            return np.int64(BROKEN_TEXT), at, np.int64(0), True
+            return np.int64(state.BROKEN_TEXT), at, np.int64(0), True
         number = intern(known, buffer, at + 1, end, hashed)
         if number < 0 or number >= room:
-            return np.int64(NO_ROOM), at, np.int64(0), True
+            return np.int64(state.NO_ROOM), at, np.int64(0), True
         if not odd:
             put_int64(following, context, number)
     start = past_space(buffer, end + 1)
     if byte(buffer, start) != _COLON:
-        return np.int64(BROKEN_TEXT), at, np.int64(0), True
+        return np.int64(state.BROKEN_TEXT), at, np.int64(0), True
     return past_space(buffer, start + 1), end, number, odd
 
 
 @inlined
 def context_of(number, kind):  # type: ignore[no-untyped-def]
-    """Where the key is remembered that comes behind key ``number`` (-1: first) in events of this kind."""
-    return (number + 1) * CONTEXTS + (kind & (CONTEXTS - 1))
-
-
-_QUOTE, _COMMA, _COLON, _OPEN, _CLOSE, _MINUS, _ZERO, _NINE = 0x22, 0x2C, 0x3A, 0x7B, 0x7D, 0x2D, 0x30, 0x39
+    """Return where the key that follows key ``number`` (-1: the first key) in events of this kind is remembered."""
+    return (number + 1) * state.CONTEXTS + (kind & (state.CONTEXTS - 1))
 
 
 @by_address
 def arguments(buffer, at, memory, columns, on_device, kind):  # type: ignore[no-untyped-def]
-    """(end, end of the row's text, odd) of the object at ``at``; the row is the one behind those in use.
-    Events of one ``kind`` have like arguments."""
+    """Return (end, end of the row's text, odd) of the object at ``at``. Events of one ``kind`` have like arguments."""
     odd, begin, to, number = False, columns.text, columns.text, np.int64(-1)
     at = past_space(buffer, at + 1)
     if byte(buffer, at) == _CLOSE:
@@ -111,61 +87,61 @@ def arguments(buffer, at, memory, columns, on_device, kind):  # type: ignore[no-
                 to += 1
             return at + 1, to, odd or (columns.empty != 0 and columns.empty != memory.empty_keys)
         if byte(buffer, at) != _COMMA:
-            return np.int64(BROKEN_TEXT), to, odd
+            return np.int64(state.BROKEN_TEXT), to, odd
         at = past_space(buffer, at + 1)
 
 
 @inlined
 def _argument(buffer, name, name_end, start, memory, columns, key_number, to, first, on_device):  # type: ignore[no-untyped-def]
-    """(end, end of the row's text, odd) of the value at ``start``."""
+    """Return (end, end of the row's text, odd) of the value at ``start``."""
     action, row, rest = int64(memory.actions, key_number), columns.rows, columns.rest
-    if action == STREAM_OF_DEVICE:
-        action = INTEGER + memory.stream if on_device else np.int64(REST)
+    if action == state.STREAM_OF_DEVICE:
+        action = state.INTEGER + memory.stream if on_device else np.int64(state.REST)
     end, odd = np.int64(-1), False
-    if action >= TEXT:
-        cell = (FIRST_TEXT + action - TEXT) * columns.capacity + row
+    if action >= state.TEXT:
+        cell = (FIRST_TEXT + action - state.TEXT) * columns.capacity + row
         if int32(columns.codes, cell) >= 0:
-            action = np.int64(REST)
+            action = np.int64(state.REST)
         else:
             columns.used = 1
             end, code = _text(buffer, start, memory, rest, to)
             put_int32(columns.codes, cell, code)
             odd = code == 0
-    elif action >= INTEGER:
-        checked = action >= NOT_NEGATIVE
-        cell = (FIRST_INTEGER + action - (NOT_NEGATIVE if checked else INTEGER)) * columns.capacity + row
+    elif action >= state.INTEGER:
+        checked = action >= state.NOT_NEGATIVE
+        cell = (FIRST_INTEGER + action - (state.NOT_NEGATIVE if checked else state.INTEGER)) * columns.capacity + row
         if int64(columns.numbers, cell) != NULL:
-            action = np.int64(REST)
+            action = np.int64(state.REST)
             odd = checked and byte(buffer, start + (byte(buffer, start) == _QUOTE)) == _MINUS
         else:
             columns.used = 1
             end, odd, found = _integer(buffer, start, rest, to)
             odd = odd or (checked and found < 0) or found == NULL
             put_int64(columns.numbers, cell, found)
-    elif action == OFFSET:
+    elif action == state.OFFSET:
         columns.used = 1
         end, found, odd = _offset(buffer, start, rest, to)
         put_int64(columns.numbers, (columns.number_rows - 1) * columns.capacity + row, found)
-    elif action != REST:
+    elif action != state.REST:
         end, _, odd = value(buffer, start, rest, to)
-        if action == DROPPED_IF_EMPTY:
+        if action == state.DROPPED_IF_EMPTY:
             odd = odd or not _is_empty(buffer, start, end)
             columns.empty += 1
-    if action == REST:
+    if action == state.REST:
         end, to, strange = _rest(buffer, name, name_end, start, rest, to, first)
         columns.odd_text = columns.odd_text or strange
     place = int64(memory.aux_of, key_number)
     if place >= 0 and end >= 0:
         token = intern(memory.tokens, buffer, start, end, hashed(buffer, start, end))
         if token == FULL:
-            return np.int64(NO_ROOM), to, odd
+            return np.int64(state.NO_ROOM), to, odd
         put_int64(memory.aux, place, token)
     return end, to, odd
 
 
 @by_address
 def _is_empty(buffer, start, end):  # type: ignore[no-untyped-def]
-    """Whether this is ``""``, ``[]`` or ``{}``."""
+    """Return whether this is ``""``, ``[]`` or ``{}``."""
     lead = byte(buffer, start)
     return end == start + 2 and lead in (_QUOTE, _OPEN, 0x5B)
 
@@ -183,17 +159,17 @@ def _rest(buffer, key, key_end, start, out, to, first):  # type: ignore[no-untyp
 
 @by_address
 def _text(buffer, start, memory, out, to):  # type: ignore[no-untyped-def]
-    """(end, code) of a value that is a text as a whole: its distinct ones are decoded by the reference."""
+    """Return (end, code) of a value that is kept as one text; the reference decodes the distinct ones."""
     end, _, _ = value(buffer, start, out, to)
     if end < 0:
-        return np.int64(BROKEN_TEXT), np.int64(0)
+        return np.int64(state.BROKEN_TEXT), np.int64(0)
     code = intern(memory.texts, buffer, start, end, hashed(buffer, start, end))
-    return (np.int64(NO_ROOM), code) if code == FULL else (end, code)
+    return (np.int64(state.NO_ROOM), code) if code == FULL else (end, code)
 
 
 @inlined
 def _integer(buffer, start, out, to):  # type: ignore[no-untyped-def]
-    """(end, odd, value) of an integer or a string of digits; everything else is odd."""
+    """Return (end, odd, value) of an integer or a string of digits; everything else is odd."""
     lead = byte(buffer, start)
     if lead == _MINUS or _ZERO <= lead <= _NINE:
         end, _, odd, integral, found = tokens.number(buffer, start, out, to)
@@ -213,7 +189,7 @@ def _integer(buffer, start, out, to):  # type: ignore[no-untyped-def]
 
 @by_address
 def _offset(buffer, start, out, to):  # type: ignore[no-untyped-def]
-    """(end, ns, odd) of a text like ``"1064.277 us"``; NULL for what is none."""
+    """Return (end, ns, odd) of a text like ``"1064.277 us"``; NULL for other text."""
     end, _, odd = value(buffer, start, out, to)
     at, total = start + 1, np.int64(0)
     if end < 0 or byte(buffer, start) != _QUOTE:
@@ -231,7 +207,7 @@ def _offset(buffer, start, out, to):  # type: ignore[no-untyped-def]
 
 @by_address
 def before_duration(buffer, start, end):  # type: ignore[no-untyped-def]
-    """Where the name without its duration ends; -1 when it has none. Recognises ``[1 ns]``, ``[1.5 us]``, ms and s."""
+    """Return where a name like ``matmul[12.345 us]`` ends without its duration (ns, us, ms or s); -1: it has none."""
     at = end - 1
     if at <= start or byte(buffer, at) != 0x5D or byte(buffer, at - 1) != 0x73:  # "s]"
         return -1
@@ -260,32 +236,25 @@ def _digits_before(buffer, start, end):  # type: ignore[no-untyped-def]
     return at
 
 
-NO_PAIR = -3
-"""Instead of a position: nobody has said yet what this category and name mean."""
-NO_PHASE, SPAN, FLOW, OTHER, INSTANT = range(5)
-"""What the ``ph`` of an event makes of it."""
-_QUOTE, _OPEN, _OPEN_LIST, _MINUS, _ZERO, _NINE = 0x22, 0x7B, 0x5B, 0x2D, 0x30, 0x39
-
-
 @inlined
 def member(buffer, start, number, memory, columns):  # type: ignore[no-untyped-def]
-    """End of the value at ``start``, of the member with this number; negative: see ``keys`` and NO_PAIR."""
+    """Return the end of the value at ``start``, of the member with this number; negative: see :mod:`state`."""
     event, lead = memory.event, byte(buffer, start)
-    if number in (TS, DUR):
+    if number in (state.TS, state.DUR):
         return _time(buffer, start, number, event, columns)
-    if number in (PID, TID):
+    if number in (state.PID, state.TID):
         return _token(buffer, start, number, memory, columns)
-    if number == PH and _is_letter(buffer, start):
+    if number == state.PH and _is_letter(buffer, start):
         event.kind = _phase(byte(buffer, start + 1))
         return start + 3
-    if number == CAT and lead == _QUOTE:
+    if number == state.CAT and lead == _QUOTE:
         return _category(buffer, start, memory)
-    if number == NAME and lead == _QUOTE:
+    if number == state.NAME and lead == _QUOTE:
         return _name(buffer, start, memory)
-    if number == ARGS and lead == _OPEN and event.name >= 0:
+    if number == state.ARGS and lead == _OPEN and event.name >= 0:
         return _arguments(buffer, start, memory, columns)
     end, _, odd = value(buffer, start, columns.rest, event.text)
-    event.odd = event.odd or odd or number < len(TOP_KEYS)
+    event.odd = event.odd or odd or number < len(state.TOP_KEYS)
     return end
 
 
@@ -297,13 +266,13 @@ def _time(buffer, start, number, event, columns):  # type: ignore[no-untyped-def
     if end < 0:
         event.odd = 1
         end, _, _ = value(buffer, start, columns.rest, event.text)
-    put_int64(columns.numbers, (START if number == TS else DURATION) * columns.capacity + columns.rows, found)
+    put_int64(columns.numbers, (START if number == state.TS else DURATION) * columns.capacity + columns.rows, found)
     return end
 
 
 @inlined
 def _token(buffer, start, number, memory, columns):  # type: ignore[no-untyped-def]
-    event, last = memory.event, memory.last_process if number == PID else memory.last_thread
+    event, last = memory.event, memory.last_process if number == state.PID else memory.last_thread
     end = slice_end(memory.tokens, last, buffer, start)
     if end < 0 or not ends_value(byte(buffer, end)):
         end, _, odd = value(buffer, start, columns.rest, event.text)
@@ -311,10 +280,10 @@ def _token(buffer, start, number, memory, columns):  # type: ignore[no-untyped-d
             return end
         last = intern(memory.tokens, buffer, start, end, hashed(buffer, start, end))
         if last == FULL:
-            return np.int64(NO_ROOM)
+            return np.int64(state.NO_ROOM)
         if odd or byte(buffer, start) in (_OPEN, _OPEN_LIST):
             event.odd, last = 1, np.int64(0)
-    if number == PID:
+    if number == state.PID:
         event.process = memory.last_process = last
     else:
         event.thread = memory.last_thread = last
@@ -329,10 +298,10 @@ def _category(buffer, start, memory):  # type: ignore[no-untyped-def]
     if memory.last_category == 0 or close < 0 or byte(buffer, close) != _QUOTE:
         close, key, odd = string(buffer, start + 1)
         if close < 0:
-            return np.int64(BROKEN_TEXT)
+            return np.int64(state.BROKEN_TEXT)
         number = intern(memory.categories, buffer, start + 1, close, key)
         if number == FULL:
-            return np.int64(NO_ROOM)
+            return np.int64(state.NO_ROOM)
         event.odd, memory.last_category = event.odd or odd, np.int64(0) if odd else number
         event.category = number
         return close + 1
@@ -345,7 +314,7 @@ def _name(buffer, start, memory):  # type: ignore[no-untyped-def]
     event = memory.event
     close, key, coded = string(buffer, start + 1)
     if close < 0:
-        return np.int64(BROKEN_TEXT)
+        return np.int64(state.BROKEN_TEXT)
     stop = close
     if memory.glued:
         cut = before_duration(buffer, start + 1, close)
@@ -355,7 +324,7 @@ def _name(buffer, start, memory):  # type: ignore[no-untyped-def]
     event.coded = coded
     event.odd = event.odd or event.pair >= 0 or (coded and memory.glued != 0)
     event.name = intern(memory.names, buffer, start + 1, stop, key)
-    return np.int64(NO_ROOM) if event.name == FULL else close + 1
+    return np.int64(state.NO_ROOM) if event.name == FULL else close + 1
 
 
 @inlined
@@ -364,7 +333,7 @@ def _arguments(buffer, start, memory, columns):  # type: ignore[no-untyped-def]
     event.pair = pair(memory)
     if event.pair < 0:
         return event.pair
-    on_device = (int64(memory.flags, event.pair) & ON_DEVICE) != 0
+    on_device = (int64(memory.flags, event.pair) & state.ON_DEVICE) != 0
     end, event.text, odd = arguments(buffer, start, memory, columns, on_device, event.category)
     event.odd = event.odd or odd
     return end
@@ -372,16 +341,16 @@ def _arguments(buffer, start, memory, columns):  # type: ignore[no-untyped-def]
 
 @inlined
 def pair(memory):  # type: ignore[no-untyped-def]
-    """Number of the event's category and name; NO_PAIR, or NO_ROOM when the dictionary is full."""
+    """Return the number of the event's category and name; NO_PAIR, or NO_ROOM when the dictionary is full."""
     number = number_of(memory.pairs, (memory.event.category << 32) | memory.event.name)
     if number == FULL or number >= memory.pairs_known:
-        return np.int64(NO_ROOM)
-    return np.int64(NO_PAIR) if int64(memory.flags, number) == UNKNOWN_PAIR else number
+        return np.int64(state.NO_ROOM)
+    return np.int64(state.NO_PAIR) if int64(memory.flags, number) == state.UNKNOWN_PAIR else number
 
 
 @inlined
 def _is_letter(buffer, start):  # type: ignore[no-untyped-def]
-    """Whether a string of one plain character begins here."""
+    """Return whether a string of one plain character begins here."""
     letter = byte(buffer, start + 1)
     plain = 0x20 <= letter < 0x7F and letter != _QUOTE and letter != 0x5C
     return plain and byte(buffer, start) == _QUOTE and byte(buffer, start + 2) == _QUOTE
@@ -389,9 +358,9 @@ def _is_letter(buffer, start):  # type: ignore[no-untyped-def]
 
 @inlined
 def _phase(letter):  # type: ignore[no-untyped-def]
-    """What the ``ph`` of an event makes of it."""
+    """Return the kind of event that a ``ph`` stands for."""
     if letter == 0x58:  # X
-        return SPAN
+        return state.SPAN
     if letter == 0x69 or letter == 0x49 or letter == 0x52:  # i, I, R
-        return INSTANT
-    return FLOW if letter == 0x73 or letter == 0x74 or letter == 0x66 else OTHER  # s, t, f
+        return state.INSTANT
+    return state.FLOW if letter == 0x73 or letter == 0x74 or letter == 0x66 else state.OTHER  # s, t, f

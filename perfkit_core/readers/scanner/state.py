@@ -1,4 +1,4 @@
-"""Memory of the scanner."""
+"""Memory of the scanner: what it writes to and remembers from event to event, as records of addresses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ from perfkit_core.algorithms.addresses import (
 from perfkit_core.readers.scanner.tokens import PAD, equal, hashed
 
 FULL: Final = -1
-"""What :func:`intern` returns when there is no room for a new slice."""
+"""Result of :func:`intern` and :func:`number_of` when there is no room for a new item."""
+BROKEN_TEXT, NO_ROOM, NO_PAIR = -1, -2, -3
+"""Instead of a position: not JSON that the reference accepts; a dictionary is full; the dialect has not labelled
+this category and name yet."""
 
 INTERNER: Final = np.dtype(
     [(name, np.int64) for name in ("slots", "hashes", "ends", "bytes", "mask", "capacity", "arena", "count", "wanted")]
@@ -32,7 +35,7 @@ INTERNER: Final = np.dtype(
 
 
 class Interner:
-    """Owns the memory of one INTERNER record, which stands in ``record``."""
+    """Distinct byte slices, numbered as they come. Owns the memory of ``record``, an INTERNER."""
 
     def __init__(self, record: Any, *known: bytes, capacity: int = 1024, arena: int = 1 << 16) -> None:
         self.record = record
@@ -47,7 +50,7 @@ class Interner:
 
     @property
     def capacity(self) -> int:
-        """How many slices there is room for."""
+        """The number of slices that there is room for."""
         return int(self.record["capacity"])
 
     @property
@@ -56,12 +59,12 @@ class Interner:
         return bool(self.record["wanted"])
 
     def slices(self, first: int = 0) -> list[bytes]:
-        """The slices from number ``first`` on."""
+        """Return the slices from number ``first`` on."""
         ends = self._ends[first : len(self) + 1].tolist()
         return [self._bytes[start:end].tobytes() for start, end in itertools.pairwise(ends)]
 
     def grow(self) -> None:
-        """Room for as many slices again, under the same numbers."""
+        """Double the room. Slices keep their numbers."""
         count, hashes, ends, held = len(self), self._hashes, self._ends, self._bytes
         used = int(ends[count])
         self._allocate(2 * self.capacity, max(2 * len(held), 2 * (used + int(self.record["wanted"]) + PAD)))
@@ -87,7 +90,7 @@ class Interner:
 
 @by_address
 def intern(one, buffer, start, end, key):  # type: ignore[no-untyped-def]
-    """Number of the slice from ``start`` to ``end`` with hash ``key``; FULL when it is new and there is no room."""
+    """Return the number of the slice from ``start`` to ``end`` with hash ``key``; FULL: new, without room."""
     length = end - start
     slot = np.int64(key >> np.uint64(32)) & one.mask
     number = np.int64(int32(one.slots, slot))
@@ -103,7 +106,7 @@ def intern(one, buffer, start, end, key):  # type: ignore[no-untyped-def]
 
 @inlined
 def slice_end(one, number, buffer, start):  # type: ignore[no-untyped-def]
-    """End of slice ``number`` if it stands at ``start``, else -1; no slice holds a zero byte."""
+    """Return the end of slice ``number`` if it is found at ``start``, else -1; no slice holds a zero byte."""
     begin = int64(one.ends, number)
     length = int64(one.ends, number + 1) - begin
     return start + length if equal(one.bytes, begin, buffer, start, length) else np.int64(-1)
@@ -133,10 +136,10 @@ def _fill(one):  # type: ignore[no-untyped-def]
 
 
 TOP_KEYS: Final = (b"ph", b"cat", b"name", b"pid", b"tid", b"ts", b"dur", b"args")
-"""Members of an event that are read; others are passed over."""
+"""Members of an event that are read; others are skipped."""
 PH, CAT, NAME, PID, TID, TS, DUR, ARGS = range(8)
 
-# What becomes of an argument: its key's action. Integer column i is INTEGER + i (NOT_NEGATIVE + i
+# What is done with an argument: the action of its key. Integer column i is INTEGER + i (NOT_NEGATIVE + i
 # where negative numbers are left to the reference), text column i is TEXT + i.
 REST, DROPPED, DROPPED_IF_EMPTY, OFFSET, STREAM_OF_DEVICE = 0, 1, 2, 3, 4
 INTEGER, NOT_NEGATIVE, TEXT = 16, 40, 64
@@ -145,32 +148,34 @@ ON_DEVICE, SLOW_PAIR, UNKNOWN_PAIR = 1, 2, 128
 """Flags of a pair: device work; its events need the reference; the dialect has not been asked yet."""
 
 CONTEXTS: Final = 16
-"""What follows a key is remembered apart for so many kinds of events."""
+"""Number of kinds of events for which the next key is remembered separately."""
 
 AUX: Final = 3
-"""So many arguments may tell the device of an event."""
+"""Most arguments that may identify the device of an event."""
 
 COLUMNS: Final = np.dtype(
     [(name, np.int64) for name in ("numbers", "codes", "rest", "rest_ends", "slow", "capacity", "number_rows",
                                    "code_rows", "rows", "text", "slow_rows", "recoded_rows", "recoded",
                                    "serial", "odd_text", "empty", "used")]
 )  # fmt: skip
-"""The rows of a stretch. Addresses: ``numbers[c, row]`` (int64), ``codes[c, row]`` (int32), the text of arguments that
-have no column, ``rest[rest_ends[row]:rest_ends[row + 1]]``, and ``slow[i]``: (row, start, end) of an event that the
-reference has to read, whose row is kept free; ``recoded[i]``, a row whose arguments have to be written again by the
-reference. ``rows``, ``text``, ``slow_rows`` and ``recoded_rows`` of them are in use; ``serial`` numbers the
-events; ``odd_text`` says whether the event in hand has such arguments,
-``empty`` how many of those that count only together. Optional cells behind the rows in use hold nothing, but for those
-of the next one where ``used`` is set."""
+"""The rows of a stretch. Addresses: ``numbers[c, row]`` (int64), ``codes[c, row]`` (int32), the text of arguments
+without a column, ``rest[rest_ends[row]:rest_ends[row + 1]]``; ``slow[i]``: (row, start, end) of an event that the
+reference has to read, whose row is kept free; ``recoded[i]``: a row whose arguments the reference has to write again.
+``rows``, ``text``, ``slow_rows`` and ``recoded_rows`` count how many of them are in use; ``serial`` numbers the events;
+``odd_text`` says whether the current event has arguments to write again, ``empty`` counts its empty DROPPED_IF_EMPTY
+arguments. Optional cells after the rows in use are empty, except those of the next row where ``used`` is set."""
 
 KEYS: Final = np.dtype([(name, np.int64) for name in ("slots", "keys", "mask", "capacity", "count")])
 """Distinct integers, numbered as they come; the first two are addresses."""
+
+NO_PHASE, SPAN, FLOW, OTHER, INSTANT = range(5)
+"""Kinds of events, by their ``ph``."""
 
 EVENT: Final = np.dtype(
     [(name, np.int64) for name in ("category", "name", "process", "thread", "pair", "kind", "text", "odd", "bare",
                                    "coded")]
 )  # fmt: skip
-"""The event in hand. Numbers of dictionaries; ``text``: end of the text of its row; ``odd``: the reference has to read
+"""The current event. Numbers of dictionaries; ``text``: end of the text of its row; ``odd``: the reference has to read
 it; ``bare``: its name lacks the duration; ``coded``: Python has to decode the name."""
 
 MEMORY: Final = np.dtype(
@@ -182,17 +187,16 @@ MEMORY: Final = np.dtype(
                                      "keys", "pairs_known", "glued", "stream", "empty_keys",
                                      "last_category", "last_process", "last_thread")]
 )  # fmt: skip
-"""Dictionaries of keys, words and values, and what is known about them. Addresses (int64 items): ``actions`` and
-``aux_of`` of each argument; ``seen_…``, in which event a key was met last; ``next_…``, which key came behind a key last
-(CONTEXTS items a key); ``flags`` and ``device_class`` of each pair
-of category and name; ``aux``, scratch. ``keys`` and ``pairs_known`` are how many of them there is room for. ``glued``:
-names end with their duration. ``lanes`` are processes, threads and places together, ``origins`` pairs and lanes.
-``stream``: the integer column of streams. ``empty_keys``: how many keys are
-DROPPED_IF_EMPTY. ``last_…``: what the event before had, which is what most have."""
+"""Dictionaries of keys, words and values, and facts about them. Addresses (int64 items): ``actions`` and ``aux_of`` of
+each argument; ``seen_…``: the last event with this key; ``next_…``: the key that followed a key last (CONTEXTS items a
+key); ``flags`` and ``device_class`` of each pair of category and name; ``aux``: scratch. There is room for ``keys`` and
+``pairs_known`` of them. ``glued``: names end with their duration. ``lanes`` are processes, threads and places together,
+``origins`` pairs and lanes. ``stream``: the integer column of streams. ``empty_keys``: the number of DROPPED_IF_EMPTY
+keys. ``last_…``: the values of the previous event, which most events repeat."""
 
 
 class Keys:
-    """Owns the memory of one KEYS record, which stands in ``record``."""
+    """Distinct integers, numbered as they come. Owns the memory of ``record``, a KEYS."""
 
     def __init__(self, record: Any, *known: int, capacity: int = 1024) -> None:
         self.record = record
@@ -205,15 +209,15 @@ class Keys:
 
     @property
     def capacity(self) -> int:
-        """How many integers there is room for."""
+        """The number of integers that there is room for."""
         return int(self.record["capacity"])
 
     def values(self, first: int = 0) -> list[int]:
-        """The integers from number ``first`` on."""
+        """Return the integers from number ``first`` on."""
         return [int(key) for key in self._keys[first : len(self)]]
 
     def grow(self) -> None:
-        """Room for as many integers again, under the same numbers."""
+        """Double the room. Integers keep their numbers."""
         held = self.values()
         self._allocate(2 * self.capacity)
         for key in held:
@@ -228,7 +232,7 @@ class Keys:
 
 
 def interners(memory: Any) -> dict[str, Interner]:
-    """The dictionaries of a MEMORY record. Number 0 of categories, tokens and texts stands for a missing value."""
+    """Return the dictionaries of a MEMORY record. Number 0 of categories, tokens and texts is a missing value."""
     known = {"tops": TOP_KEYS, "categories": (b"",), "tokens": (b"null",), "texts": (b"null",)}
     return {
         name: Interner(memory[name], *known.get(name, ()))
@@ -238,7 +242,7 @@ def interners(memory: Any) -> dict[str, Interner]:
 
 @inlined
 def number_of(table, key):  # type: ignore[no-untyped-def]
-    """Number of an integer, a new one where it is not known yet; FULL when there is no room for it."""
+    """Return the number of an integer, a new one for a new integer; FULL when there is no room for it."""
     slot = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)) & table.mask
     number = np.int64(int32(table.slots, slot))
     while number >= 0:

@@ -1,4 +1,13 @@
-"""JSON tokens in a padded buffer."""
+"""JSON tokens in a padded buffer: where they end, what they are worth, and how the reference writes them again.
+
+Compiled code of the scanner takes addresses and records instead of arrays: an array is passed by value, with its shape
+and strides, and 40 of them cost more than the scan. Every buffer that is scanned ends with :data:`PAD` zero bytes. A
+zero byte ends every token, so no loop needs a bound, and a load that begins inside the buffer ends inside the pad.
+
+Positions are those of the next byte; -1 means that this is not JSON, and the reference has to report what it is.
+``odd`` marks what may be JSON, but is written again differently: escapes, bytes that are not ASCII, long decimals,
+objects with several members (which may repeat a name).
+"""
 
 from __future__ import annotations
 
@@ -13,14 +22,17 @@ from perfkit_core.algorithms.addresses import by_address, byte, inlined, load8, 
 
 PAD: Final = 16
 
+_QUOTE, _BACKSLASH, _COMMA, _COLON, _POINT, _MINUS, _ZERO, _NINE = 0x22, 0x5C, 0x2C, 0x3A, 0x2E, 0x2D, 0x30, 0x39
+_OPEN_LIST, _CLOSE_LIST, _OPEN, _CLOSE = 0x5B, 0x5D, 0x7B, 0x7D
+
 _ZEROS: Final = np.uint64(0x3030303030303030)
 _ABOVE_NINE: Final = np.uint64(0x7676767676767676)
 _ONES: Final = np.uint64(0x0101010101010101)
 _HIGHS: Final = np.uint64(0x8080808080808080)
-SPACES: Final = np.uint64(0x2020202020202020)
+_SPACES: Final = np.uint64(0x2020202020202020)
 _QUOTES: Final = np.uint64(0x2222222222222222)
 _BACKSLASHES: Final = np.uint64(0x5C5C5C5C5C5C5C5C)
-SEED: Final = np.uint64(0x9E3779B97F4A7C15)
+_SEED: Final = np.uint64(0x9E3779B97F4A7C15)
 _FACTOR: Final = np.uint64(0xFF51AFD7ED558CCD)
 _SHIFT: Final = np.uint64(32)
 _BYTE_PAIRS: Final = np.uint64(0x000000FF000000FF)
@@ -30,7 +42,7 @@ _ONE: Final = np.uint64(1)
 
 @intrinsic  # type: ignore[untyped-decorator]
 def trailing_zeros(typing: Any, word: Any) -> Any:
-    """Number of zero bits below the lowest set bit of a word that is not 0."""
+    """Return the number of zero bits below the lowest set bit of a word that is not 0."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.cttz(args[0], cgutils.true_bit)
@@ -40,22 +52,22 @@ def trailing_zeros(typing: Any, word: Any) -> Any:
 
 @inlined
 def special(word):  # type: ignore[no-untyped-def]
-    """Marks bytes that are no plain text: quote, backslash, control, not ASCII. The lowest mark is always right."""
+    """Mark bytes that are not plain text: quote, backslash, control, not ASCII. The lowest mark is always right."""
     quotes, slashes = word ^ _QUOTES, word ^ _BACKSLASHES
-    found = ((quotes - _ONES) & ~quotes) | ((slashes - _ONES) & ~slashes) | ((word - SPACES) & ~word) | word
+    found = ((quotes - _ONES) & ~quotes) | ((slashes - _ONES) & ~slashes) | ((word - _SPACES) & ~word) | word
     return found & _HIGHS
 
 
 @inlined
 def mixed(state, word):  # type: ignore[no-untyped-def]
-    """A hash with one more word in it."""
+    """Return a hash with one more word mixed in."""
     state = (state ^ word) * _FACTOR
     return state ^ (state >> _SHIFT)
 
 
 @inlined
 def leading_digits(word):  # type: ignore[no-untyped-def]
-    """(count, value) of the decimal digits that a word begins with: eight bytes of text at once."""
+    """Return (count, value) of the decimal digits that a word begins with: eight bytes of text at once."""
     found = word ^ _ZEROS
     beyond = ((found + _ABOVE_NINE) | found) & _HIGHS  # the lowest mark is always right
     count = np.int64(8) if beyond == 0 else trailing_zeros(beyond) >> 3
@@ -70,7 +82,7 @@ def leading_digits(word):  # type: ignore[no-untyped-def]
 
 @inlined
 def power_of_ten(count):  # type: ignore[no-untyped-def]
-    """10 to a power from 0 to 8."""
+    """Return 10 to a power from 0 to 8."""
     found = np.int64(10) if count & 1 else np.int64(1)
     found *= np.int64(100) if count & 2 else np.int64(1)
     found *= np.int64(10_000) if count & 4 else np.int64(1)
@@ -79,14 +91,14 @@ def power_of_ten(count):  # type: ignore[no-untyped-def]
 
 @inlined
 def first_bytes(word, count):  # type: ignore[no-untyped-def]
-    """The first ``count`` (less than 8) bytes of a word, the rest 0."""
+    """Return the first ``count`` (less than 8) bytes of a word, the rest 0."""
     return word & ((_ONE << (np.uint64(count) * _EIGHT)) - _ONE)
 
 
 @by_address
 def hashed(buffer, start, end):  # type: ignore[no-untyped-def]
-    """Hash of a slice: equal to what is mixed while a string is scanned."""
-    state, at = SEED, start
+    """Return the hash of a slice: equal to what :func:`string` computes while it scans."""
+    state, at = _SEED, start
     while at + 8 <= end:
         state = mixed(state, load8(buffer, at))
         at += 8
@@ -95,7 +107,7 @@ def hashed(buffer, start, end):  # type: ignore[no-untyped-def]
 
 @inlined
 def equal(a, a_start, b, b_start, count):  # type: ignore[no-untyped-def]
-    """Whether two slices of padded buffers hold the same bytes."""
+    """Return whether two slices of padded buffers hold the same bytes."""
     at = 0
     while at + 8 <= count:
         if load8(a, a_start + at) != load8(b, b_start + at):
@@ -107,15 +119,17 @@ def equal(a, a_start, b, b_start, count):  # type: ignore[no-untyped-def]
     return first_bytes(load8(a, a_start + at), rest) == first_bytes(load8(b, b_start + at), rest)
 
 
-_POINT, _MINUS, _ZERO, _NINE = 0x2E, 0x2D, 0x30, 0x39
 _WHOLE_DIGITS: Final = 16
 _MOST: Final = 9 * 10**15
-"""More microseconds do not fit 64 bits of nanoseconds for certain."""
+"""More microseconds than this may not fit 64 bits of nanoseconds."""
 
 
 @inlined
 def microseconds(buffer, at):  # type: ignore[no-untyped-def]
-    """(end, nanoseconds) of a JSON number of microseconds without exponent; end -1: ask the reference."""
+    """Return (end, nanoseconds) of a JSON number of microseconds without exponent; end -1: left to the reference.
+
+    Rounds to the nearest nanosecond, halves to the even one.
+    """
     negative = byte(buffer, at) == _MINUS
     at += negative
     first, total, count = at, np.int64(0), np.int64(8)
@@ -134,7 +148,7 @@ def microseconds(buffer, at):  # type: ignore[no-untyped-def]
 
 @inlined
 def decimals(buffer, at, total):  # type: ignore[no-untyped-def]
-    """(end, nanoseconds) of ``total`` microseconds and the decimals at ``at``, if there are any."""
+    """Return (end, nanoseconds) of ``total`` microseconds and the decimals at ``at``, if there are any."""
     if byte(buffer, at) != _POINT:
         return at, total * 1000
     at += 1
@@ -155,21 +169,19 @@ def decimals(buffer, at, total):  # type: ignore[no-untyped-def]
     return at, total + (beyond == 3 or (beyond == 2 and total % 2 == 1))
 
 
-_QUOTE, _BACKSLASH, _COMMA, _COLON, _POINT, _MINUS, _ZERO, _NINE = 0x22, 0x5C, 0x2C, 0x3A, 0x2E, 0x2D, 0x30, 0x39
-_OPEN_LIST, _CLOSE_LIST, _OPEN, _CLOSE = 0x5B, 0x5D, 0x7B, 0x7D
 _SIGNIFICANT: Final = 15
-"""Decimals of so many digits are written again by a float64 as they are."""
+"""A float64 writes decimals of up to this many digits again unchanged."""
 _INTEGER_DIGITS: Final = 18
 _DEEPEST: Final = 60
 
 
 @inlined
 def past_space(buffer, at):  # type: ignore[no-untyped-def]
-    """The next byte that is no white space."""
+    """Return the next position that is not white space."""
     while byte(buffer, at) <= 0x20:
         lead = byte(buffer, at)
         if lead == 0x20:  # indentation, too
-            others = load8(buffer, at) ^ SPACES
+            others = load8(buffer, at) ^ _SPACES
             at += 8 if others == 0 else trailing_zeros(others) >> 3
         elif lead == 0x0A or lead == 0x0D or lead == 0x09:
             at += 1
@@ -180,14 +192,14 @@ def past_space(buffer, at):  # type: ignore[no-untyped-def]
 
 @inlined
 def ends_value(lead):  # type: ignore[no-untyped-def]
-    """Whether a number or literal that came before ends in front of this byte."""
+    """Return whether a number or literal ends before this byte."""
     return lead in (_COMMA, _CLOSE, 0x20, 0x0A, 0x0D, 0x09)
 
 
 @inlined
 def string(buffer, at):  # type: ignore[no-untyped-def]
-    """(closing quote, hash of the content, odd) of the string whose content begins at ``at``."""
-    begin, state = at, SEED
+    """Return (closing quote, hash of the content, odd) of the string whose content begins at ``at``."""
+    begin, state = at, _SEED
     word = load8(buffer, at)
     marks = special(word)
     while marks == 0:
@@ -208,8 +220,10 @@ def string(buffer, at):  # type: ignore[no-untyped-def]
 
 @inlined
 def number(buffer, at, out, to):  # type: ignore[no-untyped-def]
-    """(end, end in ``out``, odd, integral, value) of a number, written to ``out`` as the reference writes it
-    (as it stands where it is odd)."""
+    """Return (end, end in ``out``, odd, integral, value) of a number.
+
+    It is written to ``out`` as the reference writes it, unchanged where it is odd.
+    """
     start, negative = at, byte(buffer, at) == _MINUS
     at += negative
     first, value = at, np.int64(0)
@@ -245,8 +259,8 @@ def number(buffer, at, out, to):  # type: ignore[no-untyped-def]
 
 @inlined
 def _is_odd(decimals, first_significant, digits, whole_is_zero):  # type: ignore[no-untyped-def]
-    """Whether a float64 may not be written again with these digits (trailing zeros left out)."""
-    if decimals < 0 or first_significant == 0:  # only zeros behind the point
+    """Return whether a float64 might not be written again with these digits (without trailing zeros)."""
+    if decimals < 0 or first_significant == 0:  # only zeros after the point
         return digits > _SIGNIFICANT
     if whole_is_zero:
         return first_significant > 4 or decimals - first_significant + 1 > _SIGNIFICANT
@@ -264,7 +278,7 @@ def _past_exponent(buffer, at):  # type: ignore[no-untyped-def]
 
 @by_address
 def _literal(buffer, at):  # type: ignore[no-untyped-def]
-    """End of true, false or null."""
+    """Return the end of true, false or null."""
     word = load8(buffer, at)
     if first_bytes(word, 4) == np.uint64(0x65757274) or first_bytes(word, 4) == np.uint64(0x6C6C756E):
         return at + 4
@@ -273,7 +287,7 @@ def _literal(buffer, at):  # type: ignore[no-untyped-def]
 
 @inlined
 def scalar(buffer, at, out, to):  # type: ignore[no-untyped-def]
-    """(end, end in ``out``, odd) of a string, number or literal, written to ``out`` as the reference writes it."""
+    """Return (end, end in ``out``, odd) of a string, number or literal, written to ``out`` as the reference does."""
     lead = byte(buffer, at)
     if lead == _MINUS or _ZERO <= lead <= _NINE:
         end, to, odd, _, _ = number(buffer, at, out, to)
@@ -290,7 +304,7 @@ def scalar(buffer, at, out, to):  # type: ignore[no-untyped-def]
 
 @by_address
 def value(buffer, at, out, to):  # type: ignore[no-untyped-def]
-    """(end, end in ``out``, odd) of any value, written to ``out`` without white space."""
+    """Return (end, end in ``out``, odd) of any value, written to ``out`` without white space."""
     depth, objects, odd = 0, np.uint64(0), False
     while True:
         lead = byte(buffer, at)
@@ -338,7 +352,7 @@ def value(buffer, at, out, to):  # type: ignore[no-untyped-def]
 
 @by_address
 def _member_name(buffer, at, out, to):  # type: ignore[no-untyped-def]
-    """(start of the value, end in ``out``, odd) behind the name of a member."""
+    """Return (start of the value, end in ``out``, odd) after the name of a member."""
     if byte(buffer, at) != _QUOTE:
         return -1, to, True
     end, _, odd = string(buffer, at + 1)
