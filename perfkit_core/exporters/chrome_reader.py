@@ -24,7 +24,7 @@ from perfkit_core.model import schema
 from perfkit_core.model.meta import Finding, StoredFinding, TraceMeta
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.chrome.dialect import ChromeEvent, event_times, integer, is_timed
-from perfkit_core.readers.chrome.reader import ChromeFile, breaks_off, mistimed, skipped, strays
+from perfkit_core.readers.chrome.reader import ChromeFile, cut_off, mistimed, skipped, strays
 
 _SPANS: Final = ("X", "i")
 _REFERENCES: Final = ("parent", "launched_by")
@@ -56,7 +56,7 @@ def read(path: Path, partial: bool = False) -> Trace:
         trace = trace.with_findings(mistimed(rows.mistimed))
     if file.truncated_at is None and not file.skipped:
         return trace
-    text = skipped(file.skipped) if file.truncated_at is None else breaks_off(file.truncated_at)
+    text = skipped(file.skipped) if file.truncated_at is None else cut_off(file.truncated_at)
     meta = msgspec.structs.replace(meta, incomplete=True)
     return Trace(events, meta, trace.quality).with_findings(Finding("truncated", text))
 

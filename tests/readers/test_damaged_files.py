@@ -166,7 +166,7 @@ def test_text_behind_which_no_event_comes_is_the_end_of_the_file(tmp_path: Path)
     path.write_bytes(path.read_bytes()[: path.read_bytes().index(b", 5 ") + 40])
     found = load(path, partial=True)
     assert len(found) == 7
-    assert messages(found, "truncated")[0].startswith(f"the file breaks off at byte {path.read_bytes().index(b'5 ,')}")
+    assert messages(found, "truncated")[0].startswith(f"the file is cut off at byte {path.read_bytes().index(b'5 ,')}")
 
 
 @pytest.mark.parametrize(("field", "value"), [("ts", "inf"), ("ts", "null"), ("dur", "Infinity"), ("ts", "1e400")])

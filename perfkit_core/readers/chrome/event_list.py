@@ -1,8 +1,8 @@
-"""Read the list of events of a Chrome trace in batches, by the reference or by the scanner.
+"""The list of events of a Chrome trace, read in batches by the scanner or by the reference.
 
-A window of about 1 MB is cut behind an event and decoded by msgspec in one call. The cut is right because it is proven:
-``[`` + bytes + ``]`` is valid JSON only if the bytes end between two events. What the dialect's rules and the text
-allow is scanned instead."""
+The reference cuts a window of about 1 MB after an event and decodes it with msgspec in one call. The cut is proven:
+``[`` + bytes + ``]`` is valid JSON only if the bytes end between two events.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Cursor:
-    """``position`` is that of the next byte in ``window.data``."""
+    """A place in a file that is read through a window. ``position`` is that of the next byte in ``window.data``."""
 
     def __init__(self, path: Path, sparing: bool = False) -> None:
         self.path = path
@@ -32,11 +32,11 @@ class Cursor:
 
     @property
     def offset(self) -> int:
-        """Of the next byte, in the (decompressed) file."""
+        """The offset of the next byte in the (decompressed) file."""
         return self.window.base + self.position
 
     def skip(self, pattern: re.Pattern[bytes]) -> None:
-        """Go behind what the pattern matches, reading on as needed."""
+        """Move past what the pattern matches, reading on as needed."""
         while True:
             match = pattern.match(self.window.data, self.position)
             if match:
@@ -45,24 +45,24 @@ class Cursor:
                 return
 
     def peek(self) -> bytes:
-        """The next byte, none at the end."""
+        """Return the next byte, none at the end."""
         return self.window.data[self.position : self.position + 1]
 
     def drop(self) -> None:
-        """Forget what lies behind."""
+        """Drop the bytes before the position."""
         self.window.drop(self.position)
         self.position = 0
 
     def broken(self, what: str) -> SourceError:
-        """The error that the file is damaged here."""
-        self.whole()
+        """Return the error that the file is damaged here."""
+        self.check_damage()
         return SourceError(
             f"{self.path}: {what} (byte {self.offset})",
             "the file is truncated or damaged: record it again, or read what is there with --partial",
         )
 
-    def whole(self) -> None:
-        """Raise SourceError where compressed data is damaged: whatever else is missing, that is why."""
+    def check_damage(self) -> None:
+        """Raise SourceError where compressed data is damaged: that is why the rest is missing."""
         if self.window.damage:
             hint = "copy or record the file again, or read what is there with --partial"
             raise SourceError(f"{self.path}: {self.window.damage}", hint)
@@ -70,18 +70,21 @@ class Cursor:
 
 WINDOW_BYTES = CHUNK_BYTES
 MAX_VALUE_BYTES: Final = 64 << 20
-"""Largest single event or header value that is read; a larger one is taken for a damaged file."""
+"""Largest single event or header value that is read; a larger one counts as damage."""
 _CUTS_TRIED: Final = 8
 _GAP: Final = re.compile(rb"[\s,]*")
 _AFTER_EVENT: Final = re.compile(rb"\s*(?:,\s*\{|\]|,\s*\])")
 
 
 class EventList:
-    """``repaired`` and ``skipped`` count events whose text was not valid JSON, or nested too deep, ``strays`` places
-    between events where something else stood. Without ``partial``, what cannot be repaired raises SourceError."""
+    """Reads one list of events.
+
+    ``repaired`` and ``skipped`` count events whose text was not valid JSON, or nested too deep, ``strays`` places
+    between events with other text. Without ``partial``, what cannot be repaired raises SourceError.
+    """
 
     def __init__(self, at: Cursor, partial: bool, dialect: Dialect | None) -> None:
-        """``at`` stands behind the bracket that opens the list."""
+        """``at`` is after the bracket that opens the list."""
         self.repaired = 0
         self.skipped = 0
         self.strays = 0
@@ -90,7 +93,7 @@ class EventList:
         self._dialect = dialect if dialect is not None and can_scan(dialect) else None
 
     def portions(self) -> Iterator[list[ChromeEvent] | Portion]:
-        """The events up to the end of the list, behind which the cursor stands then."""
+        """Yield the events up to the end of the list, and leave the cursor after it."""
         turns = Turns(self._at.window) if self._dialect else None
         while True:
             self._at.drop()
@@ -112,25 +115,23 @@ class EventList:
                 yield self._batch() or self._salvage()
 
     def _resume(self) -> None:
-        """Go on where the next event begins, or the list ends."""
-        found = self._next_beginning() if self.partial else None
-        if found is None:
-            raise self._at.broken("not an event")
-        self._at.position = found
-        self.strays += 1
-
-    def _next_beginning(self) -> int | None:
+        """Move to where the next event begins, or the list ends."""
         window = self._at.window
-        while True:
+        while self.partial:
             held = len(window.data) - self._at.position
             last = window.finished or held >= MAX_VALUE_BYTES
-            found = repair.next_beginning(window.data, self._at.position, last)
-            if found is not None or last:
-                return found
-            window.more(max(held, WINDOW_BYTES))  # doubled: what is no event is not looked at too often
+            beginning = repair.next_beginning(window.data, self._at.position, last)
+            if beginning is not None:
+                self._at.position = beginning
+                self.strays += 1
+                return
+            if last:
+                break
+            window.more(max(held, WINDOW_BYTES))  # doubled, so that the same text is not searched too often
+        raise self._at.broken("not an event")
 
     def _batch(self) -> list[ChromeEvent] | None:
-        """The events up to the last provable cut in the window; None when there is none among the likely places."""
+        """Return the events up to the last provable cut in the window; None if no likely place is one."""
         data, cut = self._at.window.data, min(len(self._at.window.data), self._at.position + WINDOW_BYTES)
         for _ in range(_CUTS_TRIED):
             cut = data.rfind(b"}", self._at.position, cut)
@@ -147,19 +148,19 @@ class EventList:
         return None
 
     def _salvage(self) -> list[ChromeEvent]:
-        """One event at a time, over the part of the window that is not valid JSON."""
-        found = self._next_event()
-        while found is None and not self._at.window.finished:
+        """Return events one at a time, over the part of the window that is not valid JSON."""
+        event = self._next_event()
+        while event is None and not self._at.window.finished:
             held = len(self._at.window.data) - self._at.position
             if held >= MAX_VALUE_BYTES:
                 break
-            self._at.window.more(max(held, WINDOW_BYTES))  # doubled: a long event is not looked at too often
-            found = self._next_event()
-        if found is None:
+            self._at.window.more(max(held, WINDOW_BYTES))  # doubled, so that a long event is not searched too often
+            event = self._next_event()
+        if event is None:
             raise self._at.broken("an event is not valid JSON or does not end")
         batch: list[ChromeEvent] = []
-        while found is not None and len(batch) < 4096:
-            text, end, was_repaired = found
+        while event is not None and len(batch) < 4096:
+            text, end, was_repaired = event
             try:
                 batch += DECODER.decode(b"[" + text + b"]")
                 self.repaired += was_repaired
@@ -172,7 +173,7 @@ class EventList:
             self._at.position = end
             gap = _GAP.match(self._at.window.data, self._at.position)
             self._at.position = gap.end() if gap else self._at.position
-            found = self._next_event()
+            event = self._next_event()
         return batch
 
     def _next_event(self) -> tuple[bytes, int, bool] | None:
@@ -181,19 +182,20 @@ class EventList:
 
 
 _LOADED_FROM_BYTES: Final = 1 << 16
-"""Smaller files are left to the reference even then."""
+"""The reference reads smaller files in any case."""
 _WORTH_BYTES: Final = 16 << 20
 _MOST_BATCHES: Final = 64
 
 
 class _Process:
-    """What this process has read of files that were too small to load the compiled code for."""
+    """Counts what this process has read of files that were too small to load the compiled code for."""
 
     small_bytes = 0
 
 
 class Turns:
-    """After the scanner has given up, the reference reads a batch; twice as many whenever it gives up soon again."""
+    """Decides who reads next. After the scanner stops, the reference reads a batch; twice as many batches whenever the
+    scanner stops soon again."""
 
     def __init__(self, window: Window) -> None:
         self._window = window
@@ -202,19 +204,18 @@ class Turns:
         self._ahead: ScanAhead | None = None
 
     def scan_next(self) -> bool:
-        """Whether the scanner shall go on from here."""
+        """Return whether the scanner reads on from here."""
         if self._ahead is None:
             while (missing := self._enough - len(self._window.data)) > 0 and self._window.more(missing):
                 pass
-            worth = missing <= 0
-            if not worth:
+            if missing > 0:
                 _Process.small_bytes += len(self._window.data)
-            return worth
+            return missing <= 0
         self._batches -= 1
         return self._batches < 0
 
     def portions(self, dialect: Dialect) -> Iterator[Portion]:
-        """What the scanner reads from the beginning of the window on."""
+        """Yield what the scanner reads, from the beginning of the window on."""
         from perfkit_core.readers.scanner.chunks import ScanAhead
 
         self._ahead = self._ahead or ScanAhead(dialect)

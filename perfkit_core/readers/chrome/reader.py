@@ -1,6 +1,7 @@
-"""Read a Chrome-trace JSON file: events in batches, the rest as its header. The file is never held whole.
+"""Chrome-trace JSON files: the events in batches, the rest of the file as its header. A file is never held whole.
 
-Format: Google's "Trace Event Format"; the top level is an object with ``traceEvents`` or the list of events itself."""
+Format: Google's "Trace Event Format"; the top level is an object with ``traceEvents`` or the list of events itself.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +22,7 @@ from perfkit_core.readers.chrome.repair import NO_JSON_NUMBER, value_end, values
 from perfkit_core.readers.chrome.scanned_rows import Portion
 
 _SPACE: Final = re.compile(rb"\s*")
+_BEGINNING: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*")
 _GAP: Final = re.compile(rb"[\s,]*")
 _CLOSED: Final = re.compile(rb"[\s}]*")
 _KEY: Final = re.compile(rb'\s*,?\s*"((?:[^"\\]|\\.)*)"\s*:\s*')
@@ -30,9 +32,9 @@ class ChromeFile:
     """One pass over a file: iterate :meth:`batches` or :meth:`portions`, then read ``header`` and the counters.
 
     ``repaired`` and ``skipped`` count events whose text was not valid JSON, or nested too deep, ``strays`` places
-    between events where something else stood; ``truncated_at`` is the byte at which the file broke off, ``more_at`` the
-    one at which something follows the document. Without ``partial``, what cannot be repaired raises SourceError.
-    ``sparing``: in little memory.
+    between events with other text; ``truncated_at`` is the byte at which the file is cut off, ``more_at`` the one at
+    which something follows the document. Without ``partial``, what cannot be repaired raises SourceError. ``sparing``:
+    read in little memory.
     """
 
     def __init__(self, path: Path, partial: bool = False, sparing: bool = False) -> None:
@@ -48,22 +50,30 @@ class ChromeFile:
         self._dialect: Dialect | None = None
 
     def batches(self) -> Iterator[list[ChromeEvent]]:
-        """All events in file order, a list for about each megabyte."""
+        """Yield all events in file order, a list for about each megabyte."""
         for batch in self.portions(None):
             assert isinstance(batch, list)
             yield batch
 
     def portions(self, dialect: Dialect | None) -> Iterator[list[ChromeEvent] | Portion]:
-        """All events in file order, where the dialect's rules and the text allow it as scanned columns."""
+        """Yield all events in file order, as scanned columns where the dialect's rules and the text allow it."""
         self._dialect = dialect
         window = self._at.window
         try:
-            yield from self._top_level()
+            self._at.skip(_BEGINNING)
+            opening = self._at.peek()
+            if opening not in (b"[", b"{"):
+                self._at.check_damage()
+                if not opening:
+                    raise SourceError(f"{self.path}: the file is empty", "was the profiler stopped before it wrote?")
+                raise SourceError(f"{self.path}: not JSON (starts with {opening!r})", "perfkit reads Chrome-trace JSON")
+            self._at.position += 1
+            yield from self._list() if opening == b"[" else self._object()
             self._end()
             self._at.position = len(window.data)
             while window.more():
                 window.drop(len(window.data))
-            self._at.whole()
+            self._at.check_damage()
         except SourceError:
             if not self._partial or not self._at.offset:
                 raise
@@ -80,43 +90,24 @@ class ChromeFile:
             self.skipped += events.skipped
             self.strays += events.strays
 
-    def _top_level(self) -> Iterator[list[ChromeEvent] | Portion]:
-        self._at.skip(re.compile(rb"(?:\xef\xbb\xbf)?\s*"))
-        opening = self._at.peek()
-        if opening == b"[":
-            self._at.position += 1
-            yield from self._list()
-        elif opening == b"{":
-            self._at.position += 1
-            yield from self._object()
-        elif not opening:
-            self._at.whole()
-            raise SourceError(f"{self.path}: the file is empty", "was the profiler stopped before it was read?")
-        else:
-            self._at.whole()
-            raise SourceError(f"{self.path}: not JSON (starts with {opening!r})", "perfkit reads Chrome-trace JSON")
-
     def _object(self) -> Iterator[list[ChromeEvent] | Portion]:
-        found = False
-        while True:
-            key = self._key()
-            if key is None:
-                self._at.position += 1
-                break
+        has_events = False
+        while (key := self._key()) is not None:
             if key == "traceEvents" and self._at.peek() == b"[":
-                found = True
+                has_events = True
                 self._at.position += 1
                 yield from self._list()
             else:
                 self.header[key] = self._value()
-        if not found:
+        self._at.position += 1
+        if not has_events:
             raise SourceError(
                 f"{self.path}: a JSON file without traceEvents (keys: {', '.join(list(self.header)[:5]) or 'none'})",
                 "perfkit reads what a profiler exported as a Chrome trace",
             )
 
     def _end(self) -> None:
-        """Behind the document. More events there mean that a damage has closed the list."""
+        """Check what follows the document. More events there mean that damage has closed the list."""
         self._at.skip(_SPACE)
         if not self._at.peek():
             return
@@ -132,7 +123,7 @@ class ChromeFile:
         self.more_at = offset
 
     def _key(self) -> str | None:
-        """The next key of the top-level object, None at its end."""
+        """Return the next key of the top-level object, None at its end."""
         while True:
             match = _KEY.match(self._at.window.data, self._at.position)
             if match:
@@ -146,43 +137,37 @@ class ChromeFile:
                 raise self._at.broken("the JSON object is not closed")
 
     def _value(self) -> Any:
-        """The next JSON value, whole."""
-        size = 4096
+        """Return the next JSON value, whole."""
+        size, window = 4096, self._at.window
+        end: int | None
         while True:
-            raw = self._at.window.data[self._at.position : self._at.position + size]
+            raw = window.data[self._at.position : self._at.position + size]
             try:
-                end = _value_end(raw)
+                # decoded as one character a byte, so that the end is an offset in bytes
+                _, end = json.JSONDecoder(strict=False).raw_decode(raw.decode("latin-1"))
             except RecursionError:
                 raise self._at.broken("a header value is nested too deep") from None
-            complete = end is not None and end < len(raw)  # a number that ends with the text may go on behind it
-            if complete or (self._at.window.finished and self._at.position + size >= len(self._at.window.data)):
+            except json.JSONDecodeError as error:
+                end = value_end(raw) if NO_JSON_NUMBER.match(raw, error.pos) else None
+            if end is not None and end < len(raw):  # a number that ends with the text may continue after it
                 break
+            if window.finished and self._at.position + size >= len(window.data):
+                raise self._at.broken("the file ends inside a header value")
             if size > MAX_VALUE_BYTES:
                 raise self._at.broken("a header value does not end")
             size *= 2
-            while len(self._at.window.data) - self._at.position < size and self._at.window.more():
+            while len(window.data) - self._at.position < size and window.more():
                 pass
-        if not complete:
-            raise self._at.broken("the file ends inside a header value")
         try:
-            found = _decoded(raw[:end])
+            value = _decoded(raw[:end])
         except (ValueError, RecursionError):
             raise self._at.broken("a header value is not valid JSON") from None
-        self._at.position += end or 0
-        return found
-
-
-def _value_end(raw: bytes) -> int | None:
-    """Behind the value that the text begins with; None where it does not end. Raises RecursionError."""
-    try:
-        _, end = json.JSONDecoder(strict=False).raw_decode(raw.decode("latin-1"))  # one character a byte: offsets stay
-    except json.JSONDecodeError as error:
-        return value_end(raw) if NO_JSON_NUMBER.match(raw, error.pos) else None
-    return end
+        self._at.position += end
+        return value
 
 
 def _decoded(raw: bytes) -> Any:
-    """A value; numbers that JSON does not have as text. Raises ValueError, RecursionError."""
+    """Return a value, with numbers that JSON does not have as text. Raises ValueError, RecursionError."""
     text = raw.decode("utf-8", "replace")
     try:
         return json.loads(text, strict=False, parse_float=_number, parse_constant=str)
@@ -191,70 +176,68 @@ def _decoded(raw: bytes) -> Any:
 
 
 def _number(text: str) -> float | str:
-    """A number that no float holds is kept as text: JSON has none for it."""
+    """Return a number, as text where no float can hold it: JSON has none for it."""
     value = float(text)
     return value if math.isfinite(value) else text
 
 
 def file_findings(file: ChromeFile, recorder: Recorder) -> tuple[Finding, ...]:
-    """Findings about truncation, what is no event, repaired or skipped events, impossible times and event types that
-    are not read."""
-    found = []
+    """Return the findings about reading a file, for any dialect.
+
+    Truncation, stray text, repaired or skipped events, impossible times and event types that are not read.
+    """
+    findings = []
     if file.truncated_at is not None:
-        found.append(Finding("truncated", breaks_off(file.truncated_at)))
-    found += strays(file)
+        findings.append(Finding("truncated", cut_off(file.truncated_at)))
+    findings += strays(file)
     if file.repaired:
         text = message("{count} events were not valid JSON and have been repaired", count=file.repaired)
-        found.append(Finding("repaired-events", text))
+        findings.append(Finding("repaired-events", text))
     if file.skipped:
-        found.append(Finding("skipped-events", skipped(file.skipped)))
+        findings.append(Finding("skipped-events", skipped(file.skipped)))
     if recorder.untimed:
         text = message("{count} events have no start time and are missing", count=recorder.untimed)
-        found.append(Finding("events-without-start", text))
+        findings.append(Finding("events-without-start", text))
     if recorder.mistimed:
-        found.append(mistimed(recorder.mistimed))
+        findings.append(mistimed(recorder.mistimed))
     if recorder.reversed:
-        found.append(negative_durations(recorder.reversed))
+        findings.append(negative_durations(recorder.reversed))
     if recorder.unknown:
         kinds = ", ".join(f"{count} of type {ph!r}" for ph, count in sorted(recorder.unknown.items()))
         text = message("events of types that carry no duration were not read: {types}", types=kinds)
-        found.append(Finding("unread-events", text))
-    return tuple(found)
+        findings.append(Finding("unread-events", text))
+    return tuple(findings)
 
 
-def breaks_off(at: int) -> Message:
-    """That a file is cut off; ``at``: bytes."""
-    return message("the file breaks off at byte {at}: what was to be written behind it is missing", at=at)
+def cut_off(at: int) -> Message:
+    """Return the message that a file is cut off at this byte."""
+    return message("the file is cut off at byte {at}: everything after it is missing", at=at)
 
 
 def strays(file: ChromeFile) -> list[Finding]:
-    """That something else stands behind the document, or between its events."""
-    found = []
+    """Return the findings about text after the document or between its events."""
+    findings = []
     if file.more_at is not None:
-        text = message(
-            "the file goes on behind the end of the document, at byte {at}: that was not read", at=file.more_at
-        )
-        found.append(Finding("more-behind", text))
+        text = message("the file continues after the end of the document, at byte {at}: not read", at=file.more_at)
+        findings.append(Finding("more-behind", text))
     if file.strays:
-        text = message(
-            "in {count} places between the events stood something else, which was left out", count=file.strays
-        )
-        found.append(Finding("stray-text", text))
-    return found
+        text = message("in {count} places, text between the events is not an event and was ignored", count=file.strays)
+        findings.append(Finding("stray-text", text))
+    return findings
 
 
 def mistimed(count: int) -> Finding:
-    """Events that have no place in time."""
-    text = message("{count} events have a start or duration that is no time and are missing", count=count)
+    """Return the finding about events without a place in time."""
+    text = message("{count} events have a start or duration that is not a time and are missing", count=count)
     return Finding("events-without-start", text)
 
 
 def negative_durations(count: int) -> Finding:
-    """Events with their end before their start."""
+    """Return the finding about events that end before they start."""
     text = message("{count} events ended before they began: their duration is taken as 0", count=count)
     return Finding("negative-durations", text)
 
 
 def skipped(count: int) -> Message:
-    """That events could not be read."""
+    """Return the message that events could not be read."""
     return message("{count} events were not valid JSON, or nested too deep, and are missing", count=count)

@@ -1,9 +1,9 @@
-"""Events that a profiler wrote as invalid JSON.
+"""Repair of events that a profiler wrote as invalid JSON.
 
 Kineto and Paddle do not escape names: a quote, backslash or line break in one makes the event invalid. The name ends
 where the next key of the event begins, so its text can be found and escaped. They also print numbers that JSON does not
-have (``inf``, ``nan``): those are kept as text. Any other damage is left: what is mended must not hide it, so a mended
-name holds no key of an event, and a mended event does not reach into the next one.
+have (``inf``, ``nan``): those are kept as text. No other damage is repaired, and a repair must not hide it: a repaired
+name contains no key of an event, and a repaired event does not extend into the next one.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _BEGINNING = re.compile(rb'[^\s\[:]\s*(\{\s*"(?:ph|cat|name|pid|tid|ts|dur)"\s*:
 _END_OF_LIST = re.compile(rb'[^\s\w"]\s*(\])\s*(?:,\s*"[^"\\]*"\s*:|\}?\s*\Z)')
 
 
-def next_event(data: bytes, start: int, whole: bool) -> tuple[bytes, int, bool] | None:
-    """The event that begins at ``start``: its (repaired) text, where it ends, whether it was repaired.
+def next_event(data: bytes, start: int, last: bool) -> tuple[bytes, int, bool] | None:
+    """Return the event that begins at ``start``: its (repaired) text, where it ends, whether it was repaired.
 
-    None when no end is in sight; ``whole`` says that nothing follows ``data``. When no repair helps, the text up to the
-    next event is returned as it is.
+    None when no end is in sight; ``last`` means that nothing follows ``data``. When no repair helps, the text up to the
+    next event is returned unchanged.
     """
     if data[start : start + 1] != b"{":
         return None
@@ -57,30 +57,34 @@ def next_event(data: bytes, start: int, whole: bool) -> tuple[bytes, int, bool] 
     border = None
     for end in ends:
         text = data[start:end]
-        if _valid(text):
+        if _decoded(text) is not None:
             return text, end, False
-        mended = None if border else _mended(text, _NEXT_KEY)
-        if mended:
-            return mended, end, True
+        repaired = None if border else _repaired(text, _NEXT_KEY)
+        if repaired:
+            return repaired, end, True
         border = border or (end if _event_follows(data, start, end) else None)
-    if not border and ends and (whole or len(ends) == _ENDS_TRIED):
+    if not border and ends and (last or len(ends) == _ENDS_TRIED):
         border = ends[0]
     return _unusual_event(data, start, [end for end in ends if border and end <= border]) if ends else None
 
 
-def next_beginning(data: bytes, start: int, whole: bool) -> int | None:
-    """Where, behind text that is no event, the next event begins, or, where ``whole`` says that nothing follows
-    ``data``, the list of events ends. None: not in sight."""
+def next_beginning(data: bytes, start: int, last: bool) -> int | None:
+    """Return where the next event begins, after text that is no event; None: not in sight.
+
+    ``last`` means that nothing follows ``data``: then also where the list of events ends.
+    """
     beginning = _BEGINNING.search(data, start)
     if beginning:
         return beginning.start(1)
-    closing = _END_OF_LIST.search(data, start) if whole else None
+    closing = _END_OF_LIST.search(data, start) if last else None
     return closing.start(1) if closing else None
 
 
 def value_end(data: bytes) -> int | None:
-    """Behind the value that ``data`` begins with, which may hold numbers that JSON does not have; None where it is no
-    such value, or not whole."""
+    """Return the end of the value that ``data`` begins with; None where it is not a value, or incomplete.
+
+    It may contain numbers that JSON does not have.
+    """
     if data[:1] in (b"{", b"["):
         return _closing(data, 0) or None
     scalar = _STRING_OR_NUMBER.match(data)
@@ -88,47 +92,52 @@ def value_end(data: bytes) -> int | None:
 
 
 def _unusual_event(data: bytes, start: int, ends: list[int]) -> tuple[bytes, int, bool] | None:
-    """Sound, but with so many objects inside that its end was not tried; with the name as its last key; or damaged.
-    The last of ``ends`` is where the next event begins; there are none where that is not in sight."""
+    """Return an event that is sound but has so many objects inside that its end was not tried, that has the name as its
+    last key, or that is damaged.
+
+    The last of ``ends`` is where the next event begins; empty where that is not in sight.
+    """
     closing = _closing(data, start)
     if closing is None:
         return None
     text = data[start:closing]
-    if text and (_valid(text) or _too_deep(text)):
-        return text, closing, False
+    if text:
+        try:
+            DECODER.decode(b"[" + text + b"]")
+        except RecursionError:  # sound as far as it was read: nothing to repair, and its end is known
+            return text, closing, False
+        except UNDECODABLE:
+            pass
+        else:
+            return text, closing, False
     for end in [closing] if text else ends:
-        mended = _mended(data[start:end], _LAST)
-        if mended:
-            return mended, end, True
+        repaired = _repaired(data[start:end], _LAST)
+        if repaired:
+            return repaired, end, True
     if not ends:
         return None
-    end = _neighbour(data, start, ends[-1]) or ends[-1]
-    return data[start:end], end, False
-
-
-def _neighbour(data: bytes, start: int, end: int) -> int | None:
-    """In front of the sound event that ends at ``end`` and begins behind ``start``, whose own closing brace is missing;
-    None where there is none."""
-    for gap in _BETWEEN.finditer(data, start, end):
-        found = _decoded(data[gap.end() : end])
-        if found and all(event.ph is not None for event in found):
-            return gap.start()
-    return None
+    # where the closing brace of this event is missing, a sound event ends at the same place
+    for gap in _BETWEEN.finditer(data, start, ends[-1]):
+        events = _decoded(data[gap.end() : ends[-1]])
+        if events and all(event.ph is not None for event in events):
+            return data[start : gap.start()], gap.start(), False
+    return data[start : ends[-1]], ends[-1], False
 
 
 def _event_follows(data: bytes, start: int, end: int) -> bool:
-    """Whether what begins behind ``end`` begins as this event does, or is a sound event (objects inside are not)."""
+    """Return whether the text after ``end`` begins as this event does, or is a sound event (objects inside are not)."""
     first_key, gap = _FIRST_KEY.match(data, start), _BETWEEN.match(data, end)
     if gap is None:
         return False
     if first_key and data.startswith(first_key[0], gap.end()):
         return True
-    found = _decoded(data[gap.end() : _closing(data, gap.end()) or gap.end()])
-    return bool(found and found[0].ph is not None)
+    events = _decoded(data[gap.end() : _closing(data, gap.end()) or gap.end()])
+    return bool(events and events[0].ph is not None)
 
 
 def _closing(data: bytes, start: int) -> int | None:
-    """Behind the brace that closes the one at ``start``; ``start`` when this is no JSON, None when the data ends."""
+    """Return the end of the object or list that begins at ``start``; ``start`` where it is not JSON, None when the data
+    ends first."""
     opened: list[bytes] = []
     named, at = True, start
     while at < len(data):
@@ -147,10 +156,6 @@ def _closing(data: bytes, start: int) -> int | None:
     return None
 
 
-def _valid(text: bytes) -> bool:
-    return _decoded(text) is not None
-
-
 def _decoded(text: bytes) -> list[ChromeEvent] | None:
     try:
         return DECODER.decode(b"[" + text + b"]")
@@ -158,56 +163,33 @@ def _decoded(text: bytes) -> list[ChromeEvent] | None:
         return None
 
 
-def _too_deep(text: bytes) -> bool:
-    """Sound as far as it was read: nothing has to be mended, and its end is known."""
-    try:
-        DECODER.decode(b"[" + text + b"]")
-    except RecursionError:
-        return True
-    except UNDECODABLE:
-        pass
-    return False
-
-
-def _mended(text: bytes, behind_name: re.Pattern[bytes]) -> bytes | None:
-    """Valid JSON: with everything escaped that is not escaped in the name, numbers that JSON does not have as text, and
-    without bytes that are not UTF-8 and halves of characters. None where that does not help."""
+def _repaired(text: bytes, after_name: re.Pattern[bytes]) -> bytes | None:
+    """Return valid JSON: the name escaped where it is not, and :func:`values_mended`. None where that does not help."""
+    repaired = text
     opening = _NAME.search(text, 0, _MAX_NAME_BYTES)
-    unsound = opening and not _SOUND_NAME.match(text, opening.end())
-    named = _name_escaped(text, opening.end(), behind_name) if opening and unsound else None
-    mended = values_mended(named or text)
-    return mended if mended != text and _valid(mended) else None
+    if opening and not _SOUND_NAME.match(text, opening.end()):
+        first = opening.end()
+        closing = after_name.search(text, first, first + _MAX_NAME_BYTES)
+        if closing and not _KEY.search(text, first, closing.start()):
+            name = msgspec.json.encode(text[first : closing.start()].decode("utf-8", "replace"))[1:-1]
+            repaired = text[:first] + name + text[closing.start() :]
+    repaired = values_mended(repaired)
+    return repaired if repaired != text and _decoded(repaired) is not None else None
 
 
 def values_mended(text: bytes) -> bytes:
-    """With numbers that JSON does not have as text, and without bytes that are not UTF-8 and halves of characters."""
-    return _numbers_as_text(_characters(_unicode(text)))
+    """Return text with numbers that JSON does not have as strings, and the replacement character for bytes that are not
+    UTF-8 and for surrogates that are escaped alone."""
+    text = text.decode("utf-8", "replace").encode()
+    text = _ESCAPE.sub(lambda escape: b"\\ufffd" if escape[1] else escape[0], text)
+    return _STRING_OR_NUMBER.sub(_as_string, text)
 
 
-def _name_escaped(text: bytes, first: int, behind_name: re.Pattern[bytes]) -> bytes | None:
-    """With what stands between ``first`` and the quote that ends the name escaped; None where that is no name."""
-    closing = behind_name.search(text, first, first + _MAX_NAME_BYTES)
-    if closing is None or _KEY.search(text, first, closing.start()):
-        return None
-    name = _unicode(text[first : closing.start()])
-    return text[:first] + msgspec.json.encode(name.decode())[1:-1] + text[closing.start() :]
-
-
-def _numbers_as_text(text: bytes) -> bytes:
-    return _STRING_OR_NUMBER.sub(lambda found: _quoted(found[0]) if found[1] else found[0], text)
-
-
-def _quoted(number: bytes) -> bytes:
+def _as_string(token: re.Match[bytes]) -> bytes:
+    """Return a string or number as it is, a number that JSON does not have as a string."""
+    if not token[1]:
+        return token[0]
     try:
-        return number if math.isfinite(float(number)) else b'"' + number + b'"'
+        return token[0] if math.isfinite(float(token[0])) else b'"' + token[0] + b'"'
     except ValueError:
-        return number
-
-
-def _unicode(text: bytes) -> bytes:
-    return text.decode("utf-8", "replace").encode()
-
-
-def _characters(text: bytes) -> bytes:
-    """With the replacement character for surrogates that are escaped one without the other."""
-    return _ESCAPE.sub(lambda found: b"\\ufffd" if found[1] else found[0], text)
+        return token[0]
