@@ -1,62 +1,41 @@
-"""What Paddle lets be timed: operators on few numbers, launches, copies. ``perfkit_torch`` has the same operators."""
+"""What Paddle lets be timed: operators on few numbers, launches, copies."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as installed
 from typing import Any, Final
 
 from perfkit_core.calibration.model import Bench, Call, Direction
+from perfkit_core.calibration.tensors import ELEMENTS, OCCUPYING, installed_version, small_operators
 from perfkit_core.system.device_events import DeviceClock
 from perfkit_paddle import framework
-from perfkit_paddle.throughput import DeviceEvents
+from perfkit_paddle.throughput import device_clock
 
-ELEMENTS: Final = (1, 64)
-_OCCUPYING: Final = 8192
-"""Rows of a square matrix whose product takes a device milliseconds."""
 _DISTRIBUTIONS: Final = ("paddlepaddle", "paddlepaddle-gpu", "paddlepaddle-xpu")
 """Packages that all install the module ``paddle``."""
 
 
 def version() -> str | None:
-    """The installed version, without importing Paddle."""
-    for name in _DISTRIBUTIONS:
-        try:
-            return installed(name)
-        except PackageNotFoundError:
-            continue
-    return None
+    """Return the installed version, without importing Paddle."""
+    return installed_version(*_DISTRIBUTIONS)
 
 
 def bench() -> Bench:
-    """The host, and the current device where there is one. Raises CaptureError without Paddle."""
+    """Return the host, and the current device where there is one. Raises CaptureError without Paddle."""
     paddle = framework.paddle()
     device = str(paddle.device.get_device())
+    operators: dict[tuple[str, int], Call] = {}
     paddle.set_device("cpu")
     try:
-        operators = {key: call for count in ELEMENTS for key, call in _operators(paddle, count).items()}
+        for count in ELEMENTS:
+            operators |= small_operators(
+                paddle,
+                count,
+                gather=lambda values, numbers: lambda: paddle.index_select(values, numbers),
+                cast=lambda numbers: lambda: numbers.astype("float32"),
+            )
     finally:
         paddle.set_device(device)
     return Bench(operators, None if device == "cpu" else PaddleBench(paddle, device))
-
-
-def _operators(paddle: Any, count: int) -> Mapping[tuple[str, int], Call]:
-    """Of arithmetic and control flow: each makes its result anew, as eager code does."""
-    values, numbers = paddle.ones([count]), paddle.arange(count)
-    condition = values > 0
-    return {
-        ("add", count): lambda: values + 1.0,
-        ("multiply", count): lambda: values * values,
-        ("compare", count): lambda: values < 0.5,
-        ("logical", count): lambda: paddle.logical_and(condition, condition),
-        ("where", count): lambda: paddle.where(condition, values, values),
-        ("gather", count): lambda: paddle.index_select(values, numbers),
-        ("slice", count): lambda: values[0],
-        ("sum", count): values.sum,
-        ("cast", count): lambda: numbers.astype("float32"),
-        ("fill", count): lambda: paddle.full_like(values, 1.0),
-    }
 
 
 class PaddleBench:
@@ -65,9 +44,10 @@ class PaddleBench:
     def __init__(self, paddle: Any, device: str) -> None:
         self._paddle = paddle
         self._one = paddle.zeros([1])
-        self._square = paddle.ones([_OCCUPYING, _OCCUPYING])
-        self.name = _model(paddle, device)
-        self.clock: DeviceClock = DeviceEvents(paddle.device, device)
+        self._square = paddle.ones([OCCUPYING, OCCUPYING])
+        model = getattr(getattr(paddle.device, "cuda", None), "get_device_name", None)
+        self.name = str(model()) if device.partition(":")[0] == "gpu" and model is not None else device
+        self.clock: DeviceClock = device_clock(paddle.device, device)
 
     def launch(self) -> object:
         return self._one.scale_(1.0)
@@ -85,17 +65,12 @@ class PaddleBench:
             if not hasattr(host, "pin_memory"):
                 return None
             host = host.pin_memory()
-        if direction == "htod":
-            return lambda: self._waited(host._copy_to(here.place, True))
-        place = host.place
-        return lambda: here._copy_to(place, True)
+        if direction == "dtoh":
+            place = host.place
+            return lambda: here._copy_to(place, True)
 
-    def _waited(self, result: object) -> object:
-        self._paddle.device.synchronize()
-        return result
+        def copied() -> None:
+            host._copy_to(here.place, True)
+            self._paddle.device.synchronize()
 
-
-def _model(paddle: Any, device: str) -> str:
-    kind = device.partition(":")[0]
-    named = getattr(getattr(paddle.device, "cuda", None), "get_device_name", None)
-    return str(named()) if kind == "gpu" and named is not None else device
+        return copied

@@ -1,15 +1,20 @@
-"""Paddle itself, imported only when something is to be recorded."""
+"""Paddle itself, imported only when something is to be recorded, and the updates of its optimizers."""
 
 from __future__ import annotations
 
+import functools
 import importlib
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 from perfkit_core.errors import CaptureError
 
+_STEPPING: Final = ("step", "minimize")
+"""Methods of optimizers that update the parameters once."""
+
 
 def paddle() -> Any:
-    """The module. Raises CaptureError with what to install when it cannot be imported."""
+    """Return the module. Raises CaptureError with what to install when it cannot be imported."""
     try:
         return importlib.import_module("paddle")
     except ImportError as error:
@@ -18,6 +23,74 @@ def paddle() -> Any:
 
 
 def profiler() -> Any:
-    """The module ``paddle.profiler``."""
+    """Return the module ``paddle.profiler``."""
     paddle()
     return importlib.import_module("paddle.profiler")
+
+
+class Updates:
+    """Calls ``after`` each update of the first optimizer that updates anything; nested calls count once.
+
+    Methods are wrapped, as Paddle has no hook. In a static graph ``minimize()`` only adds operators, and nothing is
+    called.
+    """
+
+    def __init__(self, after: Callable[[], None]) -> None:
+        self._after = after
+        self._optimizer: Any = None
+        self._inside = False
+        self._undo: list[Callable[[], None]] = []
+        base = paddle().optimizer.Optimizer
+        original = base.__init__
+
+        @functools.wraps(original)
+        def init(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+            for cls in type(optimizer).__mro__:  # a script may have defined it after we wrapped all there were
+                if issubclass(cls, base):
+                    self._wrap(cls)
+            original(optimizer, *args, **kwargs)
+
+        self._replace(base, "__init__", init)
+        for cls in _family(base):
+            self._wrap(cls)
+
+    def end(self) -> None:
+        """Give the optimizers their methods back."""
+        for undo in reversed(self._undo):
+            undo()
+        self._undo.clear()
+
+    def _wrap(self, cls: type) -> None:
+        for name in _STEPPING:
+            method = vars(cls).get(name)
+            if callable(method) and not getattr(method, "_perfkit", False):
+                self._replace(cls, name, self._watched(method))
+
+    def _watched(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def watched(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            outermost, self._inside = not self._inside, True
+            try:
+                return method(optimizer, *args, **kwargs)
+            finally:
+                if outermost:
+                    self._inside = False
+                    if paddle().in_dynamic_mode():
+                        if self._optimizer is None:
+                            self._optimizer = optimizer
+                        if optimizer is self._optimizer:
+                            self._after()
+
+        watched._perfkit = True  # type: ignore[attr-defined]
+        return watched
+
+    def _replace(self, cls: type, name: str, value: Any) -> None:
+        self._undo.append(functools.partial(setattr, cls, name, vars(cls)[name]))
+        setattr(cls, name, value)
+
+
+def _family(cls: type) -> Iterator[type]:
+    yield cls
+    children: list[type] = type.__subclasses__(cls)
+    for child in children:
+        yield from _family(child)

@@ -1,6 +1,4 @@
-"""What Paddle's Chrome JSON means (``schemaVersion`` 1.0.x, Paddle 2.3 to 3.3).
-
-The best start times that Paddle's JSON allows.
+"""The Paddle dialect of Chrome JSON (``schemaVersion`` 1.0.x, Paddle 2.3 to 3.3), and its times as exact as it allows.
 
 Each event has its start twice: as whole µs since 1970 (``ts``, cut off), and as float32 µs since the first host event
 (``start_time``). The second is exact to the ns in the first 8 ms and decays from there: 4 ns at 0.1 s, 30 ns at 1 s,
@@ -19,7 +17,7 @@ import numpy as np
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.model.schema import MEMORY, OTHER
 from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect, Label, ScanRules, integer
-from perfkit_paddle import inputs, names
+from perfkit_paddle import names
 
 _PLAIN: Final = re.compile(r"(\d{1,12})(?:\.(\d{1,9}))? us", re.ASCII)
 _FLOAT32_STEPS: Final = 2.0**-23
@@ -36,12 +34,12 @@ class Starts:
 
 
 def float_error(ns: IntArray) -> IntArray:
-    """Bound of the error of a duration or offset of this size, written as float32 µs with three decimals."""
+    """Return the largest error of a duration or offset of this size, written as float32 µs with three decimals."""
     return np.asarray(np.floor(ns * _FLOAT32_STEPS + 0.75), np.int64)
 
 
 def offset(text: object) -> int | None:
-    """A ``start_time`` in ns, to the nearest, halves to the even one; None for what is none."""
+    """Return a ``start_time`` in ns, to the nearest, halves to the even one; None for what is none."""
     match = _PLAIN.fullmatch(text) if isinstance(text, str) else None
     if not match:
         return None
@@ -51,22 +49,17 @@ def offset(text: object) -> int | None:
 
 
 def refine(whole_us_ns: IntArray, offset_ns: IntArray) -> Starts:
-    """Starts from whole µs (in ns) and the offsets from the first event; those that are negative are unknown."""
-    told = offset_ns >= 0
-    error = float_error(offset_ns)
-    origin, doubt = _origin(whole_us_ns[told], offset_ns[told], error[told])
-    last = _MICROSECOND_NS - 1
-    start = np.where(told, np.clip(origin + offset_ns, whole_us_ns, whole_us_ns + last), whole_us_ns)
-    return Starts(start, np.where(told, np.minimum(error + doubt, last), last))
-
-
-def _origin(whole_us_ns: IntArray, offset: IntArray, error: IntArray) -> tuple[int, int]:
-    """Time of offset 0, and how far it may be off: what all events together allow."""
-    if not len(offset):
-        return 0, 0
-    low = int((whole_us_ns - offset - error).max())
-    high = int((whole_us_ns + _MICROSECOND_NS - 1 - offset + error).min())
-    return (low + high) // 2, max((high - low + 1) // 2, 0)
+    """Return starts from whole µs (in ns) and the offsets from the first event; those that are negative are unknown."""
+    given = offset_ns >= 0
+    error, last = float_error(offset_ns), _MICROSECOND_NS - 1
+    if not given.any():
+        return Starts(whole_us_ns, np.full_like(offset_ns, last))
+    # the time of offset 0, and how far it may be off: what all events together allow
+    low = int((whole_us_ns - offset_ns - error)[given].max())
+    high = int((whole_us_ns + last - offset_ns + error)[given].min())
+    origin, doubt = (low + high) // 2, max((high - low + 1) // 2, 0)
+    start = np.where(given, np.clip(origin + offset_ns, whole_us_ns, whole_us_ns + last), whole_us_ns)
+    return Starts(start, np.where(given, np.minimum(error + doubt, last), last))
 
 
 _DURATION: Final = re.compile(r"\[\d+(?:\.\d+)? (?:ns|us|ms|s)\]$")
@@ -75,7 +68,7 @@ _INPUT_KEYS: Final = ("input_shapes", "input_dtypes", "callstack")
 
 
 class PaddleDialect(Dialect):
-    """Reads one file. Counts what is doubtful in it."""
+    """The dialect of one file, which counts what is doubtful in it."""
 
     framework = "paddle"
     arguments: ClassVar[Mapping[str, str]] = {
@@ -121,12 +114,8 @@ class PaddleDialect(Dialect):
         return f"{label.backend}:{0 if index is None else index}"
 
     def keeps(self, event: ChromeEvent) -> bool:
-        """All of them; the recorder asks before it reads the arguments, which are put in order here."""
-        self._prepare(event)
-        return True
-
-    def _prepare(self, event: ChromeEvent) -> None:
-        """Take out of the arguments what is no argument, count what is doubtful."""
+        """Keep all of them. The recorder asks before it reads the arguments: here they are put in order, and what is
+        doubtful is counted."""
         args: dict[str, Any] = event.args if isinstance(event.args, dict) else {}
         args.pop("end_time", None)
         args.pop("device", None)
@@ -142,17 +131,20 @@ class PaddleDialect(Dialect):
             self.overflowed += 1
         if "callstack" in args:
             event.args = {key: value for key, value in args.items() if key not in _INPUT_KEYS} | _inputs(args)
+        return True
 
 
 def _inputs(args: Mapping[str, Any]) -> dict[str, Any]:
-    """The operator's inputs as in the protobuf: shapes in the order of the slots, the rest as arguments."""
-    shapes, types = (_slots(args.get(key)) for key in ("input_shapes", "input_dtypes"))
+    """Return an operator's inputs as in the protobuf: shapes in the order of the slots, the rest as arguments."""
+    shapes, types = (
+        {slot: items for slot, items in value.items() if isinstance(items, list)} if isinstance(value, dict) else {}
+        for value in (args.get("input_shapes"), args.get("input_dtypes"))
+    )
     stack = args.get("callstack")
-    listed = [shape for slot in shapes.values() for shape in slot]
-    found: dict[str, Any] = {"shapes": listed, "stack": inputs.stack_text(stack if isinstance(stack, str) else "")}
-    rest = {"input_slots": {slot: len(value) for slot, value in shapes.items()}, "input_types": types}
-    return {key: value for key, value in (found | rest).items() if value}
-
-
-def _slots(value: Any) -> dict[str, list[Any]]:
-    return {k: v for k, v in value.items() if isinstance(v, list)} if isinstance(value, dict) else {}
+    columns = {
+        "shapes": [shape for slot in shapes.values() for shape in slot],
+        "stack": names.stack_text(stack if isinstance(stack, str) else ""),
+        "input_slots": {slot: len(items) for slot, items in shapes.items()},
+        "input_types": types,
+    }
+    return {key: value for key, value in columns.items() if value}

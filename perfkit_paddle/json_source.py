@@ -1,7 +1,5 @@
 """Reader of Paddle's Chrome JSON: times as exact as the file allows, the tree from the order of its events.
 
-The tree behind Paddle's JSON, from the order of the events.
-
 The file has no parents, and rounded times cannot always tell them. But Paddle writes each thread's tree level by level
 (breadth first), and after each host event the runtime calls and memory events that hang on it. So the parent of an
 event is never before the parent of the event written before it, and times need only decide between neighbours.
@@ -11,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,7 +20,7 @@ from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.assembly.assemble import assemble
 from perfkit_core.assembly.draft import Recorded
 from perfkit_core.assembly.labels import with_labels
-from perfkit_core.model.meta import Device, Finding, TraceMeta
+from perfkit_core.model.meta import Finding, TraceMeta
 from perfkit_core.model.schema import CPU, MEMORY, RUNTIME, SYNC
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.chrome.reader import ChromeFile, file_findings
@@ -39,25 +36,23 @@ from perfkit_paddle.operator_names import operator_name
 def parents(
     thread: IntArray, host: BoolArray, hangs: BoolArray, start: IntArray, end: IntArray, slack: IntArray
 ) -> tuple[IntArray, int]:
-    """Row of the parent of each row, and the number of threads whose order is not Paddle's (nested by time then).
+    """Return the row of the parent of each row, and the number of threads whose order is not Paddle's (nested by time
+    then).
 
     Rows are in file order; ``host`` are nodes of the tree, ``hangs`` belong to the node before them; ``slack`` is how
     far the times of a row may be off. All of shape (rows,).
     """
     parent = np.full(len(thread), NO_ROW, np.int64)
+    nodes = np.flatnonzero(host | hangs)
+    by_thread = nodes[np.argsort(thread[nodes], kind="stable")]
     odd = 0
-    for rows in _by_thread(thread, np.flatnonzero(host | hangs)):
-        found, sound = _level_by_level(host[rows], start[rows], end[rows], slack[rows])
+    for rows in np.split(by_thread, np.flatnonzero(np.diff(thread[by_thread])) + 1) if len(nodes) else ():
+        above, sound = _level_by_level(host[rows], start[rows], end[rows], slack[rows])
         if not sound:
             odd += 1
-            found = nesting.nest(np.zeros(len(rows), np.int64), start[rows], end[rows])
-        parent[rows] = np.where(found == NO_ROW, NO_ROW, rows[found])
+            above = nesting.nest(np.zeros(len(rows), np.int64), start[rows], end[rows])
+        parent[rows] = np.where(above == NO_ROW, NO_ROW, rows[above])
     return parent, odd
-
-
-def _by_thread(thread: IntArray, rows: IntArray) -> list[npt.NDArray[Any]]:
-    order = rows[np.argsort(thread[rows], kind="stable")]
-    return np.split(order, np.flatnonzero(np.diff(thread[order])) + 1) if len(order) else []
 
 
 @compiled
@@ -117,12 +112,14 @@ def _next_parent(host, current, i, start, end, slack):  # type: ignore[no-untype
     return best
 
 
-FORMAT = "paddle-json"
-_HEADER = ("schemaVersion", "span_index", "span_indx")
+FORMAT: Final = "paddle-json"
+_HEADER: Final = ("schemaVersion", "span_index", "span_indx")
+_DEEPEST: Final = 64
+"""Levels of a tree in which starts are moved."""
 
 
 def read_json(path: Path, partial: bool = False) -> Trace:
-    """The Trace of a file. Raises SourceError for what is no such file or damaged."""
+    """Return the Trace of a file. Raises SourceError for what is no such file or damaged."""
     reading = _Reading(path, partial)
     for _ in reading.portions():
         pass
@@ -133,7 +130,7 @@ def read_json(path: Path, partial: bool = False) -> Trace:
 
 
 def stream(path: Path, partial: bool, writer: RecordedWriter) -> None:
-    """The file into the writer, a portion at a time. Raises SourceError."""
+    """Read the file into the writer, a portion at a time. Raises SourceError."""
     reading = _Reading(path, partial, sparing=True)
     of_thread: dict[int, int] = {}
 
@@ -151,12 +148,6 @@ def stream(path: Path, partial: bool, writer: RecordedWriter) -> None:
     writer.close(reading.meta(of_thread), reading.findings())
 
 
-def complete(recorded: Recorded, meta: TraceMeta) -> tuple[Recorded, tuple[Finding, ...]]:
-    """What only all events of a file tell together, in its order: finer times, parents, what is doubtful in them."""
-    sharpened, quality = _sharpened(recorded.columns)
-    return with_labels(sharpened), (*quality, *findings.devices(sharpened.columns, meta.devices))
-
-
 class _Reading:
     """One pass over a file: its events go to ``recorder``, the rest is known at the end."""
 
@@ -166,19 +157,22 @@ class _Reading:
         self.recorder = Recorder(self._dialect, partial)
 
     def portions(self) -> Iterator[None]:
-        """Reads on, a portion at a time."""
+        """Read on, a portion at a time."""
         for portion in self._file.portions(self._dialect):
             self.recorder.add(portion)
             yield
 
     def meta(self, of_thread: Mapping[int, int]) -> TraceMeta:
-        """What the file tells beside its events."""
+        """Return what the file says besides its events."""
         header = self._file.header
+        extra_info, described = header.get("ExtraInfo"), header.get("deviceProperties")
+        texts = extra_info.items() if isinstance(extra_info, dict) else ()
+        properties = described if isinstance(described, list) else ()
         return make_meta(
             of_thread,
-            _texts(header.get("ExtraInfo")),
+            {key: text for key, text in texts if isinstance(text, str)},
             None,
-            devices=_devices(header.get("deviceProperties")),
+            devices=tuple(findings.device(p, p.get("name")) for p in properties if isinstance(p, dict)),
             source=str(self._file.path),
             format=FORMAT,
             incomplete=self._file.truncated_at is not None,
@@ -186,30 +180,35 @@ class _Reading:
         )
 
     def findings(self) -> tuple[Finding, ...]:
-        """What the file itself has to confess."""
-        return (*file_findings(self._file, self.recorder), *_doubts(self._dialect))
+        """Return what is doubtful in the file itself."""
+        quality = [*file_findings(self._file, self.recorder)]
+        if self._dialect.unknown_types:
+            quality.append(findings.unknown_types(self._dialect.unknown_types))
+        if self._dialect.unlabelled:
+            quality.append(findings.unlabelled(self._dialect.unlabelled))
+        if self._dialect.overflowed:
+            quality.append(findings.overflowed_bytes(self._dialect.overflowed))
+        return tuple(quality)
 
 
-def _sharpened(events: pa.Table) -> tuple[Recorded, tuple[Finding, ...]]:
-    """Finer starts, and parents; with what is left uncertain."""
-    if not events.num_rows:
-        return Recorded(events), ()
-    starts = json_dialect.refine(events["start_ns"].to_numpy(), pc.fill_null(events["offset_ns"], -1).to_numpy())
-    dur = events["dur_ns"].to_numpy()
-    blur = json_dialect.float_error(dur)
-    parent, odd = _parents(events, starts.start_ns, dur, starts.error_ns + blur)
-    start, dur = _inside_parents(parent, starts.start_ns, dur)
-    columns = {"start_ns": start, "dur_ns": dur}
-    for name, values in columns.items():
-        events = events.set_column(events.column_names.index(name), name, pa.array(values))
-    memory = _text(events, "kind") == MEMORY
-    worst = (starts.error_ns[~memory], blur, starts.error_ns[memory])
-    rounded = findings.rounded(*(int(error.max(initial=0)) for error in worst))
-    return Recorded(events, parent), (rounded, findings.parents_rebuilt(odd))
-
-
-def _text(events: pa.Table, column: str) -> Any:
-    return np.asarray(events[column].cast(pa.string()).to_numpy(zero_copy_only=False))
+def complete(recorded: Recorded, meta: TraceMeta) -> tuple[Recorded, tuple[Finding, ...]]:
+    """Complete the events with what only all of a file tell together, in its order: finer times and parents; and
+    return what is doubtful in them."""
+    events, parent = recorded.columns, recorded.parent
+    quality: tuple[Finding, ...] = ()
+    if events.num_rows:
+        offsets = pc.fill_null(events["offset_ns"], -1).to_numpy()
+        starts, dur = json_dialect.refine(events["start_ns"].to_numpy(), offsets), events["dur_ns"].to_numpy()
+        blur = json_dialect.float_error(dur)
+        parent, odd = _parents(events, starts.start_ns, dur, starts.error_ns + blur)
+        memory = _text(events, "kind") == MEMORY
+        worst = (starts.error_ns[~memory], blur, starts.error_ns[memory])
+        rounded = findings.rounded(*(int(error.max(initial=0)) for error in worst))
+        quality = (rounded, findings.parents_rebuilt(odd))
+        start, dur = _inside_parents(parent, starts.start_ns, dur)
+        for name, values in (("start_ns", start), ("dur_ns", dur)):
+            events = events.set_column(events.column_names.index(name), name, pa.array(values))
+    return with_labels(Recorded(events, parent)), (*quality, *findings.devices(events, meta.devices))
 
 
 def _parents(events: pa.Table, start: IntArray, dur: IntArray, slack: IntArray) -> tuple[IntArray, int]:
@@ -217,20 +216,20 @@ def _parents(events: pa.Table, start: IntArray, dur: IntArray, slack: IntArray) 
     hangs = (kind == MEMORY) | (kind == RUNTIME) | (kind == SYNC)
     known = ~events["tid"].is_null().to_numpy()
     host: BoolArray = on_host & ~hangs & known
-    return parents(_threads(events), host, hangs & known, start, start + dur, slack)
+    ids = [pc.fill_null(events[column], -1).to_numpy() for column in ("pid", "tid")]
+    _, code = np.unique(np.column_stack(ids), axis=0, return_inverse=True)  # a number for each process and thread
+    thread = np.asarray(code).reshape(-1).astype(np.int64)
+    return parents(thread, host, hangs & known, start, start + dur, slack)
 
 
-def _threads(events: pa.Table) -> IntArray:
-    """One number for each process and thread."""
-    pid, tid = (pc.fill_null(events[column], -1).to_numpy() for column in ("pid", "tid"))
-    _, code = np.unique(np.column_stack([pid, tid]), axis=0, return_inverse=True)
-    return np.asarray(code).reshape(-1).astype(np.int64)
+def _text(events: pa.Table, column: str) -> Any:
+    return np.asarray(events[column].cast(pa.string()).to_numpy(zero_copy_only=False))
 
 
 def _inside_parents(parent: IntArray, start: IntArray, dur: IntArray) -> tuple[IntArray, IntArray]:
-    """Starts moved (within the rounding) so that no event begins before its parent; parents stand before children."""
+    """Move starts (within the rounding) so that no event begins before its parent, and parents come before children."""
     start, dur = start.copy(), dur.copy()
-    for _ in range(64):  # a level of the tree at a time
+    for _ in range(_DEEPEST):  # a level of the tree at a time
         above = np.where(parent == NO_ROW, np.arange(len(parent)), parent)
         early = start < start[above]
         longer = (start == start[above]) & (dur > dur[above])
@@ -239,24 +238,3 @@ def _inside_parents(parent: IntArray, start: IntArray, dur: IntArray) -> tuple[I
         start = np.maximum(start, start[above])
         dur = np.where(longer, dur[above], dur)
     return start, dur
-
-
-def _doubts(dialect: PaddleDialect) -> tuple[Finding, ...]:
-    found = []
-    if dialect.unknown_types:
-        found.append(findings.unknown_types(dialect.unknown_types))
-    if dialect.unlabelled:
-        found.append(findings.unlabelled(dialect.unlabelled))
-    if dialect.overflowed:
-        found.append(findings.overflowed_bytes(dialect.overflowed))
-    return tuple(found)
-
-
-def _devices(described: Any) -> tuple[Device, ...]:
-    if not isinstance(described, list):
-        return ()
-    return tuple(findings.device(one, one.get("name")) for one in described if isinstance(one, dict))
-
-
-def _texts(extra_info: Any) -> dict[str, str]:
-    return {k: v for k, v in extra_info.items() if isinstance(v, str)} if isinstance(extra_info, dict) else {}

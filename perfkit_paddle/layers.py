@@ -1,49 +1,46 @@
-"""The layers of a Paddle model: their paths and parameters, and what a run of the model shows of them.
+"""``annotate`` and ``describe``: the layers of a Paddle model, in what a profiler records and on their own.
 
-FLOPs of one call of a Paddle layer, by its class: what the core's formulas need, from the layer's attributes.
+A call is a RecordEvent. A backward pass is marked by gradient hooks on the tensors that a call returned, so inside the
+graph node that it begins with; the mark lists the nodes that belong to the call, because Paddle numbers neither
+operators nor nodes. RecordEvents must nest: a span over a backward pass, whose nodes take turns with those of other
+layers, would lose the whole profile.
 
-``annotate`` and ``describe``: the layers of a Paddle model, in what a profiler records and on their own.
+Hooks on layers come and go with Paddle's profiler, so that a model has none while nothing records.
 """
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from typing import Any, Final
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, ClassVar, Final
 
 import paddle
 from paddle import nn
 from paddle.nn.layer.conv import _ConvNd
 from paddle.nn.layer.rnn import RNNBase
+from paddle.profiler import Profiler, ProfilerState, RecordEvent
 
-from perfkit_core.model import architecture
-from perfkit_core.model.architecture import Architecture, CallLog, Flops, Layer, Parameter, Signature, products
-from perfkit_core.recording import annotation
-from perfkit_core.recording.annotation import Annotation, Framework
-from perfkit_paddle import layer_hooks, names
-from perfkit_paddle import layer_hooks as layer_watch
+from perfkit_core.assembly.labels import backward_label
+from perfkit_core.model.architecture import Architecture, Flops, Signature, products
+from perfkit_core.recording import annotation, layer_framework
+from perfkit_core.recording.annotation import Annotation
+from perfkit_core.recording.layer_framework import BackwardMark, Formula, LayerFramework, LayerHooks, Named, OpenCalls
+from perfkit_paddle import names
+
+__all__ = ["annotate", "describe"]
 
 _TRANSPOSED: Final = (nn.Conv1DTranspose, nn.Conv2DTranspose, nn.Conv3DTranspose)
-_GATES: Final = {"LSTM": 4, "GRU": 3}
-
-
-def of_call(layer: Any, call: Signature) -> Flops:
-    """Own FLOPs. Paddle's layers without a matrix product have none; what a user's layer computes itself is unknown."""
-    formula = next((made for cls, made in _FORMULAS if isinstance(layer, cls)), None)
-    if formula is not None:
-        return formula(layer, call)
-    return Flops(0, 0) if type(layer).__module__.startswith("paddle.nn.") else Flops(None, None)
 
 
 def _linear(layer: Any, call: Signature) -> Flops:
-    return products(call, annotation.linear(call.inputs[0].shape, layer.weight.shape[1]))
+    return products(call, layer_framework.linear(call.inputs[0].shape, layer.weight.shape[1]))
 
 
 def _bilinear(layer: Any, call: Signature) -> Flops:
     outputs, _, second = layer.weight.shape
-    return Flops(annotation.bilinear(call.inputs[0].shape, second, outputs), None)
+    return Flops(layer_framework.bilinear(call.inputs[0].shape, second, outputs), None)
 
 
 def _convolution(layer: Any, call: Signature) -> Flops:
@@ -51,132 +48,210 @@ def _convolution(layer: Any, call: Signature) -> Flops:
     channels of a group on the other side, and the kernel."""
     positions = call.inputs[0] if isinstance(layer, _TRANSPOSED) else call.outputs[0]
     channels, *kernel = layer.weight.shape[1:]
-    return products(call, annotation.convolution(positions.shape, channels, kernel))
+    return products(call, layer_framework.convolution(positions.shape, channels, kernel))
 
 
 def _attention(layer: Any, call: Signature) -> Flops:
     """Scores and weighted sum; the projections, which make the factors want gradients, are layers of their own."""
     query, key = call.inputs[0].shape, call.inputs[min(1, len(call.inputs) - 1)].shape
     keys = key[1] if len(key) == 3 else query[1]
-    forward = annotation.attention((*query[:2], layer.embed_dim), keys)
+    forward = layer_framework.attention((*query[:2], layer.embed_dim), keys)
     trained = any(not p.stop_gradient for p in layer.parameters())
     return Flops(forward, 2 * forward if call.input_gradient or trained else 0)
 
 
 def _recurrent(layer: Any, call: Signature) -> Flops:
     tokens = call.inputs[0].shape[0] * call.inputs[0].shape[1]
-    gates, hidden = _GATES.get(layer.mode, 1), layer.hidden_size
-    layers, directions = layer.num_layers, layer.num_directions
-    forward = annotation.recurrent(tokens, gates, layer.input_size, hidden, layers, directions, hidden)
-    return Flops(forward, 2 * forward if call.input_gradient and call.weight_gradient else None)
+    hidden, layers, directions = layer.hidden_size, layer.num_layers, layer.num_directions
+    return layer_framework.recurrent(call, tokens, layer.mode, layer.input_size, hidden, layers, directions, hidden)
 
 
-_FORMULAS: Final[tuple[tuple[type, Callable[[Any, Signature], Flops]], ...]] = (
-    (nn.Linear, _linear),
-    (nn.Bilinear, _bilinear),
-    (_ConvNd, _convolution),
-    (nn.MultiHeadAttention, _attention),
-    (RNNBase, _recurrent),
-)
+_ACCUMULATION: Final = "GradNodeAccumulation"
+"""Collects the gradient of a parameter; it lives with the parameter, not with a call."""
 
 
-Named = tuple[str, Any]
+class Nodes:
+    """The nodes of the backward graph that the calls inside one outermost call made.
+
+    A call made those between what it returned and what it was given. Nodes of the calls inside belong to those; each
+    such call is passed over in one go, so a node is looked at once.
+    """
+
+    def __init__(self) -> None:
+        self._inputs: dict[int, list[Any]] = {}
+        """Node of a call → the nodes that the call continues at, which are those of its inputs."""
+        self.kept: list[Any] = []
+        """All nodes seen: their addresses are their names, so none may go meanwhile."""
+
+    def of(self, tensors: Iterable[Any]) -> frozenset[int]:
+        """Return the addresses of the nodes that made some tensors."""
+        return frozenset(self._address(node) for tensor in tensors if (node := tensor.grad_fn) is not None)
+
+    def claim(self, returned: list[Any], inputs: frozenset[int]) -> tuple[list[str], list[Any]]:
+        """Return the names of the nodes that a call made itself, and the returned tensors that are not just passed
+        on."""
+        made = [(tensor, node, self._address(node)) for tensor in returned if (node := tensor.grad_fn) is not None]
+        made = [entry for entry in made if entry[2] not in inputs and entry[1].name() != _ACCUMULATION]
+        ends: list[Any] = []  # the nodes of the inputs
+        own: dict[int, str] = {}
+        seen = set()
+        nodes = [node for _, node, _ in made]
+        while nodes:
+            node = nodes.pop()
+            address = self._address(node)
+            if address in seen:
+                continue
+            seen.add(address)
+            if address in inputs:
+                ends.append(node)
+            elif address in self._inputs:
+                nodes.extend(self._inputs[address])
+            elif node.name() != _ACCUMULATION:
+                own[address] = node.name()
+                nodes.extend(below for below in node.next_functions if below is not None)
+        for address in (*own, *(address for _, _, address in made)):
+            self._inputs[address] = ends
+        return list(own.values()), [tensor for tensor, _, _ in made]
+
+    def _address(self, node: Any) -> int:
+        self.kept.append(node)
+        return int(node.node_ptr())
 
 
-def named(model: Any) -> Iterator[Named]:
-    """Path and layer, the model first; what DataParallel wraps stands for it, a layer that occurs twice comes once."""
-    found: dict[str, Any] = {}
-    parallel = type(model).__name__ == "DataParallel"
-    for path, layer in model.named_sublayers(include_self=True):
-        parts = path.split(".") if path else []
-        found[".".join(parts[1:] if parallel and parts[:1] == ["_layers"] else parts)] = layer
-    yield from found.items()
+class _Calls(OpenCalls):
+    """``nodes``: those that the calls in this thread's outermost call made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.nodes = Nodes()
 
 
-def described_layers(found: Sequence[Named], called: Mapping[str, Mapping[str, Any]]) -> Iterator[Layer]:
-    """A Layer for each; ``called``: path → the fields that its calls tell."""
-    owners: dict[int, str] = {}
-    for path, layer in found:
-        parameters = tuple(_parameters(path, layer, owners))
-        device = next((names.place_device(str(p.place)) for p in layer._parameters.values() if p is not None), None)
-        seen = called.get(path, {})
-        yield Layer(path=path, class_name=type(layer).__name__, parameters=parameters, device=device, **seen)
+_calls: Final = _Calls()
+_encoded_mark: Final = functools.lru_cache(maxsize=4096)(backward_label)
 
 
-def _parameters(path: str, layer: Any, owners: dict[int, str]) -> Iterator[Parameter]:
-    for name, tensor in layer._parameters.items():
-        if tensor is None:
-            continue
-        full = f"{path}.{name}" if path else name
-        owner = owners.setdefault(id(tensor), full)
-        shape = tuple(tensor.shape)
-        yield Parameter(
-            name=name,
-            shape=shape,
-            dtype=str(tensor.dtype).removeprefix("paddle."),
-            bytes=math.prod(shape) * tensor.element_size(),
-            trainable=not tensor.stop_gradient,
-            tied_to=None if owner == full else owner,
-        )
+class PaddleHooks(LayerHooks):
+    """The hooks of one layer. Origins of tensors are the addresses of the graph nodes that made them."""
+
+    calls = _calls
+
+    def origins(self, inputs: list[Any]) -> frozenset[int]:
+        return _calls.nodes.of(inputs)
+
+    def mark(self, outputs: list[Any], origins: frozenset[int]) -> None:
+        own, first = _calls.nodes.claim([tensor for tensor in outputs if not tensor.stop_gradient], origins)
+        if first:
+            mark = BackwardMark(self.framework, _encoded_mark(self.path, self.class_name, tuple(own)))
+            for tensor in first:
+                tensor.register_hook(mark)
+
+    def after(self, layer: Any, *call: Any) -> None:
+        super().after(layer, *call)
+        if not _calls.stack and _calls.nodes.kept:
+            _calls.nodes = Nodes()
 
 
-def seen(layer: Any, calls: Counter[Signature]) -> dict[str, Any]:
-    """What counted calls tell of a layer; FLOPs by formula."""
-    return architecture.seen(calls, lambda signature: of_call(layer, signature))
+_RECORDS: Final = (ProfilerState.RECORD, ProfilerState.RECORD_AND_RETURN)
 
 
-def run(
-    model: Any, found: Sequence[Named], args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> dict[str, dict[str, Any]]:
-    """One forward pass without gradients, in eval mode; per path the fields of a Layer."""
-    log = CallLog()
-    with _eval(model), _watched(found, log), paddle.no_grad():
-        model(*args, **kwargs)
-    calls = log.take()
-    return {path: seen(layer, calls[path]) | {"backward_flops": None} for path, layer in found if path in calls}
+class PaddleLayers(LayerFramework):
+    """The layers of Paddle. Paths are those of ``named_sublayers()``, without DataParallel around a model."""
+
+    name = "paddle"
+    tensor = paddle.Tensor
+    hooks = PaddleHooks
+    built_in = "paddle.nn."
+    formulas: ClassVar[Sequence[tuple[type, Formula]]] = (
+        (nn.Linear, _linear),
+        (nn.Bilinear, _bilinear),
+        (_ConvNd, _convolution),
+        (nn.MultiHeadAttention, _attention),
+        (RNNBase, _recurrent),
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._running: list[Profiler] = []
+        """The profilers between start() and stop(): one, as a process can have only one."""
+
+    def named(self, model: nn.Layer) -> Iterator[Named]:
+        layers: dict[str, Any] = {}
+        parallel = type(model).__name__ == "DataParallel"
+        for path, layer in model.named_sublayers(include_self=True):
+            parts = path.split(".") if path else []
+            layers[".".join(parts[1:] if parallel and parts[:1] == ["_layers"] else parts)] = layer
+        yield from layers.items()
+
+    def watch(self) -> None:
+        if hasattr(Profiler, "_perfkit_original"):
+            return
+        originals = (Profiler.start, Profiler.stop)
+
+        def start(profiler: Profiler) -> None:
+            originals[0](profiler)
+            if not profiler.timer_only:
+                self._running.append(profiler)
+                self.install()
+
+        def stop(profiler: Profiler) -> None:
+            try:
+                originals[1](profiler)
+            finally:
+                self._running.clear()
+                self.uninstall()
+
+        Profiler._perfkit_original = originals
+        Profiler.start, Profiler.stop = start, stop
+
+    def unwatch(self) -> None:
+        if not self.active and hasattr(Profiler, "_perfkit_original"):
+            Profiler.start, Profiler.stop = Profiler._perfkit_original
+            del Profiler._perfkit_original
+
+    def recording(self) -> bool:
+        """Not while the schedule waits, nor where a static graph is built."""
+        running = self._running
+        return bool(running) and running[-1].current_state in _RECORDS and paddle.in_dynamic_mode()
+
+    def label(self, text: str) -> AbstractContextManager[Any]:
+        event: AbstractContextManager[Any] = RecordEvent(text)
+        return event
+
+    def before_call(self, layer: nn.Layer, hook: Callable[..., None]) -> Any:
+        return layer.register_forward_pre_hook(hook, **_options(layer.register_forward_pre_hook, "prepend"))
+
+    def after_call(self, layer: nn.Layer, hook: Callable[..., None], always: bool = False) -> Any:
+        options = ("always_call",) if always else ()
+        return layer.register_forward_post_hook(hook, **_options(layer.register_forward_post_hook, *options))
+
+    @contextmanager
+    def evaluation(self, model: nn.Layer) -> Iterator[None]:
+        training = [(layer, layer.training) for layer in model.sublayers(include_self=True)]
+        try:
+            model.eval()
+            with paddle.no_grad():
+                yield
+        finally:
+            for layer, mode in training:
+                layer.training = mode
+
+    def gradients_enabled(self) -> bool:
+        return bool(paddle.is_grad_enabled())
+
+    def needs_gradient(self, tensor: Any) -> bool:
+        return not tensor.stop_gradient
+
+    def device(self, tensor: Any) -> str:
+        return names.place_device(str(tensor.place))
 
 
-@contextmanager
-def _eval(model: Any) -> Iterator[None]:
-    """Eval mode; every layer gets its own mode back."""
-    training = [(layer, layer.training) for layer in model.sublayers(include_self=True)]
-    try:
-        model.eval()
-        yield
-    finally:
-        for layer, mode in training:
-            layer.training = mode
+def _options(method: Any, *wanted: str) -> dict[str, bool]:
+    """Return those options of hooks that this Paddle has; 2.6 has none, and gives hooks no keyword arguments."""
+    return dict.fromkeys({"with_kwargs", *wanted} & set(inspect.signature(method).parameters), True)
 
 
-@contextmanager
-def _watched(found: Sequence[Named], log: CallLog) -> Iterator[None]:
-    """Count calls by path."""
-    with ExitStack() as hooks:
-        for path, layer in found:
-            handle = layer_hooks.after_call(layer, _counting(path, log))
-            hooks.callback(handle.remove)
-        yield
-
-
-def _counting(path: str, log: CallLog) -> Any:
-    def after(layer: Any, *call: Any) -> None:
-        given, returned = (architecture.tensors(value, paddle.Tensor) for value in (call[:-1], call[-1]))
-        log.add(path, layer_hooks.signature(layer, given, returned))
-
-    return after
-
-
-__all__ = ["annotate", "describe"]
-
-FRAMEWORK: Final = Framework(
-    name="paddle",
-    named=named,
-    described=described_layers,
-    seen=seen,
-    hook=layer_hooks.install,
-    watch=layer_watch.watch,
-    unwatch=layer_watch.unwatch,
-)
+FRAMEWORK: Final = PaddleLayers()
+PaddleHooks.framework = FRAMEWORK
 
 
 def annotate(model: nn.Layer, name: str | None = None) -> Annotation[nn.Layer]:
@@ -192,17 +267,10 @@ def annotate(model: nn.Layer, name: str | None = None) -> Annotation[nn.Layer]:
 
 
 def describe(model: nn.Layer, *example_inputs: Any, **example_keywords: Any) -> Architecture:
-    """The tree of layers with parameters, shapes and devices; with example inputs also calls, tensors and FLOPs.
+    """Return the tree of layers with parameters, shapes and devices; with example inputs also calls, tensors and FLOPs.
 
     With inputs the model runs once, without gradients and in eval mode, then has its modes back; FLOPs are by formula
     for Paddle's own layers, and unknown for what a user's layer computes by itself. ``print()`` shows the tree,
     ``to_pandas()`` returns it as a table.
     """
-    found = list(named(model))
-    called = run(model, found, example_inputs, example_keywords) if example_inputs or example_keywords else {}
-    return Architecture(type(model).__name__, FRAMEWORK.name, tuple(described_layers(found, called)))
-
-
-def extra() -> dict[str, Any]:
-    """What the handler keeps of the annotated models in ``TraceMeta.extra``."""
-    return annotation.extra(FRAMEWORK)
+    return FRAMEWORK.describe(model, example_inputs, example_keywords)

@@ -1,9 +1,8 @@
 """The tables of a profile protobuf as one table of recorded events, with the parents that Paddle recorded.
 
 Parts in this order: host events, runtime calls, device work, memory events. The artificial root of each thread is left
-out; its children have no parent.
-
-Columns of the event table from the tables of a profile protobuf, one function a table.
+out; its children have no parent. Arguments have the keys of Paddle's JSON, so that a run means the same from either
+file.
 """
 
 from __future__ import annotations
@@ -11,78 +10,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from perfkit_core.algorithms.arrays import NO_ROW, constant
+from perfkit_core.algorithms import arrays, nesting
+from perfkit_core.algorithms.arrays import NO_ROW
 from perfkit_core.assembly.draft import Recorded
 from perfkit_core.model.schema import CPU, OTHER
 from perfkit_core.runtime import parallel
 from perfkit_core.runtime.compile import compiled_at_once
-from perfkit_paddle import names, pb_args
-from perfkit_paddle import names as labels
-from perfkit_paddle.pb_schema import OWNER
-from perfkit_paddle.pb_table import IntArray, Table
-
-_RUNTIME_TYPE: Final = names.EVENT_TYPES.index("CudaRuntime")
-
-
-def _span(table: Table) -> labels.Columns:
-    start = table["start_ns"]
-    duration = table["end_ns"] - start
-    return {"start_ns": pa.array(start), "dur_ns": pa.array(np.maximum(duration, 0, out=duration))}
-
-
-def _thread(table: Table) -> labels.Columns:
-    cpu = labels.constant(CPU, len(table))
-    return {"pid": table.integers("pid"), "tid": table.integers("tid"), "device": cpu}
-
-
-def host(table: Table) -> labels.Columns:
-    return labels.labelled(table.texts("name"), table["type"]) | _span(table) | _thread(table)
-
-
-def runtime(table: Table) -> labels.Columns:
-    types = np.full(len(table), _RUNTIME_TYPE, np.int64)
-    own = {"correlation": table.integers("correlation"), "args": pb_args.runtime(table)}
-    return labels.labelled(table.texts("name"), types) | _span(table) | _thread(table) | own
-
-
-def device(table: Table) -> labels.Columns:
-    numbers, row = np.unique(table["device"], return_inverse=True)
-    own = {
-        "device": labels.spread([f"{names.DEVICE_BACKEND}:{number}" for number in numbers], row),
-        "stream": table.integers("stream"),
-        "correlation": table.integers("correlation"),
-        "bytes": table.integers("bytes"),
-    }
-    return labels.labelled(table.texts("name"), table["type"]) | _span(table) | own | pb_args.device(table)
-
-
-def memory(table: Table) -> labels.Columns:
-    place = table.texts("place")
-    own = {
-        "start_ns": pa.array(table["start_ns"]),
-        "dur_ns": pa.array(np.zeros(len(table), np.int64)),
-        "device": places(place),
-        "bytes": table.integers("bytes"),
-        "address": table.integers("address"),
-        "total_bytes": table.integers("allocated"),
-        "args": pb_args.memory(table),
-    }
-    return labels.memory_labelled(table["type"]) | _thread(table) | own
-
-
-def places(place: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Values of the device column for the places of memory events; null is the host."""
-    devices = [names.place_device(text) for text in place.dictionary.to_pylist()] + [CPU]
-    codes = place.indices.fill_null(len(devices) - 1).to_numpy()
-    return labels.spread(devices, codes)
-
+from perfkit_paddle import names
+from perfkit_paddle.names import Columns
+from perfkit_paddle.pb_table import MISSING, OWNER, IntArray, Table, operator_inputs
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -96,6 +40,19 @@ REQUIRED: Final = {
 """Without these an event cannot be used. All Paddle versions write them."""
 _NODES: Final = 1 << 40
 """More than a tree has."""
+_OPERATOR: Final = names.EVENT_TYPES.index("Operator")
+_RUNTIME: Final = names.EVENT_TYPES.index("CudaRuntime")
+
+_COPY_TEXTS: Final = {"copy_kind": "copy kind", "source_kind": "source kind", "target_kind": "target kind",
+                      "memory_kind": "memory kind"}  # fmt: skip
+_INTEGERS: Final = {"context": "context", "registers": "registers per thread", "value": "value",
+                    "dynamic_shared": "dynamic shared memory", "local_per_thread": "local memory per thread",
+                    "local_total": "local memory total", "queued_ns": "queued_ns",
+                    "submitted_ns": "submitted_ns"}  # fmt: skip
+_FLOATS: Final = {"blocks_per_sm": "blocks per SM", "warps_per_sm": "warps per SM"}
+_SHAPES: Final = ("block_x", "block_y", "block_z", "grid_x", "grid_y", "grid_z", "static_shared", "occupancy")
+_STAMPS: Final = ("queued_ns", "submitted_ns")
+"""Times that are 0 where CUPTI was not asked for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,121 +77,240 @@ class Rows:
 
 
 def rows(tables: dict[str, Table]) -> Rows:
-    """All events of a file. Incomplete ones are left out and counted."""
+    """Return all events of a file. Incomplete ones are left out and counted."""
     kept = _Kept(tables)
 
-    def tree() -> tuple[IntArray, labels.Columns]:
+    def tree() -> tuple[IntArray, Columns]:
         above = _parent_rows(tables["host"])
         row, parent = _new_rows(kept.node, above)
-        return kept.each(parent, row), pb_args.supplements(tables, row, above)
+        return kept.parents(parent, row), _supplements(tables, row, above)
 
     (parent, supplements), parts = parallel.both(tree, kept.parts, len(tables["host"]))
     return kept.rows(parts, supplements, parent)
 
 
 def of_piece(tables: dict[str, Table], thread: int) -> Rows:
-    """The events of some nodes of a tree, the ``thread``-th of its file. Parents are not rows: they are numbers of the
-    column ``node``, which hold in the whole file. What hangs on a part of an operator stays there."""
+    """Return the events of some nodes of a tree, the ``thread``-th of its file.
+
+    Parents are not rows: they are numbers of the column ``node``, which hold in the whole file. What hangs on a part of
+    an operator stays there.
+    """
     kept = _Kept(tables)
     number = np.append(_numbers(thread, tables["host"]["id"]), NO_ROW)
-    parent = kept.each(_numbers(thread, tables["host"]["parent_id"])[kept.node], number)
+    parent = kept.parents(_numbers(thread, tables["host"]["parent_id"])[kept.node], number)
     nowhere = np.full(len(tables["host"]), NO_ROW, np.int64)
-    found = kept.rows(kept.parts(), pb_args.supplements(tables, _new_rows(kept.node, nowhere)[0], nowhere), parent)
-    node = np.full(found.recorded.columns.num_rows, NO_ROW, np.int64)
+    events = kept.rows(kept.parts(), _supplements(tables, _new_rows(kept.node, nowhere)[0], nowhere), parent)
+    columns = events.recorded.columns
+    node = np.full(columns.num_rows, NO_ROW, np.int64)
     node[: int(kept.node.sum())] = number[:-1][kept.node]
-    columns = found.recorded.columns
     for name, values in (("node", node), ("parent", parent)):
         columns = columns.append_column(name, pa.array(values, mask=values == NO_ROW))
-    return replace(found, recorded=Recorded(columns))
+    return replace(events, recorded=Recorded(columns))
+
+
+def _numbers(thread: int, node: IntArray) -> IntArray:
+    """Return numbers of nodes that no other thread has; NO_ROW for what Paddle counts no node by."""
+    return np.where((node >= 0) & (node < _NODES), thread * _NODES + node, NO_ROW)
 
 
 class _Kept:
-    """What of some tables can be used; ``node`` marks the host events among the rows of their table."""
+    """The usable rows of some tables; ``node`` is the mask of the host events among the rows of their table."""
 
     def __init__(self, tables: dict[str, Table]) -> None:
-        whole = {name: _whole(tables[name], columns) for name, columns in REQUIRED.items()}
-        self.node = whole["host"] & ~_roots(tables["host"])
-        self._host = tables["host"].take(self.node)
+        whole = {}
+        for name, required in REQUIRED.items():
+            whole[name] = np.ones(len(tables[name]), np.bool_)
+            for column in required:
+                whole[name] &= tables[name].known(column)
+        self._incomplete = sum(int((~mask).sum()) for mask in whole.values())
+        host = tables["host"]
+        # the artificial node above each thread: without parent, from 0 to the end of time
+        endless = np.flatnonzero((host["end_ns"] == -1) & (host["start_ns"] == 0))
+        texts = host.take(endless).texts("name").to_pylist()
+        self.node = whole["host"]
+        self.node[endless[[text == names.ROOT_NAME for text in texts]]] = False
+        self._host = host.take(self.node)
         self._runtime, self._device, self._memory = (
             tables[name].take(whole[name]) for name in ("runtime", "device", "memory")
         )
-        self._incomplete = sum(int((~mask).sum()) for mask in whole.values())
 
-    def each(self, of_host: IntArray, of_owner: IntArray) -> IntArray:
-        """The parents of all rows, from those of the host events, and from what stands for each host row as owner."""
+    def parents(self, of_host: IntArray, of_owner: IntArray) -> IntArray:
+        """Return the parents of all rows, from those of the host events, and from the number of each host row as
+        owner."""
         none = np.full(len(self._device), NO_ROW, np.int64)
         others = [of_owner[self._runtime[OWNER]], none, of_owner[self._memory[OWNER]]]
         return np.concatenate([of_host, *others]) if any(map(len, others)) else of_host
 
-    def parts(self) -> list[labels.Columns]:
-        """The columns of each part, of the host events those that they have themselves."""
+    def parts(self) -> list[Columns]:
+        """Return the columns of each part, of the host events those that they have themselves."""
+        host, runtime = self._host, self._runtime
+        types = np.full(len(runtime), _RUNTIME, np.int64)
+        own = {
+            "correlation": runtime.integers("correlation"),
+            "args": _json_objects(len(runtime), {"callback id": runtime.integers("callback")}),
+        }
         return [
-            host(self._host),
-            runtime(self._runtime),
-            device(self._device),
-            memory(self._memory),
+            names.labelled(host.texts("name"), host["type"]) | _span(host) | _thread(host),
+            names.labelled(runtime.texts("name"), types) | _span(runtime) | _thread(runtime) | own,
+            _device_columns(self._device),
+            _memory_columns(self._memory),
         ]
 
-    def rows(self, parts: list[labels.Columns], supplements: labels.Columns, parent: IntArray) -> Rows:
-        """The events, in the order of the parts; ``supplements`` are further columns of the host events."""
-        host, runtime, device = self._host, self._runtime, self._device
+    def rows(self, parts: list[Columns], supplements: Columns, parent: IntArray) -> Rows:
+        """Return the events, in the order of the parts; ``supplements`` are further columns of the host events."""
+        parts = [parts[0] | supplements, *parts[1:]]
+        types = {name: column.type for part in parts for name, column in part.items()}
+        columns = {}
+        for name, kind in types.items():
+            chunks: list[pa.Array] = []
+            for part in parts:
+                count = len(part["start_ns"])
+                if count:  # what a part lacks is null there; Arrow's own concatenation would fill memory with that
+                    chunks += [part[name]] if name in part else arrays.constant(None, kind, count).chunks
+            columns[name] = pa.chunked_array(chunks, kind)
+        unknown: Counter[int] = Counter()
+        for table in (self._host, self._device):
+            counted = pa.array(table["type"]).value_counts()
+            unknown.update(dict(zip(counted.field(0).to_pylist(), counted.field(1).to_pylist(), strict=True)))
+        known = range(len(names.EVENT_TYPES))
+        spans = (self._host, self._runtime, self._device)
         return Rows(
-            Recorded(_behind_one_another([parts[0] | supplements, *parts[1:]]), parent),
+            Recorded(pa.table(columns).unify_dictionaries(), parent),
             Doubtful(
                 self._incomplete,
-                sum(int((span["end_ns"] < span["start_ns"]).sum()) for span in (host, runtime, device)),
-                _unknown([host["type"], device["type"]]),
+                sum(int((span["end_ns"] < span["start_ns"]).sum()) for span in spans),
+                {number: unknown[number] for number in sorted(unknown) if number not in known},
             ),
         )
 
 
-def _behind_one_another(parts: list[labels.Columns]) -> pa.Table:
-    """All parts as one table, with the columns of each. What a part lacks is null there; Arrow would fill memory with
-    that."""
-    types = {name: column.type for part in parts for name, column in part.items()}
-    filled = [part for part in parts if len(part["start_ns"])]
-    columns = {
-        name: pa.chunked_array([chunk for part in filled for chunk in _chunks(part, name, kind)], kind)
-        for name, kind in types.items()
+def _span(table: Table) -> Columns:
+    start = table["start_ns"]
+    duration = table["end_ns"] - start
+    return {"start_ns": pa.array(start), "dur_ns": pa.array(np.maximum(duration, 0, out=duration))}
+
+
+def _thread(table: Table) -> Columns:
+    cpu = names.constant(CPU, len(table))
+    return {"pid": table.integers("pid"), "tid": table.integers("tid"), "device": cpu}
+
+
+def _device_columns(table: Table) -> Columns:
+    """Arguments and copy kind are made once for each distinct content."""
+    texts = {column: table.texts(column) for column in (*_COPY_TEXTS, "name")}
+    codes = {column: text.indices.fill_null(-1).to_numpy() for column, text in texts.items()}
+    codes["name"] = np.where(table.known("bytes"), codes["name"], -1)  # kernels: the name is in no argument
+    plain = (*_INTEGERS, *_FLOATS, *_SHAPES)
+    cells = np.column_stack([table[column] for column in plain] + list(codes.values()))
+    distinct, row = np.unique(cells, axis=0, return_inverse=True)
+    made = [_device_arguments(dict(zip((*plain, *codes), map(int, cell), strict=True)), texts) for cell in distinct]
+    row = row.reshape(-1)
+    numbers, device = np.unique(table["device"], return_inverse=True)
+    own = {
+        "device": names.spread([f"{names.DEVICE_BACKEND}:{number}" for number in numbers], device),
+        "stream": table.integers("stream"),
+        "correlation": table.integers("correlation"),
+        "bytes": table.integers("bytes"),
+        "args": names.spread([args for args, _ in made], row).cast(pa.string()),
+        "copy_kind": names.spread([kind for _, kind in made], row),
     }
-    return pa.table(columns).unify_dictionaries()
+    return names.labelled(table.texts("name"), table["type"]) | _span(table) | own
 
 
-def _chunks(part: labels.Columns, name: str, kind: pa.DataType) -> list[pa.Array]:
-    return [part[name]] if name in part else constant(None, kind, len(part["start_ns"])).chunks
+def _device_arguments(cell: dict[str, int], texts: dict[str, pa.DictionaryArray]) -> tuple[str | None, str | None]:
+    """Return the args (as JSON) and the copy kind of device work with these cells, texts given by their code."""
+    text = {column: texts[column].dictionary[cell[column]].as_py() for column in texts if cell[column] >= 0}
+    args: dict[str, Any] = {
+        key: cell[column]
+        for column, key in _INTEGERS.items()
+        if cell[column] != MISSING and not (column in _STAMPS and cell[column] == 0)
+    }
+    if cell["grid_x"] != MISSING:
+        for column, key in _FLOATS.items():
+            if cell[column] != MISSING:
+                args[key] = round(_float(cell[column]), 6)
+        for key in ("grid", "block"):
+            args[key] = [cell[f"{key}_{axis}"] for axis in "xyz"]
+        if MISSING not in (cell["static_shared"], cell["dynamic_shared"]):
+            args["shared memory"] = cell["static_shared"] + cell["dynamic_shared"]
+        if cell["occupancy"] != MISSING:
+            args["theoretical achieved occupancy %"] = round(100 * _float(cell["occupancy"]), 3)
+    args |= {key: text[column] for column, key in _COPY_TEXTS.items() if text.get(column)}
+    kinds = [text.get(column) for column in ("copy_kind", "source_kind", "target_kind")]
+    copied = cell["value"] == MISSING and "name" in text
+    kind = names.copy_kind(text["name"], *kinds) if copied else None
+    return (msgspec.json.encode(args).decode() if args else None), kind
 
 
-def _numbers(thread: int, node: IntArray) -> IntArray:
-    """Numbers of nodes that no other thread has; NO_ROW for what Paddle counts no node by."""
-    return np.where((node >= 0) & (node < _NODES), thread * _NODES + node, NO_ROW)
+def _float(bits: int) -> float:
+    value = float(np.array(bits, np.int64).astype(np.uint32).view(np.float32))
+    return value if np.isfinite(value) else 0.0
 
 
-def _whole(table: Table, columns: tuple[str, ...]) -> BoolArray:
-    mask = np.ones(len(table), np.bool_)
-    for column in columns:
-        mask &= table.known(column)
-    return mask
+def _memory_columns(table: Table) -> Columns:
+    place = table.texts("place")
+    places = place.dictionary.to_pylist()
+    devices = [*map(names.place_device, places), CPU]  # the last for events without a place
+    quoted = pa.array([msgspec.json.encode(text).decode() for text in places], pa.string())
+    arguments = {
+        "place": quoted.take(place.indices),
+        "current_reserved": table.integers("reserved"),
+        "peak_allocated": table.integers("peak_allocated"),
+        "peak_reserved": table.integers("peak_reserved"),
+    }
+    own = {
+        "start_ns": pa.array(table["start_ns"]),
+        "dur_ns": pa.array(np.zeros(len(table), np.int64)),
+        "device": names.spread(devices, place.indices.fill_null(len(places)).to_numpy()),
+        "bytes": table.integers("bytes"),
+        "address": table.integers("address"),
+        "total_bytes": table.integers("allocated"),
+        "args": _json_objects(len(table), arguments),
+    }
+    return names.memory_labelled(table["type"]) | _thread(table) | own
 
 
-def _roots(host: Table) -> BoolArray:
-    """The artificial node above each thread: without parent, from 0 to the end of time."""
-    endless = np.flatnonzero((host["end_ns"] == -1) & (host["start_ns"] == 0))
-    name = host.take(endless).texts("name").to_pylist()
-    roots = np.zeros(len(host), np.bool_)
-    roots[endless[[text == names.ROOT_NAME for text in name]]] = True
-    return roots
+def _json_objects(count: int, columns: Mapping[str, pa.Array]) -> pa.Array:
+    """Return JSON objects of ready values, null where a value is; without a loop over rows."""
+    if not count:
+        return pa.array([], pa.string())
+    pieces: list[Any] = []
+    for i, (key, values) in enumerate(columns.items()):
+        pieces += [("{" if i == 0 else ",") + f'"{key}":', values.cast(pa.string())]
+    return pc.binary_join_element_wise(*pieces, "}", "")
+
+
+def _supplements(tables: dict[str, Table], row: IntArray, parent: IntArray) -> Columns:
+    """Return the columns shapes, stack and args of host events (``row[r]`` of the result, for row r of the file).
+
+    Paddle hangs an operator's inputs on a part of it (``infer_shape``): they are given to the operator itself.
+    """
+    table, types = tables["supplement"], tables["host"]["type"]
+    if not len(table):
+        return {}
+    operator = nesting.nearest_on_path(parent, types == _OPERATOR)
+    owner = np.where(operator[table[OWNER]] == NO_ROW, table[OWNER], operator[table[OWNER]])
+    at = row[owner]
+    count = int(row.max(initial=-1)) + 1
+    columns: dict[str, list[str | None]] = {name: [None] * count for name in ("shapes", "stack", "args")}
+    for index in np.flatnonzero(at != NO_ROW)[::-1]:  # backwards: the first one wins
+        for name, value in operator_inputs(table, int(index)).items():
+            columns[name][int(at[index])] = value
+    return {name: pa.array(values, pa.string()).dictionary_encode() for name, values in columns.items()} | {
+        "args": pa.array(columns["args"], pa.string())
+    }
 
 
 def _new_rows(node: BoolArray, above: IntArray) -> tuple[IntArray, IntArray]:
-    """Row in the result of each host row of the file, NO_ROW where it was left out, and one more cell for NO_ROW
-    itself; and the parents of the rows of the result."""
+    """Return the row in the result of each host row of the file, NO_ROW where it was left out, with one more cell for
+    NO_ROW itself; and the parents of the rows of the result."""
     row, parent = np.empty(len(node) + 1, np.int64), np.empty(int(node.sum()), np.int64)
     _renumber(node, above, row, parent)
     return row, parent
 
 
 def _parent_rows(host: Table) -> IntArray:
-    """Row of each host node's parent in the same thread, NO_ROW where there is none. Parents come first."""
+    """Return the row of each host node's parent in the same thread, NO_ROW where there is none. Parents come first."""
     thread, node, wanted = host[OWNER], host["id"], host["parent_id"]
     above = np.empty(len(host), np.int64)
     if _place(thread, node, wanted, above):
@@ -243,14 +319,14 @@ def _parent_rows(host: Table) -> IntArray:
 
 
 def _looked_up(thread: IntArray, node: IntArray, wanted: IntArray) -> IntArray:
-    """Row of the node of the same thread with the wanted number, NO_ROW where none comes before."""
+    """Return the row of the node of the same thread with the wanted number, NO_ROW where none comes before."""
     count = len(node)
     ids, code = np.unique(np.concatenate([node, wanted]), return_inverse=True)
     key = np.tile(thread, 2) * (len(ids) + 1) + code
     order = np.argsort(key[:count], kind="stable")
     own = key[:count][order]
-    found = order[np.minimum(np.searchsorted(own, key[count:]), count - 1)]
-    return np.where((key[found] == key[count:]) & (found < np.arange(count)), found, NO_ROW)
+    nearest = order[np.minimum(np.searchsorted(own, key[count:]), count - 1)]
+    return np.where((key[nearest] == key[count:]) & (nearest < np.arange(count)), nearest, NO_ROW)
 
 
 @compiled_at_once
@@ -279,7 +355,7 @@ def _renumber(kept, above, row, parent):  # type: ignore[no-untyped-def]
 
 
 def without_steps(recorded: Recorded, numbers: frozenset[int]) -> Recorded:
-    """The same events, but those steps are of kind ``other``: they are not iterations."""
+    """Return the same events, but with those steps as kind ``other``: they are not iterations."""
     if not numbers:
         return recorded
     events = recorded.columns
@@ -289,11 +365,3 @@ def without_steps(recorded: Recorded, numbers: frozenset[int]) -> Recorded:
     for name, values in (("kind", kind), ("step", step)):
         events = events.set_column(events.column_names.index(name), name, values)
     return Recorded(events, recorded.parent)
-
-
-def _unknown(types: list[IntArray]) -> dict[int, int]:
-    found: Counter[int] = Counter()
-    for of_table in types:
-        counted = pa.array(of_table).value_counts()
-        found.update(dict(zip(counted.field(0).to_pylist(), counted.field(1).to_pylist(), strict=True)))
-    return {number: found[number] for number in sorted(found) if number not in range(len(names.EVENT_TYPES))}

@@ -1,48 +1,161 @@
 """Reader of Paddle's profile protobuf (``.pb``, also gzip): exact nanoseconds, and the tree that Paddle recorded.
 
-A profile protobuf in pieces, each a small message of the same kind: some nodes of one thread's tree.
-
-A file is one message; nearly all of it are the trees of its threads, one node after the other. Whole nodes are cut off
-as they are read, so that neither a file nor a tree is ever held.
+A file is read at once, or streamed in pieces: it is one message, nearly all of which are the trees of its threads, one
+node after the other. Whole nodes are cut off as they are read, so that neither a file nor a tree is ever held. What the
+pieces of a tree cannot tell is left until the streamed file is loaded: the order of the parts, and the operator whose
+inputs hang on a part of it. Both ways give the same Trace.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.assembly.assemble import assemble
+from perfkit_core.assembly.draft import Recorded
 from perfkit_core.assembly.labels import with_labels
 from perfkit_core.errors import SourceError
-from perfkit_core.model.meta import Device, Finding, TraceMeta
+from perfkit_core.model.meta import Finding, TraceMeta
+from perfkit_core.model.schema import CPU, MEMORY
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.chrome.reader import negative_durations
 from perfkit_core.runtime.compile import compiled_at_once
 from perfkit_core.storage.bytestream import DAMAGED, Window, open_bytes
+from perfkit_core.storage.recorded_events import RecordedWriter
 from perfkit_paddle import findings
 from perfkit_paddle.findings import make_meta, processes
 from perfkit_paddle.operator_names import operator_name
-from perfkit_paddle.pb_rows import Doubtful, Rows, rows, without_steps
+from perfkit_paddle.pb_rows import Doubtful, Rows, of_piece, rows, without_steps
 from perfkit_paddle.pb_table import Table
 from perfkit_paddle.pb_wire import PROBLEMS, Scan, read_number, scan
 
+FORMAT: Final = "paddle-pb"
+HINT: Final = "the file is truncated or damaged: record it again, or read what is there with --partial"
 PIECE_BYTES: Final = 768 << 10
 _THREAD: Final = 3 << 3 | 2
 """Tag of a thread's tree in a file."""
 _VARINT, _EIGHT, _TEXT, _FOUR = 0, 1, 2, 5
 _FIELD_HEAD: Final = 20
 """Bytes of the longest tag with the longest length."""
-HINT: Final = "the file is truncated or damaged: record it again, or read what is there with --partial"
+_HOST, _CALL, _WORK, _BYTES = range(4)
+_INPUTS: Final = ("shapes", "stack", "args")
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """What only the recording process knows: its rank, which steps are none, further fields of TraceMeta, and what is
+    to be kept in its ``extra``."""
+
+    rank: int | None = None
+    no_steps: frozenset[int] = frozenset()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+NOT_LIVE: Final = Live()
+
+
+def read_pb(path: Path, partial: bool = False) -> Trace:
+    """Return the Trace of a file. Raises SourceError (file, byte, hint) for what is no such file or damaged."""
+    pieces: list[bytes] = []
+    broken = False
+    try:
+        with open_bytes(path) as file:
+            while piece := file.read(1 << 20):
+                pieces.append(piece)
+    except DAMAGED as error:  # the compressed data broke off
+        if not partial or not pieces:
+            count = sum(map(len, pieces))
+            raise SourceError(f"{path}: damaged or truncated data after byte {count} ({error})", HINT) from None
+        broken = True
+    return trace_of(b"".join(pieces), str(path), partial, broken)
+
+
+def trace_of(
+    content: bytes | memoryview, source: str, partial: bool = False, broken: bool = False, live: Live = NOT_LIVE
+) -> Trace:
+    """Return the Trace of a file's bytes. ``broken``: bytes are missing. Raises SourceError as :func:`read_pb`."""
+    scanned, events = read_rows(content, source, partial)
+    return finish(scanned.tables, events, source, broken or bool(scanned.problem), live)
+
+
+def read_rows(content: bytes | memoryview, source: str, partial: bool = False) -> tuple[Scan, Rows]:
+    """Return what the bytes hold, not yet assembled. Raises SourceError as :func:`read_pb`."""
+    if not content:
+        raise SourceError(f"{source}: the file is empty", "was the profiler stopped before it was read?")
+    scanned = scan(content, clip=partial)
+    if scanned.problem and not partial:
+        raise SourceError(f"{source}: {scanned.problem} (byte {scanned.at} of {len(content)})", HINT)
+    events = rows(scanned.tables)
+    if events.doubtful.incomplete and not partial:
+        text = f"{source}: {events.doubtful.incomplete} events lack required fields (in {len(content)} bytes)"
+        raise SourceError(text, HINT)
+    return scanned, events
+
+
+def finish(tables: dict[str, Table], events: Rows, source: str, cut: bool = False, live: Live = NOT_LIVE) -> Trace:
+    """Return the Trace of tables, from a file or a live tree."""
+    recorded = without_steps(events.recorded, live.no_steps)
+    meta = _described(tables, processes(recorded.columns), source, cut, live)
+    quality = (*_doubts(events.doubtful, cut), *findings.devices(recorded.columns, meta.devices))
+    return assemble(with_labels(recorded), meta, quality, live.rank, operator_name)
+
+
+def _described(
+    tables: dict[str, Table], of_thread: Mapping[int, int], source: str, cut: bool, live: Live = NOT_LIVE
+) -> TraceMeta:
+    """Return what a file says besides its events; ``of_thread``: the process of each thread."""
+    texts = zip(tables["extra"].texts("key").to_pylist(), tables["extra"].texts("value").to_pylist(), strict=True)
+    extra_info = {key: value for key, value in texts if key is not None and value is not None}
+    properties = tables["property"]
+    columns = [name for name in properties.columns if name not in ("owner", "name", "name.length")]
+    devices = tuple(
+        findings.device({c: int(properties[c][i]) for c in columns if properties.known(c)[i]}, name)
+        for i, name in enumerate(properties.texts("name").to_pylist())
+    )
+    file = tables["file"]
+    header: dict[str, Any] = {"schema_version": file.texts("version")[0].as_py()}
+    header["span_index"] = int(file["span_index"][0]) if file.known("span_index")[0] else None
+    return make_meta(
+        of_thread,
+        extra_info,
+        live.rank,
+        devices=devices,
+        source=source,
+        format=FORMAT,
+        incomplete=cut,
+        extra={**{key: value for key, value in header.items() if value is not None}, **live.extra},
+        **live.facts,
+    )
+
+
+def _doubts(doubtful: Doubtful, cut: bool) -> tuple[Finding, ...]:
+    """Return the findings about the events; ``cut``: the file broke off."""
+    quality = []
+    if cut:
+        quality.append(findings.truncated())
+    if doubtful.incomplete:
+        quality.append(findings.skipped(doubtful.incomplete))
+    if doubtful.reversed:
+        quality.append(negative_durations(doubtful.reversed))
+    if doubtful.unknown:
+        quality.append(findings.unknown_types({f"EventType{n}": count for n, count in doubtful.unknown.items()}))
+    return tuple(quality)
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
     """``content`` is a message of its own, with some nodes of the ``thread``-th tree of the file; its byte ``i`` is
-    byte ``at + i`` of the file. ``cut`` says that the file ends inside of it."""
+    byte ``at + i`` of the file. ``cut``: the file ends inside of it."""
 
     thread: int
     content: bytes
@@ -51,8 +164,8 @@ class Piece:
 
 
 class Pieces:
-    """The pieces of a file, one after the other; then ``rest`` is a message of all that stands beside the trees, and
-    ``cut`` tells whether the file broke off. Raises SourceError for damage, with ``partial`` only for what is not cut
+    """The pieces of a file, one after the other; then ``rest`` is a message of everything besides the trees, and
+    ``cut`` says whether the file broke off. Raises SourceError for damage, with ``partial`` only for what is not cut
     off."""
 
     def __init__(self, path: Path, partial: bool) -> None:
@@ -103,7 +216,7 @@ class Pieces:
             self._broken(PROBLEMS[2])
 
     def _field(self) -> tuple[int, int, int]:
-        """Tag, bytes of the value, and where the value begins: at 0 where there is no field."""
+        """Return tag, bytes of the value, and where the value begins: at 0 where there is no field."""
         self._has(_FIELD_HEAD)
         data = np.frombuffer(self._window.data[:_FIELD_HEAD], np.uint8)
         tag, start = map(int, read_number(data, 0, len(data)))
@@ -118,7 +231,7 @@ class Pieces:
         return (tag, value, end) if wire == _TEXT else (tag, {_VARINT: end - start, _EIGHT: 8, _FOUR: 4}[wire], start)
 
     def _has(self, count: int) -> bool:
-        """Whether that many bytes are left."""
+        """Read on until so many bytes are held; return whether there are so many."""
         while len(self._window.data) < count and self._window.more(max(PIECE_BYTES, count - len(self._window.data))):
             pass
         return len(self._window.data) >= count
@@ -130,16 +243,13 @@ class Pieces:
 
     def _broken(self, problem: str) -> None:
         if not self._partial:
-            raise self._error(problem)
+            at = self._window.base
+            raise SourceError(f"{self._window.path}: {self._window.damage or problem} (byte {at})", HINT)
         self.cut = True
-
-    def _error(self, problem: str) -> SourceError:
-        at = self._window.base
-        return SourceError(f"{self._window.path}: {self._window.damage or problem} (byte {at})", HINT)
 
 
 def _message(nodes: bytes) -> bytes:
-    """A file with one thread of these nodes."""
+    """Return a file with one thread of these nodes."""
     length, count = b"", len(nodes)
     while count >= 0x80:
         length += bytes([count & 0x7F | 0x80])
@@ -168,112 +278,64 @@ def _whole(data):  # type: ignore[no-untyped-def]
     return done
 
 
-FORMAT = "paddle-pb"
+def stream(path: Path, partial: bool, writer: RecordedWriter) -> None:
+    """Read the file into the writer, a piece at a time. Raises SourceError."""
+    of_thread, doubtful, cut = dict[int, int](), Doubtful(), False
+    with closing(Pieces(path, partial)) as pieces:
+        for piece in pieces:
+            scanned = scan(piece.content, clip=partial)
+            events = of_piece(scanned.tables, piece.thread)
+            if not partial and (scanned.problem or events.doubtful.incomplete):
+                problem = scanned.problem or f"{events.doubtful.incomplete} events lack required fields"
+                raise SourceError(f"{path}: {problem} (byte {piece.at + scanned.at})", HINT)
+            doubtful += events.doubtful
+            of_thread |= processes(events.recorded.columns)
+            for batch in events.recorded.columns.to_batches():
+                writer.write(batch)
+            cut = piece.cut or bool(scanned.problem)
+            if cut:
+                break
+    if not writer.rows and not pieces.rest:
+        raise SourceError(f"{path}: no field of a profile in it", HINT)
+    rest, cut = scan(pieces.rest, clip=partial), cut or pieces.cut
+    writer.close(_described(rest.tables, of_thread, str(path), cut), _doubts(doubtful, cut))
 
 
-@dataclass(frozen=True, slots=True)
-class Live:
-    """What only the recording process knows: its rank, which steps are none, further fields of TraceMeta, and what is
-    to be kept in its ``extra``."""
-
-    rank: int | None = None
-    no_steps: frozenset[int] = frozenset()
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    extra: Mapping[str, Any] = field(default_factory=dict)
-
-
-NOT_LIVE = Live()
+def complete(recorded: Recorded, meta: TraceMeta) -> tuple[Recorded, tuple[Finding, ...]]:
+    """Complete streamed events with what only all events of a file tell together, in the order of a file that is read
+    at once."""
+    order = np.argsort(_part(recorded.columns), kind="stable")
+    row = np.append(np.empty(len(order), np.int64), NO_ROW)
+    row[order] = np.arange(len(order))
+    parent = None if recorded.parent is None else row[recorded.parent[order]]
+    events = with_labels(_inputs_at_operators(Recorded(recorded.columns.take(pa.array(order)), parent)))
+    return events, findings.devices(events.columns, meta.devices)
 
 
-def read_pb(path: Path, partial: bool = False) -> Trace:
-    """The Trace of a file. Raises SourceError (file, byte, hint) for what is no such file or damaged."""
-    content, broken = _content(path, partial)
-    return trace_of(content, str(path), partial, broken)
+def _part(columns: pa.Table) -> IntArray:
+    """Return the part of each row: host events, runtime calls, device work, memory events."""
+    calls = np.where(columns["correlation"].is_null().to_numpy(), _HOST, _CALL)
+    of_span = np.where(_is(columns, "device", CPU), calls, _WORK)
+    return np.where(_is(columns, "kind", MEMORY), _BYTES, of_span)
 
 
-def trace_of(
-    content: bytes | memoryview, source: str, partial: bool = False, broken: bool = False, live: Live = NOT_LIVE
-) -> Trace:
-    """The Trace of a file's bytes. ``broken`` says that bytes are missing. Raises SourceError as :func:`read_pb`."""
-    scanned, found = read_rows(content, source, partial)
-    return finish(scanned.tables, found, source, broken or bool(scanned.problem), live)
+def _inputs_at_operators(recorded: Recorded) -> Recorded:
+    """Move the inputs that hang on a part of an operator to the operator; of several, the first ones."""
+    columns = recorded.columns
+    given = np.logical_or.reduce([~columns[name].is_null().to_numpy() for name in _INPUTS])
+    holders = np.flatnonzero(given & (_part(columns) == _HOST))
+    if recorded.parent is None or not len(holders):
+        return recorded
+    operator = nesting.nearest_on_path(recorded.parent, _is(columns, "category", "Operator"))[holders]
+    at, first = np.unique(np.where(operator == NO_ROW, holders, operator), return_index=True)
+    source = np.arange(columns.num_rows)
+    source[holders] = NO_ROW
+    source[at] = holders[first]
+    taken = pa.array(source, mask=source == NO_ROW)
+    for name in _INPUTS:
+        columns = columns.set_column(columns.schema.get_field_index(name), name, columns[name].take(taken))
+    return replace(recorded, columns=columns)
 
 
-def read_rows(content: bytes | memoryview, source: str, partial: bool = False) -> tuple[Scan, Rows]:
-    """What the bytes hold, not yet assembled. Raises SourceError as :func:`read_pb`."""
-    if not content:
-        raise SourceError(f"{source}: the file is empty", "was the profiler stopped before it was read?")
-    scanned = scan(content, clip=partial)
-    if scanned.problem and not partial:
-        raise SourceError(f"{source}: {scanned.problem} (byte {scanned.at} of {len(content)})", HINT)
-    found = rows(scanned.tables)
-    if found.doubtful.incomplete and not partial:
-        text = f"{source}: {found.doubtful.incomplete} events lack required fields (in {len(content)} bytes)"
-        raise SourceError(text, HINT)
-    return scanned, found
-
-
-def finish(tables: dict[str, Table], found: Rows, source: str, cut: bool = False, live: Live = NOT_LIVE) -> Trace:
-    """The Trace of tables, from a file or a live tree."""
-    recorded = without_steps(found.recorded, live.no_steps)
-    meta = described(tables, processes(recorded.columns), source, cut, live)
-    quality = (*doubts(found.doubtful, cut), *findings.devices(recorded.columns, meta.devices))
-    return assemble(with_labels(recorded), meta, quality, live.rank, operator_name)
-
-
-def described(
-    tables: dict[str, Table], of_thread: Mapping[int, int], source: str, cut: bool, live: Live = NOT_LIVE
-) -> TraceMeta:
-    """What a file tells beside its events; ``of_thread``: the process of each thread."""
-    return make_meta(of_thread, _extra_info(tables["extra"]), live.rank, devices=_devices(tables["property"]),
-                     source=source, format=FORMAT, incomplete=cut, extra={**_header(tables["file"]), **live.extra},
-                     **live.facts)  # fmt: skip
-
-
-def _content(path: Path, partial: bool) -> tuple[bytes, bool]:
-    """All bytes of a file, and whether its compressed data broke off (with ``partial`` only)."""
-    pieces: list[bytes] = []
-    try:
-        with open_bytes(path) as file:
-            while piece := file.read(1 << 20):
-                pieces.append(piece)
-    except DAMAGED as error:
-        if not partial or not pieces:
-            where = sum(map(len, pieces))
-            raise SourceError(f"{path}: damaged or truncated data after byte {where} ({error})", HINT) from None
-        return b"".join(pieces), True
-    return b"".join(pieces), False
-
-
-def doubts(found: Doubtful, cut: bool) -> tuple[Finding, ...]:
-    """What the events have to confess; ``cut``: whether the file broke off."""
-    quality = []
-    if cut:
-        quality.append(findings.truncated())
-    if found.incomplete:
-        quality.append(findings.skipped(found.incomplete))
-    if found.reversed:
-        quality.append(negative_durations(found.reversed))
-    if found.unknown:
-        quality.append(findings.unknown_types({f"EventType{n}": count for n, count in found.unknown.items()}))
-    return tuple(quality)
-
-
-def _header(file: Table) -> dict[str, Any]:
-    version = file.texts("version")[0].as_py()
-    index = int(file["span_index"][0]) if file.known("span_index")[0] else None
-    return {key: value for key, value in (("schema_version", version), ("span_index", index)) if value is not None}
-
-
-def _extra_info(table: Table) -> dict[str, str]:
-    pairs = zip(table.texts("key").to_pylist(), table.texts("value").to_pylist(), strict=True)
-    return {key: value for key, value in pairs if key is not None and value is not None}
-
-
-def _devices(table: Table) -> tuple[Device, ...]:
-    names = table.texts("name").to_pylist()
-    columns = [c for c in table.columns if c not in ("owner", "name", "name.length")]
-    return tuple(
-        findings.device({c: int(table[c][i]) for c in columns if table.known(c)[i]}, name)
-        for i, name in enumerate(names)
-    )
+def _is(columns: pa.Table, name: str, value: str) -> Any:
+    return pc.fill_null(pc.equal(columns[name].cast(pa.string()), value), False).to_numpy()

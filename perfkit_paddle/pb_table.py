@@ -1,20 +1,27 @@
-"""Rows that a scan of a protobuf found, as integer columns; texts are looked up in the bytes when asked for.
+"""Tables of a scanned protobuf: rows as integer columns. Texts and nested lists are read from the bytes on demand.
 
-Which rows of a protobuf have the same text? Without making a Python object of each.
+Texts are interned without making a Python object of each row's.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from perfkit_core.algorithms.addresses import WORD, byte, inlined, load8
 from perfkit_core.runtime.compile import compiled_at_once
-from perfkit_paddle.pb_schema import MISSING
+from perfkit_paddle.names import stack_text
+
+OWNER: Final = "owner"
+"""First column of every table: the row of the message around the row's own."""
+MISSING: Final = -(2**63)
+"""Content of a cell that was not in the file."""
 
 
 @compiled_at_once
@@ -101,30 +108,34 @@ class Table:
         return int(self.cells.shape[1])
 
     def __getitem__(self, column: str) -> IntArray:
-        """One column, shape (rows,)."""
+        """Return a column, shape (rows,)."""
         values: IntArray = self.cells[self.columns.index(column)]
         return values
 
     def take(self, rows: npt.NDArray[Any]) -> Table:
-        """Some of the rows: numbers, or a mask. They share the memory where they stand together."""
-        return Table(self.data, self.cells[:, _together(rows) or rows], self.columns)
+        """Return some of the rows, given as numbers or a mask. Adjacent rows of a mask share the memory."""
+        if rows.dtype == np.bool_ and rows.any():
+            first, last = int(rows.argmax()), len(rows) - int(rows[::-1].argmax())
+            if rows[first:last].all():
+                return Table(self.data, self.cells[:, first:last], self.columns)
+        return Table(self.data, self.cells[:, rows], self.columns)
 
     def known(self, column: str) -> npt.NDArray[np.bool_]:
-        """True where the column was in the file."""
+        """Return the mask of the rows whose cell was in the file."""
         return np.asarray(self[column] != MISSING)
 
     def integers(self, column: str) -> pa.Array:
-        """A column as nullable int64; it shares the memory where every cell is known."""
+        """Return a column as nullable int64; it shares the memory where every cell is known."""
         known = self.known(column)
         return pa.array(self[column], mask=None if known.all() else ~known)
 
     def floats(self, column: str) -> npt.NDArray[np.float32]:
-        """A float column; NaN where absent."""
+        """Return a float column; NaN where absent."""
         bits = np.where(self.known(column), self[column], 0x7FC00000)
         return np.asarray(bits.astype(np.uint32).view(np.float32))
 
     def texts(self, column: str) -> pa.DictionaryArray:
-        """A text column, dictionary encoded; bytes that are not UTF-8 are replaced; null where absent."""
+        """Return a text column, dictionary encoded; bytes that are not UTF-8 are replaced; null where absent."""
         offset, length = self[column], np.maximum(self[f"{column}.length"], 0)
         known = self.known(column)
         codes, first = intern(self.data.ctypes.data, offset, length, known)
@@ -132,10 +143,68 @@ class Table:
         texts = pa.array([value.decode("utf-8", "replace") for value in values], pa.string())
         return pa.DictionaryArray.from_arrays(pa.array(codes, mask=None if known.all() else ~known), texts)
 
+    def content(self, column: str, row: int) -> bytes:
+        """Return the bytes of a text or nested message, empty where absent."""
+        start, length = int(self[column][row]), int(self[f"{column}.length"][row])
+        return self.data[start : start + length].tobytes() if start >= 0 else b""
 
-def _together(rows: npt.NDArray[Any]) -> slice | None:
-    """The rows of a mask as a slice; None where others stand between them, or for numbers."""
-    if rows.dtype != np.bool_ or not rows.any():
-        return None
-    first, last = int(rows.argmax()), len(rows) - int(rows[::-1].argmax())
-    return slice(first, last) if rows[first:last].all() else None
+
+def operator_inputs(table: Table, row: int) -> dict[str, str | None]:
+    """Return the columns shapes, stack and args (slots and variable types) of a row of operator inputs.
+
+    Paddle records them of the old static graph only. What is damaged inside is left out.
+    """
+
+    def shape(raw: bytes) -> list[int]:
+        return [value for number, value in _fields(raw) if number == 1 and isinstance(value, int)]
+
+    shapes = _by_slot(table.content("shapes", row), shape)
+    types = _by_slot(table.content("dtypes", row), lambda raw: raw.decode("utf-8", "replace"))
+    in_slot_order = [shape for slot in shapes.values() for shape in slot]
+    slots = {"input_slots": {slot: len(items) for slot, items in shapes.items()}, "input_types": types}
+    args = {key: value for key, value in slots.items() if value}
+    return {
+        "shapes": msgspec.json.encode(in_slot_order).decode() if in_slot_order else None,
+        "stack": stack_text(table.content("stack", row).decode("utf-8", "replace")),
+        "args": msgspec.json.encode(args).decode() if args else None,
+    }
+
+
+def _by_slot(raw: bytes, read: Any) -> dict[str, list[Any]]:
+    """Read a message of repeated keys (1) and as many lists (2) of items (1)."""
+    fields = [(number, value) for number, value in _fields(raw) if isinstance(value, bytes)]
+    keys = [value.decode("utf-8", "replace") for number, value in fields if number == 1]
+    lists = [value for number, value in fields if number == 2]
+    items = [[read(item) for _, item in _fields(value) if isinstance(item, bytes)] for value in lists]
+    return dict(zip(keys, items, strict=False))
+
+
+def _fields(raw: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Yield field number and value of each number or text, up to the first that is neither or not whole."""
+    position = 0
+    while position < len(raw):
+        tag, position = _number(raw, position)
+        value, position = _number(raw, position)
+        if position < 0 or tag & 7 not in (0, 2):
+            return
+        if tag & 7 == 0:
+            yield tag >> 3, value
+            continue
+        if position + value > len(raw):
+            return
+        yield tag >> 3, raw[position : position + value]
+        position += value
+
+
+def _number(raw: bytes, position: int) -> tuple[int, int]:
+    """Return a base-128 number and the position after it, -1 when it is not whole."""
+    value = 0
+    for shift in range(0, 70, 7):
+        if not 0 <= position < len(raw):
+            return 0, -1
+        byte = raw[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+    return 0, -1

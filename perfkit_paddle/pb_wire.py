@@ -1,24 +1,27 @@
-"""Protobuf wire format to integer tables, in two passes over the bytes: count the rows, then fill them.
+"""Paddle's profile protobuf as data, and its wire format read into integer tables.
 
-The first pass marks where the second one may begin, too: that is done by several threads, each from a mark to the next.
+The schema says which field of which message goes to which column of which table. Source:
+``paddle/fluid/platform/profiler/dump/nodetree.proto`` (proto2), unchanged in its field numbers from Paddle 2.3 to 3.3.
+A message with a ``table`` begins a row there; one without writes into the row of the message around it.
 
-No read leaves the buffer, whatever the bytes are: every length is checked against the end of the message around it.
-Texts stay where they are; the tables hold their offset and length.
+Two passes over the bytes: count the rows, then fill them. The first pass also marks where the second one may begin, so
+that several threads fill, each from a mark to the next. No read leaves the buffer, whatever the bytes are: every length
+is checked against the end of the message around it. Texts stay where they are; the tables hold offset and length.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import functools
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from perfkit_core.algorithms.arrays import allocate
 from perfkit_core.runtime import parallel
 from perfkit_core.runtime.compile import compiled_at_once
-from perfkit_paddle.pb_schema import FIELDS, FLOAT, INTEGER, MESSAGE, MISSING, TEXT, Layout, layout
-from perfkit_paddle.pb_table import IntArray, Table
+from perfkit_paddle.pb_table import MISSING, OWNER, IntArray, Table
 
 PROBLEMS: Final = ("", "a number does not end", "a message is longer than the one around it", "not a protobuf field",
                    "a known field has another type")  # fmt: skip
@@ -31,6 +34,125 @@ _WORTH_BYTES: Final = 1 << 20
 """From so many bytes on a thread is worth it."""
 
 
+SKIP: Final = 0
+INTEGER: Final = 1
+FLOAT: Final = 2
+TEXT: Final = 3
+MESSAGE: Final = 4
+
+FIELDS: Final = 18
+"""Field numbers below this are known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Fields by number. ``name``: integer, ``name:text``, ``name:float``, ``>message`` (nested), "" (not read)."""
+
+    table: str | None
+    fields: tuple[str, ...]
+
+
+MESSAGES: Final = {
+    "file": Message("file", ("version:text", "span_index", ">thread", ">extra", ">property")),
+    "thread": Message("thread", ("thread_id", ">host")),
+    "host": Message("host", ("id", "parent_id", ">host_event", ">runtime", ">memory_node", ">supplement_node")),
+    "host_event": Message(None, ("name:text", "type", "start_ns", "end_ns", "pid", "tid")),
+    "runtime": Message("runtime", (">runtime_event", ">device_node")),
+    "runtime_event": Message(None, ("name:text", "start_ns", "end_ns", "pid", "tid", "correlation", "callback")),
+    "device_node": Message(None, (">device_event",)),
+    "device_event": Message(
+        "device",
+        ("name:text", "type", "start_ns", "end_ns", "device", "context", "stream", "correlation", ">kernel", ">copy",
+         ">set"),
+    ),
+    "kernel": Message(
+        None,
+        ("block_x", "block_y", "block_z", "grid_x", "grid_y", "grid_z", "dynamic_shared", "static_shared", "registers",
+         "local_per_thread", "local_total", "queued_ns", "submitted_ns", "completed_ns", "blocks_per_sm:float",
+         "warps_per_sm:float", "occupancy:float"),
+    ),
+    "copy": Message(None, ("bytes", "copy_kind:text", "source_kind:text", "target_kind:text")),
+    "set": Message(None, ("bytes", "memory_kind:text", "value")),
+    "memory_node": Message(None, (">memory_event",)),
+    "memory_event": Message(
+        "memory",
+        ("start_ns", "type", "address", "pid", "tid", "bytes", "place:text", "allocated", "reserved", "peak_allocated",
+         "peak_reserved"),
+    ),
+    "supplement_node": Message(None, (">supplement_event",)),
+    "supplement_event": Message(
+        "supplement", ("start_ns", "operator:text", "pid", "tid", "shapes:text", "dtypes:text", "stack:text")
+    ),
+    "extra": Message("extra", ("key:text", "value:text")),
+    "property": Message(
+        "property",
+        ("id", "name:text", "totalGlobalMem", "computeMajor", "computeMinor", "maxThreadsPerBlock",
+         "maxThreadsPerMultiprocessor", "regsPerBlock", "regsPerMultiprocessor", "warpSize", "sharedMemPerBlock",
+         "sharedMemPerMultiprocessor", "numSms", "sharedMemPerBlockOptin"),
+    ),
+}  # fmt: skip
+"""The first is the file itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The schema as the arrays that the scanner walks: for each message and field number an action and a target.
+
+    The target is a column for values, a message for ``MESSAGE``. ``table_of[m]`` is -1 where a message begins no row;
+    ``holds_rows[m]`` says whether one begins in it or in a message inside.
+    ``columns[t]`` names the columns of a table; a text takes two (byte offset, then length under ``name.length``).
+    """
+
+    actions: npt.NDArray[np.int64]
+    targets: npt.NDArray[np.int64]
+    table_of: npt.NDArray[np.int64]
+    holds_rows: npt.NDArray[np.bool_]
+    tables: tuple[str, ...]
+    columns: tuple[tuple[str, ...], ...]
+
+
+@functools.cache
+def layout() -> Layout:
+    """Return the compiled schema."""
+    names = list(MESSAGES)
+    tables = tuple(message.table for message in MESSAGES.values() if message.table)
+    columns: dict[str, list[str]] = {table: [OWNER] for table in tables}
+    shape = (len(names), FIELDS)
+    compiled = Layout(
+        np.full(shape, SKIP, np.int64),
+        np.zeros(shape, np.int64),
+        np.array([tables.index(m.table) if m.table else -1 for m in MESSAGES.values()], np.int64),
+        np.array([_holds_rows(name) for name in MESSAGES]),
+        tables,
+        (),
+    )
+    _add("file", "file", compiled, columns)
+    return replace(compiled, columns=tuple(tuple(columns[table]) for table in tables))
+
+
+def _holds_rows(name: str) -> bool:
+    message = MESSAGES[name]
+    return bool(message.table) or any(_holds_rows(f[1:]) for f in message.fields if f.startswith(">"))
+
+
+def _add(name: str, table: str, layout: Layout, columns: dict[str, list[str]]) -> None:
+    """Add a message, and those inside it, to the arrays of the layout and the columns of the tables."""
+    message = MESSAGES[name]
+    row = list(MESSAGES).index(name)
+    table = message.table or table
+    for number, spec in enumerate(message.fields, start=1):
+        field, _, kind = spec.partition(":")
+        if field.startswith(">"):
+            layout.actions[row, number] = MESSAGE
+            layout.targets[row, number] = list(MESSAGES).index(field[1:])
+            _add(field[1:], table, layout, columns)
+            continue
+        if field not in columns[table]:
+            columns[table] += [field, f"{field}.length"] if kind == "text" else [field]
+        layout.actions[row, number] = {"": INTEGER, "float": FLOAT, "text": TEXT}[kind]
+        layout.targets[row, number] = columns[table].index(field)
+
+
 @dataclass(frozen=True, slots=True)
 class Scan:
     """What a scan found: tables by name; ``problem`` and ``at`` (byte) where it had to stop, "" when it did not."""
@@ -41,7 +163,7 @@ class Scan:
 
 
 def scan(content: bytes | memoryview, clip: bool = False) -> Scan:
-    """All tables of a file. ``clip`` reads a file that was cut off up to its last whole value."""
+    """Return all tables of a file. ``clip`` reads a file that was cut off up to its last whole value."""
     data, plan = np.frombuffer(content, np.uint8), layout()
     widths = np.array([len(columns) for columns in plan.columns], np.int64)
     schema = plan.actions, plan.targets, plan.table_of, plan.holds_rows, widths
@@ -50,40 +172,25 @@ def scan(content: bytes | memoryview, clip: bool = False) -> Scan:
     counts, _, _ = _walk(data, *schema, none, none, np.empty(0, np.int64), clip, marks[0], len(data), marks)
     bases = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts * widths)])
     cells = allocate(int(bases[-1]), np.int64)
-    for number in _outer(plan):
+    # several walks may fill rows of the file, and of the messages directly in it
+    for number in {int(plan.table_of[0]), *plan.table_of[plan.targets[0, plan.actions[0] == MESSAGE]].tolist()}:
         cells[bases[number] : bases[number + 1]] = MISSING
 
     def fill(part: tuple[IntArray, int]) -> tuple[IntArray, int, int]:
-        found: tuple[IntArray, int, int] = _walk(data, *schema, bases, counts, cells, clip, *part, marks[:0])
-        return found
+        result: tuple[IntArray, int, int] = _walk(data, *schema, bases, counts, cells, clip, *part, marks[:0])
+        return result
 
-    filled, problem, at = _last(parallel.in_order(fill, _parts(marks, len(data))))
+    begun = [marks[0], *(mark for mark in marks[1:] if mark[_POSITION])]  # marks that found no place are all 0
+    ends = [*(int(mark[_POSITION]) for mark in begun[1:]), len(data)]
+    for walked in parallel.in_order(fill, list(zip(begun, ends, strict=True))):
+        if walked[1]:
+            break
+    filled, problem, at = walked
     tables = {}
     for number, (name, columns) in enumerate(zip(plan.tables, plan.columns, strict=True)):
         part = cells[bases[number] : bases[number + 1]].reshape(len(columns), -1)
         tables[name] = Table(data, part[:, : filled[number]], columns)
     return Scan(tables, PROBLEMS[problem], int(at))
-
-
-def _outer(plan: Layout) -> set[int]:
-    """The tables whose rows several walks may fill: those of the file, and of the messages directly in it."""
-    return {int(plan.table_of[0]), *plan.table_of[plan.targets[0, plan.actions[0] == MESSAGE]].tolist()}
-
-
-def _parts(marks: IntArray, end: int) -> list[tuple[IntArray, int]]:
-    """From which mark to which byte each walk goes; marks that found no place are all 0, as the first one is."""
-    begun = [marks[0], *(mark for mark in marks[1:] if mark[_POSITION])]
-    return list(zip(begun, [*(int(mark[_POSITION]) for mark in begun[1:]), end], strict=True))
-
-
-def _last(walks: Iterator[tuple[IntArray, int, int]]) -> tuple[IntArray, int, int]:
-    """What the last walk returns, or the first one that met a problem."""
-    found = next(walks)
-    for following in walks if not found[1] else ():
-        found = following
-        if found[1]:
-            break
-    return found
 
 
 @compiled_at_once

@@ -1,7 +1,4 @@
-"""What perfkit_paddle registers. Imports stay inside: this must be quick, and must not import paddle.
-
-Paddle's two file formats, as sources.
-"""
+"""What perfkit_paddle registers. Imports are inside the hooks: this must be quick, and must not import paddle."""
 
 from __future__ import annotations
 
@@ -22,20 +19,21 @@ _PB_HEADER: Final = re.compile(rb"\x0a[\x01-\x10](\d+(?:\.\d+)+)(?:[\x10\x1a\x22
 
 
 def sniff_json(path: Path, head: bytes) -> int:
-    """2 for Paddle's Chrome JSON, 0 for everything else."""
-    found = _JSON_HEADER.search(head) or _JSON_EVENT.search(head)
-    return _SURE if found and head.lstrip()[:1] == b"{" else _NO
+    """Return 2 for Paddle's Chrome JSON, 0 for everything else."""
+    match = _JSON_HEADER.search(head) or _JSON_EVENT.search(head)
+    return _SURE if match and head.lstrip()[:1] == b"{" else _NO
 
 
 def sniff_pb(path: Path, head: bytes) -> int:
-    """2 for a message that begins with a version text followed by a known field, 0 for everything else."""
+    """Return 2 for a message that begins with a version text followed by a known field, 0 for everything else."""
     match = _PB_HEADER.match(head)
     return _SURE if match and head[1] == len(match[1]) else _NO
 
 
-def sources() -> list[Source]:
+@hookimpl
+def perfkit_sources() -> Sequence[Source]:
     """Readers of what ``export_chrome_tracing`` and ``export_protobuf`` write."""
-    json, pb = "perfkit_paddle.json_source", "perfkit_paddle.pb_stream"
+    json, pb = "perfkit_paddle.json_source", "perfkit_paddle.pb_source"
     return [
         Source(
             "paddle-json",
@@ -49,7 +47,7 @@ def sources() -> list[Source]:
             "paddle-pb",
             "protobuf of paddle.profiler (exact times and tree)",
             sniff_pb,
-            later("perfkit_paddle.pb_source", "read_pb"),
+            later(pb, "read_pb"),
             stream=later(pb, "stream"),
             complete=later(pb, "complete"),
         ),
@@ -57,16 +55,10 @@ def sources() -> list[Source]:
 
 
 @hookimpl
-def perfkit_sources() -> Sequence[Source]:
-
-    return sources()
-
-
-@hookimpl
 def perfkit_recorders() -> Sequence[Recorder]:
-    from perfkit_paddle import demo, record
+    from perfkit_paddle import record
 
-    return [Recorder("paddle", record.start, demo.demo)]
+    return [Recorder("paddle", record.ScriptRecording, record.demo)]
 
 
 @hookimpl

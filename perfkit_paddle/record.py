@@ -1,74 +1,62 @@
-"""Recording of an unmodified script: Paddle's profiler around it, a step after each step of its optimizer."""
+"""Recording of unmodified Paddle scripts and of single steps of a training loop, and the demo training."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from perfkit_core.errors import CaptureError
+from perfkit_core.recording.callbacks import CallbackRecording
 from perfkit_core.recording.environment import Place
 from perfkit_core.recording.signals import GivingWay
-from perfkit_core.recording.step_recording import asked
+from perfkit_core.recording.step_recording import Ending, asked
 from perfkit_core.recording.writer import CycleWriter, Taken
 from perfkit_core.system import failures
-from perfkit_paddle import framework
-from perfkit_paddle.capture import place, take
-from perfkit_paddle.updates import Updates
+from perfkit_paddle import findings, framework
+from perfkit_paddle.capture import place, take, trace_handler
 
 _OPTIONS: Final = {"shapes": "record_shapes", "memory": "profile_memory"}
 """Its profiler has ``with_flops`` too, which records nothing; stacks of static programs need no asking."""
 
 
-def start(run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> OptimizerRecording:
-    """Begin recording in this process.
+class ScriptRecording:
+    """Paddle's profiler around an unmodified script, with a step after each update of its first optimizer.
 
-    Raises CaptureError when Paddle or its profiler cannot run, UsageError for unknown options.
+    Raises CaptureError when Paddle or its profiler cannot run, UsageError for options that Paddle cannot record.
     """
-    wanted = asked(options, _OPTIONS, "paddle")
-    writer: CycleWriter[Any] = CycleWriter(run_dir, _take, place=place)
-    profiling = framework.profiler()
-    schedule = None if steps is None else _schedule(profiling.ProfilerState, steps)
-    profiler = profiling.Profiler(scheduler=schedule, on_trace_ready=writer, **wanted)
-    try:
-        profiler.start()
-    except AttributeError:
-        text = "paddle.profiler cannot start: another Profiler exists in this process"
-        raise CaptureError(
-            text, "record a script that does not profile itself, or use perfkit_paddle.trace_handler"
-        ) from None
-    return OptimizerRecording(profiler, writer, steps)
 
+    def __init__(self, run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> None:
+        wanted = asked(options, _OPTIONS, "paddle")
+        self._writer: CycleWriter[Any] = CycleWriter(run_dir, _take_iterations, place=place)
+        profiling = framework.profiler()
+        state = profiling.ProfilerState
 
-def _schedule(state: Any, last: int) -> Callable[[int], Any]:
-    """Record from the beginning to the end of step ``last``. Paddle's own would warn that nothing warms up."""
+        def schedule(step: int) -> Any:  # Paddle's own would warn that nothing warms up
+            if steps is None or step < steps:
+                return state.RECORD
+            return state.RECORD_AND_RETURN if step == steps else state.CLOSED
 
-    def schedule(step: int) -> Any:
-        if step > last:
-            return state.CLOSED
-        return state.RECORD if step < last else state.RECORD_AND_RETURN
-
-    return schedule
-
-
-def _take(profiler: Any, place: Place) -> Taken:
-    """Iterations are what lies between two optimizer steps: neither what comes before the first nor after the last."""
-    return take(profiler, place, no_steps=frozenset({0, int(profiler.step_num)}))
-
-
-class OptimizerRecording:
-    """A running recording. Steps are those of the first optimizer that steps; nested calls count once."""
-
-    def __init__(self, profiler: Any, writer: CycleWriter[Any], steps: int | None) -> None:
-        self._profiler = profiler
-        self._writer = writer
+        self._profiler = profiling.Profiler(
+            scheduler=None if steps is None else schedule, on_trace_ready=self._writer, **wanted
+        )
+        try:
+            self._profiler.start()
+        except AttributeError:
+            text = "paddle.profiler cannot start: another Profiler exists in this process"
+            raise CaptureError(
+                text, "record a script that does not profile itself, or use perfkit_paddle.trace_handler"
+            ) from None
         self._left = None if steps is None else steps + 1  # the first update only opens step 1
         self._running = True
-        self._other = GivingWay(type(profiler), "__init__", self._stop)
-        self._updates = Updates(self._updated)
+        self._other = GivingWay(type(self._profiler), "__init__", self._stop)
+        self._updates = framework.Updates(self._updated)
 
     def finish(self) -> int:
-        """Stop, and give the optimizers their methods back. Returns the number of files written.
+        """Stop, and give the optimizers their methods back; return the number of files written.
 
         Raises CaptureError where recording had to end for a profiler of the script.
         """
@@ -101,3 +89,148 @@ class OptimizerRecording:
             self._left -= 1
             if self._left <= 0:
                 self._stop()
+
+
+def _take_iterations(profiler: Any, place: Place) -> Taken:
+    """Iterations are between two optimizer steps: neither what comes before the first nor after the last is one."""
+    return take(profiler, place, no_steps=frozenset({0, int(profiler.step_num)}))
+
+
+class PaddleRecording(CallbackRecording):
+    """The recording of callbacks: see :class:`perfkit_core.recording.callbacks.CallbackRecording` for the arguments.
+
+    ``options`` go to paddle.profiler.Profiler.
+    """
+
+    def profiler_class(self) -> Callable[..., Any]:
+        profiler: Callable[..., Any] = framework.profiler().Profiler
+        return profiler
+
+    def step_profiler(self) -> PaddleStepProfiler:
+        return PaddleStepProfiler(self)
+
+
+class PaddleStepProfiler:
+    """One training's profiler; see :class:`perfkit_core.recording.step_recording.StepProfiler`.
+
+    Each cycle has a Profiler of its own, whose scheduler says what was asked for last and whose step number is set
+    before each step. The previous one must be gone by then: Paddle allows one in a process.
+    """
+
+    def __init__(self, recording: PaddleRecording) -> None:
+        self.writer: CycleWriter[Any] = CycleWriter(recording.run_dir, self._take, recording.also, place)
+        self._options = recording.options
+        self._profiler: Any = None
+        self._state: Any = None
+        self._cut_off: frozenset[int] = frozenset()
+        self._ending = Ending.ENDED
+        self._keep = False
+
+    def warm_up(self, step: int) -> None:
+        """Paddle's state READY."""
+        self._begin(framework.profiler().ProfilerState.READY, step)
+
+    def start(self, step: int) -> None:
+        """Record from now on."""
+        recording = framework.profiler().ProfilerState.RECORD
+        if self._profiler is None:
+            self._begin(recording, step)
+        else:
+            self._state = recording
+            self.next(step)
+
+    def next(self, step: int) -> None:
+        """One step ends, the next begins."""
+        self._profiler.step_num = step - 1
+        self._profiler.step()
+
+    def stop(self, ending: Ending) -> None:
+        """Write the cycle."""
+        running = self._profiler.step_num
+        self._ending = ending
+        self._cut_off = frozenset() if ending is Ending.ENDED else frozenset({running})
+        self._profiler.step_num = running + 1  # none is running when the result is read
+        self._keep = True
+        self._stop()
+
+    def cancel(self) -> None:
+        """Paddle warns that it leaves its warm-up without recording, which is what is wanted."""
+        self._keep = False
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            self._stop()
+
+    def _begin(self, state: Any, step: int) -> None:
+        self._state = state
+
+        def ready(profiler: Any) -> None:
+            if self._keep:
+                self.writer(profiler)
+
+        profiler = framework.profiler().Profiler(scheduler=lambda _: self._state, on_trace_ready=ready, **self._options)
+        if profiler.profiler is None:
+            raise CaptureError("another Profiler exists in this process, and Paddle allows one", "use one of them")
+        profiler.step_num = step
+        profiler.start()
+        self._profiler = profiler
+
+    def _stop(self) -> None:
+        profiler, self._profiler = self._profiler, None
+        profiler.stop()
+
+    def _take(self, profiler: Any, place: Place) -> Taken:
+        broken_off = self._cut_off if self._ending is Ending.BROKEN_OFF else ()
+        partial = tuple(map(findings.partial_step, broken_off))
+        return take(profiler, place, no_steps=self._cut_off).then(lambda trace: trace.with_findings(*partial))
+
+
+WARMUP: Final = 2
+RECORDED: Final = 8
+BATCH: Final = 64
+SAMPLES: Final = 1024
+
+
+def demo(run_dir: Path, report: Callable[[str], None]) -> None:
+    """Train a small conv net on synthetic data for ten steps, record the last eight into ``run_dir``.
+
+    ``perfkit_torch`` has the same model, data and schedule. Raises CaptureError when Paddle cannot.
+    """
+    paddle: Any = framework.paddle()
+    profiling = framework.profiler()
+    paddle.seed(0)
+    nn = paddle.nn
+    model = nn.Sequential(
+        nn.Conv2D(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2D(2),
+        nn.Conv2D(8, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2D(2),
+        nn.Flatten(), nn.Linear(16 * 7 * 7, 64), nn.ReLU(), nn.Linear(64, 10),
+    )  # fmt: skip
+    random = np.random.RandomState(0)
+    images = random.rand(SAMPLES, 1, 28, 28).astype(np.float32)
+    labels = random.randint(0, 10, SAMPLES).astype(np.int64)
+
+    class Images(paddle.io.Dataset):  # type: ignore[misc]
+        def __getitem__(self, index: int) -> Any:
+            return images[index], labels[index]
+
+        def __len__(self) -> int:
+            return SAMPLES
+
+    loader = paddle.io.DataLoader(Images(), batch_size=BATCH, shuffle=False, num_workers=0)
+    loss_of = nn.CrossEntropyLoss()
+    optimizer = paddle.optimizer.Adam(1e-3, parameters=model.parameters())
+    report(f"training {WARMUP + RECORDED} steps of batch {BATCH} with PaddlePaddle {paddle.__version__}")
+    schedule = profiling.make_scheduler(closed=0, ready=WARMUP, record=RECORDED, repeat=1)
+    profiler = profiling.Profiler(scheduler=schedule, on_trace_ready=trace_handler(run_dir), profile_memory=True)
+    try:
+        profiler.start()
+    except AttributeError:
+        raise CaptureError("paddle.profiler cannot start: another Profiler exists in this process") from None
+    for step, (batch, targets) in enumerate(loader):
+        if step == WARMUP + RECORDED:
+            break
+        loss_of(model(batch), targets).backward()
+        optimizer.step()
+        optimizer.clear_grad()
+        profiler.step()
+    profiler.stop()
+    report(f"recorded {RECORDED} steps into {run_dir}")

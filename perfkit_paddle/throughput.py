@@ -1,10 +1,8 @@
-"""``Throughput``: how fast does a training loop go in Paddle? Steps on a device are timed by what has finished there.
+"""``Throughput``: how fast a training loop goes in Paddle. Steps on a device are timed by what has finished there.
 
 Paddle's own DataLoader reports its waits to the hooks of ``paddle.profiler``'s benchmark, so it needs no wrapping. On a
 GPU or another device an event is recorded at the end of each step, on the stream that is current at ``start()``, and
 asked later whether it has passed: nothing waits for the device inside the loop.
-
-Calls after each update of a Paddle training, without a profiler.
 """
 
 from __future__ import annotations
@@ -13,28 +11,27 @@ import importlib
 import threading
 from typing import Any
 
-from perfkit_core.system.device_events import DeviceClock
+from perfkit_core.system.device_events import DeviceClock, EventClock
 from perfkit_core.throughput.loop import Throughput as _Throughput
 from perfkit_core.throughput.steps import StepLog
 from perfkit_core.verify.step_times import OptimizerSteps
 from perfkit_paddle import framework
-from perfkit_paddle.updates import Updates
 
-__all__ = ["DeviceEvents", "Throughput"]
+__all__ = ["Throughput"]
 
 
 class Throughput(_Throughput):
     """Times the steps of a loop and its waits for input; use as ``with Throughput() as throughput``.
 
     Paddle's DataLoader is timed as it is; ``throughput.reader(loader)`` times any other iterable,
-    ``throughput.step(num_samples)`` ends a step, ``throughput.summary()`` returns what came of it.
+    ``throughput.step(num_samples)`` ends a step, ``throughput.summary()`` returns costs and rates.
     See :class:`perfkit_core.throughput.Throughput`.
     """
 
     def _device_clock(self) -> DeviceClock | None:
         device = framework.paddle().device
         name = str(device.get_device())
-        return None if name == "cpu" else DeviceEvents(device, name)
+        return None if name == "cpu" else device_clock(device, name)
 
     def _watch(self) -> None:
         framework.profiler()
@@ -52,7 +49,7 @@ class Throughput(_Throughput):
 
 
 class _ReaderHook:
-    """What Paddle calls around each batch that any of its loaders reads in this process, on any thread."""
+    """Paddle calls it around each batch that any of its loaders reads in this process, on any thread."""
 
     def __init__(self, log: StepLog) -> None:
         self._log = log
@@ -63,41 +60,19 @@ class _ReaderHook:
             self._start_ns = self._log.clock()
 
     def after_reader(self, benchmark: Any) -> None:
-        """Left out: what a ``reader`` around the loader times already, and what other threads read ahead."""
+        """Leave out what a ``reader`` around the loader times already, and what other threads read ahead."""
         log = self._log
         if not log.reading and threading.get_ident() == log.thread:
             log.read_ns.append(log.clock() - self._start_ns)
 
 
-class DeviceEvents:
-    """A :class:`~perfkit_core.throughput.DeviceClock` of Paddle's current device; ``device`` is ``paddle.device``."""
-
-    def __init__(self, device: Any, name: str) -> None:
-        self.name = f"device events of {name}"
-        self._device = device
-        self._stream = device.current_stream()
-
-    def mark(self) -> Any:
-        """An event behind what the stream holds."""
-        event = self._device.Event(enable_timing=True)
-        event.record(self._stream)
-        return event
-
-    def passed(self, mark: Any) -> bool:
-        """Asks without waiting."""
-        return bool(mark.query())
-
-    def elapsed_ns(self, start: Any, end: Any) -> int:
-        """Paddle tells milliseconds as a float."""
-        return round(float(start.elapsed_time(end)) * 1e6)
-
-    def wait(self, mark: Any) -> None:
-        """Waits for this event, not for the whole device."""
-        mark.synchronize()
+def device_clock(device: Any, name: str) -> DeviceClock:
+    """Return the clock of Paddle's current device; ``device`` is ``paddle.device``."""
+    return EventClock(f"device events of {name}", device)
 
 
 def start() -> OptimizerSteps:
     """Time the updates of the first optimizer of this process that updates anything; of dynamic graphs only."""
     steps = OptimizerSteps(Throughput(warmup=0))
-    Updates(steps.updated)
+    framework.Updates(steps.updated)
     return steps

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,17 +11,19 @@ from perfkit_core.assembly.assemble import assemble
 from perfkit_core.model.meta import Device, TraceMeta
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.chrome.recorder import Recorder
+from perfkit_core.recording import annotation
 from perfkit_core.recording.environment import Place, environment_place, host
 from perfkit_core.recording.writer import CycleWriter, Taken
-from perfkit_torch import kineto_events, trace_activities
+from perfkit_torch import framework, live_events
 from perfkit_torch.dialect import TorchDialect
-from perfkit_torch.event_text import LiveBatch, record
+from perfkit_torch.live_events import LiveBatch
 from perfkit_torch.operator_names import operator_name
 
 if TYPE_CHECKING:
     import torch
 
-_OPTIONS: Final = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
+OPTIONS: Final = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
+_PROPERTIES: Final = ("major", "minor", "multi_processor_count", "warp_size", "max_threads_per_multi_processor")
 
 
 def trace_handler(
@@ -37,94 +39,75 @@ def trace_handler(
 
 
 def extract(profiler: Any, place: Place) -> Trace:
-    """The profiler's last cycle as a Trace. Does not use up the one export that torch allows."""
+    """Return the profiler's last cycle as a Trace. Does not use up the one export that torch allows."""
     return take(profiler, place).finish()
 
 
 def take(profiler: Any, place: Place) -> Taken:
-    """The profiler's last cycle. Its events are read at once, which needs Python's lock as the training does; what
+    """Take the profiler's last cycle. Its events are read at once, which needs Python's lock as the training does; what
     follows hardly needs it. A profiler of Python stacks would record our thread in its next cycle."""
-    held = [read(_batches(_kineto_results(profiler), bool(getattr(profiler, "with_flops", False))))]
-    rank = place.rank
-    names = {f"{'-' if rank is None else rank}:{key}": name for key, name in _thread_names().items()}
-    meta = _meta(profiler, names)
+    inner = getattr(profiler, "profiler", profiler)  # the older torch.autograd.profiler.profile has none inside
+    results = getattr(inner, "kineto_results", None)
+    if results is None:
+        raise RuntimeError("the profiler holds no results: was it started and stopped?")
+    held = [read(live_events.batches(results, bool(getattr(profiler, "with_flops", False))))]
+    torch = framework.torch()
+    from perfkit_torch.layers import FRAMEWORK
+
+    meta = TraceMeta(
+        source="live",
+        format="perfkit-torch-live",
+        framework="torch",
+        framework_version=str(torch.__version__),
+        devices=_devices(torch),
+        options={name: bool(getattr(profiler, name)) for name in OPTIONS if hasattr(profiler, name)},
+        thread_names=_thread_names(place.rank),
+        extra={**annotation.extra(FRAMEWORK), **host(torch.get_num_threads())},
+    )
 
     def finish() -> Trace:
         # popped and not named: what was recorded goes as soon as the Trace no longer needs it
-        return assemble(held.pop().recorded(), meta, rank=rank, operator_names=operator_name)
+        return assemble(held.pop().recorded(), meta, rank=place.rank, operator_names=operator_name)
 
     return Taken(finish, background=not getattr(profiler, "with_stack", False))
 
 
 def read(batches: Iterable[LiveBatch]) -> Recorder:
-    """A recorder that has taken all of the batches."""
+    """Return a recorder that has taken all of the batches."""
     recorder = Recorder(TorchDialect())
     for batch in batches:
-        record(recorder.add_text, batch)
+        try:
+            recorder.add_text(batch.text(), batch.times)
+        except ValueError:  # the metadata of some event is no JSON
+            recorder.add_text(batch.mended().text(), batch.times)
     return recorder
 
 
-def _kineto_results(profiler: Any) -> Any:
-    """From ``torch.profiler.profile`` and from the older ``torch.autograd.profiler.profile``."""
-    inner = getattr(profiler, "profiler", profiler)
-    results = getattr(inner, "kineto_results", None)
-    if results is None:
-        raise RuntimeError("the profiler holds no results: was it started and stopped?")
-    return results
-
-
-def _batches(results: Any, with_flops: bool) -> Iterator[LiveBatch]:
-    if trace_activities.available(results):
-        return trace_activities.batches(results, with_flops)
-    return kineto_events.batches(results)
-
-
-def _meta(profiler: Any, thread_names: dict[str, str]) -> TraceMeta:
-    import torch
-
-    from perfkit_torch import layers
-
-    return TraceMeta(
-        source="live",
-        format="perfkit-torch-live",
-        framework="torch",
-        framework_version=str(torch.__version__),
-        devices=_devices(),
-        options={name: bool(getattr(profiler, name)) for name in _OPTIONS if hasattr(profiler, name)},
-        thread_names=thread_names,
-        extra={**layers.extra(), **host(torch.get_num_threads())},
-    )
-
-
-def _devices() -> tuple[Device, ...]:
-    import torch
-
+def _devices(torch: Any) -> tuple[Device, ...]:
     if not torch.cuda.is_available() or not torch.cuda.is_initialized():  # asking would start CUDA
         return ()
-    return tuple(_device(torch.cuda.get_device_properties(i), i) for i in range(torch.cuda.device_count()))
+    devices = []
+    for i in range(torch.cuda.device_count()):
+        properties = torch.cuda.get_device_properties(i)
+        kept = {name: getattr(properties, name) for name in _PROPERTIES if hasattr(properties, name)}
+        devices.append(Device(f"cuda:{i}", properties.name, int(properties.total_memory), kept))
+    return tuple(devices)
 
 
-def _device(properties: Any, index: int) -> Device:
-    wanted = ("major", "minor", "multi_processor_count", "warp_size", "max_threads_per_multi_processor")
-    kept = {name: getattr(properties, name) for name in wanted if hasattr(properties, name)}
-    return Device(f"cuda:{index}", properties.name, int(properties.total_memory), kept)
-
-
-def _thread_names() -> dict[str, str]:
-    """Names of the threads alive now, by "pid:tid"; empty where the system has no /proc."""
-    pid, names = os.getpid(), {}
+def _thread_names(rank: int | None) -> dict[str, str]:
+    """Return the names of the threads alive now, by "rank:pid:tid"; empty where the system has no /proc."""
+    names = {}
     for task in Path("/proc/self/task").glob("*"):
         try:
-            names[f"{pid}:{task.name}"] = (task / "comm").read_text().strip()
+            names[f"{'-' if rank is None else rank}:{os.getpid()}:{task.name}"] = (task / "comm").read_text().strip()
         except OSError:  # ended meanwhile
             continue
     return names
 
 
 def place() -> Place:
-    """From torch.distributed when it is initialised, else from the launcher's environment."""
-    import torch
-
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        return Place(torch.distributed.get_rank(), torch.distributed.get_world_size())
+    """Return the place from torch.distributed when it is initialised, else from the launcher's environment."""
+    distributed = framework.torch().distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return Place(distributed.get_rank(), distributed.get_world_size())
     return environment_place()

@@ -1,21 +1,142 @@
-"""The torch dialect of Chrome traces: categories, argument names, devices."""
+"""The torch dialect of Chrome traces: what names, categories and arguments of events mean in perfkit's vocabulary.
+
+Categories come in two generations: Operator/Runtime/Kernel/… (Kineto before 2022) and cpu_op/cuda_runtime/kernel/….
+"""
 
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 import msgspec
 
-from perfkit_core.assembly.labels import Collective
+from perfkit_core.assembly.labels import Collective, parse_module_label
 from perfkit_core.model import schema
 from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect, Label, ScanRules, integer
-from perfkit_torch import collectives, names
+from perfkit_torch import collectives
 
+_HOST_KINDS: Final = {
+    "python_function": schema.PYTHON,
+    "cuda_runtime": schema.RUNTIME,
+    "cuda_driver": schema.RUNTIME,
+    "Runtime": schema.RUNTIME,
+    "xpu_runtime": schema.RUNTIME,
+    "xpu_driver": schema.RUNTIME,
+    "mtia_runtime": schema.RUNTIME,
+    "privateuse1_runtime": schema.RUNTIME,
+    "privateuse1_driver": schema.RUNTIME,
+    "glow_runtime": schema.RUNTIME,
+    "overhead": schema.OVERHEAD,
+    "hardware_counters": schema.COUNTER,
+}
+"""Kinds by category alone; all other categories are of kind ``other``."""
+_NAMED: Final = ("user_annotation", "cpu_op", "Operator")
+"""Categories of events whose name says what they are."""
+_DEVICE_KINDS: Final = {
+    "kernel": ("cuda", schema.KERNEL),
+    "Kernel": ("cuda", schema.KERNEL),
+    "gpu_memcpy": ("cuda", schema.MEMCPY),
+    "Memcpy": ("cuda", schema.MEMCPY),
+    "gpu_memset": ("cuda", schema.MEMSET),
+    "Memset": ("cuda", schema.MEMSET),
+    "cuda_sync": ("cuda", schema.SYNC),
+    "cuda_event": ("cuda", schema.SYNC),
+    "gpu_user_annotation": ("cuda", schema.ANNOTATION),
+    "cuda_profiler_range": ("cuda", schema.COUNTER),
+    "collective_comm": ("cuda", schema.COMMUNICATION),
+    "gpu_pm_counter": ("cuda", schema.COUNTER),
+    "mtia_ccp_events": ("mtia", schema.KERNEL),
+    "mtia_workloadd": ("mtia", schema.OTHER),
+    "mtia_insight": ("mtia", schema.OTHER),
+} | {
+    f"{backend}_{word}": (backend, kind)
+    for backend in ("xpu", "mtia", "privateuse1", "hpu")
+    for word, kind in (("kernel", schema.KERNEL), ("memcpy", schema.MEMCPY), ("memset", schema.MEMSET))
+}
+# Bookkeeping of the profiler and of autograd that torch's own tables leave out (torch.autograd.profiler_util).
+_HIDDEN: Final = frozenset(
+    {
+        "profiler::_record_function_enter",
+        "profiler::_record_function_enter_new",
+        "profiler::_record_function_exit",
+        "aten::is_leaf",
+        "aten::output_nr",
+        "aten::_version",
+    }
+)
 # c10::DeviceType, by number: torch writes the number of the enum into memory events.
 _DEVICE_TYPES: Final = {0: "cpu", 1: "cuda", 2: "cpu", 5: "cpu", 6: "cuda", 7: "fpga", 8: "maia", 9: "xla", 12: "xpu",
                         13: "mps", 15: "hpu", 16: "ve", 18: "ipu", 19: "mtia", 20: "privateuse1"}  # fmt: skip
+
+_RECORDING: Final = "Trace"
+"""Category of the event that spans the whole recording."""
+_RECORDING_MARKS: Final = ("Iteration Start: PyTorch Profiler", "Record Window End")
+"""Prefixes of the names of events that describe the recording."""
+MEMORY_EVENT: Final = "[memory]"
+_MODULE: Final = "nn.Module: "
+_STEP: Final = re.compile(r"ProfilerStep#(\d+)")
+_LOADER: Final = re.compile(r"enumerate\(Data(?:Loader|Pipe)\)#")
+_OPTIMIZER: Final = re.compile(r"Optimizer\.(?:step|zero_grad)#")
+_BACKWARD: Final = re.compile(r"autograd::engine::evaluate_function: |torch::autograd::|\w+Backward\d*$")
+_COMMUNICATION: Final = re.compile(r"(?:nccl|gloo|mpi|ucc|xccl|hccl):|c10d::|_c10d_functional::")
+_WAITS: Final = re.compile(r"(?:cuda|hip|cu)\w*Synchronize")
+_COPY: Final = re.compile(r"(?:Memcpy |Copy)?(HtoD|DtoH|DtoD|HtoH|PtoP|HostToDevice|DeviceToHost|DeviceToDevice)", re.I)
+_MEMORY: Final = re.compile(r"\b(Pageable|Pinned)\b")
+_DIRECTIONS: Final = {
+    "htod": "HtoD", "dtoh": "DtoH", "dtod": "DtoD", "htoh": "HtoH", "ptop": "PtoP",
+    "hosttodevice": "HtoD", "devicetohost": "DtoH", "devicetodevice": "DtoD",
+}  # fmt: skip
+
+
+def label(category: str, name: str) -> Label:
+    """Return kind, phase, step and device type of an event, from its category and name."""
+    if name == MEMORY_EVENT:
+        return Label(schema.MEMORY)
+    if category in _DEVICE_KINDS:
+        backend, kind = _DEVICE_KINDS[category]
+        return Label(kind, backend=backend, copy_kind=copy_kind(name) if kind == schema.MEMCPY else None)
+    if category in _NAMED:
+        return _named_label(category, name)
+    if category == "python_function" and name.startswith(_MODULE):
+        return Label(schema.FORWARD, schema.FORWARD, layer=name.removeprefix(_MODULE))
+    kind = _HOST_KINDS.get(category, schema.OTHER)
+    return Label(schema.SYNC if kind == schema.RUNTIME and _WAITS.match(name) else kind)
+
+
+def _named_label(category: str, name: str) -> Label:
+    module = parse_module_label(name)
+    if module:
+        return Label(schema.ANNOTATION, None if module.backward else schema.FORWARD)
+    step = _STEP.fullmatch(name)
+    if step:
+        return Label(schema.STEP, step=int(step[1]))
+    if _LOADER.match(name):
+        return Label(schema.DATALOADER, schema.DATALOADER)
+    if _OPTIMIZER.match(name):
+        return Label(schema.OPTIMIZER, schema.OPTIMIZER)
+    if name in _HIDDEN:
+        return Label(schema.OTHER)
+    if _COMMUNICATION.match(name):
+        return Label(schema.COMMUNICATION)
+    if category == "user_annotation":
+        return Label(schema.ANNOTATION)
+    return Label(schema.OPERATOR, schema.BACKWARD if _BACKWARD.match(name) else None)
+
+
+def copy_kind(name: str) -> str | None:
+    """ "Memcpy HtoD (Pinned -> Device)" → "HtoD pinned"; None when the name gives no direction."""
+    match = _COPY.search(name)
+    if not match:
+        return None
+    direction, memory = _DIRECTIONS[match[1].lower()], _MEMORY.search(name)
+    return f"{direction} {memory[1].lower()}" if memory else direction
+
+
+def needs_reference(category: str, name: str) -> bool:
+    """Return whether events of this category and name mean what their arguments say, or are no part of the run."""
+    return category == _RECORDING or name.startswith(_RECORDING_MARKS) or _STEP.fullmatch(name) is not None
 
 
 class TorchDialect(Dialect):
@@ -38,25 +159,24 @@ class TorchDialect(Dialect):
         "Sequence number": "sequence",
         "flops": "flops",
     }
-
-    scan_rules = ScanRules(names.needs_reference, device_arguments=("device", "Device Type", "Device Id"))
+    scan_rules = ScanRules(needs_reference, device_arguments=("device", "Device Type", "Device Id"))
 
     def __init__(self) -> None:
         self.window: tuple[msgspec.Raw, msgspec.Raw] | None = None
         """``ts`` and ``dur`` of the event that spans the whole recording."""
 
     def label(self, category: str, name: str) -> Label:
-        return names.label(category, name)
+        return label(category, name)
 
     def refine(self, label: Label, args: Mapping[str, Any]) -> Label:
         cut_off = label.kind == schema.STEP and args.get("finished") is False
         return Label(schema.OTHER, step=label.step) if cut_off else label
 
     def keeps(self, event: ChromeEvent) -> bool:
-        if event.cat == names.RECORDING:
+        if event.cat == _RECORDING:
             self.window = self.window or (event.ts, event.dur)
             return False
-        return not (isinstance(event.name, str) and event.name.startswith(names.RECORDING_MARKS))
+        return not (isinstance(event.name, str) and event.name.startswith(_RECORDING_MARKS))
 
     def communicates(self, name: str, kind: str) -> bool:
         return collectives.communicates(name, kind)

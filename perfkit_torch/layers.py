@@ -1,16 +1,17 @@
-"""The layers of a torch model: their paths and parameters, and what a run of the model shows of them.
+"""``annotate`` and ``describe``: the layers of a torch model, in what a profiler records and on their own.
 
-FLOPs of one call of a torch layer, by its class: what the core's formulas need, from the module's attributes.
+Labels are made by torch's own fast record function (0.6 µs a label while recording, against 5 µs for the public
+``record_function``), where it exists. A backward pass is marked by a hook on the graph node that a call ended with:
+unlike ``register_full_backward_hook`` that changes neither the graph nor what may be done in place.
 
-``annotate`` and ``describe``: the layers of a torch model, in what a profiler records and on their own.
+Hooks on layers come and go with torch's profiler, so that a model has none while nothing records.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from typing import Any, Final
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, ClassVar, Final
 
 import torch
 from torch import nn
@@ -19,214 +20,211 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from torch.nn.parameter import is_lazy
 from torch.utils.flop_counter import FlopCounterMode
 
-from perfkit_core.model import architecture
-from perfkit_core.model.architecture import (
-    Architecture,
-    CallLog,
-    Flops,
-    Layer,
-    Parameter,
-    Signature,
-    path_parents,
-    products,
-)
-from perfkit_core.recording import annotation
-from perfkit_core.recording.annotation import Annotation, Framework
-from perfkit_torch import layer_hooks
-from perfkit_torch import layer_hooks as layer_watch
+from perfkit_core.assembly.labels import backward_label
+from perfkit_core.model.architecture import Architecture, CallLog, Flops, Signature, path_parents, products
+from perfkit_core.recording import annotation, layer_framework
+from perfkit_core.recording.annotation import Annotation
+from perfkit_core.recording.layer_framework import BackwardMark, Formula, LayerFramework, LayerHooks, Named, OpenCalls
 
-_GATES: Final = {"LSTM": 4, "GRU": 3}
-
-
-def of_call(module: nn.Module, call: Signature) -> Flops:
-    """Own FLOPs. Torch's layers without a matrix product have none; what a user's module computes itself is unknown."""
-    formula = next((made for cls, made in _FORMULAS if isinstance(module, cls)), None)
-    if formula is not None:
-        return formula(module, call)
-    return Flops(0, 0) if type(module).__module__.startswith("torch.nn.modules.") else Flops(None, None)
+__all__ = ["annotate", "describe"]
 
 
 def _linear(module: Any, call: Signature) -> Flops:
-    return products(call, annotation.linear(call.inputs[0].shape, module.out_features))
+    return products(call, layer_framework.linear(call.inputs[0].shape, module.out_features))
 
 
 def _bilinear(module: Any, call: Signature) -> Flops:
-    return Flops(annotation.bilinear(call.inputs[0].shape, module.in2_features, module.out_features), None)
+    return Flops(layer_framework.bilinear(call.inputs[0].shape, module.in2_features, module.out_features), None)
 
 
 def _convolution(module: Any, call: Signature) -> Flops:
-    shape, channels = call.outputs[0].shape, module.in_channels // module.groups
-    return products(call, annotation.convolution(shape, channels, module.kernel_size))
-
-
-def _transposed(module: Any, call: Signature) -> Flops:
-    shape, channels = call.inputs[0].shape, module.out_channels // module.groups
-    return products(call, annotation.convolution(shape, channels, module.kernel_size))
+    if isinstance(module, _ConvTransposeNd):
+        shape, channels = call.inputs[0].shape, module.out_channels // module.groups
+    else:
+        shape, channels = call.outputs[0].shape, module.in_channels // module.groups
+    return products(call, layer_framework.convolution(shape, channels, module.kernel_size))
 
 
 def _attention(module: Any, call: Signature) -> Flops:
     """Projections of query, key and value, scores, weighted sum and the projection of the result."""
-    query, key, value = (one.shape for one in (call.inputs * 3 if len(call.inputs) == 1 else call.inputs)[:3])
+    tensors = call.inputs * 3 if len(call.inputs) == 1 else call.inputs
+    query, key, value = (tensor.shape for tensor in tensors[:3])
     length = key[-2] if module.batch_first or len(key) == 2 else key[0]
-    width = module.embed_dim
-    projections = sum(annotation.linear(shape, width) for shape in (query, key, value, query))
-    return products(call, projections, annotation.attention(query, length))
+    projections = sum(layer_framework.linear(shape, module.embed_dim) for shape in (query, key, value, query))
+    return products(call, projections, layer_framework.attention(query, length))
 
 
 def _recurrent(module: Any, call: Signature) -> Flops:
     shape = call.inputs[0].shape
     tokens = shape[0] if len(shape) == 2 else shape[0] * shape[1]
-    gates = _GATES.get(module.mode, 1)
     hidden, directions = module.hidden_size, 2 if module.bidirectional else 1
     output = module.proj_size or hidden
-    forward = annotation.recurrent(tokens, gates, module.input_size, hidden, module.num_layers, directions, output)
-    return Flops(forward, 2 * forward if call.input_gradient and call.weight_gradient else None)
-
-
-_FORMULAS: Final[tuple[tuple[type, Callable[[Any, Signature], Flops]], ...]] = (
-    (nn.Linear, _linear),
-    (nn.Bilinear, _bilinear),
-    (_ConvTransposeNd, _transposed),
-    (_ConvNd, _convolution),
-    (nn.MultiheadAttention, _attention),
-    (nn.RNNBase, _recurrent),
-)
+    return layer_framework.recurrent(
+        call, tokens, module.mode, module.input_size, hidden, module.num_layers, directions, output
+    )
 
 
 _WRAPPERS: Final = frozenset({"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"})
 """Parts of a path that torch puts in when it wraps a module."""
 _PARALLEL: Final = ("DataParallel", "DistributedDataParallel")
-
-Named = tuple[str, nn.Module]
-
-
-def named(model: nn.Module) -> Iterator[Named]:
-    """Path and module, the model first. What is wrapped stands for its wrapper; what occurs twice comes once."""
-    found: dict[str, nn.Module] = {}
-    for path, module in model.named_modules():
-        parts = [part for part in path.split(".") if part not in _WRAPPERS] if path else []
-        if type(model).__name__ in _PARALLEL and parts[:1] == ["module"]:
-            parts = parts[1:]
-        found[".".join(parts)] = module
-    yield from found.items()
-
-
-def described_layers(found: Sequence[Named], called: Mapping[str, Mapping[str, Any]]) -> Iterator[Layer]:
-    """A Layer for each; ``called``: path → the fields that its calls tell."""
-    owners: dict[int, str] = {}
-    for path, module in found:
-        parameters = tuple(_parameters(path, module, owners))
-        device = next((str(p.device) for p in module._parameters.values() if p is not None), None)
-        seen = called.get(path, {})
-        yield Layer(path=path, class_name=type(module).__name__, parameters=parameters, device=device, **seen)
-
-
-def _parameters(path: str, module: nn.Module, owners: dict[int, str]) -> Iterator[Parameter]:
-    for name, tensor in module._parameters.items():
-        if tensor is None:
-            continue
-        full = f"{path}.{name}" if path else name
-        owner = owners.setdefault(id(tensor), full)
-        lazy = is_lazy(tensor)
-        yield Parameter(
-            name=name,
-            shape=None if lazy else tuple(tensor.shape),
-            dtype=str(tensor.dtype).removeprefix("torch."),
-            bytes=None if lazy else tensor.numel() * tensor.element_size(),
-            trainable=tensor.requires_grad,
-            tied_to=None if owner == full else owner,
-        )
-
-
-def seen(module: nn.Module, calls: Counter[Signature]) -> dict[str, Any]:
-    """What counted calls tell of a layer; FLOPs by formula."""
-    return architecture.seen(calls, lambda signature: of_call(module, signature))
-
-
-def run(
-    model: nn.Module, found: Sequence[Named], args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> dict[str, dict[str, Any]]:
-    """One forward pass without gradients, in eval mode; per path the fields of a Layer, FLOPs by torch's counter."""
-    log = CallLog()
-    counter = FlopCounterMode(display=False)
-    with _eval(model), _watched(found, log), torch.no_grad(), counter:
-        model(*args, **kwargs)
-    calls = log.take()
-    own = _own_flops(model, found, counter, set(calls))
-    return {
-        path: seen(module, calls[path]) | {"flops": own[path], "backward_flops": None}
-        for path, module in found
-        if path in calls
-    }
-
-
-@contextmanager
-def _eval(model: nn.Module) -> Iterator[None]:
-    """Eval mode, and attention as products that the counter knows; every module gets its own mode back."""
-    training = [(module, module.training) for module in model.modules()]
-    backend = getattr(torch.backends, "mha", None)
-    fast = backend.get_fastpath_enabled() if backend else None
-    try:
-        model.eval()
-        if backend:
-            backend.set_fastpath_enabled(False)
-        with sdpa_kernel(SDPBackend.MATH):
-            yield
-    finally:
-        if backend:
-            backend.set_fastpath_enabled(fast)
-        for module, mode in training:
-            module.training = mode
-
-
-@contextmanager
-def _watched(found: Sequence[Named], log: CallLog) -> Iterator[None]:
-    """Count calls by path."""
-    with ExitStack() as hooks:
-        for path, module in found:
-            handle = module.register_forward_hook(_counting(path, log), with_kwargs=True)
-            hooks.callback(handle.remove)
-        yield
-
-
-def _counting(path: str, log: CallLog) -> Any:
-    def after(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        given, returned = (architecture.tensors(value, torch.Tensor) for value in ((args, kwargs), output))
-        log.add(path, layer_hooks.signature(module, given, returned))
-
-    return after
-
-
-def _own_flops(model: nn.Module, found: Sequence[Named], counter: FlopCounterMode, called: set[str]) -> dict[str, int]:
-    """FLOPs of each layer without its children, from sums with them, which the counter has of what was called."""
-    names = {id(module): path for path, module in model.named_modules()}
-    counts = counter.get_flop_counts()
-    model_name = type(model).__name__
-    total = []
-    for _, module in found:
-        path = names[id(module)]
-        total.append(int(sum(counts.get(f"{model_name}.{path}" if path else model_name, {}).values())))
-    parents = path_parents([path for path, _ in found]).tolist()
-    own = [0] * len(total)
-    for child in reversed(range(len(total))):  # children come after their parents
-        total[child] = total[child] if found[child][0] in called else -own[child]
-        own[child] += total[child]
-        if parents[child] >= 0:
-            own[parents[child]] -= total[child]
-    return {path: value for (path, _), value in zip(found, own, strict=True)}
-
-
-__all__ = ["annotate", "describe"]
-
-FRAMEWORK: Final = Framework(
-    name="torch",
-    named=named,
-    described=described_layers,
-    seen=seen,
-    hook=layer_hooks.install,
-    watch=layer_watch.watch,
-    unwatch=layer_watch.unwatch,
+_ORIGINALS: Final = "_perfkit_originals"
+"""Attribute of ``torch.autograd.profiler`` for the functions that :meth:`TorchLayers.watch` replaces there: those that
+torch itself calls when a profiler begins and stops to record, whoever started it."""
+_Label: Callable[[str], AbstractContextManager[Any]] = getattr(
+    torch._C._profiler, "_RecordFunctionFast", torch.profiler.record_function
 )
+
+
+class TorchHooks(LayerHooks):
+    """The hooks of one module. Origins of tensors are the graph nodes that made them."""
+
+    calls = OpenCalls()
+
+    def __init__(self, path: str, class_name: str, log: CallLog) -> None:
+        super().__init__(path, class_name, log)
+        self._backward = backward_label(path, class_name)
+
+    def origins(self, inputs: list[Any]) -> list[Any]:
+        return [tensor.grad_fn for tensor in inputs]
+
+    def mark(self, outputs: list[Any], origins: list[Any]) -> None:
+        """Hook the last node that the call made, because engines take the last first. And those before it, because a
+        change in place of a view replaces the node that made it."""
+        made = [tensor.grad_fn for tensor in outputs if tensor.grad_fn is not None]
+        made = [node for node in made if not _among(node, origins)]
+        if made and torch.autograd._profiler_enabled():
+            last = max(made, key=lambda node: node._sequence_nr() if hasattr(node, "_sequence_nr") else 0)
+            mark = BackwardMark(self.framework, self._backward)
+            last.register_prehook(mark)
+            for node, _ in last.next_functions:
+                if node is not None and node.next_functions and not _among(node, origins):
+                    node.register_prehook(mark)
+
+
+def _among(node: Any, nodes: list[Any]) -> bool:
+    return any(node is other for other in nodes)
+
+
+class TorchLayers(LayerFramework):
+    """The modules of torch. Paths are those of ``named_modules()``, without wrappers."""
+
+    name = "torch"
+    tensor = torch.Tensor
+    hooks = TorchHooks
+    built_in = "torch.nn.modules."
+    formulas: ClassVar[Sequence[tuple[type, Formula]]] = (
+        (nn.Linear, _linear),
+        (nn.Bilinear, _bilinear),
+        (_ConvNd, _convolution),
+        (nn.MultiheadAttention, _attention),
+        (nn.RNNBase, _recurrent),
+    )
+
+    def named(self, model: nn.Module) -> Iterator[Named]:
+        modules: dict[str, nn.Module] = {}  # a wrapped module comes after its wrapper, and takes its place
+        for path, module in model.named_modules():
+            parts = [part for part in path.split(".") if part not in _WRAPPERS] if path else []
+            if type(model).__name__ in _PARALLEL and parts[:1] == ["module"]:
+                parts = parts[1:]
+            modules[".".join(parts)] = module
+        yield from modules.items()
+
+    def watch(self) -> None:
+        profiler = torch.autograd.profiler
+        if not hasattr(profiler, "_run_on_profiler_start"):  # then hooks stay, and ask whether a profiler records
+            self.install()
+            return
+        if not hasattr(profiler, _ORIGINALS):
+            on_start, on_stop = profiler._run_on_profiler_start, profiler._run_on_profiler_stop
+
+            def started() -> None:
+                on_start()
+                self.install()
+
+            def stopped() -> None:
+                self.uninstall()
+                on_stop()
+
+            setattr(profiler, _ORIGINALS, (on_start, on_stop))
+            profiler._run_on_profiler_start, profiler._run_on_profiler_stop = started, stopped
+        if torch.autograd._profiler_enabled():
+            self.install()
+
+    def unwatch(self) -> None:
+        profiler = torch.autograd.profiler
+        if not self.active and hasattr(profiler, _ORIGINALS):
+            profiler._run_on_profiler_start, profiler._run_on_profiler_stop = getattr(profiler, _ORIGINALS)
+            delattr(profiler, _ORIGINALS)
+
+    def recording(self) -> bool:
+        return not self.compiling() and torch.autograd._profiler_enabled()
+
+    def compiling(self) -> bool:
+        return bool(torch.compiler.is_compiling() or torch.jit.is_tracing())
+
+    def label(self, text: str) -> AbstractContextManager[Any]:
+        return _Label(text)
+
+    def before_call(self, layer: nn.Module, hook: Callable[..., None]) -> Any:
+        return layer.register_forward_pre_hook(hook, prepend=True, with_kwargs=True)
+
+    def after_call(self, layer: nn.Module, hook: Callable[..., None], always: bool = False) -> Any:
+        return layer.register_forward_hook(hook, with_kwargs=True, always_call=always)
+
+    @contextmanager
+    def evaluation(self, model: nn.Module) -> Iterator[None]:
+        """Attention is computed as products that torch's counter of FLOPs knows."""
+        training = [(module, module.training) for module in model.modules()]
+        backend = getattr(torch.backends, "mha", None)
+        fast = backend.get_fastpath_enabled() if backend else None
+        try:
+            model.eval()
+            if backend:
+                backend.set_fastpath_enabled(False)
+            with sdpa_kernel(SDPBackend.MATH), torch.no_grad():
+                yield
+        finally:
+            if backend:
+                backend.set_fastpath_enabled(fast)
+            for module, mode in training:
+                module.training = mode
+
+    def gradients_enabled(self) -> bool:
+        return bool(torch.is_grad_enabled())
+
+    def needs_gradient(self, tensor: torch.Tensor) -> bool:
+        return bool(tensor.requires_grad)
+
+    def device(self, tensor: torch.Tensor) -> str:
+        return str(tensor.device)
+
+    def shape(self, parameter: torch.Tensor) -> tuple[int, ...] | None:
+        return None if is_lazy(parameter) else tuple(parameter.shape)
+
+    def run(
+        self, model: nn.Module, layers: Sequence[Named], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> dict[str, dict[str, Any]]:
+        """As in every framework, but with the FLOPs that torch's own counter counts."""
+        with FlopCounterMode(display=False) as counter:
+            called = super().run(model, layers, args, kwargs)
+        names = {id(module): path for path, module in model.named_modules()}
+        counts, model_name = counter.get_flop_counts(), type(model).__name__
+        paths = [names[id(module)] for _, module in layers]
+        total = [int(sum(counts.get(f"{model_name}.{path}" if path else model_name, {}).values())) for path in paths]
+        # the counter's sums contain the children of what was called; children come after their parents
+        parents = path_parents([path for path, _ in layers]).tolist()
+        own = [0] * len(total)
+        for child in reversed(range(len(total))):
+            total[child] = total[child] if layers[child][0] in called else -own[child]
+            own[child] += total[child]
+            if parents[child] >= 0:
+                own[parents[child]] -= total[child]
+        flops = {path: value for (path, _), value in zip(layers, own, strict=True)}
+        return {path: fields | {"flops": flops[path]} for path, fields in called.items()}
+
+
+FRAMEWORK: Final = TorchLayers()
+TorchHooks.framework = FRAMEWORK
 
 
 def annotate(model: nn.Module, name: str | None = None) -> Annotation[nn.Module]:
@@ -242,17 +240,9 @@ def annotate(model: nn.Module, name: str | None = None) -> Annotation[nn.Module]
 
 
 def describe(model: nn.Module, *example_inputs: Any, **example_keywords: Any) -> Architecture:
-    """The tree of layers with parameters, shapes and devices; with example inputs also calls, tensors and FLOPs.
+    """Return the tree of layers with parameters, shapes and devices; with example inputs also calls, tensors and FLOPs.
 
     With inputs the model runs once, without gradients and in eval mode, then has its modes back; FLOPs are those that
     torch's own FlopCounterMode counts. ``print()`` shows the tree, ``to_pandas()`` returns it as a table.
     """
-    found = list(named(model))
-    called = run(model, found, example_inputs, example_keywords) if example_inputs or example_keywords else {}
-    described = described_layers(found, called)
-    return Architecture(type(model).__name__, FRAMEWORK.name, tuple(described))
-
-
-def extra() -> dict[str, Any]:
-    """What the handler keeps of the annotated models in ``TraceMeta.extra``."""
-    return annotation.extra(FRAMEWORK)
+    return FRAMEWORK.describe(model, example_inputs, example_keywords)

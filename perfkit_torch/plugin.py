@@ -1,4 +1,4 @@
-"""What perfkit_torch registers. Imports stay inside: this must be quick, and must not import torch."""
+"""What perfkit_torch registers. Imports are inside the hooks: this must be quick, and must not import torch."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from perfkit_core.system.packages import later
 
 @hookimpl
 def perfkit_sources() -> Sequence[Source]:
-    from perfkit_torch import peek, source
+    from perfkit_torch import source
 
-    return [Source("torch", "Chrome traces of torch.profiler (.json, .json.gz)", source.sniff, source.read, peek.peek,
-                   source.stream)]  # fmt: skip
+    return [Source("torch", "Chrome traces of torch.profiler (.json, .json.gz)", source.sniff, source.read,
+                   source.peek, source.stream)]  # fmt: skip
 
 
 @hookimpl
 def perfkit_recorders() -> Sequence[Recorder]:
     from perfkit_torch import record
 
-    return [Recorder("torch", record.start, record.demo)]
+    return [Recorder("torch", record.ScriptRecording, record.demo)]
 
 
 @hookimpl

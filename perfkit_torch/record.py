@@ -1,82 +1,87 @@
-"""Recording of unmodified torch scripts, and the demo training."""
+"""Recording of unmodified torch scripts and of single steps of a training loop, and the demo training."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
+from perfkit_core.assembly.steps import EMPTY, PARTIAL
 from perfkit_core.errors import CaptureError
+from perfkit_core.model.trace import Trace
+from perfkit_core.recording.callbacks import CallbackRecording
+from perfkit_core.recording.environment import Place
 from perfkit_core.recording.signals import GivingWay
-from perfkit_core.recording.step_recording import asked
-from perfkit_core.recording.writer import CycleWriter
+from perfkit_core.recording.step_recording import Ending, asked
+from perfkit_core.recording.writer import CycleWriter, Taken
 from perfkit_core.system import failures
-from perfkit_torch.capture import place, take
+from perfkit_torch import framework
+from perfkit_torch.capture import place, take, trace_handler
 
 _OPTIONS: Final = {
     "shapes": "record_shapes", "memory": "profile_memory", "stacks": "with_stack", "flops": "with_flops"
 }  # fmt: skip
 
 
-def _torch() -> Any:
-    try:
-        import torch
-    except ImportError as error:
-        raise CaptureError(f"torch cannot be imported ({error})", 'pip install "perfkit[torch]"') from None
-    return torch
-
-
-class Recording:
-    """A profiler over a script that knows nothing of it.
+class ScriptRecording:
+    """A profiler over a script that knows nothing of it, running from now on.
 
     A step ends where the first optimizer's ``step()`` returns. What comes before the first such end (imports, set-up,
-    the first iteration) belongs to no step, nor does what follows the last.
+    the first iteration) belongs to no step, nor does what follows the last. Raises CaptureError without torch,
+    UsageError for options that torch cannot record.
     """
 
     def __init__(self, run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> None:
-        torch = _torch()
+        torch = framework.torch()
         self._handler: CycleWriter[Any] = CycleWriter(run_dir, take, place=place)
         self._profiler = torch.profiler.profile(on_trace_ready=self._handler, **asked(options, _OPTIONS, "torch"))
         self._label = torch.profiler.record_function
         self._open: Any = None
         self._wanted = steps
         self._ended = -1  # the first end only opens step 0
-        self._optimizer: int | None = None
         self._running = True
-        self._hooks = _optimizer_hooks(self._before_update, self._after_update)
+        self._updates = framework.Updates(after=self._after_update, before=self._before_update)
         self._profiler.start()
         autograd = torch.autograd.profiler.profile  # what every profiler of torch starts
-        self._other = GivingWay(autograd, "_prepare_trace", lambda: _guarded(self._stop))
+        self._other = GivingWay(autograd, "_prepare_trace", self._stop_safely)
 
-    def _before_update(self, optimizer: Any, *_: Any) -> None:
+    def _before_update(self) -> None:
         """Stop only before the update after the last wanted step: within one, stopping would be its time."""
-        if self._wanted is not None and self._ended >= self._wanted and self._optimizer == id(optimizer):
-            _guarded(self._stop)
+        if self._wanted is not None and self._ended >= self._wanted:
+            self._stop_safely()
 
-    def _after_update(self, optimizer: Any, *_: Any) -> None:
-        self._optimizer = self._optimizer or id(optimizer)
-        if self._running and self._optimizer == id(optimizer):
-            _guarded(self._next_step)
+    def _after_update(self) -> None:
+        if not self._running:
+            return
+        try:
+            self._ended += 1
+            if self._open is not None:
+                self._open.__exit__(None, None, None)
+                self._open = None
+            if self._wanted is None or self._ended < self._wanted:
+                self._open = self._label(f"ProfilerStep#{self._ended}")
+                self._open.__enter__()
+        except Exception as error:
+            _failed(error)
 
-    def _next_step(self) -> None:
-        self._ended += 1
-        if self._open is not None:
-            self._open.__exit__(None, None, None)
-            self._open = None
-        if self._wanted is None or self._ended < self._wanted:
-            self._open = self._label(f"ProfilerStep#{self._ended}")
-            self._open.__enter__()
+    def _stop_safely(self) -> None:
+        try:
+            self._stop()
+        except Exception as error:
+            _failed(error)
 
     def _stop(self) -> None:
         if self._running:
             self._running = False
             self._other.over()
             self._profiler.stop()
-            for hook in self._hooks:
-                hook.remove()
+            self._updates.end()
 
     def finish(self) -> int:
-        """End the recording if it still runs; the number of files written.
+        """End the recording if it still runs; return the number of files written.
 
         Raises CaptureError where it had to end for a profiler of the script.
         """
@@ -86,29 +91,134 @@ class Recording:
         return written
 
 
-def _optimizer_hooks(before: Callable[..., None], after: Callable[..., None]) -> list[Any]:
-    """Have every optimizer of the process call ``before`` and ``after`` around each update; handles that undo it."""
-    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-
-    return [register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(after)]
+def _failed(error: Exception) -> None:
+    failures.log("recording failed, the script goes on", error)
 
 
-def _guarded(action: Callable[[], None]) -> None:
-    try:
-        action()
-    except Exception as error:
-        failures.log("recording failed, the script goes on", error)
+class TorchRecording(CallbackRecording):
+    """The recording of callbacks: see :class:`perfkit_core.recording.callbacks.CallbackRecording` for the arguments.
+
+    ``options`` go to torch.profiler.profile.
+    """
+
+    def profiler_class(self) -> Callable[..., Any]:
+        profile: Callable[..., Any] = framework.torch().profiler.profile
+        return profile
+
+    def step_profiler(self) -> TorchStepProfiler:
+        return TorchStepProfiler(self)
 
 
-def start(run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> Recording:
-    """Begin recording in this process. Raises CaptureError without torch, UsageError for unknown options."""
-    return Recording(run_dir, steps, options)
+class TorchStepProfiler:
+    """One training's profiler; see :class:`perfkit_core.recording.step_recording.StepProfiler`.
+
+    torch counts the steps of its own schedule from 0. A training that was resumed or that validates in between needs
+    other numbers, so the phases of the profiler are called directly and the steps get their labels here.
+    """
+
+    def __init__(self, recording: TorchRecording) -> None:
+        self.writer: CycleWriter[Any] = CycleWriter(recording.run_dir, self._take, recording.also, place)
+        self._torch = framework.torch()
+        self._options = recording.options
+        self._profiler: Any = None
+        self._recording = False
+        self._label: Any = None
+        self._ending = Ending.ENDED
+
+    def warm_up(self, step: int) -> None:
+        """Start the device's tracing, which takes long the first time. Raises CaptureError where torch profiles."""
+        if self._torch.autograd._profiler_enabled():
+            raise CaptureError("another torch profiler is running, and a second would end it", "use one of them")
+        self._profiler = self._torch.profiler.profile(**self._options)
+        self._profiler.prepare_trace()
+
+    def start(self, step: int) -> None:
+        """Record from now on."""
+        if self._profiler is None:
+            self.warm_up(step)
+        self._profiler.start_trace()
+        self._recording = True
+        self._open(step)
+
+    def next(self, step: int) -> None:
+        """One step ends, the next begins."""
+        self._close()
+        self._open(step)
+
+    def stop(self, ending: Ending) -> None:
+        """Write the cycle. A label that is still open when torch stops is a step that was cut off."""
+        if ending is Ending.ENDED:
+            self._close()
+        self._ending = ending
+        self.writer(self._stop())
+
+    def cancel(self) -> None:
+        """torch cannot leave its warm-up without recording."""
+        if not self._recording:
+            self._profiler.start_trace()
+        self._stop()
+
+    def _stop(self) -> Any:
+        profiler, self._profiler, self._recording = self._profiler, None, False
+        profiler.stop_trace()
+        self._close()
+        return profiler
+
+    def _take(self, profiler: Any, place: Place) -> Taken:
+        """A step that was cut off because it does not take place, or takes place later, is no finding."""
+        taken = take(profiler, place)
+        if self._ending is Ending.BROKEN_OFF:
+            return taken
+
+        def without_cut_off(trace: Trace) -> Trace:
+            return replace(trace, quality=tuple(f for f in trace.quality if f.code not in (PARTIAL, EMPTY)))
+
+        return taken.then(without_cut_off)
+
+    def _open(self, step: int) -> None:
+        self._label = self._torch.profiler.record_function(f"ProfilerStep#{step}")
+        self._label.__enter__()
+
+    def _close(self) -> None:
+        if self._label is not None:
+            self._label.__exit__(None, None, None)
+            self._label = None
+
+
+WARMUP: Final = 2
+RECORDED: Final = 8
+BATCH: Final = 64
+SAMPLES: Final = 1024
 
 
 def demo(run_dir: Path, report: Callable[[str], None]) -> None:
-    """Train a small conv net for a few steps under torch.profiler with perfkit's handler."""
-    from perfkit_torch import demo as training
+    """Train a small conv net for a few steps under torch.profiler with perfkit's handler.
 
-    torch = _torch()
+    ``perfkit_paddle`` has the same model, data and schedule.
+    """
+    torch = framework.torch()
     report(f"torch {torch.__version__}: training the demo model")
-    training.train(run_dir)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    nn = torch.nn
+    net = nn.Sequential(
+        nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(8, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(16 * 7 * 7, 64), nn.ReLU(), nn.Linear(64, 10),
+    ).to(device)  # fmt: skip
+    random = np.random.RandomState(0)
+    pictures = torch.from_numpy(random.rand(SAMPLES, 1, 28, 28).astype("float32"))
+    labels = torch.from_numpy(random.randint(0, 10, SAMPLES).astype("int64"))
+    data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(pictures, labels), batch_size=BATCH)
+    loss_of, optimizer = nn.CrossEntropyLoss(), torch.optim.Adam(net.parameters(), lr=1e-3)
+    schedule = torch.profiler.schedule(wait=WARMUP - 1, warmup=1, active=RECORDED, repeat=1)
+    with torch.profiler.profile(
+        schedule=schedule, on_trace_ready=trace_handler(run_dir), record_shapes=True, profile_memory=True
+    ) as profiler:
+        for batch, targets in data:
+            loss = loss_of(net(batch.to(device)), targets.to(device))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            profiler.step()
+            if profiler.step_num == WARMUP + RECORDED:
+                break

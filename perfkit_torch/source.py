@@ -1,4 +1,4 @@
-"""Reads what torch.profiler exports: Chrome traces of Kineto, any generation since 2021."""
+"""Reader of what torch.profiler exports: Chrome traces of Kineto, any generation since 2021."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.readers.chrome.dialect import integer
 from perfkit_core.readers.chrome.reader import ChromeFile, file_findings
 from perfkit_core.readers.chrome.recorder import Recorder
+from perfkit_core.storage import bytestream
 from perfkit_core.storage.recorded_events import ROW_GROUP, RecordedWriter
 from perfkit_torch.dialect import TorchDialect
 from perfkit_torch.operator_names import operator_name
@@ -33,14 +34,16 @@ _OPTIONS: Final = ("record_shapes", "profile_memory", "with_stack", "with_flops"
 _KNOWN: Final = frozenset(
     {"schemaVersion", "deviceProperties", "distributedInfo", "displayTimeUnit", "baseTimeNanoseconds", *_OPTIONS}
 )
-
+_HEAD_BYTES: Final = 1 << 16
+"""The properties of eight devices take 4 KiB; the rank follows them, before the events."""
+_RANK: Final = re.compile(rb'"distributedInfo"\s*:\s*\{(?:[^{}]|\{[^{}]*\})*?"rank"\s*:\s*(\d{1,9})\b')
 _FEW: Final = 1 << 12
 _EPOCH_FROM_NS: Final = 946_684_800 * 10**9
 """2000-01-01: no profile is older, so smaller times count from something else than 1970."""
 
 
 def sniff(path: Path, head: bytes) -> int:
-    """2 for Chrome traces with Kineto's marks, else 0."""
+    """Return 2 for Chrome traces with Kineto's marks, else 0."""
     if head.lstrip()[:1] not in (b"{", b"["):
         return 0
     header = _KINETO_VERSION.search(head) or any(mark in head for mark in _HEADER_MARKS)
@@ -48,8 +51,14 @@ def sniff(path: Path, head: bytes) -> int:
     return 2 if header or events else 0
 
 
+def peek(path: Path) -> int | None:
+    """Return the rank of a trace file from its head, None where that does not have it."""
+    match = _RANK.search(bytestream.head(path, _HEAD_BYTES))
+    return int(match[1]) if match else None
+
+
 def read(path: Path, partial: bool = False) -> Trace:
-    """The file as a Trace. Raises SourceError."""
+    """Return the file as a Trace. Raises SourceError."""
     reading = _Reading(path, partial)
     for _ in reading.portions():
         pass
@@ -59,7 +68,7 @@ def read(path: Path, partial: bool = False) -> Trace:
 
 
 def stream(path: Path, partial: bool, writer: RecordedWriter) -> None:
-    """The file into the writer, a portion at a time. Raises SourceError."""
+    """Read the file into the writer, a portion at a time. Raises SourceError."""
     reading = _Reading(path, partial, sparing=True)
 
     def write() -> None:
@@ -87,18 +96,18 @@ class _Reading:
         self._below_1us: set[int] = set()
 
     def portions(self) -> Iterator[None]:
-        """Reads on, a portion at a time."""
+        """Read on, a portion at a time."""
         for portion in self._file.portions(self._dialect):
             self.recorder.add(portion)
             yield
 
     def see(self, start_ns: IntArray, base_ns: int = 0) -> None:
-        """Takes note of what times show, as they stand in the file: without ``base_ns``."""
+        """Note what the times show about the clock, as they are in the file: without ``base_ns``."""
         if not len(start_ns):
             return
         self._first_ns.append(int(start_ns.min()) - base_ns)
-        for some in (start_ns[:_FEW], start_ns):  # all of them only where the first ones are alike
-            below = (some - base_ns) % 1000
+        for part in (start_ns[:_FEW], start_ns):  # all of them only where the first ones are alike
+            below = (part - base_ns) % 1000
             other = int(np.argmax(below != below[0]))
             self._below_1us.update({int(below[0]), int(below[other])})
             if other:
@@ -106,18 +115,27 @@ class _Reading:
 
     @property
     def base_ns(self) -> int:
-        """Origin of the times in the file."""
+        """The origin of the times in the file."""
         return integer(self._file.header.get("baseTimeNanoseconds")) or 0
 
     @property
     def rank(self) -> int | None:
-        """Rank of the process, where the file tells."""
+        """The rank of the process, None where the file does not have it."""
         return _place(self._file.header)[0]
 
     def meta(self) -> TraceMeta:
-        """What the file tells beside its events."""
+        """Return what the file says besides its events."""
         header, (rank, world_size) = self._file.header, _place(self._file.header)
         names = self.recorder.thread_names.items()
+        window_ns = None
+        if self._dialect.window is not None:
+            try:
+                times = to_ns([bytes(text) or None for text in self._dialect.window], lambda at: " (of the recording)")
+                start, duration = times.tolist()
+                window_ns = self.base_ns + start, self.base_ns + start + duration
+            except SourceError:
+                if not self._partial:
+                    raise
         return TraceMeta(
             source=str(self._file.path),
             format="torch-chrome",
@@ -125,7 +143,7 @@ class _Reading:
             clock=self._clock(),
             ranks=() if rank is None else (rank,),
             world_size=world_size,
-            window_ns=self._window(),
+            window_ns=window_ns,
             devices=devices(header.get("deviceProperties")),
             options={key: bool(header[key]) for key in _OPTIONS if key in header},
             thread_names={f"{'-' if rank is None else rank}:{key}": name for key, name in names},
@@ -134,27 +152,15 @@ class _Reading:
         )
 
     def findings(self) -> tuple[Finding, ...]:
-        """What is doubtful: damage, and what the times themselves show."""
-        found = list(file_findings(self._file, self.recorder))
+        """Return what is doubtful: damage, and what the times themselves show."""
+        findings = list(file_findings(self._file, self.recorder))
         if {(below + self.base_ns) % 1000 for below in self._below_1us} == {0}:
             text = message("times were written in whole microseconds: each is up to 1 µs off")
-            found.append(Finding("rounded-clock", text))
+            findings.append(Finding("rounded-clock", text))
         if self._clock() == "relative":
             text = message("the file does not tell the date of its times: they count from a boot")
-            found.append(Finding("no-clock-origin", text))
-        return tuple(found)
-
-    def _window(self) -> tuple[int, int] | None:
-        if self._dialect.window is None:
-            return None
-        try:
-            times = to_ns([bytes(text) or None for text in self._dialect.window], lambda at: " (of the recording)")
-        except SourceError:
-            if not self._partial:
-                raise
-            return None
-        start, duration = times.tolist()
-        return self.base_ns + start, self.base_ns + start + duration
+            findings.append(Finding("no-clock-origin", text))
+        return tuple(findings)
 
     def _clock(self) -> str:
         first_ns = min(self._first_ns, default=_EPOCH_FROM_NS) + self.base_ns
@@ -167,9 +173,9 @@ def _place(header: Mapping[str, Any]) -> tuple[int | None, int | None]:
 
 
 def devices(properties: Any) -> tuple[Device, ...]:
-    """Kineto's ``deviceProperties`` list."""
-    found = [item for item in properties if isinstance(item, dict)] if isinstance(properties, list) else []
+    """Return the devices of Kineto's ``deviceProperties`` list."""
+    described = [item for item in properties if isinstance(item, dict)] if isinstance(properties, list) else []
     return tuple(
         Device(f"cuda:{item.get('id', i)}", item.get("name"), integer(item.get("totalGlobalMem")), item)
-        for i, item in enumerate(found)
+        for i, item in enumerate(described)
     )

@@ -9,7 +9,7 @@ from benchmarks.readers.contract import Outcome, Reader
 _MODULES = (
     "benchmarks.readers.numba_imports", "pyarrow.pandas_compat", "pyarrow.parquet", "perfkit_core.algorithms.addresses",
     "perfkit_core.cli.builtin", "perfkit_core.readers.load", "perfkit_core.readers.scanner.chunks",
-    "perfkit_core.storage.store", "perfkit_paddle.plugin", "perfkit_torch.peek", "perfkit_torch.plugin",
+    "perfkit_core.storage.store", "perfkit_paddle.plugin", "perfkit_torch.plugin",
     "perfkit_torch.source",
 )  # fmt: skip
 """All that is imported on the way, some of it as late as it is needed."""

@@ -1,56 +1,28 @@
 """Annotated models: hooks that label the calls of layers, and exist only while a profiler records.
 
-An adapter describes how its framework does it (:class:`Framework`). Nothing in here raises into a training: an error is
-logged once, and the layer stays unlabelled.
-
-FLOPs of one call of a layer follow from shapes: matrix products and convolutions, two for each multiplication with
-addition. Everything else (biases, norms, activations) counts as zero, as in common counters.
+An adapter describes how its framework does it (:class:`~perfkit_core.recording.layer_framework.LayerFramework`).
+Nothing in here raises into a training: an error is logged once, and the layer stays unlabelled.
 """
 
 from __future__ import annotations
 
-import math
 import threading
 import weakref
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from typing import Any, Generic, TypeVar
 
 from perfkit_core.errors import UsageError
-from perfkit_core.model.architecture import Architecture, CallLog, Layer, Signature, to_extra
+from perfkit_core.model.architecture import Architecture, CallLog, to_extra
+from perfkit_core.recording.layer_framework import LayerFramework
 from perfkit_core.system.failures import logger
 
 Model = TypeVar("Model")
-Active = list["Annotation[Any]"]
-"""The annotations of a framework that were not removed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Framework:
-    """How layers are found, described and hooked in a framework."""
-
-    name: str
-    named: Callable[[Any], Iterable[tuple[str, Any]]]
-    """Returns path and layer of every layer of a model, the model first; a layer that occurs twice once, under its
-    first path."""
-    described: Callable[[Sequence[tuple[str, Any]], Mapping[str, Mapping[str, Any]]], Iterable[Layer]]
-    """Returns a Layer for each path and layer, with the fields known from its calls, by path."""
-    seen: Callable[[Any, Counter[Signature]], dict[str, Any]]
-    """Returns the fields of a Layer that are known from the counted calls of a layer."""
-    hook: Callable[[Any, str, CallLog], Iterable[Any]]
-    """Installs the hooks of a layer; returns handles with ``remove()``."""
-    watch: Callable[[Active], None]
-    """Installs annotations from now on whenever a profiler records."""
-    unwatch: Callable[[Active], None]
-    """Restores the framework's own functions once nothing is annotated."""
-    active: Active = field(default_factory=list)
 
 
 class Annotation(Generic[Model]):
     """The annotation of one model. Ends with :meth:`remove`, at the end of its ``with`` block, or with the model."""
 
-    def __init__(self, framework: Framework, model: Model, prefix: str) -> None:
+    def __init__(self, framework: LayerFramework, model: Model, prefix: str) -> None:
         self.prefix = prefix
         self._framework = framework
         self.log = CallLog()
@@ -105,7 +77,7 @@ class Annotation(Generic[Model]):
         self.uninstall()
         if self in self._framework.active:
             self._framework.active.remove(self)
-        self._framework.unwatch(self._framework.active)
+        self._framework.unwatch()
 
     def __enter__(self) -> Annotation[Model]:
         return self
@@ -114,14 +86,14 @@ class Annotation(Generic[Model]):
         self.remove()
 
 
-def annotate(framework: Framework, model: Model, name: str | None) -> Annotation[Model]:
+def annotate(framework: LayerFramework, model: Model, name: str | None) -> Annotation[Model]:
     """Return the annotation that a model has already, or a new one.
 
     Its paths begin with ``name``, else with nothing for the first model, and with the class for others. Raises
     UsageError for a name that another model has.
     """
     active = framework.active
-    annotation = next((other for other in active if other.model is model), None)
+    annotation: Annotation[Model] | None = next((other for other in active if other.model is model), None)
     if annotation is not None:
         return annotation
     taken = {other.prefix or type(other.model).__name__ for other in active}
@@ -137,23 +109,11 @@ def annotate(framework: Framework, model: Model, name: str | None) -> Annotation
         prefix = next(candidate for candidate in names if candidate not in taken)
     annotation = Annotation(framework, model, prefix)
     active.append(annotation)
-    framework.watch(active)
+    framework.watch()
     return annotation
 
 
-def install_all(active: Active) -> None:
-    """Install the hooks of all annotated models when a profiler begins to record."""
-    for annotation in list(active):
-        annotation.install()
-
-
-def uninstall_all(active: Active) -> None:
-    """Remove the hooks of all annotated models when a profiler has stopped."""
-    for annotation in list(active):
-        annotation.uninstall()
-
-
-def extra(framework: Framework) -> dict[str, Any]:
+def extra(framework: LayerFramework) -> dict[str, Any]:
     """Return the annotated models with the calls since the last time, for ``TraceMeta.extra``. Never raises: it runs
     in a handler."""
     architectures = []
@@ -166,34 +126,3 @@ def extra(framework: Framework) -> dict[str, Any]:
         if architecture is not None:
             architectures.append(architecture)
     return to_extra(tuple(architectures))
-
-
-def linear(input_shape: Sequence[int], outputs: int) -> int:
-    """FLOPs of a matrix product over the last dimension of the input, to ``outputs`` features."""
-    return 2 * math.prod(input_shape) * outputs
-
-
-def bilinear(first_shape: Sequence[int], second_features: int, outputs: int) -> int:
-    """FLOPs of x1ᵀ·A·x2 for each of ``outputs`` matrices A."""
-    return 2 * math.prod(first_shape) * second_features * outputs
-
-
-def convolution(positions: Sequence[int], channels: int, kernel: Sequence[int]) -> int:
-    """FLOPs of a convolution. ``positions``: shape of the output (transposed: of the input), channels included;
-    ``channels``: those of one group on the other side."""
-    return 2 * math.prod(positions) * channels * math.prod(kernel)
-
-
-def attention(query: Sequence[int], keys: int) -> int:
-    """FLOPs of scores and weighted sum of all heads together. ``query``: shape (batch, length, width) after projection;
-    ``keys``: how many positions each query sees."""
-    return 4 * math.prod(query) * keys
-
-
-def recurrent(tokens: int, gates: int, inputs: int, hidden: int, layers: int, directions: int, output: int) -> int:
-    """FLOPs of a recurrent network. ``tokens``: batch × length; ``output``: width of the output of one direction
-    (``hidden``, if it is not projected). The layers above the first see the outputs of all directions."""
-    first = gates * hidden * (inputs + output)
-    others = gates * hidden * (directions * output + output) * (layers - 1)
-    projected = hidden * output * layers if output != hidden else 0
-    return 2 * tokens * directions * (first + others + projected)

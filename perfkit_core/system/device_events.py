@@ -31,6 +31,36 @@ class DeviceClock(Protocol):
         """Return when the mark is passed."""
 
 
+class EventClock:
+    """The :class:`DeviceClock` of frameworks with timing events, on the stream that is current when it is made.
+
+    ``device`` is the framework's module that has ``Event`` and ``current_stream``.
+    """
+
+    def __init__(self, name: str, device: Any) -> None:
+        self.name = name
+        self._device = device
+        self._stream = device.current_stream()
+
+    def mark(self) -> Any:
+        """Record an event after what the stream holds."""
+        event = self._device.Event(enable_timing=True)
+        event.record(self._stream)
+        return event
+
+    def passed(self, mark: Any) -> bool:
+        """Ask without waiting."""
+        return bool(mark.query())
+
+    def elapsed_ns(self, start: Any, end: Any) -> int:
+        """Frameworks return milliseconds as a float; CUDA as one of 32 bits, in steps of about half a microsecond."""
+        return round(float(start.elapsed_time(end)) * 1e6)
+
+    def wait(self, mark: Any) -> None:
+        """Wait for this event, not for the whole device."""
+        mark.synchronize()
+
+
 class DeviceSteps:
     """The steps that a device has finished. ``finished_ns[i]`` is step i: from the end of the one before to its end.
 

@@ -19,8 +19,7 @@ from perfkit_core.recording.environment import environment_place
 from perfkit_core.storage import store
 from perfkit_core.storage.store import INCOMPLETE_MARK
 from perfkit_paddle import capture, trace_handler
-from perfkit_paddle.demo import demo
-from perfkit_paddle.record import start
+from perfkit_paddle.record import ScriptRecording, demo
 
 Train = Callable[[int], Iterator[int]]
 
@@ -248,7 +247,7 @@ def test_ranks_come_from_the_launcher(
 def test_recording_a_script_counts_the_first_optimizer(paddle: Any, tmp_path: Path) -> None:
     """Steps lie between updates of the first optimizer, whatever class it has; nothing stays wrapped."""
     before = paddle.optimizer.Optimizer.step, paddle.optimizer.Optimizer.__init__
-    recording = start(tmp_path, 3, {"memory": True})
+    recording = ScriptRecording(tmp_path, 3, {"memory": True})
 
     class Own(paddle.optimizer.SGD):  # type: ignore[misc]
         def step(self) -> Any:
@@ -271,7 +270,7 @@ def test_recording_a_script_counts_the_first_optimizer(paddle: Any, tmp_path: Pa
 
 def test_recording_a_script_without_optimizer(paddle: Any, tmp_path: Path) -> None:
     """Inference is kept too, without steps."""
-    recording = start(tmp_path, 5, {})
+    recording = ScriptRecording(tmp_path, 5, {})
     paddle.nn.Linear(4, 4)(paddle.rand([2, 4]))
     assert recording.finish() == 1
     assert recording.finish() == 1
@@ -321,16 +320,16 @@ def test_two_profilers_at_once_are_refused_clearly(paddle: Any, tmp_path: Path) 
     """Paddle allows one: the second gets an error that says so, not an AttributeError."""
     other = paddle.profiler.Profiler()
     with pytest.raises(CaptureError, match="another Profiler"):
-        start(tmp_path, None, {})
+        ScriptRecording(tmp_path, None, {})
     del other
-    recording = start(tmp_path, None, {})
+    recording = ScriptRecording(tmp_path, None, {})
     assert recording.finish() == 1
 
 
 @pytest.mark.parametrize("steps", [None, 1])
 def test_a_profiler_of_the_script_is_not_disturbed(paddle: Any, tmp_path: Path, steps: int | None) -> None:
     """Recording ends before it; what was recorded until then stays. After recording it is in nobody's way."""
-    recording = start(tmp_path, steps, {})
+    recording = ScriptRecording(tmp_path, steps, {})
     linear = paddle.nn.Linear(4, 4)
     optimizer = paddle.optimizer.SGD(parameters=linear.parameters())
     for _ in range(3):

@@ -16,9 +16,8 @@ from perfkit_core.model.schema import DEVICE_WORK, MEMORY
 from perfkit_core.runtime import parallel
 from perfkit_core.storage.bytestream import head
 from perfkit_paddle import capture, pb_rows, pb_wire
-from perfkit_paddle.pb_schema import MISSING, OWNER
 from perfkit_paddle.pb_source import NOT_LIVE, Live, finish, trace_of
-from perfkit_paddle.pb_table import Table
+from perfkit_paddle.pb_table import MISSING, OWNER, Table
 from perfkit_paddle.pb_wire import Scan, scan
 
 TEXTS = st.one_of(st.binary(max_size=20), st.sampled_from([b"12345678", b"12345678\x00", b"", b"same", b"\xff"]))

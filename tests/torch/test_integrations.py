@@ -266,8 +266,8 @@ def test_huggingface_exception_is_kept_at_close(huggingface_fit: Fit, tmp_path: 
 
 CRASH = """
 import sys, torch
-from perfkit_torch.integrations.step_recording import Recordings
-recording = Recordings(sys.argv[1], steps=(0, 9)).new()
+from perfkit_torch.record import TorchRecording
+recording = TorchRecording(sys.argv[1], steps=(0, 9))
 recording.begin(0)
 for step in range(3):
     torch.ones(4).sum()

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[t
 
 from perfkit_core.readers.chrome import recorder  # noqa: E402
 from perfkit_core.readers.chrome.scanned_rows import Portion  # noqa: E402
-from perfkit_torch import capture, trace_activities  # noqa: E402
+from perfkit_torch import capture, live_events  # noqa: E402
 from tests.support.torch_activities import Activity, Results, plain_columns  # noqa: E402
 from tests.support.torch_models import MODELS, train  # noqa: E402
 
@@ -25,7 +25,7 @@ def _scanned(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def columns(results: Any, with_flops: bool = False) -> pa.Table:
-    return capture.read(trace_activities.batches(results, with_flops)).recorded(in_order=False).columns
+    return capture.read(live_events.from_activities(results, with_flops)).recorded(in_order=False).columns
 
 
 def assert_equal(found: pa.Table, expected: pa.Table) -> None:
@@ -140,7 +140,7 @@ def test_small_recordings_are_left_to_the_reference(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(recorder.Recorder, "_add_scanned", counted)
     monkeypatch.setattr(recorder, "SCAN_FROM_BYTES", 2000)
     monkeypatch.delitem(sys.modules, "perfkit_core.readers.scanner.scanner", raising=False)
-    monkeypatch.setattr(trace_activities, "_BATCH", 6)
+    monkeypatch.setattr(live_events, "_BATCH", 6)
     assert_equal(columns(Results(DEVICE_RUN * 3)), plain_columns(Results(DEVICE_RUN * 3)))
     assert read == [6]  # the third batch, the first two being less than 2,000 bytes
 
@@ -150,6 +150,6 @@ def test_nothing_recorded() -> None:
 
 
 def test_unsigned_correlations_and_many_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace_activities, "_BATCH", 5)
+    monkeypatch.setattr(live_events, "_BATCH", 5)
     run = (Activity(("cuda_runtime", "cudaFree", 10, 11, 1, 1, 2**32 - 1, 0, "")), *DEVICE_RUN * 3)
     assert_equal(columns(Results(run)), plain_columns(Results(run)))

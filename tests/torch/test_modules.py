@@ -347,7 +347,7 @@ def test_describe_counts_what_torch_counts(net: Net) -> None:
 
 def test_formulas_equal_torchs_counter_layer_by_layer() -> None:
     """What a recording keeps is by formula, what describe says is counted."""
-    from perfkit_torch import layers
+    from perfkit_torch.layers import FRAMEWORK
 
     model, inputs = Net(), picture()
     counted = {layer.path: layer.flops for layer in describe(model, inputs).layers if layer.calls}
@@ -356,7 +356,7 @@ def test_formulas_equal_torchs_counter_layer_by_layer() -> None:
         found = handle.architecture()
     assert found is not None
     by_formula = {layer.path: layer.flops for layer in found.layers if layer.calls}
-    own = {path for path, module in layers.named(model) if type(module).__module__.startswith("torch.nn")}
+    own = {path for path, module in FRAMEWORK.named(model) if type(module).__module__.startswith("torch.nn")}
     assert {path: by_formula[path] for path in own & set(counted)} == {
         path: counted[path] for path in own & set(counted)
     }

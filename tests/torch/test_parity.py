@@ -207,13 +207,13 @@ def test_operators_grouped_by_stack(model: str, frames: int, tmp_path: Path) -> 
 
 def test_both_readers_of_a_live_profiler_tell_the_overload(tmp_path: Path) -> None:
     """The older one, for versions of torch without trace_activities()."""
-    from perfkit_torch import kineto_events, trace_activities
+    from perfkit_torch import live_events
 
     names: list[set[str]] = []
 
     def read(profiler: Any) -> None:
         results = profiler.profiler.kineto_results
-        for batches in (kineto_events.batches(results), trace_activities.batches(results, False)):
+        for batches in (live_events.from_events(results), live_events.from_activities(results, False)):
             found = [pair for batch in batches for pair in zip(batch.names, batch.categories, strict=True)]
             names.append({name for name, category in found if category == "cpu_op"})
 

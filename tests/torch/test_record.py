@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[t
 from perfkit_core.errors import CaptureError, UsageError  # noqa: E402
 from perfkit_core.model.trace import Trace  # noqa: E402
 from perfkit_core.readers.load import load  # noqa: E402
-from perfkit_torch.record import demo, start  # noqa: E402
+from perfkit_torch.record import ScriptRecording, demo  # noqa: E402
 
 
 def updates(count: int, optimizers: int = 1) -> None:
@@ -32,7 +32,7 @@ def step_durations(trace: Trace) -> dict[int, int]:
 
 def test_a_step_lies_between_two_updates(tmp_path: Path) -> None:
     """Five updates of the first optimizer are four iterations from end to end; the second optimizer makes no steps."""
-    recording = start(tmp_path, None, {})
+    recording = ScriptRecording(tmp_path, None, {})
     updates(5, optimizers=2)
     assert recording.finish() == 1
     trace = load(tmp_path)
@@ -41,7 +41,7 @@ def test_a_step_lies_between_two_updates(tmp_path: Path) -> None:
 
 
 def test_recording_ends_after_its_steps_and_the_script_goes_on(tmp_path: Path) -> None:
-    recording = start(tmp_path, 2, {})
+    recording = ScriptRecording(tmp_path, 2, {})
     updates(8)
     assert recording.finish() == 1
     trace = load(tmp_path)
@@ -51,7 +51,7 @@ def test_recording_ends_after_its_steps_and_the_script_goes_on(tmp_path: Path) -
 
 
 def test_a_script_without_an_optimizer_is_recorded_whole(tmp_path: Path) -> None:
-    recording = start(tmp_path, 2, {"shapes": True})
+    recording = ScriptRecording(tmp_path, 2, {"shapes": True})
     torch.ones(3, 4).sum()
     assert recording.finish() == 1
     trace = load(tmp_path)
@@ -111,7 +111,7 @@ def test_what_is_asked_for_is_recorded(tmp_path: Path) -> None:
 
 
 def test_what_is_not_asked_for_is_not_recorded(tmp_path: Path) -> None:
-    recording = start(tmp_path, None, {"shapes": False, "memory": False})
+    recording = ScriptRecording(tmp_path, None, {"shapes": False, "memory": False})
     updates(2)
     recording.finish()
     events = load(tmp_path).to_pandas()
@@ -121,7 +121,7 @@ def test_what_is_not_asked_for_is_not_recorded(tmp_path: Path) -> None:
 
 def test_a_profiler_of_the_script_is_not_disturbed(tmp_path: Path) -> None:
     """Recording ends before it; what was recorded until then stays."""
-    recording = start(tmp_path, None, {})
+    recording = ScriptRecording(tmp_path, None, {})
     updates(3)
     with torch.profiler.profile() as own:
         updates(4)
@@ -134,7 +134,7 @@ def test_a_profiler_of_the_script_is_not_disturbed(tmp_path: Path) -> None:
 
 
 def test_a_profiler_of_the_script_may_follow_ours(tmp_path: Path) -> None:
-    recording = start(tmp_path, 1, {})
+    recording = ScriptRecording(tmp_path, 1, {})
     updates(3)
     with torch.profiler.profile():
         updates(1)
@@ -143,8 +143,8 @@ def test_a_profiler_of_the_script_may_follow_ours(tmp_path: Path) -> None:
 
 def test_what_torch_cannot_record_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="torch records no moods; leave --moods out; it can record shapes, memory"):
-        start(tmp_path, None, {"shapes": True, "moods": True})
-    recording = start(tmp_path, None, {})  # nothing was left running
+        ScriptRecording(tmp_path, None, {"shapes": True, "moods": True})
+    recording = ScriptRecording(tmp_path, None, {})  # nothing was left running
     assert recording.finish() == 1
 
 

@@ -142,7 +142,7 @@ def test_a_forked_child_writes_nothing(tmp_path: Path) -> None:
 def test_static_graphs_have_no_updates() -> None:
     """Building a program calls ``minimize`` without training anything."""
     paddle = pytest.importorskip("paddle", reason="needs Paddle: pip install 'perfkit[paddle]'")
-    from perfkit_paddle.updates import Updates
+    from perfkit_paddle.framework import Updates
 
     seen: list[Any] = []
     updates = Updates(lambda: seen.append(SimpleNamespace()))

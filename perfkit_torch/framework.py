@@ -1,0 +1,44 @@
+"""PyTorch itself, imported only when something is to be recorded, and the updates of its optimizers."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from perfkit_core.errors import CaptureError
+
+
+def torch() -> Any:
+    """Return the module. Raises CaptureError with what to install when it cannot be imported."""
+    try:
+        return importlib.import_module("torch")
+    except ImportError as error:
+        raise CaptureError(f"torch cannot be imported ({error})", 'pip install "perfkit[torch]"') from None
+
+
+class Updates:
+    """Calls ``after`` (and ``before``) each update of the first optimizer of this process that updates anything."""
+
+    def __init__(self, after: Callable[[], None], before: Callable[[], None] | None = None) -> None:
+        from torch.optim import optimizer
+
+        self._first: int | None = None
+        self._before, self._after = before, after
+        self._hooks = [optimizer.register_optimizer_step_post_hook(self._updated)]
+        if before is not None:
+            self._hooks.append(optimizer.register_optimizer_step_pre_hook(self._updating))
+
+    def end(self) -> None:
+        """Call nothing any more."""
+        for hook in self._hooks:
+            hook.remove()
+
+    def _updating(self, optimizer: Any, *_: Any) -> None:
+        if self._before is not None and self._first == id(optimizer):
+            self._before()
+
+    def _updated(self, optimizer: Any, *_: Any) -> None:
+        self._first = self._first or id(optimizer)
+        if self._first == id(optimizer):
+            self._after()

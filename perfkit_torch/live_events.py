@@ -1,0 +1,271 @@
+"""Events of a finished torch profiler, in batches of text for the recorder, as the Chrome export would write them.
+
+They are read without using up the one export that a trace allows: from ``kineto_results.trace_activities()``, which
+has exact integer nanoseconds and unmangled names, or where this torch does not have it from ``events()``. Both are read
+column by column, a few thousand events at a time: torch's own calls are then most of the cost.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import repeat
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.readers.chrome.repair import values_mended
+from perfkit_torch.dialect import MEMORY_EVENT
+
+Times = tuple[IntArray, IntArray]
+"""Start and duration in ns, each of shape (events,)."""
+
+_BATCH: Final = 1 << 13
+"""Events at a time: their text stays in the processor's cache, and other threads wait for a few ms at most."""
+_INSTANT: Final = "cpu_instant_event"
+_EXTERNAL: Final = frozenset(("cpu_op", "user_annotation"))
+_WITHOUT_IDS: Final = frozenset(("python_function", _INSTANT))
+_CPU: Final = 0  # c10::DeviceType
+_RUNTIME_PREFIXES: Final = ("cuda", "hip", "cuLaunch", "cuMem", "cuStream", "cuEvent", "cuCtx", "cuGraph")
+
+
+@dataclass(frozen=True, slots=True)
+class LiveBatch:
+    """Columns of some events, each of shape (events,).
+
+    ``metadata`` holds members of the event's arguments as JSON text (``"a": 1, "b": 2``), or nothing; ``ids`` returns
+    those that go after it.
+    """
+
+    categories: list[str]
+    names: list[str]
+    pids: list[int]
+    tids: list[int]
+    metadata: list[str]
+    times: Times
+    ids: Callable[[list[str]], list[str]] | None = None
+
+    def text(self) -> bytes:
+        """Return the body of a JSON array of Chrome events. Invalid where ``metadata`` is: see :meth:`mended`."""
+        keys = [*zip(self.categories, self.names, self.pids, self.tids, strict=True)]
+        openings = {}  # what precedes the arguments, made once for all events that share it
+        for key in set(keys):
+            category, name, pid, tid = key
+            ph = "i" if category == _INSTANT else "X"
+            openings[key] = (
+                f'{{"ph":"{ph}","cat":{_json(category)},"name":{_json(name)},"pid":{pid},"tid":{tid},"args":{{'
+            )
+        arguments = self.metadata
+        if self.ids is not None:
+            both = zip(self.metadata, self.ids(self.metadata), strict=True)
+            arguments = [f"{members},{ids}" if members and ids else members or ids for members, ids in both]
+        pieces = ["}},"] * (3 * len(keys))
+        pieces[0::3] = map(openings.__getitem__, keys)
+        pieces[1::3] = arguments
+        return "".join(pieces)[:-1].encode()
+
+    def mended(self) -> LiveBatch:
+        """Return the batch with metadata that is no valid JSON mended as an event of a file is (numbers as ``inf``),
+        else kept as one text, the argument ``metadata_json``."""
+        metadata = []
+        for members in self.metadata:
+            if _valid(members):
+                metadata.append(members.strip())
+                continue
+            mended = values_mended(members.encode()).decode()
+            metadata.append(mended if _valid(mended) else f'"metadata_json":{_json(members)}')
+        return replace(self, metadata=metadata)
+
+
+def _json(text: str) -> str:
+    return msgspec.json.encode(text).decode()
+
+
+def _valid(metadata: str) -> bool:
+    try:
+        msgspec.json.decode(f"{{{metadata}}}", type=dict[str, object])
+    except msgspec.DecodeError:
+        return False
+    return True
+
+
+def texts(read: Callable[[Any], str], events: Sequence[Any]) -> list[str]:
+    """Return ``read`` of each event, bytes that are no UTF-8 written as ``\\xe8``.
+
+    torch keeps the names of some Python frames (of line 0) beyond the life of their functions: then they are whatever
+    lies in that memory now, and reading one raises UnicodeDecodeError.
+    """
+    try:
+        return [*map(read, events)]
+    except UnicodeDecodeError:
+        names = []
+        for event in events:
+            try:
+                names.append(read(event))
+            except UnicodeDecodeError as error:
+                names.append(error.object.decode("utf-8", "backslashreplace"))
+        return names
+
+
+def batches(kineto_results: Any, with_flops: bool) -> Iterator[LiveBatch]:
+    """Return the events from the better of the two sources that this torch has."""
+    if has_activities(kineto_results):
+        return from_activities(kineto_results, with_flops)
+    return from_events(kineto_results)
+
+
+def has_activities(kineto_results: Any) -> bool:
+    """Return whether this torch has ``trace_activities()`` (asked for, not assumed: it is private)."""
+    return callable(getattr(kineto_results, "trace_activities", None))
+
+
+def _parts(objects: list[Any]) -> Iterator[list[Any]]:
+    for i in range(0, len(objects), _BATCH):
+        part = objects[i : i + _BATCH]
+        objects[i : i + _BATCH] = repeat(None, len(part))  # torch's objects go as soon as they have been read
+        yield part
+
+
+def from_activities(kineto_results: Any, with_flops: bool) -> Iterator[LiveBatch]:
+    """Read ``trace_activities()``. ``with_flops`` adds what only ``events()`` knows, at its cost (3 µs an event)."""
+    flops: dict[int, int] = {}  # by correlation id, of the operators that torch counts
+    events = kineto_results.events() if with_flops else []
+    if events:
+        counted = np.fromiter(map(type(events[0]).flops, events), np.uint64, len(events))
+        flops = {events[i].correlation_id(): events[i].flops() for i in np.flatnonzero(counted)}
+    for part in _parts(kineto_results.trace_activities()):
+        kind, count, names = type(part[0]), len(part), texts(type(part[0]).name, part)
+        start_ns = np.fromiter(map(kind.timestamp, part), np.int64, count)
+        dur_ns = np.fromiter(map(kind.duration, part), np.int64, count)
+        dur_ns[np.fromiter(map(MEMORY_EVENT.__eq__, names), np.bool_, count)] = 0  # torch leaves garbage
+        categories = [*map(kind.type, part)]
+        correlations, linked = ([*map(read, part)] for read in (kind.correlation_id, kind.linked_correlation_id))
+        yield LiveBatch(
+            categories,
+            names,
+            [*map(kind.device_id, part)],
+            [*map(kind.resource_id, part)],
+            texts(kind.metadata_json, part),
+            (start_ns, dur_ns),
+            partial(_activity_ids, categories, correlations, linked, flops),
+        )
+
+
+def _activity_ids(
+    categories: list[str], correlations: list[int], linked: list[int], flops: dict[int, int], metadata: list[str]
+) -> list[str]:
+    if _EXTERNAL.issuperset(categories):
+        ids = [f'"External id":{correlation}' for correlation in correlations]
+    else:
+        ids = [*map(_activity_id, categories, metadata, correlations, linked)]
+    if not flops:
+        return ids
+    return [
+        f'{members},"flops":{flops[correlation]}' if category in _EXTERNAL and correlation in flops else members
+        for members, category, correlation in zip(ids, categories, correlations, strict=True)
+    ]
+
+
+def _activity_id(category: str, metadata: str, correlation: int, linked: int) -> str:
+    if category in _EXTERNAL:
+        return f'"External id":{correlation}'
+    if category in _WITHOUT_IDS:
+        return ""
+    own = "" if '"correlation":' in metadata else f'"correlation":{correlation}'
+    external = f'"External id":{linked}' if linked and '"External id":' not in metadata else ""
+    return f"{own},{external}" if own and external else own or external
+
+
+def from_events(kineto_results: Any) -> Iterator[LiveBatch]:
+    """Read ``events()``, which every torch has. It has no categories: they follow from device, flags and name.
+
+    Host and memory events have the process and the operating system's thread, where it is known, else torch's own
+    number of the thread; device work has device and stream.
+    """
+    pid = os.getpid()
+    for part in _parts(kineto_results.events()):
+        kind, count, names = type(part[0]), len(part), texts(type(part[0]).name, part)
+        devices = [*map(int, map(kind.device_type, part))]
+        functions = _column(part, "is_python_function", False)
+        annotations = _column(part, "is_user_annotation", False)
+        linked = _column(part, "linked_correlation_id", 0)
+        categories = [*map(_category, names, devices, functions, annotations, linked)]
+        dur_ns = np.fromiter(map(kind.duration_ns, part), np.int64, count)
+        dur_ns[np.fromiter(map(_INSTANT.__eq__, categories), np.bool_, count)] = 0
+        overloads = _column(part, "overload_name", "")
+        pids, tids = [], []
+        places = zip(
+            devices,
+            categories,
+            map(kind.device_index, part),
+            _column(part, "device_resource_id", 0),
+            map(kind.start_thread_id, part),
+            strict=True,
+        )
+        for device, category, index, resource, thread in places:
+            on_host = device == _CPU or category == _INSTANT
+            pids.append(pid if on_host else index)
+            tids.append(resource if not on_host or (device == _CPU and resource > 0) else thread)
+        yield LiveBatch(
+            categories,
+            [  # in the Chrome export the overload of an operator is part of its name
+                f"{name}.{overload}" if overload and name != MEMORY_EVENT else name
+                for name, overload in zip(names, overloads, strict=True)
+            ],
+            pids,
+            tids,
+            [*map(_event_arguments, part, categories, devices)],
+            (np.fromiter(map(kind.start_ns, part), np.int64, count), dur_ns),
+        )
+
+
+def _column(events: list[Any], name: str, default: Any) -> Iterable[Any]:
+    """Return what a method gives of each event; ``default`` where this torch has no such method."""
+    read = getattr(type(events[0]), name, None)
+    return repeat(default, len(events)) if read is None else map(read, events)
+
+
+def _category(name: str, device: int, function: bool, annotation: bool, linked: int) -> str:
+    if name == MEMORY_EVENT:
+        return _INSTANT
+    if device != _CPU:
+        if annotation:
+            return "gpu_user_annotation"
+        if name.startswith("Memcpy"):
+            return "gpu_memcpy"
+        return "gpu_memset" if name.startswith("Memset") else "kernel"
+    if function:
+        return "python_function"
+    if annotation or name.startswith("ProfilerStep#"):
+        return "user_annotation"
+    return "cuda_runtime" if linked or name.startswith(_RUNTIME_PREFIXES) else "cpu_op"
+
+
+def _event_arguments(event: Any, category: str, device: int) -> str:
+    """Return the arguments as JSON text, without the braces."""
+    args: dict[str, Any] = {}
+    if category == _INSTANT:
+        args = {"Bytes": event.nbytes(), "Device Type": device, "Device Id": event.device_index()}
+    elif category in _EXTERNAL:
+        args["External id"] = event.correlation_id()
+        if event.sequence_nr() >= 0:
+            args |= {"Sequence number": event.sequence_nr(), "Fwd thread id": event.fwd_thread_id()}
+        if event.shapes() or event.dtypes():
+            args |= {"Input Dims": event.shapes(), "Input type": event.dtypes()}
+        if event.stack():
+            args["Call stack"] = ";".join(event.stack())
+        if event.flops():
+            args["flops"] = event.flops()
+    else:
+        args["correlation"] = event.correlation_id()
+        if event.linked_correlation_id():
+            args["External id"] = event.linked_correlation_id()
+        if category in ("kernel", "gpu_memcpy", "gpu_memset"):
+            args["stream"] = event.device_resource_id()
+        if category in ("gpu_memcpy", "gpu_memset"):
+            args["bytes"] = event.nbytes()
+    return msgspec.json.encode(args)[1:-1].decode()
