@@ -62,13 +62,14 @@ def test_both_adapters_have_files_of_the_same_names() -> None:
     """Who knows one adapter finds their way in the other."""
     shared = {
         "plugin",
+        "framework",
         "capture",
-        "names",
+        "collectives",
+        "operator_names",
         "record",
-        "demo",
         "throughput",
+        "calibration",
         "layers",
-        "layer_hooks",
     }
     for package in (perfkit_torch, perfkit_paddle):
         files = {path.stem for folder in package.__path__ for path in Path(folder).glob("*.py")}
