@@ -21,7 +21,7 @@ from perfkit_core.model.meta import Device
 from perfkit_core.model.trace import Trace, once
 from perfkit_core.replay.quantity import Quantity
 from perfkit_core.replay.transforms.durations import Scale
-from perfkit_core.views.devices.launched_for import operator_rows
+from perfkit_core.views.devices.kernels import operator_rows
 
 UNKNOWN: Final = 0
 HALF, SINGLE, OTHER = 1, 2, 3

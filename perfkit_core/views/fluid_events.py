@@ -23,7 +23,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.views import fluid_overhead
 from perfkit_core.views.fluid_overhead import GROUPINGS, INSTANCE, THREAD, asked_for, launches, thread_numbers
-from perfkit_core.views.operators.own_time import is_call
+from perfkit_core.views.operators.calls import is_call
 from perfkit_core.views.select import IDENTITY, in_steps, selected, step_numbers
 from perfkit_core.views.tables import in_order_of, rounded_division
 

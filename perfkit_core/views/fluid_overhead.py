@@ -24,7 +24,7 @@ from perfkit_core.model.trace import Trace, once
 from perfkit_core.operators.names import CANONICAL, GRADIENT_SUFFIX
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.runtime.compile import compiled
-from perfkit_core.views.operators import dataflow
+from perfkit_core.views.operators import calls
 from perfkit_core.views.select import selected, threads
 from perfkit_core.views.tables import in_order_of, ratio
 
@@ -61,7 +61,7 @@ def outermost(trace: Trace, request: ViewRequest) -> IntArray:
     """Return the row of the outermost selected operator around each event (or itself), -1 for none, shape (rows,)."""
     chosen = selected(trace, request)
     if chosen.all():
-        return dataflow.outermost(trace)
+        return calls.outermost(trace)
     return nesting.outermost(trace.ints("parent"), trace.operators & chosen)
 
 

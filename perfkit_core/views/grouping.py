@@ -16,7 +16,7 @@ from perfkit_core.errors import UsageError
 from perfkit_core.model.schema import ANNOTATION, BACKWARD, FORWARD, NESTED_KINDS, PYTHON
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest, split_grouping
-from perfkit_core.views.operators import overloads
+from perfkit_core.views.operators import calls
 from perfkit_core.views.tables import texts
 
 SEPARATOR = ";"
@@ -187,7 +187,7 @@ _KEYS: dict[str, tuple[str, Key]] = {
     "stack": ("stack", _stack(stacks)),
     "thread": ("tid", _number("tid")),
     "stream": ("stream", _number("stream")),
-    "overload": ("overload", lambda trace, rows, argument: overloads.overloads(trace, rows)),
+    "overload": ("overload", lambda trace, rows, argument: calls.overloads(trace, rows)),
     "label": ("label", _label),
     "scope": ("scope", _scope),
     "module": ("module", _text("module")),

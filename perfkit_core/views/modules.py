@@ -49,7 +49,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.views.grouping import keys
 from perfkit_core.views.memory.events import memory_events
-from perfkit_core.views.operators import worked_on
+from perfkit_core.views.operators.calls import on_device
 from perfkit_core.views.select import in_steps, selected
 from perfkit_core.views.tables import Groups, group, integers, parents, ratio, rounded_division
 
@@ -70,7 +70,7 @@ class Counts:
 def event_counts(trace: Trace, request: ViewRequest, tree: ModuleTree) -> Counts:
     """What the events that the request counts add. Raises UsageError."""
     node = tree.nodes(trace)
-    chosen = selected(trace, replace(request, device=None)) & worked_on.on_device(trace, request.device)
+    chosen = selected(trace, replace(request, device=None)) & on_device(trace, request.device)
     operator = chosen & trace.host & trace.rows("kind", *OPERATOR_KINDS)
     around = nesting.nearest_on_path(trace.ints("parent"), operator)
     inside = around != NO_ROW
@@ -108,7 +108,7 @@ def _filtered(trace: Trace, request: ViewRequest, by: IntArray, inside: BoolArra
 
 
 def _device(trace: Trace, request: ViewRequest, inside: BoolArray) -> IntArray:
-    mine = trace.rows("kind", *DEVICE_WORK) & worked_on.on_device(trace, request.device)
+    mine = trace.rows("kind", *DEVICE_WORK) & on_device(trace, request.device)
     mine &= _filtered(trace, request, trace.ints("launched_by"), inside)
     return np.where(mine, trace.ints("dur_ns"), 0)
 
@@ -118,7 +118,7 @@ def _allocated(trace: Trace, request: ViewRequest, inside: BoolArray) -> IntArra
     found = memory_events(trace)
     rows = found.row[~found.reserve & (found.change > 0)]
     result = np.zeros(len(trace), np.int64)
-    wanted = _filtered(trace, request, trace.ints("parent"), inside) & worked_on.on_device(trace, request.device)
+    wanted = _filtered(trace, request, trace.ints("parent"), inside) & on_device(trace, request.device)
     result[rows] = np.where(wanted, trace.ints("bytes", _UNKNOWN), 0)[rows]
     return result
 

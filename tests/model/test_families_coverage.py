@@ -16,7 +16,7 @@ import perfkit_core as perfkit
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.model.schema import COMMUNICATION, DEVICE_WORK, OPERATOR
 from perfkit_core.model.trace import Trace
-from perfkit_core.views.operators.event_families import event_families
+from perfkit_core.views.operators.families import event_families
 
 OPERATORS_AT_LEAST = 0.99
 KERNELS_AT_LEAST = 0.98

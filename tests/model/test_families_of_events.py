@@ -10,7 +10,7 @@ import perfkit_core as perfkit
 from perfkit_core.model.schema import DEVICE_WORK
 from perfkit_core.model.trace import Trace
 from perfkit_core.operators.names import family, kernel_family
-from perfkit_core.views.operators.event_families import _SERVES, event_families
+from perfkit_core.views.operators.families import _SERVES, event_families
 from tests.support.events import device, host, trace
 
 NAMES = {"mm": "matmul", "relu_node": "relu_grad", "region": "compiled_region", "to": "cast"}.get

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[t
 
 from perfkit_core.plugins.contracts import ViewRequest  # noqa: E402
 from perfkit_core.readers.load import load  # noqa: E402
-from perfkit_core.views.operators import dataflow, graph  # noqa: E402
+from perfkit_core.views.operators import calls, graph  # noqa: E402
 from perfkit_torch import trace_handler  # noqa: E402
 from tests.support.torch_models import MODELS, train  # noqa: E402
 
@@ -28,9 +28,9 @@ def test_every_backward_node_has_its_forward_operator(model: str, tmp_path: Path
     train(model, handler)
     trace = load(handler.written[0])
     table = graph.table(trace, ViewRequest(steps=(2,)))
-    nodes = np.flatnonzero((dataflow.outermost(trace) == np.arange(len(trace))) & (trace.ints("step") == 2))
+    nodes = np.flatnonzero((calls.outermost(trace) == np.arange(len(trace))) & (trace.ints("step") == 2))
     names = trace.events["name"].to_pylist()
-    inside = {row: {plain(names[r]) for r in np.flatnonzero(dataflow.outermost(trace) == row)} for row in nodes}
+    inside = {row: {plain(names[r]) for r in np.flatnonzero(calls.outermost(trace) == row)} for row in nodes}
     checked = 0
     for _, row in table[table["name"].str.contains("Backward0")].iterrows():
         assert row["forward_by"] == "sequence", row["name"]

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perfkit_core.views.operators.own_time import survivors
-from perfkit_core.views.operators.spans import span_table
+from perfkit_core.views.operators.calls import survivors
+from perfkit_core.views.operators.operators import span_table
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
 

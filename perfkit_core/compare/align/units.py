@@ -22,7 +22,7 @@ from perfkit_core.model.schema import BACKWARD, DATALOADER, FORWARD, OPTIMIZER, 
 from perfkit_core.model.trace import Trace, once
 from perfkit_core.operators.names import family, is_container
 from perfkit_core.views import attribution
-from perfkit_core.views.operators.event_families import event_families
+from perfkit_core.views.operators.families import event_families
 
 OPTIMIZER_UPDATE: Final = "optimizer_update"
 

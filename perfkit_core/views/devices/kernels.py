@@ -1,4 +1,4 @@
-"""Which kernels kept the device busy?
+"""Kernels: calls and time of each on the device, and the operators that launched device work.
 
 Sums over streams and devices, as Paddle's kernel summary and torch's device rows have them; kernels whose launch was
 not recorded count too.
@@ -6,6 +6,7 @@ not recorded count too.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -14,15 +15,16 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.language.messages import message
 from perfkit_core.model.columns import CALLS, DEVICE, DEVICE_NAME, NAME, ON_DEVICE, RATIO, Share, added_by, key
-from perfkit_core.model.schema import KERNEL
+from perfkit_core.model.schema import KERNEL, OPERATOR_KINDS
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.views import grouping
 from perfkit_core.views.attribution import short_kernel_names
-from perfkit_core.views.devices import launched_for
+from perfkit_core.views.operators.calls import operator_names
 from perfkit_core.views.select import selected
 from perfkit_core.views.tables import group, plain, ratio, texts
 
@@ -31,58 +33,77 @@ LAUNCH: Final = "launch"
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """One row a kernel and device; see :data:`COLUMNS`.
+    """Return one row for each kernel and device; see :data:`COLUMNS`.
 
-    Natively kernels of one name are one row on all devices, and their names end with the template arguments. Raises
+    Natively kernels of one name are one row on all devices, and their names end with the template arguments. Raise
     UsageError."""
     rows = np.flatnonzero(selected(trace, request) & trace.rows("kind", KERNEL))
-    groups = group(_keys(trace, request, rows))
+    names: dict[str, Any] = {"name": texts(trace.codes("name"), rows)}
+    if not request.native or "device" in request.by:
+        names["device"] = texts(trace.codes("device"), rows)
+    for name in request.by:
+        by_name = ViewRequest(by=(name,))
+        keys = parameters(trace, rows) if name == LAUNCH else grouping.keys(trace, by_name, rows, GROUPINGS, OF_LAUNCH)
+        names |= keys
+    groups = group(names)
     times = groups.statistics(trace.ints("dur_ns")[rows], "device")
     share = ratio(times["total_device_ns"], int(times["total_device_ns"].sum()))
-    columns = {"calls": groups.calls()} | times | {"ratio": share}
-    keys = groups.keys
+    result = groups.keys.assign(calls=groups.calls(), **times, ratio=share)
     if request.native:
-        keys = keys.assign(name=short_kernel_names(pd.Categorical(keys["name"])))
-    return plain(pd.concat([keys, pd.DataFrame(columns, index=keys.index)], axis=1))
+        result["name"] = short_kernel_names(pd.Categorical(result["name"]))
+    return plain(result)
 
 
-def _keys(trace: Trace, request: ViewRequest, rows: IntArray) -> dict[str, Any]:
-    wanted = dict.fromkeys(request.by)
-    found: dict[str, Any] = {"name": texts(trace.codes("name"), rows)}
-    if not request.native or "device" in wanted:
-        found["device"] = texts(trace.codes("device"), rows)
-    own = {"operator": ("operator", launched_for.operators), "module": ("module", launched_for.modules)}
-    for name in wanted:
-        one = ViewRequest(by=(name,))
-        found |= parameters(trace, rows) if name == LAUNCH else grouping.keys(trace, one, rows, GROUPINGS, own)
-    return found
+def operator_rows(trace: Trace) -> IntArray:
+    """Return the row of the innermost operator around the launch of each device event (-1: none), shape (rows,)."""
+    operators = trace.host & trace.rows("kind", *OPERATOR_KINDS)
+    nearest = np.append(nesting.nearest_on_path(trace.ints("parent"), operators), NO_ROW)
+    return nearest[trace.ints("launched_by")]
 
+
+def _operators(trace: Trace, rows: IntArray, argument: str | None) -> pd.Categorical:
+    names, operators = operator_names(trace), operator_rows(trace)[rows]
+    codes = np.where(operators == NO_ROW, -1, names.codes[operators])
+    return pd.Categorical.from_codes(codes, categories=pd.Index(names.values, dtype=object))
+
+
+def _modules(trace: Trace, rows: IntArray, argument: str | None) -> pd.Categorical:
+    launched_by, modules = trace.ints("launched_by")[rows], trace.codes("module")
+    codes = np.where(launched_by == NO_ROW, -1, np.append(modules.codes, -1)[launched_by])
+    return pd.Categorical.from_codes(codes, categories=pd.Index(modules.values, dtype=object))
+
+
+OF_LAUNCH: Final[Mapping[str, tuple[str, grouping.Key]]] = {
+    "operator": ("operator", _operators), "module": ("module", _modules)
+}  # fmt: skip
+"""Groupings of device work by its launch: the innermost operator around it, and its layer."""
 
 _GRID: Final = r'"{} ?": ?\[ ?(?P<found>\d+, ?\d+, ?\d+) ?\]'
 _NUMBER: Final = r'"(?:{})": ?(?P<found>\d{{1,18}})\b'
-_SHARE: Final = r'"(?:est\.|theoretical) achieved occupancy %": ?(?P<found>\d{1,6}(?:\.\d{1,9})?)'
+_OCCUPANCY: Final = r'"(?:est\.|theoretical) achieved occupancy %": ?(?P<found>\d{1,6}(?:\.\d{1,9})?)'
 
 
 def parameters(trace: Trace, rows: IntArray) -> dict[str, Any]:
-    """Columns grid, block (``x,y,z``), registers (of a thread), shared_bytes (of a block), occupancy_ratio, null where
-    it was not recorded. Shape (len(rows),)."""
+    """Return the columns grid, block (``x,y,z``), registers (of a thread), shared_bytes (of a block), occupancy_ratio,
+    null where it was not recorded. Shape (len(rows),)."""
     encoded = trace.pick("args", rows).dictionary_encode()
-    texts = encoded.dictionary
+    args = encoded.dictionary
     code = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False)
+    percent = _extracted(args, _OCCUPANCY).cast(pa.float64()).to_numpy(zero_copy_only=False)
     return {
-        "grid": _spread(_found(texts, _GRID.format("grid")), code),
-        "block": _spread(_found(texts, _GRID.format("block")), code),
-        "registers": _integers(_found(texts, _NUMBER.format("registers per thread")), code),
-        "shared_bytes": _integers(_found(texts, _NUMBER.format("shared memory")), code),
-        "occupancy_ratio": _share(_found(texts, _SHARE), code),
+        "grid": _triples(_extracted(args, _GRID.format("grid")), code),
+        "block": _triples(_extracted(args, _GRID.format("block")), code),
+        "registers": _integers(_extracted(args, _NUMBER.format("registers per thread")), code),
+        "shared_bytes": _integers(_extracted(args, _NUMBER.format("shared memory")), code),
+        "occupancy_ratio": np.append(percent, np.nan)[code] / 100,
     }
 
 
-def _found(texts: pa.Array, pattern: str) -> pa.Array:
-    return pc.struct_field(pc.extract_regex(texts.cast(pa.string()), pattern), "found")
+def _extracted(args: pa.Array, pattern: str) -> pa.Array:
+    return pc.struct_field(pc.extract_regex(args.cast(pa.string()), pattern), "found")
 
 
-def _spread(values: pa.Array, code: IntArray) -> pd.Categorical:
+def _triples(values: pa.Array, code: IntArray) -> pd.Categorical:
     encoded = values.dictionary_encode()
     codes = np.append(pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False), -1)
     return pd.Categorical.from_codes(codes[code], categories=encoded.dictionary.to_pylist())
@@ -94,15 +115,10 @@ def _integers(values: pa.Array, code: IntArray) -> pd.arrays.IntegerArray:
     return pd.arrays.IntegerArray(np.maximum(spread, 0).astype(np.int64), spread < 0)
 
 
-def _share(values: pa.Array, code: IntArray) -> Any:
-    percent = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
-    return np.append(percent, np.nan)[code] / 100
-
-
 COLUMNS: Final = (
     NAME,
     DEVICE_NAME,
-    *(known for known in added_by(GROUPINGS) if known.name != "device"),
+    *(column for column in added_by(GROUPINGS) if column.name != "device"),
     key("grid", "Grid", by=(LAUNCH,)),
     key("block", "Block", by=(LAUNCH,)),
     key("registers", "Registers", by=(LAUNCH,), description="of a thread"),

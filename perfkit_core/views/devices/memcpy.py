@@ -1,9 +1,9 @@
-"""How much was copied and filled, in which direction, and how fast?"""
+"""Copies and fills of memory: bytes, time and bandwidth by direction."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ from perfkit_core.model.schema import MEMCPY, MEMSET
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.views import grouping
-from perfkit_core.views.devices import launched_for
+from perfkit_core.views.devices.kernels import OF_LAUNCH
 from perfkit_core.views.select import selected
 from perfkit_core.views.tables import group, integers, plain, texts
 
@@ -26,25 +26,24 @@ TOLD_NS: Final = "told_ns"
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """One row a kind of copy and device; see :data:`COLUMNS`. Sizes are NA where no event tells. Raises UsageError."""
+    """Return one row for each kind of copy and device; see :data:`COLUMNS`. Sizes are NA where none was recorded. Raise
+    UsageError."""
     return with_speed(measured(trace, request))
 
 
 def measured(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """The columns of the table, but TOLD_NS in place of the speed. Raises UsageError."""
+    """Return the columns of the table, with TOLD_NS instead of the speed. Raise UsageError."""
     rows = np.flatnonzero(selected(trace, request) & trace.rows("kind", MEMCPY, MEMSET))
-    own = {"operator": ("operator", launched_for.operators), "module": ("module", launched_for.modules)}
     keys = {name: texts(trace.codes(name), rows) for name in ("kind", "copy_kind", "device")}
-    groups = group(keys | grouping.keys(trace, request, rows, GROUPINGS, own))
+    groups = group(keys | grouping.keys(trace, request, rows, GROUPINGS, OF_LAUNCH))
     duration, moved = trace.ints("dur_ns")[rows], trace.ints("bytes", -1)[rows]
-    size = groups.known_sum(moved, moved >= 0)
-    columns = {"calls": groups.calls(), "bytes": size} | groups.statistics(duration, "device")
-    columns[TOLD_NS] = groups.sum(np.where(moved < 0, 0, duration))
-    return plain(pd.concat([groups.keys, pd.DataFrame(columns, index=groups.keys.index)], axis=1))
+    columns: dict[str, Any] = {"calls": groups.calls(), "bytes": groups.known_sum(moved, moved >= 0)}
+    columns |= groups.statistics(duration, "device")
+    return plain(groups.keys.assign(**columns, **{TOLD_NS: groups.sum(np.where(moved < 0, 0, duration))}))
 
 
 def with_speed(copies: pd.DataFrame) -> pd.DataFrame:
-    """The table of measured copies: bytes over the time of those that tell."""
+    """Return the table of measured copies: bytes over the time of the copies whose size was recorded."""
     told_ns = copies[TOLD_NS].to_numpy(np.int64)
     size = copies["bytes"].fillna(0).to_numpy(np.int64)
     speed = integers(size * 1_000_000_000 // np.maximum(told_ns, 1), told_ns > 0)
@@ -55,7 +54,7 @@ COLUMNS: Final = (
     KIND,
     key("copy_kind", "Copy kind"),
     DEVICE_NAME,
-    *(known for known in added_by(GROUPINGS) if known.name != "device"),
+    *(column for column in added_by(GROUPINGS) if column.name != "device"),
     replace(CALLS, place=DEVICE),
     size("bytes", "Size", per_step=True, place=DEVICE),
     *ON_DEVICE,

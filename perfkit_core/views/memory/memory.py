@@ -21,7 +21,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest, split_grouping
 from perfkit_core.views import grouping
 from perfkit_core.views.memory.events import MemoryEvents, explain_empty, memory_events
-from perfkit_core.views.operators import dataflow
+from perfkit_core.views.operators import calls
 from perfkit_core.views.select import selected
 from perfkit_core.views.steps.step_rows import cut_off_rows
 from perfkit_core.views.tables import plain, texts
@@ -42,7 +42,7 @@ def innermost(trace: Trace, rows: IntArray) -> IntArray:
 def outermost(trace: Trace, rows: IntArray) -> IntArray:
     """Row of the outermost operator around each memory event, else of the nearest host event; -1: none."""
     above = trace.ints("parent")[rows]
-    operator = np.where(above == NO_ROW, NO_ROW, dataflow.outermost(trace)[above])
+    operator = np.where(above == NO_ROW, NO_ROW, calls.outermost(trace)[above])
     return np.where(operator == NO_ROW, above, operator)
 
 

@@ -1,28 +1,31 @@
-"""How long did the labelled ranges take: the user's own (record_function, RecordEvent) and those of the framework?"""
+"""Annotations: time of the ranges that the user (record_function, RecordEvent) or the framework labelled."""
 
 from __future__ import annotations
 
+from typing import Final
+
 import pandas as pd
 
-from perfkit_core.algorithms.arrays import BoolArray
 from perfkit_core.assembly.layers import labelled
 from perfkit_core.language.messages import message
 from perfkit_core.model.columns import DEVICE, HOST, KIND, NAME, Share, added_by, share
 from perfkit_core.model.schema import ANNOTATION, BACKWARD, DATALOADER, FORWARD, OPTIMIZER
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
-from perfkit_core.views.operators.spans import GROUPINGS, SPAN_COLUMNS, span_table
+from perfkit_core.views.operators.operators import GROUPINGS, SPAN_COLUMNS, span_table
 from perfkit_core.views.steps import step_rows
 
-LABELLED = (ANNOTATION, DATALOADER, FORWARD, BACKWARD, OPTIMIZER)
+LABELLED: Final = (ANNOTATION, DATALOADER, FORWARD, BACKWARD, OPTIMIZER)
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """As the view operators, with shares of the steps in place of those of the rows; see :data:`COLUMNS`. Kind
-    ``annotation`` is the user's own label, the others are the framework's."""
+    """Return the columns of the view operators, with shares of the steps instead of those of the rows; see
+    :data:`COLUMNS`. Kind ``annotation`` is the user's own label, the others are the framework's."""
     counted = trace.host & trace.rows("kind", *LABELLED)
     if not request.native:
-        counted &= ~_layers(trace)
+        # Labels of ``annotate`` are in the view modules. The framework's own tables print them among all others.
+        layers = labelled(trace)
+        counted &= ~((layers.path >= 0) | (layers.mark >= 0))
     result = span_table(trace, request, counted, "kind")
     cpu, device = step_rows.ratios(trace, request, result["total_cpu_ns"], result["total_device_ns"])
     result["total_cpu_ratio"] = cpu
@@ -30,14 +33,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     return result.drop(columns=["self_cpu_ratio", "self_device_ratio"])
 
 
-def _layers(trace: Trace) -> BoolArray:
-    """The labels of ``annotate``: they are the view modules. The framework's own tables print them among all others."""
-    calls = labelled(trace)
-    found: BoolArray = (calls.path >= 0) | (calls.mark >= 0)
-    return found
-
-
-COLUMNS = (
+COLUMNS: Final = (
     NAME,
     *added_by(GROUPINGS),
     KIND,

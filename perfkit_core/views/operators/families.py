@@ -1,7 +1,12 @@
-"""Which families of operators take the time: matrix products, convolutions, copies, …?
+"""Families of operators (matrix products, convolutions, copies …): the family of each event, and the time of each.
+
+A host operator is of the family of its canonical name; where it has none, and for every other host event, of that of
+the nearest operator above that has. Device work is of the family that its own name tells, else of that of the operator
+that launched it. Some kernels serve many ends: a matrix product that a convolution launches is the convolution, and
+a kernel that copies for a cast is the cast.
 
 Host time is that of operators without what other operators do in them; device time that of kernels, copies and fills,
-by what they compute themselves (a copy inside a convolution is a copy). Both sum to the whole.
+by what they compute themselves (a copy inside a convolution is a copy). Both add up to the whole.
 """
 
 from __future__ import annotations
@@ -12,7 +17,8 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms.arrays import NO_ROW, Codes, IntArray
 from perfkit_core.algorithms.trees import preorder
 from perfkit_core.language.messages import message
 from perfkit_core.model.columns import (
@@ -28,12 +34,13 @@ from perfkit_core.model.columns import (
     duration,
     share,
 )
-from perfkit_core.model.schema import DEVICE_WORK, OPERATOR_KINDS
-from perfkit_core.model.trace import Trace
+from perfkit_core.model.schema import DEVICE_WORK, KERNEL, MEMCPY, MEMSET, OPERATOR_KINDS
+from perfkit_core.model.trace import Trace, once
+from perfkit_core.operators.names import FAMILIES, family, kernel_family
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
-from perfkit_core.views import grouping
-from perfkit_core.views.devices import launched_for
-from perfkit_core.views.operators import event_families, overloads, own_time
+from perfkit_core.views import attribution, grouping
+from perfkit_core.views.devices.kernels import OF_LAUNCH
+from perfkit_core.views.operators import calls
 from perfkit_core.views.select import selected
 from perfkit_core.views.tables import Groups, group, integers, plain, ratio, texts
 
@@ -52,93 +59,120 @@ class _Counted:
     ns: IntArray
     device_known: bool
 
-    @property
-    def on_host(self) -> BoolArray:
-        return np.arange(len(self.ns)) < len(self.operators)
-
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """One row a family; see :data:`COLUMNS`. The ratios are to the sums of all rows; NA where no device work was
-    recorded.
+    """Return one row for each family; see :data:`COLUMNS`. Ratios are of the sums of all rows; NA where no device work
+    was recorded.
 
-    By operator a tree: below each family its operators, with the device work of that family that they launched. Raises
+    By operator a tree: below each family its operators, with the device work of that family that they launched. Raise
     UsageError."""
-    counted = _counted(trace, request)
-    families = _keys(trace, replace(request, by=tuple(name for name in request.by if name != OPERATOR)), counted)
-    result = _sums(group(families), counted)
+    chosen, device = selected(trace, request), trace.rows("kind", *DEVICE_WORK)
+    operators = np.flatnonzero(chosen & trace.host & trace.rows("kind", *OPERATOR_KINDS) & calls.is_call(trace))
+    work = np.flatnonzero(chosen & device)
+    ns = np.append(calls.self_cpu_ns(trace)[operators], trace.ints("dur_ns")[work])
+    counted = _Counted(operators, work, ns, bool(device.any()))
+
+    keys = _keys(trace, replace(request, by=tuple(name for name in request.by if name != OPERATOR)), counted)
+    families = group(keys)
+    roots = plain(_sums(families, counted))
     if OPERATOR not in request.by:
-        return plain(in_order(result).reset_index(drop=True))
-    names = _keys(trace, request, counted)
-    inner = group(families | {"of": families["name"]} | {"name": names[OPERATOR]})
-    above = np.full(len(result) + len(inner), NO_ROW)
-    above[len(result) :] = group(families).code[np.unique(inner.code, return_index=True)[1]]
-    return _tree(result, _sums(inner, counted).drop(columns="of"), above)
-
-
-def _tree(roots: pd.DataFrame, leaves: pd.DataFrame, above: IntArray) -> pd.DataFrame:
-    rows = pd.concat([plain(roots).assign(depth=0), plain(leaves).assign(depth=1)], ignore_index=True)
+        return in_order(roots).reset_index(drop=True)
+    names = _keys(trace, request, counted)[OPERATOR]
+    inner = group(keys | {"of": keys["name"]} | {"name": names})
+    leaves = plain(_sums(inner, counted).drop(columns="of"))
+    rows = pd.concat([roots.assign(depth=0), leaves.assign(depth=1)], ignore_index=True)
+    above = np.full(len(rows), NO_ROW)
+    above[len(roots) :] = families.code[np.unique(inner.code, return_index=True)[1]]
     place = np.empty(len(rows), np.int64)
     place[in_order(rows).index.to_numpy()[::-1]] = np.arange(len(rows))
     return rows.iloc[preorder(above, place)][["depth", *roots.columns]].reset_index(drop=True)
 
 
 def in_order(rows: pd.DataFrame) -> pd.DataFrame:
-    """The largest first: by the time on devices, where there is none by that on the host."""
+    """Return the rows, the largest first: by the time on devices, where there is none by that on the host."""
     return rows.sort_values(["device_ns", "self_cpu_ns"], ascending=False, kind="stable", na_position="last")
 
 
-def _counted(trace: Trace, request: ViewRequest) -> _Counted:
-    chosen, device = selected(trace, request), trace.rows("kind", *DEVICE_WORK)
-    operators = np.flatnonzero(chosen & trace.host & trace.rows("kind", *OPERATOR_KINDS) & own_time.is_call(trace))
-    work = np.flatnonzero(chosen & device)
-    ns = np.append(own_time.self_cpu_ns(trace)[operators], trace.ints("dur_ns")[work])
-    return _Counted(operators, work, ns, bool(device.any()))
-
-
 def _keys(trace: Trace, request: ViewRequest, counted: _Counted) -> dict[str, Any]:
-    """The family and the groupings of the operators, then of the device work."""
+    """Return the family and the groupings of the operators, then of the device work."""
     rows = np.append(counted.operators, counted.work)
-    found = {"name": _filled(texts(event_families.event_families(trace), rows), NO_FAMILY)}
-    of_host = grouping.keys(trace, request, counted.operators, GROUPINGS, {OPERATOR: (OPERATOR, _names)})
-    own = {OPERATOR: (OPERATOR, launched_for.operators), "module": ("module", launched_for.modules)}
-    of_work = grouping.keys(trace, request, counted.work, GROUPINGS, own)
-    joined = {name: _joined(column, of_work[name]) for name, column in of_host.items()}
-    if OPERATOR in joined:
-        joined[OPERATOR] = _filled(pd.Categorical(joined[OPERATOR]), NO_OPERATOR)
-    return found | joined
-
-
-def _joined(of_host: Any, of_work: Any) -> Any:
-    return pd.concat([pd.Series(of_host), pd.Series(of_work)], ignore_index=True)
+    names = {OPERATOR: (OPERATOR, lambda trace, rows, argument: texts(calls.operator_names(trace), rows))}
+    of_host = grouping.keys(trace, request, counted.operators, GROUPINGS, names)
+    of_work = grouping.keys(trace, request, counted.work, GROUPINGS, OF_LAUNCH)
+    keys: dict[str, Any] = {"name": _filled(texts(event_families(trace), rows), NO_FAMILY)}
+    for name, column in of_host.items():
+        both = pd.concat([pd.Series(column), pd.Series(of_work[name])], ignore_index=True)
+        keys[name] = _filled(pd.Categorical(both), NO_OPERATOR) if name == OPERATOR else both
+    return keys
 
 
 def _filled(values: pd.Categorical, missing: str) -> pd.Categorical:
     return pd.Categorical(pd.Series(values).cat.add_categories(missing).fillna(missing))
 
 
-def _names(trace: Trace, rows: IntArray, argument: str | None) -> pd.Categorical:
-    return texts(overloads.operator_names(trace), rows)
-
-
 def _sums(groups: Groups, counted: _Counted) -> pd.DataFrame:
-    host = counted.on_host
+    host = np.arange(len(counted.ns)) < len(counted.operators)
     cpu, device = groups.sum(np.where(host, counted.ns, 0)), groups.sum(np.where(host, 0, counted.ns))
     known = np.full(len(groups), counted.device_known)
-    columns = {
-        "calls": groups.sum(host),
-        "self_cpu_ns": cpu,
-        "self_cpu_ratio": ratio(cpu, int(cpu.sum())),
-        "device_calls": integers(groups.sum(~host), known),
-        "device_ns": integers(device, known),
-        "device_ratio": np.where(known, ratio(device, int(device.sum())), np.nan),
-    }
-    return pd.concat([groups.keys, pd.DataFrame(columns, index=groups.keys.index)], axis=1)
+    return groups.keys.assign(
+        calls=groups.sum(host),
+        self_cpu_ns=cpu,
+        self_cpu_ratio=ratio(cpu, int(cpu.sum())),
+        device_calls=integers(groups.sum(~host), known),
+        device_ns=integers(device, known),
+        device_ratio=np.where(known, ratio(device, int(device.sum())), np.nan),
+    )
+
+
+_NUMBER: Final = {name: number for number, name in enumerate(FAMILIES)}
+_OF_KIND: Final = {MEMCPY: "copy", MEMSET: "creation"}
+_SERVES: Final = {
+    "matmul": ("conv", "attention", "rnn", "mixture_of_experts", "linear_algebra"),
+    "elementwise": ("activation", "dropout", "loss"),
+}
+"""Family of a kernel → families of operators that such kernels compute: there that of the operator says more."""
+
+
+@once
+def event_families(trace: Trace) -> Codes:
+    """Return the family of each event, shape (rows,): codes into all families, -1 where there is none."""
+    parent, op_names = trace.ints("parent"), trace.codes("op_name")
+    own = op_names.lookup(np.array([_number(family(name)) for name in op_names.values], np.int64), -1)
+    nearest = nesting.nearest_on_path(parent, own >= 0)
+    families = np.where(nearest == NO_ROW, -1, own[nearest])
+
+    kinds, names, kernels = trace.codes("kind"), trace.codes("name"), ~trace.host & trace.rows("kind", KERNEL)
+    by_kind = kinds.lookup(np.array([_number(_OF_KIND.get(kind)) for kind in kinds.values], np.int64), -1)
+    by_name = np.full(len(names.values), -1, np.int64)
+    for code in np.unique(names.codes[kernels]):  # each distinct name is looked at once
+        by_name[code] = _number(kernel_family(names.values[code]))
+    told = np.where(by_kind >= 0, by_kind, np.where(kernels, names.lookup(by_name, -1), -1))
+    serving = np.zeros((len(FAMILIES) + 1, len(FAMILIES) + 1), np.bool_)  # [of the kernel, of the operator]
+    for of_kernel, of_operators in _SERVES.items():
+        serving[_NUMBER[of_kernel], [_NUMBER[name] for name in of_operators]] = True
+    device = np.flatnonzero(trace.rows("kind", *DEVICE_WORK))
+    told, owner = told[device], attribution.owners(trace)
+    inherited = np.where(owner[device] == NO_ROW, -1, families[owner[device]])
+    families[device] = np.where((told >= 0) & ~serving[told, inherited], told, inherited)
+
+    # A kernel casts if an operator launched it that copies directly in one that casts. Copies of the device's own
+    # engines stay copies: they move data between places.
+    named = op_names.codes >= 0
+    launcher = np.append(nesting.nearest_on_path(parent, named), NO_ROW)[owner]
+    outer = np.append(nesting.nearest_above(parent, named), NO_ROW)[launcher]
+    casting = np.append(families, -1)[outer] == _NUMBER["cast"]
+    families[trace.rows("kind", KERNEL) & (families == _NUMBER["copy"]) & casting] = _NUMBER["cast"]
+    return Codes(families.astype(np.int32), list(FAMILIES))
+
+
+def _number(name: str | None) -> int:
+    return -1 if name is None else _NUMBER[name]
 
 
 COLUMNS: Final = (
     DEPTH,
     NAME,
-    *(known for known in added_by(GROUPINGS) if known.name != OPERATOR),
+    *(column for column in added_by(GROUPINGS) if column.name != OPERATOR),
     replace(CALLS, description="of operators"),
     SELF_CPU,
     share("self_cpu_ratio", "Self CPU", Share("self_cpu_ns"), place=HOST),

@@ -1,4 +1,8 @@
-"""How do the operators of a step follow each other? The dataflow graph: its nodes in producer order, or its edges.
+"""The dataflow graph of a step: its operators in producer order, or its edges.
+
+A profiler records no tensors. What it records: the order on a thread, the sequence number that a forward operator
+shares with its backward node, and the order on a stream. Where there are no sequence numbers, the backward nodes of a
+canonical operator are tied to its forward calls in reverse order, if there are as many of them in the step.
 
 Without ``--step`` it is the graph of the first step; of everything where no steps were recorded.
 """
@@ -6,12 +10,13 @@ Without ``--step`` it is the graph of the first step; of everything where no ste
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import nesting
-from perfkit_core.algorithms.arrays import NO_ROW, IntArray
+from perfkit_core.algorithms import groupby, nesting
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.errors import UsageError
 from perfkit_core.language.messages import message
 from perfkit_core.model.columns import (
@@ -31,28 +36,44 @@ from perfkit_core.model.columns import (
     key,
     text,
 )
-from perfkit_core.model.trace import Trace
+from perfkit_core.model.schema import BACKWARD, DEVICE_WORK
+from perfkit_core.model.trace import Trace, once
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.views import attribution
-from perfkit_core.views.operators import dataflow
-from perfkit_core.views.select import selected, step_numbers
-from perfkit_core.views.tables import plain, texts
+from perfkit_core.views.operators.calls import outermost
+from perfkit_core.views.select import marked, selected, step_numbers, threads
+from perfkit_core.views.tables import integers, plain, texts
 
-GROUPINGS = ("edge",)
+GROUPINGS: Final = ("edge",)
+GRADIENT: Final = "_grad"
+"""The suffix of a canonical backward operator."""
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """One row an outermost operator, by edge one an edge; see :data:`COLUMNS`. NA where there is none."""
+    """Return one row for each outermost operator, by edge one for each edge; see :data:`COLUMNS`. NA: none."""
     if set(request.by) - set(GROUPINGS):
         raise UsageError(f"the graph cannot be grouped by {request.by[0]!r}", f"known: {', '.join(GROUPINGS)}")
     first = step_numbers(trace)[:1]
     chosen = selected(trace, request if request.steps is not None or not first else replace(request, steps=first))
-    rows = np.flatnonzero(chosen & nesting.is_own(dataflow.outermost(trace)))
-    return _edges(trace, rows) if request.by else _nodes(trace, rows)
+    rows = np.flatnonzero(chosen & nesting.is_own(outermost(trace)))
+    number = np.full(len(trace) + 1, NO_ROW, np.int64)  # of the node of each row; one item more, for row -1
+    number[rows] = np.arange(len(rows))
+    return _edges(trace, rows, number) if request.by else _nodes(trace, rows, number)
 
 
-def _nodes(trace: Trace, rows: IntArray) -> pd.DataFrame:
-    start = trace.ints("start_ns")[rows]
+def _nodes(trace: Trace, rows: IntArray, number: IntArray) -> pd.DataFrame:
+    start, devices = trace.ints("start_ns")[rows], trace.codes("device")
+    work_node = number[nodes_of_device_work(trace)]
+    work = np.flatnonzero(work_node != NO_ROW)
+    streams = pd.DataFrame(
+        {"node": work_node[work], "device": devices.codes[work], "stream": trace.ints("stream")[work]}
+    ).drop_duplicates()
+    streams["text"] = [f"{devices.values[d]}/{s}" for d, s in zip(streams["device"], streams["stream"], strict=True)]
+    stream_texts = streams.groupby("node")["text"].agg(", ".join)
+    neighbours = before_on_stream(trace, rows).drop_duplicates("after").set_index("after")["before"]
+    forward, inferred = forward_of(trace, rows)
+    by = pd.Series(np.where(inferred, "order", "sequence"), dtype=object)
+
     result = pd.DataFrame({"node": np.arange(len(rows))})
     for name in ("name", "op_name", "phase", "module"):
         result[name] = texts(trace.codes(name), rows)
@@ -60,29 +81,27 @@ def _nodes(trace: Trace, rows: IntArray) -> pd.DataFrame:
     result["tid"] = trace.ints("tid")[rows]
     result["start_ns"] = start - start.min(initial=np.iinfo(np.int64).max)
     result["total_cpu_ns"] = trace.ints("dur_ns")[rows]
-    number = _numbers(trace, rows)
-    work = number[dataflow.nodes_of_device_work(trace)]
-    result["device_events"] = np.bincount(work[work != NO_ROW], minlength=len(rows)).astype(np.int64)
+    result["device_events"] = np.bincount(work_node[work], minlength=len(rows)).astype(np.int64)
     result["total_device_ns"] = attribution.total_device_ns(trace)[rows]
-    result["streams"] = _streams(trace, work).reindex(np.arange(len(rows))).to_numpy(object)
-    result["after"] = _known(number[dataflow.before_on_thread(trace, rows)])
-    neighbours = dataflow.before_on_stream(trace, rows).drop_duplicates("after").set_index("after")["before"]
+    result["streams"] = stream_texts.reindex(np.arange(len(rows))).to_numpy(object)
+    result["after"] = _known(number[before_on_thread(trace, rows)])
     result["after_on_stream"] = _known(number[neighbours.reindex(rows).fillna(NO_ROW).to_numpy(np.int64)])
-    forward, inferred = dataflow.forward_of(trace, rows)
     result["forward"] = _known(number[forward])
-    by = pd.Series(np.where(inferred, "order", "sequence"), dtype=object)
     result["forward_by"] = by.where(forward != NO_ROW, pd.NA)
     return plain(result)
 
 
-def _edges(trace: Trace, rows: IntArray) -> pd.DataFrame:
-    stream = dataflow.before_on_stream(trace, rows)
+def _known(numbers: IntArray) -> pd.arrays.IntegerArray:
+    return integers(np.maximum(numbers, 0), numbers >= 0)
+
+
+def _edges(trace: Trace, rows: IntArray, number: IntArray) -> pd.DataFrame:
+    stream = before_on_stream(trace, rows)
     parts = {
-        "thread": (dataflow.before_on_thread(trace, rows), rows),
+        "thread": (before_on_thread(trace, rows), rows),
         "stream": (stream["before"].to_numpy(np.int64), stream["after"].to_numpy(np.int64)),
-        "backward": (dataflow.forward_of(trace, rows)[0], rows),
+        "backward": (forward_of(trace, rows)[0], rows),
     }
-    number = _numbers(trace, rows)
     frames = [
         pd.DataFrame({"before": number[before], "after": number[after], "edge": edge})
         for edge, (before, after) in parts.items()
@@ -95,28 +114,98 @@ def _edges(trace: Trace, rows: IntArray) -> pd.DataFrame:
     return result
 
 
-def _numbers(trace: Trace, rows: IntArray) -> IntArray:
-    """Number of the node of each row of the trace, -1 for what is none; one item more, for row -1."""
-    number = np.full(len(trace) + 1, NO_ROW, np.int64)
-    number[rows] = np.arange(len(rows))
-    return number
+@once
+def nodes_of_device_work(trace: Trace) -> IntArray:
+    """Return the row of the outermost operator that launched each device event (-1: none, and for host events)."""
+    owner = attribution.owners(trace)
+    work = trace.rows("kind", *DEVICE_WORK)
+    return np.where(work, np.append(outermost(trace), NO_ROW)[owner], NO_ROW)
 
 
-def _streams(trace: Trace, node: IntArray) -> pd.Series[str]:
-    """Streams of the device work of each node, as text: "cuda:0/7, cuda:0/20"."""
-    work = np.flatnonzero(node != NO_ROW)
-    codes = trace.codes("device")
-    frame = pd.DataFrame({"node": node[work], "device": codes.codes[work], "stream": trace.ints("stream")[work]})
-    frame = frame.drop_duplicates()
-    frame["text"] = [f"{codes.values[d]}/{s}" for d, s in zip(frame["device"], frame["stream"], strict=True)]
-    return frame.groupby("node")["text"].agg(", ".join)
+def before_on_thread(trace: Trace, rows: IntArray) -> IntArray:
+    """Return for each operator the one before it on its thread, -1 for the first; ``rows`` are in time order."""
+    place = threads(trace)
+    return _previous(rows, place.code[rows], len(place))
 
 
-def _known(numbers: IntArray) -> pd.arrays.IntegerArray:
-    return pd.arrays.IntegerArray(np.maximum(numbers, 0), numbers < 0)
+def before_on_stream(trace: Trace, rows: IntArray) -> pd.DataFrame:
+    """Return the neighbours on a stream of a device, each pair once: columns before, after (rows of operators)."""
+    node = nodes_of_device_work(trace)
+    work = np.flatnonzero(_wanted(trace, rows)[node])
+    place = [trace.ints("rank")[work], trace.codes("device").codes[work], trace.ints("stream")[work]]
+    code, first = groupby.distinct(place, len(work))
+    before = np.append(node, NO_ROW)[_previous(work, code, len(first))]
+    pairs = pd.DataFrame({"before": before, "after": node[work]})
+    return pairs[(pairs["before"] != NO_ROW) & (pairs["before"] != pairs["after"])].drop_duplicates(ignore_index=True)
 
 
-COLUMNS = (
+def _previous(rows: IntArray, place: IntArray, places: int) -> IntArray:
+    """Return for each row (ascending) the one before it in the same place, a number below ``places``; -1: none."""
+    order = groupby.stable_order(place, places)
+    same = np.zeros(len(rows), np.bool_)
+    same[1:] = np.diff(place[order]) == 0
+    before = np.full(len(rows), NO_ROW, np.int64)
+    before[order] = np.where(same, np.roll(rows[order], 1), NO_ROW)
+    return before
+
+
+def _wanted(trace: Trace, rows: IntArray) -> BoolArray:
+    """Return the mask of the rows, with one item more: False for row -1."""
+    return np.append(marked(trace, rows), False)
+
+
+def forward_of(trace: Trace, rows: IntArray) -> tuple[IntArray, BoolArray]:
+    """Return for each backward operator its forward operator (-1: unknown), and whether that is inferred from order.
+
+    Shape (len(rows),) both; ``rows`` are outermost operators.
+    """
+    forward = _by_sequence(trace, rows)
+    inferred = _by_order(trace, rows) if (forward == NO_ROW).all() else forward
+    numbered = forward != NO_ROW
+    return np.where(numbered, forward, inferred), ~numbered & (inferred != NO_ROW)
+
+
+def _by_sequence(trace: Trace, rows: IntArray) -> IntArray:
+    """Return the forward operators by sequence number: a node takes the number at which it is made, so its operator is
+    the last one begun under that number."""
+    sequence, root = trace.ints("sequence"), outermost(trace)
+    backward = trace.rows("phase", BACKWARD)
+    numbered = (sequence >= 0) & (root != NO_ROW)
+    ran = np.flatnonzero(numbered & backward & _wanted(trace, rows)[root])
+    ran = ran[~pd.Index(root[ran]).duplicated(keep="first")]
+    low, high = (sequence[ran].min(), sequence[ran].max()) if len(ran) else (0, -1)  # fewer rows to look up below
+    made = np.flatnonzero(numbered & ~backward & (sequence >= low) & (sequence <= high))
+    both = np.concatenate([ran, made])
+    key, first = groupby.distinct([trace.ints("rank")[both], sequence[both]], len(both))
+    last = groupby.last_rows(key[len(ran) :], len(first))
+    forward = np.full(len(trace), NO_ROW, np.int64)
+    forward[root[ran]] = np.append(root[made], NO_ROW)[last[key[: len(ran)]]]
+    return forward[rows]
+
+
+def _by_order(trace: Trace, rows: IntArray) -> IntArray:
+    """Return the forward operators by order: the k-th backward call in a step belongs to the k-th last forward call."""
+    codes = trace.codes("op_name")
+    name = pd.Series([*codes.values, None], dtype=object).to_numpy()[codes.codes[rows]]
+    frame = pd.DataFrame(
+        {"row": rows, "name": name, "rank": trace.ints("rank")[rows], "step": trace.ints("step")[rows]}
+    )
+    frame = frame[frame["name"].notna()]
+    is_backward = frame["name"].str.endswith(GRADIENT)
+    keys = ["rank", "step", "name"]
+    after = frame[is_backward].assign(name=frame["name"].str.removesuffix(GRADIENT))
+    before = frame[~is_backward]
+    after = after.assign(call=after.groupby(keys).cumcount(), calls=after.groupby(keys)["row"].transform("size"))
+    before = before.assign(
+        call=before.groupby(keys).cumcount(ascending=False), calls=before.groupby(keys)["row"].transform("size")
+    )
+    pairs = after.merge(before, on=[*keys, "call", "calls"], suffixes=("", "_forward"))
+    forward = np.full(len(trace), NO_ROW, np.int64)
+    forward[pairs["row"].to_numpy(np.int64)] = pairs["row_forward"].to_numpy(np.int64)
+    return forward[rows]
+
+
+COLUMNS: Final = (
     key("node", "Node", description="number"),
     NAME,
     OP_NAME,
@@ -136,7 +225,7 @@ COLUMNS = (
     key("edge", "Edge", by=("edge",), description="thread, stream or backward"),
     text("after_on_stream", "After on stream", description="the node before it on the first of its streams"),
     text("forward", "Forward", description="node, of a backward one"),
-    text("forward_by", "Forward by", description="sequence or order, see ``dataflow``"),
+    text("forward_by", "Forward by", description="sequence: by number; order: inferred from the order of calls"),
 )
 
 VIEW = View(

@@ -1,4 +1,4 @@
-"""How long did the host take for copying and filling memory, and the device for what it launched?
+"""Memory manipulation: host time of calls that copy or fill memory, and device time of the work that they launched.
 
 Host events that say so by their name: memcpy, memorycopy or memset anywhere in it (runtime calls, labels, operators and
 their details), or an operator that is a copy (``copy_``, ``_to_copy``). They nest (an operator, its runtime call), and
@@ -13,15 +13,14 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.algorithms import nesting
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray, matches
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, matches
 from perfkit_core.language.messages import message
 from perfkit_core.model.columns import CALLS, CPU, DEVICE, HOST, KIND, NAME, ON_DEVICE, Share, added_by, share
 from perfkit_core.model.schema import ANNOTATION, DEVICE_WORK, OPERATOR, OPERATOR_DETAIL, RUNTIME
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.views import grouping
-from perfkit_core.views.operators import overloads
-from perfkit_core.views.operators.own_time import is_call
+from perfkit_core.views.operators import calls
 from perfkit_core.views.select import selected
 from perfkit_core.views.steps import step_rows
 from perfkit_core.views.tables import group, integers, plain, texts
@@ -33,40 +32,32 @@ _USER_DEFINED: Final = "UserDefined$"
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """One row a name and kind; see :data:`COLUMNS`. Device times are those of what was launched inside. Raises
-    UsageError."""
-    rows = np.flatnonzero(_manipulates(trace, request.native) & selected(trace, request))
-    keys: dict[str, Any] = {"name": texts(overloads.operator_names(trace), rows)}
-    keys["kind"] = texts(trace.codes("kind"), rows)
+    """Return one row for each name and kind; see :data:`COLUMNS`. Device times are those of the work launched inside.
+    Raise UsageError."""
+    names, categories = calls.operator_names(trace), trace.codes("category")
+    manipulates: BoolArray = names.lookup(matches(names.values, _WORDS), False)
+    if request.native:
+        user_defined = categories.lookup(matches(categories.values, _USER_DEFINED), False)
+        manipulates &= user_defined & trace.rows("kind", ANNOTATION, OPERATOR_DETAIL)
+    else:
+        copies = names.lookup(matches(names.values, _COPIES), False)
+        manipulates &= trace.rows("kind", RUNTIME, ANNOTATION, OPERATOR, OPERATOR_DETAIL)
+        manipulates |= copies & trace.rows("kind", OPERATOR)
+        manipulates &= calls.is_call(trace)
+    rows = np.flatnonzero(manipulates & trace.host & selected(trace, request))
+    keys: dict[str, Any] = {"name": texts(names, rows), "kind": texts(trace.codes("kind"), rows)}
     groups = group(keys | grouping.keys(trace, request, rows, GROUPINGS))
+    # Attribution passes over runtime calls, which are rows here, so device work is summed up from its launches.
+    launched_by, launched_ns = trace.ints("launched_by"), np.zeros(len(trace), np.int64)
+    work = trace.rows("kind", *DEVICE_WORK) & (launched_by != NO_ROW)
+    np.add.at(launched_ns, launched_by[work], trace.ints("dur_ns")[work])
     cpu = groups.statistics(trace.ints("dur_ns")[rows], "cpu")
-    device = groups.statistics(_launched_ns(trace)[rows], "device")
+    device = groups.statistics(nesting.sum_up(trace.ints("parent"), launched_ns)[rows], "device")
     cpu_ratio, device_ratio = step_rows.ratios(trace, request, cpu["total_cpu_ns"], device["total_device_ns"])
     known = np.full(len(groups), trace.rows("kind", *DEVICE_WORK).any())
     columns: dict[str, Any] = {"calls": groups.calls()} | cpu | {"cpu_ratio": cpu_ratio}
     columns |= {name: integers(values, known) for name, values in device.items()} | {"device_ratio": device_ratio}
-    return plain(pd.concat([groups.keys, pd.DataFrame(columns, index=groups.keys.index)], axis=1))
-
-
-def _manipulates(trace: Trace, native: bool) -> BoolArray:
-    names, categories = overloads.operator_names(trace), trace.codes("category")
-    said: BoolArray = names.lookup(matches(names.values, _WORDS), False)
-    if native:
-        said &= categories.lookup(matches(categories.values, _USER_DEFINED), False)
-        return said & trace.host & trace.rows("kind", ANNOTATION, OPERATOR_DETAIL)
-    copies: BoolArray = names.lookup(matches(names.values, _COPIES), False)
-    found = said & trace.rows("kind", RUNTIME, ANNOTATION, OPERATOR, OPERATOR_DETAIL)
-    found |= copies & trace.rows("kind", OPERATOR)
-    return found & trace.host & is_call(trace)
-
-
-def _launched_ns(trace: Trace) -> IntArray:
-    """Time of the device work launched by each host event and what is inside it, runtime calls too, shape (rows,)."""
-    launched_by = trace.ints("launched_by")
-    work = trace.rows("kind", *DEVICE_WORK) & (launched_by != NO_ROW)
-    own = np.zeros(len(trace), np.int64)
-    np.add.at(own, launched_by[work], trace.ints("dur_ns")[work])
-    return nesting.sum_up(trace.ints("parent"), own)
+    return plain(groups.keys.assign(**columns))
 
 
 COLUMNS: Final = (

@@ -1,4 +1,4 @@
-"""Which kinds of operators take the time, and which operators are of each kind?
+"""Kinds of operators, and the operators of each kind.
 
 The kind of an operator is its canonical name, which all frameworks share; operators without one are of kind ``other``.
 """
@@ -33,8 +33,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.runtime.compile import compiled
 from perfkit_core.views import attribution, grouping
-from perfkit_core.views.operators import own_time, spans
-from perfkit_core.views.operators.unowned import unowned
+from perfkit_core.views.operators import calls, operators
 from perfkit_core.views.select import threads
 from perfkit_core.views.tables import Groups, group, integers, plain, ratio
 
@@ -44,46 +43,68 @@ _SUMS: Final = ("calls", "self_cpu_ns", "total_cpu_ns", "self_device_ns", "total
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Depth 0: the kind; 1: an operator; see :data:`COLUMNS`. The ratios are to the self time of all operators. Calls
-    and totals of a kind leave out operators inside another of the same kind. Raises UsageError."""
-    counted = trace.host & trace.rows("kind", *OPERATOR_KINDS) & own_time.is_call(trace)
-    counted &= spans.chosen(trace, request)
+    """Return a tree: kinds at depth 0, operators at depth 1; see :data:`COLUMNS`. The denominator of ratios is the self
+    time of all operators. Calls and totals of a kind leave out operators inside another of the same kind. Raise
+    UsageError."""
+    counted = trace.host & trace.rows("kind", *OPERATOR_KINDS) & calls.is_call(trace)
+    counted &= operators.chosen(trace, request)
     rows = np.flatnonzero(counted)
-    keys = spans.keys(trace, request, rows)
-    name, kind = keys.pop("name"), _kinds(trace, rows)
-    kinds, operators = group({"name": kind} | keys), group({"kind": kind, "name": name} | keys)
-    values = _values(trace, rows)
-    top = _outermost(trace, counted)[rows]
-    parts = [_sums(kinds, values, top, 0), _sums(operators, values, np.ones(len(rows), np.bool_), 1)]
-    parts += [_alone(trace, request, name, alone) for name, alone in unowned(trace, request).items()]
+    keys = operators.keys(trace, request, rows)
+    name, codes = keys.pop("name"), trace.codes("op_name")
+    values = list(dict.fromkeys([*codes.values, OTHER]))
+    code = np.where(codes.codes[rows] < 0, values.index(OTHER), codes.codes[rows])
+    kind = pd.Categorical.from_codes(code, pd.Index(values, dtype=object))
+    kinds, inner = group({"name": kind} | keys), group({"kind": kind, "name": name} | keys)
+    times = {
+        "self_cpu_ns": calls.self_cpu_ns(trace)[rows],
+        "total_cpu_ns": trace.ints("dur_ns")[rows],
+        "self_device_ns": calls.self_device_ns(trace, np.zeros(len(trace), np.bool_))[rows],
+        "total_device_ns": attribution.total_device_ns(trace)[rows],
+    }
+    parts = [
+        _sums(kinds, 0, times, _outermost_of_kind(trace, counted)[rows]),
+        _sums(inner, 1, times, np.ones(len(rows), np.bool_)),
+    ]
+    for reason, work in operators.unowned(trace, request).items():
+        groups = group({"name": np.full(len(work), reason, object)} | grouping.keys(trace, request, work, GROUPINGS))
+        device_ns = groups.sum(trace.ints("dur_ns")[work])
+        parts.append(_complete(groups, 0, {"self_device_ns": device_ns, "total_device_ns": device_ns}))
     above = np.full(sum(map(len, parts)), NO_ROW)
-    above[len(kinds) : len(kinds) + len(operators)] = kinds.code[np.unique(operators.code, return_index=True)[1]]
-    result = _shares(pd.concat(parts, ignore_index=True).drop(columns="kind"))
+    above[len(kinds) : len(kinds) + len(inner)] = kinds.code[np.unique(inner.code, return_index=True)[1]]
+    result = pd.concat(parts, ignore_index=True).drop(columns="kind").astype({"depth": np.int64})
+    for place in ("self_cpu", "self_device"):
+        part = result[f"{place}_ns"].to_numpy(np.float64, na_value=np.nan)
+        whole = int(result.loc[result["depth"] == 0, f"{place}_ns"].sum())
+        shares = np.where(np.isnan(part), np.nan, ratio(part, whole))
+        result.insert(list(result.columns).index(f"{place}_ns") + 1, f"{place}_ratio", shares)
     weight = result["self_cpu_ns"].fillna(-1).to_numpy(np.int64)
     return plain(result.iloc[preorder(above, weight)].reset_index(drop=True))
 
 
-def _kinds(trace: Trace, rows: IntArray) -> pd.Categorical:
-    codes = trace.codes("op_name")
-    known = codes.codes[rows]
-    values = list(dict.fromkeys([*codes.values, OTHER]))
-    return pd.Categorical.from_codes(np.where(known < 0, values.index(OTHER), known), pd.Index(values, dtype=object))
+def _sums(groups: Groups, depth: int, times: dict[str, IntArray], top: BoolArray) -> pd.DataFrame:
+    """Return the sums of the groups, of calls and totals only those that are ``top``."""
+    sums = {"calls": groups.sum(top)}
+    for name, values in times.items():
+        sums[name] = groups.sum(np.where(top, values, 0) if name.startswith("total_") else values)
+    return _complete(groups, depth, sums)
 
 
-def _values(trace: Trace, rows: IntArray) -> dict[str, IntArray]:
-    found = {"self_cpu_ns": own_time.self_cpu_ns(trace), "total_cpu_ns": trace.ints("dur_ns")}
-    found["self_device_ns"] = own_time.self_device_ns(trace, np.zeros(len(trace), np.bool_))
-    found["total_device_ns"] = attribution.total_device_ns(trace)
-    return {name: each[rows] for name, each in found.items()}
+def _complete(groups: Groups, depth: int, sums: dict[str, IntArray]) -> pd.DataFrame:
+    """Return all columns, NA where a row has none."""
+    known, missing = np.ones(len(groups), np.bool_), integers(np.zeros(len(groups)), np.zeros(len(groups), np.bool_))
+    columns: dict[str, Any] = {"depth": integers(np.full(len(groups), depth), known)}
+    columns |= dict(plain(groups.keys if "kind" in groups.keys else groups.keys.assign(kind="")))
+    columns |= {name: integers(sums[name], known) if name in sums else missing for name in _SUMS}
+    return pd.DataFrame(columns)
 
 
-def _outermost(trace: Trace, counted: BoolArray) -> BoolArray:
-    """True for operators that lie in no other one of the same kind, shape (rows,)."""
+def _outermost_of_kind(trace: Trace, counted: BoolArray) -> BoolArray:
+    """Return the mask of operators that lie in no other one of the same kind, shape (rows,)."""
     around = nesting.nearest_above(trace.ints("parent"), counted)
-    rows, kinds, found = np.flatnonzero(counted), trace.codes("op_name"), threads(trace)
-    rows = rows[groupby.stable_order(found.code[rows], len(found))]
-    outermost: BoolArray = _is_outermost(around, kinds.codes, rows, len(trace), len(kinds.values))
-    return outermost
+    rows, kinds, place = np.flatnonzero(counted), trace.codes("op_name"), threads(trace)
+    rows = rows[groupby.stable_order(place.code[rows], len(place))]
+    mask: BoolArray = _is_outermost(around, kinds.codes, rows, len(trace), len(kinds.values))
+    return mask
 
 
 @compiled
@@ -109,37 +130,6 @@ def _is_outermost(around, kind, rows, count, kinds):  # type: ignore[no-untyped-
         depth += 1
         on_path[kind[row] + 1] += 1
     return found
-
-
-def _sums(groups: Groups, values: dict[str, IntArray], top: BoolArray, depth: int) -> pd.DataFrame:
-    found: dict[str, Any] = {"depth": np.full(len(groups), depth), "calls": groups.sum(top)}
-    for name, each in values.items():
-        found[name] = groups.sum(np.where(top, each, 0) if name.startswith("total_") else each)
-    return _complete(groups, {name: integers(each, np.ones(len(groups), np.bool_)) for name, each in found.items()})
-
-
-def _alone(trace: Trace, request: ViewRequest, name: str, rows: IntArray) -> pd.DataFrame:
-    groups = group({"name": np.full(len(rows), name, object)} | grouping.keys(trace, request, rows, GROUPINGS))
-    whole = integers(groups.sum(trace.ints("dur_ns")[rows]), np.ones(len(groups), np.bool_))
-    depth = integers(np.zeros(len(groups)), np.ones(len(groups), np.bool_))
-    return _complete(groups, {"depth": depth, "self_device_ns": whole, "total_device_ns": whole})
-
-
-def _complete(groups: Groups, columns: dict[str, Any]) -> pd.DataFrame:
-    """All columns, NA where a row has none."""
-    missing = integers(np.zeros(len(groups)), np.zeros(len(groups), np.bool_))
-    keys = plain(groups.keys if "kind" in groups.keys else groups.keys.assign(kind=""))
-    return pd.DataFrame({"depth": columns["depth"]} | dict(keys) | {name: columns.get(name, missing) for name in _SUMS})
-
-
-def _shares(table: pd.DataFrame) -> pd.DataFrame:
-    roots = table["depth"] == 0
-    result = table.astype({"depth": np.int64})
-    for name in ("self_cpu", "self_device"):
-        values = table[f"{name}_ns"].to_numpy(np.float64, na_value=np.nan)
-        share = np.where(np.isnan(values), np.nan, ratio(values, int(table.loc[roots, f"{name}_ns"].sum())))
-        result.insert(list(result.columns).index(f"{name}_ns") + 1, f"{name}_ratio", share)
-    return result
 
 
 COLUMNS: Final = (

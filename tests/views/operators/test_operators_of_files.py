@@ -19,7 +19,7 @@ import pytest
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.readers.load import load
 from perfkit_core.views.operators import operators
-from perfkit_core.views.operators.unowned import OUTSIDE
+from perfkit_core.views.operators.operators import OUTSIDE
 
 FILES = ["h100-bert-small", "h100-vit", "mi300x-bert-small", "mi300x-vit", "b200-eager-rank0of8"]
 HOST = {"cpu_op", "user_annotation", "python_function", "cuda_runtime", "cuda_driver"}
