@@ -6,5 +6,4 @@ import sys
 
 from perfkit_core.cli.main import main
 
-if __name__ == "__main__":
-    sys.exit(main())
+sys.exit(main())

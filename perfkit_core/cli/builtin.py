@@ -1,9 +1,10 @@
-"""What the core registers, through the same hooks as everyone else. Imports stay inside: ``--help`` must be quick."""
+"""What the core registers, through the hooks of plugins. Imports stay inside functions: ``--help`` must be quick."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from perfkit_core.plugins.contracts import Exporter, Renderer, Rule, Source, View
 from perfkit_core.plugins.hookspecs import hookimpl
@@ -11,6 +12,10 @@ from perfkit_core.system.packages import later
 
 if TYPE_CHECKING:
     import click
+
+_COMMANDS: Final = ("record", "summary", "report", "advise", "verify", "calibrate", "compare", "export", "runs", "demo",
+                    "plugins")  # fmt: skip
+"""Modules of this package, each with a command of its name."""
 
 
 @hookimpl
@@ -55,6 +60,6 @@ def perfkit_exporters() -> Sequence[Exporter]:
 
 @hookimpl
 def perfkit_commands() -> Sequence[click.Command]:
-    from perfkit_core.cli import builtin_commands
-
-    return builtin_commands()
+    """Return the commands in the order in which they are used."""
+    commands = [getattr(importlib.import_module(f"perfkit_core.cli.{name}"), name) for name in _COMMANDS]
+    return [*commands, importlib.import_module("perfkit_core.cli.demo").demo_run]

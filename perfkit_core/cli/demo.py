@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -22,21 +22,34 @@ CHILD: Final = "_demo-run"
 
 @click.command()
 @click.option("-o", "--output", type=click.Path(path_type=Path, file_okay=False), default=Path("demo"), metavar="DIR",
-              show_default=True, help="Folder for the runs and the pages; made if it is not there.")  # fmt: skip
+              show_default=True, help="Folder for the runs and the pages; created if missing.")  # fmt: skip
 def demo(output: Path) -> None:
-    """Record a small training in every installed framework, and write the reports.
+    """Record a small training, and write its reports.
 
-    Leaves a run folder and a page for each framework in DIR, and a page for each two of them compared.
+    Trains in every installed framework. Writes a run folder and a page for each framework to DIR, and a page that
+    compares each two of them.
     """
+    from perfkit_core.compare.report import comparison_report
+    from perfkit_core.pages.profile import run_report
+    from perfkit_core.readers.load import load
+
     known = [recorder.framework for recorder in get_plugins().recorders()]
     frameworks = [name for name in known if installed(name)]
     if not frameworks:
-        raise CaptureError("no framework is installed", f"pip install {' or '.join(_wanted(known))}")
-    with working("starting") as tell:
+        wanted = " or ".join(f'"perfkit[{name}]"' for name in known) or "perfkit"
+        raise CaptureError("no framework is installed", f"pip install {wanted}")
+    pages: list[Path] = []
+    with working("starting") as say:
         for framework in frameworks:
-            _train(framework, output / framework, tell)
-        tell("writing the pages")
-        pages = [*_reports(frameworks, output), *_comparisons(frameworks, output)]
+            _train(framework, output / framework, say)
+        say("writing the pages")
+        for framework in frameworks:
+            pages.append(output / f"{framework}.html")
+            write(renderer("html").render(run_report(load(output / framework))), pages[-1])
+        for base, other in itertools.combinations(frameworks, 2):
+            pages.append(output / ("compare.html" if len(frameworks) == 2 else f"compare-{base}-{other}.html"))
+            comparison = comparison_report(load(output / base), load(output / other))
+            write(renderer("html").render(comparison), pages[-1])
     click.echo("\n".join(["Written; open them in a browser:", *(f"  {page}" for page in pages)]))
 
 
@@ -51,14 +64,14 @@ def demo_run(framework: str, run_dir: Path) -> None:
     recorder.demo(run_dir, lambda text: click.echo(text))
 
 
-def _wanted(known: Iterable[str]) -> list[str]:
-    return [f'"perfkit[{name}]"' for name in known] or ["perfkit"]
+def _train(framework: str, run_dir: Path, say: Callable[[str], None]) -> None:
+    """Run the child and pass on its progress. Raises CaptureError with the last line of a child that failed."""
+    from perfkit_core.storage.store import INCOMPLETE_MARK, SUFFIX
 
-
-def _train(framework: str, run_dir: Path, tell: Callable[[str], None]) -> None:
-    """Run the child and pass on what it reports. Raises CaptureError with the last words of a child that failed."""
-    _forget(run_dir)
-    tell(f"{framework}: starting")
+    # a run folder holds one run: remove that of an earlier demo
+    for old in (*run_dir.glob(f"*{SUFFIX}"), run_dir / INCOMPLETE_MARK):
+        old.unlink(missing_ok=True)
+    say(f"{framework}: starting")
     command = [sys.executable, "-m", "perfkit_core.cli", CHILD, framework, str(run_dir)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", errors="replace"
@@ -67,37 +80,6 @@ def _train(framework: str, run_dir: Path, tell: Callable[[str], None]) -> None:
         last = ""
         for line in child.stdout:
             last = line.strip() or last
-            tell(last)
+            say(last)
     if child.returncode:
         raise CaptureError(f"the {framework} demo failed: {last.removeprefix('perfkit: error: ')}")
-
-
-def _forget(run_dir: Path) -> None:
-    """Remove what an earlier demo recorded: a run folder holds one run."""
-    from perfkit_core.storage.store import INCOMPLETE_MARK, SUFFIX
-
-    for old in (*run_dir.glob(f"*{SUFFIX}"), run_dir / INCOMPLETE_MARK):
-        old.unlink(missing_ok=True)
-
-
-def _reports(frameworks: Iterable[str], folder: Path) -> list[Path]:
-    from perfkit_core.pages.profile import run_report
-    from perfkit_core.readers.load import load
-
-    pages = []
-    for framework in frameworks:
-        pages.append(folder / f"{framework}.html")
-        write(renderer("html").render(run_report(load(folder / framework))), pages[-1])
-    return pages
-
-
-def _comparisons(frameworks: list[str], folder: Path) -> list[Path]:
-    """``compare.html`` of two frameworks; with more, a page for each pair."""
-    from perfkit_core.compare.report import comparison_report
-    from perfkit_core.readers.load import load
-
-    pages = []
-    for base, other in itertools.combinations(frameworks, 2):
-        pages.append(folder / ("compare.html" if len(frameworks) == 2 else f"compare-{base}-{other}.html"))
-        write(renderer("html").render(comparison_report(load(folder / base), load(folder / other))), pages[-1])
-    return pages

@@ -2,33 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Final
 
 import click
 
 from perfkit_core.cli import options
 from perfkit_core.cli.output import emit, renderer
-from perfkit_core.plugins.manager import Plugins, get_plugins
+from perfkit_core.plugins.manager import get_plugins
 
 _PREFIX: Final = "perfkit_"
-"""Every hook begins with it."""
+"""The beginning of the name of every hook."""
 
 
 @click.command()
 @options.format_option(options.SUMMARY_FORMATS)
 def plugins(format_name: str | None) -> None:
-    """List the plugins with what they add, the views with how they can be split, and why a plugin does not work."""
-    chosen = renderer(format_name)
-    found = get_plugins()
-    provided, views = list(_provided(found)), _views(found)
+    """List plugins, views, and why a plugin does not work.
+
+    Lists the plugins with what they add, and the views with their groupings.
+    """
     import pandas as pd
 
     from perfkit_core.report.model import Report, Section
 
+    chosen = renderer(format_name)
+    installed = get_plugins()
+    # calls every hook, so that a plugin that fails only then is listed with its error
+    installed.operator_names(None)
+    installed.remedies(None)
+    provided: list[tuple[Any, ...]] = [
+        *(("source", source.name, source.description) for source in installed.sources()),
+        *(("recorder", recorder.framework, None) for recorder in installed.recorders()),
+        *(("step timer", framework, None) for framework in installed.step_timers()),
+        *(("calibration", framework, None) for framework in installed.calibrators()),
+        *(("format", name, None) for name in installed.renderers()),
+        *(("export", name, exporter.description) for name, exporter in installed.exporters().items()),
+        *(("rule", rule.id, f"{rule.number}: {rule.title}") for rule in installed.rules().values()),
+        *(
+            ("command", name, command.get_short_help_str(80))
+            for name, command in installed.commands().items()
+            if not command.hidden
+        ),
+    ]
+    views = [
+        (view.name, view.group, view.title, ", ".join(view.groupings) or None, "yes" if view.native else None)
+        for view in installed.views().values()
+    ]
     listed = [
         (p.name, p.origin, ", ".join(hook.removeprefix(_PREFIX) for hook in p.hooks) or None, p.error or "ok")
-        for p in found.listed.values()
+        for p in installed.listed.values()
     ]
     tables: dict[str, tuple[str, list[str], list[tuple[Any, ...]]]] = {
         "plugins": ("Installed", ["name", "origin", "hooks", "status"], listed),
@@ -40,33 +62,3 @@ def plugins(format_name: str | None) -> None:
         for name, (title, columns, rows) in tables.items()
     )
     emit(Report("perfkit plugins", (), sections), chosen, None)
-
-
-def _views(found: Plugins) -> list[tuple[Any, ...]]:
-    return [
-        (view.name, view.group, view.title, ", ".join(view.groupings) or None, "yes" if view.native else None)
-        for view in found.views().values()
-    ]
-
-
-def _provided(found: Plugins) -> Iterator[tuple[Any, ...]]:
-    """Kind, name and description. Calls every hook, so that a plugin that fails only then is found out too."""
-    found.operator_names(None)
-    found.remedies(None)
-    for source in found.sources():
-        yield "source", source.name, source.description
-    for recorder in found.recorders():
-        yield "recorder", recorder.framework, None
-    for framework in found.step_timers():
-        yield "step timer", framework, None
-    for framework in found.calibrators():
-        yield "calibration", framework, None
-    for name in found.renderers():
-        yield "format", name, None
-    for exporter in found.exporters():
-        yield "export", exporter, found.exporters()[exporter].description
-    for rule in found.rules().values():
-        yield "rule", rule.id, f"{rule.number}: {rule.title}"
-    for name, command in found.commands().items():
-        if not command.hidden:
-            yield "command", name, command.get_short_help_str(80)

@@ -8,18 +8,18 @@ from typing import Final
 import click
 
 from perfkit_core.cli import options
-from perfkit_core.cli.output import renderer, told, write
+from perfkit_core.cli.output import refuse_overwriting, renderer, say_written, write
 from perfkit_core.errors import UsageError
 
-_PAGE: Final = ("", ".html", ".htm")
+_SUFFIXES: Final = ("", ".html", ".htm")
 _TOGETHER_BYTES: Final = 64 << 20
-"""Ranks that are not larger are read at once: a page on one trace has a timeline and advice as well."""
+"""Ranks that are not larger are read as one trace: only then a page has a timeline and advice."""
 
 
 @click.command(epilog="Example: perfkit report runs/baseline -o baseline.html")
 @options.sources
 @click.option("-o", "--output", type=options.writable, default=Path("report.html"), show_default=True,
-              metavar="FILE", help="The page to write, its folder too.")  # fmt: skip
+              metavar="FILE", help="The page to write; missing folders are created.")  # fmt: skip
 @options.language
 @options.partial
 @options.many_ranks
@@ -28,25 +28,27 @@ def report(
 ) -> None:
     """Write one self-contained HTML page that works offline.
 
-    A SOURCE is a run folder, a trace file or a folder of them; several files (one a rank, or more) are read as one
-    profile. Ranks of more than 64 MiB in all are read one by one, and so they are with --workers, --scheduler and
-    --shard: the page has no timeline, memory over time and advice then. Partials (--shard) are merged.
+    A SOURCE is a run folder, a trace file or a folder of trace files; several (one or more per rank) are read as one
+    profile. Ranks of more than 64 MiB in all are read one by one, and always with --workers, --scheduler and --shard;
+    the page then has no timeline, memory curve or advice. Partials (--shard) are merged.
     """
-    from perfkit_core.cli import output as overwriting
-    from perfkit_core.cli import ranks
     from perfkit_core.pages.profile import REQUEST, page_views, run_report
     from perfkit_core.report.summary import read_from
 
-    overwriting.check(output, sources)
+    refuse_overwriting(output, sources)
     if shard is not None:
-        done = ranks.write_share(sources, shard, output, page_views(), REQUEST, False, partial)
-        click.echo(done, err=True)
+        options.write_shard(shard, sources, output, page_views(), REQUEST, partial)
         return
-    if output.suffix.lower() not in _PAGE:
-        raise UsageError(
-            f"{output}: a report is a page of HTML", "name it .html; perfkit summary -o writes other formats"
-        )
-    with ranks.profile(sources, partial, workers, scheduler, _TOGETHER_BYTES) as profile:
-        ranks.check_page(profile, page_views())
-        write(renderer("html").render(read_from(run_report(profile), ranks.named(profile, sources))), output)
-    told(output)
+    if output.suffix.lower() not in _SUFFIXES:
+        hint = "name it .html; perfkit summary -o writes other formats"
+        raise UsageError(f"{output}: a report is an HTML page", hint)
+    with options.profile(sources, partial, workers, scheduler, _TOGETHER_BYTES) as profile:
+        of_partials = options.views_of_partials(profile)
+        lacking = [view.name for view in page_views() if of_partials and view.name not in of_partials]
+        if lacking:
+            shown = ", ".join(lacking[:3]) + (f" and {len(lacking) - 3} more" if lacking[3:] else "")
+            hint = "make them with perfkit report --shard"
+            raise UsageError(f"the partials do not hold what a page shows ({shown})", hint)
+        page = run_report(profile)
+        write(renderer("html").render(page if of_partials else read_from(page, sources)), output)
+    say_written(output)

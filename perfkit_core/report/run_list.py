@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from perfkit_core.errors import PerfkitError, SourceError
 from perfkit_core.model import schema
+from perfkit_core.model.columns import Column, count, duration, size, text
 from perfkit_core.model.meta import Finding, TraceMeta, about_job, joined_meta, united
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import get_plugins
@@ -41,6 +42,25 @@ from perfkit_core.system.paths import (
     readable,
     walk_store,
 )
+
+COLUMNS: Final[tuple[Column, ...]] = (
+    text("path", "Path"),
+    text("format", "Format"),
+    text("framework", "Framework"),
+    text("devices", "Devices"),
+    count("ranks", "Ranks"),
+    count("cycles", "Cycles"),
+    count("steps", "Steps"),
+    duration("median_step_ns", "Median step"),
+    count("events", "Events"),
+    size("file_bytes", "File"),
+    count("findings", "Findings"),
+    text("recorded_utc", "Recorded UTC"),
+    text("written_utc", "Written UTC"),
+    text("recorded_or_written_utc", "Recorded or written UTC"),
+    text("why_not_read", "Why not read"),
+)
+"""Columns of the list as people read it; ``recorded_at`` has a name that says what its dates are."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -324,7 +324,7 @@ def test_two_ranks_are_one_profile(perfkit, tmp_path: Path) -> None:
         (("RUN", "--what-if", "loader-workers=4", "--explain", "x"), "exclude each other"),
         (("RUN", "--what-if", "loader-workers=4", "--rule", "loader-workers"), "and --what-if exclude each other"),
         (("RUN", "--explain", "nothing"), "no advice 'nothing'; choose among loader-workers-"),
-        (("RUN", "--format", "poem"), "there is no format 'poem'"),
+        (("RUN", "--format", "poem"), "no format 'poem'"),
         (("--ledger", "nowhere"), "nowhere: cannot be read"),
     ],
 )  # fmt: skip

@@ -198,7 +198,7 @@ def test_a_name_of_nothing_is_one_line(perfkit, runs: Path, name: str) -> None:
 
 def test_runs_that_are_not_there(perfkit, runs: Path) -> None:
     assert "one run cannot be compared" in perfkit("compare", runs / "main-0").err
-    assert "nothing has such a name" in perfkit("compare", runs / "main-0", runs / "no-*").err
+    assert "no file or folder matches" in perfkit("compare", runs / "main-0", runs / "no-*").err
     code, _, err = perfkit("compare", runs / "main-0", runs / "main-1", runs / "gone")
     assert (code, err.count("\n")) == (2, 1)
     assert "no such file or folder" in err

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.cli import builtin_commands
+from perfkit_core.cli.builtin import perfkit_commands
 from perfkit_core.plugins.manager import get_plugins
 from tests.support.chrome import event, write
 
-COMMANDS = [command.name for command in builtin_commands()]
+COMMANDS = [command.name for command in perfkit_commands()]
 
 
 def _plain() -> dict[str, str]:

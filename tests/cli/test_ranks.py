@@ -40,7 +40,7 @@ def shares(perfkit, folder: Path, *options: str, count: int = 2, verb: str = "su
     found = [folder.parent / f"share-{number}.perfkit.partial" for number in range(1, count + 1)]
     for number, path in enumerate(found, 1):
         code, out, err = perfkit(verb, folder, "--shard", f"{number}/{count}", "-o", path, *options)
-        empty = f": share {number}/{count} holds none of the 3 ranks; it is empty" if number > 3 else ""
+        empty = f": shard {number}/{count} holds none of the 3 ranks; it is empty" if number > 3 else ""
         assert (code, out, err) == (0, "", f"wrote {path}{empty}\n")
     return found
 
@@ -174,9 +174,9 @@ def test_a_missing_share_is_named(perfkit, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--shard", "3/2", "-o", "x.perfkit.partial"), "not a share: '3/2'; the first of four is 1/4, the last 4/4"),
-        (("--shard", "0/2", "-o", "x.perfkit.partial"), "not a share: '0/2'; the first of four is 1/4, the last 4/4"),
-        (("--shard", "1", "-o", "x.perfkit.partial"), "not a share: '1'; the first of four is 1/4, the last 4/4"),
+        (("--shard", "3/2", "-o", "x.perfkit.partial"), "not a shard: '3/2'; the first of four is 1/4, the last 4/4"),
+        (("--shard", "0/2", "-o", "x.perfkit.partial"), "not a shard: '0/2'; the first of four is 1/4, the last 4/4"),
+        (("--shard", "1", "-o", "x.perfkit.partial"), "not a shard: '1'; the first of four is 1/4, the last 4/4"),
         (("--shard", "1/2"), "--shard writes partials; -o NAME.perfkit.partial"),
         (("--shard", "1/2", "-o", "x.csv"), "--shard writes partials; -o NAME.perfkit.partial"),
         (("--workers", "2", "--scheduler", "tcp://x:1"),

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import perfkit_core
-from perfkit_core.cli import filters
+from perfkit_core.cli.summary import _minimum
 from perfkit_core.errors import UsageError
 from perfkit_core.model.trace import with_rank
 from perfkit_core.storage.store import write_cycle
@@ -88,7 +88,7 @@ def test_step_filter_and_by(perfkit, run: Path) -> None:
      ("growth_bytes=-4KB", -4000)],
 )  # fmt: skip
 def test_a_minimum_may_have_an_exponent_and_a_unit(text: str, least: float) -> None:
-    assert filters._minimum(text) == (text.split("=")[0], pytest.approx(least, rel=1e-12))
+    assert _minimum(text) == (text.split("=")[0], pytest.approx(least, rel=1e-12))
 
 
 def test_a_minimum_in_a_command(perfkit, run: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_filter_without_matches_says_so(perfkit, run: Path) -> None:
         (["--step", "0-99999999999"], "--step 5-8"),
         (["--filter", "("], "not a regular expression"),
         (["--format", "csv"], "choose one with --view"),
-        (["--limit", "-1"], "--limit '-1' is no whole number from 0 on; as in --limit 5"),
+        (["--limit", "-1"], "--limit '-1' is not a whole number of 0 or more; as in --limit 5"),
         (["--nope"], "No such option"),
     ],
 )

@@ -146,7 +146,7 @@ def test_formats(perfkit: Perfkit, tmp_path: Path) -> None:
         ("echo nothing", "echo t: 1", (), "printed nothing that --metric 't' finds"),
         ("echo t: 1", "echo t: 1", ("--rounds", 2), "2 rounds tell nothing from chance"),
         ("echo t: 1", "echo t: 1", ("--predicted-ns", "5"), "not a prediction: '5'"),
-        ("echo t: 1", "echo t: 1", ("--advice", "x:1", "--predicted-ns", "5,1,2,3"), "say the same"),
+        ("echo t: 1", "echo t: 1", ("--advice", "x:1", "--predicted-ns", "5,1,2,3"), "exclude each other"),
         ("echo t: 1", "echo t: 1", ("--format", "html"), "no format 'html'"),
         ("echo t: 1", "echo t: 1", ("--ledger", "/"), "it is a folder"),
         ("echo t: 1", "echo t: 1", ("--ledger", "memory://ledger"), "a store cannot append"),

@@ -250,7 +250,7 @@ def test_the_command_shows_what_is_known(
     assert {row["name"]: row["p50_ns"] for row in shown["views"]["one"]}[KERNEL] == 2_000
     assert main(["calibrate", "--framework", "two"]) == 2
     assert main(["calibrate", "--show", "--refresh"]) == 2
-    assert "nothing measures 'two'; known: one" in capsys.readouterr().err
+    assert "no plugin calibrates 'two'; known: one" in capsys.readouterr().err
 
 
 def test_refresh_measures_again(plugins: Plugins, monkeypatch: pytest.MonkeyPatch) -> None:
