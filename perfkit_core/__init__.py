@@ -1,6 +1,6 @@
-"""perfkit_core: the event model, every analysis, comparison and report. Imports no framework.
+"""perfkit_core: the event model, views, comparison, advice and reports. Imports no framework.
 
-The names below are imported on first use, so that ``import perfkit_core`` is quick.
+The public names are imported on first use, so that ``import perfkit_core`` is quick.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perfkit_core.advice.engine import advise
+    from perfkit_core.api import summarize
     from perfkit_core.compare.comparison import Comparison, compare
     from perfkit_core.errors import CaptureError, PerfkitError, SourceError, UsageError
     from perfkit_core.exporters.export import export
     from perfkit_core.model.trace import Trace
     from perfkit_core.readers.load import load
     from perfkit_core.report.run_list import list_runs
-    from perfkit_core.report.summary import summarize
 
 __all__ = [
     "CaptureError",
@@ -45,7 +45,7 @@ _HOME = {
     "export": "perfkit_core.exporters.export",
     "list_runs": "perfkit_core.report.run_list",
     "load": "perfkit_core.readers.load",
-    "summarize": "perfkit_core.report.summary",
+    "summarize": "perfkit_core.api",
 }
 
 

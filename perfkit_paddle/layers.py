@@ -14,7 +14,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import paddle
 from paddle import nn
@@ -23,11 +23,14 @@ from paddle.nn.layer.rnn import RNNBase
 from paddle.profiler import Profiler, ProfilerState, RecordEvent
 
 from perfkit_core.assembly.labels import backward_label
-from perfkit_core.model.architecture import Architecture, Flops, Signature, products
+from perfkit_core.model.architecture import Flops, Signature, products
 from perfkit_core.recording import annotation, layer_framework
 from perfkit_core.recording.annotation import Annotation
 from perfkit_core.recording.layer_framework import BackwardMark, Formula, LayerFramework, LayerHooks, Named, OpenCalls
 from perfkit_paddle import names
+
+if TYPE_CHECKING:
+    from perfkit_core.pages.architecture import PrintedArchitecture
 
 __all__ = ["annotate", "describe"]
 
@@ -266,11 +269,14 @@ def annotate(model: nn.Layer, name: str | None = None) -> Annotation[nn.Layer]:
     return annotation.annotate(FRAMEWORK, model, name)
 
 
-def describe(model: nn.Layer, *example_inputs: Any, **example_keywords: Any) -> Architecture:
+def describe(model: nn.Layer, *example_inputs: Any, **example_keywords: Any) -> PrintedArchitecture:
     """Return the tree of layers with parameters, shapes and devices; with example inputs also calls, tensors and FLOPs.
 
     With inputs the model runs once, without gradients and in eval mode, then has its modes back; FLOPs are by formula
     for Paddle's own layers, and unknown for what a user's layer computes by itself. ``print()`` shows the tree,
     ``to_pandas()`` returns it as a table.
     """
-    return FRAMEWORK.describe(model, example_inputs, example_keywords)
+    from perfkit_core.pages.architecture import PrintedArchitecture  # imports pandas, which annotate does not need
+
+    described = FRAMEWORK.describe(model, example_inputs, example_keywords)
+    return PrintedArchitecture(described.name, described.framework, described.layers)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import torch
 from torch import nn
@@ -21,10 +21,13 @@ from torch.nn.parameter import is_lazy
 from torch.utils.flop_counter import FlopCounterMode
 
 from perfkit_core.assembly.labels import backward_label
-from perfkit_core.model.architecture import Architecture, CallLog, Flops, Signature, path_parents, products
+from perfkit_core.model.architecture import CallLog, Flops, Signature, path_parents, products
 from perfkit_core.recording import annotation, layer_framework
 from perfkit_core.recording.annotation import Annotation
 from perfkit_core.recording.layer_framework import BackwardMark, Formula, LayerFramework, LayerHooks, Named, OpenCalls
+
+if TYPE_CHECKING:
+    from perfkit_core.pages.architecture import PrintedArchitecture
 
 __all__ = ["annotate", "describe"]
 
@@ -239,10 +242,13 @@ def annotate(model: nn.Module, name: str | None = None) -> Annotation[nn.Module]
     return annotation.annotate(FRAMEWORK, model, name)
 
 
-def describe(model: nn.Module, *example_inputs: Any, **example_keywords: Any) -> Architecture:
+def describe(model: nn.Module, *example_inputs: Any, **example_keywords: Any) -> PrintedArchitecture:
     """Return the tree of layers with parameters, shapes and devices; with example inputs also calls, tensors and FLOPs.
 
     With inputs the model runs once, without gradients and in eval mode, then has its modes back; FLOPs are those that
     torch's own FlopCounterMode counts. ``print()`` shows the tree, ``to_pandas()`` returns it as a table.
     """
-    return FRAMEWORK.describe(model, example_inputs, example_keywords)
+    from perfkit_core.pages.architecture import PrintedArchitecture  # imports pandas, which annotate does not need
+
+    described = FRAMEWORK.describe(model, example_inputs, example_keywords)
+    return PrintedArchitecture(described.name, described.framework, described.layers)

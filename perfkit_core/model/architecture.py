@@ -1,9 +1,7 @@
-"""The layers of a model: parameters, shapes, FLOPs, where they are. What ``describe`` returns and a recording keeps.
+"""The layers of a model: parameters, shapes, FLOPs, devices, and their calls while a profiler records.
 
 Parameters are counted once: a tensor that several layers share belongs to the first of them. FLOPs of a layer without
-its children are unknown where neither a counter nor a formula tells them; sums count what is known.
-
-What is seen of the calls of layers while a profiler runs: how often each layer was called with which tensors.
+its children are unknown without a counter or formula; sums count what is known.
 """
 
 from __future__ import annotations
@@ -20,18 +18,18 @@ from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.model.meta import TraceMeta
 
 _DEEPEST: Final = 4
-"""Levels of lists and dictionaries in which tensors are looked for."""
+"""Levels of lists and dictionaries that are searched for tensors."""
 
 
 class TensorSpec(msgspec.Struct, frozen=True):
-    """Shape of a tensor, and its type in the framework's own words."""
+    """Shape of a tensor, and its type as the framework names it."""
 
     shape: tuple[int, ...]
     dtype: str
 
 
 class Signature(NamedTuple):
-    """Tensors in and out of a call. ``input_gradient``, ``weight_gradient``: what its backward pass will compute."""
+    """Tensors in and out of a call. ``input_gradient``, ``weight_gradient``: computed by its backward pass."""
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
@@ -40,15 +38,15 @@ class Signature(NamedTuple):
 
 
 class Flops(NamedTuple):
-    """Of one call, without its children: forward, and backward as far as gradients are wanted; None: unknown."""
+    """FLOPs of one call without its children: forward, and backward for the needed gradients; None: unknown."""
 
     forward: int | None
     backward: int | None
 
 
 def products(call: Signature, weights: int, activations: int = 0) -> Flops:
-    """FLOPs of a call whose forward pass multiplies inputs with ``weights``, and inputs with inputs: the backward pass
-    computes each product once more for each factor that wants a gradient."""
+    """Return the FLOPs of a call by those of its products of inputs with ``weights``, and of inputs with inputs. The
+    backward pass computes each product again for each factor with a gradient."""
     inner = call.input_gradient or call.weight_gradient
     return Flops(
         weights + activations, weights * (call.input_gradient + call.weight_gradient) + 2 * activations * inner
@@ -62,47 +60,49 @@ class CallLog:
         self.calls: dict[str, Counter[Signature]] = {}
 
     def add(self, path: str, signature: Signature) -> None:
-        """One more call."""
-        found = self.calls.get(path)
-        if found is None:
-            found = self.calls[path] = Counter()
-        found[signature] += 1
+        """Count a call."""
+        counts = self.calls.get(path)
+        if counts is None:
+            counts = self.calls[path] = Counter()
+        counts[signature] += 1
 
     def take(self) -> dict[str, Counter[Signature]]:
-        """All calls so far; the log starts again from nothing."""
+        """Return all calls so far, and empty the log."""
         calls, self.calls = self.calls, {}
         return calls
 
 
 def seen(calls: Counter[Signature], flops: Callable[[Signature], Flops]) -> dict[str, Any]:
-    """The fields of an :class:`~perfkit_core.model.architecture.Layer` that calls tell; ``flops`` of one such call."""
+    """Return the fields of a :class:`Layer` that follow from its calls; ``flops`` computes those of one call."""
     if not calls:
         return {}
     last = next(reversed(calls))
-    each = [(_known(flops, signature), count) for signature, count in calls.items()]
+    forward: list[int | None] = []
+    backward: list[int | None] = []
+    for signature, count in calls.items():
+        try:
+            each = flops(signature)
+        except Exception:  # a subclass that is called differently from the layer of the formula
+            each = Flops(None, None)
+        forward.append(each.forward if each.forward is None else each.forward * count)
+        backward.append(each.backward if each.backward is None else each.backward * count)
     return {
         "calls": calls.total(),
         "inputs": last.inputs,
         "outputs": last.outputs,
-        "flops": _sum([(one.forward, count) for one, count in each]),
-        "backward_flops": _sum([(one.backward, count) for one, count in each]),
+        "flops": _sum(forward),
+        "backward_flops": _sum(backward),
     }
 
 
-def _known(flops: Callable[[Signature], Flops], signature: Signature) -> Flops:
-    try:
-        return flops(signature)
-    except Exception:  # a subclass that is called in another way than the layer that the formula is for
-        return Flops(None, None)
-
-
-def _sum(counted: list[tuple[int | None, int]]) -> int | None:
-    known = [(value, count) for value, count in counted if value is not None]
-    return sum(value * count for value, count in known) if len(known) == len(counted) else None
+def _sum(values: Sequence[int | None]) -> int | None:
+    """Return the sum, None where a value is unknown."""
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
 
 
 def tensors(value: Any, kind: type) -> list[Any]:
-    """The tensors (of class ``kind``) that a layer takes or returns: itself, or in tuples, lists and dictionaries."""
+    """Return the tensors (of class ``kind``) in an argument or result: itself, or in tuples, lists and dictionaries."""
     found: list[Any] = []
     _collect(value, kind, _DEEPEST, found)
     return found
@@ -111,23 +111,20 @@ def tensors(value: Any, kind: type) -> list[Any]:
 def _collect(value: Any, kind: type, depth: int, found: list[Any]) -> None:
     if isinstance(value, kind):
         found.append(value)
-    elif depth and isinstance(value, (tuple, list)):
-        for item in value:
-            _collect(item, kind, depth - 1, found)
-    elif depth and isinstance(value, dict):
-        for item in value.values():
+    elif depth and isinstance(value, (tuple, list, dict)):
+        for item in value.values() if isinstance(value, dict) else value:
             _collect(item, kind, depth - 1, found)
 
 
 EXTRA: Final = "modules"
-"""Key of ``TraceMeta.extra`` under which a handler keeps the annotated models."""
+"""Key of ``TraceMeta.extra`` with the annotated models."""
 SEPARATOR: Final = "."
 """Between the parts of a layer's path."""
 
 
 class Parameter(msgspec.Struct, frozen=True, kw_only=True):
     """A tensor that a layer owns. ``shape`` and ``bytes`` are None until a lazy layer knows them; ``tied_to`` names the
-    parameter that it is the same tensor as."""
+    parameter that is the same tensor."""
 
     name: str
     shape: tuple[int, ...] | None
@@ -139,8 +136,8 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
 
 class Layer(msgspec.Struct, frozen=True, kw_only=True):
     """A layer without its children. ``path`` as in labels: "" for the model itself, its name and a dot if it has one.
-    ``calls`` were seen, with the tensors of the
-    last of them; ``flops`` and ``backward_flops`` are of all these calls, None where unknown."""
+    ``inputs`` and ``outputs`` are those of the last of the recorded ``calls``; ``flops`` and ``backward_flops`` are of
+    all these calls, None where unknown."""
 
     path: str
     class_name: str
@@ -153,71 +150,59 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
     backward_flops: int | None = None
 
     def count(self) -> int | None:
-        """Number of elements of the own parameters, tied ones left out; None for a lazy layer that was not called."""
+        """Return the number of elements of the own parameters without tied ones; None for an uncalled lazy layer."""
         own = [p.shape for p in self.parameters if p.tied_to is None]
         return None if None in own else sum(int(np.prod(shape, dtype=np.int64)) for shape in own if shape is not None)
 
     def trainable(self) -> int:
-        """As :meth:`count`, of those that are trained."""
+        """Return the number of trainable elements, counted like :meth:`count`."""
         own = [p.shape for p in self.parameters if p.tied_to is None and p.trainable and p.shape is not None]
         return sum(int(np.prod(shape, dtype=np.int64)) for shape in own)
 
     def size(self) -> int:
-        """Bytes of the own parameters, tied ones left out."""
+        """Return the bytes of the own parameters without tied ones."""
         return sum(p.bytes or 0 for p in self.parameters if p.tied_to is None)
 
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """A model as a tree of layers, each before its children; ``str()`` prints it."""
+    """A model as a tree of layers, each before its children."""
 
     name: str
     framework: str
     layers: tuple[Layer, ...]
 
     def parents(self) -> IntArray:
-        """Position of the layer around each layer (-1: none), shape (layers,)."""
+        """Return the position of the layer around each layer (-1: none), shape (layers,)."""
         return path_parents([layer.path for layer in self.layers])
-
-    def to_pandas(self) -> Any:
-        """A DataFrame, one row a layer, as :func:`perfkit_core.pages.architecture.table`."""
-        from perfkit_core.pages.architecture import table
-
-        return table(self)
-
-    def __str__(self) -> str:
-        from perfkit_core.pages.architecture import text
-
-        return text(self)
 
     def __repr__(self) -> str:
         return f"Architecture({self.name!r}, {len(self.layers)} layers)"
 
 
 def path_parents(paths: Sequence[str]) -> IntArray:
-    """Position of the longest path that each path continues (-1: none), shape (paths,). "" is above all that continue
-    no model with a name."""
+    """Return the position of the longest path that each path continues (-1: none), shape (paths,). "" is above all
+    paths that do not begin with the name of a model."""
     position = {path: number for number, path in enumerate(paths)} | {
         path.removesuffix(SEPARATOR): number for number, path in enumerate(paths) if path.endswith(SEPARATOR)
     }
-    return np.array([_above(path, position) for path in paths], np.int64)
-
-
-def _above(path: str, position: dict[str, int]) -> int:
-    while path and not path.endswith(SEPARATOR):
-        path = path.rpartition(SEPARATOR)[0]
-        if path in position:
-            return position[path]
-    return -1
+    parents = np.full(len(paths), -1, np.int64)
+    for number, path in enumerate(paths):
+        while path and not path.endswith(SEPARATOR):
+            path = path.rpartition(SEPARATOR)[0]
+            if path in position:
+                parents[number] = position[path]
+                break
+    return parents
 
 
 def to_extra(models: Sequence[Architecture]) -> dict[str, Any]:
-    """What a handler adds to ``TraceMeta.extra``; nothing where no model is annotated."""
+    """Return the addition to ``TraceMeta.extra``, empty where no model is annotated."""
     return {EXTRA: [msgspec.to_builtins(model) for model in models]} if models else {}
 
 
 def from_meta(meta: TraceMeta) -> tuple[Architecture, ...]:
-    """The models that were annotated while the trace was recorded; none where the trace comes from another file."""
+    """Return the models that were annotated while the trace was recorded."""
     try:
         return tuple(msgspec.convert(meta.extra.get(EXTRA, []), list[Architecture]))
     except msgspec.ValidationError:  # another tool's "modules"

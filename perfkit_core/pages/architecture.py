@@ -48,6 +48,19 @@ COLUMNS: Final = (
 )
 
 
+class PrintedArchitecture(Architecture):
+    """An architecture that ``describe`` returns: ``str()`` prints it, ``to_pandas()`` returns it as a table."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return text(self)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A DataFrame, one row a layer, as :func:`table`."""
+        return table(self)
+
+
 def table(model: Architecture) -> pd.DataFrame:
     """The layers as a tree in the order of the model: see :data:`COLUMNS`. NA where unknown. The ratios are to the
     whole model. The path of the model itself is its name."""

@@ -1,9 +1,7 @@
 """Every hook of perfkit, with its documentation. Implement one with ``@perfkit_core.plugins.hookimpl``.
 
 A plugin is a module (or object) named by an entry point of the group ``perfkit``. Importing it must not import a
-framework: perfkit reads files where none is installed.
-
-The two decorators of pluggy, bound to the project name ``perfkit``.
+framework, as perfkit reads files where none is installed.
 """
 
 from __future__ import annotations
@@ -25,12 +23,12 @@ if TYPE_CHECKING:
         Renderer,
         Rule,
         Source,
+        StepTimer,
         View,
     )
-    from perfkit_core.verify.step_times import OptimizerSteps
 
 PROJECT: Final = "perfkit"
-"""pluggy project name, and the entry-point group of plugins."""
+"""Name of the pluggy project, and the entry-point group of plugins."""
 
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
@@ -53,26 +51,27 @@ def perfkit_analyses() -> Sequence[View]:  # type: ignore[empty-body]
 
 @hookspec
 def perfkit_rules() -> Sequence[Rule]:  # type: ignore[empty-body]
-    """Rules of ``perfkit advise``: patterns that cost time, and the edit of the recording that removes them."""
+    """Rules of ``perfkit advise``: patterns that cost time, with the transform of the recording that removes them."""
 
 
 @hookspec
 def perfkit_remedies() -> Mapping[str, Sequence[Remedy]]:  # type: ignore[empty-body]
-    """What to write against a finding, by framework (``meta.framework`` of a trace).
+    """What to write against a pattern of a rule, by framework (``meta.framework`` of a trace).
 
     An adapter may keep them in a file ``remedies.toml``, read by :func:`perfkit_core.advice.remedies.read_remedies`.
     """
 
 
 @hookspec
-def perfkit_step_timers() -> Mapping[str, Callable[[], OptimizerSteps]]:  # type: ignore[empty-body]
-    """Times the steps of a training that knows nothing of perfkit, without a profiler, by the module whose import
-    begins it: calls ``OptimizerSteps.updated`` after each update of the first optimizer. For ``perfkit verify``."""
+def perfkit_step_timers() -> Mapping[str, Callable[[], StepTimer]]:  # type: ignore[empty-body]
+    """Functions that time the steps of an unmodified training without a profiler, by the framework's module, whose
+    import starts them. ``StepTimer.updated`` is called after each update of the first optimizer. For
+    ``perfkit verify``."""
 
 
 @hookspec
 def perfkit_calibrations() -> Sequence[Calibrator]:  # type: ignore[empty-body]
-    """What tiny operators, launches and copies cost on a machine, for ``perfkit calibrate``."""
+    """Measurements of what tiny operators, launches and copies cost on a machine, for ``perfkit calibrate``."""
 
 
 @hookspec
@@ -80,8 +79,8 @@ def perfkit_operator_names() -> OperatorNames:  # type: ignore[empty-body]
     """Native operator names → canonical names, by framework. Fills the ``op_name`` column of every trace.
 
     Canonical names are listed in ``perfkit_core/operators/families.toml``; a gradient's name ends with ``_grad``.
-    Return None for an unknown name. What only runs other operators is ``control_flow``, ``compiled_region`` or
-    ``custom_function``: what is inside then counts under its own names. An adapter may keep its names in a file
+    Return None for an unknown name. Operators that only run others are ``control_flow``, ``compiled_region`` or
+    ``custom_function``; the operators inside count under their own names. An adapter may keep its names in a file
     ``operator_names.toml``, which :func:`perfkit_core.operators.names.native_names` reads.
     """
 

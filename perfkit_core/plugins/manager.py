@@ -1,27 +1,36 @@
-"""Loads plugins one by one under a guard: a broken one is listed, and takes nothing else down."""
+"""Loads plugins one by one under a guard: a broken one is listed, and affects nothing else."""
 
 from __future__ import annotations
 
 import functools
-import importlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pluggy
 
 from perfkit_core.plugins import hookspecs
-from perfkit_core.plugins.contracts import Calibrator, Exporter, Recorder, Remedy, Renderer, Rule, Source, View
+from perfkit_core.plugins.contracts import (
+    Calibrator,
+    Exporter,
+    Recorder,
+    Remedy,
+    Renderer,
+    Rule,
+    Source,
+    StepTimer,
+    View,
+)
 from perfkit_core.plugins.hookspecs import PROJECT
 
 BUILTIN: Final = "perfkit_core.cli.builtin"
-"""Loaded by name, like every plugin: the manager knows nothing of what it manages."""
+"""Module of the built-ins, loaded by name like every plugin."""
 
 
 @dataclass(slots=True)
 class Plugin:
-    """An installed plugin. ``error`` says why it does not (fully) work, None when it does."""
+    """An installed plugin. ``error`` says why it does not (fully) work, None if it does."""
 
     name: str
     origin: str
@@ -37,56 +46,56 @@ class Plugins:
     listed: dict[str, Plugin] = field(default_factory=dict)
 
     def sources(self) -> list[Source]:
-        """All readers, built-ins first."""
+        """Return all readers, built-ins first."""
         return list(self._flat("perfkit_sources"))
 
     def recorders(self) -> list[Recorder]:
-        """All live captures."""
+        """Return all live captures."""
         return list(self._flat("perfkit_recorders"))
 
     def views(self) -> dict[str, View]:
-        """Views by name, in the order of registration."""
+        """Return the views by name, in the order of registration."""
         return {view.name: view for view in self._flat("perfkit_analyses")}
 
     def renderers(self) -> dict[str, Renderer]:
-        """Renderers by name."""
+        """Return the renderers by name."""
         return {renderer.name: renderer for renderer in self._flat("perfkit_renderers")}
 
     def exporters(self) -> dict[str, Exporter]:
-        """Exporters by name, in the order of registration."""
+        """Return the exporters by name, in the order of registration."""
         return {exporter.name: exporter for exporter in self._flat("perfkit_exporters")}
 
     def commands(self) -> dict[str, Any]:
-        """click commands by name."""
+        """Return the click commands by name."""
         return {command.name: command for command in self._flat("perfkit_commands")}
 
     def rules(self) -> dict[str, Rule]:
-        """Rules of advice by id, in the order of their numbers."""
+        """Return the rules of advice by id, in the order of their numbers."""
         return {rule.id: rule for rule in sorted(self._flat("perfkit_rules"), key=lambda rule: rule.number)}
 
     def remedies(self, framework: str | None) -> list[Remedy]:
-        """What plugins say to write in a framework."""
-        found = (given.get(framework, ()) for given in self._results("perfkit_remedies", dict))
-        return [remedy for remedies in found for remedy in remedies]
+        """Return the remedies for a framework."""
+        return [remedy for by_framework in self._results("perfkit_remedies", dict)
+                for remedy in by_framework.get(framework, ())]  # fmt: skip
 
     def remedied_frameworks(self) -> list[str]:
-        """The frameworks for which plugins have remedies."""
-        return sorted({name for given in self._results("perfkit_remedies", dict) for name in given})
+        """Return the frameworks that have remedies."""
+        return sorted({name for by_framework in self._results("perfkit_remedies", dict) for name in by_framework})
 
-    def step_timers(self) -> dict[str, Callable[[], Any]]:
-        """What begins to time the steps of a training, by the framework's module."""
-        return {name: start for given in self._results("perfkit_step_timers", dict) for name, start in given.items()}
+    def step_timers(self) -> dict[str, Callable[[], StepTimer]]:
+        """Return what times the steps of a training, by the framework's module."""
+        results = self._results("perfkit_step_timers", dict)
+        return {name: start for by_framework in results for name, start in by_framework.items()}
 
     def calibrators(self) -> dict[str, Calibrator]:
-        """What measures a machine, by framework."""
+        """Return the measurements of a machine, by framework."""
         return {calibrator.framework: calibrator for calibrator in self._flat("perfkit_calibrations")}
 
     def operator_names(self, framework: str | None) -> Callable[[str], str | None] | None:
-        """The function that names a framework's operators canonically, None when no plugin has one."""
+        """Return the function that names a framework's operators canonically, None without one."""
         for names in self._results("perfkit_operator_names", dict):
             if framework in names:
-                found: Callable[[str], str | None] = names[framework]
-                return found
+                return cast("Callable[[str], str | None]", names[framework])
         return None
 
     def _flat(self, hook: str) -> Iterator[Any]:
@@ -103,31 +112,27 @@ class Plugins:
 
 @functools.cache
 def get_plugins() -> Plugins:
-    """The plugins of this installation, loaded once."""
+    """Return the plugins of this installation, loaded once."""
     return load(entry_points(group=PROJECT))
 
 
 def load(points: Iterable[EntryPoint]) -> Plugins:
-    """Built-ins, then ``points`` in the order of their names."""
-    plugins = Plugins(pluggy.PluginManager(PROJECT))
-    plugins.manager.add_hookspecs(hookspecs)
-    _register(plugins, "core", BUILTIN, lambda: importlib.import_module(BUILTIN))
-    for point in sorted(points, key=lambda p: p.name):
-        _register(plugins, point.name, point.value, point.load)
+    """Load the built-ins, then ``points`` in the order of their names."""
+    manager = pluggy.PluginManager(PROJECT)
+    manager.add_hookspecs(hookspecs)
+    plugins = Plugins(manager)
+    for point in (EntryPoint("core", BUILTIN, PROJECT), *sorted(points, key=lambda point: point.name)):
+        plugin = plugins.listed[point.name] = Plugin(point.name, point.value)
+        try:
+            loaded = point.load()
+            manager.register(loaded, point.name)
+            manager.check_pending()
+            plugin.hooks = tuple(sorted(caller.name for caller in manager.get_hookcallers(loaded) or ()))
+        except Exception as error:
+            plugin.error = _reason(error)
+            if manager.get_plugin(point.name) is not None:
+                manager.unregister(name=point.name)
     return plugins
-
-
-def _register(plugins: Plugins, name: str, origin: str, import_it: Callable[[], Any]) -> None:
-    plugin = plugins.listed[name] = Plugin(name, origin)
-    try:
-        loaded = import_it()
-        plugins.manager.register(loaded, name)
-        plugins.manager.check_pending()
-        plugin.hooks = tuple(sorted(caller.name for caller in plugins.manager.get_hookcallers(loaded) or ()))
-    except Exception as error:
-        plugin.error = _reason(error)
-        if plugins.manager.get_plugin(name) is not None:
-            plugins.manager.unregister(name=name)
 
 
 def _reason(error: Exception) -> str:

@@ -7,11 +7,10 @@ Which columns of a view does the profile hold nothing of? Told by the whole view
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pandas as pd
 
@@ -22,7 +21,7 @@ from perfkit_core.model.meta import Finding
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest, split_grouping
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.ranks.profile import Computed, Profile, Whole, opened
+from perfkit_core.ranks.profile import Computed, Profile, Whole
 from perfkit_core.ranks.reduce import understood
 from perfkit_core.report.display import DEPTH, Display, check, displayed
 from perfkit_core.report.facts import described
@@ -108,41 +107,6 @@ def summary_report(
     source = described(found.meta, found.quality, found.steps, chosen)
     data = {} if chosen is None else {"steps": sorted(set(chosen))}
     return Report(found.meta.source, (source,), sections, data=data)
-
-
-def summarize(
-    profile: Trace | str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    view: str,
-    by: str | Iterable[str] = (),
-    steps: Iterable[int] | None = None,
-    pattern: str | None = None,
-    kind: str | None = None,
-    device: str | None = None,
-    native: bool = False,
-    limit: int | None = None,
-    workers: int = 1,
-    scheduler: str | None = None,
-    **display: Any,
-) -> pd.DataFrame:
-    """The table of a view, from a Trace or from what :func:`perfkit_core.load` reads; many ranks are read one by one.
-
-    ``by``: groupings of the view; ``steps``: step numbers; ``pattern``, ``kind``, ``device``: RE2 on the events that
-    count; ``native``: the framework's own numbers where they differ (docs/semantics); ``limit``: number of rows;
-    ``workers``: processes that read ranks; ``scheduler``: address of a Dask cluster that does; the rest as in
-    :class:`perfkit_core.report.display.Display`: ``sort`` (descending unless ``ascending``), ``show``, ``hide``,
-    ``minimums``, ``columns``, ``average`` and, for trees, ``start``, ``trim``, ``depth``, ``displayed_only``.
-    Times are integer ns, sizes bytes, unknown is NA. Raises UsageError and SourceError.
-    """
-    (chosen,) = choose_views([view], single=True)
-    if isinstance(profile, Trace):
-        read: Profile = Whole(profile)
-    else:
-        sources = [profile] if isinstance(profile, (str, os.PathLike)) else list(profile)
-        read = opened(sources, workers=workers, scheduler=scheduler)
-    groupings = (by,) if isinstance(by, str) else tuple(by)
-    request = ViewRequest(groupings, None if steps is None else tuple(steps), pattern, kind, device, native)
-    table = summary_report(read, [chosen], request, Display(**display)).sections[0].table
-    return table if limit is None else table.head(limit)
 
 
 def choose_views(names: Iterable[str], single: bool = False) -> list[View]:

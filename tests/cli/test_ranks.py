@@ -10,12 +10,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from perfkit_core.api import summarize
 from perfkit_core.errors import SourceError, UsageError
 from perfkit_core.model.meta import Finding
 from perfkit_core.ranks import files, profile
 from perfkit_core.ranks.plan import Facts
 from perfkit_core.readers.load import load
-from perfkit_core.report.summary import summarize
 from perfkit_core.storage.store import write_cycle
 from tests.support import chrome
 from tests.support.events import host, trace

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from perfkit_core.api import summarize
 from perfkit_core.compare.gate import conditions as gate
 from perfkit_core.compare.gate.conditions import (
     BUDGET,
@@ -22,7 +23,6 @@ from perfkit_core.compare.gate.conditions import (
 from perfkit_core.compare.pair import Asked, pair
 from perfkit_core.errors import UsageError
 from perfkit_core.model.trace import Trace, concat_traces
-from perfkit_core.report.summary import summarize
 from tests.support.events import device, host, trace
 from tests.support.small_trace import small_trace
 from tests.support.stepped_trace import stepped_trace

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from perfkit_core.report.summary import summarize
+from perfkit_core.api import summarize
 
 LEAK_FLOATS, LEAK_BYTES = 1000, 4000
 STEPS = 4

@@ -17,6 +17,7 @@ from babel.messages.catalog import Catalog
 from babel.messages.catalog import Message as Entry
 
 from perfkit_core.advice.engine import advise
+from perfkit_core.api import summarize
 from perfkit_core.cli.main import main
 from perfkit_core.compare.report import comparison_report
 from perfkit_core.errors import UsageError
@@ -46,7 +47,6 @@ from perfkit_core.renderers.html.page import render as as_page
 from perfkit_core.renderers.markdown import render as as_markdown
 from perfkit_core.renderers.text import render as as_text
 from perfkit_core.report.model import Report, Source
-from perfkit_core.report.summary import summarize
 from perfkit_core.views import fluid_overhead
 from tests.support.page_words import english, texts
 from tests.support.paths import ROOT

@@ -7,13 +7,14 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from perfkit_core.api import summarize
 from perfkit_core.assembly.labels import module_label
 from perfkit_core.errors import UsageError
 from perfkit_core.model.columns import BY, CALLS, CPU, FLOPS, Column, keys
 from perfkit_core.model.trace import Trace, concat_traces, with_rank
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.report.display import Display, check, displayed
-from perfkit_core.report.summary import choose_views, per_step, summarize, summary_report
+from perfkit_core.report.summary import choose_views, per_step, summary_report
 from perfkit_core.views import grouping
 from tests.support.events import device, host, trace
 from tests.support.small_trace import small_trace
