@@ -66,7 +66,7 @@ def verify(
     from perfkit_core.verify import ledger as ledgers
     from perfkit_core.verify import outcome, prediction
     from perfkit_core.verify.metric import Metric
-    from perfkit_core.verify.report import report
+    from perfkit_core.verify.outcome import report
     from perfkit_core.verify.runs import Plan
 
     chosen = renderer(format_name, output, without=("html", "csv"))

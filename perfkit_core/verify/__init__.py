@@ -1,5 +1,5 @@
-"""Does a change do what was said of it? Measured: both commands in turns, in fresh processes, against the noise.
+"""Measured comparison of two commands: is a change better, and was the prediction of its saving right.
 
-``measure`` runs the commands, ``statistics`` says how far apart they are and how far apart equal runs are, ``verdict``
-judges, ``ledger`` keeps what came of it.
+``runs`` runs the commands, ``statistics`` compares the runs, ``outcome`` gives the verdict and its report, ``ledger``
+stores predictions with their outcomes.
 """

@@ -1,14 +1,11 @@
-"""How often was advice right? One line of JSON for each measurement, appended by any number of processes.
-
-How does a line get to the end of a file to which any number of processes append? Whole, whatever the others do.
-"""
+"""The ledger: predictions and measured outcomes, one line of JSON each, appended by any number of processes."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -18,43 +15,8 @@ import numpy as np
 from perfkit_core.errors import SourceError, UsageError
 from perfkit_core.verify.prediction import saving_ratio
 
-
-def append_line(path: Path, line: bytes) -> None:
-    """Add a line at the end of the file, which is made with its folders where it is not there. Raises OSError."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
-    try:
-        with _locked(file):
-            os.write(file, line + b"\n" if _ends_whole(file) else b"\n" + line + b"\n")
-    finally:
-        os.close(file)
-
-
-@contextlib.contextmanager
-def _locked(file: int) -> Iterator[None]:
-    try:
-        import fcntl
-    except ImportError:  # Windows: a single write is all there is
-        yield
-        return
-    fcntl.flock(file, fcntl.LOCK_EX)
-    try:
-        yield
-    finally:
-        fcntl.flock(file, fcntl.LOCK_UN)
-
-
-def _ends_whole(file: int) -> bool:
-    """Whether the last line is complete: a process that died while writing must not spoil the next record."""
-    size = os.lseek(file, 0, os.SEEK_END)
-    if not size:
-        return True
-    os.lseek(file, size - 1, os.SEEK_SET)
-    return os.read(file, 1) == b"\n"
-
-
 Outcome = Literal["predicted", "verified", "refuted", "abstained"]
-"""``predicted``: not measured; ``abstained``: measured, and nothing could be told."""
+"""``predicted``: not measured; ``abstained``: measured, without a verdict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,17 +60,17 @@ class Record:
 
     @property
     def predicted_saving_ratio(self) -> float | None:
-        """The likely saving, as a share of the base it was predicted for."""
+        """The median saving, as a share of the base it was predicted for."""
         return self._predicted(None, self.p50_ns)
 
     @property
     def predicted_low_ratio(self) -> float | None:
-        """The saving that nine in ten exceed."""
+        """The p10 of the saving, as a share of the base."""
         return self._predicted(self.saving_p10_ns, self.p90_ns)
 
     @property
     def predicted_high_ratio(self) -> float | None:
-        """The saving that one in ten exceeds."""
+        """The p90 of the saving, as a share of the base."""
         return self._predicted(self.saving_p90_ns, self.p10_ns)
 
     def _predicted(self, saving_ns: int | None, after_ns: int | None) -> float | None:
@@ -116,7 +78,7 @@ class Record:
 
     @property
     def told(self) -> bool:
-        """Whether a prediction met a measurement that could tell."""
+        """Whether a prediction was measured with a verdict."""
         return (
             self.outcome in ("verified", "refuted")
             and self.predicted_saving_ratio is not None
@@ -126,13 +88,12 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Each of the ``records`` counts in one of ``told`` (a prediction met a measurement that could tell),
-    ``unpredicted`` (a measurement could tell, nothing was predicted), ``abstained`` (it could not tell) and
-    ``unmeasured``. The rest is over those ``told``; None without any.
+    """Each of the ``records`` counts as one of ``told`` (predicted, and measured with a verdict), ``unpredicted`` (a
+    verdict without a prediction), ``abstained`` (measured without a verdict) and ``unmeasured``.
 
-    ``sign_right``: of how many the sign of the saving was right. ``saving_error`` and ``step_error`` are medians of the
-    absolute errors, the first of those with a saving that was verified. ``covered`` is the share whose saving was
-    between p10 and p90.
+    The other fields are over those ``told``, None if there are none. ``sign_right``: how many had the right sign of the
+    saving. ``saving_error`` and ``step_error``: medians of the absolute errors, the first of verified savings.
+    ``covered``: the share of savings between p10 and p90.
     """
 
     records: int
@@ -147,17 +108,35 @@ class Summary:
 
 
 def append(path: Path, record: Record) -> None:
-    """Add a record at the end of the file, whole, whatever else appends to it. Raises UsageError."""
+    """Append a record as one whole line, also while other processes append. Raises UsageError."""
     import msgspec
 
     try:
-        append_line(path, msgspec.json.encode(record))
+        _append_line(path, msgspec.json.encode(record))
     except OSError as error:
         raise UsageError(f"{path}: cannot be written ({error.strerror})", "choose another --ledger") from None
 
 
+def _append_line(path: Path, line: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+    try:
+        with contextlib.suppress(ImportError):  # Windows has no fcntl: there a single write is all that protects a line
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX)  # closing the file releases it
+        size = os.lseek(file, 0, os.SEEK_END)
+        if size:
+            os.lseek(file, size - 1, os.SEEK_SET)
+            if os.read(file, 1) != b"\n":  # a process died while it wrote: its half line must not spoil this one
+                line = b"\n" + line
+        os.write(file, line + b"\n")
+    finally:
+        os.close(file)
+
+
 def read(path: Path) -> list[Record]:
-    """All records, the oldest first. Raises SourceError for a file that is none, with the line."""
+    """Return all records, the oldest first. Raises SourceError, with the line, for a file that is no ledger."""
     import msgspec
 
     try:
@@ -166,34 +145,34 @@ def read(path: Path) -> list[Record]:
         raise SourceError(
             f"{path}: cannot be read ({error.strerror})", "perfkit verify --ledger FILE writes one"
         ) from None
-    found = []
+    records = []
     for number, line in enumerate(lines, start=1):
         try:
-            found += [msgspec.json.decode(line, type=Record)] if line.strip() else []
+            records += [msgspec.json.decode(line, type=Record)] if line.strip() else []
         except msgspec.MsgspecError as error:
-            raise SourceError(f"{path}, line {number}: no record of a ledger ({error})", "remove the line") from None
-    return found
+            raise SourceError(f"{path}, line {number}: not a ledger record ({error})", "remove the line") from None
+    return records
 
 
 def summary(records: Sequence[Record]) -> Summary:
-    """How often, and by how much, predictions were right."""
+    """Count the records and measure how well they predicted."""
     told = [record for record in records if record.told]
     outcomes = Counter(record.outcome for record in records)
+    right = [
+        record.outcome == ("verified" if (record.predicted_saving_ratio or 0) > 0 else "refuted") for record in told
+    ]
+    covered = [_is_covered(record) for record in told]
     return Summary(
         records=len(records),
         told=len(told),
         unpredicted=outcomes["verified"] + outcomes["refuted"] - len(told),
         abstained=outcomes["abstained"],
         unmeasured=outcomes["predicted"],
-        sign_right=sum(map(_sign_is_right, told)),
+        sign_right=sum(right),
         saving_error=_median([record.saving_error for record in told if record.outcome == "verified"]),
         step_error=_median([record.step_error for record in told]),
-        covered=float(np.mean([_is_covered(record) for record in told])) if told else None,
+        covered=float(np.mean(covered)) if told else None,
     )
-
-
-def _sign_is_right(record: Record) -> bool:
-    return record.outcome == ("verified" if (record.predicted_saving_ratio or 0) > 0 else "refuted")
 
 
 def _is_covered(record: Record) -> bool:

@@ -1,16 +1,16 @@
-"""What came of a verification: the runs, what they say, and the record for the ledger.
+"""The outcome of a verification: the verdict, the report, and the record for the ledger.
 
-What does a measurement say of a change, and of the prediction?
+============  ==================================================================================================
+verified      the change costs less: the interval of the saving excludes 0, and the saving is above the noise
+              floor
+refuted       the change costs more by the same criteria; or neither holds, but a saving was predicted that is
+              not there: the upper end of the measured interval, or the noise floor, is below the lower end of the
+              prediction
+cannot tell   anything else: more rounds, or a quieter machine, may tell
+============  ==================================================================================================
 
-============  =====================================================================================================
-verified      the change costs less: the interval of the saving excludes 0, and the saving is above the noise floor
-refuted       the same the other way; or neither, where a saving was predicted that is as surely not there: even the
-              upper end of the measured interval, or the noise floor, is below the lower end of the prediction
-cannot tell   all else: more rounds, or a quieter machine, may tell
-============  =====================================================================================================
-
-Whether the size was predicted well is a question of its own (``Fit``): one saving in five is outside of an interval
-from p10 to p90 although all is well.
+Whether the size was predicted well is a separate question (``Fit``): one saving in five is outside of an interval from
+p10 to p90 even if the prediction is right.
 """
 
 from __future__ import annotations
@@ -18,24 +18,26 @@ from __future__ import annotations
 import datetime
 import hashlib
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
+from perfkit_core.language.units import format_count, format_duration, format_ratio
 from perfkit_core.system.machine import Machine, this_machine
-from perfkit_core.verify import runs
-from perfkit_core.verify.ledger import Outcome as Word
-from perfkit_core.verify.ledger import Record
+from perfkit_core.verify import ledger, runs
 from perfkit_core.verify.prediction import Predicted
 from perfkit_core.verify.runs import Side
-from perfkit_core.verify.statistics import Measured, measured
+from perfkit_core.verify.statistics import LEVEL, Measured, measured
+
+if TYPE_CHECKING:
+    from perfkit_core.report.model import Report
 
 
 class Verdict(Enum):
-    """The value is what people read."""
+    """The verdict; its value is shown to people."""
 
     VERIFIED = "verified"
     REFUTED = "refuted"
@@ -43,44 +45,41 @@ class Verdict(Enum):
 
 
 class Fit(Enum):
-    """Where the measured saving lies beside the predicted interval."""
+    """The measured saving compared with the predicted interval."""
 
     AS_PREDICTED = "within the predicted interval"
     LESS = "less than predicted"
     MORE = "more than predicted"
 
 
-def verdict(found: Measured, predicted: Predicted | None = None) -> Verdict:
-    """Of the change, whether or not something was predicted."""
-    if found.better:
+def verdict(result: Measured, predicted: Predicted | None = None) -> Verdict:
+    """Return the verdict on a change, whether or not something was predicted."""
+    if result.better:
         return Verdict.VERIFIED
-    if found.worse or (predicted is not None and _surely_missing(found, predicted)):
+    if result.worse:
         return Verdict.REFUTED
-    return Verdict.CANNOT_TELL
+    missing = predicted is not None and max(result.saving_high, result.noise) < predicted.saving_low
+    return Verdict.REFUTED if missing else Verdict.CANNOT_TELL
 
 
-def fit(found: Measured, predicted: Predicted) -> Fit:
-    """Of the measured saving, by shares of the base."""
-    if found.saving < predicted.saving_low:
+def fit(result: Measured, predicted: Predicted) -> Fit:
+    """Compare the measured saving with the predicted interval, as shares of the base."""
+    if result.saving < predicted.saving_low:
         return Fit.LESS
-    return Fit.MORE if found.saving > predicted.saving_high else Fit.AS_PREDICTED
+    return Fit.MORE if result.saving > predicted.saving_high else Fit.AS_PREDICTED
 
 
-def saving_error(found: Measured, predicted: Predicted) -> float | None:
-    """(predicted − measured) / measured saving; None where nothing was saved."""
-    return (predicted.saving - found.saving) / abs(found.saving) if found.saving else None
+def saving_error(result: Measured, predicted: Predicted) -> float | None:
+    """Return (predicted − measured) / measured saving; None if nothing was saved."""
+    return (predicted.saving - result.saving) / abs(result.saving) if result.saving else None
 
 
-def step_error(found: Measured, predicted: Predicted) -> float:
-    """(predicted − measured) / measured step with the change, the prediction scaled to the measured base."""
-    return (1 - predicted.saving) / (1 - found.saving) - 1
+def step_error(result: Measured, predicted: Predicted) -> float:
+    """Return (predicted − measured) / measured step with the change, the prediction scaled to the measured base."""
+    return (1 - predicted.saving) / (1 - result.saving) - 1
 
 
-def _surely_missing(found: Measured, predicted: Predicted) -> bool:
-    return max(found.saving_high, found.noise) < predicted.saving_low
-
-
-_WORDS: Final[dict[Verdict, Word]] = {
+_LEDGER_OUTCOMES: Final[dict[Verdict, ledger.Outcome]] = {
     Verdict.VERIFIED: "verified", Verdict.REFUTED: "refuted", Verdict.CANNOT_TELL: "abstained"
 }  # fmt: skip
 _LARGEST_SCRIPT: Final = 1 << 24
@@ -88,7 +87,7 @@ _LARGEST_SCRIPT: Final = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Everything that ``perfkit verify`` says."""
+    """Everything that ``perfkit verify`` reports."""
 
     plan: runs.Plan
     machine: Machine
@@ -99,75 +98,153 @@ class Outcome:
     predicted: Predicted | None = None
 
     def frameworks(self, side: Side) -> tuple[str, ...]:
-        """Of which the steps of a side were timed; none where a printed number counts."""
+        """Return the frameworks whose steps were timed on a side; none if a printed number is the metric."""
         return tuple(sorted({name for run in self.runs if run.side == side for name in run.frameworks}))
 
 
 def verify(
     plan: runs.Plan, predicted: Predicted | None = None, report: Callable[[str], None] = lambda text: None
 ) -> Outcome:
-    """Run both commands in turns and judge. ``report`` is told what runs. Raises CaptureError."""
+    """Run both commands alternately and judge. ``report`` is called with what runs. Raises CaptureError."""
     date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return judged(plan, date, runs.measure(plan, report), predicted)
 
 
-def judged(plan: runs.Plan, date: str, found: Sequence[runs.Run], predicted: Predicted | None = None) -> Outcome:
-    """The outcome of some runs."""
-    base, change = ([run.value for run in found if run.side == side] for side in ("base", "change"))
-    numbers = measured(base, change, plan.metric.higher_is_better)
-    return Outcome(plan, this_machine(), date, tuple(found), numbers, verdict(numbers, predicted), predicted)
+def judged(plan: runs.Plan, date: str, measurements: Sequence[runs.Run], predicted: Predicted | None = None) -> Outcome:
+    """Return the outcome of runs."""
+    base, change = ([run.value for run in measurements if run.side == side] for side in ("base", "change"))
+    result = measured(base, change, plan.metric.higher_is_better)
+    return Outcome(plan, this_machine(), date, tuple(measurements), result, verdict(result, predicted), predicted)
 
 
-def record(outcome: Outcome) -> Record:
-    """The line of the ledger."""
-    found, predicted, plan, machine = outcome.measured, outcome.predicted, outcome.plan, outcome.machine
-    return Record(
+def record(outcome: Outcome) -> ledger.Record:
+    """Return the line of the ledger."""
+    result, predicted, plan, machine = outcome.measured, outcome.predicted, outcome.plan, outcome.machine
+    try:
+        installed: str | None = version("perfkit")
+    except PackageNotFoundError:
+        installed = None
+    return ledger.Record(
         date=outcome.date,
-        outcome=_WORDS[outcome.verdict],
+        outcome=_LEDGER_OUTCOMES[outcome.verdict],
         base=plan.base,
         change=plan.change,
         base_hash=command_hash(plan.base),
         change_hash=command_hash(plan.change),
-        perfkit=_version(),
+        perfkit=installed,
         cpu=machine.cpu,
         cpus=machine.cpus,
         threads=machine.threads,
         metric=plan.metric.text,
         higher_is_better=plan.metric.higher_is_better,
-        base_median=found.base,
-        change_median=found.change,
-        runs=found.base_runs + found.change_runs,
-        saving_ratio=found.saving,
-        saving_low_ratio=found.saving_low,
-        saving_high_ratio=found.saving_high,
-        noise_ratio=found.noise,
-        saving_error=None if predicted is None else saving_error(found, predicted),
-        step_error=None if predicted is None else step_error(found, predicted),
+        base_median=result.base,
+        change_median=result.change,
+        runs=result.base_runs + result.change_runs,
+        saving_ratio=result.saving,
+        saving_low_ratio=result.saving_low,
+        saving_high_ratio=result.saving_high,
+        noise_ratio=result.noise,
+        saving_error=None if predicted is None else saving_error(result, predicted),
+        step_error=None if predicted is None else step_error(result, predicted),
         **({} if predicted is None else asdict(predicted)),
     )
 
 
 def command_hash(command: str) -> str:
-    """Of the text, and of what the files that it names hold: 12 hexadecimal digits."""
+    """Return a hash of the command and of the contents of the files that it names: 12 hexadecimal digits."""
     digest = hashlib.sha256(command.encode("utf-8", "surrogateescape"))
-    for path in map(Path, _words(command)):
+    try:
+        words = shlex.split(command)
+    except ValueError:  # an open quote, which the shell reports
+        words = []
+    for path in map(Path, words):
         try:
             if path.is_file() and path.stat().st_size <= _LARGEST_SCRIPT:
                 digest.update(path.read_bytes())
-        except (OSError, ValueError):  # no file, and no name of one
+        except (OSError, ValueError):  # neither a file nor a possible file name
             continue
     return digest.hexdigest()[:12]
 
 
-def _words(command: str) -> list[str]:
-    try:
-        return shlex.split(command)
-    except ValueError:  # an open quote: the shell will say so
-        return []
+def report(outcome: Outcome) -> Report:
+    """Return the report: the verdict, both sides, the prediction if there was one, and every run."""
+    import msgspec
+    import pandas as pd
+
+    from perfkit_core.report.model import Report, Section
+
+    result, predicted, plan = outcome.measured, outcome.predicted, outcome.plan
+    is_step_time = plan.metric.is_step_time
+    value = "step_ns" if is_step_time else "value"
+    exact: type | Callable[[float], int] = round if is_step_time else float
+
+    rows: list[tuple[Any, ...]] = []
+    for side, command, median in (("base", plan.base, result.base), ("change", plan.change, result.change)):
+        values = [run.value for run in outcome.runs if run.side == side]
+        rows.append((side, len(values), exact(median), exact(min(values)), exact(max(values)), command))
+    columns = ["side", "runs", f"median_{value}", f"min_{value}", f"max_{value}", "command"]
+    metric = "The mean step time" if is_step_time else f"The number that {plan.metric.text!r} matches"
+    sections = [Section("sides", "Both sides", pd.DataFrame(rows, columns=columns), note=f"{metric} of each run.")]
+
+    if predicted is not None:
+        rows = [
+            ("predicted", predicted.saving, predicted.saving_low, predicted.saving_high),
+            ("measured", result.saving, result.saving_low, result.saving_high),
+        ]
+        table = pd.DataFrame(rows, columns=["what", "saving_ratio", "low_ratio", "high_ratio"])
+        note = "Shares of the base. The predicted interval is p10 to p90, the measured one 95%."
+        sections.append(Section("prediction", "Saving, predicted and measured", table, note=note))
+
+    table = pd.DataFrame(
+        [(run.round, run.side, exact(run.value)) for run in outcome.runs], columns=["round", "side", value]
+    )
+    note = f"In this order, after {plan.warmup} warm-up runs of each side; a round has {2 * runs.PER_ROUND} runs."
+    sections.append(Section("runs", "Runs", table, note=note))
+    data: dict[str, Any] = {"verdict": outcome.verdict.value, **msgspec.to_builtins(record(outcome))}
+    return Report("perfkit verify", (), tuple(sections), headline=tuple(_headline(outcome)), data={"verify": data})
 
 
-def _version() -> str | None:
-    try:
-        return version("perfkit")
-    except PackageNotFoundError:
-        return None
+def _headline(outcome: Outcome) -> Iterator[str]:
+    result = outcome.measured
+    show = format_duration if outcome.plan.metric.is_step_time else format_count
+    medians = f"{show(result.base)} → {show(result.change)}"
+    if outcome.verdict is Verdict.CANNOT_TELL:
+        yield f"Cannot tell: {medians} may be chance; more --rounds, or a quieter machine, may tell."
+    elif outcome.verdict is Verdict.REFUTED and not result.worse:
+        yield f"Refuted: the predicted saving is not there, {medians}."
+    else:
+        better = "better" if outcome.verdict is Verdict.VERIFIED else "worse"
+        yield f"{outcome.verdict.value.capitalize()}: the change is {better}, {medians}."
+    low, high = format_ratio(result.saving_low), format_ratio(result.saving_high)
+    yield (
+        f"Saving {format_ratio(result.saving)} ({format_ratio(LEVEL)} interval {low} to {high}); noise floor "
+        f"{format_ratio(result.noise)} (the difference between equal runs of the base)."
+    )
+    if outcome.predicted is not None:
+        yield from _prediction_lines(outcome, outcome.predicted)
+    base, change = outcome.frameworks("base"), outcome.frameworks("change")
+    if base != change:
+        sides = f"base in {' and '.join(base)}, change in {' and '.join(change)}"
+        yield f"The frameworks differ ({sides}), and contribute to the difference."
+    machine = outcome.machine
+    threads = "".join(f", {name}={value}" for name, value in machine.threads.items())
+    yield f"Measured on {machine.cpu}, {len(machine.cpus)} usable CPUs{threads}."
+
+
+def _prediction_lines(outcome: Outcome, predicted: Predicted) -> Iterator[str]:
+    result = outcome.measured
+    error = saving_error(result, predicted)
+    saving = "" if error is None else f"of the saving {format_ratio(error, signed=True)}, "
+    low, high = format_ratio(predicted.saving_low), format_ratio(predicted.saving_high)
+    yield (
+        f"{fit(result, predicted).value.capitalize()}: {format_ratio(predicted.saving)} was predicted "
+        f"(p10 to p90: {low} to {high}); error {saving}of the step "
+        f"{format_ratio(step_error(result, predicted), signed=True)}."
+    )
+    measured_in = dict.fromkeys((*outcome.frameworks("base"), *outcome.frameworks("change")))
+    others = [name for name in measured_in if name != predicted.framework]
+    if predicted.framework and others:
+        yield (
+            f"The advice is for {predicted.framework}, but {' and '.join(others)} was measured: this does not tell "
+            "whether the prediction was right."
+        )

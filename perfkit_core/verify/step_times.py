@@ -1,7 +1,7 @@
-"""How long are the steps of a process that knows nothing of perfkit? Timed without a profiler, written when it ends.
+"""Times the steps of a process that does not use perfkit, without a profiler, and writes them when it ends.
 
-A step lasts from the end of one update of the first optimizer to the end of its next. Runs inside the measured process,
-so it imports only what it needs, and never raises.
+A step lasts from the end of one update of the first optimizer to the end of the next. This runs inside the measured
+process, so it imports only what it needs and never raises.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from perfkit_core.throughput.loop import Throughput
 
 FOLDER: Final = "PERFKIT_STEP_TIMES"
-"""Environment variable: the folder into which each process writes the times of its steps."""
+"""Environment variable: the folder where each process writes its step times."""
 FRAMEWORKS: Final = "PERFKIT_STEP_FRAMEWORKS"
 """Environment variable: the modules whose optimizers are watched, separated by commas."""
 STARTUP: Final = Path(__file__).resolve().parent / "startup"
-"""The folder that makes a Python call :func:`install` when it starts."""
+"""With this folder on its path, Python calls :func:`install` when it starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +37,14 @@ class StepTimes:
 
 
 class OptimizerSteps:
-    """The steps of this process: the first update begins the first one."""
+    """The steps of this process. The first update starts the first step."""
 
     def __init__(self, throughput: Throughput) -> None:
         self._throughput = throughput
         self._begun = False
 
     def updated(self) -> None:
-        """The optimizer has updated the parameters."""
+        """Count an update of the parameters."""
         if self._begun:
             self._throughput.step()
         else:
@@ -52,7 +52,7 @@ class OptimizerSteps:
             self._throughput.start()
 
     def times(self) -> tuple[Sequence[int], str]:
-        """Durations in ns, and what timed them; waits for the device. Called once, at the end."""
+        """Return the durations in ns and the name of the clock; waits for the device. Called once, at the end."""
         if not self._begun:
             return (), ""
         self._throughput.stop()
@@ -60,7 +60,7 @@ class OptimizerSteps:
 
 
 def environment(folder: Path, frameworks: Sequence[str], given: Mapping[str, str]) -> dict[str, str]:
-    """The environment in which every Python process writes the times of its steps into ``folder``."""
+    """Return an environment in which every Python process writes its step times into ``folder``."""
     path = [str(STARTUP), *filter(None, [given.get("PYTHONPATH")])]
     ours = {"PYTHONPATH": os.pathsep.join(path), FOLDER: str(folder), FRAMEWORKS: ",".join(frameworks)}
     return {**given, **ours}
@@ -82,7 +82,7 @@ def _begin(folder: Path, framework: str) -> None:
 
 
 def _write(folder: Path, framework: str, steps: OptimizerSteps, pid: int) -> None:
-    if os.getpid() != pid:  # a forked child leaves by the same door
+    if os.getpid() != pid:  # a forked child runs the same exit handlers
         return
     times, timed_by = steps.times()
     if not len(times):
@@ -96,7 +96,7 @@ def _write(folder: Path, framework: str, steps: OptimizerSteps, pid: int) -> Non
 
 
 def _guarded(act: Callable[..., None], *arguments: object) -> None:
-    """Nothing that goes wrong here reaches the training; what is missing is told by the command that looks for it."""
+    # nothing that fails here may reach the training; the command that reads the files reports what is missing
     try:
         act(*arguments)
     except Exception as error:
@@ -106,7 +106,7 @@ def _guarded(act: Callable[..., None], *arguments: object) -> None:
 
 
 def read(folder: Path) -> list[StepTimes]:
-    """What the processes of a command have written, one a process."""
+    """Return the step times that the processes of a command wrote, one item a process."""
     import msgspec
 
     return [msgspec.json.decode(path.read_bytes(), type=StepTimes) for path in sorted(folder.glob("*.json"))]

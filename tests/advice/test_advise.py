@@ -336,9 +336,9 @@ def test_an_id_is_that_of_what_was_found() -> None:
     assert all(one.startswith("op-") for one in first)
     assert one_of(first[0], first) == first[0]
     assert one_of(first[2][:5], [first[0], "other-1", first[2]]) == first[2]
-    with pytest.raises(UsageError, match="several advice begin with 'op-'"):
+    with pytest.raises(UsageError, match="several ids begin with 'op-'"):
         one_of("op-", first)
-    with pytest.raises(UsageError, match="no advice 'x'; choose among there is none"):
+    with pytest.raises(UsageError, match="no advice has the id 'x'; choose among none"):
         one_of("x", [])
 
 

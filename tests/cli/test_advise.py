@@ -323,7 +323,7 @@ def test_two_ranks_are_one_profile(perfkit, tmp_path: Path) -> None:
         (("RUN", "--what-if", "more-workers=4"), "more-workers has no number to ask about"),
         (("RUN", "--what-if", "loader-workers=4", "--explain", "x"), "exclude each other"),
         (("RUN", "--what-if", "loader-workers=4", "--rule", "loader-workers"), "and --what-if exclude each other"),
-        (("RUN", "--explain", "nothing"), "no advice 'nothing'; choose among loader-workers-"),
+        (("RUN", "--explain", "nothing"), "no advice has the id 'nothing'; choose among loader-workers-"),
         (("RUN", "--format", "poem"), "no format 'poem'"),
         (("--ledger", "nowhere"), "nowhere: cannot be read"),
     ],

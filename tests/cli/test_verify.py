@@ -79,8 +79,8 @@ def test_a_prediction_is_kept_beside_what_was_measured(perfkit: Perfkit, tmp_pat
         "--rounds", 3, "--advice", f"{advice}:a:1", "--ledger", ledger,
     )  # fmt: skip
     assert found.code == 0
-    assert "Within the predicted interval: 20% was predicted (between 10% and 30%)" in found.out
-    assert "off by -20%" in found.out
+    assert "Within the predicted interval: 20% was predicted (p10 to p90: 10% to 30%)" in found.out
+    assert "error of the saving -20%, of the step" in found.out
     (kept,) = read(ledger)
     assert kept.framework == "fw"
     assert (kept.outcome, kept.advice, kept.rule, kept.base_median, kept.change_median) == (
@@ -143,8 +143,8 @@ def test_formats(perfkit: Perfkit, tmp_path: Path) -> None:
     [
         ("echo t: 1; echo broken >&2; exit 3", "echo t: 1", (), "failed with exit code 3: broken"),
         ("echo t: 1", "exit 1", (), "'exit 1' failed with exit code 1: it printed nothing"),
-        ("echo nothing", "echo t: 1", (), "printed nothing that --metric 't' finds"),
-        ("echo t: 1", "echo t: 1", ("--rounds", 2), "2 rounds tell nothing from chance"),
+        ("echo nothing", "echo t: 1", (), "printed nothing that matches --metric 't'"),
+        ("echo t: 1", "echo t: 1", ("--rounds", 2), "2 rounds are too few to exclude chance"),
         ("echo t: 1", "echo t: 1", ("--predicted-ns", "5"), "not a prediction: '5'"),
         ("echo t: 1", "echo t: 1", ("--advice", "x:1", "--predicted-ns", "5,1,2,3"), "exclude each other"),
         ("echo t: 1", "echo t: 1", ("--format", "html"), "no format 'html'"),

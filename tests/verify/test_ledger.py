@@ -54,7 +54,7 @@ def test_a_line_that_was_cut_off_spoils_no_other(tmp_path: Path) -> None:
     append(path, record())
     lines = path.read_text(encoding="utf-8").splitlines()
     assert len(lines) == 2
-    with pytest.raises(SourceError, match=r"ledger\.jsonl, line 1: no record of a ledger"):
+    with pytest.raises(SourceError, match=r"ledger\.jsonl, line 1: not a ledger record"):
         read(path)
     path.write_text("\n" + lines[1] + "\n", encoding="utf-8")
     assert read(path) == [record()]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfkit_core.errors import CaptureError, UsageError
-from perfkit_core.verify.metric import Metric
-from perfkit_core.verify.processes import Finished
+from perfkit_core.verify.metric import Finished, Metric
 from perfkit_core.verify.step_times import StepTimes
 
 
@@ -40,11 +39,11 @@ def test_stderr_counts_where_stdout_has_nothing() -> None:
 @pytest.mark.parametrize(
     ("metric", "out", "reason"),
     [
-        ("step_ms", "steps: 3", "printed nothing that --metric 'step_ms' finds"),
-        ("step_ms: (.*)", "step_ms: fast", "'fast', which is no number"),
-        ("step_ms", "step_ms: 0", "only numbers above 0"),
-        ("step_ms", "step_ms: -3", "only numbers above 0"),
-        ("step_ms: (.*)", "step_ms: nan", "only numbers above 0"),
+        ("step_ms", "steps: 3", "printed nothing that matches --metric 'step_ms'"),
+        ("step_ms: (.*)", "step_ms: fast", "'fast', which is not a number"),
+        ("step_ms", "step_ms: 0", "only positive numbers"),
+        ("step_ms", "step_ms: -3", "only positive numbers"),
+        ("step_ms: (.*)", "step_ms: nan", "only positive numbers"),
         ("step_ms", "step_ms: 1,010", "printed 1,010, which may be one number or several"),
         ("step_ms", "step_ms: 1,5 ms", "printed 1,5, which"),
         ("step_ms", "step_ms: 1.010,5", "printed 1.010,5, which"),
@@ -65,7 +64,7 @@ def test_what_is_no_metric(metric: str) -> None:
 
 
 def test_a_longer_step_is_not_better() -> None:
-    with pytest.raises(UsageError, match="a longer step is not better"):
+    with pytest.raises(UsageError, match="--higher-is-better does not apply"):
         Metric(higher_is_better=True)
 
 

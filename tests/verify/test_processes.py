@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from perfkit_core.errors import CaptureError
-from perfkit_core.verify.processes import run
+from perfkit_core.verify.runs import run
 
 PYTHON = f"'{sys.executable}' -S"
 
@@ -69,7 +69,7 @@ def test_what_a_command_leaves_running_is_ended() -> None:
 
 VERIFYING = """
 import os, signal, sys
-from perfkit_core.verify.processes import ended_by_signals, run
+from perfkit_core.verify.runs import ended_by_signals, run
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever runs the tests may ignore it, as nohup does
 signal.signal(signal.SIGINT, signal.default_int_handler)  # and a shell ignores this one in the background
 with ended_by_signals():

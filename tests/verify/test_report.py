@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from perfkit_core.verify.metric import Metric
-from perfkit_core.verify.outcome import judged
+from perfkit_core.verify.outcome import judged, report
 from perfkit_core.verify.prediction import Predicted
-from perfkit_core.verify.report import report
 from perfkit_core.verify.runs import Plan, Run, Side
 
 
@@ -19,12 +18,12 @@ def said(base: str, change: str, advice: str | None) -> str:
 
 def test_what_trains_in_another_framework_is_told() -> None:
     across = said("torch", "paddle", "paddle")
-    assert "The base trains in torch, the change in paddle: both make the difference." in across
-    assert "The advice is for paddle, and torch was measured" in across
-    assert "The advice is for paddle, and torch was measured" in said("torch", "torch", "paddle")
+    assert "The frameworks differ (base in torch, change in paddle), and contribute to the difference." in across
+    assert "The advice is for paddle, but torch was measured" in across
+    assert "The advice is for paddle, but torch was measured" in said("torch", "torch", "paddle")
 
 
 def test_one_framework_is_not_worth_a_word() -> None:
     for told in (said("torch", "torch", "torch"), said("torch", "torch", None)):
-        assert "trains in" not in told
+        assert "frameworks differ" not in told
         assert "advice is for" not in told

@@ -134,7 +134,7 @@ def test_the_interval_of_a_saving_is_its_own(advice: Path) -> None:
 def test_what_a_file_cannot_tell(advice: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="choose among loader-workers:1a, data-parallel:2b"):
         from_file(f"{advice}:other")
-    with pytest.raises(UsageError, match="predicts no number"):
+    with pytest.raises(UsageError, match="has no prediction"):
         from_file(f"{advice}:data-parallel")
     with pytest.raises(UsageError, match="no such file"):
         from_file(f"{tmp_path}/nothing.json:x")
