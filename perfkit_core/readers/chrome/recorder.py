@@ -122,7 +122,8 @@ class Recorder:
         if isinstance(events, Portion):
             self._add_scanned(events)
         else:
-            self._gather(self._one_by_one(events, times)[0])
+            lists, (start_ns, dur_ns), _ = self._one_by_one(events, times)
+            self._gather(lists.rows(start_ns, dur_ns, self._origins, self._vocabularies))
 
     def add_text(self, text: bytes, times: tuple[IntArray, IntArray]) -> None:
         """Take the body of a JSON array of events, with their start and duration in ns, each of shape (events,).
@@ -163,21 +164,19 @@ class Recorder:
     def _add_scanned(self, portion: Portion, times: tuple[IntArray, IntArray] | None = None) -> None:
         first = 0
         for stretch, events in zip(portion.stretches, portion.slow, strict=True):
-            part = self._translation(stretch.words).rows(stretch)
-            if times is not None:
-                here = slice(first, first + stretch.rows)
-                part.integers |= {"start_ns": times[0][here], "dur_ns": times[1][here]}
-            parts = [part]
-            if events:  # that were set aside; some of them are no rows
-                at = np.array([row for row, _, _ in stretch.slow], np.int64)
-                slow_times = (part.integers["start_ns"][at], part.integers["dur_ns"][at]) if times is not None else None
-                rows, kept = self._one_by_one(events, slow_times)
-                if len(kept):
-                    part.put(at[kept], rows)
-                parts = part.without(np.delete(at, kept))
-            for rows in parts:
-                self._gather(rows)
+            here = slice(first, first + stretch.rows)
             first += stretch.rows
+            at = np.array([row for row, _, _ in stretch.slow], np.int64)
+            known = None if times is None else (times[0][here], times[1][here])
+            slow_times = None if known is None else (known[0][at], known[1][at])
+            lists, (start_ns, dur_ns), kept = self._one_by_one(events, slow_times)  # some of them are no rows
+            part = self._translation(stretch.words).rows(stretch, lists, at[kept])
+            if known is not None:
+                part.integers |= {"start_ns": known[0], "dur_ns": known[1]}
+            if kept:
+                part.put(at[kept], lists.rows(start_ns, dur_ns, self._origins, self._vocabularies))
+            for rows in part.without(np.delete(at, kept)):
+                self._gather(rows)
 
     def _translation(self, words: Words) -> Translation:
         if id(words) not in self._translations:  # they hold the words, so no others get their id
@@ -198,8 +197,9 @@ class Recorder:
 
     def _one_by_one(
         self, events: Sequence[ChromeEvent], times: tuple[IntArray, IntArray] | None = None
-    ) -> tuple[Rows, list[int]]:
-        """Return the rows of events, and which of the events they are. The only Python loop over events."""
+    ) -> tuple[RowLists, tuple[IntArray, IntArray], list[int]]:
+        """Return the cells of events, their times, and which of the events are rows. The only Python loop over
+        events."""
         kept = [i for i, event in enumerate(events) if self._wanted(event)]
         if times is not None:
             start_ns, dur_ns = times[0][kept], times[1][kept]
@@ -217,7 +217,7 @@ class Recorder:
         lists = RowLists(self._dialect, self._labels)
         for i in kept:
             lists.take(events[i])
-        return lists.rows(start_ns, dur_ns, self._origins, self._vocabularies), kept
+        return lists, (start_ns, dur_ns), kept
 
     def _wanted(self, event: ChromeEvent) -> bool:
         """Return whether an event is a row; note metadata and unsupported types."""

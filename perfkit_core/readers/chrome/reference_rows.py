@@ -33,8 +33,8 @@ class RowLists:
     def __init__(self, dialect: Dialect, labels: dict[tuple[str, str], Label]) -> None:
         self._dialect, self._labels = dialect, labels
         self._integers: dict[str, list[int | None]] = {column: [] for column in _INTEGERS}
-        self._texts: dict[str, list[str | None]] = {column: [] for column in ARGUMENT_TEXTS}
-        self._origins: list[Origin] = []
+        self.texts: dict[str, list[str | None]] = {column: [] for column in ARGUMENT_TEXTS}
+        self.origins: list[Origin] = []
         self._args: list[str | None] = []
 
     def take(self, event: ChromeEvent) -> None:
@@ -54,7 +54,7 @@ class RowLists:
         if not on_host or label.kind == schema.MEMORY:
             device = dialect.device(label, event.pid, args)
         pid, tid = (integer(event.pid), dialect.thread(event.tid)) if on_host else (None, None)
-        self._origins.append(of_label(label, category, name, device, pid, tid))
+        self.origins.append(of_label(label, category, name, device, pid, tid))
         values: dict[str, Any] = {}
         rest = {}  # arguments without a column stay JSON
         for key, value in args.items():
@@ -70,7 +70,7 @@ class RowLists:
         self._args.append(msgspec.json.encode(rest).decode() if rest else None)
         for column, integers in self._integers.items():
             integers.append(integer(values.get(column)))
-        for column, texts in self._texts.items():
+        for column, texts in self.texts.items():
             texts.append(as_text(values.get(column)))
 
     def rows(
@@ -83,10 +83,10 @@ class RowLists:
         }  # fmt: skip
         texts = {
             column: vocabularies[column].numbers(values)
-            for column, values in self._texts.items() if any(value is not None for value in values)
+            for column, values in self.texts.items() if any(value is not None for value in values)
         }  # fmt: skip
         args = pa.array(self._args, pa.string()) if any(value is not None for value in self._args) else None
-        origin = np.fromiter(map(origins.number, self._origins), np.int32, len(self._origins))
+        origin = np.fromiter(map(origins.number, self.origins), np.int32, len(self.origins))
         return Rows(len(self._args), origin, {"start_ns": start_ns, "dur_ns": dur_ns, **integers}, texts, args)
 
 

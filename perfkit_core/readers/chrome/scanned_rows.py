@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect, Label, integer
-from perfkit_core.readers.chrome.reference_rows import as_text, of_label
-from perfkit_core.readers.chrome.rows import ARGUMENT_INTEGERS, ARGUMENT_TEXTS, Codes, Origins, Rows, Vocabulary
+from perfkit_core.readers.chrome.reference_rows import RowLists, as_text, of_label
+from perfkit_core.readers.chrome.rows import ARGUMENT_INTEGERS, ARGUMENT_TEXTS, Codes, Origin, Origins, Rows, Vocabulary
 
 START, DURATION, FIRST_INTEGER = 0, 1, 2
 """Rows of ``numbers``; the last one is the offset."""
@@ -76,31 +77,34 @@ _ORIGIN: Final = "origin"
 class Translation:
     """Translates the numbers of one scanner into those of the recording.
 
-    Numbers of the recording are given in the order of the rows that use them, so that they do not depend on how many
+    Numbers of the recording are given in the order of the rows that use them: as the reference does, and however many
     threads have scanned the file.
     """
 
     def __init__(
         self, words: Words, dialect: Dialect, origins: Origins, vocabularies: Mapping[str, Vocabulary]
     ) -> None:
-        self._words, self._dialect, self._origins, self._vocabularies = words, dialect, origins, vocabularies
+        self._words, self._dialect = words, dialect
+        self._numbered: dict[str, Any] = {_ORIGIN: origins, **vocabularies}
         # by column: number in the recording of each number of the scanner, _UNSEEN where no row has used it yet. One
         # more item stands for -1, a missing text.
-        self._numbers = {column: np.array([-1], np.int32) for column in (_ORIGIN, *ARGUMENT_TEXTS)}
+        self._numbers = {column: np.array([-1], np.int32) for column in self._numbered}
 
-    def rows(self, stretch: Stretch) -> Rows:
-        """Return the rows of a stretch; those of ``stretch.slow`` are undefined."""
+    def rows(self, stretch: Stretch, lists: RowLists, at: IntArray) -> Rows:
+        """Return the rows of a stretch; those of ``stretch.slow`` are undefined.
+
+        ``lists`` holds the slow events that are rows, ``at`` their rows.
+        """
         origin, start_ns, dur_ns = stretch.codes[ORIGIN], stretch.numbers[START], stretch.numbers[DURATION]
         assert origin is not None  # only other columns are optional
         assert start_ns is not None
         assert dur_ns is not None
-        slow = [row for row, _, _ in stretch.slow]
         integers = {"start_ns": start_ns, "dur_ns": dur_ns}
         for column, values in zip((*ARGUMENT_INTEGERS, "offset_ns"), stretch.numbers[FIRST_INTEGER:], strict=True):
             if values is not None:
                 integers[column] = values
         texts = {
-            column: self._translated(column, codes, slow)
+            column: self._translated(column, codes, stretch, dict(zip(at.tolist(), lists.texts[column], strict=True)))
             for column, codes in zip(ARGUMENT_TEXTS, stretch.codes[FIRST_TEXT:], strict=True) if codes is not None
         }  # fmt: skip
         args = None
@@ -108,13 +112,19 @@ class Translation:
             known = pa.py_buffer(np.packbits(stretch.rest_ends[1:] > stretch.rest_ends[:-1], bitorder="little"))
             buffers = [known, pa.py_buffer(stretch.rest_ends), pa.py_buffer(stretch.rest)]
             args = pa.Array.from_buffers(pa.string(), stretch.rows, buffers)
-        part = Rows(stretch.rows, self._translated(_ORIGIN, origin, slow), integers, texts, args)
+        origin = self._translated(_ORIGIN, origin, stretch, dict(zip(at.tolist(), lists.origins, strict=True)))
+        part = Rows(stretch.rows, origin, integers, texts, args)
         if stretch.recoded:
             part.replace(np.array(list(stretch.recoded), np.int64), list(stretch.recoded.values()))
         return part
 
-    def _translated(self, column: str, codes: Codes, slow: list[int]) -> Codes:
-        """Return the numbers in the recording of the scanner's numbers; undefined for ``slow`` rows."""
+    def _translated(
+        self, column: str, codes: Codes, stretch: Stretch, slow: Mapping[int, Origin | str | None]
+    ) -> Codes:
+        """Return the numbers in the recording of the scanner's numbers; undefined for slow rows.
+
+        ``slow``: values of slow events by row, which are numbered among the others.
+        """
         numbers, words = self._numbers[column], self._words
         more = len(words.origins if column == _ORIGIN else words.texts) + 1 - len(numbers)
         if more:
@@ -122,23 +132,27 @@ class Translation:
             self._numbers[column] = numbers
         translated = numbers[codes]
         unseen = translated == _UNSEEN
-        unseen[slow] = False
-        if not unseen.any():
-            return translated
-        distinct, first = np.unique(codes[unseen], return_index=True)
-        for number in distinct[np.argsort(first)].tolist():
-            if column == _ORIGIN:
-                numbers[number] = self._origin(number)
+        unseen[[row for row, _, _ in stretch.slow]] = False
+        new: dict[int, int] = {}
+        if unseen.any():
+            rows = np.flatnonzero(unseen)
+            distinct, first = np.unique(codes[rows], return_index=True)
+            new = dict(zip(rows[first].tolist(), distinct.tolist(), strict=True))
+        for row in sorted((*new, *slow)):
+            if row in new:
+                numbers[new[row]] = self._numbered[column].number(self._value(column, new[row]))
             else:
-                numbers[number] = self._vocabularies[column].number(as_text(words.texts[number]))
-        return numbers[codes]
+                self._numbered[column].number(slow[row])
+        return numbers[codes] if new else translated
 
-    def _origin(self, number: int) -> int:
-        """Return the number in the recording of an origin of the scanner."""
+    def _value(self, column: str, number: int) -> Origin | str | None:
+        """Return the origin or text that a number of the scanner stands for."""
         words = self._words
+        if column != _ORIGIN:
+            return as_text(words.texts[number])
         pair, process, thread, place = words.origins[number]
         category, name, label = words.pairs[pair]
         pid = tid = None
         if label.backend is None:
             pid, tid = integer(words.tokens[process]), self._dialect.thread(words.tokens[thread])
-        return self._origins.number(of_label(label, category, name, words.places[place], pid, tid))
+        return of_label(label, category, name, words.places[place], pid, tid)
