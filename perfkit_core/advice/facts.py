@@ -346,6 +346,11 @@ class Facts:
         if not self.trace.known(column):
             raise NotEvaluableError(message("no {column} were recorded", column=column), record)
 
+    def part(self, name: str, spent_ns: float) -> dict[str, float]:
+        """Return the evidence of a part of the step: its time as ``name_ns``, as ``name_ratio``, and ``step_ns``."""
+        ratio = spent_ns / max(self.step_ns, 1)
+        return {f"{name}_ns": round(spent_ns), f"{name}_ratio": ratio, "step_ns": self.step_ns}
+
     def of_step(self, spent_ns: float) -> Message:
         """Return ``18.4 ms of the 176 ms step``; a recording without steps counts as one."""
         if self.has_steps:

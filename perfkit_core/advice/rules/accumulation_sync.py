@@ -1,19 +1,18 @@
 """Rule 33, accumulation-sync: gradients are exchanged more often than the optimizer needs them.
 
-Seen by: several backward passes of an optimizer step that exchange the same collectives. Transform: only the
-collectives of the last pass stay.
+Condition: several backward passes of an optimizer step exchange the same collectives. Transform: only the collectives
+of the last pass stay.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pandas as pd
 
 from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError
-from perfkit_core.algorithms.arrays import NO_ROW, IntArray
+from perfkit_core.algorithms.arrays import NO_ROW
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import BACKWARD, FORWARD, OPTIMIZER
 from perfkit_core.model.trace import Trace
@@ -25,90 +24,61 @@ from perfkit_core.views.select import rows_of_rank
 _SUM_GRADIENTS: Final = ("all_reduce", "reduce_scatter")
 
 
-@dataclass(frozen=True, slots=True)
-class _Passes:
-    """The backward passes of a usual optimizer step: their ``count``, how often each exchanges gradients
-    (``collectives``) and how much (``bytes``, None: unknown). ``needless``: all collectives but those of the last pass,
-    positions in ``instances``."""
-
-    count: int
-    collectives: int
-    bytes: int | None
-    needless: IntArray
-
-
 def find(facts: Facts) -> list[Candidate]:
     """Return one candidate for all exchanges but the last of each optimizer step."""
-    trace, passes = facts.trace, _repeated_passes(facts.trace)
-    if passes is None:
-        return []
-    events = instances(trace)["row"].to_numpy(np.int64)[passes.needless]
-    call = communication(trace).call[events]
-    calls = np.unique(np.where(call == NO_ROW, events, call))
-    spent = facts.mean_ns(events)
-    what = message(
-        "Gradients are exchanged after each of {count} backward passes of an optimizer step.", count=passes.count
-    )
-    if passes.bytes is not None:
-        what = message(
-            "Gradients ({size:bytes}) are exchanged after each of {count} backward passes of an optimizer step.",
-            size=passes.bytes,
-            count=passes.count,
-        )
-    return [
-        Candidate(
-            what,
-            evidence={
-                "passes": passes.count, "collectives_per_pass": passes.collectives, "bytes_per_pass": passes.bytes,
-                "needless_communication_ns": round(spent), "step_ns": facts.step_ns,
-            },
-            rows=calls,
-            edits=(Remove(calls),),
-            ceiling_ns=round(spent),
-            preconditions=(
-                message("every backward pass exchanges the same"),
-                message("the optimizer runs only after the last of them"),
-            ),
-            vetoes=(message("an optimizer step after each pass"),),
-            risks=(message("Ranks drift apart until the last pass, whose collective waits for the slowest rank."),),
-            fill={"micro_steps": str(passes.count)},
-        )
-    ]  # fmt: skip
-
-
-def _repeated_passes(trace: Trace) -> _Passes | None:
-    """Return None where an optimizer step has one pass that exchanges gradients. Raises NotEvaluableError."""
-    talk = instances(trace)
-    talk = talk.assign(at=np.arange(len(talk)))[talk["collective"].isin(_SUM_GRADIENTS).to_numpy(np.bool_)]
+    trace, talk = facts.trace, instances(facts.trace)
+    talk = talk[talk["collective"].isin(_SUM_GRADIENTS).to_numpy(np.bool_)]
     if talk.empty:
-        return None
+        return []
     if not (trace.rows("phase", BACKWARD).any() and trace.rows("phase", OPTIMIZER).any()):
         raise NotEvaluableError(
             message("no optimizer steps or backward passes were recorded, so which exchanges repeat is unknown")
         )
-    talk = pd.concat([_placed(trace, part, int(rank)) for rank, part in talk.groupby(talk["rank"].fillna(-1))])
-    talk = talk[talk["pass"] >= 0]
-    if talk.empty:
-        return None
-    # what optimizer steps have in common that exchange the same in each of their passes
-    keys, window = ["rank", "window", "pass"], ["rank", "window"]
-    passes = talk.groupby(keys, dropna=False)["bytes"].agg(["size", "sum", "count"]).reset_index()
-    by_window = passes.groupby(window, dropna=False)
-    same = (by_window["size"].transform("nunique") == 1) & (by_window["sum"].transform("nunique") == 1)
-    repeated = passes[same & (by_window["pass"].transform("size") > 1)]
+    talk = pd.concat([_with_passes(trace, part, int(rank)) for rank, part in talk.groupby(talk["rank"].fillna(-1))])
+    # optimizer steps that exchange the same in each of their passes; the usual one has several passes
+    keys, step = ["rank", "optimizer_step", "pass"], ["rank", "optimizer_step"]
+    passes = talk[talk["pass"] >= 0].groupby(keys, dropna=False)["bytes"].agg(["size", "sum", "count"]).reset_index()
+    by_step = passes.groupby(step, dropna=False)
+    same = (by_step["size"].transform("nunique") == 1) & (by_step["sum"].transform("nunique") == 1)
+    repeated = passes[same & (by_step["pass"].transform("size") > 1)]
     if len(repeated) * 2 <= len(passes):
-        return None
-    number = repeated.groupby(window, dropna=False)["pass"]
-    early = repeated[repeated["pass"] < number.transform("max")]
-    needless = talk.merge(early[keys], on=keys)["at"].to_numpy(np.int64)
-    size = int(repeated["sum"].median()) if (repeated["count"] == repeated["size"]).all() else None
-    return _Passes(int(number.size().median()), int(repeated["size"].median()), size, needless)
+        return []
+    number = repeated.groupby(step, dropna=False)["pass"]
+    needless = talk.merge(repeated[repeated["pass"] < number.transform("max")][keys], on=keys)
+    events = needless["row"].to_numpy(np.int64)
+    call = communication(trace).call[events]
+    calls = np.unique(np.where(call == NO_ROW, events, call))
+    spent, count, size = facts.mean_ns(events), int(number.size().median()), None
+    what = message("Gradients are exchanged after each of {count} backward passes of an optimizer step.", count=count)
+    if (repeated["count"] == repeated["size"]).all():  # the bytes of all were recorded
+        size = int(repeated["sum"].median())
+        what = message(
+            "Gradients ({size:bytes}) are exchanged after each of {count} backward passes of an optimizer step.",
+            size=size, count=count,
+        )  # fmt: skip
+    return [Candidate(
+        what,
+        evidence={
+            "passes": count, "collectives_per_pass": int(repeated["size"].median()), "bytes_per_pass": size,
+            "needless_communication_ns": round(spent), "step_ns": facts.step_ns,
+        },
+        rows=calls,
+        edits=(Remove(calls),),
+        ceiling_ns=round(spent),
+        preconditions=(
+            message("every backward pass exchanges the same"),
+            message("the optimizer runs only after the last of them"),
+        ),
+        vetoes=(message("an optimizer step after each pass"),),
+        risks=(message("Ranks drift apart until the last pass, whose collective waits for the slowest rank."),),
+        fill={"micro_steps": str(count)},
+    )]  # fmt: skip
 
 
-def _placed(trace: Trace, talk: pd.DataFrame, rank: int) -> pd.DataFrame:
-    """Add the columns ``pass`` (number of the backward pass in which a collective is issued; -1: in none) and
-    ``window`` (how many optimizer steps came before it)."""
-    # when the host of the rank begins with forward, backward or optimizer, in turns
+def _with_passes(trace: Trace, talk: pd.DataFrame, rank: int) -> pd.DataFrame:
+    """Add the columns ``pass`` (number of the backward pass in which a collective of the rank is issued; -1: in none)
+    and ``optimizer_step`` (how many optimizer steps came before it)."""
+    # the times at which the host of the rank begins with forward, backward or optimizer, in turns
     chosen = trace.host & trace.rows("phase", FORWARD, BACKWARD, OPTIMIZER)
     rows = np.arange(len(trace))[rows_of_rank(trace, rank)]
     rows = rows[chosen[rows]]
@@ -122,7 +92,7 @@ def _placed(trace: Trace, talk: pd.DataFrame, rank: int) -> pd.DataFrame:
     at = np.searchsorted(start, issue, side="right") - 1
     is_backward, is_optimizer = np.append(phase == BACKWARD, False), np.append(phase == OPTIMIZER, False)
     number = np.where(is_backward[at] & (at >= 0), at, -1)
-    return talk.assign(**{"pass": number, "window": np.cumsum(is_optimizer)[at]})
+    return talk.assign(**{"pass": number, "optimizer_step": np.cumsum(is_optimizer)[at]})
 
 
 RULE: Final = Rule("accumulation-sync", 33, 1, "Exchange gradients once per optimizer step", find)

@@ -1,7 +1,7 @@
 """Rule 21, casts: tensors change their type again and again.
 
-Seen by: operators whose first two inputs are tensors of different floating-point types (what is written, and what is
-read); without recorded types, operators that are called casts and do work. Transform: most of them go.
+Condition: operators whose first two inputs are tensors of different floating-point types (the one that is written, and
+the one that is read); without recorded types, operators that are called casts and do work. Transform: most of them go.
 """
 
 from __future__ import annotations
@@ -35,33 +35,29 @@ def find(facts: Facts) -> list[Candidate]:
     """Return one candidate for all casts, by their time on the device, or on the host where there is no device."""
     trace, rows = facts.trace, casts(facts.trace)
     device, host = facts.covered_ns(launched_within(trace, rows)), facts.covered_ns(rows)
-    spent = device if facts.on_device else host
+    spent, where = (device, message("the device")) if facts.on_device else (host, message("the host"))
     if not facts.exceeds(spent, facts.thresholds.cast_share):
         return []
-    count = facts.per_step(len(rows))
-    known_by = message("operators called casts do work that moves nothing over the bus; types were not recorded")
+    condition = message("operators called casts do work that moves nothing over the bus; types were not recorded")
     if trace.known("dtypes"):
-        known_by = message("the type written differs from the type read, and the data stay on their side of the bus")
-    return [
-        Candidate(
-            facts.plural(
-                "{count:count} cast {per_step} takes {time} on {where}.",
-                "{count:count} casts {per_step} take {time} on {where}.",
-                count, time=facts.of_step(spent),
-                where=message("the device") if facts.on_device else message("the host"),
-            ),
-            evidence={
-                "casts": len(rows), "device_ns": round(device), "host_ns": round(host),
-                "cast_ratio": spent / max(facts.step_ns, 1), "step_ns": facts.step_ns,
-            },
-            rows=rows,
-            edits=(Scale(rows, _LEFT),),
-            ceiling_ns=round(spent),
-            preconditions=(known_by,),
-            assumptions=assume(casts_left=_LEFT),
-            risks=(message("Sums over many elements lose digits in 16 bits."),),
-        )
-    ]  # fmt: skip
+        condition = message("the type written differs from the type read, and the data stay on their side of the bus")
+    return [Candidate(
+        facts.plural(
+            "{count:count} cast {per_step} takes {time} on {where}.",
+            "{count:count} casts {per_step} take {time} on {where}.",
+            facts.per_step(len(rows)), time=facts.of_step(spent), where=where,
+        ),
+        evidence={
+            "casts": len(rows), "device_ns": round(device), "host_ns": round(host),
+            "cast_ratio": spent / max(facts.step_ns, 1), "step_ns": facts.step_ns,
+        },
+        rows=rows,
+        edits=(Scale(rows, _LEFT),),
+        ceiling_ns=round(spent),
+        preconditions=(condition,),
+        assumptions=assume(casts_left=_LEFT),
+        risks=(message("Sums over many elements lose digits in 16 bits."),),
+    )]  # fmt: skip
 
 
 def casts(trace: Trace) -> IntArray:
@@ -71,16 +67,17 @@ def casts(trace: Trace) -> IntArray:
     named = candidates & trace.rows("op_name", "cast")
     copying = named | (candidates & trace.rows("op_name", "copy"))
     outer = nesting.outermost(trace.ints("parent"), copying)
+    crossing = matching(trace, "copy_kind", lambda kind: kind.startswith(_CROSSING)) & trace.rows("kind", MEMCPY)
+    stays = ~_launching(trace, outer, crossing)
     if trace.known("dtypes"):
         # a number without dimensions is left out: it wraps a number of Python, or was computed
         number = matching(trace, "shapes", lambda text: text.startswith("[[]"))
         rows = np.unique(outer[np.flatnonzero(copying & matching(trace, "dtypes", differ) & ~number)])
-        return rows[~_crosses(trace, outer)[rows]]
+        return rows[stays[rows]]
     rows = np.unique(outer[np.flatnonzero(named)])
-    kernels = np.flatnonzero(trace.rows("kind", KERNEL))
-    if len(kernels):
-        busy = _owners(trace, outer, kernels)
-        return rows[busy[rows] & ~_crosses(trace, outer)[rows]]
+    kernels = trace.rows("kind", KERNEL)
+    if kernels.any():
+        return rows[(_launching(trace, outer, kernels) & stays)[rows]]
     # an operator that is not called a cast may change nothing but the device
     names = trace.codes("name")
     if not all("cast" in names.values[code].lower() for code in np.unique(names.codes[rows])):
@@ -102,15 +99,9 @@ def differ(dtypes: str) -> bool:
     return len(first) == 2 and first[0] != first[1] and all(_FLOATING.fullmatch(dtype) for dtype in first)
 
 
-def _crosses(trace: Trace, outer: IntArray) -> BoolArray:
-    """Return the mask of the outermost operators that move data between host and device."""
-    crossing = matching(trace, "copy_kind", lambda kind: kind.startswith(_CROSSING)) & trace.rows("kind", MEMCPY)
-    return _owners(trace, outer, np.flatnonzero(crossing))
-
-
-def _owners(trace: Trace, outer: IntArray, work: IntArray) -> BoolArray:
-    """Return the mask of the outermost operators that launched some device work."""
-    owner = np.append(outer, -1)[trace.ints("launched_by")[work]]
+def _launching(trace: Trace, outer: IntArray, work: BoolArray) -> BoolArray:
+    """Return the mask of the outermost operators that launched some of the device work."""
+    owner = np.append(outer, -1)[trace.ints("launched_by")[np.flatnonzero(work)]]
     mask = np.zeros(len(trace), np.bool_)
     mask[owner[owner >= 0]] = True
     return mask

@@ -1,6 +1,6 @@
 """Rule 26, conv-autotune: the library guesses the algorithm of convolutions whose shapes never change.
 
-Seen by: kernels of convolutions, the same shapes in every step, and a recorded argument that says that algorithms are
+Condition: kernels of convolutions, the same shapes in every step, and a recorded argument that says that algorithms are
 not tried. Transform: the kernels take the time of the fastest algorithm.
 """
 
@@ -30,40 +30,48 @@ _FLAGS: Final = {("cudnn_convolution", 9): 6, ("miopen_convolution", 9): 7, ("_c
 def find(facts: Facts) -> list[Candidate]:
     """Return one candidate for all convolutions, where they take their share of the time in which the device works."""
     facts.need_device()
-    rows, busy = convolution_kernels(facts.trace), facts.busy_ns
+    trace, busy = facts.trace, facts.busy_ns
+    rows = convolution_kernels(trace)
     spent = facts.covered_ns(rows)
     if spent <= facts.thresholds.convolution_share * busy:
         return []
     facts.need(
         "shapes", message("ask the profiler for shapes (record --shapes); whether they stay the same is unknown")
     )
-    if algorithms_tried(facts.trace) or not _same_in_all_steps(facts.trace):
+    if algorithms_tried(trace):
         return []
-    return [
-        Candidate(
-            message(
-                "Convolutions take {time}; their shapes never change, but the library guesses their algorithms.",
-                time=facts.of_busy(spent),
-            ),
-            evidence={
-                "convolution_ns": round(spent), "convolution_ratio": spent / max(busy, 1), "busy_ns": round(busy),
-                "step_ns": facts.step_ns, "kernels": len(rows),
-            },
-            rows=rows,
-            edits=(Scale(rows, _TRIED, below=False, host=False),),
-            ceiling_ns=round(spent),
-            preconditions=(
-                message("shapes are the same in every step"),
-                message("the recorded arguments say that algorithms are not tried"),
-            ),
-            assumptions=assume(kernel_factor=_TRIED),
-            risks=(
-                message("The first steps become longer."),
-                message("Repeated runs may add in another order."),
-                message("Workspaces need more memory."),
-            ),
+    convolutions = np.flatnonzero(trace.host & trace.rows("op_name", "conv") & (trace.ints("step") >= 0))
+    pairs = np.stack([trace.ints("step")[convolutions], trace.codes("shapes").codes[convolutions]], axis=1)
+    pairs = np.unique(pairs, axis=0)
+    first = np.unique(pairs[:, 0], return_index=True)[1]
+    if len(first) < 2:
+        raise NotEvaluableError(
+            message("convolutions of fewer than two steps were recorded, so whether their shapes change is unknown")
         )
-    ]  # fmt: skip
+    if len({tuple(shapes) for shapes in np.split(pairs[:, 1], first[1:])}) > 1:
+        return []
+    return [Candidate(
+        message(
+            "Convolutions take {time}; their shapes never change, but the library guesses their algorithms.",
+            time=facts.of_busy(spent),
+        ),
+        evidence={
+            "convolution_ns": round(spent), "convolution_ratio": spent / max(busy, 1), "busy_ns": round(busy),
+            "step_ns": facts.step_ns, "kernels": len(rows),
+        },
+        rows=rows,
+        edits=(Scale(rows, _TRIED, below=False, host=False),),
+        ceiling_ns=round(spent),
+        preconditions=(
+            message("shapes are the same in every step"),
+            message("the recorded arguments say that algorithms are not tried"),
+        ),
+        assumptions=assume(kernel_factor=_TRIED),
+        risks=(
+            message("The first steps become longer."), message("Repeated runs may add in another order."),
+            message("Workspaces need more memory."),
+        ),
+    )]  # fmt: skip
 
 
 def convolution_kernels(trace: Trace) -> IntArray:
@@ -77,40 +85,25 @@ def convolution_kernels(trace: Trace) -> IntArray:
 def algorithms_tried(trace: Trace) -> bool:
     """Return whether the library was told to try all algorithms. Raises NotEvaluableError where that was not recorded:
     the shapes and names of convolutions are the same either way."""
-    flags = [
-        flag
-        for (ending, count), at in _FLAGS.items()
-        for code, name in enumerate(trace.codes("name").values)
-        if name.endswith(f":{ending}") and (flag := _flag(trace, code, count, at)) is not None
-    ]
+    flags = []
+    for code, name in enumerate(trace.codes("name").values):
+        endings = {count: at for (ending, count), at in _FLAGS.items() if name.endswith(f":{ending}")}
+        if not endings:
+            continue
+        # the first operator of a name is enough: the flag belongs to the process
+        row = np.flatnonzero(trace.codes("name").codes == code)[:1]
+        text = trace.pick("args", row).to_pylist()[0] if len(row) else None
+        try:
+            arguments = msgspec.json.decode(text or "{}").get("Concrete Inputs", [])
+        except msgspec.DecodeError:
+            continue
+        if len(arguments) in endings:
+            flags.append(arguments[endings[len(arguments)]] == "True")
     if not flags:
         raise NotEvaluableError(
             message("whether all algorithms are tried was not recorded"), message("newer profilers do, with shapes")
         )
     return any(flags)
-
-
-def _flag(trace: Trace, name: int, count: int, at: int) -> bool | None:
-    """Return the flag of the first operator of a name. All have the same: it belongs to the process."""
-    row = np.flatnonzero(trace.codes("name").codes == name)[:1]
-    text = trace.pick("args", row).to_pylist()[0] if len(row) else None
-    try:
-        arguments = msgspec.json.decode(text or "{}").get("Concrete Inputs", [])
-    except msgspec.DecodeError:
-        return None
-    return arguments[at] == "True" if len(arguments) == count else None
-
-
-def _same_in_all_steps(trace: Trace) -> bool:
-    """Return whether every step has convolutions of the same shapes. Raises NotEvaluableError."""
-    rows = np.flatnonzero(trace.host & trace.rows("op_name", "conv") & (trace.ints("step") >= 0))
-    pairs = np.unique(np.stack([trace.ints("step")[rows], trace.codes("shapes").codes[rows]], axis=1), axis=0)
-    first = np.unique(pairs[:, 0], return_index=True)[1]
-    if len(first) < 2:
-        raise NotEvaluableError(
-            message("convolutions of fewer than two steps were recorded, so whether their shapes change is unknown")
-        )
-    return len({tuple(shapes) for shapes in np.split(pairs[:, 1], first[1:])}) == 1
 
 
 RULE: Final = Rule("conv-autotune", 26, 1, "Try all algorithms for convolutions", find)

@@ -1,7 +1,7 @@
 """Rule 5, cpu-fallback: an operator runs on the host, so its data are copied there and back.
 
-Seen by: a copy to the host and one back of as many bytes, at least ``fallback_bytes``, with operators computing on the
-host in between. Transform: these run on the device, the copies go.
+Condition: a copy to the host and one back of as many bytes, at least ``fallback_bytes``, with operators computing on
+the host in between. Transform: these run on the device, the copies go.
 """
 
 from __future__ import annotations
@@ -32,34 +32,29 @@ def find(facts: Facts) -> list[Candidate]:
     names, size = distinct_names(facts.trace, rows), int(trips.copies.bytes.sum())
     spent, copies = facts.mean_ns(rows), trips.copies_ns(facts)
     launch, device = launching_ns(facts, trips.order), on_device_ns(size / 2 / len(rows), _PASS_NS)
-    return [
-        Candidate(
-            plural(
-                "{names} runs on the host for {spent:ns}, and its data are copied there and back: {time}.",
-                "{names} run on the host for {spent:ns}, and their data are copied there and back: {time}.",
-                len(names), names=listed(names), spent=spent, time=facts.of_step(copies),
-            ),
-            evidence={
-                "operators": names[:5], "operators_per_step": facts.per_step(len(rows)), "operators_ns": round(spent),
-                "copies_ns": round(copies), "bytes_per_step": round(facts.per_step(size)), "step_ns": facts.step_ns,
-            },
-            rows=rows,
-            edits=(Move(rows, False, launch, device, trips.copies.everything),),
-            preconditions=(
-                message("its data are copied to the host before it and to the device after it"),
-                message("the copies are large"),
-            ),
-            assumptions=assume(launch_ns=launch, device_ns=device),
-            risks=(
-                message(
-                    "The operator may have no kernel for this device, type or shape; then another operator must replace"
-                    " it."
-                ),
-            ),
-            direction="to device",
-            fill={"operator": names[0]},
-        )
-    ]  # fmt: skip
+    return [Candidate(
+        plural(
+            "{names} runs on the host for {spent:ns}, and its data are copied there and back: {time}.",
+            "{names} run on the host for {spent:ns}, and their data are copied there and back: {time}.",
+            len(names), names=listed(names), spent=spent, time=facts.of_step(copies),
+        ),
+        evidence={
+            "operators": names[:5], "operators_per_step": facts.per_step(len(rows)), "operators_ns": round(spent),
+            "copies_ns": round(copies), "bytes_per_step": round(facts.per_step(size)), "step_ns": facts.step_ns,
+        },
+        rows=rows,
+        edits=(Move(rows, False, launch, device, trips.copies.everything),),
+        preconditions=(
+            message("its data are copied to the host before it and to the device after it"),
+            message("the copies are large"),
+        ),
+        assumptions=assume(launch_ns=launch, device_ns=device),
+        risks=(message(
+            "The operator may have no kernel for this device, type or shape; then another operator must replace it."
+        ),),
+        direction="to device",
+        fill={"operator": names[0]},
+    )]  # fmt: skip
 
 
 RULE: Final = Rule("cpu-fallback", 5, 1, "Run this operator on the device", find)

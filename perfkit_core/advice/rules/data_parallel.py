@@ -1,7 +1,7 @@
 """Rule 32, data-parallel: one process drives several devices and copies the model to them in every step.
 
-Seen by: events named as replication in a process whose kernels run on several devices. There is no transform: one
-process a device changes the whole program.
+Condition: events named as replication in a process whose kernels run on several devices. No transform: one process for
+each device changes the whole program.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from typing import Final
 import numpy as np
 
 from perfkit_core.advice.facts import Candidate, Facts
-from perfkit_core.advice.operators import matching, outermost
+from perfkit_core.advice.operators import kernels, matching, outermost
 from perfkit_core.language.messages import message
-from perfkit_core.model.schema import KERNEL
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.views.select import marked, ranks
 
@@ -28,33 +27,29 @@ _REPLICAS: Final = re.compile(
 
 def find(facts: Facts) -> list[Candidate]:
     """Return one candidate for all processes that drive several devices."""
-    trace = facts.trace
     facts.need_device()
+    trace, rank, work = facts.trace, facts.trace.ints("rank"), kernels(facts.trace)
+    codes = trace.codes("device").codes[work]
+    devices = {number: len(np.unique(codes[rank[work] == number])) for number in ranks(trace)}
     rows = np.flatnonzero(trace.host & matching(trace, "name", _REPLICAS.search))
-    rank, kernels = trace.ints("rank"), ~trace.host & trace.rows("kind", KERNEL)
-    codes = trace.codes("device").codes
-    devices = {number: len(np.unique(codes[kernels & (rank == number)])) for number in ranks(trace)}
     rows = rows[[devices[number] > 1 for number in rank[rows]]]
     if not len(rows):
         return []
     count = max(devices[number] for number in np.unique(rank[rows]))
     calls = outermost(trace, marked(trace, rows))
-    return [
-        Candidate(
-            message("One process drives {count} devices and copies the model to them in every step.", count=count),
-            evidence={
-                "devices": count, "replication_calls": len(calls), "in_calls_ns": round(facts.mean_ns(calls)),
-                "step_ns": facts.step_ns,
-            },
-            rows=calls,
-            method="none",
-            preconditions=(
-                message("kernels run on several devices of one process"),
-                message("the model is replicated, not split"),
-            ),
-            risks=(message("Each process has a batch of its own: divide the batch size by the number of devices."),),
-        )
-    ]  # fmt: skip
+    return [Candidate(
+        message("One process drives {count} devices and copies the model to them in every step.", count=count),
+        evidence={
+            "devices": count, "replication_calls": len(calls), "in_calls_ns": round(facts.mean_ns(calls)),
+            "step_ns": facts.step_ns,
+        },
+        rows=calls,
+        method="none",
+        preconditions=(
+            message("kernels run on several devices of one process"), message("the model is replicated, not split"),
+        ),
+        risks=(message("Each process has a batch of its own: divide the batch size by the number of devices."),),
+    )]  # fmt: skip
 
 
 RULE: Final = Rule("data-parallel", 32, 1, "Give each device a process of its own", find)

@@ -1,7 +1,7 @@
 """Rule 8, device-malloc: the driver still allocates and frees memory after the first step.
 
-Seen by: cudaMalloc, cudaFree and the like in steps after the first; in a recording without steps in the second half of
-the time in which the device works. Transform: the calls go, as an allocator that keeps its memory needs none.
+Condition: cudaMalloc, cudaFree and the like in steps after the first; in a recording without steps in the second half
+of the time in which the device works. Transform: the calls go, as an allocator that keeps its memory needs none.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ALLOCATES: Final = re.compile(
     r"|^cuMem(Alloc|Free|Create|Release|Map|Unmap|SetAccess|AddressReserve|AddressFree|Host(Alloc|Register))(?!Async)",
     re.IGNORECASE,
 )
-"""Calls for device memory, and for host memory that devices read: that takes as long. The asynchronous ones take from
+"""Calls for device memory, and for host memory that devices read, which takes as long. The asynchronous ones take from
 a pool."""
 
 
@@ -34,59 +34,54 @@ def find(facts: Facts) -> list[Candidate]:
     trace, rows = facts.trace, _late_calls(facts)
     ranks = len(np.unique(facts.steps.rank))
     later = max(len(facts.steps) - ranks, ranks, 1)
+    where, steps = message("in the second half of the time in which the device works"), None
+    left_out = message(
+        "the first half of the time in which the device works is left out, as memory allocated in it may be reused "
+        "later"
+    )
+    if facts.has_steps:
+        steps = len(np.unique(trace.ints("step")[rows]))
+        where = message("in {steps:count} of the {later:count} steps after the first", steps=steps, later=later)
+        left_out = message("the first recorded step is left out, as memory allocated in it may be reused later")
     dur = trace.ints("dur_ns")[rows]
     total = int(dur.sum())
     if not facts.exceeds(total / later, facts.thresholds.device_malloc_share):
         return []
     codes, counts = np.unique(trace.codes("name").codes[rows], return_counts=True)
     names = [trace.codes("name").values[code] for code in codes[np.argsort(-counts, kind="stable")]]
-    steps = len(np.unique(trace.ints("step")[rows]))
-    if facts.has_steps:
-        where = message("in {steps:count} of the {later:count} steps after the first", steps=steps, later=later)
-        left_out = message("the first recorded step is left out, as memory allocated in it may be reused later")
-    else:
-        where = message("in the second half of the time in which the device works")
-        left_out = message(
-            "the first half of the time in which the device works is left out, as memory allocated in it may be reused "
-            "later"
-        )
-    return [
-        Candidate(
-            plural(
-                "{n:count} call of {names} {where}: {time}.",
-                "{n:count} calls of {names} {where}: {time}.",
-                len(rows), names=listed(names), where=where, time=facts.of_step(total / later),
-            ),
-            evidence={
-                "calls": len(rows), "calls_ns": total, "calls_of_a_step_ns": total // later, "step_ns": facts.step_ns,
-                "steps_with_calls": steps if facts.has_steps else None,
-            },
-            rows=rows,
-            edits=(Remove(rows, below=False),),
-            ceiling_ns=facts.ceiling_ns(facts.totals(rows, dur)),
-            preconditions=(left_out,),
-            vetoes=(message("asynchronous allocations, which come from a pool of the driver"),),
-            risks=(message("An allocator that keeps more memory leaves less for other processes on the device."),),
-        )
-    ]  # fmt: skip
+    return [Candidate(
+        plural(
+            "{n:count} call of {names} {where}: {time}.",
+            "{n:count} calls of {names} {where}: {time}.",
+            len(rows), names=listed(names), where=where, time=facts.of_step(total / later),
+        ),
+        evidence={
+            "calls": len(rows), "calls_ns": total, "calls_of_a_step_ns": total // later, "step_ns": facts.step_ns,
+            "steps_with_calls": steps,
+        },
+        rows=rows,
+        edits=(Remove(rows, below=False),),
+        ceiling_ns=facts.ceiling_ns(facts.totals(rows, dur)),
+        preconditions=(left_out,),
+        vetoes=(message("asynchronous allocations, which come from a pool of the driver"),),
+        risks=(message("An allocator that keeps more memory leaves less for other processes on the device."),),
+    )]  # fmt: skip
 
 
 def _late_calls(facts: Facts) -> IntArray:
     """Return the calls that allocate or free when the training should have settled. Raises NotEvaluableError."""
-    trace = facts.trace
+    trace, start = facts.trace, facts.trace.ints("start_ns")
     if not trace.rows("kind", RUNTIME).any():
         raise NotEvaluableError(message("no calls of the device runtime were recorded"))
     calls = trace.host & trace.rows("kind", RUNTIME, SYNC) & matching(trace, "name", _ALLOCATES.search)
     rows = np.flatnonzero(calls & (facts.replay.first >= 0))
-    start = trace.ints("start_ns")
     if not facts.has_steps:
         work = trace.rows("kind", *DEVICE_WORK)
         if not work.any():
             raise NotEvaluableError(
                 message("neither steps nor device work were recorded, so when the training had settled is unknown")
             )
-        middle = (int(start[work].min()) + int(trace.end_ns[work].max())) // 2
-        return rows[start[rows] > middle]
+        return rows[start[rows] > (int(start[work].min()) + int(trace.end_ns[work].max())) // 2]
     if len(np.unique(facts.steps.number)) < 2:
         raise NotEvaluableError(message("only one step was recorded, so whether the training had settled is unknown"))
     return rows[trace.ints("step")[rows] > int(facts.steps.number.min())]

@@ -1,6 +1,6 @@
 """Rule 7, device-sync: the host waits until a device has finished everything.
 
-Seen by: synchronisations of a whole device within a step, with work launched after them. Transform: the calls go; the
+Condition: synchronisations of a whole device within a step, with work launched after them. Transform: the calls go; the
 device still takes what it takes.
 """
 
@@ -34,28 +34,24 @@ def find(facts: Facts) -> list[Candidate]:
     if not facts.exceeds(spent, facts.thresholds.sync_share):
         return []
     call = name_of(trace, rows[0])
-    return [
-        Candidate(
-            message(
-                "The host waits in {call} until the device has finished everything, and launches nothing meanwhile: "
-                "{time}.",
-                call=call, time=facts.of_step(spent),
-            ),
-            evidence={
-                "calls_per_step": facts.per_step(len(rows)), "call_ns": round(spent), "waiting_ns": round(waited),
-                "step_ns": facts.step_ns,
-            },
-            rows=rows,
-            edits=(Remove(rows, below=False),),
-            ceiling_ns=wait_ceiling_ns(facts, spent - waited),
-            share_ns=round(spent),
-            preconditions=(message("the call lies within a step"), message("work is launched after it")),
-            risks=(
-                message("If the program measures times with this call, it still needs it: measure in few steps only."),
-            ),
-            fill={"call": call},
-        )
-    ]  # fmt: skip
+    return [Candidate(
+        message(
+            "The host waits in {call} until the device has finished everything, and launches nothing meanwhile: "
+            "{time}.",
+            call=call, time=facts.of_step(spent),
+        ),
+        evidence={
+            "calls_per_step": facts.per_step(len(rows)), "call_ns": round(spent), "waiting_ns": round(waited),
+            "step_ns": facts.step_ns,
+        },
+        rows=rows,
+        edits=(Remove(rows, below=False),),
+        ceiling_ns=wait_ceiling_ns(facts, spent - waited),
+        share_ns=round(spent),
+        preconditions=(message("the call lies within a step"), message("work is launched after it")),
+        risks=(message("If the program measures times with this call, it still needs it: measure in few steps only."),),
+        fill={"call": call},
+    )]  # fmt: skip
 
 
 RULE: Final = Rule("device-sync", 7, 1, "Do not synchronise the device within a step", find)

@@ -1,6 +1,6 @@
 """Rule 16, elementwise-chain: elementwise kernels in a row, each reading from memory what the one before has written.
 
-Seen by: ``chain_kernels`` or more elementwise kernels in a row on a stream, in one phase of one step. Transform: the
+Condition: ``chain_kernels`` or more elementwise kernels in a row on a stream, in one phase of one step. Transform: the
 longest kernel of each chain stays, and takes what reads and writes of a fused chain take; the others and the calls that
 only launch them go.
 """
@@ -8,7 +8,6 @@ only launch them go.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -16,7 +15,7 @@ import numpy as np
 from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
 from perfkit_core.advice.operators import matching, operators
 from perfkit_core.algorithms import nesting
-from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import KERNEL, OPTIMIZER
 from perfkit_core.model.trace import Trace
@@ -39,97 +38,75 @@ _OTHERS: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Chains:
-    """``kernels`` of all chains in the order of streams and time, ``first`` true for the first of each chain, ``kept``
-    for the longest of each, arrays of shape (kernels,)."""
-
-    kernels: IntArray
-    first: BoolArray
-    kept: BoolArray
-
-
 def find(facts: Facts) -> list[Candidate]:
     """Return one candidate for all chains."""
     facts.need_device()
     trace, dur = facts.trace, facts.trace.ints("dur_ns")
     if not trace.rows("kind", KERNEL).any():
         raise NotEvaluableError(message("no kernels were recorded"))
-    chains = _chains(facts)
-    count = int(chains.first.sum())
-    if not count:
+    kernels, chain = chained_kernels(facts)
+    if not len(kernels):
         return []
-    removed = chains.kernels[~chains.kept]
+    count = int(chain[-1]) + 1
+    kept = np.zeros(len(chain), np.bool_)
+    order = np.lexsort((-dur[kernels], chain))  # of each chain the longest kernel comes first
+    kept[order[np.diff(chain[order], prepend=-1) != 0]] = True
+    removed = kernels[~kept]
     launches = _only_launching(trace, removed)
     host = facts.median_total(launches, dur[launches])
-    device = facts.median_total(chains.kernels, dur[chains.kernels])
+    device = facts.median_total(kernels, dur[kernels])
     if not facts.exceeds(max(host, device), facts.thresholds.chain_share):
         return []
-    kernels = len(chains.kernels) / count
-    factor = Quantity(
-        1.0, 1 + (kernels - 1) / 6, (kernels + 2) / 3, message("counted: memory traffic of a fused chain")
-    )
+    length = len(kernels) / count
+    factor = Quantity(1.0, 1 + (length - 1) / 6, (length + 2) / 3, message("counted: memory traffic of a fused chain"))
     # one kernel instead of a chain takes no more than all of its kernels together
-    chain = np.cumsum(chains.first) - 1
     chain_ns = np.zeros(count, np.int64)
-    np.add.at(chain_ns, chain, dur[chains.kernels])
-    fused = Scale(chains.kernels[chains.kept], factor, below=False, host=False, most_ns=chain_ns[chain[chains.kept]])
+    np.add.at(chain_ns, chain, dur[kernels])
+    fused = Scale(kernels[kept], factor, below=False, host=False, most_ns=chain_ns[chain[kept]])
     spared = np.append(launches, removed)
-    per_step = facts.median_total(chains.kernels[chains.first])
-    return [
-        Candidate(
-            facts.plural(
-                "{count:count} chain {per_step} of {kernels:.3g} elementwise kernels, where one kernel would do, takes "
-                "{device:ns} on the device; the launches that it would save take {time} on the host.",
-                "{count:count} chains {per_step} of {kernels:.3g} elementwise kernels, where one kernel each would do, "
-                "take {device:ns} on the device; the launches that these would save take {time} on the host.",
-                per_step, kernels=kernels, device=device,
-                time=facts.of_step(host),
-            ),
-            evidence={
-                "chains": count, "kernels": len(chains.kernels), "kernels_per_chain": round(kernels, 2),
-                "chain_device_ns": round(device), "chain_host_ns": round(host), "step_ns": facts.step_ns,
-            },
-            rows=chains.kernels,
-            edits=(Remove(launches), Remove(removed, below=False), fused),
-            ceiling_ns=facts.ceiling_ns(facts.totals(spared, dur[spared])),
-            preconditions=(
-                message("the kernels follow each other on one stream, in one phase of one step"),
-                message("elementwise kernels take what reading and writing memory takes"),
-            ),
-            vetoes=(message("kernels of the optimizer, reductions, and kernels that are fused already"),),
-            assumptions=assume(longest_kernel_factor=factor),
-            risks=(message("Kernels in a row may be independent; only dependent ones are fused."),),
-        )
-    ]  # fmt: skip
+    return [Candidate(
+        facts.plural(
+            "{count:count} chain {per_step} of {kernels:.3g} elementwise kernels, where one kernel would do, takes "
+            "{device:ns} on the device; the launches that it would save take {time} on the host.",
+            "{count:count} chains {per_step} of {kernels:.3g} elementwise kernels, where one kernel each would do, "
+            "take {device:ns} on the device; the launches that these would save take {time} on the host.",
+            facts.median_total(kernels[np.diff(chain, prepend=-1) != 0]),
+            kernels=length, device=device, time=facts.of_step(host),
+        ),
+        evidence={
+            "chains": count, "kernels": len(kernels), "kernels_per_chain": round(length, 2),
+            "chain_device_ns": round(device), "chain_host_ns": round(host), "step_ns": facts.step_ns,
+        },
+        rows=kernels,
+        edits=(Remove(launches), Remove(removed, below=False), fused),
+        ceiling_ns=facts.ceiling_ns(facts.totals(spared, dur[spared])),
+        preconditions=(
+            message("the kernels follow each other on one stream, in one phase of one step"),
+            message("elementwise kernels take what reading and writing memory takes"),
+        ),
+        vetoes=(message("kernels of the optimizer, reductions, and kernels that are fused already"),),
+        assumptions=assume(longest_kernel_factor=factor),
+        risks=(message("Kernels in a row may be independent; only dependent ones are fused."),),
+    )]  # fmt: skip
 
 
-def _chains(facts: Facts) -> _Chains:
-    trace = facts.trace
+def chained_kernels(facts: Facts) -> tuple[IntArray, IntArray]:
+    """Return the kernels of all chains in the order of streams and time, and the number of the chain of each."""
+    trace, launch = facts.trace, facts.trace.ints("launched_by")
+    # kernels that compute each element on its own, by their names or their operators'
+    owner = np.append(nesting.nearest_on_path(trace.ints("parent"), operators(trace)), -1)[launch]
+    canonical = matching(trace, "op_name", lambda name: name.removesuffix("_grad") in _OPERATORS)
+    elementwise = matching(trace, "name", _KERNELS.search) | np.append(canonical, False)[owner]
+    elementwise &= trace.rows("kind", KERNEL) & (launch >= 0) & ~matching(trace, "name", _OTHERS.search)
     work, lane = device_work(trace).row, device_work(trace).lane
-    inside = _elementwise(trace)[work] & ~trace.rows("phase", OPTIMIZER)[work] & facts.in_steps[work]
+    inside = (elementwise & ~trace.rows("phase", OPTIMIZER) & facts.in_steps)[work]
     begins = np.ones(len(work), np.bool_)
     begins[1:] = ~inside[:-1]
     for values in (lane, trace.ints("step")[work], trace.codes("phase").codes[work]):
         begins[1:] |= np.diff(values) != 0
-    chain, kernels = np.cumsum(begins)[inside] - 1, work[inside]
-    long = np.bincount(chain, minlength=1)[chain] >= facts.thresholds.chain_kernels
-    chain, kernels = chain[long], kernels[long]
-    kept = np.zeros(len(chain), np.bool_)
-    order = np.lexsort((-trace.ints("dur_ns")[kernels], chain))  # of each chain the longest kernel comes first
-    kept[order[np.diff(chain[order], prepend=-1) != 0]] = True
-    return _Chains(kernels, np.diff(chain, prepend=-1) != 0, kept)
-
-
-def _elementwise(trace: Trace) -> BoolArray:
-    """Return the mask of the kernels that compute each element on its own, by their names or their operators'."""
-    launch = trace.ints("launched_by")
-    owner = np.append(nesting.nearest_on_path(trace.ints("parent"), operators(trace)), -1)[launch]
-    canonical = matching(trace, "op_name", lambda name: name.removesuffix("_grad") in _OPERATORS)
-    by_operator = np.append(canonical, False)[owner]
-    by_name = matching(trace, "name", _KERNELS.search)
-    mask: BoolArray = trace.rows("kind", KERNEL) & (launch >= 0) & (by_name | by_operator)
-    return mask & ~matching(trace, "name", _OTHERS.search)
+    stretch, kernels = np.cumsum(begins)[inside] - 1, work[inside]
+    long = np.bincount(stretch, minlength=1)[stretch] >= facts.thresholds.chain_kernels
+    return kernels[long], np.unique(stretch[long], return_inverse=True)[1].astype(np.int64)
 
 
 def _only_launching(trace: Trace, kernels: IntArray) -> IntArray:

@@ -1,6 +1,6 @@
 """Rule 12, epoch-gap: the training waits for new loader workers when an epoch, or a validation between steps, begins.
 
-Seen by: waits for the loader of over ``epoch_gap_steps`` steps, in steps in which a loader is begun. No replay: the
+Condition: waits for the loader of over ``epoch_gap_steps`` steps, in steps in which a loader is begun. No replay: the
 mean step without these waits, but with what the first batch takes where workers persist.
 """
 
@@ -33,61 +33,54 @@ _SLOW_NS: Final = Quantity(
 
 def find(facts: Facts) -> list[Candidate]:
     """Return one candidate for all steps in which an epoch begins with a long wait."""
-    rows = facts.batch_rows
+    trace, rows = facts.trace, facts.batch_rows
     if len(facts.steps) < 3:
         raise NotEvaluableError(
             message("fewer than three steps were recorded, so the start of an epoch cannot be recognised")
         )
-    if not in_workers(facts.trace, rows).any():
+    if not in_workers(trace, rows).any():
         return []
     waits = _waits_ns(facts, rows)
     longer = waits - int(np.median(waits))
     at = np.flatnonzero(longer > facts.thresholds.epoch_gap_steps * facts.step_ns)
-    begins = rows[begins_epoch(facts.trace, rows)]
+    begins = facts.steps.only(facts.mine).position(trace, rows[begins_epoch(trace, rows)])
     # not the first recorded step, before which nothing is known; other long waits are for too few workers
-    at = np.intersect1d(at[at > 0], facts.steps.only(facts.mine).position(facts.trace, begins))
+    at = np.intersect1d(at[at > 0], begins)
     longer = longer[at]
     # what the first batch of an epoch takes when the workers persist
-    again = _SLOW_NS if matching(facts.trace, "name", _SLOW.search)[rows].any() else _AGAIN_NS
+    again = _SLOW_NS if matching(trace, "name", _SLOW.search)[rows].any() else _AGAIN_NS
     if not len(at) or longer.mean() <= again.mid:
         return []
     total, starts, count = int(longer.sum()), len(at), int(facts.mine.sum())
     mean = round(float(facts.steps.recorded_ns[facts.mine].mean()))
     low, mid, high = (mean - (total - starts * first) / count for first in (again.low, again.mid, again.high))
-    begun = np.isin(facts.trace.ints("step")[rows], facts.steps.number[facts.mine][at])
-    return [
-        Candidate(
-            plural(
-                "{n} of {count:count} steps, in which a loader is begun, waits {longer:ns} longer for data than the "
-                "others: {share:.0%} of the time of all steps, whose mean is {mean:ns}.",
-                "{n} of {count:count} steps, in which a loader is begun, wait {longer:ns} longer for data than the "
-                "others: {share:.0%} of the time of all steps, whose mean is {mean:ns}.",
-                starts, count=count, longer=total / starts, mean=mean, share=total / count / mean,
-            ),
-            evidence={
-                "epoch_starts": starts, "gap_ns": total // starts, "gap_ns_per_step": total // count,
-                "step_ns": facts.step_ns, "mean_step_ns": mean, "steps": count,
-            },
-            rows=rows[begun],
-            method="prior",
-            base_ns=mean,
-            after_ns=Quantity(low, mid, max(high, mean), message("recorded: without the waits, spread over the steps")),
-            ceiling_ns=total // count,
-            preconditions=(
-                message("workers make the batches"),
-                message("the first step of the recording is left out"),
-            ),
-            assumptions=(
-                Assumption(
-                    "steps_per_epoch",
-                    f"{count / starts:.0f}",
-                    message("recorded; where epochs begin more rarely, the saving is smaller"),
-                ),
-                Assumption("first_batch_ns", again, again.source),
-            ),
-            risks=(message("Persistent workers keep their memory and their copy of the dataset between epochs."),),
-        )
-    ]  # fmt: skip
+    rarer = message("recorded; where epochs begin more rarely, the saving is smaller")
+    return [Candidate(
+        plural(
+            "{n} of {count:count} steps, in which a loader is begun, waits {longer:ns} longer for data than the "
+            "others: {share:.0%} of the time of all steps, whose mean is {mean:ns}.",
+            "{n} of {count:count} steps, in which a loader is begun, wait {longer:ns} longer for data than the "
+            "others: {share:.0%} of the time of all steps, whose mean is {mean:ns}.",
+            starts, count=count, longer=total / starts, mean=mean, share=total / count / mean,
+        ),
+        evidence={
+            "epoch_starts": starts, "gap_ns": total // starts, "gap_ns_per_step": total // count,
+            "step_ns": facts.step_ns, "mean_step_ns": mean, "steps": count,
+        },
+        rows=rows[np.isin(trace.ints("step")[rows], facts.steps.number[facts.mine][at])],
+        method="prior",
+        base_ns=mean,
+        after_ns=Quantity(low, mid, max(high, mean), message("recorded: without the waits, spread over the steps")),
+        ceiling_ns=total // count,
+        preconditions=(
+            message("workers make the batches"), message("the first step of the recording is left out"),
+        ),
+        assumptions=(
+            Assumption("steps_per_epoch", f"{count / starts:.0f}", rarer),
+            Assumption("first_batch_ns", again, again.source),
+        ),
+        risks=(message("Persistent workers keep their memory and their copy of the dataset between epochs."),),
+    )]  # fmt: skip
 
 
 def _waits_ns(facts: Facts, rows: IntArray) -> IntArray:

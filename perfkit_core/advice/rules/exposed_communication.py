@@ -1,6 +1,6 @@
 """Rule 31, exposed-communication: ranks exchange data while nothing is computed.
 
-Seen by: communication, without waits for the last rank where several were recorded, covers over ``exposed_share`` of
+Condition: communication, without waits for the last rank where several were recorded, covers over ``exposed_share`` of
 the step in which no kernel computes. Transform: as much of it as computation leaves room for is hidden.
 """
 
@@ -13,7 +13,6 @@ import pandas as pd
 
 from perfkit_core.advice.facts import Assumption, Candidate, Facts
 from perfkit_core.algorithms import intervals
-from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import STEP
 from perfkit_core.model.trace import Trace
@@ -36,6 +35,7 @@ def find(facts: Facts) -> list[Candidate]:
     if not len(rows):
         return []
     facts.need_steps()
+    rows = rows[facts.trace.ints("step")[rows] >= 0]
     times = _times_ns(facts.trace)
     median = {name: float(times[name].median()) for name in times.columns}
     exposed = median["exposed_ns"]
@@ -43,33 +43,27 @@ def find(facts: Facts) -> list[Candidate]:
         return []
     hidden = min(exposed, median["room_ns"]) / median["transfer_ns"]
     factor = Quantity(max(1 - hidden, 0.0), max(1 - _HALF * hidden, 0.0), 1.0, _OVERLAP)
-    if facts.replay.tied:
-        waits, uncounted = message("waits for the last rank are not counted"), None
-    else:
+    waits, uncounted = message("waits for the last rank are not counted"), None
+    if not facts.replay.tied:
         waits = message("one rank does not show what is waiting and what is transfer")
         uncounted = message("; waits for other ranks count, as these were not recorded")
-    return [
-        Candidate(
-            message(
-                "Communication takes {time} during which nothing is computed ({share:.0%}{uncounted}).",
-                time=facts.of_step(exposed),
-                share=exposed / facts.step_ns,
-                uncounted=uncounted,
-            ),
-            evidence={name: round(value) for name, value in median.items()}
-            | {"exposed_ratio": exposed / facts.step_ns},
-            rows=rows[facts.trace.ints("step")[rows] >= 0],
-            edits=(Scale(rows[facts.trace.ints("step")[rows] >= 0], factor),),
-            ceiling_ns=round(exposed),
-            preconditions=(message("the step computes while nothing is transferred, so there is room to overlap"),),
-            vetoes=() if hidden else (message("computation of the step that is left to hide it"),),
-            assumptions=(
-                Assumption("communication_factor", factor, _OVERLAP),
-                Assumption("waiting", waits, "recorded"),
-            ),
-            risks=(message("Larger buckets begin later, and need more memory."),),
-        )
-    ]
+    ratio = exposed / facts.step_ns
+    return [Candidate(
+        message(
+            "Communication takes {time} during which nothing is computed ({share:.0%}{uncounted}).",
+            time=facts.of_step(exposed), share=ratio, uncounted=uncounted,
+        ),
+        evidence={**{name: round(value) for name, value in median.items()}, "exposed_ratio": ratio},
+        rows=rows,
+        edits=(Scale(rows, factor),),
+        ceiling_ns=round(exposed),
+        preconditions=(message("the step computes while nothing is transferred, so there is room to overlap"),),
+        vetoes=() if hidden else (message("computation of the step that is left to hide it"),),
+        assumptions=(
+            Assumption("communication_factor", factor, _OVERLAP), Assumption("waiting", waits, "recorded"),
+        ),
+        risks=(message("Larger buckets begin later, and need more memory."),),
+    )]  # fmt: skip
 
 
 def _times_ns(trace: Trace) -> pd.DataFrame:
@@ -77,30 +71,23 @@ def _times_ns(trace: Trace) -> pd.DataFrame:
     waiting_ns (for the last rank, where several were recorded), room_ns (computation without any transfer)."""
     rows = np.flatnonzero(trace.host & trace.rows("kind", STEP))
     steps = pd.DataFrame({"rank": trace.ints("rank")[rows], "step": trace.ints("step")[rows]})
-    parts = [_covered(trace, rows[steps["rank"] == rank], int(rank)) for rank in steps["rank"].unique()]
-    steps = steps.join(pd.concat(parts).reindex(rows).reset_index(drop=True))
+    steps = steps.assign(talk=0, alone=0, compute=0)
+    for rank in steps["rank"].unique():
+        activity, here = activities(trace).of(int(rank)), (steps["rank"] == rank).to_numpy()
+        exposed = intervals.subtract(activity.communication, activity.compute)
+        for name, part in (("talk", activity.communication), ("alone", exposed), ("compute", activity.compute)):
+            steps.loc[here, name] = covered_ns(part, trace.ints("start_ns")[rows[here]], trace.end_ns[rows[here]])
     waited = arrivals(reduce_each(trace, ViewRequest()))[["rank", "step", "wait_ns"]].fillna(-1).astype("int64")
     waited = waited[waited["wait_ns"] >= 0].groupby(["rank", "step"])["wait_ns"].sum().reset_index()
     waiting = steps.merge(waited, on=["rank", "step"], how="left")["wait_ns"].fillna(0).astype("int64")
     talk, alone = steps["talk"], steps["alone"]
-    return pd.DataFrame(
-        {
-            "communication_ns": talk,
-            "exposed_ns": (alone - waiting).clip(lower=0),
-            "transfer_ns": (talk - waiting).clip(lower=1),
-            "waiting_ns": waiting,
-            "room_ns": steps["compute"] - (talk - alone),
-        }
-    )
-
-
-def _covered(trace: Trace, rows: IntArray, rank: int) -> pd.DataFrame:
-    """Return communication, that without computation, and computation within steps of one rank, by row."""
-    activity = activities(trace).of(rank)
-    start, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
-    alone = intervals.subtract(activity.communication, activity.compute)
-    sets = {"talk": activity.communication, "alone": alone, "compute": activity.compute}
-    return pd.DataFrame({name: covered_ns(part, start, end) for name, part in sets.items()}, index=rows)
+    return pd.DataFrame({
+        "communication_ns": talk,
+        "exposed_ns": (alone - waiting).clip(lower=0),
+        "transfer_ns": (talk - waiting).clip(lower=1),
+        "waiting_ns": waiting,
+        "room_ns": steps["compute"] - (talk - alone),
+    })  # fmt: skip
 
 
 RULE: Final = Rule("exposed-communication", 31, 1, "Overlap communication with computation", find)

@@ -1,7 +1,7 @@
 """Rule 4, fill-then-copy: a tensor is filled on the host and then copied to the device.
 
-Seen by: an operator that only fills memory on the host, directly followed by one that copies to the device. Transform:
-the fill runs on the device, the copy goes.
+Condition: an operator that only fills memory on the host, directly followed by one that copies to the device.
+Transform: the fill runs on the device, the copy goes.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import numpy as np
 from perfkit_core.advice.facts import Candidate, Facts, assume, listed
 from perfkit_core.advice.operators import distinct_names
 from perfkit_core.advice.transfers import (
-    OuterOperators,
-    Transfers,
     elements,
     launching_ns,
     on_device_ns,
@@ -22,7 +20,6 @@ from perfkit_core.advice.transfers import (
     outer_operators,
     transfers,
 )
-from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.quantity import Quantity
@@ -40,63 +37,52 @@ _WRITE_NS: Final = Quantity(1 / 2000, 1 / 800, 1 / 250, message("prior: a device
 def find(facts: Facts) -> list[Candidate]:
     """Return one candidate for all fills on the host that are copied to the device."""
     facts.need_device()
-    copies = transfers(facts)
+    trace, copies, dur = facts.trace, transfers(facts), facts.trace.ints("dur_ns")
     copies = copies.only(~copies.to_host)
     order = outer_operators(facts, copies.owner)
-    at = _filled_by(facts, copies, order)
-    copies, at = copies.only(at >= 0), at[at >= 0]
-    if not len(at):
-        return []
-    rows, copying = order.row[at], order.row[order.of[copies.call]]
-    # where the bytes of a copy were not recorded, they follow from the shape of what its operator copies
-    by_shape = np.maximum(elements(facts.trace, copying), 0) * _ELEMENT_BYTES
-    total = int(np.where(copies.bytes >= 0, copies.bytes, by_shape).sum())
-    names, count = distinct_names(facts.trace, rows), facts.per_step(len(rows))
-    dur = facts.trace.ints("dur_ns")
-    spent = facts.per_step(int(dur[rows].sum() + dur[copying].sum()))
-    launch, device = launching_ns(facts, order), on_device_ns(total / len(rows), _WRITE_NS)
-    is_random = bool(facts.trace.rows("op_name", "random")[rows].any())
-    return [
-        Candidate(
-            facts.plural(
-                "{count:count} tensor {per_step} is filled on the host by {names} and then copied to the device "
-                "({size:bytes}): {time}.",
-                "{count:count} tensors {per_step} are filled on the host by {names} and then copied to the device "
-                "({size:bytes}): {time}.",
-                count, names=listed(names),
-                size=facts.per_step(total), time=facts.of_step(spent),
-            ),
-            evidence={
-                "copies_per_step": count, "operators": names[:5], "bytes_per_step": round(facts.per_step(total)),
-                "call_ns": round(spent), "step_ns": facts.step_ns,
-            },
-            rows=rows,
-            edits=(Move(rows, False, launch, device, copies.everything),),
-            preconditions=(
-                message("an operator that only fills memory runs on the host"),
-                message("the next operator copies to the device"),
-            ),
-            assumptions=assume(launch_ns=launch, device_ns=device),
-            risks=(message("Random numbers of a device differ from those of the host."),) if is_random else (),
-            direction="to device",
-            fill={"operator": names[0]},
-        )
-    ]  # fmt: skip
-
-
-def _filled_by(facts: Facts, copies: Transfers, order: OuterOperators) -> IntArray:
-    """Return for each copy the position of the operator directly before its own that filled what it copies, -1."""
-    trace = facts.trace
+    # the operator directly before that of the first copy of an operator, on its thread, if it only fills memory
     own = order.of[copies.call]
     before = own - 1
     fills = trace.rows("op_name", *_FILLS)[order.row] & (order.works == 0) & ~only_allocates(trace, order.row)
     thread, row = np.append(order.thread, -1), np.append(order.row, -1)
-    good = (before >= 0) & np.append(fills, False)[before]
-    good &= (own >= 0) & (thread[before] == thread[own])
-    good &= trace.ints("start_ns")[row[own]] - trace.end_ns[row[before]] <= _DIRECTLY_NS
+    filled = (before >= 0) & (own >= 0) & np.append(fills, False)[before] & (thread[before] == thread[own])
+    filled &= trace.ints("start_ns")[row[own]] - trace.end_ns[row[before]] <= _DIRECTLY_NS
     first = np.zeros(len(copies), np.bool_)
     first[np.unique(own, return_index=True)[1]] = True
-    return np.where(good & first, before, -1)
+    copies, before = copies.only(filled & first), before[filled & first]
+    if not len(copies):
+        return []
+    rows, copying = order.row[before], order.row[order.of[copies.call]]
+    # where the bytes of a copy were not recorded, they follow from the shape of what its operator copies
+    by_shape = np.maximum(elements(trace, copying), 0) * _ELEMENT_BYTES
+    total = int(np.where(copies.bytes >= 0, copies.bytes, by_shape).sum())
+    names, count = distinct_names(trace, rows), facts.per_step(len(rows))
+    spent = facts.per_step(int(dur[rows].sum() + dur[copying].sum()))
+    launch, device = launching_ns(facts, order), on_device_ns(total / len(rows), _WRITE_NS)
+    is_random = bool(trace.rows("op_name", "random")[rows].any())
+    return [Candidate(
+        facts.plural(
+            "{count:count} tensor {per_step} is filled on the host by {names} and then copied to the device "
+            "({size:bytes}): {time}.",
+            "{count:count} tensors {per_step} are filled on the host by {names} and then copied to the device "
+            "({size:bytes}): {time}.",
+            count, names=listed(names), size=facts.per_step(total), time=facts.of_step(spent),
+        ),
+        evidence={
+            "copies_per_step": count, "operators": names[:5], "bytes_per_step": round(facts.per_step(total)),
+            "call_ns": round(spent), "step_ns": facts.step_ns,
+        },
+        rows=rows,
+        edits=(Move(rows, False, launch, device, copies.everything),),
+        preconditions=(
+            message("an operator that only fills memory runs on the host"),
+            message("the next operator copies to the device"),
+        ),
+        assumptions=assume(launch_ns=launch, device_ns=device),
+        risks=(message("Random numbers of a device differ from those of the host."),) if is_random else (),
+        direction="to device",
+        fill={"operator": names[0]},
+    )]  # fmt: skip
 
 
 RULE: Final = Rule("fill-then-copy", 4, 1, "Create tensors where they are needed", find)

@@ -1,6 +1,6 @@
 """Rule 6, host-sync: the host fetches results from the device and waits for them.
 
-Seen by: copies to the host that end before the call that launched them, or the synchronisation after it, returns.
+Condition: copies to the host that end before the call that launched them, or the synchronisation after it, returns.
 Transform: small results are not fetched; large ones are copied without waiting. ``--what-if host-sync=N`` fetches them
 in one of N steps.
 """
@@ -71,9 +71,12 @@ def _on_host(trace: Trace, copies: Transfers) -> IntArray:
 
 
 def _not_fetched(facts: Facts, copies: Transfers, how: Text) -> Candidate:
-    rows = _on_host(facts.trace, copies)
+    trace, rows, operator = facts.trace, _on_host(facts.trace, copies), operators(facts.trace)
     spent, waited = facts.mean_ns(rows), round(facts.per_step(int(copies.waited_ns.sum())))
-    names, count = _operators_around(facts.trace, copies), facts.per_step(len(copies))
+    around = copies.owner.copy()  # becomes the innermost operator around each copy
+    for _ in range(NESTED):
+        around = np.where((around >= 0) & ~operator[around], trace.ints("parent")[around], around)
+    names, count = names_of(trace, around[(around >= 0) & operator[around]]), facts.per_step(len(copies))
     large = copies.bytes > facts.thresholds.tiny_bytes
     few, many = copies.only(~large), copies.only(large)
     edits: list[Edit] = [Remove(few.everything)] if len(few) else []
@@ -83,8 +86,7 @@ def _not_fetched(facts: Facts, copies: Transfers, how: Text) -> Candidate:
         facts.plural(
             "The host fetches {count:count} result {per_step} ({names}) and waits for it: {time}{how}.",
             "The host fetches {count:count} results {per_step} ({names}) and waits for them: {time}{how}.",
-            count,
-            names=listed(names) if names else message("copies"), time=facts.of_step(spent), how=how,
+            count, names=listed(names) if names else message("copies"), time=facts.of_step(spent), how=how,
         ),
         evidence={
             "copies_per_step": count, "call_ns": round(spent), "waiting_ns": waited, "step_ns": facts.step_ns,
@@ -98,15 +100,6 @@ def _not_fetched(facts: Facts, copies: Transfers, how: Text) -> Candidate:
         risks=(message("The value is known later: code that branches on it must be able to wait."),),
         fill={"operator": names[0] if names else "the copy"},
     )  # fmt: skip
-
-
-def _operators_around(trace: Trace, copies: Transfers) -> list[str]:
-    """Return the names of the innermost operators around the copies, the most frequent first."""
-    parent, operator = trace.ints("parent"), operators(trace)
-    at = copies.owner.copy()
-    for _ in range(NESTED):
-        at = np.where((at >= 0) & ~operator[at], parent[at], at)
-    return names_of(trace, at[(at >= 0) & operator[at]])
 
 
 RULE: Final = Rule("host-sync", 6, 1, "Do not wait for results in every step", find, fetched_every)

@@ -1,6 +1,6 @@
 """Rule 2, host-tensor-in-graph: compiled or captured code copies numbers from the host in every run.
 
-Seen by: copies of at most ``tiny_bytes`` to the device that are launched inside a compiled region. Transform: the
+Condition: copies of at most ``tiny_bytes`` to the device that are launched inside a compiled region. Transform: the
 copies and their waits go; in the worst case only the waits.
 """
 
@@ -30,30 +30,27 @@ def find(facts: Facts) -> list[Candidate]:
         return []
     region = name_of(facts.trace, nesting.outermost(parent, regions)[copies.call[0]])
     spent, count = facts.mean_ns(copies.everything), facts.per_step(len(copies))
-    return [
-        Candidate(
-            facts.plural(
-                "{count:count} number of the host is copied to the device {per_step} inside {region}: {time}. Such "
-                "copies prevent its capture as a graph.",
-                "{count:count} numbers of the host are copied to the device {per_step} inside {region}: {time}. Such "
-                "copies prevent its capture as a graph.",
-                count, region=region, time=facts.of_step(spent),
-            ),
-            evidence={
-                "copies_per_step": count, "copies_ns": round(spent), "step_ns": facts.step_ns, "region": region,
-            },
-            rows=copies.owner,
-            edits=(
-                Unblock(copies.call),
-                Remove(copies.syncs, below=False),
-                InCases(Remove(copies.everything), (Case.SHORT, Case.LIKELY)),
-            ),
-            preconditions=(message("few bytes are copied"), message("the copy is launched inside compiled code")),
-            risks=(message("If a number becomes a constant of compiled code, a change of it causes a recompilation."),),
-            direction="to device",
-            fill={"region": region},
-        )
-    ]  # fmt: skip
+    return [Candidate(
+        facts.plural(
+            "{count:count} number of the host is copied to the device {per_step} inside {region}: {time}. Such copies "
+            "prevent its capture as a graph.",
+            "{count:count} numbers of the host are copied to the device {per_step} inside {region}: {time}. Such "
+            "copies prevent its capture as a graph.",
+            count, region=region, time=facts.of_step(spent),
+        ),
+        evidence={
+            "copies_per_step": count, "copies_ns": round(spent), "step_ns": facts.step_ns, "region": region,
+        },
+        rows=copies.owner,
+        edits=(
+            Unblock(copies.call), Remove(copies.syncs, below=False),
+            InCases(Remove(copies.everything), (Case.SHORT, Case.LIKELY)),
+        ),
+        preconditions=(message("few bytes are copied"), message("the copy is launched inside compiled code")),
+        risks=(message("If a number becomes a constant of compiled code, a change of it causes a recompilation."),),
+        direction="to device",
+        fill={"region": region},
+    )]  # fmt: skip
 
 
 RULE: Final = Rule("host-tensor-in-graph", 2, 1, "Keep host tensors out of compiled code", find)

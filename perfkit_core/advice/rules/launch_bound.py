@@ -1,13 +1,12 @@
 """Rule 15, launch-bound: the device waits for the host, which launches many short kernels.
 
-Seen by: the host is busy for longer than the device, which is idle for most of the step, and the median kernel takes
+Condition: the host is busy for longer than the device, which is idle for most of the step, and the median kernel takes
 less than ``launch_kernel_ns``. Transform: the launches of a step become one batch, as in a captured graph or compiled
 code, and the Python between them shrinks. Calls that copy, synchronise or communicate stay.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -15,7 +14,7 @@ import numpy as np
 from perfkit_core.advice.facts import Candidate, Facts, assume
 from perfkit_core.advice.operators import matching, operators, within
 from perfkit_core.algorithms import groupby, intervals, nesting
-from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.algorithms.intervals import Intervals
 from perfkit_core.language.messages import message, plural
 from perfkit_core.model.schema import COMMUNICATION, DATALOADER, KERNEL, MEMCPY, OPERATOR, RUNTIME, SYNC
@@ -26,11 +25,9 @@ from perfkit_core.replay.transforms.batching import Batch
 from perfkit_core.replay.transforms.durations import Shorten
 
 _KERNEL_NS: Final = Quantity(
-    300,
-    2_500,
-    6_000,
+    300, 2_500, 6_000,
     message("prior: a node of a captured graph, a compiled launch of every second kernel, a bare launch"),
-)
+)  # fmt: skip
 _BETWEEN: Final = Quantity(0.0, 0.3, 0.8, message("prior: Python between the launches is skipped, or runs as before"))
 _GAP_NS: Final = 1_000
 _ONCE: Final = 20.0
@@ -39,108 +36,84 @@ _RECURS: Final = 3
 """From so many steps on, their median leaves out what happens once."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Launches:
-    """Outermost host events that launch kernels and wait for nothing: ``rows``, the step of each (``group``), and their
-    ``kernels`` in a step. ``once``: rows of those that also did something else, such as loading a module."""
-
-    rows: IntArray
-    group: IntArray
-    kernels: float
-    once: IntArray
-
-
 def find(facts: Facts) -> list[Candidate]:
-    """Return one candidate for all launches."""
+    """Return one candidate for all outermost host events that launch kernels and wait for nothing."""
     facts.need_device()
-    trace = facts.trace
+    trace, dur = facts.trace, facts.trace.ints("dur_ns")
     kernels = np.flatnonzero(trace.rows("kind", KERNEL) & (trace.ints("launched_by") >= 0) & facts.in_steps)
     if not len(kernels):
         return []
-    kernel_ns = float(np.median(trace.ints("dur_ns")[kernels]))
-    launches = _launches(facts, kernels)
-    if kernel_ns >= facts.thresholds.launch_kernel_ns or launches.kernels < 1:
+    kernel_ns = float(np.median(dur[kernels]))
+    rows, once, count = _launches(facts, kernels)
+    if kernel_ns >= facts.thresholds.launch_kernel_ns or count < 1:
         return []
-    between = {rank: _between(trace, launches, rank) for rank in facts.ranks}
-    host, device = _host_ns(facts, between[facts.rank], launches.once), round(facts.busy_ns)
+    group = groupby.distinct([trace.ints("rank")[rows], trace.ints("step")[rows]], len(rows))[0]
+    between = {rank: _between(trace, rows, group, rank) for rank in facts.ranks}
+    host, device = _host_ns(facts, between[facts.rank], once), round(facts.busy_ns)
     if host <= device or device >= facts.thresholds.launch_device_share * facts.step_ns:
         return []
     # what a step's launches take afterwards is never more than now
-    now = facts.median_total(launches.rows, trace.ints("dur_ns")[launches.rows])
-    low, mid, high = (min(launches.kernels * ns, now) for ns in (_KERNEL_NS.low, _KERNEL_NS.mid, _KERNEL_NS.high))
+    now = facts.median_total(rows, dur[rows])
+    low, mid, high = (min(count * ns, now) for ns in (_KERNEL_NS.low, _KERNEL_NS.mid, _KERNEL_NS.high))
     cost = Quantity(low, mid, high, _KERNEL_NS.source)
     vetoes = [message("calls that copy to or from the host, synchronise or communicate: they stay as they are")]
-    if len(launches.once):
-        vetoes.append(
-            plural(
-                "{n:count} call of {times:.0f} times the usual length, which may happen once: the steps are too few to "
-                "know",
-                "{n:count} calls of {times:.0f} times the usual length, which may happen once: the steps are too few "
-                "to know",
-                len(launches.once),
-                times=_ONCE,
-            )
-        )
-    return [
-        Candidate(
-            facts.plural(
-                "The host works for {time} to launch {kernels:count} kernel, which keeps the device busy for "
-                "{device:ns}; the median kernel takes {kernel:ns}.",
-                "The host works for {time} to launch {kernels:count} kernels, which keep the device busy for "
-                "{device:ns}; the median kernel takes {kernel:ns}.",
-                launches.kernels, time=facts.of_step(host), kernels=launches.kernels, device=device,
-                kernel=kernel_ns,
-            ),
-            evidence={
-                "host_busy_ns": host, "device_busy_ns": device, "kernels": round(launches.kernels),
-                "kernel_ns": round(kernel_ns), "step_ns": facts.step_ns,
-            },
-            rows=launches.rows,
-            edits=(Batch(launches.rows, cost, _GAP_NS, launches.group), Shorten(between, _BETWEEN)),
-            ceiling_ns=facts.step_ns - device,
-            preconditions=(
-                message("the host is busy for longer than the device"),
-                message("the device is idle for most of the step"),
-            ),
-            vetoes=tuple(vetoes),
-            assumptions=assume(launches_ns=cost, between_factor=_BETWEEN),
-            risks=(
-                message("Every new input shape is compiled or captured again."),
-                message("A captured graph keeps its memory."),
-            ),
-            conflicts=("elementwise-chain",),  # a compiler fuses the chains, too
-        )
-    ]  # fmt: skip
+    if len(once):
+        vetoes.append(plural(
+            "{n:count} call of {times:.0f} times the usual length, which may happen once: the steps are too few to "
+            "know",
+            "{n:count} calls of {times:.0f} times the usual length, which may happen once: the steps are too few to "
+            "know",
+            len(once), times=_ONCE,
+        ))  # fmt: skip
+    return [Candidate(
+        facts.plural(
+            "The host works for {time} to launch {kernels:count} kernel, which keeps the device busy for {device:ns}; "
+            "the median kernel takes {kernel:ns}.",
+            "The host works for {time} to launch {kernels:count} kernels, which keep the device busy for {device:ns}; "
+            "the median kernel takes {kernel:ns}.",
+            count, time=facts.of_step(host), kernels=count, device=device, kernel=kernel_ns,
+        ),
+        evidence={
+            "host_busy_ns": host, "device_busy_ns": device, "kernels": round(count), "kernel_ns": round(kernel_ns),
+            "step_ns": facts.step_ns,
+        },
+        rows=rows,
+        edits=(Batch(rows, cost, _GAP_NS, group), Shorten(between, _BETWEEN)),
+        ceiling_ns=facts.step_ns - device,
+        preconditions=(
+            message("the host is busy for longer than the device"),
+            message("the device is idle for most of the step"),
+        ),
+        vetoes=tuple(vetoes),
+        assumptions=assume(launches_ns=cost, between_factor=_BETWEEN),
+        risks=(
+            message("Every new input shape is compiled or captured again."),
+            message("A captured graph keeps its memory."),
+        ),
+        conflicts=("elementwise-chain",),  # a compiler fuses the chains, too
+    )]  # fmt: skip
 
 
-def _launches(facts: Facts, kernels: IntArray) -> _Launches:
+def _launches(facts: Facts, kernels: IntArray) -> tuple[IntArray, IntArray, float]:
+    """Return the outermost host events that launch kernels and wait for nothing; those that also did something else
+    once, such as loading a module; and the number of their kernels in a step."""
     trace = facts.trace
-    launched_by = trace.ints("launched_by")[kernels]
     roots = nesting.outermost(trace.ints("parent"), operators(trace) | trace.rows("kind", RUNTIME))
-    root = roots[launched_by]
-    free = ~_waits(trace, roots)[root] & (facts.replay.first[root] >= 0)
+    # calls that copy from or to the host, communicate or synchronise: no captured graph contains them
+    crossing = trace.rows("kind", MEMCPY) & (trace.ints("launched_by") >= 0)
+    crossing &= ~matching(trace, "copy_kind", lambda kind: kind.startswith(("DtoD", "PtoP")))
+    waiting = np.flatnonzero(trace.host & trace.rows("kind", SYNC, COMMUNICATION))
+    stops = roots[np.append(trace.ints("launched_by")[crossing], waiting)]
+    waits = np.zeros(len(trace), np.bool_)
+    waits[stops[stops >= 0]] = True
+    root = roots[trace.ints("launched_by")[kernels]]
+    free = ~waits[root] & (facts.replay.first[root] >= 0)
     rows, launched = np.unique(root[free], return_counts=True)
-    each_ns = trace.ints("dur_ns")[rows] / launched
-    once = np.zeros(len(rows), np.bool_)
+    did_more = np.zeros(len(rows), np.bool_)
     if len(rows) and facts.mine.sum() < _RECURS:
-        once = each_ns > _ONCE * np.median(each_ns)
-    kept = rows[~once]
-    group = groupby.distinct([trace.ints("rank")[kept], trace.ints("step")[kept]], len(kept))[0]
-    return _Launches(kept, group, facts.median_total(kernels[free]), rows[once])
-
-
-def _waits(trace: Trace, roots: IntArray) -> BoolArray:
-    """Return the mask of the outermost calls that copy from or to the host, communicate or synchronise: no captured
-    graph contains them."""
-    launched = trace.rows("kind", MEMCPY) & (trace.ints("launched_by") >= 0)
-    on_device = matching(trace, "copy_kind", lambda kind: kind.startswith(("DtoD", "PtoP")))
-    stops = np.append(
-        trace.ints("launched_by")[launched & ~on_device],
-        np.flatnonzero(trace.host & trace.rows("kind", SYNC, COMMUNICATION)),
-    )
-    mask = np.zeros(len(trace), np.bool_)
-    mask[roots[stops][roots[stops] >= 0]] = True
-    return mask
+        each_ns = trace.ints("dur_ns")[rows] / launched
+        did_more = each_ns > _ONCE * np.median(each_ns)
+    return rows[~did_more], rows[did_more], facts.median_total(kernels[free])
 
 
 def _host_ns(facts: Facts, between: Intervals, once: IntArray) -> int:
@@ -155,14 +128,14 @@ def _host_ns(facts: Facts, between: Intervals, once: IntArray) -> int:
     return int(np.median(facts.within_steps(busy)))
 
 
-def _between(trace: Trace, launches: _Launches, rank: int) -> Intervals:
-    """Return the time between the first and the last launch of each step of a rank in which none of its threads does
-    recorded work."""
+def _between(trace: Trace, launches: IntArray, group: IntArray, rank: int) -> Intervals:
+    """Return the time between the first and the last launch of each step (``group``) of a rank in which none of its
+    threads does recorded work."""
     start, end = trace.ints("start_ns"), trace.end_ns
     here = trace.ints("rank") == rank
-    order = np.lexsort((start[launches.rows], launches.group))
-    order = order[here[launches.rows[order]]]
-    rows, group = launches.rows[order], launches.group[order]
+    order = np.lexsort((start[launches], group))
+    order = order[here[launches[order]]]
+    rows, group = launches[order], group[order]
     at = np.flatnonzero(np.diff(group, prepend=-1))
     hull = intervals.union(start[rows[at]], np.maximum.reduceat(end[rows], at) if len(at) else end[rows])
     work = np.flatnonzero(here & trace.host & trace.rows("kind", OPERATOR, RUNTIME, SYNC, COMMUNICATION, DATALOADER))

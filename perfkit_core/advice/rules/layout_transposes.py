@@ -1,6 +1,6 @@
 """Rule 25, layout-transposes: tensors are copied only to change their layout in memory.
 
-Seen by: kernels whose names say that they convert the layout (libraries put them around convolutions), and operators
+Condition: kernels whose names say that they convert the layout (libraries put them around convolutions), and operators
 that only reorder and launch work for it, as a candidate each. Transform: most of this work goes.
 """
 
@@ -16,7 +16,6 @@ from perfkit_core.advice.operators import kernels, launched, launched_within, ma
 from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message
-from perfkit_core.model.schema import DEVICE_WORK
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.quantity import Quantity
@@ -37,14 +36,47 @@ def find(facts: Facts) -> list[Candidate]:
     """Return a candidate for conversions, and one for copies that reorder, where both together take their share of the
     time in which the device works."""
     facts.need_device()
-    trace = facts.trace
-    reordering = _reordering(trace)
+    trace, launched_by = facts.trace, facts.trace.ints("launched_by")
+    # the outermost operators that only reorder, and launched work for it
+    outer = nesting.outermost(trace.ints("parent"), operators(trace) & trace.rows("op_name", *_REORDERS))
+    reordering = np.unique(outer[launched_by[launched(trace)]])
+    reordering = reordering[reordering >= 0]
     copies = launched_within(trace, reordering)
     conversions = np.setdiff1d(converting(trace), copies)
     if facts.covered_ns(np.union1d(conversions, copies)) <= facts.thresholds.layout_share * facts.busy_ns:
         return []
-    candidates = [_converted(facts, conversions)] if len(conversions) else []
-    return candidates + ([_reordered(facts, reordering, copies)] if len(copies) else [])
+    candidates = []
+    if len(conversions):
+        # part of a convolution, or of something else; without launches, whether there are convolutions
+        convolutions, launches = trace.rows("op_name", *_CONVOLUTIONS), launched_by[conversions]
+        inside = within(trace, np.flatnonzero(convolutions))[launches[launches >= 0]]
+        convolves = inside.mean() > 0.5 if len(inside) else convolutions.any()
+        spent = facts.covered_ns(conversions)
+        candidates.append(Candidate(
+            message("Kernels that only convert the layout of tensors take {time}.", time=facts.of_busy(spent)),
+            evidence=_evidence(facts, spent, conversions),
+            rows=conversions,
+            edits=(Scale(with_launches(trace, conversions), _CONVERTED, below=False),),
+            ceiling_ns=round(spent),
+            preconditions=(message("the kernels' names say that they only change the layout"),),
+            assumptions=assume(conversions_left=_CONVERTED),
+            risks=(message("Operators without kernels for the other layout convert there and back."),),
+            words={"layout": "convolutions" if convolves else "others"},
+        ))  # fmt: skip
+    if len(copies):
+        spent = facts.covered_ns(copies)
+        candidates.append(Candidate(
+            message("Operators that only copy tensors in another order take {time}.", time=facts.of_busy(spent)),
+            evidence=_evidence(facts, spent, copies),
+            rows=reordering,
+            edits=(Scale(reordering, _REORDERED),),
+            ceiling_ns=round(spent),
+            preconditions=(message("only the order of the elements changes"),),
+            assumptions=assume(copies_left=_REORDERED),
+            risks=(message("Kernels that read a tensor in its original order may become slower."),),
+            words={"layout": "copies"},
+        ))  # fmt: skip
+    return candidates
 
 
 def converting(trace: Trace) -> IntArray:
@@ -56,65 +88,15 @@ def converting(trace: Trace) -> IntArray:
 def with_launches(trace: Trace, rows: IntArray) -> IntArray:
     """Return the rows of device work, and of the calls that launched it and nothing else."""
     launched_by = trace.ints("launched_by")
-    work = launched_by[np.flatnonzero((launched_by >= 0) & trace.rows("kind", *DEVICE_WORK))]
-    mine = launched_by[rows]
-    wanted = np.bincount(mine[mine >= 0], minlength=len(trace))
-    calls = np.flatnonzero((wanted > 0) & (wanted == np.bincount(work, minlength=len(trace))))
-    return np.concatenate([rows, calls])
+    wanted = np.bincount(launched_by[rows][launched_by[rows] >= 0], minlength=len(trace))
+    every = np.bincount(launched_by[launched(trace)], minlength=len(trace))
+    return np.concatenate([rows, np.flatnonzero((wanted > 0) & (wanted == every))])
 
 
-def _reordering(trace: Trace) -> IntArray:
-    """Return the rows of the outermost operators that only reorder, and launched work for it."""
-    wanted = operators(trace) & trace.rows("op_name", *_REORDERS)
-    outer = nesting.outermost(trace.ints("parent"), wanted)
-    rows = outer[trace.ints("launched_by")[launched(trace)]]
-    return np.unique(rows[rows >= 0])
-
-
-def _converted(facts: Facts, rows: IntArray) -> Candidate:
-    spent = facts.covered_ns(rows)
-    return Candidate(
-        message("Kernels that only convert the layout of tensors take {time}.", time=facts.of_busy(spent)),
-        evidence=_evidence(facts, spent, len(rows)),
-        rows=rows,
-        edits=(Scale(with_launches(facts.trace, rows), _CONVERTED, below=False),),
-        ceiling_ns=round(spent),
-        preconditions=(message("the kernels' names say that they only change the layout"),),
-        assumptions=assume(conversions_left=_CONVERTED),
-        risks=(message("Operators without kernels for the other layout convert there and back."),),
-        words={"layout": "convolutions" if _convolves(facts.trace, rows) else "others"},
-    )
-
-
-def _reordered(facts: Facts, rows: IntArray, work: IntArray) -> Candidate:
-    spent = facts.covered_ns(work)
-    return Candidate(
-        message("Operators that only copy tensors in another order take {time}.", time=facts.of_busy(spent)),
-        evidence=_evidence(facts, spent, len(work)),
-        rows=rows,
-        edits=(Scale(rows, _REORDERED),),
-        ceiling_ns=round(spent),
-        preconditions=(message("only the order of the elements changes"),),
-        assumptions=assume(copies_left=_REORDERED),
-        risks=(message("Kernels that read a tensor in its original order may become slower."),),
-        words={"layout": "copies"},
-    )
-
-
-def _convolves(trace: Trace, rows: IntArray) -> bool:
-    """Return whether most of the kernels are part of a convolution; without launches, whether anything is."""
-    launched_by = trace.ints("launched_by")[rows]
-    launches = launched_by[launched_by >= 0]
-    convolutions = trace.rows("op_name", *_CONVOLUTIONS)
-    if not len(launches):
-        return bool(convolutions.any())
-    return bool(within(trace, np.flatnonzero(convolutions))[launches].mean() > 0.5)
-
-
-def _evidence(facts: Facts, spent: float, count: int) -> dict[str, float]:
+def _evidence(facts: Facts, spent: float, work: IntArray) -> dict[str, float]:
     return {
         "layout_ns": round(spent), "layout_ratio": spent / max(facts.busy_ns, 1), "busy_ns": round(facts.busy_ns),
-        "step_ns": facts.step_ns, "kernels": count,
+        "step_ns": facts.step_ns, "kernels": len(work),
     }  # fmt: skip
 
 

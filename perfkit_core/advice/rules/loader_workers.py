@@ -1,6 +1,6 @@
 """Rule 10, loader-workers: the training makes its batches itself, or in a thread beside it.
 
-Seen by: calls of a loader without worker processes that take over ``loader_share`` of the step. Transform: worker
+Condition: calls of a loader without worker processes that take over ``loader_share`` of the step. Transform: worker
 processes make the batches. ``--what-if loader-workers=N`` asks for N of them.
 """
 
@@ -22,26 +22,22 @@ from perfkit_core.replay.transforms.durations import Scale
 from perfkit_core.replay.transforms.transform import Edit
 
 WORKERS: Final = 4
+_MOST_WORKERS: Final = 1024
+_AHEAD: Final = 2
 HANDOVER_NS: Final = Quantity(
     100_000, 500_000, 2_000_000, message("prior: a batch from a worker is unpickled and pinned")
 )
-_MOST_WORKERS: Final = 1024
-_AHEAD: Final = 2
 CONTENTION: Final = Quantity(
-    0.85,
-    1.0,
-    1.25,
+    0.85, 1.0, 1.25,
     message("0.9 to 1.1 measured on small trainings on a CPU; 1.2 between two recordings of a ResNet-50 on a V100"),
-)
+)  # fmt: skip
 """Factor of the host's self time once workers run beside it. They share cores and caches with the training; but a
 training that does not stop for its data runs with warm caches, and the recorded host time includes the profiler's."""
 MAKING: Final = Quantity(1.0, 1.1, 1.4, message("prior: making a batch in a worker, beside other workers"))
 _FROM_THREAD: Final = Quantity(
-    0.85,
-    1.0,
-    1.4,
+    0.85, 1.0, 1.4,
     message("1.0 measured on small trainings on a CPU; workers share cores, a thread shares the interpreter"),
-)
+)  # fmt: skip
 """Factor of the time in which a thread of the training's process makes a batch, once workers do."""
 
 
@@ -50,8 +46,7 @@ def find(facts: Facts) -> list[Candidate]:
     rows, loading = facts.batch_rows, facts.loading_ns
     if in_workers(facts.trace, rows).any() or loading / max(facts.step_ns, 1) <= facts.thresholds.loader_share:
         return []
-    known = facts.cores
-    workers = WORKERS if known is None else min(WORKERS, known)
+    workers = WORKERS if facts.cores is None else min(WORKERS, facts.cores)
     useful = loading > facts.batches_per_step * HANDOVER_NS.mid  # else the handover takes as long
     if in_thread(facts.trace, rows).any():
         useful = workers > 1  # one worker does no more than the thread
@@ -59,88 +54,72 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def with_workers(facts: Facts, workers: float) -> Candidate:
-    """Return the candidate for so many workers. Raises NotEvaluableError, and UsageError for what is no number of
-    workers."""
+    """Return the candidate for so many workers. Raises NotEvaluableError, and UsageError for an impossible number."""
     if not 1 <= workers <= _MOST_WORKERS or workers % 1:
         raise UsageError(f"loader-workers={workers:g}: not a number of workers", f"ask for 1 to {_MOST_WORKERS}")
-    rows = facts.batch_rows
+    rows, waiting = facts.batch_rows, facts.loading_ns
     if in_workers(facts.trace, rows).any():
         raise NotEvaluableError(
             message("workers make the batches already; how many is not recorded"), message("ask for more-workers")
         )
-    waiting = facts.loading_ns
-    steps = np.flatnonzero(facts.trace.rows("kind", STEP) & (facts.replay.first >= 0))
+    times, making = {"waiting": waiting, "step": facts.step_ns}, MAKING
+    what = message("Each step makes its own batch for {waiting:ns} of {step:ns} before it can begin.", **times)
+    loads: tuple[Edit, ...] = (Scale(rows, MAKING), Load(rows, workers, handover_ns=HANDOVER_NS))
     if in_thread(facts.trace, rows).any():
         making = _FROM_THREAD
-        template = message(
-            "Each step waits {waiting:ns} of {step:ns} for the batch that a thread makes beside it.",
-            waiting=waiting,
-            step=facts.step_ns,
+        what = message(
+            "Each step waits {waiting:ns} of {step:ns} for the batch that a thread makes beside it.", **times
         )
         # the thread makes the batches of a step while it computes: that takes the whole step where steps wait, and no
         # longer where they do not
         each_ns = facts.step_ns / facts.batches_per_step
         batch = Quantity(each_ns * making.low, each_ns * making.mid, each_ns * making.high, making.source)
-        loads: tuple[Edit, ...] = (Load(rows, workers, batch, HANDOVER_NS),)
-    else:
-        making = MAKING
-        template = message(
-            "Each step makes its own batch for {waiting:ns} of {step:ns} before it can begin.",
-            waiting=waiting,
-            step=facts.step_ns,
-        )
-        loads = (Scale(rows, MAKING), Load(rows, workers, handover_ns=HANDOVER_NS))
+        loads = (Load(rows, workers, batch, HANDOVER_NS),)
+    steps = np.flatnonzero(facts.trace.rows("kind", STEP) & (facts.replay.first >= 0))
+    # a step takes no less than the rest of the host's work at its quickest, and no less than the device works
+    device = facts.typical(facts.within_steps(facts.activity.compute)) if facts.on_device else 0.0
+    least_ns = max(CONTENTION.low * (facts.step_ns - waiting), device)
     return Candidate(
-        template,
+        what,
         evidence={
-            "loader_ns": round(waiting), "loader_ratio": waiting / max(facts.step_ns, 1), "step_ns": facts.step_ns,
-            "workers": 0, "proposed_workers": workers, "cores": facts.cores,
+            **facts.part("loader", waiting), "workers": 0, "proposed_workers": workers, "cores": facts.cores,
         },
         rows=rows,
         edits=(*loads, Scale(steps, CONTENTION, device=False)),
-        ceiling_ns=_ceiling_ns(facts, waiting),
+        ceiling_ns=round(facts.step_ns - least_ns),
         share_ns=round(waiting),
         preconditions=(
-            message("batches are made in the process of the training"),
-            message("making a batch needs no device"),
+            message("batches are made in the process of the training"), message("making a batch needs no device"),
         ),
         assumptions=assume(host_factor=CONTENTION, handover_ns=HANDOVER_NS, making_factor=making),
         risks=(
             message("Each worker holds a copy of the dataset object and {ahead:count} batches.", ahead=_AHEAD),
-            _crowding(facts, int(workers)),
+            _crowding(int(workers), facts.cores),
         ),
         fill={"workers": f"{workers:.0f}"},
+    )  # fmt: skip
+
+
+def _crowding(workers: int, cores: int | None) -> Message:
+    """Return the risk that workers and training compete for cores, which no prediction includes."""
+    count = plural("{n} worker", "{n} workers", workers)
+    if cores is None:
+        return message(
+            "The number of cores was not recorded: {workers} need as many cores, besides that of the training.",
+            workers=count,
+        )
+    if workers < cores:
+        return message("{workers} and the training have {cores}.", workers=count, cores=cores_text(cores))
+    return message(
+        "{workers} and the training share {cores}: workers that compute slow down each other and the training; those "
+        "that wait for files do not.",
+        workers=count, cores=cores_text(cores),
     )  # fmt: skip
 
 
 def cores_text(count: int) -> Message:
     """Return ``8 cores``."""
     return plural("{n} core", "{n} cores", count)
-
-
-def _ceiling_ns(facts: Facts, waiting_ns: float) -> int:
-    """Return what is saved at most: a step takes no less than the rest of the host's work at its quickest, and no less
-    than the device works."""
-    device = facts.typical(facts.within_steps(facts.activity.compute)) if facts.on_device else 0.0
-    return round(facts.step_ns - max(CONTENTION.low * (facts.step_ns - waiting_ns), device))
-
-
-def _crowding(facts: Facts, workers: int) -> Message:
-    """Return the risk that workers and training compete for cores, which no prediction includes."""
-    count, known = plural("{n} worker", "{n} workers", workers), facts.cores
-    if known is None:
-        return message(
-            "The number of cores was not recorded: {workers} need as many cores, besides that of the training.",
-            workers=count,
-        )
-    if workers < known:
-        return message("{workers} and the training have {cores}.", workers=count, cores=cores_text(known))
-    return message(
-        "{workers} and the training share {cores}: workers that compute slow down each other and the training; those "
-        "that wait for files do not.",
-        workers=count,
-        cores=cores_text(known),
-    )
 
 
 RULE: Final = Rule("loader-workers", 10, 1, "Load data in worker processes", find, with_workers)

@@ -1,7 +1,7 @@
 """Rule 30, low-device-utilisation: the device works for less than half of the step, although data arrive in time.
 
-Seen by: device work covers less than ``busy_share`` of the step, and loading at most ``loader_share``. There is no
-transform: the cost of a larger batch was not recorded.
+Condition: device work covers less than ``busy_share`` of the step, and loading at most ``loader_share``. No transform:
+the cost of a larger batch was not recorded.
 """
 
 from __future__ import annotations
@@ -29,21 +29,17 @@ def find(facts: Facts) -> list[Candidate]:
     loading = message("no data loading was recorded")
     if facts.trace.rows("kind", DATALOADER).any():
         loading = message("data loading takes {share:.1%} of each step", share=loading_ratio)
-    return [
-        Candidate(
-            message(
-                "The device works for {time} ({ratio:.1%}): it has room for larger batches.",
-                time=facts.of_step(facts.busy_ns), ratio=busy_ratio,
-            ),
-            evidence={
-                "busy_ns": round(facts.busy_ns), "busy_ratio": busy_ratio, "step_ns": facts.step_ns, **memory,
-            },
-            method="none",
-            preconditions=(loading,),
-            vetoes=(message("the training waits for its data"),),
-            risks=(message("A larger batch needs more memory, and may need another learning rate."),),
-        )
-    ]  # fmt: skip
+    return [Candidate(
+        message(
+            "The device works for {time} ({ratio:.1%}): it has room for larger batches.",
+            time=facts.of_step(facts.busy_ns), ratio=busy_ratio,
+        ),
+        evidence={**facts.part("busy", facts.busy_ns), **memory},
+        method="none",
+        preconditions=(loading,),
+        vetoes=(message("the training waits for its data"),),
+        risks=(message("A larger batch needs more memory, and may need another learning rate."),),
+    )]  # fmt: skip
 
 
 RULE: Final = Rule("low-device-utilisation", 30, 1, "Use larger batches", find)
