@@ -45,11 +45,6 @@ def trace_handler(run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any]
     return CycleWriter(run_dir, take, also, place, warn_uncalled=True)
 
 
-def extract(profiler: Any, place: Place, no_steps: frozenset[int] = frozenset()) -> Trace:
-    """Return the Trace of the cycle that a profiler has just finished. Raises CaptureError when it has none."""
-    return take(profiler, place, no_steps).finish()
-
-
 def take(profiler: Any, place: Place, no_steps: frozenset[int] = frozenset()) -> Taken:
     """Take the cycle that a profiler has just finished, saved by Paddle; the rest needs no lock of Python.
 
@@ -80,14 +75,14 @@ def take(profiler: Any, place: Place, no_steps: frozenset[int] = frozenset()) ->
     try:
         content = saved(result)
     except Exception as error:  # whatever fails, the tree is still there
-        trace = _instead(result, live, error)
+        trace = _from_tree(result, live, error)
         return Taken(lambda: trace).then(with_partial_step)
 
     def decoded() -> Trace:
         try:
             scanned, events = read_rows(content, SOURCE)
         except Exception as error:
-            return _instead(result, live, error)
+            return _from_tree(result, live, error)
         return finish(scanned.tables, events, SOURCE, live=live)
 
     return Taken(decoded).then(with_partial_step)
@@ -114,18 +109,14 @@ def saved(result: Any) -> memoryview:
         os.close(descriptor)
 
 
-def _instead(result: Any, live: Live, error: Exception) -> Trace:
-    failures.tell(f"reading Paddle's protobuf failed ({error}); walking its tree instead", logging.WARNING)
-    return walked(result, live).with_findings(findings.save_failed(str(error)))
-
-
-def walked(result: Any, live: Live) -> Trace:
+def _from_tree(result: Any, live: Live, error: Exception) -> Trace:
     """Return the Trace from Paddle's tree of Python objects.
 
     Slower than the protobuf (10 µs an event instead of 2), and poorer: the tree does not have copy kinds.
     """
+    failures.tell(f"reading Paddle's protobuf failed ({error}); walking its tree instead", logging.WARNING)
     tables = walk(result.get_data(), result.get_extra_info())
-    return finish(tables, rows(tables), SOURCE, live=live)
+    return finish(tables, rows(tables), SOURCE, live=live).with_findings(findings.save_failed(str(error)))
 
 
 def place() -> Place:

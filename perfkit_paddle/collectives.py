@@ -1,7 +1,7 @@
 """``annotate_collectives``: the collectives of ``paddle.distributed`` in what Paddle's profiler records.
 
 Paddle records no event for a collective: on a GPU its kernels are there, with gloo nothing is. A label around the call
-tells which collective it is, of which group and size.
+says which collective it is, of which group and size.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""What is doubtful in Paddle's data, and the devices it names. Codes are stable.
-
-TraceMeta of a Paddle profile: what its extra information says.
-"""
+"""Findings about Paddle's data, and the TraceMeta of a Paddle profile with its devices. Codes are stable."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -18,28 +16,29 @@ from perfkit_paddle.names import DEVICE_BACKEND
 
 _RENAMED: Final = {"smCount": "numSms"}
 """Property as Paddle spells it → as other profilers do."""
+_UTILISATION: Final = {"System Cpu Utilization": "system", "Process Cpu Utilization": "process"}
 
 
 def truncated() -> Finding:
-    """The file broke off."""
+    """Report that the file broke off."""
     return Finding("truncated", message("the file is cut off or damaged: what comes after the damage is missing"))
 
 
 def skipped(count: int) -> Finding:
-    """Events that could not be read."""
+    """Report events that could not be read."""
     text = message("{count} damaged events could not be read and are missing", count=count)
     return Finding("skipped-events", text)
 
 
 def unknown_types(counts: Mapping[str, int]) -> Finding:
-    """Event types that no known Paddle writes."""
+    """Report event types that no known Paddle writes."""
     types = ", ".join(f"{name} ({count})" for name, count in counts.items())
     text = message("event types that perfkit does not know are kept as 'other': {types}", types=types)
     return Finding("unknown-event-types", text)
 
 
 def unlabelled(count: int) -> Finding:
-    """Names without the duration that Paddle appends: text in a name closed it early."""
+    """Report names without the duration that Paddle appends: text in a name closed it early."""
     text = message(
         "{count} names lack the duration that Paddle appends: quotes in them may hide their end or other events",
         count=count,
@@ -48,8 +47,10 @@ def unlabelled(count: int) -> Finding:
 
 
 def rounded(start_error_ns: int, duration_error_ns: int, memory_error_ns: int) -> Finding:
-    """Paddle's JSON keeps times as float32 µs and whole µs, those of memory events as whole µs alone. An error of 0:
-    there are no memory events."""
+    """Report that Paddle's JSON keeps times as float32 µs and whole µs, those of memory events as whole µs alone.
+
+    A memory error of 0: there are no memory events.
+    """
     text = message(
         "Paddle's JSON rounds clocks: starts may be off by {start} ns, durations by {duration} ns; "
         "its .pb file is exact (export_protobuf, or perfkit's trace_handler)",
@@ -68,7 +69,7 @@ def rounded(start_error_ns: int, duration_error_ns: int, memory_error_ns: int) -
 
 
 def parents_rebuilt(odd_threads: int) -> Finding:
-    """Paddle's JSON holds no tree."""
+    """Report that Paddle's JSON has no tree."""
     text = message("parents are worked out from the order of the events and from rounded times")
     if odd_threads:
         text = message(
@@ -80,13 +81,13 @@ def parents_rebuilt(odd_threads: int) -> Finding:
 
 
 def partial_step(number: int) -> Finding:
-    """stop() ends the step that is running."""
+    """Report a step that was running when stop() was called."""
     text = message("step {number} was ended by the profiler's stop(): it is not a whole iteration", number=number)
     return Finding("partial-step", text)
 
 
 def save_failed(reason: str) -> Finding:
-    """Paddle's own writer failed; the live tree tells less."""
+    """Report that Paddle's own writer failed; the live tree has less."""
     text = message(
         "Paddle could not write its protobuf ({reason}): copy kinds and operator inputs are missing", reason=reason
     )
@@ -94,19 +95,18 @@ def save_failed(reason: str) -> Finding:
 
 
 def overflowed_bytes(count: int) -> Finding:
-    """Paddle's JSON prints bytes as int32."""
+    """Report that Paddle's JSON prints bytes as int32."""
     text = message("{count} copies of 2 GiB or more have a negative size in Paddle's JSON: unknown", count=count)
     return Finding("overflowed-bytes", text)
 
 
-def devices(events: pa.Table, known: tuple[Device, ...]) -> tuple[Finding, ...]:
-    """Device work without a description of the device."""
-    told = {CPU, *(device.id for device in known)}
-    if told.issuperset(events["device"].unique().to_pylist()):
+def devices(events: pa.Table, described: tuple[Device, ...]) -> tuple[Finding, ...]:
+    """Report device work without a description of the device."""
+    known = {CPU, *(device.id for device in described)}
+    if known.issuperset(events["device"].unique().to_pylist()):
         return ()
     work = pc.is_in(events["kind"].cast(pa.string()), pa.array(DEVICE_WORK))
-    used = set(events.filter(work)["device"].unique().to_pylist())
-    missing = sorted(used - told)
+    missing = sorted(set(events.filter(work)["device"].unique().to_pylist()) - known)
     if not missing:
         return ()
     text = message("the file does not describe {devices}", devices=", ".join(missing))
@@ -114,7 +114,7 @@ def devices(events: pa.Table, known: tuple[Device, ...]) -> tuple[Finding, ...]:
 
 
 def device(properties: Mapping[str, Any], name: object) -> Device:
-    """A device from its recorded properties (keys of Paddle's JSON)."""
+    """Return a device from its recorded properties (keys of Paddle's JSON)."""
     rest = {_RENAMED.get(k, k): v for k, v in properties.items() if k not in ("id", "totalGlobalMem", "name")}
     memory = properties.get("totalGlobalMem")
     return Device(
@@ -125,45 +125,30 @@ def device(properties: Mapping[str, Any], name: object) -> Device:
     )
 
 
-FRAMEWORK: Final = "paddle"
-_UTILISATION: Final = {"System Cpu Utilization": "system", "Process Cpu Utilization": "process"}
-
-
 def make_meta(processes: Mapping[int, int], extra_info: Mapping[str, str], rank: int | None, **facts: Any) -> TraceMeta:
-    """The meta of a cycle; its window is that of its events. ``processes``: the process of each thread that has events;
-    ``extra_info`` maps thread ids to names, and names of CPU utilisations to ratios."""
+    """Return the meta of a cycle; its window is that of its events. ``processes``: the process of each thread that has
+    events; ``extra_info`` maps thread ids to names, and names of CPU utilisations to ratios."""
+    pids = set(processes.values())
+    fallback = pids.pop() if len(pids) == 1 else None  # of threads without events
+    thread_names = {}
+    for key, name in extra_info.items():
+        pid = processes.get(int(key), fallback) if key.isdecimal() else None
+        if pid is not None:
+            thread_names[f"{'-' if rank is None else rank}:{pid}:{key}"] = name
+    cpu_utilisation = {}
+    for key, scope in _UTILISATION.items():
+        with contextlib.suppress(KeyError, ValueError):
+            cpu_utilisation[scope] = float(extra_info[key])
     return TraceMeta(
-        framework=FRAMEWORK,
+        framework="paddle",
         ranks=() if rank is None else (rank,),
-        thread_names=_thread_names(extra_info, processes, rank),
-        cpu_utilisation=_utilisation(extra_info),
+        thread_names=thread_names,
+        cpu_utilisation=cpu_utilisation,
         **facts,
     )
 
 
 def processes(events: pa.Table) -> dict[int, int]:
-    """Process of each thread that has events."""
+    """Return the process of each thread that has events."""
     pairs = events.select(["tid", "pid"]).drop_null().group_by(["tid", "pid"]).aggregate([])
     return dict(zip(pairs["tid"].to_pylist(), pairs["pid"].to_pylist(), strict=True))
-
-
-def _thread_names(extra_info: Mapping[str, str], processes: Mapping[int, int], rank: int | None) -> dict[str, str]:
-    """``rank:pid:tid`` → name. A thread without events belongs to the process, when there is only one."""
-    only = set(processes.values())
-    fallback = only.pop() if len(only) == 1 else None
-    names = {}
-    for key, name in extra_info.items():
-        pid = processes.get(int(key), fallback) if key.isdecimal() else None
-        if pid is not None:
-            names[f"{'-' if rank is None else rank}:{pid}:{key}"] = name
-    return names
-
-
-def _utilisation(extra_info: Mapping[str, str]) -> dict[str, float]:
-    found = {}
-    for key, scope in _UTILISATION.items():
-        try:
-            found[scope] = float(extra_info[key])
-        except (KeyError, ValueError):
-            continue
-    return found

@@ -1,4 +1,6 @@
-"""Paddle's operator names → canonical names. Rules take off what says how; ``operator_names.toml`` says what.
+"""Paddle's operator names → canonical names.
+
+Rules remove what says how an operator was written; a table says what it computes (``operator_names.toml``).
 
 The same operator appears as ``conv2d dygraph`` (eager), ``pd_op.conv2d`` (PIR), ``conv2d`` (old static graph), its
 gradient as ``Global_Conv2dGradNodeFinal`` (3.x), ``Conv2dGradNodeFinal`` (2.6), ``pd_op.conv2d_grad`` or
@@ -39,7 +41,8 @@ def operator_name(native: str) -> str | None:
     if _OF_THE_USER.fullmatch(native):
         return "custom_function" + GRADIENT_SUFFIX
     node, call = _GRAD_NODE.fullmatch(native), _COMMUNICATOR.fullmatch(native)
-    name = _snake((node or call)[1]) if node or call else _bare(native)  # type: ignore[index]
+    camel = node or call
+    name = _WORD.sub("_", camel[1]).lower() if camel else _bare(native)
     stem = _GRADIENT.sub("", name).rstrip("_")
     canonical = _canonical(stem)
     if canonical is None:
@@ -56,13 +59,8 @@ def _bare(native: str) -> str:
     return name.rstrip("_")
 
 
-def _snake(camel: str) -> str:
-    """``CrossEntropyWithSoftmax`` → ``cross_entropy_with_softmax``."""
-    return _WORD.sub("_", camel).lower()
-
-
 def _canonical(name: str) -> str | None:
-    """Look the name up as it is, then without what tells the storage or a variant of the kernel."""
+    """Look the name up as it is, then without what names the storage or a variant of the kernel."""
     names = _names().names
     kind = _KIND.sub("", name)
     for each in (name, kind, _KIND.sub("", kind), _STORAGE.sub("", name), _STORAGE.sub("", kind)):

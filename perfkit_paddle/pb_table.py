@@ -129,11 +129,6 @@ class Table:
         known = self.known(column)
         return pa.array(self[column], mask=None if known.all() else ~known)
 
-    def floats(self, column: str) -> npt.NDArray[np.float32]:
-        """Return a float column; NaN where absent."""
-        bits = np.where(self.known(column), self[column], 0x7FC00000)
-        return np.asarray(bits.astype(np.uint32).view(np.float32))
-
     def texts(self, column: str) -> pa.DictionaryArray:
         """Return a text column, dictionary encoded; bytes that are not UTF-8 are replaced; null where absent."""
         offset, length = self[column], np.maximum(self[f"{column}.length"], 0)

@@ -38,14 +38,12 @@ def trace_handler(
     return CycleWriter(run_dir, take, also, place, warn_uncalled=True)
 
 
-def extract(profiler: Any, place: Place) -> Trace:
-    """Return the profiler's last cycle as a Trace. Does not use up the one export that torch allows."""
-    return take(profiler, place).finish()
-
-
 def take(profiler: Any, place: Place) -> Taken:
-    """Take the profiler's last cycle. Its events are read at once, which needs Python's lock as the training does; what
-    follows hardly needs it. A profiler of Python stacks would record our thread in its next cycle."""
+    """Take the profiler's last cycle, without using up the one export that torch allows.
+
+    Its events are read at once, which needs Python's lock as the training does; what follows hardly needs it. A
+    profiler of Python stacks would record our thread in its next cycle.
+    """
     inner = getattr(profiler, "profiler", profiler)  # the older torch.autograd.profiler.profile has none inside
     results = getattr(inner, "kineto_results", None)
     if results is None:

@@ -1,29 +1,31 @@
-"""Collectives in torch's own events: their kind, group, message size.
+"""Collectives in torch's own events: their kind, group and message size.
 
 ``record_param_comms`` and, since torch 2.2, the kernels of the library carry elements, type and group. Older recordings
 with shapes hold the tensors that a ``c10d::`` operator or a ``nccl:`` or ``gloo:`` label was given. The message size is
-that of nccl-tests (doc/PERFORMANCE.md): the larger one of what a rank gives and what it gets.
+that of nccl-tests (doc/PERFORMANCE.md): the larger one of what a rank sends and what it receives.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from math import prod
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from perfkit_core.assembly.labels import DEVICE, HOST, Collective
 from perfkit_core.model.schema import COMMUNICATION, KERNEL, OPERATOR
 
+Json = TypeVar("Json", dict[str, Any], list[Any])
+
 _MARKED: Final = re.compile(r"record_param_comms|^c10d::|^(?:gloo|mpi|ucc):|nccl|rccl|xccl|hccl", re.IGNORECASE)
 _LABEL: Final = re.compile(r"(nccl|gloo|mpi|ucc|xccl|hccl|c10d:):(\w+)")
 _OPERATOR: Final = "c10d:"
 _KINDS_OF_EVENTS: Final = frozenset({COMMUNICATION, KERNEL, OPERATOR})
 _ON_HOST: Final = frozenset({"gloo", "mpi"})
+_COUNTS: Final = ("In msg nelems", "Out msg nelems")
 _GIVES_A_PART: Final = frozenset({"all_gather", "gather"})
-"""Collectives whose input, which is what a label tells, is not the whole message."""
+"""Collectives whose input, which is what a label has, is not the whole message."""
 _KINDS: Final = tuple(
     (re.compile(pattern), name)
     for pattern, name in (
@@ -41,24 +43,29 @@ _ELEMENT_BYTES: Final = {
 
 
 def communicates(name: str, kind: str) -> bool:
-    """Whether this is the name of a call or kernel of a library of collectives."""
+    """Return whether this is the name of a call or kernel of a library of collectives."""
     return kind in _KINDS_OF_EVENTS and _MARKED.search(name) is not None
 
 
 def described(name: str, args: str | None, shapes: str | None, dtypes: str | None) -> tuple[Collective | None, int]:
-    """The collective (:mod:`perfkit_core.assembly.labels`) and the bytes of its message, -1 if unknown."""
-    fields, label = _decoded(args), _LABEL.match(name)
-    told = fields.get("Collective name")
-    kind = canonical(told if isinstance(told, str) else label[2] if label else "")
+    """Return the collective (:mod:`perfkit_core.assembly.labels`) and the bytes of its message, -1 if unknown."""
+    fields, label = _decoded(args, dict) or {}, _LABEL.match(name)
+    native = fields.get("Collective name")
+    kind = canonical(native if isinstance(native, str) else label[2] if label else "")
     if kind is None:
         return None, -1
-    elements, dtype = _message(fields) if "dtype" in fields else _tensors(kind, label, shapes, dtypes)
+    if "dtype" in fields:
+        counts = [count for key in _COUNTS if isinstance(count := fields.get(key), int)]
+        elements, dtype = max(counts, default=None), _text(fields.get("dtype"))
+    else:
+        elements, dtype = _tensors(kind, label, shapes, dtypes)
     on = HOST if label and label[1] in _ON_HOST else DEVICE
     if on == DEVICE and elements is None and "Group size" not in fields:
         return None, -1  # its name says as much
-    found = Collective(
+    group, description = _text(fields.get("Process Group Name")), _text(fields.get("Process Group Description"))
+    collective = Collective(
         name=kind,
-        group=_group(fields),
+        group=f"{group} {description}" if group and description and description != "undefined" else group,
         members=_text(fields.get("Process Group Ranks")),
         group_size=_count(fields.get("Group size"), 1),
         elements=elements,
@@ -66,7 +73,7 @@ def described(name: str, args: str | None, shapes: str | None, dtypes: str | Non
         sequence=_count(fields.get("Seq"), 0),
         on=on,
     )
-    return found, -1 if kind == "barrier" else _bytes(elements, dtype)
+    return collective, -1 if kind == "barrier" else _bytes(elements, dtype)
 
 
 def canonical(native: str) -> str | None:
@@ -74,47 +81,26 @@ def canonical(native: str) -> str | None:
     return next((name for pattern, name in _KINDS if pattern.search(native)), None)
 
 
-def _group(fields: Mapping[str, Any]) -> str | None:
-    name, told = _text(fields.get("Process Group Name")), _text(fields.get("Process Group Description"))
-    return f"{name} {told}" if name and told and told != "undefined" else name
-
-
-def _message(fields: Mapping[str, Any]) -> tuple[int | None, str | None]:
-    counts = [fields.get(key) for key in ("In msg nelems", "Out msg nelems")]
-    known = [count for count in counts if isinstance(count, int)]
-    return max(known, default=None), _text(fields.get("dtype"))
-
-
 def _tensors(
     kind: str, label: re.Match[str] | None, shapes: str | None, dtypes: str | None
 ) -> tuple[int | None, str | None]:
-    """Elements and type of the larger tensor of an operator (output, input); of the input that a label was given."""
+    """Return elements and type of the larger tensor of an operator (output, input), or of the input that a label was
+    given."""
     operator = label is not None and label[1] == _OPERATOR
     if label is None or (kind in _GIVES_A_PART and not operator):
         return None, None
-    given = list(zip(_list(shapes), _list(dtypes), strict=False))[: 2 if operator else 1]
-    sizes = [prod(shape) for shape, dtype in given if isinstance(dtype, str) and dtype and _numbers(shape)]
-    return (max(sizes), given[0][1]) if sizes and len(sizes) == len(given) else (None, None)
-
-
-def _numbers(shape: Any) -> bool:
-    return isinstance(shape, list) and bool(shape) and all(isinstance(size, int) for size in shape)
-
-
-def _list(text: str | None) -> list[Any]:
-    try:
-        found = msgspec.json.decode(text or "[]")
-    except msgspec.DecodeError:
-        return []
-    return found if isinstance(found, list) else []
-
-
-def _count(value: Any, least: int) -> int | None:
-    return value if isinstance(value, int) and value >= least else None
+    given = zip(_decoded(shapes, list) or [], _decoded(dtypes, list) or [], strict=False)
+    tensors = list(given)[: 2 if operator else 1]
+    sizes = []
+    for shape, dtype in tensors:
+        sized = isinstance(shape, list) and shape and all(isinstance(size, int) for size in shape)
+        if sized and isinstance(dtype, str) and dtype:
+            sizes.append(prod(shape))
+    return (max(sizes), tensors[0][1]) if sizes and len(sizes) == len(tensors) else (None, None)
 
 
 def _bytes(elements: int | None, dtype: str | None) -> int:
-    """-1 where the type is unknown."""
+    """Return the bytes of a message, -1 where the type is unknown."""
     if elements is None or dtype is None:
         return -1
     kind = _plain(dtype)
@@ -127,12 +113,17 @@ def _plain(dtype: str) -> str:
     return dtype.replace("c10::", "").lower()
 
 
-def _decoded(args: str | None) -> dict[str, Any]:
+def _decoded(text: str | None, kind: type[Json]) -> Json | None:
+    """Return the JSON of a text, None where it is not of this kind."""
     try:
-        fields = msgspec.json.decode(args or "{}")
+        value = msgspec.json.decode(text or "null")
     except msgspec.DecodeError:
-        return {}
-    return fields if isinstance(fields, dict) else {}
+        return None
+    return value if isinstance(value, kind) else None
+
+
+def _count(value: Any, least: int) -> int | None:
+    return value if isinstance(value, int) and value >= least else None
 
 
 def _text(value: Any) -> str | None:

@@ -17,17 +17,12 @@ from perfkit_core.model import schema
 from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect, Label, ScanRules, integer
 from perfkit_torch import collectives
 
-_HOST_KINDS: Final = {
+_RUNTIMES: Final = (
+    "Runtime", "cuda_runtime", "cuda_driver", "xpu_runtime", "xpu_driver", "mtia_runtime", "privateuse1_runtime",
+    "privateuse1_driver", "glow_runtime",
+)  # fmt: skip
+_HOST_KINDS: Final = dict.fromkeys(_RUNTIMES, schema.RUNTIME) | {
     "python_function": schema.PYTHON,
-    "cuda_runtime": schema.RUNTIME,
-    "cuda_driver": schema.RUNTIME,
-    "Runtime": schema.RUNTIME,
-    "xpu_runtime": schema.RUNTIME,
-    "xpu_driver": schema.RUNTIME,
-    "mtia_runtime": schema.RUNTIME,
-    "privateuse1_runtime": schema.RUNTIME,
-    "privateuse1_driver": schema.RUNTIME,
-    "glow_runtime": schema.RUNTIME,
     "overhead": schema.OVERHEAD,
     "hardware_counters": schema.COUNTER,
 }

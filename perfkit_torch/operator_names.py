@@ -1,7 +1,7 @@
 """PyTorch's operator names → canonical names.
 
-Rules take off what says how an operator was written (namespace, overload, back end, in place, functional copy of a
-view, gradient); a table says what it computes (``operator_names.toml``).
+Rules remove what says how an operator was written (namespace, overload, back end, in place, functional copy of a view,
+gradient); a table says what it computes (``operator_names.toml``).
 """
 
 from __future__ import annotations
@@ -43,29 +43,29 @@ def operator_name(native: str) -> str | None:
     name = native.removeprefix(_EVALUATE)
     if name.endswith("AccumulateGrad"):
         return "accumulate_grad"
-    canonical = _own(name) if _NAMESPACE.match(name) else _foreign(name)
-    return canonical or _node_of_library(name) or _library(name)
+    canonical = _built_in(name) if _NAMESPACE.match(name) else _foreign(name)
+    if canonical:
+        return canonical
+    node = _BACKWARD_NODE.fullmatch(name) or _CUSTOM_NODE.fullmatch(name)
+    forward = _library(node[1] or node[2]) if node else None  # an extension library defines the forward operator
+    return forward + GRADIENT_SUFFIX if forward else _library(name)
 
 
-def _own(native: str) -> str | None:
+def _built_in(native: str) -> str | None:
     """Return the name of an operator of PyTorch's own."""
     name = _NAMESPACE.sub("", native).partition(".")[0]
     name = name if name.endswith("__") else name.rstrip("_")
     names = _names().names
     kernel = _BACKWARD_KERNEL.fullmatch(name)
     if name.startswith(("_foreach_", "_fused_")) and not kernel:
-        return names.get(name) or _over_lists(name)
+        # over lists of tensors, which optimizers use, or fused otherwise
+        fused = None if name.startswith("_foreach_") else _forward(name.removeprefix("_fused_"))
+        return names.get(name) or fused or "optimizer_update"
     return _gradient(kernel[1]) if kernel and name not in names else _forward(name)
 
 
-def _over_lists(name: str) -> str | None:
-    """Return the name of an operator over lists of tensors, which optimizers use, or of one that is fused otherwise."""
-    other = None if name.startswith("_foreach_") else _forward(name.removeprefix("_fused_"))
-    return other or "optimizer_update"
-
-
 def _forward(name: str) -> str | None:
-    """Look the name up as it is, then without what tells how the operator is written."""
+    """Look the name up as it is, then without what says how the operator is written."""
     names = _names().names
     if name in names:
         return names[name]
@@ -84,27 +84,17 @@ def _gradient(forward: str) -> str | None:
 
 
 def _foreign(name: str) -> str | None:
-    """Return the name of an autograd node, or of a quantized operator."""
+    """Return the name of an autograd node, or of a quantized, oneDNN or sparse operator."""
     node = _BACKWARD_NODE.fullmatch(name)
     if node:
         return _gradient(_CAMEL.sub("_", _DIMENSION.sub(r"\1d", node[1])).lower())
-    return _quantized(_QUANTIZED.sub("", name)) if _QUANTIZED.match(name) else None
-
-
-def _quantized(native: str) -> str | None:
-    """Return the name of a quantized, oneDNN or sparse operator without its namespace."""
-    name = native.partition(".")[0].rstrip("_").removeprefix("_")
+    if not _QUANTIZED.match(name):
+        return None
+    bare = _QUANTIZED.sub("", name).partition(".")[0].rstrip("_").removeprefix("_")
     names, patterns = _names().names, _names().patterns["quantized"]
-    if name in names:
-        return names[name]
-    return next((canonical for canonical, pattern in patterns if pattern.search(name.lower())), None)
-
-
-def _node_of_library(name: str) -> str | None:
-    """Return the name of an autograd node whose forward operator an extension library defines."""
-    node = _BACKWARD_NODE.fullmatch(name) or _CUSTOM_NODE.fullmatch(name)
-    canonical = _library(node[1] or node[2]) if node else None
-    return canonical + GRADIENT_SUFFIX if canonical else None
+    if bare in names:
+        return names[bare]
+    return next((canonical for canonical, pattern in patterns if pattern.search(bare.lower())), None)
 
 
 @functools.lru_cache(maxsize=65536)

@@ -110,9 +110,9 @@ def test_the_tree_walk_gives_the_same(paddle: Any, train: Train, tmp_path: Path)
     traces = []
 
     def both(prof: Any) -> None:
-        traces.append(capture.extract(prof, environment_place()))
+        traces.append(capture.take(prof, environment_place()).finish())
         prof.profiler_result = Unsaved(prof.profiler_result)
-        traces.append(capture.extract(prof, environment_place()))
+        traces.append(capture.take(prof, environment_place()).finish())
 
     with profiler(paddle, on_trace_ready=both, profile_memory=True) as prof:
         for _ in train(2):

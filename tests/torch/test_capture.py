@@ -142,9 +142,9 @@ def test_fallback_extraction_agrees(model: str, tmp_path: Path, monkeypatch: pyt
     both: list[Trace] = []
 
     def extract_twice(profiler: Any) -> None:
-        both.append(capture.extract(profiler, environment_place()))
+        both.append(capture.take(profiler, environment_place()).finish())
         monkeypatch.setattr(live_events, "has_activities", lambda results: False)
-        both.append(capture.extract(profiler, environment_place()))
+        both.append(capture.take(profiler, environment_place()).finish())
 
     train(model, extract_twice, record_shapes=True, profile_memory=True, with_flops=True)
     first, second = (trace.to_pandas() for trace in both)

@@ -15,7 +15,7 @@ from perfkit_core.advice.rules.unfused_attention import chain_rows, find
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
 from perfkit_paddle.operator_names import operator_name as paddle_name
-from perfkit_torch.capture import extract, place
+from perfkit_torch.capture import place, take
 from perfkit_torch.operator_names import operator_name as torch_name
 from tests.support.device_steps import Op, training
 
@@ -130,7 +130,7 @@ def test_attention_written_out_in_torch() -> None:
             attention(layer(x))
         torch.nn.functional.scaled_dot_product_attention(x, x, x)
         layer(torch.softmax(layer(x), -1))
-    assert chain_rows(extract(profiler, place()))[1] == 3
+    assert chain_rows(take(profiler, place()).finish())[1] == 3
 
 
 def test_attention_written_out_in_paddle(tmp_path: Path) -> None:
