@@ -17,9 +17,9 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.profile import Profile, Whole
-from perfkit_core.report import memory, ranks, timeline
+from perfkit_core.report import pictures
 from perfkit_core.report.display import Display
-from perfkit_core.report.headline import headline
+from perfkit_core.report.headline import alive_at_peak, headline
 from perfkit_core.report.model import Chart, Report, Section
 from perfkit_core.report.summary import ROWS, summary_report
 
@@ -98,7 +98,7 @@ def run_report(profile: Profile | Trace) -> Report:
     advice = _advice(profile)
     sections[1:1] = (*advice, *_timeline(profile))
     _insert_curve(sections, profile, tables)
-    first, said = tuple(glance(sections)), (*headline(tables), *ranks.in_short(sections))
+    first, said = tuple(glance(sections)), (*headline(tables), *pictures.worst_rank(sections))
     return replace(report, title=title, sections=tuple(sections), headline=said, glance=first)
 
 
@@ -113,7 +113,7 @@ def _advice(profile: Profile | Trace) -> tuple[Section, ...]:
 def _timeline(profile: Profile | Trace) -> tuple[Section, ...]:
     """Of ranks that are never in memory together there is none."""
     trace = profile.trace if isinstance(profile, Whole) else profile
-    return (timeline.section(trace),) if isinstance(trace, Trace) else ()
+    return (pictures.timeline_section(trace),) if isinstance(trace, Trace) else ()
 
 
 def _insert_curve(sections: list[Section], profile: Profile | Trace, tables: Mapping[str, pd.DataFrame]) -> None:
@@ -121,8 +121,8 @@ def _insert_curve(sections: list[Section], profile: Profile | Trace, tables: Map
     trace = profile.trace if isinstance(profile, Whole) else profile
     names = [section.name for section in sections]
     if isinstance(trace, Trace) and "memory_places" in names:
-        alive = tuple(memory.sentences(tables["memory_peak"]))
-        sections.insert(names.index("memory_places"), replace(memory.section(trace), lines=alive))
+        alive = tuple(alive_at_peak(tables["memory_peak"]))
+        sections.insert(names.index("memory_places"), replace(pictures.memory_section(trace), lines=alive))
 
 
 def _not_too_long(section: Section, view: View) -> Section:
@@ -146,8 +146,8 @@ def _in_order(views: dict[str, View]) -> list[View]:
 
 def _shown(section: Section, view: View, tables: Mapping[str, pd.DataFrame]) -> Section:
     """With its picture, and no longer than a page can hold."""
-    if section.name == ranks.VIEW:
-        return ranks.with_picture(section, tables)
+    if section.name == pictures.RANKS_VIEW:
+        return pictures.with_ranks(section, tables)
     section = _not_too_long(section, view)
     return _step_time(section) if section.name == "steps" else _with_chart(section)
 

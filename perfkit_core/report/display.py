@@ -1,20 +1,18 @@
-"""Which rows and columns of a view are shown, and in which order. What was counted stays counted: filters that change
+"""The rows and columns of a view that are shown, and their order. What was counted stays counted: filters that change
 the numbers belong to the :class:`~perfkit_core.plugins.contracts.ViewRequest`.
 
 The filters are those of tfprof. ``show`` and ``hide`` search the texts of a row (in a tree: its name); ``start`` begins
 the tree at the rows that match, ``trim`` ends it above them; ``depth`` is the deepest level.
 
-Rows of a printed tree: preorder, with a column ``depth``. Which row is below which, and what is left of a tree.
+A tree is a table in preorder with a column ``depth``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from perfkit_core.algorithms import nesting
@@ -24,72 +22,17 @@ from perfkit_core.errors import UsageError, spelled_like
 from perfkit_core.model.columns import Column, called, keys
 from perfkit_core.plugins.contracts import View
 
-
-def parents(depth: IntArray) -> IntArray:
-    """Row of the parent of each row (-1: root), from the depths of a tree in preorder, shape (rows,)."""
-    parent = np.full(len(depth), -1, np.int64)
-    path: list[int] = []
-    for row, level in enumerate(depth.tolist()):
-        del path[level:]
-        parent[row] = path[-1] if path else -1
-        path.append(row)
-    return parent
-
-
-def topmost(parent: IntArray, wanted: BoolArray) -> IntArray:
-    """Row of the topmost wanted ancestor-or-self of each row, -1 where there is none."""
-    return nesting.first_on_path(parent, np.where(wanted, np.arange(len(parent)), -1))
-
-
-def kept(table: pd.DataFrame, parent: IntArray, keep: BoolArray) -> pd.DataFrame:
-    """The rows to keep; a row moves up by the rows above it that go."""
-    depth = nesting.sum_down(parent, keep.astype(np.int64)) - 1
-    result = table[keep].reset_index(drop=True)
-    result["depth"] = depth[keep]
-    return result
-
-
-def sorted_siblings(table: pd.DataFrame, column: str, ascending: bool) -> pd.DataFrame:
-    """The tree with the rows below each row sorted by a column; unknown comes last, ties keep their order."""
-    codes = pd.factorize(table[column], sort=True)[0].astype(np.int64)  # -1: unknown
-    weight = np.where(codes < 0, -len(table), -codes if ascending else codes)
-    order = preorder(parents(table["depth"].to_numpy(np.int64)), weight)
-    return table.iloc[order].reset_index(drop=True)
-
-
-def without(table: pd.DataFrame, parent: IntArray, gone: BoolArray, summed: Mapping[str, str]) -> pd.DataFrame:
-    """The tree with the sums in it less what the rows that go have themselves. ``summed``: column that holds the sum of
-    a row and all below it → column of the row's own part. Never below 0, where the rows that go overlap each other."""
-    result = table.copy()
-    for total, own in summed.items():
-        if total in table.columns and own in table.columns:
-            share = table[own].dtype.kind == "f"
-            values = table[own].fillna(0).to_numpy(np.float64 if share else np.int64)
-            result[total] = (table[total] - _below(parent, np.where(gone, values, 0))).clip(lower=0)
-    return result
-
-
-def _below(parent: IntArray, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Each row's value plus those of all rows below it, in their own type. Needs parent < row."""
-    for row in range(len(parent) - 1, -1, -1):
-        if parent[row] >= 0:
-            values[parent[row]] += values[row]
-    return values
-
-
 DEPTH = "depth"
-_TREE = (DEPTH, "name")
-"""Without them, in front, a tree is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Display:
     """``sort``: a column, descending unless ``ascending``. ``minimums``: column → smallest value that is shown.
-    ``columns``: the columns to show, in this order (empty: all), behind those that tell the rows apart. In these three
-    a grouping's name stands for its columns (``shape``, ``thread``). ``displayed_only``: sums over the rows below in a
-    tree count only what is shown of it, where the view has some. ``limit``: rows that people are shown first (None:
-    all); the tables are whole. ``average``: only what belongs to steps counts, and sums over them are divided by their
-    number. ``unit``: "ns", "us", "ms" or "s" for all times that people see."""
+    ``columns``: the columns to show, in this order (empty: all), after those that identify a row. In these three the
+    name of a grouping stands for its columns (``shape``, ``thread``). ``displayed_only``: sums over the rows below in a
+    tree count only what is shown of it, where the view has such sums. ``limit``: rows that people are shown first
+    (None: all); the tables are whole. ``average``: only what belongs to steps counts, and sums over them are divided by
+    their number. ``unit``: "ns", "us", "ms" or "s" for all times for people."""
 
     sort: str | None = None
     ascending: bool = False
@@ -106,22 +49,9 @@ class Display:
     unit: str | None = None
 
 
-def displayed(table: pd.DataFrame, view: View, display: Display, by: Sequence[str] = ()) -> pd.DataFrame:
-    """The table of a view, sorted and cut to what is to be seen. ``by``: the groupings that its rows are split by.
-
-    Raises UsageError for a bad pattern.
-    """
-    if DEPTH in table.columns:
-        return _columns(_tree(_sorted_tree(table, view, display), view, display), view, display, by)
-    for pattern, wanted in ((display.show, True), (display.hide, False)):
-        if pattern is not None:
-            table = table[_mentions(table, pattern) == wanted]
-    return _columns(_sorted(table[_large_enough(table, view, display)], view, display, by), view, display, by)
-
-
 def check(tables: Mapping[str, pd.DataFrame], display: Display, columns: Sequence[Column] = ()) -> None:
-    """Raises UsageError where no table has a column that is asked for, or none is a tree where one is needed.
-    ``columns``: those that the views declare."""
+    """Raises UsageError where no table has a requested column, or none is a tree where one is needed. ``columns``:
+    those that the views declare."""
     known = list(dict.fromkeys(str(name) for table in tables.values() for name in table.columns))
     wanted = ([display.sort] if display.sort else []) + list(display.columns) + list(display.minimums)
     for column in wanted:
@@ -134,39 +64,36 @@ def check(tables: Mapping[str, pd.DataFrame], display: Display, columns: Sequenc
         raise UsageError(f"{', '.join(tables)} is no tree", hint)
 
 
-def _tree(table: pd.DataFrame, view: View, display: Display) -> pd.DataFrame:
-    """What is left of a tree. A row that is hidden leaves its children, one level up."""
-    parent = parents(table[DEPTH].to_numpy(np.int64))
-    name = table["name"].astype("string").to_list()
-    keep = np.ones(len(table), np.bool_)
-    root = np.full(len(table), -1, np.int64)
-    if display.start is not None:
-        root = topmost(parent, matches(name, display.start))
-        keep &= root >= 0
-    if display.trim is not None:
-        keep &= topmost(parent, matches(name, display.trim)) < 0
-    if display.depth is not None:
-        depth = table[DEPTH].to_numpy(np.int64)
-        keep &= depth - np.where(root >= 0, depth[root], 0) <= display.depth
-    for pattern, wanted in ((display.show, True), (display.hide, False)):
-        if pattern is not None:
-            keep &= matches(name, pattern) == wanted
-    keep &= _large_enough(table, view, display)
-    counted = without(table, parent, ~keep, view.summed) if display.displayed_only else table
-    return kept(counted, parent, keep)
+def displayed(table: pd.DataFrame, view: View, display: Display, by: Sequence[str] = ()) -> pd.DataFrame:
+    """Return the table of a view, sorted and cut. ``by``: the groupings that its rows are split by.
+
+    Raises UsageError for a bad pattern.
+    """
+    orders = [name for name in (display.sort, view.order) if name is not None]
+    order = next((found[0] for name in orders if (found := called(view.columns, name, table.columns))), None)
+    tree = DEPTH in table.columns
+    if tree:
+        table = table if order is None else sorted_siblings(table, order, display.ascending)
+        table = _cut_tree(table, view, display)
+    else:
+        for pattern, wanted in ((display.show, True), (display.hide, False)):
+            if pattern is not None:
+                mentions = np.zeros(len(table), np.bool_)
+                for name in (str(name) for name in table.columns if _is_text(table[name])):
+                    texts = [value if isinstance(value, str) else None for value in table[name]]
+                    mentions |= matches(texts, pattern)
+                table = table[mentions == wanted]
+        table = _sorted(table[_large_enough(table, view, display)], view, display, by, order)
+    chosen = [column for name in display.columns for column in called(view.columns, name, table.columns)]
+    if not chosen:  # another view has the columns
+        return table
+    front = [DEPTH, "name"] if tree else []
+    identity = [name for name in keys(view.columns, table, by) if name not in chosen]
+    return table[list(dict.fromkeys([*front, *identity, *chosen]))]
 
 
-def _mentions(table: pd.DataFrame, pattern: str) -> BoolArray:
-    found = np.zeros(len(table), np.bool_)
-    for name in table.columns:
-        if _is_text(table, name):
-            texts = [value if isinstance(value, str) else None for value in table[name]]
-            found |= matches(texts, pattern)
-    return found
-
-
-def _is_text(table: pd.DataFrame, name: str) -> bool:
-    return pd.api.types.is_object_dtype(table[name]) or pd.api.types.is_string_dtype(table[name])
+def _is_text(column: pd.Series) -> bool:
+    return pd.api.types.is_object_dtype(column) or pd.api.types.is_string_dtype(column)
 
 
 def _large_enough(table: pd.DataFrame, view: View, display: Display) -> BoolArray:
@@ -177,35 +104,80 @@ def _large_enough(table: pd.DataFrame, view: View, display: Display) -> BoolArra
     return keep
 
 
-def _sorted(table: pd.DataFrame, view: View, display: Display, by: Sequence[str]) -> pd.DataFrame:
-    """Rows of equal weight in the order of the alphabet, whatever the events were numbered by."""
-    column = _order(table, view, display)
+def _sorted(table: pd.DataFrame, view: View, display: Display, by: Sequence[str], column: str | None) -> pd.DataFrame:
+    """Sort by a column; rows of equal value alphabetically, whatever the events were numbered by."""
     if column is None:
         return table.reset_index(drop=True)
-    texts = [name for name in keys(view.columns, table, by) if name != column and _is_text(table, name)]
+    texts = [name for name in keys(view.columns, table, by) if name != column and _is_text(table[name])]
     if texts:
         table = table.sort_values(texts, kind="stable", na_position="last")
     return table.sort_values(column, ascending=display.ascending, kind="stable", na_position="last", ignore_index=True)
 
 
-def _sorted_tree(table: pd.DataFrame, view: View, display: Display) -> pd.DataFrame:
-    column = _order(table, view, display)
-    return table if column is None else sorted_siblings(table, column, display.ascending)
+def _cut_tree(table: pd.DataFrame, view: View, display: Display) -> pd.DataFrame:
+    """Return the shown rows of a tree. A row that is hidden leaves its children, one level up."""
+    depth = table[DEPTH].to_numpy(np.int64)
+    parent = parents(depth)
+    name = table["name"].astype("string").to_list()
+    keep = _large_enough(table, view, display)
+    root = np.full(len(table), -1, np.int64)
+    if display.start is not None:
+        root = topmost(parent, matches(name, display.start))
+        keep &= root >= 0
+    if display.trim is not None:
+        keep &= topmost(parent, matches(name, display.trim)) < 0
+    if display.depth is not None:
+        keep &= depth - np.where(root >= 0, depth[root], 0) <= display.depth
+    for pattern, wanted in ((display.show, True), (display.hide, False)):
+        if pattern is not None:
+            keep &= matches(name, pattern) == wanted
+    counted = without(table, parent, ~keep, view.summed) if display.displayed_only else table
+    return kept(counted, parent, keep)
 
 
-def _order(table: pd.DataFrame, view: View, display: Display) -> str | None:
-    for name in (display.sort, view.order):
-        found = called(view.columns, name, table.columns) if name is not None else ()
-        if found:
-            return found[0]
-    return None
+def parents(depth: IntArray) -> IntArray:
+    """Return the row of the parent of each row (-1: root), from the depths of a tree in preorder, shape (rows,)."""
+    parent = np.full(len(depth), -1, np.int64)
+    path: list[int] = []
+    for row, level in enumerate(depth.tolist()):
+        del path[level:]
+        parent[row] = path[-1] if path else -1
+        path.append(row)
+    return parent
 
 
-def _columns(table: pd.DataFrame, view: View, display: Display, by: Sequence[str]) -> pd.DataFrame:
-    """The chosen columns, with those that tell the rows apart; all where this table has none of the chosen ones."""
-    chosen = [column for name in display.columns for column in called(view.columns, name, table.columns)]
-    if not chosen:
-        return table
-    front = [name for name in _TREE if DEPTH in table.columns]
-    telling = [name for name in keys(view.columns, table, by) if name not in chosen]
-    return table[list(dict.fromkeys([*front, *telling, *chosen]))]
+def topmost(parent: IntArray, wanted: BoolArray) -> IntArray:
+    """Return the row of the topmost wanted ancestor-or-self of each row, -1 where there is none."""
+    return nesting.first_on_path(parent, np.where(wanted, np.arange(len(parent)), -1))
+
+
+def kept(table: pd.DataFrame, parent: IntArray, keep: BoolArray) -> pd.DataFrame:
+    """Return the rows to keep; a row moves up by the dropped rows above it."""
+    depth = nesting.sum_down(parent, keep.astype(np.int64)) - 1
+    result = table[keep].reset_index(drop=True)
+    result["depth"] = depth[keep]
+    return result
+
+
+def sorted_siblings(table: pd.DataFrame, column: str, ascending: bool) -> pd.DataFrame:
+    """Return the tree with the rows below each row sorted by a column; unknown comes last, ties keep their order."""
+    codes = pd.factorize(table[column], sort=True)[0].astype(np.int64)  # -1: unknown
+    weight = np.where(codes < 0, -len(table), -codes if ascending else codes)
+    order = preorder(parents(table["depth"].to_numpy(np.int64)), weight)
+    return table.iloc[order].reset_index(drop=True)
+
+
+def without(table: pd.DataFrame, parent: IntArray, gone: BoolArray, summed: Mapping[str, str]) -> pd.DataFrame:
+    """Return the tree with its sums less the own part of the dropped rows. ``summed``: column that holds the sum of a
+    row and all below it → column of the row's own part. Never below 0, where dropped rows overlap each other."""
+    result = table.copy()
+    for total, own in summed.items():
+        if total in table.columns and own in table.columns:
+            share = table[own].dtype.kind == "f"
+            values = table[own].fillna(0).to_numpy(np.float64 if share else np.int64)
+            below = np.where(gone, values, 0)
+            for row in range(len(parent) - 1, -1, -1):  # children come after their parent
+                if parent[row] >= 0:
+                    below[parent[row]] += below[row]
+            result[total] = (table[total] - below).clip(lower=0)
+    return result

@@ -1,98 +1,86 @@
-"""The sentences a hurried reader needs. Each says only what a table of the report says."""
+"""Sentences for the head of a report and of its sections: the step time, memory at the peak, and ranks that keep others
+waiting. Each says only what the tables of views say."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import pandas as pd
 
-from perfkit_core.language.messages import Message, mark, message
+from perfkit_core.language.messages import Message, mark, message, worded
 from perfkit_core.language.units import format_ratio
+from perfkit_core.model.meta import EDGES, spelled
 
-_MANY: Final = 10
-"""From this many steps on, the spread is told without the lowest and highest tenth."""
-_SAID: Final = 0.01
-"""A share below this is left to the table."""
+_MANY_STEPS: Final = 10
+"""From this many steps on, the spread is given without the lowest and highest tenth."""
+_SMALL_SHARE: Final = 0.01
+"""Smaller shares are only in the table."""
 _WORDS: Final = {
-    "device_compute": mark("computation on devices"),
-    "compute": mark("in operators"),
-    "exposed_communication": mark("communication that nothing hides"),
-    "exposed_copy": mark("copies that nothing hides"),
-    "input_wait": mark("waiting for input"),
-    "launch_and_host": mark("launching and other host work while devices have nothing to do"),
+    "device_compute": mark("device compute"),
+    "compute": mark("operators"),
+    "exposed_communication": mark("exposed communication"),
+    "exposed_copy": mark("exposed copies"),
+    "input_wait": mark("input wait"),
+    "launch_and_host": mark("launches and other host work while devices are idle"),
     "framework": mark("host work outside operators"),
-    "idle": mark("nothing that was recorded"),
+    "idle": mark("idle (nothing recorded)"),
 }
-"""What the categories of the view partition are, in a sentence."""
+"""The categories of the view partition in a sentence."""
 
 
 def headline(tables: Mapping[str, pd.DataFrame]) -> tuple[Message, ...]:
     """Return sentences from the tables of the views steps, partition, model and device; none where they are missing.
 
-    Shares are of the step time: without steps there is nothing that they would be shares of.
+    Shares are of the step time: without steps there are none.
     """
-    steps = tuple(_steps(tables.get("steps")))
-    if not steps:
+    steps, partition, model = tables.get("steps"), tables.get("partition"), tables.get("model")
+    if steps is None or steps.empty:
         return ()
-    parts = _parts(tables.get("partition"))
-    # what is waited for input is part of the time of data loading: one of the two is enough
-    loading = () if "input_wait" in parts else _data_loading(tables.get("model"))
-    return (*steps, *_of_step(parts), *loading, *_devices(tables.get("device")))
+    sentences = [_step_time(steps["dur_ns"].astype("float64"))]
+    parts: dict[str, float] = {}
+    if partition is not None and len(partition):
+        large = partition[(partition["ratio"] >= _SMALL_SHARE).fillna(False)]
+        large = large.sort_values("ratio", ascending=False, kind="stable")
+        parts = dict(zip(large["category"], large["ratio"], strict=True))
+    if parts:
+        texts = [
+            message("{share:ratio} {what}", share=share, what=message(_WORDS.get(category, category)))
+            for category, share in parts.items()
+        ]
+        sentences.append(message("Step time: {parts:list}.", parts=texts))
+    # input wait is part of the time of data loading: one of the two is enough
+    if "input_wait" not in parts and model is not None and len(model) and "step" in set(model["phase"]):
+        for share in model.loc[model["phase"] == "dataloader", "cpu_ratio"].dropna():
+            sentences.append(message("Data loading takes {share:ratio} of the step time.", share=share))
+    return (*sentences, *_busy_devices(tables.get("device")))
 
 
-def _steps(table: pd.DataFrame | None) -> Iterator[Message]:
-    if table is None or table.empty:
-        return
-    times = table["dur_ns"].astype("float64")
+def _step_time(times: pd.Series[float]) -> Message:
     if len(times) == 1:
-        yield message("The one recorded step took {time:ns}.", time=times.iloc[0])
-    elif len(times) < _MANY:
-        yield message(
+        return message("The one recorded step took {time:ns}.", time=times.iloc[0])
+    if len(times) < _MANY_STEPS:
+        return message(
             "Median step time {median:ns} over {count} steps, from {least:ns} to {most:ns}.",
             median=times.median(),
             count=len(times),
             least=times.min(),
             most=times.max(),
         )
-    else:
-        yield message(
-            "Median step time {median:ns} over {count} steps; eight in ten took {low:ns} to {high:ns}, the slowest "
-            "{most:ns}.",
-            median=times.median(),
-            count=len(times),
-            low=times.quantile(0.1),
-            high=times.quantile(0.9),
-            most=times.max(),
-        )
+    return message(
+        "Median step time {median:ns} over {count} steps; eight in ten took {low:ns} to {high:ns}, the slowest "
+        "{most:ns}.",
+        median=times.median(),
+        count=len(times),
+        low=times.quantile(0.1),
+        high=times.quantile(0.9),
+        most=times.max(),
+    )
 
 
-def _parts(table: pd.DataFrame | None) -> dict[str, float]:
-    """Return the categories of the step time and their shares, the largest first, without those too small to tell."""
-    if table is None or table.empty:
-        return {}
-    told = table[(table["ratio"] >= _SAID).fillna(False)].sort_values("ratio", ascending=False, kind="stable")
-    return dict(zip(told["category"], told["ratio"], strict=True))
-
-
-def _of_step(parts: Mapping[str, float]) -> Iterator[Message]:
-    if parts:
-        told = [
-            message("{share:ratio} is {what}", share=share, what=message(_WORDS.get(category, category)))
-            for category, share in parts.items()
-        ]
-        yield message("Of the step time {parts:list}.", parts=told)
-
-
-def _data_loading(table: pd.DataFrame | None) -> Iterator[Message]:
-    if table is None or table.empty or "step" not in set(table["phase"]):
-        return
-    for share in table.loc[table["phase"] == "dataloader", "cpu_ratio"].dropna():
-        yield message("Data loading takes {share:ratio} of the step time.", share=share)
-
-
-def _devices(table: pd.DataFrame | None) -> Iterator[Message]:
-    """How busy devices are: in steps only, and not to be taken for computation."""
+def _busy_devices(table: pd.DataFrame | None) -> Iterator[Message]:
+    """Say how busy devices are in steps. Busy is not the same as computing."""
     if table is None or table.empty:
         return
     busy = table[table["busy_ns"].notna() & table["busy_in_steps_ratio"].notna()]
@@ -110,3 +98,189 @@ def _devices(table: pd.DataFrame | None) -> Iterator[Message]:
             count=len(busy),
             share=least if least == most else message("{low} to {high}", low=least, high=most),
         )
+
+
+MEMORY_DEVICES: Final = 4
+"""Devices that get a sentence, those with most memory first; the table has all."""
+MEMORY_NAMES: Final = 3
+
+
+def alive_at_peak(peak: pd.DataFrame) -> Iterator[Message]:
+    """Yield a sentence per device on what was alive when most memory was allocated, from the view memory_peak."""
+    if peak.empty:
+        return
+    places = peak.groupby(["rank", "device"], dropna=False, sort=False)["bytes"].sum()
+    for rank, device in places.sort_values(ascending=False, kind="stable").head(MEMORY_DEVICES).index:
+        of_rank = peak["rank"].isna() if pd.isna(rank) else peak["rank"] == rank
+        rows = peak[of_rank.fillna(False) & (peak["device"] == device)]
+        largest = rows[(rows["ratio"] >= _SMALL_SHARE).fillna(False)].nlargest(MEMORY_NAMES, "ratio", keep="first")
+        names = [
+            message("{name} {share:ratio}", name=worded(name), share=share)
+            for name, share in zip(largest["name"], largest["ratio"].tolist(), strict=True)
+        ]
+        if names and (pd.isna(rank) or len(places) == 1):
+            yield message("Alive at the peak of {device}: {names:list}.", device=device, names=names)
+        elif names:
+            yield message(
+                "Alive at the peak of rank {rank}, {device}: {names:list}.", rank=rank, device=device, names=names
+            )
+
+
+MATTERS: Final = 0.01
+"""Share of the step time of all ranks below which waiting is only in the table."""
+SLOWER: Final = 0.05
+"""From this share above the median rank on, a rank is slower on its own."""
+OUTLYING: Final = 5
+"""A rank that is slower on its own is so by this many times what ranks usually differ by."""
+NAMED_RANKS: Final = 3
+"""Ranks that get a sentence; the tables have all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stragglers:
+    """The ranks to mark, the worst first, and sentences on them."""
+
+    ranks: tuple[int, ...]
+    lines: tuple[Message, ...]
+
+
+def stragglers(ranks: pd.DataFrame, waiting: pd.DataFrame) -> Stragglers:
+    """Return the ranks that keep others waiting, from the tables of the views ranks and stragglers; without waiting
+    times, those that are slower on their own.
+
+    A straggler causes a quarter of all waiting or more (of few ranks more than half as much again as its part would
+    be). There is none where less than a hundredth of the step time is waited, nor where most of what it causes is
+    within what clocks contradict each other by. Ranks without a collective in common with others are left out, with a
+    sentence. Where ranks are missing at collectives, the waiting is a lower bound, and no rank is cleared.
+    """
+    if ranks.empty:
+        return Stragglers((), ())
+    # own time of an average step in ns, and by what share it is above that of the median rank
+    average = ranks.groupby("rank")["own_time_ns"].mean().astype("float64")
+    middle = float(average.sort_values().iloc[(len(average) - 1) // 2]) or 1.0
+    own = {int(rank): (time, time / middle - 1) for rank, time in zip(average.index, average.tolist(), strict=True)}
+    waiting = waiting[waiting["collectives"] > 0] if len(waiting) else waiting
+    if waiting.empty:
+        return _slower_on_their_own(own)
+    known = ranks[ranks["rank"].isin(waiting["rank"])]
+    whole = int(waiting["caused_wait_ns"].sum())
+    matters = whole >= MATTERS * float(known["dur_ns"].sum())
+    share = max(0.25, 1.5 / len(waiting))
+    late = waiting[waiting["caused_wait_ns"] >= share * whole] if matters else waiting.iloc[:0]
+    doubtful = 2 * late["doubtful_ns"] > late["caused_wait_ns"]
+    unsure, late = late[doubtful], late[~doubtful]
+    unknown = sorted(set(ranks["rank"].tolist()) - set(waiting["rank"].tolist()))
+    at_least = bool(waiting["incomplete"].sum() > EDGES * waiting["collectives"].sum())
+    lines = [*_late(late, whole, at_least)]
+    for row in unsure.head(NAMED_RANKS)[["rank", "caused_wait_ns"]].to_dict("records"):
+        lines.append(
+            message(
+                "Whether rank {rank} keeps the others waiting is not known: most of the {time:ns} that they seem to "
+                "wait for it is within what the clocks of the ranks contradict each other by.",
+                rank=row["rank"],
+                time=row["caused_wait_ns"],
+            )
+        )
+    lines = lines or [_no_straggler(known, whole, bool(unknown), at_least)]
+    stragglers = tuple(int(rank) for rank in late["rank"].tolist())
+    lines += _own_times(own, [rank for rank in stragglers if rank in own])
+    if unknown:
+        lines.append(
+            message(
+                "How long {unknown} of {count} ranks wait for others is not known ({ranks}): their clocks cannot be "
+                "compared with those of others.",
+                unknown=len(unknown),
+                count=len(own),
+                ranks=spelled(unknown),
+            )
+        )
+    return Stragglers(stragglers, tuple(lines))
+
+
+def _late(late: pd.DataFrame, whole: int, at_least: bool) -> Iterator[Message]:
+    columns = ["rank", "last", "collectives", "caused_wait_ns"]
+    for rank, last, collectives, caused in late.head(NAMED_RANKS)[columns].itertuples(index=False):
+        values = {"rank": rank, "last": last, "collectives": collectives, "time": caused, "share": caused / whole}
+        if at_least:
+            yield message(
+                "Of the ranks that can be compared, rank {rank} keeps the others waiting: it came last to {last} of "
+                "{collectives} collectives, and they waited at least {time:ns}, {share:ratio} of all waiting that is "
+                "known.",
+                **values,
+            )
+        else:
+            yield message(
+                "Rank {rank} keeps the others waiting: it came last to {last} of {collectives} collectives, and they "
+                "waited {time:ns} for it, {share:ratio} of all waiting.",
+                **values,
+            )
+
+
+def _no_straggler(ranks: pd.DataFrame, whole: int, unknown: bool, at_least: bool) -> Message:
+    values = {"time": whole, "share": whole / float(ranks["dur_ns"].sum() or 1)}
+    if at_least:
+        return message(
+            "Which rank keeps the others waiting is not known, as some cannot be compared or were not read: the rest "
+            "together waited at least {time:ns} for each other, {share:ratio} of their step time.",
+            **values,
+        )
+    if unknown:
+        return message(
+            "No single one of the {known} ranks whose waiting is known keeps the others waiting: together they waited "
+            "{time:ns} for each other, {share:ratio} of their step time.",
+            **values,
+            known=ranks["rank"].nunique(),
+        )
+    return message(
+        "No single rank keeps the others waiting: together they waited {time:ns} for each other, {share:ratio} of "
+        "their step time.",
+        **values,
+    )
+
+
+def _own_times(own: Mapping[int, tuple[float, float]], stragglers: Sequence[int]) -> Iterator[Message]:
+    """Say whether those that come late do more than others."""
+    for rank in stragglers[:NAMED_RANKS]:
+        time, over = own[rank]
+        if over > 0:
+            yield message(
+                "Without exposed communication, a step of rank {rank} takes {time:ns}, {more:ratio} above the median "
+                "rank.",
+                rank=rank,
+                time=time,
+                more=over,
+            )
+        else:
+            yield message(
+                "Without exposed communication, a step of rank {rank} takes {time:ns}, no more than that of the median "
+                "rank: it begins late rather than working longer.",
+                rank=rank,
+                time=time,
+            )
+
+
+def _slower_on_their_own(own: Mapping[int, tuple[float, float]]) -> Stragglers:
+    # the median distance from the median: of many ranks some are always slower than most
+    distances = sorted(abs(over) for _, over in own.values())
+    least = max(SLOWER, OUTLYING * distances[(len(distances) - 1) // 2])
+    slow = sorted((rank for rank, (_, over) in own.items() if over >= least), key=lambda rank: -own[rank][0])
+    lines = [
+        message(
+            "Rank {rank} is slower on its own: without exposed communication, its steps take {time:ns}, {more:ratio} "
+            "above the median rank.",
+            rank=rank,
+            time=own[rank][0],
+            more=own[rank][1],
+        )
+        for rank in slow[:NAMED_RANKS]
+    ]
+    if not lines:
+        times = [time for time, _ in own.values()]
+        text = message(
+            "No rank is much slower than the others: without exposed communication their steps take {low:ns} to "
+            "{high:ns}.",
+            low=min(times),
+            high=max(times),
+        )
+        lines = [text]
+    return Stragglers(tuple(slow), tuple(lines))

@@ -1,8 +1,6 @@
 """What a renderer gets: a Report of Sections. Plain data, so that no renderer ever computes a number.
 
 Renderers format by what the columns declare (:mod:`perfkit_core.model.columns`). A missing cell is pandas.NA.
-
-What a timeline is made of: plain data, so that a section can carry it and a renderer can draw it.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from perfkit_core.model.meta import Finding
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A stretch of time to look at: a step, or the recording; ns from the beginning of the timeline."""
+    """A stretch of time to look at: a step, or the recording; ns since the beginning of the timeline."""
 
     name: str
     start_ns: int
@@ -66,18 +64,21 @@ class Timeline:
 class Chart:
     """A picture of the section's own table: ``x`` and ``y`` are column names.
 
-    ``bar`` stacks several ``y``; ``ranking`` are the largest rows by the first ``y``; ``share`` is one bar made of the
-    rows; ``icicle``, ``sunburst`` and ``opening`` (bars that open) are of trees (tables with a column ``depth``), each
-    ``y`` a size to choose; ``heatmap`` has a row for each value of the column ``by`` and a column for each of ``x``,
-    each ``y`` a number to choose, or without ``x`` a column for each of ``y``; the rows ``marked`` are pointed at;
-    ``waterfall`` goes from one total to another: ``y`` are the differences (missing for totals) and what is reached by
-    them; ``distribution`` has a lane for each value of ``x``: ``y`` are single values (each named by the column
-    ``step``, and marked where ``outlying`` is true) and the median of their lane, ``band`` is a range of values to
-    shade, which a table of the report tells;
-    ``intervals`` draws a line a row: each three of ``y`` are the low end, the middle and the high end of one of
-    ``names`` (plain English, said where it is shown), the same column three times a number without an interval.
+    - ``bar`` stacks several ``y``; ``ranking`` are the largest rows by the first ``y``; ``share`` is one bar made of
+      the rows.
+    - ``icicle``, ``sunburst`` and ``opening`` (bars that open) are of trees (tables with a column ``depth``), each
+      ``y`` a size to choose.
+    - ``heatmap`` has a row for each value of the column ``by`` and a column for each of ``x``, each ``y`` a number to
+      choose, or without ``x`` a column for each of ``y``; the rows ``marked`` are highlighted.
+    - ``waterfall`` goes from one total to another: ``y`` are the differences (missing for totals) and the totals
+      reached by them.
+    - ``distribution`` has a lane for each value of ``x``: ``y`` are single values (each named by the column ``step``,
+      and marked where ``outlying`` is true) and the median of their lane; ``band`` is a range of values to shade, which
+      is also in a table of the report.
+    - ``intervals`` draws a line a row: each three of ``y`` are the low end, the middle and the high end of one of
+      ``names`` (in English, translated where it is shown), the same column three times a number without an interval.
 
-    ``note`` says how the picture is read, and is shown where that is drawn only.
+    ``note`` explains the picture, and is shown only with it.
     """
 
     kind: Literal[
@@ -95,18 +96,18 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One table with its heading. ``limit`` is how many rows people are shown first (None: all); machines get all.
+    """One table with its heading. A table with a column ``depth`` is a tree in preorder.
 
-    A table with a column ``depth`` is a tree in preorder. ``note`` explains the numbers in a sentence, ``empty`` says
-    why the table has no rows. ``unit`` ("ns", "us", "ms", "s") is that of all times people see (None: what suits).
-    ``unknown`` names the columns of which the profile holds nothing (None: those in which the table holds nothing):
-    people are told their names instead of being shown them.
-    ``lines`` are sentences that stand below the note, ``code`` is to be copied as it is; a section of these alone has a
-    table without columns. ``timeline`` is drawn above the table where there is a page to draw on.
+    ``limit`` is how many rows people are shown first (None: all); machines get all. ``note`` explains the numbers in a
+    sentence, ``empty`` says why the table has no rows. ``unit`` ("ns", "us", "ms", "s") is that of all times for people
+    (None: one that suits). ``unknown`` names the columns of which the profile holds nothing (None: those that are empty
+    in the table): people see their names in a sentence instead. ``lines`` are sentences below the note, ``code`` is to
+    be copied as it is; a section of these alone has a table without columns. ``timeline`` is drawn above the table on a
+    page. ``columns`` says what the columns mean.
 
-    ``within`` names the section that this one is a part of, and stands behind: it is shown inside it. The part on one
-    row of a table is named after its section and the row's ``id`` (``advice`` and ``x``: ``advice-x``), so that the row
-    can lead to it. ``folded`` parts are only needed by who asks for more. ``columns`` says what the columns mean.
+    ``within`` names the section that this one is a part of and is shown in. The part on one row of a table is named
+    after its section and the row's ``id`` (``advice`` and ``x``: ``advice-x``), so that the row can lead to it.
+    ``folded`` parts are collapsed.
     """
 
     name: str
@@ -126,7 +127,7 @@ class Section:
     columns: tuple[Column, ...] = ()
 
     def column(self, name: str) -> Column:
-        """What a column of the table means."""
+        """Return the declaration of a column of the table."""
         return column(self.columns, name)
 
     @property
@@ -136,7 +137,7 @@ class Section:
 
 
 def declared(sections: Iterable[Section], columns: tuple[Column, ...]) -> tuple[Section, ...]:
-    """The sections; what the columns of those mean that do not say it is in ``columns``."""
+    """Return the sections, those without declared columns with ``columns``."""
     return tuple(section if section.columns else replace(section, columns=columns) for section in sections)
 
 
@@ -154,8 +155,8 @@ class Source:
 class Report:
     """Title, one source or several, and sections in reading order.
 
-    ``headline`` holds the few sentences a hurried reader needs, ``warnings`` what limits them, ``glance`` the few rows
-    of sections (of the same names) whose pictures tell it at a glance; ``data`` what only machine formats carry.
+    ``headline`` holds a few sentences that sum it up, ``warnings`` what limits them, ``glance`` the few rows of
+    sections (of the same names) for the pictures of the head; ``data`` what only machine formats carry.
     """
 
     title: str

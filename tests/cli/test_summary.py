@@ -121,7 +121,7 @@ def test_no_minimum_is_one_line_that_lists_the_units(perfkit, run: Path, text: s
 
 def test_a_filter_without_matches_says_so(perfkit, run: Path) -> None:
     out = perfkit("summary", run, "--filter", "zzz").out
-    assert "Nothing here is of the steps, names, kinds and devices that were asked for." in out
+    assert "No events match --step, --filter, --kind and --device." in out
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import pytest
 from playwright.sync_api import expect
 
 from perfkit_core.renderers.html.page import render
-from perfkit_core.report import timeline
 from perfkit_core.report.model import Chart, Report, Section
+from perfkit_core.report.pictures import timeline_section
 from tests.support.timeline_page import small
 
 CONTROLS = "a[href], button, select, input, canvas, td.long, summary, th [role=button], .dt-paging-button"
@@ -28,7 +28,7 @@ def page(opened: Callable[[Path], Any], tmp_path: Path) -> Any:
     sections = (
         Section("code", "Fix", pd.DataFrame(), code="x = 1"),
         Section("tree", "Layers", TREE, chart=Chart("icicle", "name", ("total_cpu_ns",)), limit=10),
-        timeline.section(small()),
+        timeline_section(small()),
         Section("table", "Operators", table, limit=10),
     )
     file = tmp_path / "page.html"

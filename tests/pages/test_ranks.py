@@ -14,7 +14,7 @@ from playwright.sync_api import expect
 from perfkit_core.cli.main import main
 from perfkit_core.renderers.html.page import render
 from perfkit_core.report.model import Report, Section, Source
-from perfkit_core.report.ranks import with_picture
+from perfkit_core.report.pictures import with_ranks
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def show(opened: Callable[[Path], Any], tmp_path: Path) -> Callable[[int, int], 
         table = pd.DataFrame({"rank": rank, "step": step, "dur_ns": 2_000_000, "dur_over_median_ns": 0})
         table = table.assign(own_time_ns=own, own_time_over_median_ns=own - 1_000_000 - step, device_compute_ns=own)
         table = table.assign(exposed_communication_ns=2_000_000 - own)
-        section = with_picture(Section("ranks", "Ranks side by side", table), {})
+        section = with_ranks(Section("ranks", "Ranks side by side", table), {})
         file = tmp_path / "page.html"
         file.write_text(render(Report("Report", (Source("run", "run"),), (section,))), encoding="utf-8")
         page = opened(file)

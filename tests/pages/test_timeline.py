@@ -13,8 +13,8 @@ from playwright.sync_api import expect
 import perfkit_core
 from perfkit_core.pages.profile import run_report
 from perfkit_core.renderers.html.page import render
-from perfkit_core.report import timeline
 from perfkit_core.report.model import Report
+from perfkit_core.report.pictures import timeline_section
 from tests.support.events import host, trace
 from tests.support.timeline_page import NAMES, details, point, seen, small
 
@@ -22,7 +22,7 @@ from tests.support.timeline_page import NAMES, details, point, seen, small
 @pytest.fixture
 def page(opened: Callable[[Path], Any], tmp_path: Path) -> Any:
     file = tmp_path / "page.html"
-    file.write_text(render(Report("Report", (), (timeline.section(small()),))), encoding="utf-8")
+    file.write_text(render(Report("Report", (), (timeline_section(small()),))), encoding="utf-8")
     found = opened(file)
     found.wait_for_selector(".timeline[data-ready]")
     return found
@@ -104,7 +104,7 @@ def test_the_longest_box_of_a_pixel_is_the_one_drawn(opened: Callable[[Path], An
     events += [host("long", "operator", 500_100_000, 900)]
     events += [host("short", "operator", 500_101_000 + 20 * i, 10) for i in range(5000)]
     file = tmp_path / "page.html"
-    file.write_text(render(Report("Report", (), (timeline.section(trace(events)),))), encoding="utf-8")
+    file.write_text(render(Report("Report", (), (timeline_section(trace(events)),))), encoding="utf-8")
     page = opened(file)
     page.wait_for_selector(".timeline[data-ready]")
     page.locator(".timeline").scroll_into_view_if_needed()

@@ -11,8 +11,8 @@ from playwright.sync_api import expect
 
 from perfkit_core.model.trace import Trace
 from perfkit_core.renderers.html.page import render
-from perfkit_core.report import timeline
 from perfkit_core.report.model import Report
+from perfkit_core.report.pictures import timeline_section
 from tests.support.events import device, host, trace
 from tests.support.timeline_page import NAMES, details, point, scrolled, seen, small
 
@@ -25,7 +25,7 @@ def show(opened: Callable[[Path], Any], tmp_path: Path) -> Show:
 
     def show(found: Trace) -> Any:
         file = tmp_path / "page.html"
-        file.write_text(render(Report("Report", (), (timeline.section(found),))), encoding="utf-8")
+        file.write_text(render(Report("Report", (), (timeline_section(found),))), encoding="utf-8")
         page = opened(file)
         page.wait_for_selector(".timeline[data-ready]")
         page.locator(".timeline canvas").focus()

@@ -25,8 +25,8 @@ def devices(*busy: float | None) -> pd.DataFrame:
 def test_the_partition_leads_and_busy_says_what_it_counts() -> None:
     assert rendered(headline({"steps": STEPS, "partition": PARTS, "device": devices(0.926)})) == (
         "The one recorded step took 10.0 ms.",
-        "Of the step time 66% is communication that nothing hides, 26% is computation on devices, 5% is "
-        "launching and other host work while devices have nothing to do.",
+        "Step time: 66% exposed communication, 26% device compute, 5% launches and other host work while devices are "
+        "idle.",
         "cuda:0 is busy in steps 92.6% of the time, communication included.",
     )
 
@@ -51,4 +51,4 @@ def test_waiting_for_input_is_said_once() -> None:
     assert loading == "Data loading takes 30% of the step time."
     waits = pd.DataFrame({"category": ["input_wait", "idle"], "ratio": [0.3, 0.7]})
     (_, parts) = rendered(headline({"steps": STEPS, "model": model, "partition": waits}))
-    assert parts == "Of the step time 70% is nothing that was recorded, 30% is waiting for input."
+    assert parts == "Step time: 70% idle (nothing recorded), 30% input wait."

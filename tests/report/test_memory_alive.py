@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from perfkit_core.report.memory import sentences
+from perfkit_core.report.headline import alive_at_peak
 from tests.support.rendered import rendered
 
 
@@ -18,7 +18,7 @@ def test_the_largest_of_the_fullest_device_come_first() -> None:
         (None, "cpu", "fw::empty", 10, 1.0), (None, "cuda:0", "fw::linear", 700, 0.7),
         (None, "cuda:0", "fw::relu", 295, 0.295), (None, "cuda:0", "fw::tiny", 5, 0.005),
     )  # fmt: skip
-    assert list(rendered(sentences(table))) == [
+    assert list(rendered(alive_at_peak(table))) == [
         "Alive at the peak of cuda:0: fw::linear 70%, fw::relu 29.5%.",
         "Alive at the peak of cpu: fw::empty 100%.",
     ]
@@ -26,11 +26,11 @@ def test_the_largest_of_the_fullest_device_come_first() -> None:
 
 def test_ranks_are_told_apart() -> None:
     table = rows((0, "cuda:0", "a", 10, 1.0), (1, "cuda:0", "b", 20, 1.0))
-    assert list(rendered(sentences(table))) == [
+    assert list(rendered(alive_at_peak(table))) == [
         "Alive at the peak of rank 1, cuda:0: b 100%.",
         "Alive at the peak of rank 0, cuda:0: a 100%.",
     ]
 
 
 def test_nothing_is_said_of_nothing() -> None:
-    assert list(rendered(sentences(rows()))) == []
+    assert list(rendered(alive_at_peak(rows()))) == []

@@ -9,7 +9,8 @@ import pytest
 import perfkit_core
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.report import memory as memory_curve
+from perfkit_core.report import pictures
+from perfkit_core.report.pictures import memory_section
 from perfkit_core.views.memory import memory_curve as view
 from tests.support.events import host, trace
 
@@ -25,20 +26,20 @@ def run() -> Trace:
 
 
 def test_a_peak_between_two_points_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_curve, "STRETCHES", 4)
-    table = memory_curve.section(run()).table
+    monkeypatch.setattr(pictures, "STRETCHES", 4)
+    table = memory_section(run()).table
     assert table["time_ns"].tolist() == [100, 200, 300, 400]
     assert table["cuda:0_bytes"].tolist() == [140, 100, 100, 100]
 
 
 def test_without_recorded_totals_it_is_the_growth(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_curve, "STRETCHES", 2)
-    table = memory_curve.section(trace([memory(0, 8), memory(10, 8), memory(20, -8)])).table
+    monkeypatch.setattr(pictures, "STRETCHES", 2)
+    table = memory_section(trace([memory(0, 8), memory(10, 8), memory(20, -8)])).table
     assert table["cuda:0 growth_bytes"].tolist() == [16, 16]
 
 
 def test_without_memory_events_it_says_so() -> None:
-    section = memory_curve.section(trace([host("op", "operator", 0, 10)]))
+    section = memory_section(trace([host("op", "operator", 0, 10)]))
     assert section.table.empty
     assert section.empty == "no memory events were recorded"
 
@@ -47,7 +48,7 @@ def test_without_memory_events_it_says_so() -> None:
 def test_the_highest_point_is_the_peak_of_the_recording(traces: Path, file: str) -> None:
     found = perfkit_core.load(traces / file)
     events = view.table(found, ViewRequest())
-    table = memory_curve.section(found).table
+    table = memory_section(found).table
     for device, of_device in events.groupby("device", observed=True):
         (column,) = (name for name in table.columns if name.startswith(str(device)))
         level = "growth_bytes" if "growth" in column else "allocated_bytes"

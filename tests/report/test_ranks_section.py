@@ -10,8 +10,9 @@ import pytest
 import perfkit_core
 from perfkit_core.pages.profile import run_report
 from perfkit_core.ranks.profile import opened
+from perfkit_core.report.headline import stragglers
 from perfkit_core.report.model import Section
-from perfkit_core.report.ranks import stragglers_found, with_picture
+from perfkit_core.report.pictures import with_ranks
 from tests.support.rendered import rendered
 
 NOTHING = pd.DataFrame()
@@ -39,7 +40,7 @@ def waiting(caused: list[int], doubtful: int = 0, of_nobody: int = 0, incomplete
 
 
 def test_the_rank_that_causes_most_waiting_is_named_first() -> None:
-    told = stragglers_found(steps([500, 600, 500, 500, 500, 500]), waiting([0, 900, 300, 0, 0, 0]))
+    told = stragglers(steps([500, 600, 500, 500, 500, 500]), waiting([0, 900, 300, 0, 0, 0]))
     assert told.ranks == (1, 2)
     assert "Rank 1 keeps the others waiting: it came last to 5 of 10 collectives" in rendered(told.lines)[0]
     assert "900 ns for it, 75% of all" in rendered(told.lines)[0]
@@ -49,75 +50,74 @@ def test_the_rank_that_causes_most_waiting_is_named_first() -> None:
 
 @pytest.mark.parametrize("caused", [[500, 500], [100] * 12])
 def test_ranks_that_take_turns_are_no_stragglers(caused: list[int]) -> None:
-    told = stragglers_found(steps([500] * len(caused)), waiting(caused))
+    told = stragglers(steps([500] * len(caused)), waiting(caused))
     assert told.ranks == ()
     assert rendered(told.lines)[0].startswith("No single rank keeps the others waiting")
 
 
 def test_little_waiting_makes_no_straggler() -> None:
-    assert stragglers_found(steps([500] * 4, dur=100_000), waiting([7000, 0, 0, 0])).ranks == ()
-    assert stragglers_found(steps([500] * 4, dur=100_000), waiting([9000, 0, 0, 0])).ranks == (0,)
+    assert stragglers(steps([500] * 4, dur=100_000), waiting([7000, 0, 0, 0])).ranks == ()
+    assert stragglers(steps([500] * 4, dur=100_000), waiting([9000, 0, 0, 0])).ranks == (0,)
 
 
 def test_what_clocks_leave_open_makes_no_straggler() -> None:
     """80 % of what rank 1 causes is within what clocks contradict themselves by; 40 % leave enough."""
-    told = stragglers_found(steps([500] * 4), waiting([0, 900, 0, 0], doubtful=80))
+    told = stragglers(steps([500] * 4), waiting([0, 900, 0, 0], doubtful=80))
     assert told.ranks == ()
     assert rendered(told.lines) == (
         "Whether rank 1 keeps the others waiting is not known: most of the 900 ns that they seem to wait for it is "
         "within what the clocks of the ranks contradict each other by.",
     )
-    assert stragglers_found(steps([500] * 4), waiting([0, 900, 0, 0], doubtful=40)).ranks == (1,)
+    assert stragglers(steps([500] * 4), waiting([0, 900, 0, 0], doubtful=40)).ranks == (1,)
 
 
 def test_ranks_whose_waiting_is_not_known_are_told() -> None:
-    nobody = rendered(stragglers_found(steps([500] * 4), waiting([10, 10, 0, 0], of_nobody=2)).lines)
+    nobody = rendered(stragglers(steps([500] * 4), waiting([10, 10, 0, 0], of_nobody=2)).lines)
     assert nobody == (
         "No single one of the 2 ranks whose waiting is known keeps the others waiting: together they waited 20 ns for "
         "each other, 0.50% of their step time.",
         "How long 2 of 4 ranks wait for others is not known (ranks 2, 3): their clocks cannot be compared with those "
         "of others.",
     )
-    named = stragglers_found(steps([500] * 4), waiting([0, 900, 0, 0], of_nobody=1))
+    named = stragglers(steps([500] * 4), waiting([0, 900, 0, 0], of_nobody=1))
     assert named.ranks == (1,)
     assert rendered(named.lines)[-1].startswith("How long 1 of 4 ranks wait for others is not known (rank 3)")
 
 
 def test_of_ranks_that_are_not_all_there_the_least_is_told() -> None:
     """A rank that is missing at 3 of 40 collectives may be the last; at 1 of 40 it is the edge of a recording."""
-    (nobody,) = rendered(stragglers_found(steps([500] * 4), waiting([10, 10, 10, 10], incomplete=3)).lines)
+    (nobody,) = rendered(stragglers(steps([500] * 4), waiting([10, 10, 10, 10], incomplete=3)).lines)
     assert nobody == (
         "Which rank keeps the others waiting is not known, as some cannot be compared or were not read: the rest "
         "together waited at least 40 ns for each other, 0.50% of their step time."
     )
-    named = stragglers_found(steps([500] * 4), waiting([0, 900, 0, 0], incomplete=3))
+    named = stragglers(steps([500] * 4), waiting([0, 900, 0, 0], incomplete=3))
     assert named.ranks == (1,)
     assert rendered(named.lines)[0] == (
         "Of the ranks that can be compared, rank 1 keeps the others waiting: it came last to 5 of 10 collectives, and "
         "they waited at least 900 ns, 100% of all waiting that is known."
     )
-    edge = rendered(stragglers_found(steps([500] * 4), waiting([10, 10, 10, 10], incomplete=1)).lines)
+    edge = rendered(stragglers(steps([500] * 4), waiting([10, 10, 10, 10], incomplete=1)).lines)
     assert edge[0].startswith("No single rank keeps the others waiting")
 
 
 def test_without_collectives_own_time_shows_slow_ranks() -> None:
-    told = stragglers_found(steps([500, 500, 524, 525]), NOTHING)
+    told = stragglers(steps([500, 500, 524, 525]), NOTHING)
     assert told.ranks == (3,)
     assert rendered(told.lines) == (
-        "Rank 3 is slower on its own: without communication that nothing hides, its steps take 525 ns, 5% above the "
-        "median rank.",
+        "Rank 3 is slower on its own: without exposed communication, its steps take 525 ns, 5% above the median rank.",
     )
-    assert stragglers_found(steps([500, 500, 524]), NOTHING).ranks == ()
+    assert stragglers(steps([500, 500, 524]), NOTHING).ranks == ()
 
 
 def test_ranks_that_all_differ_are_not_slow() -> None:
-    assert stragglers_found(steps([500, 480, 520, 460, 540]), NOTHING).ranks == ()
-    assert stragglers_found(steps([500, 480, 520, 460, 540, 800]), NOTHING).ranks == (5,)
+    assert stragglers(steps([500, 480, 520, 460, 540]), NOTHING).ranks == ()
+    assert stragglers(steps([500, 480, 520, 460, 540, 800]), NOTHING).ranks == (5,)
 
 
 def test_one_step_is_drawn_by_its_parts_several_by_steps() -> None:
-    one = with_picture(Section("ranks", "Ranks", steps([500, 900], 1)), {}).chart
-    several = with_picture(Section("ranks", "Ranks", steps([500, 900], 2)), {}).chart
+    one = with_ranks(Section("ranks", "Ranks", steps([500, 900], 1)), {}).chart
+    several = with_ranks(Section("ranks", "Ranks", steps([500, 900], 2)), {}).chart
     assert one
     assert several
     assert (one.x, one.y, one.by, one.marked) == ("", ("device_compute_ns", "exposed_communication_ns"), "rank", (1,))
@@ -127,7 +127,7 @@ def test_one_step_is_drawn_by_its_parts_several_by_steps() -> None:
 def test_many_ranks_and_steps_are_averages_of_stretches() -> None:
     table = steps([500] * 64, 200)
     table["own_time_ns"] = table["step"] + table["rank"]
-    shown = with_picture(Section("ranks", "Ranks", table, "Note."), {})
+    shown = with_ranks(Section("ranks", "Ranks", table, "Note."), {})
     assert len(shown.table) == 64 * 67, "stretches of 3 of 200 steps, so that 64 ranks fit"
     assert shown.table["step"].tolist()[:2] == ["0–2", "3–5"]
     assert shown.table["own_time_ns"].tolist()[:2] == [1, 4]

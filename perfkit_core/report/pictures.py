@@ -1,0 +1,221 @@
+"""Sections of a page that are pictures: the timeline of steps, memory over time, and the ranks side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms.arrays import NO_ROW, IntArray
+from perfkit_core.exporters.lanes import instants, lanes
+from perfkit_core.language.messages import Text, mark, say
+from perfkit_core.model.columns import POSITION, Column, count, duration, key, size
+from perfkit_core.model.trace import Trace
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.report.headline import stragglers
+from perfkit_core.report.model import Chart, Part, Row, Section, Timeline
+from perfkit_core.views.memory import memory_curve
+from perfkit_core.views.steps.step_rows import step_rows
+from perfkit_core.views.tables import rounded_division
+
+MOST_BOXES: Final = 100_000
+"""Events in the timeline of a page."""
+MOST_ROWS: Final = 5000
+"""Rows of the table that says what is in each row of the timeline."""
+_TIMELINE_COLUMNS: Final = (
+    key("group", "Group"),
+    key("row", "Row"),
+    count("events", "Events"),
+    duration("covered_ns", "Covered", description="with something in it"),
+)
+
+
+def timeline_section(trace: Trace, most: int = MOST_BOXES) -> Section:
+    """Return the timeline of the steps, with a table of its rows: group, row, events, covered_ns (with something in
+    it)."""
+    drawn, left_out = timeline(trace, most)
+    outermost = drawn.depth == 0
+    covered = np.zeros(len(drawn.rows), np.int64)
+    np.add.at(covered, drawn.row[outermost], drawn.dur_ns[outermost])
+    table = pd.DataFrame(
+        {
+            "group": [row.group for row in drawn.rows],
+            "row": [row.name for row in drawn.rows],
+            "events": np.bincount(drawn.row, minlength=len(drawn.rows)),
+            "covered_ns": covered,
+        }
+    )
+    note = say("Threads and streams of a step, to zoom and move about in. The table tells what is in each row.")
+    if left_out:
+        more = mark("{count} of the recording's events are not in the page: perfkit export -o trace.json.gz has all.")
+        note = f"{note} {say(more, count=left_out)}"
+    if len(table) > MOST_ROWS:
+        note = f"{note} {say('The table has the first {most} of {count} rows.', most=MOST_ROWS, count=len(table))}"
+    empty, table = say("no events with a duration were recorded"), table.head(MOST_ROWS)
+    return Section("timeline", say("Timeline"), table, note, empty, 20, timeline=drawn, columns=_TIMELINE_COLUMNS)
+
+
+def timeline(trace: Trace, most: int = MOST_BOXES) -> tuple[Timeline, int]:
+    """Return whole steps, the one of median duration first, then the longest, then in their order, as far as ``most``
+    events allow (at least one, of which then the longest events are kept); and how many events of the recording are
+    missing. No time is rounded.
+    """
+    boxes = np.flatnonzero(~instants(trace))
+    start, end = trace.ints("start_ns"), trace.end_ns
+    chosen = np.zeros(len(trace), np.bool_)
+    parts: list[Part] = []
+    for part in _steps(trace, boxes):
+        inside = np.zeros(len(trace), np.bool_)
+        inside[boxes] = (start[boxes] < part.end_ns) & (end[boxes] > part.start_ns)
+        if not parts or int((chosen | inside).sum()) <= most:
+            chosen |= inside
+            parts.append(part)
+    kept = boxes[chosen[boxes]]
+    if len(kept) > most:
+        kept = np.sort(kept[np.argsort(-trace.ints("dur_ns")[kept], kind="stable")[:most]])
+    return _drawn(trace, kept, parts), len(boxes) - len(kept)
+
+
+def _steps(trace: Trace, boxes: IntArray) -> list[Part]:
+    """Return the steps of the first rank, the most telling first; the whole recording where there are none.
+
+    A step lasts from its first beginning to its last end on all ranks whose step of this number overlaps it.
+    """
+    every = step_rows(trace)
+    start, end, number = trace.ints("start_ns"), trace.end_ns, trace.ints("step")
+    steps = every[trace.ints("rank")[every] == trace.ints("rank")[every].min(initial=2**31)]
+    if not len(steps):
+        return [Part(say("the recording"), int(start[boxes].min()), int(end[boxes].max()))] if len(boxes) else []
+    by_length = steps[np.argsort(trace.ints("dur_ns")[steps], kind="stable")]
+    parts = []
+    for row in dict.fromkeys([by_length[(len(steps) - 1) // 2], by_length[-1], *steps]):
+        same = every[(number[every] == number[row]) & (start[every] <= end[row]) & (end[every] >= start[row])]
+        parts.append(Part(say("step {number}", number=number[row]), int(start[same].min()), int(end[same].max())))
+    return parts
+
+
+def _drawn(trace: Trace, kept: IntArray, parts: list[Part]) -> Timeline:
+    in_lanes = lanes(trace, apart=False)
+    start, end = trace.ints("start_ns")[kept], trace.end_ns[kept]
+    order = np.lexsort((-end, start, in_lanes.lane[kept]))
+    kept, start, end = kept[order], start[order], end[order]
+    used, row = np.unique(in_lanes.lane[kept], return_inverse=True)
+    above = nesting.nest(row, start, end)
+    depth = nesting.sum_down(above, (above != NO_ROW).astype(np.int64))
+    order = np.lexsort((start, depth, row))
+    kept, start, row, depth = kept[order], start[order], row[order], depth[order]
+    # one cell more than events, for the cause -1 (none)
+    place = np.full(len(trace) + 1, NO_ROW, np.int64)
+    place[kept] = np.arange(len(kept))
+    names, name = np.unique(trace.codes("name").codes[kept], return_inverse=True)
+    kinds, kind = np.unique(trace.codes("kind").codes[kept], return_inverse=True)
+    in_time = sorted(parts, key=lambda part: part.start_ns)
+    origin = in_time[0].start_ns if in_time else 0
+    return Timeline(
+        parts=tuple(Part(part.name, part.start_ns - origin, part.end_ns - origin) for part in in_time),
+        rows=tuple(Row(in_lanes.lanes[lane].process_name, in_lanes.lanes[lane].name) for lane in used.tolist()),
+        names=tuple(trace.codes("name").values[code] for code in names.tolist()),
+        kinds=tuple(trace.codes("kind").values[code] for code in kinds.tolist()),
+        start_ns=start - origin,
+        dur_ns=trace.ints("dur_ns")[kept],
+        name=name.astype(np.int64),
+        kind=kind.astype(np.int64),
+        row=row.astype(np.int64),
+        depth=depth,
+        cause=place[trace.ints("launched_by")[kept]],
+        first=in_time.index(parts[0]) if parts else 0,
+    )
+
+
+STRETCHES: Final = 400
+"""Points of the picture of memory over time."""
+
+
+def memory_section(trace: Trace) -> Section:
+    """Return columns time_ns (the end of a stretch, since the first memory event) and bytes of each device (and rank,
+    where there are several): the highest level in the stretch, so that no peak is lost.
+
+    The level is the recorded one, else the growth since the beginning.
+    """
+    table = memory_curve.table(trace, ViewRequest())
+    last = int(table["time_ns"].max()) if len(table) else 0
+    ends = np.linspace(0, last, STRETCHES + 1)[1:].round().astype(np.int64)
+    several = table["rank"].nunique() > 1
+    levels, columns = {"time_ns": ends}, [Column("time_ns", "Time", "ns", POSITION)]
+    for (rank, device), events in table.groupby(["rank", "device"], sort=False, dropna=False, observed=True):
+        name = f"rank {rank} {device}" if several else str(device)
+        recorded = events["allocated_bytes"].notna().all()
+        name = name if recorded else f"{name} growth"
+        level = events["allocated_bytes" if recorded else "growth_bytes"].to_numpy(np.int64)
+        time = events["time_ns"].to_numpy(np.int64)
+        # a stretch begins with the level of the event before it
+        begins = np.append(0, ends[:-1])
+        highest = level[np.maximum(np.searchsorted(time, begins, side="right") - 1, 0)]
+        np.maximum.at(highest, np.minimum(np.searchsorted(ends, time), STRETCHES - 1), level)
+        levels[f"{name}_bytes"] = highest
+        columns.append(size(f"{name}_bytes", name, quantity="level", proper=True))
+    curve = pd.DataFrame(levels) if levels.keys() - {"time_ns"} else pd.DataFrame(columns=["time_ns"])
+    note = say(
+        "The highest level in each of {count} stretches of time; every event: perfkit summary --view memory_curve.",
+        count=STRETCHES,
+    )
+    chart = Chart("line", "time_ns", tuple(curve.columns[1:]))
+    title, empty = say("Memory over time"), say("no memory events were recorded")
+    return Section("memory_curve", title, curve, note, empty, 10, chart, columns=tuple(columns))
+
+
+RANKS_VIEW: Final = "ranks"
+MOST_CELLS: Final = 5000
+"""Rows of the table of ranks by steps that a page holds."""
+_PARTS: Final = 6
+"""The columns of the view ranks before the parts of a step."""
+
+
+def with_ranks(section: Section, tables: Mapping[str, pd.DataFrame]) -> Section:
+    """Return the section of the view ranks with its picture and sentences: ranks by steps, or by the parts of the only
+    step. Where there are too many cells, they are averages of several steps.
+    """
+    if section.table.empty:
+        return section
+    late = stragglers(section.table, tables.get("stragglers", pd.DataFrame()))
+    parts = tuple(map(str, section.table.columns[_PARTS:]))
+    if section.table["step"].nunique() == 1:
+        chart = Chart("heatmap", "", parts, by="rank", marked=late.ranks)
+        return replace(section, lines=late.lines, chart=chart)
+    table, note = fitting(section.table)
+    numbers = ("own_time_ns", "dur_ns", "own_time_over_median_ns", "dur_over_median_ns", *parts)
+    chart = Chart("heatmap", "step", numbers, by="rank", marked=late.ranks)
+    return replace(section, table=table, note=f"{section.note} {note}".strip(), lines=late.lines, chart=chart)
+
+
+def worst_rank(sections: Iterable[Section]) -> tuple[Text, ...]:
+    """Return the sentence on the first of the ranks that are marked, for the head of the page."""
+    return tuple(one.lines[0] for one in sections if one.name == RANKS_VIEW and one.chart and one.chart.marked)
+
+
+def fitting(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """Return the table of the view ranks, and "" ; or with ``step`` a stretch (``8–15``), all times the average of its
+    steps (to the nearest ns, of those that are known), and a sentence on that."""
+    if len(table) <= MOST_CELLS:
+        return table, ""
+    steps = np.unique(table["step"].to_numpy(np.int64))
+    stretches = max(MOST_CELLS // table["rank"].nunique(), 1)
+    long = -(-len(steps) // stretches)
+    stretch = np.searchsorted(steps, table["step"].to_numpy(np.int64)) // long
+    times = [str(name) for name in table.columns if str(name).endswith("_ns")]
+    grouped = table[["rank", *times]].assign(stretch=stretch).groupby(["rank", "stretch"], sort=True)
+    total, known = grouped.sum(min_count=1), grouped.count()
+    averages = pd.DataFrame(index=total.index)
+    for name in times:
+        whole = rounded_division(total[name].fillna(0).to_numpy(np.int64), known[name].to_numpy(np.int64))
+        averages[name] = pd.Series(whole, index=total.index).astype("Int64").where(known[name] > 0)
+    averages = averages.reset_index()
+    ends = [steps[begin : begin + long][[0, -1]].tolist() for begin in range(0, len(steps), long)]
+    labels = [str(first) if first == last else f"{first}–{last}" for first, last in ends]
+    averages.insert(1, "step", [labels[stretch] for stretch in averages.pop("stretch")])
+    note = say("Each row is the average of up to {count} steps; single ones: perfkit summary --view ranks.", count=long)
+    return averages, note
