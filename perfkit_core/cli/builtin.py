@@ -20,13 +20,13 @@ _COMMANDS: Final = ("record", "summary", "report", "advise", "verify", "calibrat
 
 @hookimpl
 def perfkit_sources() -> Sequence[Source]:
-    from perfkit_core.exporters import chrome_mark
+    from perfkit_core.exporters import sniff_chrome
     from perfkit_core.readers import run_folder
 
     read_own = later("perfkit_core.exporters.chrome_reader", "read")
     return [
         Source("run", "run folders that perfkit's handlers write", run_folder.sniff, run_folder.read, run_folder.peek),
-        Source("perfkit-chrome", "timelines that perfkit exported (.json[.gz])", chrome_mark.sniff, read_own),
+        Source("perfkit-chrome", "timelines that perfkit exported (.json[.gz])", sniff_chrome, read_own),
     ]
 
 

@@ -52,7 +52,6 @@ def export(
     as one profile.
     """
     from perfkit_core.exporters import export
-    from perfkit_core.exporters.restrict import only_steps
     from perfkit_core.plugins.contracts import ExportOptions
 
     refuse_overwriting(output, sources)
@@ -83,7 +82,7 @@ def export(
             click.echo(f"note: {finding.message}", err=True)
     with working(f"writing {chosen.name}"):
         if output is None:
-            missing = chosen.write(only_steps(trace, wanted), sys.stdout.buffer, export_options)
+            missing = chosen.write(export.only_steps(trace, wanted), sys.stdout.buffer, export_options)
         else:
             missing = export.export(trace, output, chosen.name, weight=weight, steps=wanted)
     if missing:

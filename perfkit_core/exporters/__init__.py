@@ -1,19 +1,37 @@
 """A Trace as a file that another tool opens: one format a file, each a function ``write(trace, file, options) -> str``.
 
-What they share: ``lanes`` (the rows of a timeline), ``call_paths`` (distinct stacks), ``json_lines`` (JSON in bulk).
+Formats share ``lanes`` (the rows of a timeline) and ``stacks`` (distinct stacks and what they weigh). ``export``
+chooses a format, restricts the trace to steps, and writes the file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, Final
 
-from perfkit_core.exporters.stacks import WEIGHTS
 from perfkit_core.plugins.contracts import Exporter, ExportOptions
 from perfkit_core.system.packages import later
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from perfkit_core.model.trace import Trace
+
+CPU: Final = "cpu"
+DEVICE: Final = "device"
+CALLS: Final = "calls"
+BYTES: Final = "bytes"
+WEIGHTS: Final = (CPU, DEVICE, CALLS, BYTES)
+"""What stacks may weigh."""
+
+CHROME_FORMAT: Final = "perfkit-chrome"
+"""The member ``format`` of the header of timelines that perfkit exports."""
+
+
+def sniff_chrome(path: Path, head: bytes) -> int:
+    """Return 3 for a timeline that perfkit exported (it looks like any framework's timeline too), else 0."""
+    mark = f'"format":"{CHROME_FORMAT}"'.encode()
+    return 3 if head.lstrip()[:1] == b"{" and mark in b"".join(head[:200].split()) else 0
 
 
 def _write(module: str, name: str = "write") -> Callable[[Trace, BinaryIO, ExportOptions], str]:

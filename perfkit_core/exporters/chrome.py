@@ -2,178 +2,317 @@
 
 Times are µs with three decimals since ``baseTimeNanoseconds``, written from integers. ``args`` of an event holds the
 columns of the event table under their own names; ``row``, ``parent`` and ``launched_by`` are row numbers of the table
-that was exported, ``recorded`` is what the framework recorded besides. Where an event ran stands once, in the list of
-lanes of the header, because a viewer needs numbers of its own for rows.
+that was exported, ``recorded`` is what the framework recorded besides. Where an event ran is written once, in the list
+of lanes of the header, because a viewer needs numbers of its own for rows.
+
+Besides the events there are arrows, memory curves and marks of the steps for viewers. They repeat what the events say:
+their categories begin with ``perfkit.``, and perfkit's reader skips them.
+
+The JSON text of many rows is made at once: members are Arrow arrays of text, joined column by column. Texts are escaped
+once for each distinct value, numbers are written from integers.
 
 Format: Google's "Trace Event Format".
-
-The rows of the event table as events of a Chrome trace.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, BinaryIO, Final
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from perfkit_core.algorithms.arrays import NO_ROW, IntArray
-from perfkit_core.exporters import json_lines
-from perfkit_core.exporters.chrome_extras import extras
-from perfkit_core.exporters.chrome_mark import FORMAT
-from perfkit_core.exporters.json_lines import TextMember, microseconds, number_member, quoted
+from perfkit_core.algorithms.arrays import NO_ROW, Codes, IntArray
+from perfkit_core.exporters import CHROME_FORMAT
 from perfkit_core.exporters.lanes import Lanes, instants, lanes
 from perfkit_core.model import schema
 from perfkit_core.model.meta import StoredFinding
+from perfkit_core.model.schema import BACKWARD, MEMORY, OPERATOR_KINDS, STEP
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ExportOptions
 
-TOLD_BY_LANE: Final = ("rank", "pid", "tid", "stream")
-_OWN_MEMBERS: Final = ("name", "category", "start_ns", "dur_ns", "device", "args", *TOLD_BY_LANE)
-
-
-class Rows:
-    """The rows of the table as events: a box each, or a mark for what has no duration by nature."""
-
-    def __init__(self, trace: Trace, found: Lanes, base: int) -> None:
-        self._trace, self._found, self._base = trace, found, base
-        self._name, self._category = TextMember("name", trace.codes("name")), TextMember("cat", trace.codes("category"))
-        self._where = pa.array([f'"pid":{lane.process},"tid":{lane.thread}' for lane in found.lanes], pa.string())
-        self._instant = instants(trace)
-        self._device = TextMember("device", trace.codes("device"))
-        told = np.array([lane.device for lane in found.lanes], dtype=object)
-        names = np.array([*trace.codes("device").values, None], dtype=object)
-        self._elsewhere = names[trace.codes("device").codes] != told[found.lane]
-        self._texts = [TextMember(c.name, trace.codes(c.name)) for c in _columns(text=True)]
-
-    def lines(self, rows: IntArray) -> pa.Array:
-        """One JSON object a row."""
-        trace = self._trace
-        start, dur = trace.ints("start_ns")[rows] - self._base, trace.ints("dur_ns")[rows]
-        mark = pa.array(self._instant[rows])
-        head = [
-            pa.array(['"ph":"X"', '"ph":"i","s":"t"']).take(mark.cast(pa.int8())),
-            self._name.take(rows),
-            self._category.take(rows),
-            json_lines.joined(['"ts":', microseconds(start)]),
-            json_lines.joined(['"dur":', microseconds(dur)]),
-            self._where.take(pa.array(self._found.lane[rows])),
-        ]
-        return json_lines.objects(head, self._arguments(rows))
-
-    def _arguments(self, rows: IntArray) -> list[pa.Array]:
-        members = [number_member("row", rows), *(text.take(rows) for text in self._texts)]
-        elsewhere = pa.array(self._elsewhere[rows])
-        members.append(pa.compute.if_else(elsewhere, self._device.take(rows), None))
-        for column in _columns(text=False):
-            values = self._trace.events[column.name].take(pa.array(rows)).combine_chunks()
-            missing = values.is_null().to_numpy(zero_copy_only=False)
-            filled = values.fill_null(NO_ROW).to_numpy(zero_copy_only=False)
-            missing = missing | (filled == NO_ROW) if not column.nullable else missing
-            members.append(number_member(column.name, filled, missing))
-        members.append(_recorded(self._trace.events["args"].take(pa.array(rows)).combine_chunks()))
-        return members
-
-
-def _columns(text: bool) -> Iterator[schema.Column]:
-    """The columns that are arguments under their own name."""
-    for column in schema.COLUMNS:
-        if column.name not in _OWN_MEMBERS and pa.types.is_dictionary(column.type) == text:
-            yield column
-
-
-def _recorded(args: pa.Array) -> pa.Array:
-    """What else was recorded, as the JSON object that it is; as text where it is none after all."""
-    if not _all_objects(args):
-        args = pa.array([None if text is None else _object(text) for text in args.to_pylist()], pa.string())
-    return pa.compute.binary_join_element_wise('"recorded":', args, "", null_handling="emit_null")
-
-
-def _all_objects(args: pa.Array) -> bool:
-    texts = args.drop_null()
-    try:
-        whole = b"[" + json_lines.as_bytes(texts, ",") + b"]"
-        return len(msgspec.json.decode(whole, type=list[dict[str, msgspec.Raw]])) == len(texts)
-    except msgspec.DecodeError:
-        return False
-
-
-def _object(text: str) -> str:
-    try:
-        msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-    except msgspec.DecodeError:
-        return quoted(text)
-    return text
-
-
 VERSION: Final = 1
-ROWS: Final = 1 << 14
-"""Rows written at once: what the writer holds in memory besides the trace."""
+OWN_CATEGORY: Final = "perfkit."
+"""Categories of events that perfkit added for the viewer begin with it."""
+
+_BATCH: Final = 1 << 14
+"""Rows written at once: the memory that the writer needs besides the trace."""
+_OF_LANE: Final = ("rank", "pid", "tid", "stream")
+_OWN_MEMBERS: Final = ("name", "category", "start_ns", "dur_ns", "device", "args", *_OF_LANE)
+_UNKNOWN: Final = np.iinfo(np.int64).min
+_NS_DIGITS: Final = 3
 
 
 def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
-    """Write the trace; see the module. Says when there is nothing to draw."""
-    found = lanes(trace, apart=True)
+    """Write the trace. Return why there is nothing to draw, else ""."""
+    timeline = lanes(trace, apart=True)
     base = int(trace.ints("start_ns").min()) if len(trace) else 0
-    file.write(_header(trace, found, base))
+    source = os.fsencode(trace.meta.source).decode("utf-8", "replace")
+    own = {
+        "format": CHROME_FORMAT,
+        "version": VERSION,
+        "meta": msgspec.structs.replace(trace.meta, source=source),
+        "quality": list(map(StoredFinding.of, trace.quality)),
+        "lanes": timeline.lanes,
+    }
+    head = {"perfkit": own, "displayTimeUnit": "ns", "baseTimeNanoseconds": base}
+    file.write(msgspec.json.encode(head)[:-1] + b',"traceEvents":[')
     separator = b"\n"
-    for piece in _pieces(trace, found, base):
+    for piece in _pieces(trace, timeline, base):
         file.write(separator + piece)
         separator = b",\n"
     file.write(b"\n]}\n")
     return "" if len(trace) else "no events were recorded"
 
 
-def _header(trace: Trace, found: Lanes, base: int) -> bytes:
-    source = os.fsencode(trace.meta.source).decode("utf-8", "replace")
-    meta = msgspec.structs.replace(trace.meta, source=source)
-    own = {
-        "format": FORMAT,
-        "version": VERSION,
-        "meta": meta,
-        "quality": list(map(StoredFinding.of, trace.quality)),
-        "lanes": found.lanes,
-    }
-    head = {"perfkit": own, "displayTimeUnit": "ns", "baseTimeNanoseconds": base}
-    return msgspec.json.encode(head)[:-1] + b',"traceEvents":['
-
-
-def _pieces(trace: Trace, found: Lanes, base: int) -> Iterator[bytes]:
-    """Text of the events, in the order of their times, some thousands at once."""
-    names = _names(found)
-    if names:
-        yield ",\n".join(names).encode()
-    order = np.lexsort((-trace.ints("dur_ns"), ~trace.host, trace.ints("start_ns")))  # launches before their work
-    position = np.empty(len(order), np.int64)
-    position[order] = np.arange(len(order))
-    body, more = Rows(trace, found, base), extras(trace, found, base, position)
-    for begin in range(0, len(order), ROWS):
-        end = min(begin + ROWS, len(order))
-        lines, at = [body.lines(order[begin:end])], [np.arange(begin, end)]
-        for extra in more:
-            chosen = extra.between(begin, end)
-            lines.append(extra.lines(chosen))
-            at.append(extra.position[chosen])
-        yield json_lines.as_bytes(_in_order(lines, at), ",\n")
-
-
-def _in_order(lines: list[pa.Array], at: list[IntArray]) -> pa.Array:
-    """Lines by position; at one position the event itself comes first, then what hangs on it."""
-    return pa.concat_arrays(lines).take(pa.array(np.argsort(np.concatenate(at), kind="stable")))
-
-
-def _names(found: Lanes) -> list[str]:
-    """Metadata events: what the viewer calls processes and rows, and in which order it shows them."""
-    lines, named = [], set()
-    for lane in found.lanes:
+def _pieces(trace: Trace, timeline: Lanes, base: int) -> Iterator[bytes]:
+    """Yield the text of the metadata events, which name and order the viewer's processes and rows, then that of the
+    events in the order of their times, some thousands at once."""
+    names, named = [], set()
+    for lane in timeline.lanes:
         place = {"ph": "M", "pid": lane.process, "tid": lane.thread}
         facts: dict[str, Any] = {"thread_name": {"name": lane.name}, "thread_sort_index": {"sort_index": lane.thread}}
         if lane.process not in named:
             named.add(lane.process)
             facts["process_name"] = {"name": lane.process_name}
             facts["process_sort_index"] = {"sort_index": lane.process}
-        lines += [msgspec.json.encode({"name": key, **place, "args": value}).decode() for key, value in facts.items()]
-    return lines
+        names += [msgspec.json.encode({"name": key, **place, "args": value}) for key, value in facts.items()]
+    if names:
+        yield b",\n".join(names)
+    order = np.lexsort((-trace.ints("dur_ns"), ~trace.host, trace.ints("start_ns")))  # launches before their work
+    position = np.empty(len(order), np.int64)
+    position[order] = np.arange(len(order))
+    events, added = Events(trace, timeline, base), extras(trace, timeline, base, position)
+    for begin in range(0, len(order), _BATCH):
+        end = min(begin + _BATCH, len(order))
+        lines, at = [events.lines(order[begin:end])], [np.arange(begin, end)]
+        for extra in added:
+            some = np.arange(*np.searchsorted(extra.position, (begin, end)))
+            lines.append(extra.lines(some))
+            at.append(extra.position[some])
+        # The sort is stable: at one position the event itself comes first, then what hangs on it.
+        in_order = pa.array(np.argsort(np.concatenate(at), kind="stable"))
+        yield as_bytes(pa.concat_arrays(lines).take(in_order), ",\n")
+
+
+class Events:
+    """The rows of the table as events: a box each, or a mark for those that have no duration by nature."""
+
+    def __init__(self, trace: Trace, timeline: Lanes, base: int) -> None:
+        self._trace, self._lane, self._base = trace, timeline.lane, base
+        self._name, self._category = TextMember("name", trace.codes("name")), TextMember("cat", trace.codes("category"))
+        where = [f'"pid":{lane.process},"tid":{lane.thread}' for lane in timeline.lanes]
+        self._where = pa.array(where, pa.string())
+        self._instant = instants(trace)
+        self._device = TextMember("device", trace.codes("device"))
+        devices = np.array([lane.device for lane in timeline.lanes], dtype=object)
+        names = np.array([*trace.codes("device").values, None], dtype=object)
+        self._elsewhere = names[trace.codes("device").codes] != devices[timeline.lane]
+        self._texts = [TextMember(c.name, trace.codes(c.name)) for c in _columns(text=True)]
+
+    def lines(self, rows: IntArray) -> pa.Array:
+        """Return one JSON object a row."""
+        trace = self._trace
+        members = [number_member("row", rows), *(text.take(rows) for text in self._texts)]
+        members.append(pc.if_else(pa.array(self._elsewhere[rows]), self._device.take(rows), None))
+        for column in _columns(text=False):
+            values = trace.events[column.name].take(pa.array(rows)).combine_chunks()
+            missing = values.is_null().to_numpy(zero_copy_only=False)
+            filled = values.fill_null(NO_ROW).to_numpy(zero_copy_only=False)
+            missing = missing | (filled == NO_ROW) if not column.nullable else missing
+            members.append(number_member(column.name, filled, missing))
+        recorded = _as_json(trace.events["args"].take(pa.array(rows)).combine_chunks())
+        members.append(pc.binary_join_element_wise('"recorded":', recorded, "", null_handling="emit_null"))
+        head = [
+            pa.array(['"ph":"X"', '"ph":"i","s":"t"']).take(pa.array(self._instant[rows]).cast(pa.int8())),
+            self._name.take(rows),
+            self._category.take(rows),
+            joined(['"ts":', microseconds(trace.ints("start_ns")[rows] - self._base)]),
+            joined(['"dur":', microseconds(trace.ints("dur_ns")[rows])]),
+            self._where.take(pa.array(self._lane[rows])),
+        ]
+        return joined(["{", joined(head, ","), ',"args":{', joined(members, ","), "}}"])
+
+
+def _columns(text: bool) -> Iterator[schema.Column]:
+    """Yield the columns that are arguments under their own name."""
+    for column in schema.COLUMNS:
+        if column.name not in _OWN_MEMBERS and pa.types.is_dictionary(column.type) == text:
+            yield column
+
+
+def _as_json(args: pa.Array) -> pa.Array:
+    """Return recorded arguments, those that are no JSON objects as JSON strings."""
+    texts = args.drop_null()
+    try:
+        whole = b"[" + as_bytes(texts, ",") + b"]"
+        if len(msgspec.json.decode(whole, type=list[dict[str, msgspec.Raw]])) == len(texts):
+            return args
+    except msgspec.DecodeError:
+        pass  # find out which
+    values: list[str | None] = args.to_pylist()
+    for at, text in enumerate(values):
+        try:
+            msgspec.json.decode("{}" if text is None else text, type=dict[str, msgspec.Raw])
+        except msgspec.DecodeError:
+            values[at] = quoted(str(text))
+    return pa.array(values, pa.string())
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """Events of one kind for the viewer: each hangs on the row at its ``position`` (ascending); ``lines`` makes those
+    with some indices."""
+
+    position: IntArray
+    lines: Callable[[IntArray], pa.Array]
+
+
+def extras(trace: Trace, timeline: Lanes, base: int, position: IntArray) -> list[Extra]:
+    """Return everything to draw besides events; ``position`` is the place of each row in the file, shape (rows,)."""
+    draw = _Drawing(trace, timeline, base, position)
+    work = np.flatnonzero(trace.ints("launched_by") != NO_ROW)
+    node, operator = gradients(trace)
+    return [
+        *draw.arrows("launch", trace.ints("launched_by")[work], work, work),
+        *draw.arrows("gradient", operator, node, len(trace) + node),
+        draw.memory(),
+        draw.steps(),
+    ]
+
+
+def gradients(trace: Trace) -> tuple[IntArray, IntArray]:
+    """Return rows of backward nodes, and of the forward operator that each is the gradient of: the innermost and last
+    one of its process with that sequence number before the backward. None where several threads used the number."""
+    sequence, backward = trace.ints("sequence"), trace.rows("phase", BACKWARD)
+    rows = np.flatnonzero(trace.host & (sequence >= 0) & trace.rows("kind", *OPERATOR_KINDS))
+    _, key = np.unique(
+        np.stack([trace.ints(c)[rows] for c in ("rank", "pid", "sequence")]), axis=1, return_inverse=True
+    )
+    key = key.reshape(-1)
+    count = int(key.max(initial=-1)) + 1
+    after = backward[rows]
+    node, operator, tid = (np.full(count, NO_ROW, np.int64) for _ in range(3))
+    node[key[after][::-1]] = rows[after][::-1]
+    operator[key[~after]] = rows[~after]
+    tid[key[~after]] = trace.ints("tid")[rows[~after]]
+    ambiguous = np.zeros(count, np.bool_)
+    np.logical_or.at(ambiguous, key[~after], trace.ints("tid")[rows[~after]] != tid[key[~after]])
+    both = (node != NO_ROW) & (operator != NO_ROW) & ~ambiguous
+    return node[both], operator[both]
+
+
+class _Drawing:
+    """Makes the lines of extras of one trace."""
+
+    def __init__(self, trace: Trace, timeline: Lanes, base: int, position: IntArray) -> None:
+        self._trace, self._lane, self._base, self._position = trace, timeline.lane, base, position
+        self._process = np.array([lane.process for lane in timeline.lanes], np.int64)
+        self._thread = np.array([lane.thread for lane in timeline.lanes], np.int64)
+
+    def arrows(self, name: str, tail: IntArray, tip: IntArray, number: IntArray) -> list[Extra]:
+        """Return both ends of the arrows, which share an id. An arrow that leads back in time (clocks that disagree) is
+        left out."""
+        forward = self._position[tip] > self._position[tail]
+        tail, tip, number = tail[forward], tip[forward], number[forward]
+        label = f'"name":{quoted(name)},"cat":{quoted(OWN_CATEGORY + name)}'
+        kinds = ((tail, f'"ph":"s",{label}'), (tip, f'"ph":"f","bp":"e",{label}'))
+        return [self._extra(rows, constant, lambda some, n: [number_member("id", n[some])], number)
+                for rows, constant in kinds]  # fmt: skip
+
+    def memory(self) -> Extra:
+        """Return the bytes allocated on each device, after each memory event with a total."""
+        total, device = self._trace.ints("total_bytes", _UNKNOWN), self._trace.codes("device")
+        rows = np.flatnonzero(self._trace.rows("kind", MEMORY) & (total != _UNKNOWN))
+        text = TextMember("name", Codes(device.codes, [f"memory {value}" for value in device.values]))
+
+        def members(some: IntArray, ordered: IntArray) -> list[pa.Array]:
+            value = number_member("allocated bytes", total[ordered[some]])
+            return [text.take(ordered[some]), joined(['"args":{', value, "}"])]
+
+        return self._extra(rows, f'"ph":"C","cat":"{OWN_CATEGORY}memory"', members, rows)
+
+    def steps(self) -> Extra:
+        """Return a mark at the begin of each step."""
+        rows = np.flatnonzero(self._trace.host & self._trace.rows("kind", STEP))
+        text = TextMember("name", self._trace.codes("name"))
+        constant = f'"ph":"i","s":"p","cat":"{OWN_CATEGORY}step"'
+        return self._extra(rows, constant, lambda some, ordered: [text.take(ordered[some])], rows)
+
+    def _extra(
+        self,
+        rows: IntArray,
+        constant: str,
+        members: Callable[[IntArray, IntArray], list[pa.Array]],
+        payload: IntArray,
+    ) -> Extra:
+        """Return events at ``rows``; ``members(some, payload)`` makes what differs of those with the indices."""
+        order = np.argsort(self._position[rows], kind="stable")
+        rows, payload = rows[order], payload[order]
+
+        def lines(some: IntArray) -> pa.Array:
+            start, lane = self._trace.ints("start_ns")[rows[some]] - self._base, self._lane[rows[some]]
+            place = [number_member("pid", self._process[lane]), number_member("tid", self._thread[lane])]
+            when = joined(['"ts":', microseconds(start)])
+            return objects([pa.repeat(constant, len(some)), when, *place, *members(some, payload)])
+
+        return Extra(self._position[rows], lines)
+
+
+def quoted(text: str) -> str:
+    """Return a JSON string, quotes included. Control and non-ASCII characters as JSON allows them."""
+    return msgspec.json.encode(text).decode()
+
+
+def joined(parts: Sequence[Any], separator: str = "") -> pa.Array:
+    """Return the rows of several columns in one, nulls left out. Columns are arrays or a constant text."""
+    return pc.binary_join_element_wise(*parts, separator, null_handling="skip")
+
+
+def numbers(values: IntArray, missing: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+    """Return decimal text, null where ``missing``."""
+    return pa.array(values, mask=missing).cast(pa.string())
+
+
+def microseconds(ns: IntArray) -> pa.Array:
+    """Return non-negative ns as µs with three decimals: exact, as no float is."""
+    fraction = pc.utf8_lpad(numbers(ns % 1000), _NS_DIGITS, "0")
+    return joined([numbers(ns // 1000), fraction], ".")
+
+
+def number_member(key: str, values: IntArray, missing: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+    """Return ``"key":123``, null where ``missing``."""
+    text = numbers(values, missing)
+    return pc.binary_join_element_wise(f"{quoted(key)}:", text, "", null_handling="emit_null")
+
+
+class TextMember:
+    """``"key":"value"`` of a text column: written once for each distinct value."""
+
+    def __init__(self, key: str, column: Codes) -> None:
+        self._codes = column.codes
+        self._members = pa.array([f"{quoted(key)}:{quoted(value)}" for value in column.values], pa.string())
+
+    def take(self, rows: IntArray) -> pa.Array:
+        """Return the members of these rows, null where the column is null."""
+        codes = self._codes[rows]
+        return self._members.take(pa.array(codes, mask=codes < 0))
+
+
+def objects(members: Sequence[pa.Array]) -> pa.Array:
+    """Return ``{members}`` of each row."""
+    return joined(["{", joined(members, ","), "}"])
+
+
+def as_bytes(lines: pa.Array, separator: str) -> bytes:
+    """Return all rows in one text."""
+    if not len(lines):
+        return b""
+    whole = pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines)
+    text: bytes = pc.binary_join(whole, separator).cast(pa.binary())[0].as_py()
+    return text

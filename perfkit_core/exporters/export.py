@@ -1,4 +1,4 @@
-"""From a Trace to a file for another tool: which format, which steps, and a file that appears only when complete."""
+"""Export of a Trace to a file for another tool: the format, the steps, and a file that appears only when complete."""
 
 from __future__ import annotations
 
@@ -9,14 +9,25 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from isal import igzip
 
+from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray
 from perfkit_core.errors import UsageError, spelled_like, unwritable
-from perfkit_core.exporters.restrict import only_steps
+from perfkit_core.language.messages import message
+from perfkit_core.model import schema
+from perfkit_core.model.meta import Finding
+from perfkit_core.model.schema import DEVICE_WORK
 from perfkit_core.model.trace import Trace
-from perfkit_core.plugins.contracts import Exporter, ExportOptions
+from perfkit_core.plugins.contracts import Exporter, ExportOptions, ViewRequest
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.system.paths import as_path, replacing
+from perfkit_core.views.select import in_steps, span
+from perfkit_core.views.steps.activity import covered_ns
 
 _GZIP: Final = ".gz"
 _GZIP_LEVEL: Final = 2
@@ -36,8 +47,8 @@ def export(
 
     ``path`` may be the address of a store (``s3://…``). ``weight``: what stacks weigh, where the format has stacks;
     ``steps``: step numbers (None: everything), kept with what runs on the devices meanwhile; ``align``: ranks that
-    share collectives on one clock. A name that ends in ``.gz`` is compressed. Returns in words what the file lacks
-    ("": nothing). Raises UsageError for unknown formats, weights and steps, and where the file cannot be written.
+    share collectives on one clock. A name that ends in ``.gz`` is compressed. Return in words what the file lacks
+    ("": nothing). Raise UsageError for unknown formats, weights and steps, and where the file cannot be written.
     """
     target = as_path(path)
     chosen, options = choose(to, target), ExportOptions(weight)
@@ -52,7 +63,7 @@ def export(
 
 
 def choose(name: str | None, path: Path | None = None) -> Exporter:
-    """The exporter of this name, or of the longest suffix of ``path``. Raises UsageError with the known ones."""
+    """Return the exporter of this name, or of the longest suffix of ``path``. Raise UsageError with the known ones."""
     known = get_plugins().exporters()
     if name is not None:
         if name not in known:
@@ -67,7 +78,7 @@ def choose(name: str | None, path: Path | None = None) -> Exporter:
 
 
 def check(exporter: Exporter, options: ExportOptions) -> None:
-    """Raises UsageError where the exporter cannot do what the options ask."""
+    """Raise UsageError where the exporter cannot do what the options ask."""
     if options.weight is not None and options.weight not in exporter.weights:
         known = ", ".join(exporter.weights)
         hint = f"known: {known}" if known else "leave --weight out"
@@ -76,7 +87,7 @@ def check(exporter: Exporter, options: ExportOptions) -> None:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write that appears only when it is complete. Raises UsageError where it cannot be written."""
+    """Open a file that appears only when it is complete. Raise UsageError where it cannot be written."""
     try:
         with replacing(path) as place, place.open("wb") as file:
             yield file
@@ -88,7 +99,7 @@ def writing(path: Path) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def _compressed(exporter: Exporter, path: Path, file: BinaryIO) -> Iterator[BinaryIO]:
-    """``file``, or a gzip stream into it when the name asks for one that the format does not have by itself."""
+    """Open ``file``, or a gzip stream into it where the name asks for one and the format does not compress itself."""
     name = path.name.lower()
     if not name.endswith(_GZIP) or name.endswith(exporter.suffixes):
         yield file
@@ -98,3 +109,46 @@ def _compressed(exporter: Exporter, path: Path, file: BinaryIO) -> Iterator[Bina
         yield cast("BinaryIO", buffered)
         buffered.flush()
         buffered.detach()
+
+
+def only_steps(trace: Trace, steps: tuple[int, ...] | None) -> Trace:
+    """Return the events of these steps (all when None), and other device work that runs meanwhile.
+
+    That work has no launch here, as its launch is of another step. Raise UsageError for a step that was not recorded.
+    """
+    if steps is None:
+        return trace
+    chosen, rank = in_steps(trace, ViewRequest(steps=steps)), trace.ints("rank")
+    others = np.zeros(len(trace), np.bool_)
+    work = np.flatnonzero(trace.rows("kind", *DEVICE_WORK) & ~chosen)
+    for number in np.unique(rank[work]).tolist():
+        mine = work[rank[work] == number]
+        window = span(trace, chosen & (rank == number))
+        others[mine] = covered_ns(window, trace.ints("start_ns")[mine], trace.end_ns[mine]) > 0
+    if not others.any():
+        return only_rows(trace, chosen)
+    inherited = ("step", "phase", "module")  # what device work has from its launch
+    changed = {name: pc.if_else(pa.array(~others), trace.column(name), None) for name in inherited}
+    text = message(
+        "{count} pieces of device work that run in these steps were not launched in them: here they have no launch, "
+        "and are in no operator, step or phase",
+        count=int(others.sum()),
+    )
+    kept = only_rows(trace.with_columns(**changed), chosen | others)
+    return kept.with_findings(Finding("launched-outside-steps", text))
+
+
+def only_rows(trace: Trace, keep: BoolArray) -> Trace:
+    """Return the rows where ``keep`` is true. An event whose parent is dropped hangs on the nearest one that stays."""
+    parent, launched_by = trace.ints("parent"), trace.ints("launched_by")
+    nearest = nesting.nearest_on_path(parent, keep)
+    above = np.where(parent == NO_ROW, NO_ROW, nearest[parent])
+    rows = np.flatnonzero(keep)
+    number = np.full(len(trace) + 1, NO_ROW, np.int64)  # one item more, for row -1
+    number[rows] = np.arange(len(rows))
+    events = trace.events.take(pa.array(rows))
+    for name, values in (("parent", number[above[rows]]), ("launched_by", number[launched_by[rows]])):
+        events = events.set_column(events.schema.get_field_index(name), schema.SCHEMA.field(name), pa.array(values))
+    start, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
+    window = (int(start.min()), int(end.max())) if len(rows) else None
+    return Trace(events, msgspec.structs.replace(trace.meta, window_ns=window), trace.quality)

@@ -13,7 +13,8 @@ from typing import BinaryIO, Final
 import numpy as np
 
 from perfkit_core.algorithms.arrays import NO_ROW, IntArray
-from perfkit_core.exporters.stacks import CPU, LACKING, CallPaths, call_paths, default, weigh
+from perfkit_core.exporters import CPU
+from perfkit_core.exporters.stacks import LACKING, CallPaths, call_paths, default, weigh
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ExportOptions
 
@@ -22,7 +23,7 @@ _UNSAFE: Final = str.maketrans({";": ":", "\n": " ", "\r": " "})
 
 
 def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
-    """Write the stacks with ``options.weight`` (ns or bytes or calls). Says why there are none."""
+    """Write the stacks with ``options.weight`` (ns or bytes or calls). Return why there are none, else ""."""
     weight = options.weight or default(trace)
     paths = call_paths(trace)
     lines = _lines(paths, paths.tree.own(weigh(trace, weight)))
@@ -36,28 +37,24 @@ def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
 
 
 def _lines(paths: CallPaths, weights: IntArray) -> Iterator[str]:
-    """A line a node with a weight, each subtree together."""
+    """Yield a line for each node with a weight, those of a subtree together."""
     texts = [";".join(frame.translate(_UNSAFE) for frame in label) for label in paths.labels]
-    first_child, sibling = _family(paths.tree.parent)
-    label, weight = paths.tree.key.tolist(), weights.tolist()
-    open_nodes = [(int(root), "") for root in np.flatnonzero(paths.tree.parent == NO_ROW)[::-1]]
+    parent, label, weight = paths.tree.parent, paths.tree.key.tolist(), weights.tolist()
+    # The last child of each node and the sibling before each: popped from a stack they come in order.
+    children = np.flatnonzero(parent >= 0)
+    order = children[np.argsort(parent[children], kind="stable")]
+    same = parent[order][1:] == parent[order][:-1]
+    first_child, sibling = np.full(len(parent), -1, np.int64), np.full(len(parent), -1, np.int64)
+    first_child[parent[order][::-1]] = order[::-1]
+    sibling[order[:-1][same]] = order[1:][same]
+    child_of, next_of = first_child.tolist(), sibling.tolist()
+    open_nodes = [(int(root), "") for root in np.flatnonzero(parent == NO_ROW)[::-1]]
     while open_nodes:
         node, above = open_nodes.pop()
         text = above + texts[label[node]]
         if weight[node]:
             yield f"{text} {weight[node]}\n"
-        child = first_child[node]
+        child = child_of[node]
         while child >= 0:
             open_nodes.append((child, text + ";"))
-            child = sibling[child]
-
-
-def _family(parent: IntArray) -> tuple[list[int], list[int]]:
-    """The last child of each node and the sibling before each node: popped from a stack they come in order."""
-    children = np.flatnonzero(parent >= 0)
-    order = children[np.argsort(parent[children], kind="stable")]
-    same = parent[order][1:] == parent[order][:-1]
-    first, following = np.full(len(parent), -1, np.int64), np.full(len(parent), -1, np.int64)
-    first[parent[order][::-1]] = order[::-1]
-    following[order[:-1][same]] = order[1:][same]
-    return first.tolist(), following.tolist()
+            child = next_of[child]

@@ -5,9 +5,8 @@ were recorded. pprof adds up functions of one name and system name, whatever the
 a function is. The thread (and the rank, of several) is a label of the sample, not a frame: ``-tagroot=thread`` makes
 it one.
 
-The messages of pprof's profile.proto, as far as perfkit writes them, declared at run time.
-
-Field numbers: github.com/google/pprof, proto/profile.proto (package perftools.profiles). Other fields stay unset.
+The messages are those of pprof's profile.proto, as far as perfkit writes them, declared at run time. Field numbers:
+github.com/google/pprof, proto/profile.proto (package perftools.profiles). Other fields stay unset.
 """
 
 from __future__ import annotations
@@ -19,7 +18,8 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 
 from perfkit_core.errors import UsageError
-from perfkit_core.exporters.stacks import BYTES, CALLS, CPU, DEVICE, CallPaths, Frame, call_paths, frame, weigh
+from perfkit_core.exporters import BYTES, CALLS, CPU, DEVICE
+from perfkit_core.exporters.stacks import CallPaths, Frame, call_paths, frame, weigh
 from perfkit_core.model.schema import PYTHON
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ExportOptions
@@ -62,24 +62,21 @@ _FIELDS: Final[dict[str, dict[str, tuple[int, int, str | None, bool]]]] = {
 
 @functools.cache
 def profile_class() -> Any:
-    """The class of a Profile message. Raises UsageError where protobuf is not installed."""
+    """Return the class of a Profile message. Raise UsageError where protobuf is not installed."""
     try:
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
     except ImportError:
         raise UsageError("pprof files need protobuf", 'pip install "perfkit[pprof]"') from None
     file = descriptor_pb2.FileDescriptorProto(name="perfkit/profile.proto", package=_PACKAGE, syntax="proto3")
     for message, fields in _FIELDS.items():
-        _declare(file.message_type.add(name=message), fields)
+        declared = file.message_type.add(name=message)
+        for name, (number, kind, of, repeated) in fields.items():
+            field = declared.field.add(name=name, number=number, type=kind, label=_REPEATED if repeated else 1)
+            if of is not None:
+                field.type_name = f".{_PACKAGE}.{of}"
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.Profile"))
-
-
-def _declare(message: Any, fields: dict[str, tuple[int, int, str | None, bool]]) -> None:
-    for name, (number, kind, of, repeated) in fields.items():
-        field = message.field.add(name=name, number=number, type=kind, label=_REPEATED if repeated else 1)
-        if of is not None:
-            field.type_name = f".{_PACKAGE}.{of}"
 
 
 SAMPLE_TYPES: Final = ((CALLS, "calls", "count"), (BYTES, "allocated", "bytes"), (DEVICE, "device", "nanoseconds"),
@@ -88,8 +85,11 @@ SAMPLE_TYPES: Final = ((CALLS, "calls", "count"), (BYTES, "allocated", "bytes"),
 
 
 def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
-    """Write the stacks. Says when there are none. Raises UsageError where protobuf is not installed."""
-    builder = _Builder(profile_class()(), _functions(trace))
+    """Write the stacks. Return why there are none, else "". Raise UsageError where protobuf is not installed."""
+    # The line of a frame that was recorded as an event is the one where its function begins.
+    names = trace.codes("name")
+    begins = {names.values[code] for code in np.unique(names.codes[trace.rows("kind", PYTHON)]).tolist()}
+    builder = _Builder(profile_class()(), begins)
     paths = call_paths(trace)
     values = np.stack([paths.tree.own(weigh(trace, weight)) for weight, _, _ in SAMPLE_TYPES], axis=1)
     builder.head(trace, bool(values[:, -1].any()))
@@ -97,12 +97,6 @@ def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
     with gzip.GzipFile(fileobj=file, mode="wb", compresslevel=6, mtime=0, filename="") as compressed:
         compressed.write(builder.profile.SerializeToString(deterministic=True))
     return "no stack has a weight" if empty else ""
-
-
-def _functions(trace: Trace) -> set[str]:
-    """The frames that were recorded as events: their line is the one where the function begins."""
-    names = trace.codes("name")
-    return {names.values[code] for code in np.unique(names.codes[trace.rows("kind", PYTHON)]).tolist()}
 
 
 class _Builder:
@@ -118,7 +112,7 @@ class _Builder:
         self._text("")
 
     def head(self, trace: Trace, host: bool) -> None:
-        """What the values mean, and when and where they were recorded."""
+        """Write what the values mean, and when and where they were recorded."""
         for _, name, unit in SAMPLE_TYPES:
             self.profile.sample_type.add(type=self._text(name), unit=self._text(unit))
         self.profile.default_sample_type = self._text("host_self" if host else "device")
@@ -129,7 +123,7 @@ class _Builder:
         self.profile.comment.append(self._text(f"{trace.meta.framework}: {trace.meta.source}"))
 
     def samples(self, paths: CallPaths, values: list[list[int]]) -> int:
-        """A sample for each stack that weighs anything; how many they are."""
+        """Write a sample for each stack with a weight; return their number."""
         labels = [[self._location(frame(text)) for text in label[::-1]] for label in paths.labels]
         parent, label = paths.tree.parent.tolist(), paths.tree.key.tolist()
         for node, value in enumerate(values):
@@ -149,24 +143,20 @@ class _Builder:
             self.profile.string_table.append(text.encode("utf-8", "replace").decode())
         return self._texts[text]
 
-    def _function(self, one: Frame) -> int:
-        first = one.line or 0 if one.text in self._begins else 0
-        key = (one.name, one.file, first)
-        if key not in self._functions:
-            number = self._functions[key] = len(self._functions) + 1
-            place = f"{one.file}({first})" if first else one.file
-            self.profile.function.add(
-                id=number,
-                name=self._text(one.name),
-                system_name=self._text(f"{place}: {one.name}" if place else one.name),
-                filename=self._text(one.file or ""),
-                start_line=first,
-            )
-        return self._functions[key]
-
-    def _location(self, one: Frame) -> int:
-        if one not in self._locations:
-            number = self._locations[one] = len(self._locations) + 1
-            function = self._function(one)
-            self.profile.location.add(id=number).line.add(function_id=function, line=one.line or 0)
-        return self._locations[one]
+    def _location(self, part: Frame) -> int:
+        if part not in self._locations:
+            number = self._locations[part] = len(self._locations) + 1
+            first = part.line or 0 if part.text in self._begins else 0
+            key = (part.name, part.file, first)
+            if key not in self._functions:
+                self._functions[key] = len(self._functions) + 1
+                place = f"{part.file}({first})" if first else part.file
+                self.profile.function.add(
+                    id=self._functions[key],
+                    name=self._text(part.name),
+                    system_name=self._text(f"{place}: {part.name}" if place else part.name),
+                    filename=self._text(part.file or ""),
+                    start_line=first,
+                )
+            self.profile.location.add(id=number).line.add(function_id=self._functions[key], line=part.line or 0)
+        return self._locations[part]

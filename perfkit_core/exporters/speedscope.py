@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.exporters import json_lines
-from perfkit_core.exporters.lanes import Lane, instants, lanes
+from perfkit_core.exporters.chrome import as_bytes, number_member, objects
+from perfkit_core.exporters.lanes import instants, lanes
 from perfkit_core.exporters.stacks import frame
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ExportOptions
@@ -27,18 +27,25 @@ _KINDS: Final = pa.array(['"type":"O"', '"type":"C"'])
 
 
 def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
-    """Write the timelines. Says when there are none."""
-    found, spans = lanes(trace, apart=False), np.flatnonzero(~instants(trace))
-    base, length = _extent(trace)
-    lane = found.lane[spans]
-    head = {"$schema": SCHEMA, "exporter": "perfkit", "name": _name(trace), "shared": {"frames": _frames(trace)}}
-    file.write(msgspec.json.encode(head)[:-1])
+    """Write the timelines. Return why there are none, else ""."""
+    timeline, spans = lanes(trace, apart=False), np.flatnonzero(~instants(trace))
+    base = int(trace.ints("start_ns").min()) if len(trace) else 0
+    length = int(trace.end_ns.max()) - base if len(trace) else 0
+    parts = [{"name": part.name, "file": part.file, "line": part.line}
+             for part in map(frame, trace.codes("name").values)]  # fmt: skip
+    frames = [{key: value for key, value in part.items() if value is not None} for part in parts]
+    name = trace.meta.source.encode("utf-8", "replace").decode()
+    head: dict[str, Any] = {"$schema": SCHEMA, "exporter": "perfkit", "name": name, "shared": {"frames": frames}}
+    lane = timeline.lane[spans]
     used, counts = np.unique(lane, return_counts=True)
-    if len(used):
-        file.write(b',"activeProfileIndex":%d' % _busiest([found.lanes[i] for i in used], counts))
-    file.write(b',"profiles":[')
+    shown = [timeline.lanes[index] for index in used]
+    if shown:  # the thread with the most events is shown first, or the stream where there are no threads
+        head["activeProfileIndex"] = max(range(len(shown)), key=lambda at: (shown[at].host, counts[at]))
+    file.write(msgspec.json.encode(head)[:-1] + b',"profiles":[')
     for nth, index in enumerate(used):
-        file.write((b",\n" if nth else b"\n") + _profile(found.lanes[index], length))
+        name = f"{shown[nth].process_name} · {shown[nth].name}"
+        profile = {"type": "evented", "name": name, "unit": "nanoseconds", "startValue": 0, "endValue": length}
+        file.write((b",\n" if nth else b"\n") + msgspec.json.encode(profile)[:-1] + b',"events":[')
         for piece in _events(trace, spans[lane == index], base):
             file.write(piece)
         file.write(b"]}")
@@ -46,37 +53,8 @@ def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
     return "" if len(used) else "no events with a duration were recorded"
 
 
-def _extent(trace: Trace) -> tuple[int, int]:
-    if not len(trace):
-        return 0, 0
-    base = int(trace.ints("start_ns").min())
-    return base, int(trace.end_ns.max()) - base
-
-
-def _name(trace: Trace) -> str:
-    return trace.meta.source.encode("utf-8", "replace").decode()
-
-
-def _frames(trace: Trace) -> list[dict[str, Any]]:
-    """All names, in the order of their codes; file and line where a name tells them."""
-    found = (frame(name) for name in trace.codes("name").values)
-    return [{key: value for key, value in (("name", one.name), ("file", one.file), ("line", one.line))
-             if value is not None} for one in found]  # fmt: skip
-
-
-def _busiest(used: list[Lane], counts: IntArray) -> int:
-    """The timeline to show first: the thread with the most events, or the stream where there are no threads."""
-    return max(range(len(used)), key=lambda i: (used[i].host, counts[i]))
-
-
-def _profile(lane: Lane, length: int) -> bytes:
-    name = f"{lane.process_name} · {lane.name}"
-    head = {"type": "evented", "name": name, "unit": "nanoseconds", "startValue": 0, "endValue": length}
-    return msgspec.json.encode(head)[:-1] + b',"events":['
-
-
 def _events(trace: Trace, rows: IntArray, base: int) -> Iterator[bytes]:
-    """The events of one timeline, which nest."""
+    """Yield the events of one timeline, which nest."""
     start, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
     order = np.lexsort((-end, start))
     at, closes, which = _open_and_close(start[order] - base, end[order] - base)
@@ -85,15 +63,15 @@ def _events(trace: Trace, rows: IntArray, base: int) -> Iterator[bytes]:
         some = slice(begin, begin + _EVENTS)
         members = [
             _KINDS.take(pa.array(closes[some])),
-            json_lines.number_member("at", at[some]),
-            json_lines.number_member("frame", frames[some]),
+            number_member("at", at[some]),
+            number_member("frame", frames[some]),
         ]
-        yield (b",\n" if begin else b"\n") + json_lines.as_bytes(json_lines.objects(members), ",\n")
+        yield (b",\n" if begin else b"\n") + as_bytes(objects(members), ",\n")
 
 
 @compiled
 def _open_and_close(start, end):  # type: ignore[no-untyped-def]
-    """When what opens (0) and closes (1), and which row it is. Rows nest and are sorted, outermost first."""
+    """Return the time, whether it opens (0) or closes (1), and the row. Rows nest and are sorted, outermost first."""
     count = len(start)
     at, closes, which = np.empty(2 * count, np.int64), np.empty(2 * count, np.int8), np.empty(2 * count, np.int64)
     stack = np.empty(count, np.int64)

@@ -4,9 +4,7 @@ A stack begins at the thread, and leads through the host events around the event
 were recorded as events). A stack that was recorded with an event (column ``stack``) is put before it, once. Device work
 lies under the host event that owns it, memory events in the event around them. Steps share one name.
 
-A frame of a stack: what a label of the event table says about the place in the code.
-
-What a stack may weigh: host time, device time, calls, bytes. One value an event, summed over equal stacks.
+A stack weighs host time, device time, calls or bytes: one value an event, summed over equal stacks.
 """
 
 from __future__ import annotations
@@ -20,6 +18,7 @@ import numpy as np
 from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.algorithms.trees import Tree, merge
+from perfkit_core.exporters import BYTES, CALLS, CPU, DEVICE
 from perfkit_core.exporters.lanes import lanes
 from perfkit_core.model import schema
 from perfkit_core.model.schema import DEVICE_WORK, MEMORY
@@ -42,65 +41,50 @@ class CallPaths:
 
 
 def call_paths(trace: Trace) -> CallPaths:
-    """The stacks of all host events, device work and memory events."""
+    """Return the stacks of all host events, device work and memory events."""
     work, memory = trace.rows("kind", *DEVICE_WORK), trace.rows("kind", MEMORY)
     nested = trace.ints("self_ns") >= 0
     above = np.where(work, owners(trace), trace.ints("parent"))
     label, labels = _labels(trace, above == NO_ROW)
     within = memory & (above != NO_ROW)  # a memory event is no frame: it belongs to the one around it
-    tree = _merged(above, label, (nested | work | memory) & ~within, work)
-    node = np.where(within, tree.node[above], tree.node)
-    return CallPaths(Tree(tree.parent, tree.key, node), labels)
-
-
-def _merged(above: IntArray, label: IntArray, member: BoolArray, work: BoolArray) -> Tree:
-    """The tree, of rows in an order in which work follows its owner whatever the clocks of host and device say."""
+    # Merged in an order in which work follows its owner, whatever the clocks of host and device say.
     order = np.argsort(work, kind="stable")
     position = np.full(len(order) + 1, NO_ROW, np.int64)
     position[order] = np.arange(len(order))
+    member = (nested | work | memory) & ~within
     tree = merge(position[above[order]], label[order], member[order])
-    return Tree(tree.parent, tree.key, tree.node[position[:-1]])
+    node = tree.node[position[:-1]]
+    return CallPaths(Tree(tree.parent, tree.key, np.where(within, node[above], node)), labels)
 
 
 def _labels(trace: Trace, top: BoolArray) -> tuple[IntArray, list[tuple[str, ...]]]:
-    """Label of each event: its name, behind the stack that was recorded with it, behind the thread if it is ``top``."""
-    names, stacks = trace.codes("name"), trace.codes("stack")
+    """Return the label of each event: its name, after the stack that was recorded with it, after the thread if it is
+    ``top``."""
+    names, stacks, parent = trace.codes("name"), trace.codes("stack"), trace.ints("parent")
     spelled = [*((value,) for value in names.values), (STEP,), ()]
     name = np.where(trace.rows("kind", schema.STEP), len(names.values), names.codes)
     name = np.where(trace.rows("kind", MEMORY), len(names.values) + 1, name).astype(np.int64)
-    stack = np.where(_begins(trace), stacks.codes, -1).astype(np.int64) + 1
-    root, threads = _threads(trace)
-    root = np.where(top, root, -1) + 1
+    # A recorded stack counts where it begins: no event around it has one, or is a Python frame.
+    has_stack = stacks.codes >= 0
+    nearest = nesting.nearest_on_path(parent, has_stack | trace.rows("kind", schema.PYTHON))
+    begins = has_stack & (np.where(parent == NO_ROW, NO_ROW, nearest[parent]) == NO_ROW)
+    stack = np.where(begins, stacks.codes, -1).astype(np.int64) + 1
+    # The root of an event is its thread, or that its launch is unknown.
+    timeline = lanes(trace, apart=False, spread=False)
+    threads = [lane.name if lane.host else NO_LAUNCH for lane in timeline.lanes]
+    if len(trace.meta.ranks) > 1:
+        threads = [f"rank {lane.rank}: {name}" for lane, name in zip(timeline.lanes, threads, strict=True)]
+    roots = list(dict.fromkeys(threads))
+    number = np.array([*(roots.index(name) for name in threads), -1], np.int64)
+    root = np.where(top, number[timeline.lane], -1) + 1
     width, height = len(spelled), len(stacks.values) + 1
     keys, label = np.unique((root * height + stack) * width + name, return_inverse=True)
     labels = []
     for key in keys.tolist():
         frames = stacks.values[key // width % height - 1].split(SEPARATOR)[::-1] if key // width % height else []
-        thread = [threads[key // width // height - 1]] if key // width // height else []
+        thread = [roots[key // width // height - 1]] if key // width // height else []
         labels.append((*thread, *frames, *spelled[key % width]))
     return label.astype(np.int64), labels
-
-
-def _begins(trace: Trace) -> BoolArray:
-    """True where a recorded stack begins: no event around it has one, or is a Python frame."""
-    parent = trace.ints("parent")
-    has = trace.codes("stack").codes >= 0
-    nearest = nesting.nearest_on_path(parent, has | trace.rows("kind", schema.PYTHON))
-    above = np.where(parent == NO_ROW, NO_ROW, nearest[parent])
-    begins: BoolArray = has & (above == NO_ROW)
-    return begins
-
-
-def _threads(trace: Trace) -> tuple[IntArray, list[str]]:
-    """The root of each event, as index into names: its thread, or that its launch is unknown."""
-    found = lanes(trace, apart=False, spread=False)
-    several = len(trace.meta.ranks) > 1
-    names = [lane.name if lane.host else NO_LAUNCH for lane in found.lanes]
-    if several:
-        names = [f"rank {lane.rank}: {name}" for lane, name in zip(found.lanes, names, strict=True)]
-    distinct = list(dict.fromkeys(names))
-    number = np.array([*(distinct.index(name) for name in names), -1], np.int64)
-    return number[found.lane], distinct
 
 
 _PATTERNS: Final = (
@@ -120,19 +104,13 @@ class Frame(NamedTuple):
 
 
 def frame(text: str) -> Frame:
-    """``train.py(12): step`` → step, train.py, 12; every other text is the name."""
+    """Return the frame of a text: ``train.py(12): step`` → step, train.py, 12; every other text is the name."""
     for pattern in _PATTERNS:
         match = pattern.fullmatch(text)
         if match:
             return Frame(text, match["name"], match["file"], int(match["line"]))
     return Frame(text, text)
 
-
-CPU: Final = "cpu"
-DEVICE: Final = "device"
-CALLS: Final = "calls"
-BYTES: Final = "bytes"
-WEIGHTS: Final = (CPU, DEVICE, CALLS, BYTES)
 
 LACKING: Final = {
     CPU: "no host events were recorded, so no stack has host time",
@@ -144,13 +122,13 @@ LACKING: Final = {
 
 
 def default(trace: Trace) -> str:
-    """Host time, or device time of a trace without any."""
+    """Return the weight of choice: host time, or device time of a trace without any."""
     return CPU if weigh(trace, CPU).any() or not weigh(trace, DEVICE).any() else DEVICE
 
 
 def weigh(trace: Trace, weight: str) -> IntArray:
-    """The weight of each event itself, shape (rows,): self time of host events or duration of device work in ns, 1 for
-    each of both, bytes of memory that was allocated (not the allocator's own reserve)."""
+    """Return the weight of each event itself, shape (rows,): self time of host events or duration of device work in ns,
+    1 for each of both, bytes of memory that was allocated (not the allocator's own reserve)."""
     if weight == CPU:
         return trace.ints("self_ns", 0)
     work = trace.rows("kind", *DEVICE_WORK)

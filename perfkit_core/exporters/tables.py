@@ -15,8 +15,10 @@ _ROWS: Final = 1 << 15
 
 
 def write_csv(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
-    """One row an event, the columns of the schema; text is quoted, what is unknown is empty."""
-    plain = pa.schema([pa.field(f.name, _plain(f.type), f.nullable) for f in trace.events.schema])
+    """Write one row an event, the columns of the schema; text is quoted, unknown values are empty."""
+    types = [f.type.value_type if pa.types.is_dictionary(f.type) else f.type for f in trace.events.schema]
+    fields = zip(trace.events.schema, types, strict=True)
+    plain = pa.schema([pa.field(field.name, type_, field.nullable) for field, type_ in fields])
     with pyarrow.csv.CSVWriter(file, plain) as writer:
         for begin in range(0, len(trace), _ROWS):
             writer.write_table(trace.events.slice(begin, _ROWS).cast(plain))
@@ -24,10 +26,6 @@ def write_csv(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
 
 
 def write_parquet(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
-    """The format of a run folder's files."""
+    """Write the format of the files of a run folder."""
     write_table(trace, file)
     return "" if len(trace) else "no events were recorded"
-
-
-def _plain(found: pa.DataType) -> pa.DataType:
-    return found.value_type if pa.types.is_dictionary(found) else found

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from perfkit_core import export, load
-from perfkit_core.exporters.stacks import WEIGHTS, frame
+from perfkit_core.exporters import WEIGHTS
+from perfkit_core.exporters.stacks import frame
 from perfkit_core.model.trace import Trace, concat_traces, with_rank
 from tests.support import wire
 from tests.support.events import device, host, trace
