@@ -7,7 +7,7 @@ event is never before the parent of the event written before it, and times need 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,10 +23,9 @@ from perfkit_core.assembly.labels import with_labels
 from perfkit_core.model.meta import Finding, TraceMeta
 from perfkit_core.model.schema import CPU, MEMORY, RUNTIME, SYNC
 from perfkit_core.model.trace import Trace
-from perfkit_core.readers.chrome.reader import ChromeFile, file_findings
-from perfkit_core.readers.chrome.recorder import Recorder
+from perfkit_core.readers.chrome.reader import Reading, file_findings
 from perfkit_core.runtime.compile import compiled
-from perfkit_core.storage.recorded_events import ROW_GROUP, RecordedWriter
+from perfkit_core.storage.recorded_events import RecordedWriter
 from perfkit_paddle import findings, json_dialect
 from perfkit_paddle.findings import make_meta, processes
 from perfkit_paddle.json_dialect import PaddleDialect
@@ -121,8 +120,7 @@ _DEEPEST: Final = 64
 def read_json(path: Path, partial: bool = False) -> Trace:
     """Return the Trace of a file. Raises SourceError for what is no such file or damaged."""
     reading = _Reading(path, partial)
-    for _ in reading.portions():
-        pass
+    reading.read()
     columns = reading.recorder.recorded(in_order=False).columns
     meta = reading.meta(processes(columns))
     recorded, quality = complete(Recorded(columns), meta)
@@ -132,39 +130,23 @@ def read_json(path: Path, partial: bool = False) -> Trace:
 def stream(path: Path, partial: bool, writer: RecordedWriter) -> None:
     """Read the file into the writer, a portion at a time. Raises SourceError."""
     reading = _Reading(path, partial, sparing=True)
-    of_thread: dict[int, int] = {}
-
-    def write() -> None:
-        columns = reading.recorder.taken()
-        of_thread.update(processes(columns))
-        for batch in columns.to_batches():
-            writer.write(batch)
-
-    for _ in reading.portions():
-        if reading.recorder.held >= ROW_GROUP:
-            write()
-    if reading.recorder.held:
-        write()
-    writer.close(reading.meta(of_thread), reading.findings())
+    reading.stream(writer)
+    writer.close(reading.meta(reading.of_thread), reading.findings())
 
 
-class _Reading:
-    """One pass over a file: its events go to ``recorder``, the rest is known at the end."""
+class _Reading(Reading[PaddleDialect]):
+    """Notes the process of each thread, ``of_thread``, when it streams."""
 
     def __init__(self, path: Path, partial: bool, sparing: bool = False) -> None:
-        self._file = ChromeFile(path, partial, sparing)
-        self._dialect = PaddleDialect()
-        self.recorder = Recorder(self._dialect, partial)
+        super().__init__(path, PaddleDialect(), partial, sparing)
+        self.of_thread: dict[int, int] = {}
 
-    def portions(self) -> Iterator[None]:
-        """Read on, a portion at a time."""
-        for portion in self._file.portions(self._dialect):
-            self.recorder.add(portion)
-            yield
+    def see(self, events: pa.Table) -> None:
+        self.of_thread.update(processes(events))
 
     def meta(self, of_thread: Mapping[int, int]) -> TraceMeta:
         """Return what the file says besides its events."""
-        header = self._file.header
+        header = self.file.header
         extra_info, described = header.get("ExtraInfo"), header.get("deviceProperties")
         texts = extra_info.items() if isinstance(extra_info, dict) else ()
         properties = described if isinstance(described, list) else ()
@@ -173,21 +155,21 @@ class _Reading:
             {key: text for key, text in texts if isinstance(text, str)},
             None,
             devices=tuple(findings.device(p, p.get("name")) for p in properties if isinstance(p, dict)),
-            source=str(self._file.path),
+            source=str(self.file.path),
             format=FORMAT,
-            incomplete=self._file.truncated_at is not None,
+            incomplete=self.file.truncated_at is not None,
             extra={key: header[key] for key in _HEADER if key in header},
         )
 
     def findings(self) -> tuple[Finding, ...]:
         """Return what is doubtful in the file itself."""
-        quality = [*file_findings(self._file, self.recorder)]
-        if self._dialect.unknown_types:
-            quality.append(findings.unknown_types(self._dialect.unknown_types))
-        if self._dialect.unlabelled:
-            quality.append(findings.unlabelled(self._dialect.unlabelled))
-        if self._dialect.overflowed:
-            quality.append(findings.overflowed_bytes(self._dialect.overflowed))
+        quality = [*file_findings(self.file, self.recorder)]
+        if self.dialect.unknown_types:
+            quality.append(findings.unknown_types(self.dialect.unknown_types))
+        if self.dialect.unlabelled:
+            quality.append(findings.unlabelled(self.dialect.unlabelled))
+        if self.dialect.overflowed:
+            quality.append(findings.overflowed_bytes(self.dialect.overflowed))
         return tuple(quality)
 
 

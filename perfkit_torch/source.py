@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 
-from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.algorithms.decimals import to_ns
 from perfkit_core.assembly.assemble import assemble
 from perfkit_core.errors import SourceError
@@ -17,10 +17,9 @@ from perfkit_core.language.messages import message
 from perfkit_core.model.meta import Device, Finding, TraceMeta
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.chrome.dialect import integer
-from perfkit_core.readers.chrome.reader import ChromeFile, file_findings
-from perfkit_core.readers.chrome.recorder import Recorder
+from perfkit_core.readers.chrome.reader import Reading, file_findings
 from perfkit_core.storage import bytestream
-from perfkit_core.storage.recorded_events import ROW_GROUP, RecordedWriter
+from perfkit_core.storage.recorded_events import RecordedWriter
 from perfkit_torch.dialect import TorchDialect
 from perfkit_torch.operator_names import operator_name
 
@@ -60,49 +59,31 @@ def peek(path: Path) -> int | None:
 def read(path: Path, partial: bool = False) -> Trace:
     """Return the file as a Trace. Raises SourceError."""
     reading = _Reading(path, partial)
-    for _ in reading.portions():
-        pass
+    reading.read()
     recorded = reading.recorder.recorded(reading.base_ns)
-    reading.see(recorded.columns["start_ns"].to_numpy(), reading.base_ns)
+    reading.see(recorded.columns, reading.base_ns)
     return assemble(recorded, reading.meta(), reading.findings(), reading.rank, operator_name)
 
 
 def stream(path: Path, partial: bool, writer: RecordedWriter) -> None:
     """Read the file into the writer, a portion at a time. Raises SourceError."""
     reading = _Reading(path, partial, sparing=True)
-
-    def write() -> None:
-        columns = reading.recorder.taken()
-        reading.see(columns["start_ns"].to_numpy())
-        for batch in columns.to_batches():
-            writer.write(batch)
-
-    for _ in reading.portions():
-        if reading.recorder.held >= ROW_GROUP:
-            write()
-    if reading.recorder.held:
-        write()
+    reading.stream(writer)
     writer.close(reading.meta(), reading.findings(), reading.rank, reading.base_ns)
 
 
-class _Reading:
-    """One pass over a file: its events go to ``recorder``, the rest is known at the end."""
+class _Reading(Reading[TorchDialect]):
+    """Notes what the times show about the clock that they were taken from."""
 
     def __init__(self, path: Path, partial: bool, sparing: bool = False) -> None:
-        self._file = ChromeFile(path, partial, sparing)
-        self._dialect, self._partial = TorchDialect(), partial
-        self.recorder = Recorder(self._dialect, partial)
+        super().__init__(path, TorchDialect(), partial, sparing)
+        self._partial = partial
         self._first_ns: list[int] = []
         self._below_1us: set[int] = set()
 
-    def portions(self) -> Iterator[None]:
-        """Read on, a portion at a time."""
-        for portion in self._file.portions(self._dialect):
-            self.recorder.add(portion)
-            yield
-
-    def see(self, start_ns: IntArray, base_ns: int = 0) -> None:
-        """Note what the times show about the clock, as they are in the file: without ``base_ns``."""
+    def see(self, events: pa.Table, base_ns: int = 0) -> None:
+        """Note the first time and the digits below 1 µs, as they are in the file: without ``base_ns``."""
+        start_ns = events["start_ns"].to_numpy()
         if not len(start_ns):
             return
         self._first_ns.append(int(start_ns.min()) - base_ns)
@@ -116,28 +97,28 @@ class _Reading:
     @property
     def base_ns(self) -> int:
         """The origin of the times in the file."""
-        return integer(self._file.header.get("baseTimeNanoseconds")) or 0
+        return integer(self.file.header.get("baseTimeNanoseconds")) or 0
 
     @property
     def rank(self) -> int | None:
         """The rank of the process, None where the file does not have it."""
-        return _place(self._file.header)[0]
+        return _place(self.file.header)[0]
 
     def meta(self) -> TraceMeta:
         """Return what the file says besides its events."""
-        header, (rank, world_size) = self._file.header, _place(self._file.header)
+        header, (rank, world_size) = self.file.header, _place(self.file.header)
         names = self.recorder.thread_names.items()
         window_ns = None
-        if self._dialect.window is not None:
+        if self.dialect.window is not None:
             try:
-                times = to_ns([bytes(text) or None for text in self._dialect.window], lambda at: " (of the recording)")
+                times = to_ns([bytes(text) or None for text in self.dialect.window], lambda at: " (of the recording)")
                 start, duration = times.tolist()
                 window_ns = self.base_ns + start, self.base_ns + start + duration
             except SourceError:
                 if not self._partial:
                     raise
         return TraceMeta(
-            source=str(self._file.path),
+            source=str(self.file.path),
             format="torch-chrome",
             framework="torch",
             clock=self._clock(),
@@ -148,12 +129,12 @@ class _Reading:
             options={key: bool(header[key]) for key in _OPTIONS if key in header},
             thread_names={f"{'-' if rank is None else rank}:{key}": name for key, name in names},
             extra={key: value for key, value in header.items() if key not in _KNOWN},
-            incomplete=self._file.truncated_at is not None,
+            incomplete=self.file.truncated_at is not None,
         )
 
     def findings(self) -> tuple[Finding, ...]:
         """Return what is doubtful: damage, and what the times themselves show."""
-        findings = list(file_findings(self._file, self.recorder))
+        findings = list(file_findings(self.file, self.recorder))
         if {(below + self.base_ns) % 1000 for below in self._below_1us} == {0}:
             text = message("times were written in whole microseconds: each is up to 1 µs off")
             findings.append(Finding("rounded-clock", text))

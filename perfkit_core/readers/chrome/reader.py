@@ -10,7 +10,9 @@ import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
+
+import pyarrow as pa
 
 from perfkit_core.errors import SourceError
 from perfkit_core.language.messages import Message, message
@@ -20,6 +22,9 @@ from perfkit_core.readers.chrome.event_list import MAX_VALUE_BYTES, WINDOW_BYTES
 from perfkit_core.readers.chrome.recorder import Recorder
 from perfkit_core.readers.chrome.repair import NO_JSON_NUMBER, value_end, values_mended
 from perfkit_core.readers.chrome.scanned_rows import Portion
+from perfkit_core.storage.recorded_events import ROW_GROUP, RecordedWriter
+
+AnyDialect = TypeVar("AnyDialect", bound=Dialect)
 
 _SPACE: Final = re.compile(rb"\s*")
 _BEGINNING: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*")
@@ -179,6 +184,38 @@ def _number(text: str) -> float | str:
     """Return a number, as text where no float can hold it: JSON has none for it."""
     value = float(text)
     return value if math.isfinite(value) else text
+
+
+class Reading(Generic[AnyDialect]):
+    """One pass over a file: its events go to ``recorder``, header and findings are complete at the end."""
+
+    def __init__(self, path: Path, dialect: AnyDialect, partial: bool, sparing: bool = False) -> None:
+        self.file = ChromeFile(path, partial, sparing)
+        self.recorder = Recorder(dialect, partial)
+        self.dialect = dialect
+
+    def read(self) -> None:
+        """Read the file into the recorder. Raises SourceError."""
+        for portion in self.file.portions(self.dialect):
+            self.recorder.add(portion)
+
+    def stream(self, writer: RecordedWriter) -> None:
+        """Read the file into the writer, a row group at a time. Raises SourceError."""
+        for portion in self.file.portions(self.dialect):
+            self.recorder.add(portion)
+            if self.recorder.held >= ROW_GROUP:
+                self._write(writer)
+        if self.recorder.held:
+            self._write(writer)
+
+    def _write(self, writer: RecordedWriter) -> None:
+        events = self.recorder.taken()
+        self.see(events)
+        for batch in events.to_batches():
+            writer.write(batch)
+
+    def see(self, events: pa.Table) -> None:
+        """Note what is needed of all events at the end. Called with the events of each row group."""
 
 
 def file_findings(file: ChromeFile, recorder: Recorder) -> tuple[Finding, ...]:
