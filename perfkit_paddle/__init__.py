@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from perfkit_core.recording.writer import CycleWriter
+    from perfkit_paddle.capture import trace_handler
     from perfkit_paddle.collectives import annotate_collectives
     from perfkit_paddle.layers import annotate, describe
     from perfkit_paddle.throughput import Throughput
@@ -19,18 +17,12 @@ _HOMES = {
     "annotate": "layers",
     "annotate_collectives": "collectives",
     "describe": "layers",
+    "trace_handler": "capture",
 }
 
 
-def trace_handler(run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any], Any]] = ()) -> CycleWriter[Any]:
-    """See :func:`perfkit_paddle.capture.trace_handler`."""
-    from perfkit_paddle.capture import trace_handler as make
-
-    return make(run_dir, also)
-
-
 def __getattr__(name: str) -> Any:
-    """``Throughput``, ``annotate``, ``annotate_collectives`` and ``describe`` are imported on first use."""
+    """Import a name on first use."""
     from perfkit_core.system.packages import exported
 
     return exported(__name__, name, _HOMES, "paddle")
