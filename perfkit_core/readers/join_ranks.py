@@ -1,4 +1,4 @@
-"""Several sources named together: the ranks of one job, and nothing else."""
+"""Joins several sources: the ranks of one job, and nothing else."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ from pathlib import PurePath
 from typing import Final
 
 from perfkit_core.errors import SourceError
-from perfkit_core.language.messages import Message, plural
+from perfkit_core.language.messages import plural
 from perfkit_core.model.meta import Finding, TraceMeta, hull
 from perfkit_core.model.schema import STEP
 from perfkit_core.model.trace import Trace, concat_traces, with_rank
 
 _RANK: Final = re.compile(r"(?<![A-Za-z])(?:rank|worker)[-_]?(\d{1,6})(?!\d)", re.IGNORECASE)
-"""How a file's name tells a rank. Other numbers in it are processes, hosts, devices and times."""
+"""A rank in the name of a file. Other numbers in it are processes, hosts, devices and times."""
+
+BY_ORDER: Final = "ranks-by-order"
+BY_NAME: Final = "ranks-by-name"
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What tells whether a source belongs to the same job as others. ``recording``: what all cycles of a process have
-    in common, where they tell."""
+    """Facts that decide whether a source belongs to the same job as others. ``recording``: shared by all cycles of a
+    process, None where unknown."""
 
     source: str
     framework: str | None
@@ -34,15 +37,18 @@ class Part:
 
     @classmethod
     def of(cls, meta: TraceMeta) -> Part:
-        """The part that a trace is."""
-        told = (meta.source, meta.framework, meta.ranks, meta.clock, meta.window_ns)
-        return cls(*told, meta.recording, meta.cycle)
+        """Return the part for a trace."""
+        return cls(
+            meta.source, meta.framework, meta.ranks, meta.clock, meta.window_ns, meta.recording, meta.cycle
+        )  # fmt: skip
 
 
 def one_job(traces: Sequence[Trace]) -> Trace:
-    """Several traces as one, a rank each (or some of its cycles). Ranks that the sources do not tell are those of their
-    names, or numbered in the order given, with a finding. Raises SourceError where the sources cannot be of one job:
-    other frameworks, one rank's steps or times twice, or recordings of unknown rank that were made one after the other.
+    """Join traces, a rank each (or some of its cycles). Ranks that the sources do not state are taken from their names,
+    or numbered in the order given, with a finding.
+
+    Raises SourceError where the sources cannot be of one job: other frameworks, one rank's steps or times twice, or
+    recordings of unknown rank that were made one after the other.
     """
     if len(traces) == 1:
         return traces[0]
@@ -55,131 +61,129 @@ def one_job(traces: Sequence[Trace]) -> Trace:
     known = {rank for part in parts for rank in part.ranks}
     numbers, findings = numbered_processes({part.source: part.recording for part in parts if not part.ranks}, known)
     if any(finding.code == BY_ORDER for finding in findings):
-        check_one_time(map(_whole, unknown))
+        windows = [hull([part.window_ns for part in cycles if part.window_ns]) for cycles in unknown]
+        check_one_time(replace(cycles[0], window_ns=window) for cycles, window in zip(unknown, windows, strict=True))
     ranked = [trace if trace.meta.ranks else with_rank(trace, numbers[trace.meta.source]) for trace in traces]
     check_apart(ranked)
     return concat_traces(sorted(ranked, key=lambda trace: trace.meta.ranks)).with_findings(*findings)
 
 
 def processes(parts: Iterable[Part]) -> list[list[Part]]:
-    """The parts of each process: cycles of one recording, in order; a part that names no recording stands alone."""
-    found: dict[tuple[str, bool], list[Part]] = {}
+    """Return the parts of each process: cycles of one recording, in order; a part without a recording is alone."""
+    by_recording: dict[tuple[str, bool], list[Part]] = {}
     for part in parts:
-        found.setdefault((part.recording or part.source, part.recording is None), []).append(part)
-    return [sorted(some, key=lambda part: part.window_ns or (0, 0)) for some in found.values()]
+        by_recording.setdefault((part.recording or part.source, part.recording is None), []).append(part)
+    return [sorted(cycles, key=lambda part: part.window_ns or (0, 0)) for cycles in by_recording.values()]
 
 
 def in_time(trace: Trace) -> tuple[tuple[int, int], int]:
-    """A key that sorts the cycles of a process."""
+    """Return a key that sorts the cycles of a process."""
     return trace.meta.window_ns or (0, 0), trace.meta.cycle or 0
 
 
-def _whole(cycles: Sequence[Part]) -> Part:
-    """The cycles of a process as one part, with the extent of all."""
-    return replace(cycles[0], window_ns=hull([part.window_ns for part in cycles if part.window_ns]))
-
-
-BY_ORDER: Final = "ranks-by-order"
-BY_NAME: Final = "ranks-by-name"
-
-
 def numbered(sources: Sequence[str], known: Iterable[int]) -> tuple[Mapping[str, int], tuple[Finding, ...]]:
-    """The rank of each source that does not tell it: of its name, where all of them have one there that is not
-    ``known``; else a free number, in the order given."""
+    """Return the rank of each source that does not state it, and a finding.
+
+    It is the rank in the source's name if all sources have one that is not ``known``; else a free number, in the order
+    given.
+    """
     if not sources:
         return {}, ()
     taken, names = set(known), [rank_of_name(source) for source in sources]
-    told = {source: rank for source, rank in zip(sources, names, strict=True) if rank is not None}
-    if len(told) == len(sources) and not taken & set(told.values()):
-        return told, (Finding(BY_NAME, _by_name(len(sources))),)
+    by_name = {source: rank for source, rank in zip(sources, names, strict=True) if rank is not None}
+    if len(by_name) == len(sources) and not taken & set(by_name.values()):
+        text = plural(
+            "1 source does not state its rank: taken from the file name",
+            "{n} sources do not state their rank: taken from the file names",
+            len(sources),
+        )
+        return by_name, (Finding(BY_NAME, text),)
+    text = plural(
+        "1 source does not state its rank: numbered in the order given",
+        "{n} sources do not state their rank: numbered in the order given",
+        len(sources),
+    )
     free = (rank for rank in itertools.count() if rank not in taken)
-    return dict(zip(sources, free, strict=False)), (Finding(BY_ORDER, _by_order(len(sources))),)
+    return dict(zip(sources, free, strict=False)), (Finding(BY_ORDER, text),)
 
 
 def numbered_processes(
     recordings: Mapping[str, str | None], known: Collection[int]
 ) -> tuple[Mapping[str, int], tuple[Finding, ...]]:
-    """As :func:`numbered`, the same number for all cycles of a process: of each source the recording that it is a cycle
-    of, None for a source that stands alone. A single process has no number where none is ``known``."""
+    """As :func:`numbered`, with the same number for all cycles of a process.
+
+    ``recordings`` maps each source to the recording that it is a cycle of, None for a source of its own. A single
+    process has no number where none is ``known``.
+    """
     process = {source: recording or source for source, recording in recordings.items()}
     first = {name: source for source, name in reversed(process.items())}
     sources = [first[name] for name in dict.fromkeys(process.values())]
-    if len(sources) == 1 and not known:  # nothing asks for one
+    if len(sources) == 1 and not known:  # it needs no number
         return {}, ()
     numbers, findings = numbered(sources, known)
     return {source: numbers[first[name]] for source, name in process.items()}, findings
 
 
-def _by_name(count: int) -> Message:
-    return plural(
-        "1 source does not tell the rank: taken from the names of the files",
-        "{n} sources do not tell the rank: taken from the names of the files",
-        count,
-    )
-
-
-def _by_order(count: int) -> Message:
-    return plural(
-        "1 source does not tell the rank: numbered in the order given",
-        "{n} sources do not tell the rank: numbered in the order given",
-        count,
-    )
-
-
 def rank_of_name(source: str) -> int | None:
-    """The rank that the name of a file tells (``rank3.json``, ``run_worker-12.pt.trace.json``), None for others."""
-    found = _RANK.findall(PurePath(source).name)
-    return int(found[0]) if len(set(found)) == 1 else None
+    """Return the rank in the name of a file (``rank3.json``, ``run_worker-12.pt.trace.json``), None for others."""
+    ranks = _RANK.findall(PurePath(source).name)
+    return int(ranks[0]) if len(set(ranks)) == 1 else None
 
 
 def check_frameworks(parts: Iterable[Part]) -> None:
-    """Raises SourceError for parts of several frameworks."""
+    """Raise SourceError for parts of several frameworks."""
     frameworks = sorted({str(part.framework) for part in parts})
     if len(frameworks) > 1:
-        told = " and ".join(frameworks)
-        raise SourceError(f"sources of {told} are not one run", "perfkit compare sets two runs side by side")
+        named = " and ".join(frameworks)
+        raise SourceError(f"cannot merge {named} sources into one run", "use perfkit compare to compare two runs")
 
 
 def check_one_time(unknown: Iterable[Part]) -> None:
-    """Ranks of a job run at the same time; the clocks of epoch tell. Intervals have a moment in common exactly when no
-    two of them are apart. Raises SourceError for the two that are the farthest apart."""
+    """Raise SourceError for recordings of unknown rank that were not made at the same time, as ranks of a job are.
+
+    Only epoch clocks can be compared. Intervals have a common moment exactly when no two of them are apart; the error
+    names the two that are the farthest apart.
+    """
     timed = [(part.window_ns, part) for part in unknown if part.clock == "epoch" and part.window_ns]
     if not timed:
         return
-    (_, end), first = min(timed, key=lambda one: one[0][1])
-    (start, _), last = max(timed, key=lambda one: one[0][0])
+    (_, end), first = min(timed, key=lambda item: item[0][1])
+    (start, _), last = max(timed, key=lambda item: item[0][0])
     if end < start:
         raise SourceError(
-            f"{first.source} and {last.source} were recorded at different times and do not tell their rank: "
+            f"{first.source} and {last.source} were recorded at different times and do not state their rank: "
             "they are two runs, or two recordings of one",
             f"perfkit compare {first.source} {last.source}",
         )
 
 
 def check_apart(traces: Iterable[Trace]) -> None:
-    """Raises SourceError where two traces hold the same steps of the same rank, or the same cycle of one recording, or
-    were made at the same time by one rank. Other cycles of one recording are apart, however their steps are
+    """Raise SourceError where two traces hold the same steps of the same rank, or the same cycle of one recording, or
+    were made at the same time by one rank. Other cycles of one recording are distinct, however their steps are
     numbered."""
     cycles: dict[object, Part] = {}
-    of_rank: dict[int, list[tuple[Part, Trace]]] = {}
+    by_rank: dict[int, list[tuple[Part, Trace]]] = {}
     for trace in traces:
         part = Part.of(trace.meta)
         if part.recording is not None and part.cycle is not None:
             _check_new(cycles, (part.recording, part.cycle, part.ranks), part)
         for rank in part.ranks:
-            of_rank.setdefault(rank, []).append((part, trace))
-    for rank, some in of_rank.items():
-        (first, _), *others = some
-        if not all(_other_cycle(first, part) for part, _ in others):  # to look costs reading the steps of stored files
-            _check_steps(some)
-            _check_times(rank, [part for part, _ in some])
-
-
-def _check_steps(of_rank: Iterable[tuple[Part, Trace]]) -> None:
-    seen: dict[object, Part] = {}
-    for part, trace in of_rank:
-        for step in set(trace.ints("step")[trace.rows("kind", STEP)].tolist()):
-            _check_new(seen, step, part)
+            by_rank.setdefault(rank, []).append((part, trace))
+    for rank, parts in by_rank.items():
+        if all(_other_cycle(parts[0][0], part) for part, _ in parts[1:]):
+            continue  # the check below reads the steps of stored files
+        steps: dict[object, Part] = {}
+        for part, trace in parts:
+            for step in set(trace.ints("step")[trace.rows("kind", STEP)].tolist()):
+                _check_new(steps, step, part)
+        # a rank records one cycle after the other; only epoch clocks can be compared
+        timed = [(part.window_ns, part) for part, _ in parts if part.clock == "epoch" and part.window_ns]
+        for ((_, end), a), ((start, _), b) in itertools.pairwise(sorted(timed, key=lambda item: item[0])):
+            if start < end and not _other_cycle(a, b):
+                raise SourceError(
+                    f"{a.source} and {b.source} hold the same time of rank {rank}",
+                    "name one source for each rank and cycle; use perfkit compare to compare two runs",
+                )
 
 
 def _check_new(seen: dict[object, Part], key: object, part: Part) -> None:
@@ -187,22 +191,11 @@ def _check_new(seen: dict[object, Part], key: object, part: Part) -> None:
     if other is not part and not _other_cycle(other, part):
         raise SourceError(
             f"{other.source} and {part.source} hold the same steps of the same rank",
-            "name one source a rank; perfkit compare sets two runs side by side",
+            "name one source for each rank; use perfkit compare to compare two runs",
         )
 
 
-def _check_times(rank: int, parts: Iterable[Part]) -> None:
-    """A rank records one cycle after the other. Only clocks of epoch can be compared."""
-    timed = [(part.window_ns, part) for part in parts if part.clock == "epoch" and part.window_ns]
-    for ((_, end), one), ((start, _), other) in itertools.pairwise(sorted(timed, key=lambda one: one[0])):
-        if start < end and not _other_cycle(one, other):
-            raise SourceError(
-                f"{one.source} and {other.source} hold the same time of rank {rank}",
-                "name one source a rank and cycle; perfkit compare sets two runs side by side",
-            )
-
-
-def _other_cycle(one: Part, other: Part) -> bool:
-    """Whether the two are different cycles of one recording."""
-    cycles = {one.cycle, other.cycle}
-    return one.recording is not None and one.recording == other.recording and len(cycles - {None}) == 2
+def _other_cycle(a: Part, b: Part) -> bool:
+    """Return whether two parts are different cycles of one recording."""
+    cycles = {a.cycle, b.cycle}
+    return a.recording is not None and a.recording == b.recording and len(cycles - {None}) == 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -19,6 +19,7 @@ from perfkit_core.storage import store
 from perfkit_core.storage.bytestream import head
 from perfkit_core.storage.recorded_events import RecordedWriter
 from perfkit_core.storage.store import PARTIAL_SUFFIX
+from perfkit_core.storage.stored_file import PARQUET_MAGIC
 from perfkit_core.system.paths import (
     PathLike,
     as_path,
@@ -34,45 +35,40 @@ from perfkit_core.system.paths import (
 )
 
 _OWN_PAGE: Final = b'<meta name="generator" content="perfkit">'
-"""What the pages of the renderers begin with."""
+"""Start of the pages of the renderers."""
 
 
 def load(sources: PathLike | Sequence[PathLike], *, partial: bool = False, plugins: Plugins | None = None) -> Trace:
     """Read a trace file, a run folder or a folder of trace files, or several (one a rank), as one Trace.
 
     A source is a path, or the address of a store that fsspec knows (``s3://…``, ``gs://…``, ``https://…``).
-    ``partial`` keeps what can be read of damaged files, with a finding. ``plugins`` are those whose readers are asked,
-    the installed ones when None. Raises SourceError.
+    ``partial`` keeps what can be read of damaged files, with a finding. The readers are those of ``plugins``, of the
+    installed plugins when None. Raises SourceError.
     """
     given = list(sources) if isinstance(sources, Sequence) and not isinstance(sources, str) else [sources]
     paths, findings = files_of(given, plugins or get_plugins(), partial)
-    traces, lost = _each(paths, partial, plugins)
-    whole = one_job(traces)
-    if len(given) == 1 < len(paths):
-        whole = named(whole, as_path(given[0]))
-    return whole.with_findings(*findings, *lost, *about_job(whole.meta))
-
-
-def _each(paths: Sequence[Path], partial: bool, plugins: Plugins | None) -> tuple[list[Trace], tuple[Finding, ...]]:
-    """Every file under its own name; with ``partial`` without those that cannot be read, unless none can."""
     traces: list[Trace] = []
     failed: dict[int, SourceError] = {}
     for number, path in enumerate(paths):
         try:
-            traces.append(named(load_one(path, partial, plugins), path))
+            traces.append(load_one(path, partial, plugins))
         except SourceError as error:
             failed[number] = error
             if not partial or len(failed) == len(paths):
                 raise failed[min(failed)] from None
+    trace = one_job(traces)
+    if len(given) == 1 < len(paths):
+        trace = named(trace, as_path(given[0]))
     reasons = {number: readable(error.message) for number, error in failed.items()}
-    return traces, left_out(reasons, len(paths), files=True)
+    lost = left_out(reasons, len(paths), files=True)
+    return trace.with_findings(*findings, *lost, *about_job(trace.meta))
 
 
 def files_of(
     sources: Sequence[PathLike], plugins: Plugins, partial: bool = False
 ) -> tuple[list[Path], tuple[Finding, ...]]:
-    """The files and run folders that are meant: a folder of trace files stands for them. Raises SourceError."""
-    paths = [as_path(one) for one in sources]
+    """Return the files and run folders to read, with the files of a folder of trace files. Raises SourceError."""
+    paths = [as_path(source) for source in sources]
     if not paths:
         raise SourceError("no source given", "name a run folder or a trace file")
     for path in paths:
@@ -80,18 +76,18 @@ def files_of(
     if len({identity(path) for path in paths}) < len(paths):
         raise SourceError("the same source is named twice", "name each rank once")
     readers = list(plugins.sources())
-    found: list[Path] = []
+    files: list[Path] = []
     findings: list[Finding] = []
     for path in paths:
         with reaching(path):
-            files, more = expanded([path], readers, partial)
-        found += files
-        findings += more
-    return found, tuple(findings)
+            more, about = expanded(path, readers, partial)
+        files += more
+        findings += about
+    return files, tuple(findings)
 
 
 def check_rereadable(path: Path) -> None:
-    """Raises SourceError for a pipe or a device: a profile is looked at first, and read from its beginning then."""
+    """Raise SourceError for a pipe or a device: the format is detected first, then the file is read from its start."""
     if not is_remote(path) and path.exists() and not (path.is_dir() or path.is_file()):
         raise SourceError(
             f"{path}: a pipe or a device, which cannot be read twice", "write it to a file first, and name that"
@@ -112,20 +108,19 @@ def load_one(path: Path, partial: bool = False, plugins: Plugins | None = None) 
 
 
 def named(trace: Trace, path: Path) -> Trace:
-    """Under the name of its file or folder, as it can be printed. What is read from the web keeps its address, not the
-    signature in it."""
+    """Return a trace with the name of its file or folder, in printable form, without the signature of a web address."""
     return trace.with_meta(source=without_secrets(path))
 
 
 def read_with(source: Source, path: Path, partial: bool = False) -> Trace:
-    """Read with one reader. The SourceError of a reader that forgot which file it read names it here."""
+    """Read with one reader. A SourceError that does not name the file gets its name."""
     with naming(path):
         return source.read(path, partial)
 
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """A SourceError that is raised in here names the file."""
+    """Add the name of the file to a SourceError that lacks it."""
     try:
         yield
     except SourceError as error:
@@ -135,50 +130,35 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def reader(path: Path, start: bytes, plugins: Plugins) -> Source:
-    """The reader that recognises a file or folder best, by its name and first bytes. Raises SourceError."""
+    """Return the reader that recognises a file or folder best, by its name and first bytes. Raises SourceError."""
     rated = [(source.sniff(path, start), source) for source in plugins.sources()]
     best = max((rating for rating, _ in rated), default=0)
-    if not best and path.name.endswith(PARTIAL_SUFFIX):
+    if best:
+        return next(source for rating, source in rated if rating == best)
+    if path.name.endswith(PARTIAL_SUFFIX):
         raise SourceError(
             f"{path}: holds partials, which perfkit summary and perfkit report merge; there are no events in them",
             "give the profile that they were made of",
         )
-    if not best and _OWN_PAGE in start:
+    if _OWN_PAGE in start:
         raise SourceError(
             f"{path}: this is a page that perfkit wrote; there are no events in it",
             "give the run folder or the trace that it was made of",
         )
-    if not best:
-        known = ", ".join(source.description for _, source in rated)
-        raise SourceError(f"{path}: not a profile that perfkit knows", f"perfkit reads {known}")
-    return next(source for rating, source in rated if rating == best)
-
-
-_PARQUET: Final = b"PAR1"
+    known = ", ".join(source.description for _, source in rated)
+    raise SourceError(f"{path}: not a profile that perfkit knows", f"perfkit reads {known}")
 
 
 def stream(
     source: str | os.PathLike[str], to: str | os.PathLike[str], *, partial: bool = False, plugins: Plugins | None = None
 ) -> int:
-    """Write the events of a trace file to a Parquet file as they are read; returns how many.
+    """Write the events of a trace file to a Parquet file as they are read; return their number.
 
-    What has to be worked out over all events (nesting, launches, steps, phases) is worked out when the file is loaded.
-    Raises SourceError for what cannot be read, UsageError for formats that cannot be streamed and for a place that
-    cannot be written.
+    Neither the file nor its events are ever held whole in memory. What depends on all events (nesting, launches, steps,
+    phases) is worked out when the file is loaded. Raises SourceError for what cannot be read, UsageError for formats
+    that cannot be streamed and for a place that cannot be written.
     """
     path, target = as_path(source), as_path(to)
-    chosen, streamed = _streamed(path, plugins or get_plugins())
-    reader = chosen.name if chosen.complete is not None else ""
-    try:
-        with naming(path), replacing(target) as place, RecordedWriter(Path(place), reader) as writer:
-            streamed(path, partial, writer)
-            return writer.rows
-    except OSError as error:
-        raise unwritable(target, error) from None
-
-
-def _streamed(path: Path, plugins: Plugins) -> tuple[Source, Callable[[Path, bool, RecordedWriter], None]]:
-    """Its reader, and how it streams a file. Raises SourceError, and UsageError for what is not to be streamed."""
     check_rereadable(path)
     with reaching(path):
         if not exists(path):
@@ -186,10 +166,16 @@ def _streamed(path: Path, plugins: Plugins) -> tuple[Source, Callable[[Path, boo
         if is_folder(path):
             raise UsageError(f"{path}: a folder cannot be streamed", "name one trace file, or leave --stream out")
         start = head(path)
-    if start.startswith(_PARQUET):
+    if start.startswith(PARQUET_MAGIC):
         raise UsageError(f"{path}: it is Parquet already", "leave --stream out")
-    chosen = reader(path, start, plugins)
+    chosen = reader(path, start, plugins or get_plugins())
     if chosen.stream is None:
-        text = f"{path}: {chosen.description} cannot be streamed: parts of it are only told by the whole"
+        text = f"{path}: {chosen.description} cannot be streamed: parts of it depend on the whole file"
         raise UsageError(text, "leave --stream out")
-    return chosen, chosen.stream
+    completed_by = chosen.name if chosen.complete is not None else ""
+    try:
+        with naming(path), replacing(target) as place, RecordedWriter(Path(place), completed_by) as writer:
+            chosen.stream(path, partial, writer)
+            return writer.rows
+    except OSError as error:
+        raise unwritable(target, error) from None

@@ -1,4 +1,4 @@
-"""Folders of trace files that profilers wrote, one or more a rank: which files in them are meant?"""
+"""Folders of trace files that profilers wrote, one or more for each rank: which of the files are read."""
 
 from __future__ import annotations
 
@@ -12,56 +12,60 @@ from perfkit_core.language.messages import plural
 from perfkit_core.model.meta import Finding
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.readers.join_ranks import rank_of_name
-from perfkit_core.readers.run_folder import TRACE_SUFFIXES as SUFFIXES
+from perfkit_core.readers.run_folder import TRACE_SUFFIXES
 from perfkit_core.storage.bytestream import head
 from perfkit_core.storage.store import SUFFIX
 from perfkit_core.system.paths import is_file, is_folder, readable
 
 _EXACT_FIRST: Final = (".pb", ".pb.gz", ".json", ".json.gz")
-"""Formats of one recording. A folder with stored recordings is a run folder, whatever else lies in it."""
+"""Formats of one recording."""
 
 
-def expanded(
-    paths: Iterable[Path], readers: Iterable[Source], partial: bool = False
-) -> tuple[list[Path], tuple[Finding, ...]]:
-    """The paths, with the trace files of a folder in place of it; and what is left out of the folders. A folder without
-    any stays as it is, so that its reader says what is wrong. Raises SourceError for a file that is called like a rank
-    and is no profile, which ``partial`` leaves out."""
-    found: list[Path] = []
+def expanded(path: Path, readers: Sequence[Source], partial: bool = False) -> tuple[list[Path], list[Finding]]:
+    """Return the trace files of a folder, and findings about the files that are left out.
+
+    Everything else stays as it is: files, run folders, whatever else is in them, and folders without trace files, so
+    that their reader reports what is wrong. Raises SourceError for a file that is named like a rank but is not a
+    profile; ``partial`` leaves it out.
+    """
+    if not is_folder(path) or any(path.glob(f"*{SUFFIX}")):
+        return [path], []
+    named = (file for file in path.iterdir() if file.name.lower().endswith(TRACE_SUFFIXES) and is_file(file))
+    files = sorted((file for file in named if not file.name.startswith(".")), key=_natural_order)
+    # an empty or damaged file counts as a profile: reading it reports what is wrong
+    heads = {file: head(file) for file in files}
+    profiles = [
+        file for file, start in heads.items() if not start or any(reader.sniff(file, start) for reader in readers)
+    ]
+    chosen = once(profiles)
+    if not chosen:
+        return [path], []
     findings: list[Finding] = []
-    known = list(readers)
-    for path in paths:
-        files = trace_files(path) if is_folder(path) and not any(path.glob(f"*{SUFFIX}")) else []
-        profiles = [file for file in files if _is_profile(file, known)]
-        chosen = once(profiles)
-        found += chosen or [path]
-        if not chosen:
-            continue
-        others = [file for file in files if file not in set(profiles)]
-        if not partial:
-            _check_missing(others, chosen)
-        if others:
-            text = plural(
-                "1 file of {folder} is no profile and left out: {names:list}",
-                "{n} files of {folder} are no profiles and left out: {names:list}",
-                len(others),
-                **_named(path, others),
-            )
-            findings.append(Finding("files-left-out", text))
-        copies = [file for file in profiles if file not in set(chosen)]
-        if copies:
-            text = plural(
-                "1 file of {folder} is of a recording that lies there in another format and left out: {names:list}",
-                "{n} files of {folder} are of recordings that lie there in another format and left out: {names:list}",
-                len(copies),
-                **_named(path, copies),
-            )
-            findings.append(Finding("formats-left-out", text))
-    return found, tuple(findings)
+    others = [file for file in files if file not in set(profiles)]
+    if not partial:
+        _check_missing(others, chosen)
+    if others:
+        text = plural(
+            "1 file in {folder} is not a profile and was left out: {names:list}",
+            "{n} files in {folder} are not profiles and were left out: {names:list}",
+            len(others),
+            **_names(path, others),
+        )
+        findings.append(Finding("files-left-out", text))
+    copies = [file for file in profiles if file not in set(chosen)]
+    if copies:
+        text = plural(
+            "1 file in {folder} repeats a recording in another format and was left out: {names:list}",
+            "{n} files in {folder} repeat recordings in another format and were left out: {names:list}",
+            len(copies),
+            **_names(path, copies),
+        )
+        findings.append(Finding("formats-left-out", text))
+    return chosen, findings
 
 
 def once(files: Iterable[Path]) -> list[Path]:
-    """Of files that differ only in their format the most exact one."""
+    """Return the most exact of files that differ only in their format."""
     best: dict[str, Path] = {}
     for file in files:
         stem, suffix = _parts(file)
@@ -72,49 +76,37 @@ def once(files: Iterable[Path]) -> list[Path]:
 
 
 def _parts(file: Path) -> tuple[str, str]:
-    """The name without its format, and the format."""
+    """Return the name without its format, and the format."""
     name = file.name.lower()
-    suffix = max((end for end in SUFFIXES if name.endswith(end)), key=len)
+    suffix = max((end for end in TRACE_SUFFIXES if name.endswith(end)), key=len)
     return file.name[: -len(suffix)], suffix
 
 
 def _check_missing(others: Iterable[Path], profiles: Iterable[Path]) -> None:
-    """Raises SourceError for a file whose name says that it is a rank, or a cycle, that no profile is of."""
+    """Raise SourceError for a file named like a rank, or a cycle, that has no profile."""
     stems = {_parts(file)[0] for file in profiles}
-    ranks, patterns = {rank_of_name(stem) for stem in stems}, {_pattern(stem) for stem in stems}
+    ranks, series = {rank_of_name(stem) for stem in stems}, set(map(_series, stems))
     for file in others:
         stem, _ = _parts(file)
         rank = rank_of_name(stem)
-        if stem not in stems and (_pattern(stem) in patterns or (rank is not None and rank not in ranks)):
+        if stem not in stems and (_series(stem) in series or (rank is not None and rank not in ranks)):
             raise SourceError(
-                f"{file}: called like the profiles beside it, but none that perfkit knows",
+                f"{file}: named like the profiles beside it, but not a profile that perfkit knows",
                 "move it elsewhere, or leave it out with --partial",
             )
 
 
-def _pattern(stem: str) -> str:
-    """What names of one series have in common. Without any number, a name is of no series."""
+def _series(stem: str) -> str:
+    """Return what names of one series have in common. A name without a number is alone in its series."""
     return re.sub(r"\d+", "#", stem)
 
 
-def _named(folder: Path, files: Sequence[Path]) -> dict[str, Any]:
+def _names(folder: Path, files: Sequence[Path]) -> dict[str, Any]:
     """Return the values of a message about files of a folder: the names of the first three."""
     names = [readable(file.name) for file in files[:3]] + ["…"] * (len(files) > 3)
     return {"folder": readable(folder), "names": names}
 
 
-def trace_files(folder: Path) -> list[Path]:
-    """The files that are called like traces, numbers in their names in the order of counting."""
-    files = (path for path in folder.iterdir() if path.name.lower().endswith(SUFFIXES) and is_file(path))
-    return sorted((path for path in files if not path.name.startswith(".")), key=lambda path: counting(path.name))
-
-
-def counting(name: str) -> tuple[tuple[str, int], ...]:
-    """A key that sorts rank2 in front of rank10."""
-    return tuple((text, int(number or -1)) for text, number in re.findall(r"(\D*)(\d{0,18})", name))
-
-
-def _is_profile(file: Path, readers: list[Source]) -> bool:
-    """What is empty or damaged is one: reading it says so."""
-    start = head(file)
-    return not start or any(reader.sniff(file, start) for reader in readers)
+def _natural_order(file: Path) -> tuple[tuple[str, int], ...]:
+    """Return a key that sorts rank2 before rank10."""
+    return tuple((text, int(number or -1)) for text, number in re.findall(r"(\D*)(\d{0,18})", file.name))

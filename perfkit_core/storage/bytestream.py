@@ -16,11 +16,11 @@ CHUNK_BYTES = 1 << 20
 _GZIP_ONLY: Final = 31
 GZIP_MAGIC = b"\x1f\x8b"
 DAMAGED: Final = (EOFError, OSError, zlib.error, cast("type[Exception]", igzip_lib.IsalError))
-"""What reading a damaged or truncated gzip file may raise."""
+"""Errors of reading a damaged or truncated gzip file."""
 
 
 class Gunzip(io.RawIOBase):
-    """Decompresses through isal and hands out everything in front of a damage, which isal's own reader does not.
+    """Decompresses through isal and returns everything before damage, which isal's own reader does not.
 
     Reading on from there raises one of :data:`DAMAGED`.
     """
@@ -32,13 +32,13 @@ class Gunzip(io.RawIOBase):
         self._member: Any = None
 
     def read(self, count: int = -1) -> bytes:
-        """``count`` bytes, fewer only at the end or in front of a damage; all, without any damage, when negative."""
+        """Return ``count`` bytes, fewer only at the end or before damage; when negative all, if none is damaged."""
         if self._damage:
             raise self._damage
         pieces: list[bytes] = []
         held = 0
         try:
-            while held != count and (piece := self._some(count - held if count > 0 else CHUNK_BYTES)):
+            while held != count and (piece := self._piece(count - held if count > 0 else CHUNK_BYTES)):
                 pieces.append(piece)
                 held += len(piece)
         except DAMAGED as error:
@@ -47,29 +47,25 @@ class Gunzip(io.RawIOBase):
             self._damage = error
         return b"".join(pieces)
 
-    def _some(self, count: int) -> bytes:
-        """At least one and up to ``count`` bytes, none at the end."""
+    def _piece(self, count: int) -> bytes:
+        """Return at least one and up to ``count`` bytes, none at the end."""
         while True:
             if not self._pending and not self._member:
                 self._pending = self._file.read(CHUNK_BYTES // 4)
                 if not self._pending:
                     return b""
-            piece = self._next_piece(count)
+            self._member = self._member or isal_zlib.decompressobj(wbits=_GZIP_ONLY)
+            piece: bytes = self._member.decompress(self._pending, count)
+            self._pending = self._member.unconsumed_tail
+            if self._member.eof:  # another member, or padding with zeros, may follow
+                self._pending = self._member.unused_data.lstrip(b"\0")
+                self._member = None
             if piece:
                 return piece
-            if self._member and not self._pending:  # isal holds nothing back any more
+            if self._member and not self._pending:  # isal has returned all that it holds
                 self._pending = self._file.read(CHUNK_BYTES // 4)
                 if not self._pending:
                     raise EOFError("it ended before its end-of-stream marker")
-
-    def _next_piece(self, count: int) -> bytes:
-        self._member = self._member or isal_zlib.decompressobj(wbits=_GZIP_ONLY)
-        piece: bytes = self._member.decompress(self._pending, count)
-        self._pending = self._member.unconsumed_tail
-        if self._member.eof:  # another member, or padding with zeros, may follow
-            self._pending = self._member.unused_data.lstrip(b"\0")
-            self._member = None
-        return piece
 
     def readinto(self, room: Any) -> int:
         """As :meth:`read`, into memory of the caller."""
@@ -93,7 +89,7 @@ def open_bytes(path: Path) -> BinaryIO:
 
 
 def head(path: Path, count: int = 4096) -> bytes:
-    """The first decompressed bytes, for recognising a format; fewer when the file is short, empty when damaged."""
+    """Return the first decompressed bytes, to detect a format; fewer when the file is short, empty when damaged."""
     try:
         with open_bytes(path) as file:
             return file.read(count)
@@ -105,8 +101,8 @@ class Window:
     """A growing and sliding buffer over a file.
 
     ``data`` holds what was read and not yet dropped, ``base`` the file offset (decompressed) of its first byte,
-    ``finished`` whether the file has ended, ``damage`` why no more can be read of compressed data. With ``sparing``,
-    who reads on shall take little memory for it.
+    ``finished`` whether the file has ended, ``damage`` why no more can be read of compressed data. ``sparing`` asks
+    readers to use little memory.
     """
 
     def __init__(self, path: Path, sparing: bool = False) -> None:
@@ -120,7 +116,7 @@ class Window:
         self._file = open_bytes(path)
 
     def more(self, count: int = CHUNK_BYTES) -> bool:
-        """Read up to ``count`` further bytes; False at the end and where compressed data is damaged."""
+        """Read up to ``count`` more bytes; return False at the end and where compressed data is damaged."""
         if self.finished:
             return False
         try:
@@ -134,7 +130,7 @@ class Window:
         return bool(piece)
 
     def read_into(self, room: memoryview) -> int:
-        """Read on behind ``data`` into other memory: how many bytes; 0 where :meth:`more` would be False."""
+        """Read what follows ``data`` into other memory; return the number of bytes, 0 where :meth:`more` is False."""
         if self.finished:
             return 0
         try:
@@ -151,7 +147,7 @@ class Window:
         self.finished = True
 
     def drop(self, count: int) -> None:
-        """Forget the first ``count`` bytes."""
+        """Drop the first ``count`` bytes."""
         self.data = self.data[count:]
         self.base += count
 

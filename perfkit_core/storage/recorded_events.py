@@ -1,7 +1,7 @@
-"""Recorded events on disk: what a source reads, as it reads it, so that no file is too large for memory.
+"""Recorded events on disk: written as a source reads them, so that no file is too large for memory.
 
 The file is plain Parquet too, of stage "recorded": rows in the order of the source, only the columns that a source can
-tell, nothing worked out. What is told only by the end of a source (metadata, rank, origin of the clock) stands in the
+provide, nothing worked out. What is known only at the end of a source (metadata, rank, origin of the clock) is in the
 footer. ``read_stored`` assembles it.
 """
 
@@ -33,7 +33,7 @@ from perfkit_core.storage.writer import encoding
 from perfkit_core.system.paths import arrow_input, readable
 
 Complete = Callable[[Recorded, TraceMeta], tuple[Recorded, tuple[Finding, ...]]]
-"""Works out, over all events of a streamed file, what its reader could not tell portion by portion."""
+"""Works out, over all events of a streamed file, what its reader cannot know portion by portion."""
 _WORKED_OUT: Final = frozenset({"self_ns", "rank", "launched_by", "parent", "op_name"})
 _REQUIRED: Final = ("name", "kind", "start_ns", "dur_ns", "device")
 SCHEMA: Final = pa.schema(
@@ -45,14 +45,14 @@ SCHEMA: Final = pa.schema(
 number in ``node``; null throughout where the source has no tree. ``offset_ns`` is a second, finer clock of the source.
 See :class:`perfkit_core.assembly.draft.Recorded`."""
 ROW_GROUP: Final = 1 << 14
-"""Rows that are held back before they are written."""
+"""Rows that are collected before they are written."""
 _PAGE_BYTES: Final = 1 << 16
-"""Of which the writer holds one for each column."""
+"""The writer holds one page for each column."""
 
 
 class RecordedWriter:
-    """Writes recorded events, a batch at a time, in memory of two row groups: one is encoded and written in a thread
-    while the next one is filled.
+    """Writes recorded events, a batch at a time, in the memory of two row groups: one is encoded and written in a
+    thread while the next one is filled.
 
     As a context manager it removes the file where the block ends with an exception or without :meth:`close`.
     """
@@ -71,15 +71,16 @@ class RecordedWriter:
         self._writing: Future[None] | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take events: columns of :data:`SCHEMA`, any order; those that are missing are null. Dictionaries may differ
-        from batch to batch. Raises OSError."""
+        """Take events: columns of :data:`SCHEMA`, in any order; missing ones are null. Dictionaries may differ between
+        batches. Raises OSError."""
         self.rows += batch.num_rows
         if batch.num_rows:
             times = self._span_ns + span_ns(batch["start_ns"].to_numpy(), batch["dur_ns"].to_numpy())
             self._span_ns = min(times), max(times)
         while batch.num_rows:
             part = batch.slice(0, ROW_GROUP - self._held_rows)
-            self._held.append(_conform(part))
+            columns = [_column(part, field) for field in SCHEMA]
+            self._held.append(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
             self._held_rows += part.num_rows
             batch = batch.slice(part.num_rows)
             if self._held_rows == ROW_GROUP:
@@ -108,7 +109,7 @@ class RecordedWriter:
         self._closed = True
 
     def abandon(self) -> None:
-        """Remove what was written; nothing happens after :meth:`close`."""
+        """Remove what was written; do nothing after :meth:`close`."""
         if not self._closed:
             self._closed = True
             self._thread.shutdown()
@@ -130,7 +131,7 @@ class RecordedWriter:
         self._held, self._held_rows = [], 0
 
     def _written(self) -> None:
-        """Wait for the row group before; what failed there is raised here."""
+        """Wait for the previous row group, and raise its error."""
         if self._writing is not None:
             self._writing.result()
             self._writing = None
@@ -143,7 +144,7 @@ class RecordedWriter:
 def read_recorded(
     path: Path, stored: Stored, operator_names: OperatorNames | None, complete: Complete | None = None
 ) -> Trace:
-    """Assemble a recorded file. ``complete`` is what its reader has to work out over all events first.
+    """Assemble a recorded file. ``complete`` works out first what its reader cannot know portion by portion.
 
     Raises SourceError where columns are missing, OSError, pyarrow.ArrowException.
     """
@@ -155,36 +156,27 @@ def read_recorded(
     if stored.base_ns:
         start = pc.add_checked(table["start_ns"], pa.scalar(stored.base_ns, pa.int64()))
         table = table.set_column(table.schema.get_field_index("start_ns"), table.schema.field("start_ns"), start)
-    recorded = Recorded(table.drop_columns(["parent", "node"]), _tree(table))
-    quality = tuple(one.finding() for one in stored.quality)
+    recorded = Recorded(table.drop_columns(["parent", "node"]), _parents(table))
+    quality = tuple(finding.finding() for finding in stored.quality)
     if complete is not None:
         recorded, findings = complete(recorded, stored.meta)
         quality += findings
     return assemble(recorded, stored.meta, quality, stored.rank, operator_names)
 
 
-def _tree(table: pa.Table) -> IntArray | None:
-    """The row of each row's parent."""
-    parent, node = (_integers(table[name]) for name in ("parent", "node"))
-    return parent if parent is None or node is None else rows_of(node, parent)
-
-
-def rows_of(node: IntArray, wanted: IntArray) -> IntArray:
-    """The first row that has each wanted number, NO_ROW where none before the row itself has it; of shape (rows,)."""
+def _parents(table: pa.Table) -> IntArray | None:
+    """Return the row of each row's recorded parent, NO_ROW where no row before it is the parent; None: no tree."""
+    parent, node = (
+        to_int64(column.chunks, len(column), NO_ROW) if column.null_count < len(column) else None
+        for column in (table["parent"], table["node"])
+    )
+    if parent is None or node is None:
+        return parent
+    # parents are numbers of nodes: find the first row that has each number
     rows = np.flatnonzero(node != NO_ROW)
     rows = rows[np.argsort(node[rows], kind="stable")]
-    at = np.minimum(np.searchsorted(node[rows], wanted), len(rows) - 1)
-    found = rows[at]
-    return np.where((node[found] == wanted) & (wanted != NO_ROW) & (found < np.arange(len(node))), found, NO_ROW)
-
-
-def _integers(column: pa.ChunkedArray) -> IntArray | None:
-    return to_int64(column.chunks, len(column), NO_ROW) if column.null_count < len(column) else None
-
-
-def _conform(batch: pa.RecordBatch) -> pa.RecordBatch:
-    columns = [_column(batch, field) for field in SCHEMA]
-    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+    at = rows[np.minimum(np.searchsorted(node[rows], parent), len(rows) - 1)]
+    return np.where((node[at] == parent) & (parent != NO_ROW) & (at < np.arange(len(node))), at, NO_ROW)
 
 
 @functools.lru_cache(maxsize=len(SCHEMA))
@@ -193,6 +185,7 @@ def _nulls(of_type: pa.DataType) -> pa.Array:
 
 
 def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+    """Return a column of a batch in the type of the schema; nulls where it is missing."""
     at = batch.schema.get_field_index(field.name)
     if at < 0:
         return _nulls(field.type).slice(0, batch.num_rows)
@@ -200,6 +193,3 @@ def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
     if pa.types.is_dictionary(field.type) and not pa.types.is_dictionary(values.type):
         values = values.cast(pa.string()).dictionary_encode()
     return values if values.type == field.type else values.cast(field.type)
-
-
-__all__ = ["ROW_GROUP", "SCHEMA", "Complete", "RecordedWriter", "read_recorded", "rows_of"]

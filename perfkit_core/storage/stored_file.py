@@ -1,4 +1,8 @@
-"""Stored files."""
+"""A stored Parquet file: perfkit's metadata in its footer, and its columns, read when they are needed.
+
+The metadata is JSON under the key ``perfkit``. The file is not kept open, so a job of thousands of ranks does not run
+out of file handles; a file that was changed or removed meanwhile is refused.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +25,16 @@ from perfkit_core.runtime import parallel
 from perfkit_core.system.paths import arrow_input, fetched, is_remote
 
 KEY: Final = b"perfkit"
+PARQUET_MAGIC: Final = b"PAR1"
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the footer holds. A file of stage "recorded" holds events as a source read them, not yet assembled:
-    ``rank`` and ``base_ns`` (added to all starts) are what only its end told, ``reader`` the source that completes them
-    ("" where nothing is left to do). ``empty`` names the columns of nothing
-    but nulls, None where that was not written down."""
+    """Metadata in the footer.
+
+    A file of stage "recorded" holds events as a source read them, not yet assembled: ``rank`` and ``base_ns`` (added to
+    all starts) are known only at its end, ``reader`` is the source that completes them ("" where nothing is left to
+    do). ``empty`` names the columns that contain only nulls, None where unknown.
+    """
 
     schema_version: int
     meta: TraceMeta
@@ -39,22 +46,22 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     empty: tuple[str, ...] | None = None
 
     def json(self) -> bytes:
-        """As it stands in the file."""
+        """Return the metadata as it is stored."""
         return msgspec.json.encode(self)
 
 
-def is_ours(found: pa.Schema | pq.FileMetaData) -> bool:
-    """Whether a Parquet file is one that perfkit wrote."""
-    return KEY in (found.metadata or {})
+def is_ours(footer: pa.Schema | pq.FileMetaData) -> bool:
+    """Return whether perfkit wrote a Parquet file."""
+    return KEY in (footer.metadata or {})
 
 
-def read_metadata(found: pa.Schema | pq.FileMetaData, path: Path) -> Stored:
-    """perfkit's metadata of a Parquet file. Raises SourceError where it is missing or of a newer perfkit.
+def read_metadata(footer: pa.Schema | pq.FileMetaData, path: Path) -> Stored:
+    """Return perfkit's metadata of a Parquet file. Raises SourceError where it is missing or of a newer perfkit.
 
-    Give the footer (``pyarrow.parquet.read_metadata``) where the file may be of stage "recorded": a schema lacks what
+    Pass the footer (``pyarrow.parquet.read_metadata``) where the file may be of stage "recorded": a schema lacks what
     was written at the end.
     """
-    raw = (found.metadata or {}).get(KEY)
+    raw = (footer.metadata or {}).get(KEY)
     if raw is None:
         raise SourceError(f"{path}: a Parquet file, but not written by perfkit", "give a run folder or a trace file")
     try:
@@ -67,19 +74,19 @@ def read_metadata(found: pa.Schema | pq.FileMetaData, path: Path) -> Stored:
 
 
 _AHEAD: Final = 2
-"""Row groups that are decoded while the one before is used."""
+"""Row groups that are decoded while the previous one is used."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredColumns(Columns):
-    """Columns of the file at ``path``, whose footer is ``found``. What cannot be read raises SourceError."""
+    """Columns of the file at ``path`` with this footer. What cannot be read raises SourceError."""
 
     path: Path
-    found: pq.FileMetaData
+    footer: pq.FileMetaData
     position: dict[str, int]
     """Number of each column in the file."""
     empty: tuple[str, ...] | None
-    """Columns of nothing but nulls, None where the file does not tell."""
+    """Columns that contain only nulls, None where unknown."""
     stamp: tuple[int, int]
     """Size and time of last change of the file when it was opened."""
     content: pa.Buffer | None = None
@@ -87,74 +94,75 @@ class StoredColumns(Columns):
 
     @property
     def num_rows(self) -> int:
-        return int(self.found.num_rows)
+        return int(self.footer.num_rows)
 
     def known(self, name: str) -> bool:
         if self.empty is not None:
             return name not in self.empty
-        return any(self._holds(group, name) for group in range(self.found.num_row_groups))
+        for group in range(self.footer.num_row_groups):
+            column = self.footer.row_group(group).column(self.position[name])
+            if column.is_stats_set and column.statistics.has_null_count:
+                nulls = column.statistics.null_count
+            else:
+                nulls = self._read([group], [name]).column(0).null_count
+            if nulls < column.num_values:
+                return True
+        return False
 
     def chunks(self, name: str) -> Iterator[pa.Array]:
         of_type = schema.SCHEMA.field(name).type
-        groups = range(self.found.num_row_groups)
+        groups = range(self.footer.num_row_groups)
         for table in parallel.in_order(lambda group: self._read([group], [name]), groups, _AHEAD + 1, _AHEAD):
             yield from table.column(0).cast(of_type).chunks
 
     def pick(self, name: str, rows: np.ndarray[Any, np.dtype[Any]]) -> pa.Array:
-        sizes = np.array([self.found.row_group(group).num_rows for group in range(self.found.num_row_groups)], np.int64)
+        of_type = schema.SCHEMA.field(name).type
+        groups = range(self.footer.num_row_groups)
+        sizes = np.array([self.footer.row_group(group).num_rows for group in groups], np.int64)
         group = np.searchsorted(np.cumsum(sizes), rows, side="right")
         wanted = np.unique(group)
         if not len(wanted) or not self.known(name):
-            return joined(constant(None, schema.SCHEMA.field(name).type, len(rows)))
+            return joined(constant(None, of_type, len(rows)))
         read = np.zeros(len(sizes), np.int64)
         read[wanted] = sizes[wanted]
         left_out = np.cumsum(sizes - read) - (sizes - read)
-        column = self._read(wanted.tolist(), [name]).column(0).cast(schema.SCHEMA.field(name).type)
+        column = self._read(wanted.tolist(), [name]).column(0).cast(of_type)
         return joined(column.take(pa.array(rows - left_out[group])))
 
     def table(self) -> pa.Table:
-        table = self._read(list(range(self.found.num_row_groups)), list(schema.COLUMN_NAMES))
+        table = self._read(list(range(self.footer.num_row_groups)), list(schema.COLUMN_NAMES))
         known = {name: table.column(name).cast(schema.SCHEMA.field(name).type) for name in schema.COLUMN_NAMES}
         empty = {name: self.column(name) for name in schema.COLUMN_NAMES if not self.known(name)}
         return pa.Table.from_pydict(known | empty, schema=schema.SCHEMA)
 
     def _read(self, groups: list[int], names: list[str]) -> pa.Table:
-        """Each call opens the file for itself: readers of one open file are not safe to share between threads."""
         try:
             if _stamp(self.path) != self.stamp:
                 raise SourceError(f"{self.path}: the file was changed while it was being read", "load it again")
-            with self._open() as opened, pq.ParquetFile(opened, metadata=self.found) as file:
+            # opened by each call: an open file is not safe to share between threads
+            source = arrow_input(self.path) if self.content is None else pa.BufferReader(self.content)
+            with source as opened, pq.ParquetFile(opened, metadata=self.footer) as file:
                 return file.read_row_groups(groups, columns=names, use_threads=len(names) > 1)
         except (pa.ArrowException, OSError, ValueError) as error:
             raise SourceError(f"{self.path}: not a readable Parquet file ({error})", "record the run again") from None
 
-    def _open(self) -> pa.NativeFile:
-        return arrow_input(self.path) if self.content is None else pa.BufferReader(self.content)
 
-    def _holds(self, group: int, name: str) -> bool:
-        """Whether a row group has anything but nulls in a column; read where no statistics tell."""
-        column = self.found.row_group(group).column(self.position[name])
-        if column.is_stats_set and column.statistics.has_null_count:
-            return bool(column.statistics.null_count < column.num_values)
-        return bool(self._read([group], [name]).column(0).null_count < column.num_values)
+def stored_columns(path: Path, footer: pq.FileMetaData, empty: tuple[str, ...] | None) -> StoredColumns:
+    """Return the columns of a file with this footer. ``empty``: those that contain only nulls, None where unknown.
 
-
-def stored_columns(path: Path, found: pq.FileMetaData, empty: tuple[str, ...] | None) -> StoredColumns:
-    """The columns of a file with this footer; ``empty`` names those of nothing, where that is known.
-
-    Raises SourceError where some of the schema are missing.
+    Raises SourceError where columns of the schema are missing.
     """
-    position = {found.schema.column(i).path: i for i in range(found.num_columns)}
+    position = {footer.schema.column(i).path: i for i in range(footer.num_columns)}
     missing = [name for name in schema.COLUMN_NAMES if name not in position]
     if missing:
         raise SourceError(f"{path}: columns are missing ({', '.join(missing)})", "record the run again")
     content = fetched(path) if is_remote(path) else None
-    return StoredColumns(path, found, position, empty, _stamp(path), content)
+    return StoredColumns(path, footer, position, empty, _stamp(path), content)
 
 
 def _stamp(path: Path) -> tuple[int, int]:
-    """Size and time of last change; of a file in a store, whose bytes are held, nothing."""
+    """Return size and time of last change; zeros for a file in a store, whose bytes are in memory."""
     if is_remote(path):
         return 0, 0
-    found = path.stat()
-    return found.st_size, found.st_mtime_ns
+    stat = path.stat()
+    return stat.st_size, stat.st_mtime_ns

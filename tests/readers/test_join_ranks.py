@@ -17,7 +17,7 @@ from tests.support.paths import DATA
 
 
 def test_frameworks_do_not_mix() -> None:
-    with pytest.raises(SourceError, match=r"paddle and torch are not one run.*compare"):
+    with pytest.raises(SourceError, match=r"cannot merge paddle and torch sources into one run.*compare"):
         load([DATA / "torch-mlp.json.gz", DATA / "paddle-mlp.pb"])
 
 

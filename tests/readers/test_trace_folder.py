@@ -30,9 +30,7 @@ def test_one_recording_in_two_formats_is_read_once(tmp_path: Path) -> None:
     found = load(tmp_path)
     assert found.meta.ranks == (0, 1)
     (message,) = (finding.message for finding in found.quality if finding.code == "formats-left-out")
-    assert message == (
-        f"1 file of {tmp_path} is of a recording that lies there in another format and left out: cycle0.json.gz"
-    )
+    assert message == (f"1 file in {tmp_path} repeats a recording in another format and was left out: cycle0.json.gz")
 
 
 def test_the_exact_format_goes_first() -> None:
@@ -66,10 +64,10 @@ def test_what_is_called_like_a_rank_and_is_none_ends_it(
         profile(tmp_path / name)
     chrome.raw(tmp_path / missing, content)
     for read in (load, lambda folder: opened([folder])):
-        with pytest.raises(SourceError, match="called like the profiles beside it") as caught:
+        with pytest.raises(SourceError, match="named like the profiles beside it") as caught:
             read(tmp_path)
         assert str(tmp_path / missing) in caught.value.message
-    assert told(tmp_path, "files-left-out") == [f"1 file of {tmp_path} is no profile and left out: {missing}"]
+    assert told(tmp_path, "files-left-out") == [f"1 file in {tmp_path} is not a profile and was left out: {missing}"]
 
 
 @pytest.mark.parametrize("other", ["config.json", "rank0_memory.json", "memory-rank1.json", "flops.json.gz"])
@@ -79,7 +77,7 @@ def test_what_lies_beside_the_profiles_of_all_ranks_is_left_out(tmp_path: Path, 
     chrome.raw(tmp_path / other, b"{}")
     found = load(tmp_path)
     assert found.meta.ranks == (0, 1)
-    message = f"1 file of {tmp_path} is no profile and left out: {other}"
+    message = f"1 file in {tmp_path} is not a profile and was left out: {other}"
     assert ("files-left-out", message) in [(finding.code, finding.message) for finding in found.quality]
 
 
