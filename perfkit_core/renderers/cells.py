@@ -1,8 +1,6 @@
-"""Cells of text as people read them: words that are said, names that cannot steer what shows them.
+"""Cells of tables as text for people and as plain Python values, and how long names are cut.
 
-Table cells as plain Python values, exactly: integers stay integers, whatever pandas made of a column with nulls.
-
-How is a long name cut so that it still says what it is? Template and argument lists go first, the middle last.
+Plain values are exact: integers stay integers, also in columns that pandas turned into floats because of nulls.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ MISSING: Final = "-"
 
 
 def text(value: Any, column: Column | None = None) -> str:
-    """A cell that is no number. The words that a column is made of are said, names are as they are."""
+    """Return the text of a cell that is no number. The fixed words of a column are translated, names are not."""
     if value is None:
         return MISSING
     if isinstance(value, bool):
@@ -33,23 +31,24 @@ def text(value: Any, column: Column | None = None) -> str:
 def visible(text: Text) -> str:
     """Return the text, a message as its sentence, with control, bidirectional and line-separating characters escaped.
 
-    A name must not steer a terminal or a page."""
+    Otherwise a name in a trace could control a terminal or a page.
+    """
     shown = render(text)
-    return shown if shown.isprintable() else "".join(c if c.isprintable() else _escaped(c) for c in shown)
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
+    return (
+        shown
+        if shown.isprintable()
+        else "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in shown)
+    )
 
 
 def records(table: pd.DataFrame) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Column names, and rows of None, bool, int, float, str, list and dict."""
+    """Return column names, and rows of None, bool, int, float, str, list and dict."""
     converted = [cells(str(name), table[name]) for name in table.columns]
     return [str(name) for name in table.columns], list(zip(*converted, strict=True))
 
 
 def cells(name: str, values: pd.Series) -> list[Any]:
-    """One column. Counted quantities (``*_ns``, ``*bytes``) that pandas turned into floats are integers again."""
+    """Return one column. Counts (``*_ns``, ``*bytes``) that pandas turned into floats are integers again."""
     result = [plain(value) for value in values.to_list()]
     counted = name.endswith(("_ns", "bytes", "bytes_per_s")) or name == "calls"
     if counted and all(value is None or (isinstance(value, float) and value.is_integer()) for value in result):
@@ -58,7 +57,7 @@ def cells(name: str, values: pd.Series) -> list[Any]:
 
 
 def plain(value: Any) -> Any:
-    """A value of pandas or numpy as JSON knows it. NA, NaN, NaT and infinities are None."""
+    """Return a value of pandas or numpy as a JSON type. NA, NaN, NaT and infinities are None."""
     if value is None or isinstance(value, (str, bool, int)):
         return value
     if isinstance(value, Message):
@@ -77,7 +76,7 @@ def plain(value: Any) -> Any:
 
 
 _SHORT: Final = 6
-"""A list of this many characters tells as much as its … and stays: ``<float>``, ``module.py(1510)``."""
+"""Lists of at most this many characters are kept: ``<float>``, ``module.py(1510)``."""
 _BRACKET: Final = re.compile(r"(?<!-)[<>]|[()]")
 _PAIRS: Final = {"<": ">", "(": ")"}
 _AROUND: Final = (
@@ -86,14 +85,14 @@ _AROUND: Final = (
     (re.compile(r"^void "), ""),
     (re.compile(r"^(?:[^<>()]|\(…\)|<…>)*::(?=[^:])"), "…::"),
 )
-"""What stands around the name of a function, the least telling first: arguments, return type, namespaces."""
+"""Text around the name of a function, the least informative first: arguments, return type, namespaces."""
 
 
 def cut(text: str, length: int) -> str:
-    """``text`` in at most ``length`` characters; an indent stays, and leaves half of them, however deep it is.
+    """Return ``text`` in at most ``length`` characters; an indent is kept, and leaves at least half of them.
 
-    What ``<`` ``>`` and ``(`` ``)`` enclose is replaced by …, the innermost first, but for its beginning where there is
-    room: kernels of one template differ in it. Then what stands around the function's name goes, then its middle.
+    What ``<`` ``>`` and ``(`` ``)`` enclose is replaced by …, the innermost first. Its beginning is kept if there is
+    room, because kernels of one template differ in it. Then the text around the function's name goes, then its middle.
     """
     if len(text) <= length:
         return text
@@ -105,31 +104,20 @@ def cut(text: str, length: int) -> str:
 @functools.lru_cache(4096)
 def _cut(name: str, length: int) -> str:
     if _BRACKET.search(name):
-        name = _bare(_without_lists(name, length), length)
+        for level in range(max((depth for depth, _, _ in _lists(name)), default=0), 0, -1):
+            if len(name) > length:
+                name = _emptied(name, [one[1:] for one in _lists(name) if one[0] == level], length)
+        for pattern, replacement in _AROUND:
+            if len(name) > length:
+                name = pattern.sub(replacement, name)
     if len(name) <= length:
         return name
     tail = (length - 1) // 2
     return f"{name[: length - 1 - tail]}…{name[len(name) - tail :]}"
 
 
-def _without_lists(name: str, length: int) -> str:
-    deepest = max((depth for depth, _, _ in _lists(name)), default=0)
-    for level in range(deepest, 0, -1):
-        if len(name) <= length:
-            break
-        name = _emptied(name, [one[1:] for one in _lists(name) if one[0] == level], length)
-    return name
-
-
-def _bare(name: str, length: int) -> str:
-    for pattern, instead in _AROUND:
-        if len(name) > length:
-            name = pattern.sub(instead, name)
-    return name
-
-
 def _emptied(name: str, lists: list[tuple[int, int]], length: int) -> str:
-    """The name with … for what the lists hold; what is left of ``length`` goes to the first of them."""
+    """Replace the contents of the lists by …, but keep what ``length`` allows of the first ones."""
     long = sorted((start, end) for start, end in lists if end - start > _SHORT)
     room = length - len(name) + sum(end - start - 1 for start, end in long)
     parts, done = [], 0
@@ -142,13 +130,13 @@ def _emptied(name: str, lists: list[tuple[int, int]], length: int) -> str:
 
 
 def _lists(name: str) -> Iterator[tuple[int, int, int]]:
-    """(depth, start, end) of what each pair of brackets encloses; the outermost have depth 1."""
+    """Yield (depth, start, end) of the text in each pair of brackets; the outermost have depth 1."""
     opened: list[tuple[str, int]] = []
     for found in _BRACKET.finditer(name):
         if found[0] in _PAIRS:
             opened.append((found[0], found.end()))
         else:
             while opened and found[0] == ")" and opened[-1][0] == "<":
-                opened.pop()  # a comparison, no list
+                opened.pop()  # a comparison, not a list
             if opened and _PAIRS[opened[-1][0]] == found[0]:
                 yield len(opened), opened.pop()[1], found.start()

@@ -1,7 +1,7 @@
 """JSON, a contract that scripts rely on.
 
-``{"source": path or [paths], "quality": [{"code", "message"}], "views": {name: [{column: value}]}}``, and what a report
-carries in ``data`` beside or instead of them. Integers are ns and bytes, null is unknown; NaN and Infinity never occur.
+``{"source": path or [paths], "quality": [{"code", "message"}], "views": {name: [{column: value}]}}``, and ``data`` of
+the report, which may replace them. Integers are ns and bytes, null is unknown; NaN and Infinity never occur.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-import pandas as pd
 
 from perfkit_core.language.messages import english
 from perfkit_core.renderers.cells import plain, records
@@ -19,25 +18,23 @@ from perfkit_core.report.model import Report
 
 
 def render(report: Report) -> str:
-    """The report as indented JSON with a final newline."""
+    """Return the report as indented JSON with a final newline."""
     paths = [source.path for source in report.sources]
     findings = dict.fromkeys(finding for source in report.sources for finding in source.quality)
     content: dict[str, Any] = {
         "source": paths[0] if len(paths) == 1 else paths,
         "quality": [{"code": finding.code, "message": english(finding.text)} for finding in findings],
-        "views": {section.name: _rows(section.table) for section in report.sections},
+        "views": {},
     }
+    for section in report.sections:
+        names, rows = records(section.table)
+        content["views"][section.name] = [dict(zip(names, row, strict=True)) for row in rows]
     return document({**content, **report.data})
 
 
 def document(content: Mapping[str, Any]) -> str:
-    """Plain data as indented JSON with a final newline."""
+    """Return plain data as indented JSON with a final newline."""
     text = json.dumps(plain(content), ensure_ascii=False, allow_nan=False)
     # surrogates (undecodable bytes of a path) have no UTF-8: as \udcxx they are JSON again
     encoded = text.encode("utf-8", "backslashreplace")
     return msgspec.json.format(encoded, indent=2).decode("utf-8") + "\n"
-
-
-def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
-    names, rows = records(table)
-    return [dict(zip(names, row, strict=True)) for row in rows]

@@ -8,9 +8,8 @@ from typing import Final
 
 from perfkit_core.language.messages import Text, say
 from perfkit_core.renderers import parts
-from perfkit_core.renderers import parts as sources
 from perfkit_core.renderers.cells import visible
-from perfkit_core.renderers.table_columns import ShownColumn, columns
+from perfkit_core.renderers.table_columns import columns
 from perfkit_core.report.model import Report, Section
 
 _HARMLESS: Final = re.compile(r"(?!_)(?!.*__)(?!www\.)[\w .,/()%+-]*(?<!_)")
@@ -18,31 +17,24 @@ _SPECIAL: Final = re.compile(r"([\\`*_\[\]<>|~#&$@])")
 
 
 def render(report: Report) -> str:
-    """The report as GitHub Markdown."""
-    return "\n\n".join(_blocks(report)) + "\n"
-
-
-def _blocks(report: Report) -> Iterator[str]:
-    yield f"# {prose(report.title)}"
+    """Return the report as GitHub Markdown."""
+    blocks = [f"# {prose(report.title)}"]
     for source in report.sources:
         line = ": ".join(part for part in (parts.label(report, source), parts.facts(source)) if part)
         if line:
-            yield prose(line)
-    findings = list(_findings(report))
-    if findings:
-        yield f"**{say('Data quality')}**"
-        yield "\n".join(findings)
-    said = (*report.headline, *report.warnings)
-    if said:
-        yield "\n".join(f"- {prose(sentence)}" for sentence in said)
-    for section in report.sections:
-        yield from _section(section)
-
-
-def _findings(report: Report) -> Iterator[str]:
-    for finding in sources.findings(report):
+            blocks.append(prose(line))
+    findings = []
+    for finding in parts.findings(report):
         label = f"{prose(finding.label)}: " if finding.label else ""
-        yield f"- {label}{prose(finding.text)} ({code(finding.code)})"
+        findings.append(f"- {label}{prose(finding.text)} ({code(finding.code)})")
+    if findings:
+        blocks += [f"**{say('Data quality')}**", "\n".join(findings)]
+    sentences = (*report.headline, *report.warnings)
+    if sentences:
+        blocks.append("\n".join(f"- {prose(sentence)}" for sentence in sentences))
+    for section in report.sections:
+        blocks += _section(section)
+    return "\n\n".join(blocks) + "\n"
 
 
 def _section(section: Section) -> Iterator[str]:
@@ -59,27 +51,24 @@ def _section(section: Section) -> Iterator[str]:
         yield prose(parts.reason(section))
         return
     rows = parts.shown(section)
-    yield _table(columns(rows, section.columns, unit=section.unit, indent="· "))
+    shown = columns(rows, section.columns, unit=section.unit, indent="· ")
+    head = [prose(column.label) for column in shown]
+    rule = ["---:" if column.numeric else ":---" for column in shown]
+    cells = [column.cells if column.numeric else [cell(text) for text in column.cells] for column in shown]
+    yield "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *zip(*cells, strict=True)))
     for line in (parts.more(section), *parts.unknown(section, rows)):
         if line:
             yield prose(line)
 
 
-def _table(shown: list[ShownColumn]) -> str:
-    head = [prose(column.label) for column in shown]
-    rule = ["---:" if column.numeric else ":---" for column in shown]
-    cells = [column.cells if column.numeric else [cell(text) for text in column.cells] for column in shown]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *zip(*cells, strict=True)))
-
-
 def cell(text: str) -> str:
-    """A name inside a table: as it is where that is harmless, else as code."""
+    """Return a name for a table: unchanged if Markdown does not interpret it, else as code."""
     return text if _HARMLESS.fullmatch(text) else code(text)
 
 
 def code(text: str) -> str:
-    """A code span that holds ``text`` whatever is in it; pipes are escaped, as tables need it even there."""
-    text = visible(text).replace("\\|", "\\ |")  # a backslash before a pipe would take back its escape
+    """Return a code span of any text; pipes are escaped, which tables need even there."""
+    text = visible(text).replace("\\|", "\\ |")  # a backslash before a pipe would undo its escape
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * (longest + 1)
     pad = " " if text.startswith("`") or text.endswith("`") else ""
@@ -87,11 +76,11 @@ def code(text: str) -> str:
 
 
 def block(text: str) -> str:
-    """Lines of code as they are, in a fence that is longer than any in them."""
+    """Return a code block with a fence longer than any in the text."""
     fence = "`" * max(3, max((len(run) + 1 for run in re.findall("`+", text)), default=0))
     return "\n".join((fence, *map(visible, text.splitlines()), fence))
 
 
 def prose(text: Text) -> str:
-    """Text whose special characters mean themselves."""
+    """Return text with the special characters of Markdown escaped."""
     return _SPECIAL.sub(r"\\\1", visible(text))

@@ -1,11 +1,7 @@
-"""A table as people are shown it: columns with heading, unit and number format, as their declarations say.
+"""Columns of a table for people: heading, unit and number format, from their declarations.
 
-What columns are called, in the language of the moment.
-
-The unit of each column of a table: one for all statistics of a quantity, and one that reads well.
-
-What compares (total, average, minimum, maximum; base, other, difference and its parts; the columns of several runs) has
-the same unit, chosen by the larger of them, and nothing is shown in tens of thousands of it.
+Columns that are compared (total, average, minimum, maximum; base, other, difference and its terms; the columns of
+several runs) have the same unit, chosen by the largest of them so that no number reaches tens of thousands.
 """
 
 from __future__ import annotations
@@ -42,42 +38,37 @@ _SORTS: Final = {
 
 
 def heading(column: Column) -> str:
-    """The heading of a column without its unit."""
+    """Return the heading of a column without its unit."""
     return column.title if column.proper else say(column.title)
 
 
 def without_units(columns: Sequence[Column], others: Iterable[Column]) -> list[str]:
-    """Headings for a sentence, each once.
+    """Return headings for a sentence, each once.
 
-    One that a column of ``others`` has too says what it counts; so does a share, unless that is of one of ``columns``.
+    A heading that a column of ``others`` has too, and that of a share unless its quantity is in ``columns``, says what
+    it counts: "Allocated (memory)". ``Allocated`` alone needs its unit to be understood, ``Allocated memory`` does not.
     """
-    taken = {column.title for column in others}
-    whole = {column.title for column in columns if column.unit != "ratio"}
-
-    def clear(column: Column) -> bool:
-        return column.title in whole if column.unit == "ratio" else column.title not in taken
-
-    return list(dict.fromkeys(_in_words(column) if clear(column) else _counted(column) for column in columns))
-
-
-def _counted(column: Column) -> str:
-    if column.unit not in _SORTS or column.name == column.unit:
-        return heading(column)
-    return say("{column} ({what})", column=heading(column), what=say(_SORTS[column.unit]))
-
-
-def _in_words(column: Column) -> str:
-    """``Allocated`` needs its unit to be understood, ``Allocated memory`` does not."""
-    if column.unit != "bytes" or column.name == column.unit or column.title.endswith(" memory"):
-        return heading(column)
-    if column.noun == "size":
-        return say("{column} size", column=heading(column))
-    return say("{column} memory", column=heading(column))
+    taken = {declared.title for declared in others}
+    quantities = {declared.title for declared in columns if declared.unit != "ratio"}
+    headings = []
+    for declared in columns:
+        text = heading(declared)
+        unique = declared.title in quantities if declared.unit == "ratio" else declared.title not in taken
+        if declared.name == declared.unit:
+            headings.append(text)
+        elif not unique:
+            counted = declared.unit in _SORTS
+            headings.append(say("{column} ({what})", column=text, what=say(_SORTS[declared.unit])) if counted else text)
+        elif declared.unit != "bytes" or declared.title.endswith(" memory"):
+            headings.append(text)
+        else:
+            template = mark("{column} size") if declared.noun == "size" else mark("{column} memory")
+            headings.append(say(template, column=text))
+    return list(dict.fromkeys(headings))
 
 
 def scales(columns: Iterable[tuple[Column, Values]], fixed: str | None = None) -> dict[str, Unit]:
-    """Return the unit of each column that has one, by its name, from the cells; ``fixed`` ("ns", "us", "ms", "s") is
-    that of all times."""
+    """Return the unit of each column that has one, by name. ``fixed`` ("ns", "us", "ms", "s") is that of all times."""
     units: dict[str, Unit] = {}
     columns = tuple(columns)
     for family in FAMILIES:
@@ -102,14 +93,16 @@ def common_unit(column: Column, cells: Iterable[Values]) -> Unit | None:
 
 _DEPTH: Final = "depth"
 _COMPARED: Final = ("ns", "bytes")
-"""What is compared with the largest, the more telling first."""
+"""Units of the columns that get bars, in order of preference."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownColumn:
-    """A column ready for people: one text a row. ``shares`` is set where cells are shares of a whole (1 is all), or are
-    seen beside the largest of them; ``order`` where they are numbers: what to sort them by, the exact number, or ""
-    where unknown."""
+    """A column as people see it: one text a row.
+
+    ``shares``: set if the cells are shares of a whole (1 is all of it) or are compared with the largest of them.
+    ``order``: set if they are numbers: the exact number to sort by, or "" where unknown.
+    """
 
     declared: Column
     label: str
@@ -120,7 +113,7 @@ class ShownColumn:
 
     @property
     def name(self) -> str:
-        """Of the column in the table."""
+        """The name of the column in the table."""
         return self.declared.name
 
 
@@ -131,95 +124,86 @@ def columns(
     unit: str | None = None,
     indent: str = "  ",
 ) -> list[ShownColumn]:
-    """The columns of a table that hold at least one value, formatted. An empty table keeps its columns.
+    """Return the columns of a table that hold at least one value, formatted. An empty table keeps its columns.
 
-    Units suit the ``first`` rows (None: all), which are what people look at; ``unit`` sets that of all times.
-    In a tree (a table with a column ``depth``) the names are indented instead of showing the depth.
+    Units suit the ``first`` rows (None: all), which people see; ``unit`` sets that of all times. In a tree (a table
+    with a column ``depth``) the names come first, indented, and the depth is not shown.
     """
-    shown = _with_bars(_formatted(table, tuple(declared), first, unit))
-    return _indented(table, shown, indent) if _DEPTH in table.columns else shown
+    declarations = tuple(declared)
+    pairs = [(column(declarations, str(name)), values(table[name])) for name in table.columns]
+    known = [pair for pair in pairs if not pair[1] or any(value is not None for value in pair[1])]
+    forms = _formats([(declaration, values_of[:first]) for declaration, values_of in known], unit)
+    shown = _with_bars([_shown(declaration, values_of, forms[declaration.name]) for declaration, values_of in known])
+    if _DEPTH not in table.columns:
+        return shown
+    depths = [int(depth) for depth in table[_DEPTH]]
+    names = [
+        replace(one, cells=tuple(indent * depth + cell for depth, cell in zip(depths, one.cells, strict=True)))
+        for one in shown if one.name == "name"
+    ]  # fmt: skip
+    return [*names, *(one for one in shown if one.name not in (_DEPTH, "name"))]
 
 
 def values(column: pd.Series) -> list[Any]:
-    """The cells of a column, None where unknown."""
+    """Return the cells of a column, None where unknown."""
     missing = column.isna().to_list()
     return [None if null else value for value, null in zip(column.to_list(), missing, strict=True)]
-
-
-def _indented(table: pd.DataFrame, shown: list[ShownColumn], indent: str) -> list[ShownColumn]:
-    names = [one for one in shown if one.name == "name"]
-    others = [one for one in shown if one.name not in (_DEPTH, "name")]
-    depths = [int(depth) for depth in table[_DEPTH]]
-    return [
-        replace(one, cells=tuple(indent * d + cell for d, cell in zip(depths, one.cells, strict=True))) for one in names
-    ] + others
-
-
-def _formatted(
-    table: pd.DataFrame, declared: Sequence[Column], first: int | None, unit: str | None
-) -> list[ShownColumn]:
-    whole = [(column(declared, str(name)), values(table[name])) for name in table.columns]
-    known = [pair for pair in whole if not pair[1] or any(value is not None for value in pair[1])]
-    forms = _formats([(declared_column, values_of[:first]) for declared_column, values_of in known], unit)
-    return [_column(declared_column, values_of, forms[declared_column.name]) for declared_column, values_of in known]
 
 
 def _formats(columns: Sequence[tuple[Column, Values]], fixed: str | None) -> dict[str, ColumnFormat]:
     """Return how the numbers of each column are written; ``fixed`` as in :func:`scales`.
 
-    The terms of a difference, and several runs, are read together: they have the same decimals where they have the same
-    unit.
+    The terms of a difference, and the columns of several runs, have the same decimals if they have the same unit.
     """
     units = scales(columns, fixed)
-    together: dict[object, list[Any]] = {}
-    beside: dict[str, object] = {}
+    values_of_group: dict[object, list[Any]] = {}
+    groups: dict[str, object] = {}
     for shown, values_of in columns:
         compared = shown.proper or is_term(shown)
-        beside[shown.name] = (units.get(shown.name), quantity(shown)) if compared else shown.name
-        together.setdefault(beside[shown.name], []).extend(values_of)
+        groups[shown.name] = (units.get(shown.name), quantity(shown)) if compared else shown.name
+        values_of_group.setdefault(groups[shown.name], []).extend(values_of)
     forms = {}
     for shown, _ in columns:
         unit = units.get(shown.name)
-        # A unit that was asked for may need more decimals than one that suits.
+        # a unit that was asked for may need more decimals than one that suits
         most = unit.decimals if unit and fixed and shown.unit == "ns" else DECIMALS
-        compared_values = together[beside[shown.name]]
+        compared_values = values_of_group[groups[shown.name]]
         forms[shown.name] = column_format(compared_values, unit, most, separated=shown.kind in (MEASURE, POSITION))
     return forms
 
 
+def _shown(declared: Column, values: Sequence[Any], form: ColumnFormat) -> ShownColumn:
+    label = heading(declared)
+    if not values or not all(value is None or is_number(value) for value in values):
+        return ShownColumn(declared, label, False, tuple(cells.text(value, declared) for value in values))
+    shares = None
+    is_share = declared.unit == "ratio" and "change" not in declared.name
+    if is_share and all(value is None or value >= 0 for value in values):
+        shares = tuple(None if value is None else float(value) for value in values)
+    return ShownColumn(
+        declared,
+        f"{label} ({form.unit.name})" if form.unit else label,
+        True,
+        tuple(cells.MISSING if value is None else form.text(value) for value in values),
+        shares,
+        order=tuple("" if value is None else str(value) for value in values),
+    )
+
+
 def _with_bars(shown: list[ShownColumn]) -> list[ShownColumn]:
-    """Where nothing is a share of a whole, the first times, or else sizes, are compared with the largest of them."""
-    if any(one.shares for one in shown):
+    """Compare the first times, or else sizes, with the largest of them if no column has shares of a whole."""
+    if any(column.shares for column in shown):
         return shown
-    found = [(_COMPARED.index(one.declared.unit), at) for at, one in enumerate(shown) if _comparable(one)]
-    if not found:
+    candidates = []
+    for at, one in enumerate(shown):
+        if one.declared.unit in _COMPARED and one.declared.kind != POSITION:
+            numbers = {float(value) for value in one.order if value}
+            if len(one.order) > 2 and len(numbers) > 1 and min(numbers) >= 0:
+                candidates.append((_COMPARED.index(one.declared.unit), at))
+    if not candidates:
         return shown
-    _, at = min(found)
-    numbers = [float(value) if value else None for value in shown[at].order]
-    largest = max(value for value in numbers if value is not None)
-    compared = replace(shown[at], shares=tuple(None if value is None else value / largest for value in numbers))
+    _, at = min(candidates)
+    values = [float(value) if value else None for value in shown[at].order]
+    largest = max(value for value in values if value is not None)
+    compared = replace(shown[at], shares=tuple(None if value is None else value / largest for value in values))
     return [*shown[:at], compared, *shown[at + 1 :]]
-
-
-def _comparable(shown: ShownColumn) -> bool:
-    if shown.declared.unit not in _COMPARED or shown.declared.kind == POSITION:
-        return False
-    numbers = {float(value) for value in shown.order if value}
-    return len(shown.order) > 2 and len(numbers) > 1 and min(numbers) >= 0
-
-
-def _column(known: Column, found: Sequence[Any], form: ColumnFormat) -> ShownColumn:
-    label = heading(known)
-    if not found or not all(value is None or is_number(value) for value in found):
-        return ShownColumn(known, label, False, tuple(cells.text(value, known) for value in found))
-    label = f"{label} ({form.unit.name})" if form.unit else label
-    texts = tuple(cells.MISSING if value is None else form.text(value) for value in found)
-    order = tuple("" if value is None else str(value) for value in found)
-    return ShownColumn(known, label, True, texts, _shares(known, found), order)
-
-
-def _shares(known: Column, found: Sequence[Any]) -> tuple[float | None, ...] | None:
-    """Shares of a whole; None where a number cannot be one."""
-    if known.unit != "ratio" or "change" in known.name or any(value is not None and value < 0 for value in found):
-        return None
-    return tuple(None if value is None else float(value) for value in found)

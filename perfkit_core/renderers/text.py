@@ -1,8 +1,6 @@
 """Plain text: aligned tables for a terminal, a pipe or a log.
 
-Numbers are never cut. Long names are (see ``shortening``), and a terminal may have no room for every column.
-
-What of a table fits a terminal? Which columns, and how wide the names in them are.
+Numbers are never cut. Long names are (see ``cells.cut``), and a terminal may not have room for every column.
 """
 
 from __future__ import annotations
@@ -14,28 +12,29 @@ from rich.cells import cell_len, set_cell_size
 
 from perfkit_core.language.messages import say
 from perfkit_core.renderers import parts
-from perfkit_core.renderers import parts as sources
 from perfkit_core.renderers.cells import cut, visible
 from perfkit_core.renderers.table_columns import ShownColumn, columns
 from perfkit_core.report.model import Report, Section
 
 GAP: Final = "   "
 _LONGEST: Final = 80
-"""Cells of a text column where no terminal limits the width."""
+"""Width of a text column if no terminal limits it."""
 _SHORTEST: Final = 24
-"""Cells that a name is not cut below."""
+"""Names are not cut to fewer characters."""
 _KEY: Final = 8
-"""Text this short (a device, a direction) costs no more than a number and tells rows apart; longer text waits."""
+"""Text this short (a device, a direction) takes no more room than a number; longer text is shown last."""
 
 
 def fitting(shown: Sequence[ShownColumn], width: int | None) -> tuple[list[ShownColumn], list[ShownColumn]]:
-    """The columns that a terminal has room for with names at their shortest, two at least, and the rest.
+    """Return the columns that fit with names at their shortest, at least two, and the columns that do not fit.
 
-    The first column and the first long text are what a row is about; other long text gives way to the numbers.
+    Long text other than the first is dropped before numbers.
     """
     if width is None:
         return list(shown), []
-    later = [column for column in shown if _is_long(column)][1:]
+    later = [column for column in shown if not column.numeric and max(map(cell_len, column.cells), default=0) > _KEY][
+        1:
+    ]
     wanted = [*(column for column in shown if column not in later), *later]
     needed = -len(GAP)
     names: set[str] = set()
@@ -49,7 +48,7 @@ def fitting(shown: Sequence[ShownColumn], width: int | None) -> tuple[list[Shown
 
 
 def name_width(shown: Sequence[ShownColumn], width: int | None) -> int:
-    """Characters that a text column may take: all share what the numbers leave of the terminal's width."""
+    """Return the characters that a text column may take; text columns share what the numbers leave of the width."""
     if width is None:
         return _LONGEST
     names = sorted(full_width(column) for column in shown if not column.numeric)
@@ -63,40 +62,32 @@ def name_width(shown: Sequence[ShownColumn], width: int | None) -> int:
 
 
 def full_width(column: ShownColumn) -> int:
-    """Cells of a terminal that the column takes uncut, with its heading."""
+    """Return the terminal cells of the uncut column, its heading included."""
     return max(map(cell_len, (visible(column.label), *column.cells)))
 
 
-def _is_long(column: ShownColumn) -> bool:
-    return not column.numeric and max(map(cell_len, column.cells), default=0) > _KEY
-
-
 _NOTE: Final = "note"
-"""The column of sentences, of which no part may be missing."""
+"""The column of sentences, which are never cut."""
 
 
 def render(report: Report, terminal_width: int | None = None) -> str:
-    """The report as text. ``terminal_width``: fit names into it and use bold (None: full width, no escape codes)."""
-    lines = [*_head(report, terminal_width is not None)]
+    """Return the report as text. ``terminal_width``: fit names into it, use bold (None: full width, plain)."""
+    styled = terminal_width is not None
+    lines = [_bold(visible(report.title), styled)]
+    for source in report.sources:
+        lines.append(": ".join(part for part in (parts.label(report, source), parts.facts(source)) if part))
+    findings = parts.findings(report)
+    if findings:
+        lines += ["", _bold(say("Data quality"), styled)]
+    for finding in findings:
+        label = f"{finding.label}: " if finding.label else ""
+        lines.append(f"  ! {label}{visible(finding.text)} [{visible(finding.code)}]")
+    sentences = (*report.headline, *report.warnings)
+    if sentences:
+        lines += ["", *map(visible, sentences)]
     for section in report.sections:
         lines += _section(section, terminal_width)
     return "\n".join(line.rstrip() for line in lines) + "\n"
-
-
-def _head(report: Report, styled: bool) -> Iterator[str]:
-    yield _bold(visible(report.title), styled)
-    for source in report.sources:
-        yield ": ".join(part for part in (parts.label(report, source), parts.facts(source)) if part)
-    findings = sources.findings(report)
-    if findings:
-        yield from ("", _bold(say("Data quality"), styled))
-    for finding in findings:
-        label = f"{finding.label}: " if finding.label else ""
-        yield f"  ! {label}{visible(finding.text)} [{visible(finding.code)}]"
-    said = (*report.headline, *report.warnings)
-    if said:
-        yield ""
-    yield from map(visible, said)
 
 
 def _section(section: Section, width: int | None) -> Iterator[str]:
@@ -111,37 +102,33 @@ def _section(section: Section, width: int | None) -> Iterator[str]:
         yield visible(parts.reason(section))
         return
     rows = parts.shown(section)
-    fits, left = fitting(columns(rows, section.columns, unit=section.unit), width)
-    yield from _table(fits, width)
-    yield from filter(None, (parts.more(section, say(" (--limit 0 shows all)")), _too_wide(left)))
+    fitting_columns, too_wide = fitting(columns(rows, section.columns, unit=section.unit), width)
+    yield from _table(fitting_columns, width)
+    yield from filter(None, [parts.more(section, say(" (--limit 0 shows all)"))])
+    if too_wide:
+        names = say(", ").join(visible(column.label) for column in too_wide)
+        yield say("Too wide for this terminal: {columns} (--format markdown shows all)", columns=names)
     yield from parts.unknown(section, rows)
 
 
-def _too_wide(left: list[ShownColumn]) -> str:
-    names = say(", ").join(visible(column.label) for column in left)
-    return say("Too wide for this terminal: {columns} (--format markdown shows all)", columns=names) if left else ""
-
-
 def _table(shown: list[ShownColumn], width: int | None) -> Iterator[str]:
-    """Aligned by hand: a table library takes half a millisecond a row, and tables have tens of thousands."""
+    # aligned by hand: a table library takes half a millisecond a row, and tables have tens of thousands
     longest = name_width(shown, width)
-    whole = _NOTE if width is None else None
-    aligned = [_aligned(column, full_width(column) if column.name == whole else longest) for column in shown]
+    aligned = []
+    for column in shown:
+        texts = [visible(column.label), *column.cells]
+        if not column.numeric:
+            uncut = column.name == _NOTE and width is None
+            texts = [cut(text, full_width(column) if uncut else longest) for text in texts]
+        size = max(map(cell_len, texts))
+        if column.numeric:
+            aligned.append([" " * (size - cell_len(text)) + text for text in texts])
+        else:
+            aligned.append([set_cell_size(text, size) for text in texts])
     head, *rows = (GAP.join(row) for row in zip(*aligned, strict=True))
     yield _bold(head, width is not None)
     yield "─" * cell_len(head)
     yield from rows
-
-
-def _aligned(column: ShownColumn, longest: int) -> list[str]:
-    """Heading and cells in the same width: numbers to the right, names to the left and cut."""
-    texts = [visible(column.label), *column.cells]
-    if not column.numeric:
-        texts = [cut(text, longest) for text in texts]
-    size = max(map(cell_len, texts))
-    if column.numeric:
-        return [" " * (size - cell_len(text)) + text for text in texts]
-    return [set_cell_size(text, size) for text in texts]
 
 
 def _bold(text: str, styled: bool) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 import perfkit_core
 from perfkit_core.model.trace import Trace, concat_traces
-from perfkit_core.renderers.html.timeline import payload
+from perfkit_core.renderers.html.packing import timeline as payload
 from perfkit_core.report import pictures
 from perfkit_core.report.model import Row, Timeline
 from tests.support.events import device, host, trace

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from perfkit_core.renderers import parts
-from perfkit_core.renderers.html import bars, charts
-from perfkit_core.renderers.html import timeline as timelines
+from perfkit_core.renderers.html import bars, charts, packing
 from perfkit_core.renderers.html.bars import Spans, spans
 from perfkit_core.renderers.table_columns import ShownColumn, columns
 from perfkit_core.report.model import Section
@@ -78,7 +77,7 @@ def of_section(index: int, section: Section) -> Block:
         unknown=list(parts.unknown(section, table)),
         reason=parts.reason(section),
         figure=charts.figure(section),
-        timeline=timelines.payload(section.timeline) if section.timeline else None,
+        timeline=packing.timeline(section.timeline) if section.timeline else None,
         tree="depth" in section.table.columns,
         filters=frozenset(column.name for column in shown if _is_filter(column)),
         spans=spans(section),
