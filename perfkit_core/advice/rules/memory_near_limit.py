@@ -1,7 +1,7 @@
 """Rule 29, memory-near-limit: the memory of a device is nearly full.
 
-Seen by: the peak of the allocator's running total exceeds ``memory_share`` of the device's memory. There is no
-transform: it is about capacity, not time.
+Condition: the peak of the allocator's running total exceeds ``memory_share`` of the device's memory. No transform: it
+is about capacity, not time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from perfkit_core.views.memory.events import MISSING, levels, memory_events
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """Most ``bytes`` that one process had allocated on a device at once, how many the device has (``of_bytes``), and
+    """The most ``bytes`` that one process had allocated on a device at once, those of the device (``of_bytes``), and
     the ``row`` of the event after which that was."""
 
     device: str
@@ -82,19 +82,19 @@ def peaks(facts: Facts) -> list[Peak]:
     if not pools:
         raise NotEvaluableError(message("the memory size of the device was not recorded"))
     level = levels(trace)
-    known = []
+    peaks = []
     for pool in pools:
         if level.start[pool] == MISSING:  # what was allocated before the first event is unknown
             continue
         device, at = devices[events.pool_device[pool]], np.flatnonzero(events.pool == pool)
         top = int(at[level.allocated[at].argmax()])
         rank, row = int(events.pool_rank[pool]), int(events.row[top])
-        known.append(Peak(device, rank, int(level.allocated[top]), sizes[device], row))
-    if not known:
+        peaks.append(Peak(device, rank, int(level.allocated[top]), sizes[device], row))
+    if not peaks:
         raise NotEvaluableError(
             message("the memory events have no running totals, so what was allocated before them is unknown")
         )
-    return known
+    return peaks
 
 
 RULE: Final = Rule("memory-near-limit", 29, 1, "Free device memory", find)

@@ -1,6 +1,6 @@
 """Rule 13, more-workers: the training waits for batches although worker processes make them.
 
-Seen by: waits for a loader with workers of over ``loader_share`` of the step; getting a batch that is there is no
+Condition: waits for a loader with workers of over ``loader_share`` of the step; getting a batch that is there is no
 wait. Transform: batches arrive up to twice as fast.
 """
 
@@ -21,8 +21,7 @@ _FASTER: Final = Quantity(0.5, 0.55, 1.0, message("twice as many workers are up 
 
 def find(facts: Facts) -> list[Candidate]:
     """Return the candidate for twice the workers, however many there are."""
-    rows = facts.batch_rows
-    waiting = facts.typical(facts.waited_ns)
+    rows, waiting = facts.batch_rows, facts.typical(facts.waited_ns)
     if not in_workers(facts.trace, rows).any() or not facts.exceeds(waiting, facts.thresholds.loader_share):
         return []
     each_ns = facts.step_ns / facts.batches_per_step
@@ -33,28 +32,22 @@ def find(facts: Facts) -> list[Candidate]:
         what = message(
             "One step in {period:count} waits for a batch, although workers make them: {waiting:ns} of {step:ns} per "
             "step on average.",
-            period=facts.period,
-            **times,
-        )
-    known = facts.cores
-    machine = (
-        message("the number of cores was not recorded")
-        if known is None
-        else message("there are {cores}", cores=cores_text(known))
-    )
-    return [
-        Candidate(
-            what,
-            evidence={"loader_ns": round(waiting), "loader_ratio": waiting / facts.step_ns, "step_ns": facts.step_ns},
-            rows=rows,
-            edits=(Load(rows, 1, batch_ns=batch, handover_ns=HANDOVER_NS),),
-            ceiling_ns=round(waiting),
-            preconditions=(message("workers make the batches"),),
-            assumptions=assume(batch_every_ns=batch, handover_ns=HANDOVER_NS),
-            risks=(message("More workers than cores slow each other down; {machine}.", machine=machine),),
-            fill={"workers": "twice as many"},
-        )
-    ]
+            period=facts.period, **times,
+        )  # fmt: skip
+    machine = message("the number of cores was not recorded")
+    if facts.cores is not None:
+        machine = message("there are {cores}", cores=cores_text(facts.cores))
+    return [Candidate(
+        what,
+        evidence=facts.part("loader", waiting),
+        rows=rows,
+        edits=(Load(rows, 1, batch_ns=batch, handover_ns=HANDOVER_NS),),
+        ceiling_ns=round(waiting),
+        preconditions=(message("workers make the batches"),),
+        assumptions=assume(batch_every_ns=batch, handover_ns=HANDOVER_NS),
+        risks=(message("More workers than cores slow each other down; {machine}.", machine=machine),),
+        fill={"workers": "twice as many"},
+    )]  # fmt: skip
 
 
 RULE: Final = Rule("more-workers", 13, 1, "Use more loader workers", find)

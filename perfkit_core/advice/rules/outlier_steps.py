@@ -1,8 +1,8 @@
 """Rule 36, outlier-steps: some steps take much longer than the others, or the device clock drops during training.
 
-Seen by: steps over ``outlier_sigmas`` standard deviations above the median of their rank, with what grew in them; and
-the same kernels taking longer by one factor in the last third of the steps. There is no transform: the cause is not in
-the recording.
+Condition: steps over ``outlier_sigmas`` standard deviations above the median of their rank, with what grew in them; and
+the same kernels taking longer by one factor in the last third of the steps. No transform: the cause is not in the
+recording.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pandas as pd
 from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, numbered_steps
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.algorithms.sample_statistics import LEAST_TIMES, outlying
-from perfkit_core.language.messages import Message, message, plural
+from perfkit_core.language.messages import message, plural
 from perfkit_core.model.schema import KERNEL, STEP
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
@@ -26,7 +26,7 @@ _OUTSIDE: Final = "time outside of every recorded event"
 """Name of the self time of steps among the names of events."""
 _MOST: Final = 3
 _SHARE: Final = 0.1
-"""What grew by less than this share of all growth is not shown."""
+"""Growth of less than this share of all growth is not shown."""
 _AGREE: Final = 0.1
 """Kernels whose factor is this close to that of all grew by one factor."""
 _MAJORITY: Final = 0.8
@@ -53,14 +53,22 @@ def find(facts: Facts) -> list[Candidate]:
 def _late(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> Candidate:
     usual = steps.drop(late.index)["dur_ns"].median()
     longer = float(late["dur_ns"].mean() - usual)
-    growth = _growth_ns(facts, steps, late)
+    growth, grew = _growth_ns(facts, steps, late), None
+    if not growth.empty:
+        parts = [
+            message(
+                "{name} (+{time:ns})", time=int(size),
+                name=message("time outside of every recorded event") if name == _OUTSIDE else str(name),
+            )
+            for name, size in growth.items()
+        ]  # fmt: skip
+        grew = message("; summed over threads and streams these grew: {parts:list}", parts=parts)
     numbers = late["step"].unique().tolist()
     return Candidate(
         plural(
             "{n} of {count} steps takes {longer:ns} longer than the usual {usual:ns}: {steps}{growth}.",
             "{n} of {count} steps take {longer:ns} longer than the usual {usual:ns}: {steps}{growth}.",
-            len(late), count=len(steps), longer=longer, usual=usual, steps=numbered_steps(numbers),
-            growth=_growth_text(growth),
+            len(late), count=len(steps), longer=longer, usual=usual, steps=numbered_steps(numbers), growth=grew,
         ),
         evidence={
             "steps": numbers, "longer_ns": round(longer), "usual_step_ns": round(usual),
@@ -68,73 +76,57 @@ def _late(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> Candidate:
         },
         rows=_rows(facts, late),
         method="none",
-        preconditions=(
-            message(
-                "the steps are more than {sigmas:g} standard deviations above the median",
-                sigmas=facts.thresholds.outlier_sigmas,
-            ),
-        ),
+        preconditions=(message(
+            "the steps are more than {sigmas:g} standard deviations above the median",
+            sigmas=facts.thresholds.outlier_sigmas,
+        ),),
         words={"outliers": "outside" if not growth.empty and growth.index[0] == _OUTSIDE else "events"},
     )  # fmt: skip
 
 
-def _growth_text(growth: pd.Series[int]) -> Message | None:
-    if growth.empty:
-        return None
-    parts = [
-        message(
-            "{name} (+{time:ns})",
-            name=message("time outside of every recorded event") if name == _OUTSIDE else str(name),
-            time=int(size),
-        )
-        for name, size in growth.items()
-    ]
-    return message("; summed over threads and streams these grew: {parts:list}", parts=parts)
-
-
 def _slower_clock(facts: Facts, steps: pd.DataFrame) -> list[Candidate]:
     """Return the candidate for kernels that all take longer in the last third of the steps, by one factor."""
-    order = steps.sort_values(["rank", "step"])
+    trace, order = facts.trace, steps.sort_values(["rank", "step"])
     place = order.groupby("rank").cumcount() / order.groupby("rank")["step"].transform("size")
     early, late = order[place < 1 / 3], order[place >= 2 / 3]
-    slower = _slower_kernels(facts.trace, early, late)
-    if slower is None or slower[0] - 1 <= facts.thresholds.clock_share:
+    computing = ~trace.host & trace.rows("kind", KERNEL) & ~communication(trace).device
+    time = _by_name(trace, computing, trace.ints("dur_ns"))
+    first, last = (
+        time[_within(time, part)].groupby("name", observed=True)["time"].agg(["sum", "median", "size"])
+        for part in (early, late)
+    )
+    first, last = first.assign(steps=len(early)), last.assign(steps=len(late))
+    both = first.add_suffix("_early").join(last.add_suffix("_late"), how="inner")
+    if len(both) < _LEAST_KERNELS or max(len(first), len(last)) > len(both):
         return []
-    factor, kernels, agreeing = slower
-    return [
-        Candidate(
-            message(
-                "The same {kernels:count} kernels take {factor:.2f} times as long in the last third of the steps as in "
-                "the first: the device clock dropped, or something else uses the device.",
-                kernels=kernels,
-                factor=factor,
-            ),
-            evidence={"factor": factor, "kernels": kernels, "agreeing_ratio": agreeing},
-            rows=_rows(facts, late),
-            method="none",
-            preconditions=(
-                message("the same kernels run equally often in both"),
-                message("they grew by one factor: a clock, not a kernel"),
-            ),
-            vetoes=(message("larger inputs: the names and counts of the kernels did not change"),),
-            fill={"outliers": "clock"},  # tells it from the finding of late steps, which is shown by steps, too
-            words={"outliers": "clock"},
-        )
-    ]
-
-
-def _rows(facts: Facts, chosen: pd.DataFrame) -> IntArray:
-    """Return the events of the steps themselves."""
-    trace = facts.trace
-    wanted = pd.MultiIndex.from_frame(chosen[["rank", "step"]])
-    rows = np.flatnonzero(trace.host & trace.rows("kind", STEP) & (facts.replay.first >= 0))
-    keys = pd.MultiIndex.from_arrays([trace.ints("rank")[rows], trace.ints("step")[rows]])
-    return rows[keys.isin(wanted)]
+    ratio = both["median_late"] / both["median_early"].clip(lower=1)
+    weight = both["sum_early"] / both["sum_early"].sum()
+    factor = float((ratio * weight).sum())
+    agreeing = float(weight[(ratio / factor - 1).abs() <= _AGREE].sum())
+    if agreeing < _MAJORITY or factor - 1 <= facts.thresholds.clock_share:
+        return []
+    return [Candidate(
+        message(
+            "The same {kernels:count} kernels take {factor:.2f} times as long in the last third of the steps as in the "
+            "first: the device clock dropped, or something else uses the device.",
+            kernels=len(both), factor=factor,
+        ),
+        evidence={"factor": factor, "kernels": len(both), "agreeing_ratio": agreeing},
+        rows=_rows(facts, late),
+        method="none",
+        preconditions=(
+            message("the same kernels run equally often in both"),
+            message("they grew by one factor: a clock, not a kernel"),
+        ),
+        vetoes=(message("larger inputs: the names and counts of the kernels did not change"),),
+        fill={"outliers": "clock"},  # tells it from the finding of late steps, which is shown by steps, too
+        words={"outliers": "clock"},
+    )]  # fmt: skip
 
 
 def _growth_ns(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> pd.Series[int]:
     """Return up to three names, and by how much each takes longer in a ``late`` step (average) than in the others
-    (median), the largest first: what host events and device work take without waits, except for batches, as nothing
+    (median), the largest first: the time of host events and device work without waits, except for batches, as nothing
     recorded explains why those are late. Steps have columns rank and step."""
     trace, graph = facts.trace, facts.replay.graph
     nodes = np.flatnonzero(graph.row >= 0)
@@ -154,24 +146,11 @@ def _growth_ns(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> pd.Seri
     return growth[growth > _SHARE * growth.clip(lower=0).sum()].head(_MOST)
 
 
-def _slower_kernels(trace: Trace, early: pd.DataFrame, late: pd.DataFrame) -> tuple[float, int, float] | None:
-    """Return the factor by which all kernels that compute take longer in late steps, their number, and the share of
-    their time that agrees; None where they are not the same, too few, or do not agree."""
-    chosen = ~trace.host & trace.rows("kind", KERNEL) & ~communication(trace).device
-    time = _by_name(trace, chosen, trace.ints("dur_ns"))
-    first, last = (
-        time[_within(time, steps)].groupby("name", observed=True)["time"].agg(["sum", "median", "size"])
-        for steps in (early, late)
-    )
-    first, last = first.assign(steps=len(early)), last.assign(steps=len(late))
-    both = first.add_suffix("_early").join(last.add_suffix("_late"), how="inner")
-    if len(both) < _LEAST_KERNELS or max(len(first), len(last)) > len(both):
-        return None
-    ratio = both["median_late"] / both["median_early"].clip(lower=1)
-    weight = both["sum_early"] / both["sum_early"].sum()
-    factor = float((ratio * weight).sum())
-    agreeing = float(weight[(ratio / factor - 1).abs() <= _AGREE].sum())
-    return (factor, len(both), agreeing) if agreeing >= _MAJORITY else None
+def _rows(facts: Facts, steps: pd.DataFrame) -> IntArray:
+    """Return the events of some steps themselves."""
+    trace = facts.trace
+    rows = np.flatnonzero(trace.host & trace.rows("kind", STEP) & (facts.replay.first >= 0))
+    return rows[_within(pd.DataFrame({"rank": trace.ints("rank")[rows], "step": trace.ints("step")[rows]}), steps)]
 
 
 def _by_name(trace: Trace, chosen: BoolArray, time: IntArray) -> pd.DataFrame:
@@ -187,6 +166,7 @@ def _by_name(trace: Trace, chosen: BoolArray, time: IntArray) -> pd.DataFrame:
 
 
 def _within(time: pd.DataFrame, steps: pd.DataFrame) -> BoolArray:
+    """Return the mask of the rows of ``time`` whose rank and step are among some steps."""
     keys = pd.MultiIndex.from_frame(steps[["rank", "step"]])
     mask: BoolArray = pd.MultiIndex.from_frame(time[["rank", "step"]]).isin(keys)
     return mask

@@ -1,11 +1,12 @@
 """Rule 11, pageable-copies: copies from pageable memory block the host and are slower than the bus.
 
-Seen by: copies of the kind "pageable" to the device. Transform: their calls take what calls of pinned copies take and
+Condition: copies of the kind "pageable" to the device. Transform: their calls take what calls of pinned copies take and
 wait for nothing, and large copies run at the speed of pinned ones.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import numpy as np
@@ -13,7 +14,6 @@ import numpy as np
 from perfkit_core.advice.facts import Candidate, Facts, assume
 from perfkit_core.advice.operators import matching
 from perfkit_core.advice.transfers import Transfers, calibrated, transfers
-from perfkit_core.algorithms.arrays import BoolArray
 from perfkit_core.language.messages import message
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
@@ -29,69 +29,63 @@ _LARGE: Final = 1 << 20
 _MEASURED: Final = 1 << 26
 """Bytes of a copy whose time is that of the bus."""
 _PINNED: Final = Quantity(
-    24.0,
-    12.0,
-    6.0,
+    24.0, 12.0, 6.0,
     message("prior, bytes/ns: PCIe 4 and 3 with 16 lanes reach 24 and 12 GB/s; half of that on a busy host"),
-)
+)  # fmt: skip
 
 
 def find(facts: Facts) -> list[Candidate]:
     """Return one candidate for all copies of pageable memory to the device."""
     facts.need_device()
-    copies = transfers(facts)
+    trace, copies, dur = facts.trace, transfers(facts), facts.trace.ints("dur_ns")
     copies = copies.only(~copies.to_host)
-    if len(copies) and not facts.trace.known("copy_kind"):
+    if len(copies) and not trace.known("copy_kind"):
         return []
-    copies = copies.only(_from_memory(facts.trace, copies, "pageable"))
-    dur = facts.trace.ints("dur_ns")
-    spent = facts.per_step(int(dur[copies.call].sum() + dur[copies.syncs].sum()))
+    pageable, pinned = (
+        copies.only(matching(trace, "copy_kind", re.compile(kind, re.IGNORECASE).search)[copies.row])
+        for kind in ("pageable", "pinned")
+    )
+    spent = facts.per_step(int(dur[pageable.call].sum() + dur[pageable.syncs].sum()))
     if not facts.exceeds(spent, facts.thresholds.pageable_share):
         return []
-    large = copies.only(copies.bytes >= _LARGE)
-    faster = _faster(facts, large)
-    size, count = facts.per_step(int(np.maximum(copies.bytes, 0).sum())), facts.per_step(len(copies))
-    return [
-        Candidate(
-            facts.plural(
-                "{count:count} copy {per_step} from pageable memory ({size:bytes}) blocks the host: {time}.",
-                "{count:count} copies {per_step} from pageable memory ({size:bytes}) block the host: {time}.",
-                count, size=size, time=facts.of_step(spent),
-            ),
-            evidence={
-                "copies_per_step": count, "bytes_per_step": round(size), "call_ns": round(spent),
-                "step_ns": facts.step_ns, "bytes_per_ns": _bytes_per_ns(facts.trace, large),
-            },
-            rows=copies.call,
-            edits=(
-                Scale(large.row, faster, below=False),
-                Unblock(copies.call, _CALL_NS),
-                Remove(copies.syncs, below=False),
-            ),
-            ceiling_ns=round(spent + facts.mean_ns(copies.row)),
-            preconditions=(message("the source of the copies is pageable memory"), message("they go to the device")),
-            assumptions=assume(call_ns=_CALL_NS, copy_factor=faster),
-            risks=(
-                message("Pinned memory cannot be swapped out."),
-                message("The copied memory must not change before the copy has finished."),
-            ),
-        )
-    ]  # fmt: skip
+    large = pageable.only(pageable.bytes >= _LARGE)
+    speed, faster = _bytes_per_ns(trace, large), _faster(trace, large, pinned.only(pinned.bytes >= _LARGE))
+    size, count = facts.per_step(int(np.maximum(pageable.bytes, 0).sum())), facts.per_step(len(pageable))
+    return [Candidate(
+        facts.plural(
+            "{count:count} copy {per_step} from pageable memory ({size:bytes}) blocks the host: {time}.",
+            "{count:count} copies {per_step} from pageable memory ({size:bytes}) block the host: {time}.",
+            count, size=size, time=facts.of_step(spent),
+        ),
+        evidence={
+            "copies_per_step": count, "bytes_per_step": round(size), "call_ns": round(spent), "step_ns": facts.step_ns,
+            "bytes_per_ns": speed,
+        },
+        rows=pageable.call,
+        edits=(
+            Scale(large.row, faster, below=False), Unblock(pageable.call, _CALL_NS),
+            Remove(pageable.syncs, below=False),
+        ),
+        ceiling_ns=round(spent + facts.mean_ns(pageable.row)),
+        preconditions=(message("the source of the copies is pageable memory"), message("they go to the device")),
+        assumptions=assume(call_ns=_CALL_NS, copy_factor=faster),
+        risks=(
+            message("Pinned memory cannot be swapped out."),
+            message("The copied memory must not change before the copy has finished."),
+        ),
+    )]  # fmt: skip
 
 
-def _faster(facts: Facts, large: Transfers) -> Quantity:
+def _faster(trace: Trace, large: Transfers, pinned: Transfers) -> Quantity:
     """Return the factor of the time of large copies: by the run's own copies of pinned memory, else by what was
     measured on this machine, else by what buses reach."""
-    now = _bytes_per_ns(facts.trace, large)
+    now, recorded = _bytes_per_ns(trace, large), _bytes_per_ns(trace, pinned)
     if now is None:
         return Quantity(1.0, 1.0, 1.0, message("no copy is large enough for the speed of the bus to count"))
-    copies = transfers(facts)
-    from_pinned = ~copies.to_host & _from_memory(facts.trace, copies, "pinned")
-    recorded = _bytes_per_ns(facts.trace, copies.only(from_pinned & (copies.bytes >= _LARGE)))
     if recorded is not None:
         factor = min(now / recorded, 1.0)
         return Quantity(factor, factor, factor, message("pinned copies of the same recording"))
-    measured = calibrated(facts.trace)
+    measured = calibrated(trace)
     copy = measured.copy_ns("htod", _MEASURED, pinned=True) if measured else None
     speed = _PINNED
     if copy:
@@ -104,11 +98,6 @@ def _bytes_per_ns(trace: Trace, copies: Transfers) -> float | None:
     """Return the speed of some copies (bytes/ns are GB/s); None without copies."""
     total = int(trace.ints("dur_ns")[copies.row].sum())
     return round(int(copies.bytes.sum()) / total, 3) if total else None
-
-
-def _from_memory(trace: Trace, copies: Transfers, kind: str) -> BoolArray:
-    """Return which of the copies are from "pageable" or "pinned" memory."""
-    return matching(trace, "copy_kind", lambda text: kind in text.lower())[copies.row]
 
 
 RULE: Final = Rule("pageable-copies", 11, 1, "Copy batches from pinned memory", find)

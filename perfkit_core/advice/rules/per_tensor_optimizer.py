@@ -1,6 +1,6 @@
 """Rule 17, per-tensor-optimizer: the optimizer updates the parameters one by one.
 
-Seen by: an optimizer step that calls the same operators for ``optimizer_tensors`` or more tensors. Transform: the
+Condition: an optimizer step that calls the same operators for ``optimizer_tensors`` or more tensors. Transform: the
 update takes what one for all parameters takes. Its factors were measured on whole optimizer steps with a profiler
 running: one thread, medians of interleaved runs, tensors of 64 to 1,000,000 elements. A loop costs per tensor what its
 operators cost, so the classes are how many operators a tensor takes and how long one of them takes.
@@ -15,9 +15,9 @@ from typing import Final
 import numpy as np
 
 from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
-from perfkit_core.advice.operators import CLEARS_GRADIENTS, matching, operators, outermost, within
+from perfkit_core.advice.operators import CLEARS_GRADIENTS, matching, name_of, operators, outermost, within
 from perfkit_core.algorithms import nesting
-from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message, plural
 from perfkit_core.model.schema import KERNEL, OPTIMIZER, OTHER
 from perfkit_core.model.trace import Trace
@@ -55,7 +55,7 @@ _ADAM: Final = re.compile(r"(?<![a-z])adam_?(?![a-z])", re.IGNORECASE)
 _STEP: Final = re.compile(r"(\w+)\.step$")
 _BATCHED: Final = re.compile(r"foreach|fused|merged|multi_?tensor", re.IGNORECASE)
 _MOST_PER_TENSOR: Final = 4
-"""No optimizer of the frameworks calls an operator more often for one tensor."""
+"""Most calls of an operator for one tensor by any optimizer of the frameworks."""
 _NEARLY_ALL: Final = 5 / 6
 """Momentum calls two operators twice for each tensor and one once: the calls of the two are 4/5 of all. What is called
 for half of the tensors only, as weight decay is, is 1/7 of the calls or less."""
@@ -76,10 +76,21 @@ class Loop:
 def find(facts: Facts) -> list[Candidate]:
     """Return one candidate for all optimizer steps that are loops."""
     trace, parent = facts.trace, facts.trace.ints("parent")
-    spans = _spans(facts)
+    # the outermost optimizer spans that update parameters
+    clears = trace.rows("kind", OPTIMIZER) & matching(trace, "name", CLEARS_GRADIENTS.search)
+    mask = trace.host & trace.rows("kind", OPTIMIZER) & (facts.replay.first >= 0)
+    spans = outermost(trace, mask & ~clears)
+    spans = spans[facts.in_steps[spans]]
+    if not len(spans):
+        raise NotEvaluableError(
+            message("no optimizer step was recorded"), message("the framework's own optimizers record it")
+        )
+    # the updates: all in the spans, without clearing; of a span that calls a closure only what comes after that
+    closure = trace.rows("phase", OTHER)[spans]
+    after = trace.rows("phase", OPTIMIZER) & nesting.lies_in(parent, marked(trace, spans[closure]))
+    updates = (within(trace, spans[~closure]) | after) & ~clears & ~nesting.lies_in(parent, clears)
     own = np.full(len(trace), -1, np.int64)
     own[spans] = np.arange(len(spans))
-    updates = _updates(trace, spans)
     span = np.where(updates, nesting.first_on_path(parent, own), -1)
     batched = np.unique(span[operators(trace) & matching(trace, "name", _BATCHED.search) & (span >= 0)])
     roots = outermost(trace, operators(trace))
@@ -88,41 +99,14 @@ def find(facts: Facts) -> list[Candidate]:
     own_ns = np.zeros(len(spans), np.int64)
     np.add.at(own_ns, span[parts], trace.ints("dur_ns")[parts])
     loops = _loops(trace, spans, own_ns, roots, span[roots], facts.thresholds.optimizer_tensors)
-    if loops is None:
-        return []
-    looping, loop = loops
-    return _updated_at_once(facts, parts[np.isin(span[parts], looping)], loop)
-
-
-def _spans(facts: Facts) -> IntArray:
-    """Return the outermost optimizer spans that update parameters. Raises NotEvaluableError."""
-    trace = facts.trace
-    mask = trace.host & trace.rows("kind", OPTIMIZER) & (facts.replay.first >= 0)
-    rows = outermost(trace, mask & ~matching(trace, "name", CLEARS_GRADIENTS.search))
-    rows = rows[facts.in_steps[rows]]
-    if not len(rows):
-        raise NotEvaluableError(
-            message("no optimizer step was recorded"), message("the framework's own optimizers record it")
-        )
-    return rows
-
-
-def _updates(trace: Trace, spans: IntArray) -> BoolArray:
-    """Return the mask of the spans and all in them; of a span that calls a closure only what comes after that. Where
-    gradients are cleared nothing is updated."""
-    closure = trace.rows("phase", OTHER)[spans]
-    around = marked(trace, spans[closure])
-    clears = trace.rows("kind", OPTIMIZER) & matching(trace, "name", CLEARS_GRADIENTS.search)
-    after = trace.rows("phase", OPTIMIZER) & nesting.lies_in(trace.ints("parent"), around)
-    mask: BoolArray = within(trace, spans[~closure]) | after
-    return mask & ~clears & ~nesting.lies_in(trace.ints("parent"), clears)
+    return _updated_at_once(facts, parts[np.isin(span[parts], loops[0])], loops[1]) if loops else []
 
 
 def _loops(
     trace: Trace, spans: IntArray, own_ns: IntArray, roots: IntArray, of_span: IntArray, least: float
 ) -> tuple[IntArray, Loop] | None:
     """Return which of the spans are loops over at least so many tensors, and what the typical one does. ``own_ns`` is
-    what each takes for updates, ``of_span`` the span of each of the ``roots``."""
+    the time of the updates of each, ``of_span`` the span of each of the ``roots``."""
     names = trace.codes("name").codes[roots].astype(np.int64)
     width = int(names.max(initial=0)) + 1
     key, counts = np.unique(of_span * width + names, return_counts=True)
@@ -136,8 +120,7 @@ def _loops(
     count = max(round(inside.sum() / len(looping) / typical), 1)
     total = float(np.median(own_ns[looping]))
     whole = trace.rows("op_name", "optimizer_update")[roots[inside]].mean() > 0.5
-    first = roots[inside][0] if whole else spans[looping[0]]
-    name = trace.codes("name").values[trace.codes("name").codes[first]]
+    name = name_of(trace, roots[inside][0] if whole else spans[looping[0]])
     return looping, Loop(name, typical, count, total / (typical * count), bool(whole))
 
 
@@ -172,33 +155,30 @@ def _updated_at_once(facts: Facts, parts: IntArray, loop: Loop) -> list[Candidat
         of_kernels = _KERNELS_SMALL if float(np.median(dur[kernels])) < _SMALL_NS else _KERNELS_LARGE
         edits.append(Scale(kernels, of_kernels, below=False, host=False))
         assumptions += assume(kernel_factor=of_kernels)
-    return [
-        Candidate(
-            plural(
-                "The optimizer calls {n} operator for each of {tensors:count} tensors, one tensor after the other: "
-                "{time}.",
-                "The optimizer calls {n} operators for each of {tensors:count} tensors, one tensor after the other: "
-                "{time}.",
-                int(loop.operators), tensors=loop.tensors, time=facts.of_step(host),
-            ),
-            evidence={
-                "optimizer": loop.name, "optimizer_ns": round(host), "step_ns": facts.step_ns,
-                "tensors": round(loop.tensors), "operators_per_tensor": loop.operators,
-                "operator_ns": round(loop.operator_ns), "kernels": len(kernels),
-            },
-            rows=parts,
-            edits=tuple(edits),
-            ceiling_ns=facts.ceiling_ns(part),
-            preconditions=(
-                message("{tensors:.0f} tensors or more are updated by the same operators", tensors=loop.tensors),
-            ),
-            vetoes=(message("an operator that updates many tensors at once"),),
-            assumptions=assumptions,
-            risks=(message("The order of additions changes: results differ in the last bits."),),
-            fill={"optimizer": loop.name},
-            words={"optimizer_class": class_of(loop.name, loop.whole)},
-        )
-    ]  # fmt: skip
+    return [Candidate(
+        plural(
+            "The optimizer calls {n} operator for each of {tensors:count} tensors, one tensor after the other: {time}.",
+            "The optimizer calls {n} operators for each of {tensors:count} tensors, one tensor after the other: "
+            "{time}.",
+            int(loop.operators), tensors=loop.tensors, time=facts.of_step(host),
+        ),
+        evidence={
+            "optimizer": loop.name, "optimizer_ns": round(host), "step_ns": facts.step_ns,
+            "tensors": round(loop.tensors), "operators_per_tensor": loop.operators,
+            "operator_ns": round(loop.operator_ns), "kernels": len(kernels),
+        },
+        rows=parts,
+        edits=tuple(edits),
+        ceiling_ns=facts.ceiling_ns(part),
+        preconditions=(
+            message("{tensors:.0f} tensors or more are updated by the same operators", tensors=loop.tensors),
+        ),
+        vetoes=(message("an operator that updates many tensors at once"),),
+        assumptions=assumptions,
+        risks=(message("The order of additions changes: results differ in the last bits."),),
+        fill={"optimizer": loop.name},
+        words={"optimizer_class": class_of(loop.name, loop.whole)},
+    )]  # fmt: skip
 
 
 def _host_factor(loop: Loop) -> Quantity | None:

@@ -1,6 +1,6 @@
 """Rule 3, ping-pong-copies: data go to the host and come back unchanged.
 
-Seen by: a copy to the host and one back of as many bytes, with no operator computing on the host in between.
+Condition: a copy to the host and one back of as many bytes, with no operator computing on the host in between.
 Transform: both copies go.
 """
 
@@ -23,30 +23,27 @@ def find(facts: Facts) -> list[Candidate]:
         return []
     count, spent = facts.per_step(trips.count), trips.copies_ns(facts)
     size = facts.per_step(int(trips.copies.bytes.sum()))
-    return [
-        Candidate(
-            facts.plural(
-                "Data go to the host and come back unchanged, {count:count} round trip {per_step} ({size:bytes} "
-                "copied): {time}.",
-                "Data go to the host and come back unchanged, {count:count} round trips {per_step} ({size:bytes} "
-                "copied): {time}.",
-                count, size=size, time=facts.of_step(spent),
-            ),
-            evidence={
-                "round_trips_per_step": count, "bytes_per_step": round(size), "copies_ns": round(spent),
-                "step_ns": facts.step_ns,
-            },
-            rows=trips.copies.owner,
-            edits=(Remove(trips.copies.everything),),
-            preconditions=(
-                message("as many bytes come back as went"),
-                message("no operator computes on the host in between"),
-            ),
-            vetoes=(message("small copies, whose sizes may be equal by chance"),),
-            risks=(message("Code on the host that reads the data outside of operators needs a copy of its own."),),
-            direction="to device",
-        )
-    ]  # fmt: skip
+    return [Candidate(
+        facts.plural(
+            "Data go to the host and come back unchanged, {count:count} round trip {per_step} ({size:bytes} copied): "
+            "{time}.",
+            "Data go to the host and come back unchanged, {count:count} round trips {per_step} ({size:bytes} copied): "
+            "{time}.",
+            count, size=size, time=facts.of_step(spent),
+        ),
+        evidence={
+            "round_trips_per_step": count, "bytes_per_step": round(size), "copies_ns": round(spent),
+            "step_ns": facts.step_ns,
+        },
+        rows=trips.copies.owner,
+        edits=(Remove(trips.copies.everything),),
+        preconditions=(
+            message("as many bytes come back as went"), message("no operator computes on the host in between"),
+        ),
+        vetoes=(message("small copies, whose sizes may be equal by chance"),),
+        risks=(message("Code on the host that reads the data outside of operators needs a copy of its own."),),
+        direction="to device",
+    )]  # fmt: skip
 
 
 RULE: Final = Rule("ping-pong-copies", 3, 1, "Keep data on the device", find)

@@ -1,7 +1,7 @@
 """Rule 34, rank-skew: one rank keeps the others waiting.
 
-Seen by: the time of each rank by itself, from a replay without the meetings of ranks: each collective transfers as
-soon as the rank has come. So waits of a device while its host works on count neither as its own time nor as that of
+Condition: the time of each rank by itself differs, in a replay without the meetings of ranks: each collective transfers
+as soon as the rank has come. So waits of a device while its host works on count neither as its own time nor as that of
 others. Transform: the part of the slow rank's steps (device, loading or host) that explains the skew takes what it
 takes on the median rank.
 """
@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.advice.facts import Assumption, Candidate, Facts, NotEvaluableError
-from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import DATALOADER
 from perfkit_core.model.trace import Trace
@@ -65,47 +65,39 @@ def find(facts: Facts) -> list[Candidate]:
     skew = float(by_rank.max() - by_rank.median())
     if not facts.exceeds(skew, facts.thresholds.skew_share):
         return []
-    reasons = [reason for part in _MOST_OF_IT if (reason := _reason(facts, times, slow, part)) is not None]
-    best = max(reasons, key=lambda reason: reason.saved_ns, default=None)
-    if best is not None and best.saved_ns < _WORTH * skew:
-        best = None
     slowest = int((times.loc[times.groupby("step")["alone_ns"].idxmax(), "rank"] == slow).sum())
     steps = times["step"].nunique()
     evidence: dict[str, Any] = {
         "slow_rank": slow, "skew_ns": round(skew), "skew_ratio": skew / facts.step_ns, "slowest_in_steps": slowest,
         "steps": steps, "ranks": times["rank"].nunique(), "step_ns": facts.step_ns,
     }  # fmt: skip
+    reasons = [reason for part in _MOST_OF_IT if (reason := _reason(facts, times, slow, part)) is not None]
+    best = max(reasons, key=lambda reason: reason.saved_ns, default=None)
+    if best is not None and best.saved_ns < _WORTH * skew:
+        best = None
     if best is not None:
         evidence |= {"part": best.part, "part_ns": round(best.own_ns), "median_part_ns": round(best.usual_ns)}
-    return [
-        Candidate(
-            message(
-                "By itself rank {slow} takes {skew:ns} per step longer than the median rank{part}.",
-                slow=slow,
-                skew=skew,
-                part=None if best is None else _MOST_OF_IT[best.part],
-            ),
-            evidence=evidence,
-            rows=_rows_of(facts.trace, slow, HOST if best is None else best.part),
-            method="none" if best is None else "replay",
-            edits=() if best is None else (best.edit,),
-            ceiling_ns=round(skew),
-            preconditions=(
-                message("ranks wait for each other in collectives that were matched"),
-                message("the clocks of the ranks are aligned by these collectives"),
-            ),
-            vetoes=(
-                message(
-                    "chance: rank {slow} is the slowest in {slowest} of {steps} steps",
-                    slow=slow,
-                    slowest=slowest,
-                    steps=steps,
-                ),
-            ),
-            assumptions=() if best is None else (Assumption("factor", best.edit.factor, _SOURCE),),
-            fill={"rank": str(slow)},
-        )
-    ]
+    chance = message(
+        "chance: rank {slow} is the slowest in {slowest} of {steps} steps", slow=slow, slowest=slowest, steps=steps
+    )
+    return [Candidate(
+        message(
+            "By itself rank {slow} takes {skew:ns} per step longer than the median rank{part}.",
+            slow=slow, skew=skew, part=None if best is None else _MOST_OF_IT[best.part],
+        ),
+        evidence=evidence,
+        rows=_rows_of(facts.trace, slow, HOST if best is None else best.part),
+        method="none" if best is None else "replay",
+        edits=() if best is None else (best.edit,),
+        ceiling_ns=round(skew),
+        preconditions=(
+            message("ranks wait for each other in collectives that were matched"),
+            message("the clocks of the ranks are aligned by these collectives"),
+        ),
+        vetoes=(chance,),
+        assumptions=() if best is None else (Assumption("factor", best.edit.factor, _SOURCE),),
+        fill={"rank": str(slow)},
+    )]  # fmt: skip
 
 
 def _alone_ns(facts: Facts, *edits: Edit) -> pd.DataFrame:
@@ -119,9 +111,11 @@ def _alone_ns(facts: Facts, *edits: Edit) -> pd.DataFrame:
 def _reason(facts: Facts, times: pd.DataFrame, slow: int, part: str) -> _Reason | None:
     """Return what it saves the rank if a part takes what it takes on the median rank; None where it takes no more."""
     trace, graph = facts.trace, facts.replay.graph
-    # what the part takes of a step on each rank, without waits
+    # the time of the part in a step on each rank, without waits
+    chosen = np.zeros(len(trace), np.bool_)
+    chosen[_rows_of(trace, None, part)] = True
     nodes = np.flatnonzero(graph.row >= 0)
-    nodes = nodes[(_part(trace, part) & (trace.ints("step") >= 0))[graph.row[nodes]]]
+    nodes = nodes[chosen[graph.row[nodes]]]
     total = pd.Series(graph.dur_ns[nodes]).groupby(trace.ints("rank")[graph.row[nodes]]).sum()
     steps = pd.Series(facts.steps.rank).value_counts()
     busy = total.reindex(steps.index).fillna(0) / steps
@@ -129,26 +123,23 @@ def _reason(facts: Facts, times: pd.DataFrame, slow: int, part: str) -> _Reason 
     if most <= usual:
         return None
     mid = usual / most
-    factor = Quantity(float(busy.min()) / most, mid, (1 + mid) / 2, _SOURCE)
-    edit = Scale(_rows_of(trace, slow, part), factor, below=False)
+    edit = Scale(
+        _rows_of(trace, slow, part), Quantity(float(busy.min()) / most, mid, (1 + mid) / 2, _SOURCE), below=False
+    )
     mine = times["rank"] == slow
     saved = times.loc[mine, "alone_ns"].median() - _alone_ns(facts, edit).loc[mine, "alone_ns"].median()
     return _Reason(part, most, usual, edit, float(saved))
 
 
-def _rows_of(trace: Trace, rank: int, part: str) -> IntArray:
-    """Return the events whose time makes up a part of a rank's steps."""
-    return np.flatnonzero((trace.ints("rank") == rank) & (trace.ints("step") >= 0) & _part(trace, part))
-
-
-def _part(trace: Trace, part: str) -> BoolArray:
-    """Return the mask of a part: device work, data loading, and what else the host does; communication is in none."""
+def _rows_of(trace: Trace, rank: int | None, part: str) -> IntArray:
+    """Return the events whose time makes up a part of the steps of a rank (None: of all): device work, data loading, or
+    what else the host does; communication is in none."""
     talk = communication(trace)
-    alone = ~talk.device & (talk.call < 0)
     loading = trace.rows("kind", DATALOADER) | trace.rows("phase", DATALOADER)
     on_host = trace.host & (trace.ints("self_ns") >= 0)
-    mask: BoolArray = alone & {DEVICE: ~trace.host, LOADING: on_host & loading, HOST: on_host & ~loading}[part]
-    return mask
+    mask = {DEVICE: ~trace.host, LOADING: on_host & loading, HOST: on_host & ~loading}[part]
+    mask = mask & ~talk.device & (talk.call < 0) & (trace.ints("step") >= 0)
+    return np.flatnonzero(mask if rank is None else mask & (trace.ints("rank") == rank))
 
 
 RULE: Final = Rule("rank-skew", 34, 1, "Make the slow rank as fast as the others", find)

@@ -1,7 +1,8 @@
 """Rule 35, recompilation: the model is compiled again while it trains, or runs in pieces because its graph breaks.
 
-Seen by: what compilers record of themselves, and functions that resume after a graph break, in steps after the first
-recorded one. Transform: the compilations go, where most steps compile; else the median step does not change.
+Condition: compilations that compilers record of themselves, and functions that resume after a graph break, in steps
+after the first recorded one. Transform: the compilations go, where most steps compile; else the median step does not
+change.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from perfkit_core.views.select import rank_codes
 _COMPILES: Final = re.compile(
     r"(?<![a-z])(re)?compil(e|ation|ing)(?![a-z])|\(dynamo_timed\)$|^dynamo$|create_new_interpreter", re.IGNORECASE
 )
-"""What compilers record of themselves: any that says so, TorchDynamo, and Paddle's executor of static graphs."""
+"""Records of compilers: any that says so, TorchDynamo, and Paddle's executor of static graphs."""
 _RESUMES: Final = re.compile(r"dynamo_resume_in_")
 """Functions in which a program resumes after a graph break, as TorchDynamo names them. Paddle's profiler does not
 record Python."""
@@ -42,14 +43,30 @@ def find(facts: Facts) -> list[Candidate]:
     compiles &= matching(trace, "name", _COMPILES.search)
     breaks = steady & trace.rows("kind", PYTHON, OPERATOR, OPERATOR_DETAIL) & matching(trace, "name", _RESUMES.search)
     candidates = [_recompiled(facts, outermost(trace, compiles))] if compiles.any() else []
-    return candidates + ([_broken(facts, np.flatnonzero(breaks))] if breaks.any() else [])
+    if breaks.any():
+        rows = np.flatnonzero(breaks)
+        count = len(rows) / max(len(facts.steps), 1)
+        candidates.append(Candidate(
+            facts.plural(
+                "The compiled graph has {count:count} break {per_step}: Python runs between the pieces, and nothing is "
+                "fused across them.",
+                "The compiled graph has {count:count} breaks {per_step}: Python runs between the pieces, and nothing "
+                "is fused across them.",
+                round(count, 1),
+            ),
+            evidence={"breaks_per_step": count, "functions": distinct_names(trace, rows)[:_FUNCTIONS]},
+            rows=rows,
+            method="none",
+            preconditions=(message("functions that resume after a graph break were recorded"),),
+        ))  # fmt: skip
+    return candidates
 
 
 def _recompiled(facts: Facts, rows: IntArray) -> Candidate:
-    trace = facts.trace
+    trace, recorded = facts.trace, facts.steps.recorded_ns
     numbers = np.unique(trace.ints("step")[rows])
     hit = np.isin(facts.steps.number, numbers)
-    count, recorded, time = int(hit.sum()), facts.steps.recorded_ns, int(trace.ints("dur_ns")[rows].sum())
+    count, time = int(hit.sum()), int(trace.ints("dur_ns")[rows].sum())
     most = 2 * count > len(facts.steps)
     longer, more = None, None
     if (~hit).any():
@@ -71,24 +88,6 @@ def _recompiled(facts: Facts, rows: IntArray) -> Candidate:
         preconditions=(message("the steps come after the first recorded one, which may compile"),),
         risks=(message("Code for shapes that change can be slower than code for one shape."),),
     )  # fmt: skip
-
-
-def _broken(facts: Facts, rows: IntArray) -> Candidate:
-    count = len(rows) / max(len(facts.steps), 1)
-    shown = round(count, 1)
-    return Candidate(
-        facts.plural(
-            "The compiled graph has {count:count} break {per_step}: Python runs between the pieces, and nothing is "
-            "fused across them.",
-            "The compiled graph has {count:count} breaks {per_step}: Python runs between the pieces, and nothing is "
-            "fused across them.",
-            shown,
-        ),
-        evidence={"breaks_per_step": count, "functions": distinct_names(facts.trace, rows)[:_FUNCTIONS]},
-        rows=rows,
-        method="none",
-        preconditions=(message("functions that resume after a graph break were recorded"),),
-    )
 
 
 RULE: Final = Rule("recompilation", 35, 1, "Compile once", find)

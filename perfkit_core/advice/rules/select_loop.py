@@ -1,7 +1,7 @@
 """Rule 19, select-loop: a loop selects a part of a tensor in each of its rounds.
 
-Seen by: ``loop_selects`` or more selections with the same few operators after each. A round may select several times,
-so what repeats is looked for among the last few selections; a round is short, as layers of a network repeat, too.
+Condition: ``loop_selects`` or more selections with the same few operators after each. A round may select several times,
+so repetitions are looked for among the last few selections; a round is short, as layers of a network repeat, too.
 Transform: the selections and their backward pass take what one unbind takes.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 from perfkit_core.advice.facts import Candidate, Facts, assume
 from perfkit_core.advice.operators import matching, name_of, operators, outermost
 from perfkit_core.algorithms import groupby, nesting
-from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message, plural
 from perfkit_core.model.schema import ANNOTATION, BACKWARD, DATALOADER, FORWARD, OPERATOR_DETAIL, OPTIMIZER, STEP
 from perfkit_core.model.trace import Trace
@@ -26,11 +26,9 @@ from perfkit_core.replay.transforms.durations import Scale
 from perfkit_core.views.select import threads
 
 _LEFT: Final = Quantity(
-    0.05,
-    0.2,
-    0.35,
+    0.05, 0.2, 0.35,
     message("measured on CPU, torch 2.13 and paddle 3.3: one unbind against 20 to 100 selections, both passes"),
-)
+)  # fmt: skip
 _LONGEST: Final = 24
 """Operators of a round at most: a cell of a recurrent network written by hand has about 20, a transformer's layer
 more."""
@@ -53,49 +51,42 @@ class Rounds:
 
 def find(facts: Facts) -> list[Candidate]:
     """Return one candidate for all loops."""
-    trace, dur = facts.trace, facts.trace.ints("dur_ns")
+    trace, dur, parent = facts.trace, facts.trace.ints("dur_ns"), facts.trace.ints("parent")
     rounds = find_rounds(trace, facts.thresholds.loop_selects)
     kept = facts.in_steps[rounds.rows]
-    rounds = Rounds(rounds.rows[kept], rounds.loop[kept], rounds.each[kept])
-    if not len(rounds.rows):
+    rows, loop, each = rounds.rows[kept], rounds.loop[kept], rounds.each[kept]
+    if not len(rows):
         return []
-    gradients = _gradients(facts, rounds.rows)
-    both = np.append(_whole_calls(trace, rounds.rows), gradients)
-    spent = facts.median_total(both, dur[both])
-    loops = np.bincount(rounds.loop)
-    count = int(np.median(loops[loops > 0] // rounds.each[np.flatnonzero(np.diff(rounds.loop, prepend=-1))]))
-    return [
-        Candidate(
-            plural(
-                "A loop of {n:count} round selects a part of a tensor in each ({operator}): {time}, including the "
-                "backward pass of the selections.",
-                "A loop of {n:count} rounds selects a part of a tensor in each ({operator}): {time}, including the "
-                "backward pass of the selections.",
-                count, operator=name_of(trace, rounds.rows[0]), time=facts.of_step(spent),
-            ),
-            evidence={
-                "rounds": count, "loops": int((loops > 0).sum()), "selections": len(rounds.rows),
-                "backward_selections": len(gradients), "selecting_ns": round(spent), "step_ns": facts.step_ns,
-            },
-            rows=rounds.rows,
-            edits=(Scale(both, _LEFT),),
-            ceiling_ns=facts.ceiling_ns(facts.totals(both, dur[both])),
-            preconditions=(message("the operators between two selections are the same in every round"),),
-            vetoes=(message("long rounds, as layers of a network are"),),
-            assumptions=assume(selecting_factor=_LEFT),
-            risks=(message("If the rounds are independent, one operator for all of them saves far more."),),
-            fill={"rounds": str(count)},
-        )
-    ]  # fmt: skip
-
-
-def _whole_calls(trace: Trace, rows: IntArray) -> IntArray:
-    """Return for each operator the recorded entry of the framework around it that holds no other, else itself."""
-    parent, mask = trace.ints("parent"), operators(trace)
-    inside = np.bincount(parent[mask & (parent >= 0)], minlength=len(trace))
+    # the recorded entry of the framework around a selection that holds no other operator goes with it
+    inside = np.bincount(parent[operators(trace) & (parent >= 0)], minlength=len(trace))
     above = parent[rows]
     entry = (above >= 0) & trace.rows("kind", OPERATOR_DETAIL)[above] & (inside[above] == 1)
-    return np.where(entry, above, rows)
+    gradients = _gradients(facts, rows)
+    both = np.append(np.where(entry, above, rows), gradients)
+    spent = facts.median_total(both, dur[both])
+    loops = np.bincount(loop)
+    count = int(np.median(loops[loops > 0] // each[np.flatnonzero(np.diff(loop, prepend=-1))]))
+    return [Candidate(
+        plural(
+            "A loop of {n:count} round selects a part of a tensor in each ({operator}): {time}, including the backward "
+            "pass of the selections.",
+            "A loop of {n:count} rounds selects a part of a tensor in each ({operator}): {time}, including the "
+            "backward pass of the selections.",
+            count, operator=name_of(trace, rows[0]), time=facts.of_step(spent),
+        ),
+        evidence={
+            "rounds": count, "loops": int((loops > 0).sum()), "selections": len(rows),
+            "backward_selections": len(gradients), "selecting_ns": round(spent), "step_ns": facts.step_ns,
+        },
+        rows=rows,
+        edits=(Scale(both, _LEFT),),
+        ceiling_ns=facts.ceiling_ns(facts.totals(both, dur[both])),
+        preconditions=(message("the operators between two selections are the same in every round"),),
+        vetoes=(message("long rounds, as layers of a network are"),),
+        assumptions=assume(selecting_factor=_LEFT),
+        risks=(message("If the rounds are independent, one operator for all of them saves far more."),),
+        fill={"rounds": str(count)},
+    )]  # fmt: skip
 
 
 def _gradients(facts: Facts, selects: IntArray) -> IntArray:
@@ -129,8 +120,13 @@ def find_rounds(trace: Trace, least: float) -> Rounds:
     body = np.diff(np.append(0, np.cumsum(token[names.codes[roots]]))[selects], append=0)
     each, begins = np.zeros(len(selects), np.int64), np.zeros(len(selects), np.bool_)
     for period in range(1, min(_SELECTS, len(selects) - 2) + 1):
-        # start and end of each stretch of selections that repeat, its last round included
-        edges = np.diff(np.concatenate([[False], _repeats(place, body, length, period), [False]]).astype(np.int8))
+        # selections that share their place with the one a round later and the one after that, where the same few
+        # operators follow the first two
+        here, later, after = place[: -period - 1], place[period:-1], place[period + 1 :]
+        repeats = (here == later) & (later == after) & (body[: -period - 1] == body[period:-1])
+        repeats &= length[: -period - 1] <= _LONGEST // period
+        # start and end of each stretch of them, its last round included
+        edges = np.diff(np.concatenate([[False], repeats, [False]]).astype(np.int8))
         start, end = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1) + period + 1
         often = (end - start) // period >= least
         for low, high in zip(start[often], end[often], strict=True):
@@ -139,14 +135,6 @@ def find_rounds(trace: Trace, least: float) -> Rounds:
                 begins[low] = True
     kept = each > 0
     return Rounds(rows[kept], np.cumsum(begins)[kept] - 1, each[kept])
-
-
-def _repeats(place: IntArray, body: IntArray, length: IntArray, period: int) -> BoolArray:
-    """Return the mask of the selections that share their place with the one a round later and the one after that, where
-    the same few operators follow the first two."""
-    here, later, after = place[: -period - 1], place[period:-1], place[period + 1 :]
-    same: BoolArray = (here == later) & (later == after) & (body[: -period - 1] == body[period:-1])
-    return same & (length[: -period - 1] <= _LONGEST // period)
 
 
 RULE: Final = Rule("select-loop", 19, 1, "Select once, not in every round", find)

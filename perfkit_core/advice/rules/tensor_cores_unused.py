@@ -1,7 +1,7 @@
 """Rule 22, tensor-cores-unused: matrices are multiplied on ordinary cores although the device has tensor cores.
 
-Seen by: names of kernels that multiply half or single precision on ordinary cores. Transform: the kernels take the time
-that tensor cores take, for single precision with mixed precision.
+Condition: names of kernels that multiply half or single precision on ordinary cores. Transform: the kernels take the
+time that tensor cores take, for single precision with mixed precision.
 """
 
 from __future__ import annotations

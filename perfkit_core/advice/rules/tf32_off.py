@@ -1,6 +1,6 @@
 """Rule 23, tf32-off: products of single precision run on ordinary cores of a device that has TF32.
 
-Seen by: names of kernels that multiply single precision on ordinary cores, while no product uses TF32. Transform: the
+Condition: names of kernels that multiply single precision on ordinary cores, while no product uses TF32. Transform: the
 kernels take the time of TF32.
 """
 

@@ -1,6 +1,6 @@
 """Rule 14, thread-oversubscription: more threads compute than the machine has cores.
 
-Seen by: recorded threads × processes exceed the cores. There is no transform: what fewer threads save depends on the
+Condition: recorded threads × processes exceed the cores. No transform: what fewer threads save depends on the
 machine.
 """
 
@@ -30,25 +30,18 @@ def find(facts: Facts) -> list[Candidate]:
     if threads * processes <= cores:
         return []
     proposed = max(cores // processes, 1)
-    count = plural("{n} thread", "{n} threads", threads)
-    what = message("Operators use {threads} on {cores}.", threads=count, cores=cores_text(cores))
+    counts = {"threads": plural("{n} thread", "{n} threads", threads), "cores": cores_text(cores)}
+    what = message("Operators use {threads} on {cores}.", **counts)
     if processes > 1:
-        what = message(
-            "{processes:count} processes use {threads} each on {cores}.",
-            processes=processes,
-            threads=count,
-            cores=cores_text(cores),
-        )
-    return [
-        Candidate(
-            what,
-            evidence={"threads": threads, "processes": processes, "cores": cores, "proposed_threads": proposed},
-            method="none",
-            preconditions=(message("threads and cores were recorded in the process itself"),),
-            risks=(message("The saving depends on what else runs on the machine: measure it."),),
-            fill={"threads": str(proposed)},
-        )
-    ]
+        what = message("{processes:count} processes use {threads} each on {cores}.", processes=processes, **counts)
+    return [Candidate(
+        what,
+        evidence={"threads": threads, "processes": processes, "cores": cores, "proposed_threads": proposed},
+        method="none",
+        preconditions=(message("threads and cores were recorded in the process itself"),),
+        risks=(message("The saving depends on what else runs on the machine: measure it."),),
+        fill={"threads": str(proposed)},
+    )]  # fmt: skip
 
 
 RULE: Final = Rule("thread-oversubscription", 14, 1, "Use no more threads than cores", find)

@@ -1,18 +1,16 @@
 """Rule 1, tiny-ops-on-device: operators on few numbers run on the device, and the host waits for their result.
 
-Seen by: operators on at most ``tiny_elements`` elements, or of one-block kernels where no shapes were recorded,
+Condition: operators on at most ``tiny_elements`` elements, or of one-block kernels where no shapes were recorded,
 directly before a copy of few bytes to the host. Transform: the operators run on the host, the copies go.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume, listed
 from perfkit_core.advice.operators import matching, names_of
@@ -27,7 +25,6 @@ from perfkit_core.advice.transfers import (
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import KERNEL
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.quantity import Case, Quantity
 from perfkit_core.replay.transforms.durations import Insert, Remove
@@ -61,7 +58,7 @@ class _Chains:
 def find(facts: Facts) -> list[Candidate]:
     """Return one candidate for all operators on few numbers whose result the host fetches."""
     facts.need_device()
-    copies = transfers(facts)
+    trace, copies = facts.trace, transfers(facts)
     fetched = copies.only(copies.to_host & (copies.bytes <= facts.thresholds.tiny_bytes))
     if not len(fetched):
         return []
@@ -69,41 +66,49 @@ def find(facts: Facts) -> list[Candidate]:
     chains = _chains(facts, order, copies, fetched)
     if not len(chains.at):
         return []
-    rows = order.row[chains.at]
-    sure = np.isin(order.of[fetched.call], chains.fetched_by[chains.rooted])
-    unsure = np.isin(order.of[fetched.call], chains.fetched_by[~chains.rooted])
-    names = names_of(facts.trace, rows)
-    count, copy_count = facts.per_step(len(rows)), facts.per_step(int((sure | unsure).sum()))
-    costs = _costs(facts, order, rows)
-    spent = facts.mean_ns(rows)
-    return [
-        Candidate(
-            facts.plural(
-                "{count:count} operator {per_step} on at most {elements} elements ({names}) runs on the device, and the"
-                " host waits for the result (copies: {copies:count}): {time}.",
-                "{count:count} operators {per_step} on at most {elements} elements ({names}) run on the device, and the"
-                " host waits for the results (copies: {copies:count}): {time}.",
-                count, elements=facts.thresholds.tiny_elements,
-                names=listed(names), copies=copy_count, time=facts.of_step(spent),
-            ),
-            evidence={
-                "operators_per_step": count, "operators": names[:5], "operators_ns": round(spent),
-                "copies_per_step": copy_count, "copies_saved_per_step": facts.per_step(int(sure.sum())),
-                "step_ns": facts.step_ns,
-            },
-            rows=rows,
-            edits=_edits(costs, fetched.only(sure), fetched.only(unsure)),
-            preconditions=(
-                message("few elements go in and out"),
-                message("the host waits for the result before it continues"),
-            ),
-            vetoes=(message("half precision"), message("random numbers"), message("communication")),
-            assumptions=assume(**{f"{name}_on_host_ns": cost for name, (_, cost) in costs.items()}),
-            risks=(message("Other operators on the device that read these numbers then need a copy of them."),),
-            direction="to host",
-            fill={"operator": names[0]},
-        )
-    ]  # fmt: skip
+    rows, spent = order.row[chains.at], facts.mean_ns(order.row[chains.at])
+    # the rows that move, and the time of each on the host, by canonical name
+    canonical = trace.codes("op_name")
+    own, costs, edits = canonical.codes[rows], {}, list[Edit]()
+    for code in np.unique(own):
+        name = canonical.values[code] if code >= 0 else "other"
+        costs[f"{name}_on_host_ns"] = on_host_ns(facts, order, name)
+        edits.append(Move(rows[own == code], True, costs[f"{name}_on_host_ns"]))
+    # a copy goes where what is fetched was made among them; else something on the device may feed them, and a copy of
+    # that stays unless all goes well
+    is_sure = np.isin(order.of[fetched.call], chains.fetched_by[chains.rooted])
+    is_unsure = np.isin(order.of[fetched.call], chains.fetched_by[~chains.rooted])
+    sure, unsure = fetched.only(is_sure), fetched.only(is_unsure)
+    if len(sure):
+        edits += [Remove(sure.everything), Insert(sure.owner, _READ_NS)]
+    if len(unsure):
+        edits.append(InCases(Remove(unsure.everything), (Case.SHORT,)))
+    names, count = names_of(trace, rows), facts.per_step(len(rows))
+    copy_count = facts.per_step(int((is_sure | is_unsure).sum()))
+    return [Candidate(
+        facts.plural(
+            "{count:count} operator {per_step} on at most {elements} elements ({names}) runs on the device, and the"
+            " host waits for the result (copies: {copies:count}): {time}.",
+            "{count:count} operators {per_step} on at most {elements} elements ({names}) run on the device, and the"
+            " host waits for the results (copies: {copies:count}): {time}.",
+            count, elements=facts.thresholds.tiny_elements, names=listed(names), copies=copy_count,
+            time=facts.of_step(spent),
+        ),
+        evidence={
+            "operators_per_step": count, "operators": names[:5], "operators_ns": round(spent),
+            "copies_per_step": copy_count, "copies_saved_per_step": facts.per_step(len(sure)), "step_ns": facts.step_ns,
+        },
+        rows=rows,
+        edits=tuple(edits),
+        preconditions=(
+            message("few elements go in and out"), message("the host waits for the result before it continues"),
+        ),
+        vetoes=(message("half precision"), message("random numbers"), message("communication")),
+        assumptions=assume(**costs),
+        risks=(message("Other operators on the device that read these numbers then need a copy of them."),),
+        direction="to host",
+        fill={"operator": names[0]},
+    )]  # fmt: skip
 
 
 def _chains(facts: Facts, order: OuterOperators, copies: Transfers, fetched: Transfers) -> _Chains:
@@ -132,8 +137,18 @@ def _chains(facts: Facts, order: OuterOperators, copies: Transfers, fetched: Tra
 
 def _tiny(facts: Facts, order: OuterOperators) -> BoolArray:
     """Return the mask of the operators on few numbers that could run on the host. Raises NotEvaluableError."""
-    trace = facts.trace
-    count, blocks = elements(trace, order.row), _single_block(trace, order)
+    trace, launched_by = facts.trace, facts.trace.ints("launched_by")
+    # whether all kernels of an operator have one thread block: 1 yes, 0 no, -1 not recorded
+    kernels = np.flatnonzero(trace.rows("kind", KERNEL) & (launched_by >= 0))
+    at = order.of[launched_by[kernels]]
+    kernels, at = kernels[at >= 0], at[at >= 0]
+    grid = parameters(trace, kernels)["grid"]
+    single = [all(part.strip() == "1" for part in text.split(",")) for text in grid.categories]
+    recorded, is_single = np.asarray(grid.codes) >= 0, np.append(np.array(single, np.bool_), False)[grid.codes]
+    blocks = np.where(order.kernels == 0, -1, 1)
+    blocks[at[~recorded]] = -1
+    blocks[at[recorded & ~is_single]] = 0
+    count = elements(trace, order.row)
     if not (count >= 0).any() and not (blocks >= 0).any():
         raise NotEvaluableError(
             message("results of few bytes are fetched, but neither shapes nor grid sizes of kernels were recorded"),
@@ -144,42 +159,6 @@ def _tiny(facts: Facts, order: OuterOperators) -> BoolArray:
     vetoed = trace.rows("op_name", *_VETOED)[order.row] | matching(trace, "dtypes", _HALF.search)[order.row]
     tiny: BoolArray = few & (blocks != 0) & ~vetoed
     return tiny
-
-
-def _single_block(trace: Trace, order: OuterOperators) -> npt.NDArray[np.int8]:
-    """Return for each operator whether all its kernels have one thread block: 1 yes, 0 no, -1 not recorded."""
-    launched_by = trace.ints("launched_by")
-    kernels = np.flatnonzero(trace.rows("kind", KERNEL) & (launched_by >= 0))
-    at = order.of[launched_by[kernels]]
-    kernels, at = kernels[at >= 0], at[at >= 0]
-    grid = parameters(trace, kernels)["grid"]
-    single = [all(part.strip() == "1" for part in text.split(",")) for text in grid.categories]
-    known = np.asarray(grid.codes) >= 0
-    is_single = np.append(np.array(single, np.bool_), False)[grid.codes]
-    blocks = np.full(len(order), 1, np.int8)
-    blocks[order.kernels == 0] = -1
-    blocks[at[~known]] = -1
-    blocks[at[known & ~is_single]] = 0
-    return blocks
-
-
-def _costs(facts: Facts, order: OuterOperators, rows: IntArray) -> Mapping[str, tuple[IntArray, Quantity]]:
-    """Return by canonical name (or "other") the rows that move, and what each takes on the host."""
-    codes = facts.trace.codes("op_name")
-    own = codes.codes[rows]
-    by_name = {codes.values[code] if code >= 0 else "other": rows[own == code] for code in np.unique(own)}
-    return {name: (part, on_host_ns(facts, order, name)) for name, part in by_name.items()}
-
-
-def _edits(costs: Mapping[str, tuple[IntArray, Quantity]], sure: Transfers, unsure: Transfers) -> tuple[Edit, ...]:
-    """Return the transform: the operators move to the host. A copy goes where what is fetched was made among them;
-    else something on the device may feed them, and a copy of that stays unless all goes well."""
-    edits: list[Edit] = [Move(rows, True, cost) for rows, cost in costs.values()]
-    if len(sure):
-        edits += [Remove(sure.everything), Insert(sure.owner, _READ_NS)]
-    if len(unsure):
-        edits.append(InCases(Remove(unsure.everything), (Case.SHORT,)))
-    return tuple(edits)
 
 
 RULE: Final = Rule("tiny-ops-on-device", 1, 1, "Compute small things on the host", find)

@@ -1,17 +1,15 @@
 """Rule 24, unaligned-matmul: a dimension of half precision products is not a multiple of 8.
 
-Seen by: shapes and strides of the inputs: rows that do not begin at multiples of 16 bytes, unless the name of the
+Condition: shapes and strides of the inputs: rows that do not begin at multiples of 16 bytes, unless the name of the
 kernel says that it reads that much at once. Transform: the kernels take the time of padded products.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -48,28 +46,23 @@ def find(facts: Facts) -> list[Candidate]:
     distinct, at = np.unique(sizes, return_inverse=True)
     size = int(distinct[np.bincount(at, facts.trace.ints("dur_ns")[rows]).argmax()])
     padded = -(-size // MULTIPLE) * MULTIPLE
-    return [
-        Candidate(
-            message(
-                "16-bit products have a dimension of {size}, which is not a multiple of {multiple}: {time}.",
-                size=size, multiple=MULTIPLE, time=facts.of_step(spent),
-            ),
-            evidence={
-                "kernel_ns": round(spent), "kernel_ratio": spent / max(facts.step_ns, 1), "step_ns": facts.step_ns,
-                "dimension": size, "padded": padded, "kernels": len(rows),
-            },
-            rows=rows,
-            edits=(Scale(rows, _PADDED, below=False, host=False),),
-            ceiling_ns=round(spent),
-            preconditions=(
-                message("the inputs are of half precision"),
-                message("no kernel's name says that it reads 16 bytes at once"),
-            ),
-            assumptions=assume(kernel_factor=_PADDED),
-            risks=(message("The padding must be left out of the result: a loss over more classes is another loss."),),
-            fill={"size": str(size), "padded": str(padded)},
-        )
-    ]  # fmt: skip
+    return [Candidate(
+        message(
+            "16-bit products have a dimension of {size}, which is not a multiple of {multiple}: {time}.",
+            size=size, multiple=MULTIPLE, time=facts.of_step(spent),
+        ),
+        evidence={**facts.part("kernel", spent), "dimension": size, "padded": padded, "kernels": len(rows)},
+        rows=rows,
+        edits=(Scale(rows, _PADDED, below=False, host=False),),
+        ceiling_ns=round(spent),
+        preconditions=(
+            message("the inputs are of half precision"),
+            message("no kernel's name says that it reads 16 bytes at once"),
+        ),
+        assumptions=assume(kernel_factor=_PADDED),
+        risks=(message("The padding must be left out of the result: a loss over more classes is another loss."),),
+        fill={"size": str(size), "padded": str(padded)},
+    )]  # fmt: skip
 
 
 def _unaligned_kernels(trace: Trace) -> tuple[IntArray, IntArray]:
@@ -81,31 +74,29 @@ def _unaligned_kernels(trace: Trace) -> tuple[IntArray, IntArray]:
     # how many numbers a kernel reads at once, as far as its name says (align8)
     matches = [_ALIGN.search(name) for name in names.values]
     reads = names.lookup(np.array([int(match[1]) if match else 0 for match in matches], np.int64), 0)[rows]
-    by_rows = _per_row_with_strides(trace, operator, unaligned_rows)
-    size = np.where((reads > 0) & (reads < MULTIPLE), per_row(trace, operator, unaligned, 0), by_rows)
+    size = np.where((reads > 0) & (reads < MULTIPLE), per_row(trace, operator, unaligned, 0), _by_rows(trace, operator))
     size = np.where(reads >= MULTIPLE, 0, size)
     return rows[size > 0], size[size > 0]
 
 
-def _per_row_with_strides(
-    trace: Trace, rows: IntArray, of: Callable[[Shapes, Shapes | None], int]
-) -> npt.NDArray[np.int64]:
-    """Return ``of`` shapes and strides (None: not recorded) of some rows, computed once for each distinct pair of
+def _by_rows(trace: Trace, operator: IntArray) -> IntArray:
+    """Return :func:`unaligned_rows` of the shapes and strides of each operator, computed once for each distinct pair of
     texts; 0 where no shapes were recorded."""
     strides = pa.array([], pa.string()).dictionary_encode()
-    if len(rows):
-        texts = pc.extract_regex(trace.pick("args", rows), _STRIDES)
+    if len(operator):
+        texts = pc.extract_regex(trace.pick("args", operator), _STRIDES)
         strides = pc.struct_field(texts, "strides").dictionary_encode()
     shapes = trace.codes("shapes")
     width = len(strides.dictionary) + 1
     stride = strides.indices.fill_null(width - 1).to_numpy(zero_copy_only=False).astype(np.int64)
-    pairs, at = np.unique(shapes.codes[rows].astype(np.int64) * width + stride, return_inverse=True)
-    values = np.zeros(len(pairs), np.int64)
+    pairs, at = np.unique(shapes.codes[operator].astype(np.int64) * width + stride, return_inverse=True)
+    sizes = np.zeros(len(pairs), np.int64)
     for index, pair in enumerate(pairs.tolist()):
         if pair >= 0:  # no shapes are -1, so that their pairs are negative
             text = strides.dictionary[pair % width].as_py() if pair % width < width - 1 else None
-            values[index] = of(shapes_of(shapes.values[pair // width]), None if text is None else shapes_of(text))
-    return values[at]
+            recorded = None if text is None else shapes_of(text)
+            sizes[index] = unaligned_rows(shapes_of(shapes.values[pair // width]), recorded)
+    return sizes[at]
 
 
 def unaligned_rows(shapes: Shapes, strides: Shapes | None) -> int:
@@ -114,7 +105,11 @@ def unaligned_rows(shapes: Shapes, strides: Shapes | None) -> int:
     factors = _matrices(shapes)
     sizes = [shapes[at][-1] for at in factors]
     if strides is not None and len(strides) == len(shapes):
-        sizes = [*(_row_length(strides[at]) for at in factors), *sizes[-1:]]
+        lengths = []
+        for at in factors:  # from one row in memory to the next; 0 where neither rows nor columns are dense
+            across, along = strides[at][-2:]
+            lengths.append(across if along == 1 else along if across == 1 else 0)
+        sizes = [*lengths, *sizes[-1:]]
     return _largest(sizes)
 
 
@@ -126,12 +121,6 @@ def unaligned(shapes: Shapes) -> int:
 def _matrices(shapes: Shapes) -> list[int]:
     """Return the positions of the two factors among the inputs: a bias goes before them."""
     return [at for at, shape in enumerate(shapes) if len(shape) >= 2][-2:]
-
-
-def _row_length(strides: list[int]) -> int:
-    """Return the elements from one row in memory to the next; 0 where neither rows nor columns are dense."""
-    across, along = strides[-2:]
-    return across if along == 1 else along if across == 1 else 0
 
 
 def _largest(sizes: list[int]) -> int:

@@ -1,6 +1,6 @@
 """Rule 27, unfused-attention: attention runs operator by operator, with its matrix of scores in memory.
 
-Seen by: product, softmax, product, with nothing but scaling, masks, dropout and changes of shape between them.
+Condition: product, softmax, product, with nothing but scaling, masks, dropout and changes of shape between them.
 Transform: the kernels of such chains and of their backward pass take the time of one fused kernel.
 """
 
@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
-from perfkit_core.advice.operators import OperatorOrder, backward_of, launched_within, matching, operator_order, per_row
+from perfkit_core.advice.operators import backward_of, launched_within, matching, operator_order, per_row
 from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message
@@ -36,7 +36,7 @@ _ROLES: Final = {
         _BETWEEN,
     ),
 }  # fmt: skip
-"""What an operator is in a chain: between the products are scaling, masks, dropout, and changes of shape or type."""
+"""Roles of operators in a chain: between the products are scaling, masks, dropout, and changes of shape or type."""
 _LAYER: Final = re.compile(r"linear|addmm|\bfc\b|gemm_epilogue", re.IGNORECASE)
 """Products with weights, by the operator or by the layer that calls it: no attention."""
 _SCORES: Final = 3
@@ -50,40 +50,40 @@ def find(facts: Facts) -> list[Candidate]:
     if not trace.known("op_name"):
         raise NotEvaluableError(message("no operators with known names were recorded"))
     chains, count = chain_rows(trace)
-    both = np.concatenate([chains, backward_of(trace, chains)])
-    work = launched_within(trace, both)
-    spent, per_step = facts.covered_ns(work), facts.per_step(count)
+    work = launched_within(trace, np.concatenate([chains, backward_of(trace, chains)]))
+    spent = facts.covered_ns(work)
     if not facts.exceeds(spent, facts.thresholds.attention_share):
         return []
-    return [
-        Candidate(
-            facts.plural(
-                "{count:count} chain of product, softmax and product {per_step} takes {time} on the device.",
-                "{count:count} chains of product, softmax and product {per_step} take {time} on the device.",
-                per_step, time=facts.of_step(spent),
-            ),
-            evidence={
-                "chains": count, "device_ns": round(spent), "device_ratio": spent / max(facts.step_ns, 1),
-                "step_ns": facts.step_ns, "kernels": len(work),
-            },
-            rows=chains,
-            edits=(Scale(work, _FUSED, below=False, host=False),),
-            ceiling_ns=round(spent),
-            preconditions=(message("only scaling, masks, dropout and changes of shape lie between"),),
-            vetoes=(message("attention that is fused already"),),
-            assumptions=assume(device_factor=_FUSED),
-            risks=(
-                message("The attention weights are no longer available for inspection."),
-                message("Some kinds of masks are not fused."),
-            ),
-        )
-    ]  # fmt: skip
+    return [Candidate(
+        facts.plural(
+            "{count:count} chain of product, softmax and product {per_step} takes {time} on the device.",
+            "{count:count} chains of product, softmax and product {per_step} take {time} on the device.",
+            facts.per_step(count), time=facts.of_step(spent),
+        ),
+        evidence={"chains": count, **facts.part("device", spent), "kernels": len(work)},
+        rows=chains,
+        edits=(Scale(work, _FUSED, below=False, host=False),),
+        ceiling_ns=round(spent),
+        preconditions=(message("only scaling, masks, dropout and changes of shape lie between"),),
+        vetoes=(message("attention that is fused already"),),
+        assumptions=assume(device_factor=_FUSED),
+        risks=(
+            message("The attention weights are no longer available for inspection."),
+            message("Some kinds of masks are not fused."),
+        ),
+    )]  # fmt: skip
 
 
 def chain_rows(trace: Trace) -> tuple[IntArray, int]:
     """Return the rows of the operators in chains of product, softmax and product, and how many chains there are."""
-    order = operator_order(trace)
-    role = _roles(trace, order)
+    order, canonical = operator_order(trace), trace.codes("op_name")
+    role = canonical.lookup(np.array([_ROLES.get(name, _OTHER) for name in canonical.values], np.int64), _OTHER)
+    role = role[order.row]
+    # a product with weights, by the operator or the layer that calls it, is no part of a chain
+    weighted = matching(trace, "name", _LAYER.search)
+    call = nesting.nearest_above(trace.ints("parent"), trace.rows("kind", FORWARD))[order.row]
+    layers = weighted[order.row] | ((call >= 0) & weighted[call])
+    role = np.where((role == _PRODUCT) & layers, _OTHER, role)
     at = np.arange(len(role))
     dimensions = per_row(trace, order.row, lambda shapes: len(shapes[0]) if shapes and shapes[0] else _SCORES, _SCORES)
     softmax = np.flatnonzero((role == _SOFTMAX) & (dimensions >= _SCORES))
@@ -99,17 +99,6 @@ def chain_rows(trace: Trace) -> tuple[IntArray, int]:
     np.add.at(change, before[whole], 1)
     np.add.at(change, after[whole] + 1, -1)
     return order.row[np.cumsum(change)[:-1] > 0], int(whole.sum())
-
-
-def _roles(trace: Trace, order: OperatorOrder) -> IntArray:
-    """Return what each operator is in a chain; a product with weights is none."""
-    canonical = trace.codes("op_name")
-    of_names = np.array([_ROLES.get(name, _OTHER) for name in canonical.values], np.int64)
-    role: IntArray = canonical.lookup(of_names, _OTHER)[order.row]
-    weighted = matching(trace, "name", _LAYER.search)
-    call = nesting.nearest_above(trace.ints("parent"), trace.rows("kind", FORWARD))[order.row]
-    layers = weighted[order.row] | ((call >= 0) & weighted[call])
-    return np.where((role == _PRODUCT) & layers, _OTHER, role)
 
 
 RULE: Final = Rule("unfused-attention", 27, 1, "Use fused attention", find)

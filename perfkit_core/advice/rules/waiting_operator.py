@@ -1,7 +1,7 @@
 """Rule 9, waiting-operator: an operator whose time is waiting, so that its share of the time is not what it costs.
 
-Seen by: calls that take over ``waiting_ratio`` times the shortest one, while a device does other work. There is no
-transform: what it waits for counts, not the operator.
+Condition: calls that take over ``waiting_ratio`` times the shortest one, while a device does other work. No transform:
+what it waits for counts, not the operator.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy as np
 from perfkit_core.advice.facts import Candidate, Facts
 from perfkit_core.advice.operators import name_of, operators, within
 from perfkit_core.algorithms import groupby, intervals, nesting
-from perfkit_core.algorithms.arrays import BoolArray, IntArray
-from perfkit_core.language.messages import Message, message
+from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.language.messages import message
 from perfkit_core.model.schema import COMMUNICATION, DEVICE_WORK, OPERATOR, RUNTIME, SYNC
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
@@ -35,7 +35,8 @@ def find(facts: Facts) -> list[Candidate]:
     facts.need_device()
     trace, limits = facts.trace, facts.thresholds
     rows = np.flatnonzero(operators(trace) & facts.in_steps)
-    own, names = _own_ns(trace)[rows], trace.codes("name")
+    every, names = _own_ns(trace), trace.codes("name")
+    own = every[rows]
     code, first = groupby.by_appearance(names.codes[rows].astype(np.int64), len(names.values) + 1)
     shortest, longest = groupby.extremes(code, len(first), own)
     usual = np.maximum(shortest, _CLOCK_NS)
@@ -45,8 +46,7 @@ def find(facts: Facts) -> list[Candidate]:
     candidates = []
     for group in np.flatnonzero((longest > limits.waiting_ratio * usual) & (total > least_ns)):
         calls = rows[(code == group) & long]
-        if _waits(facts, calls):
-            candidates.append(_candidate(facts, calls, int(shortest[group])))
+        candidates += _waiting(facts, calls, every[calls], int(shortest[group]))
     return sorted(candidates, key=lambda candidate: -int(candidate.evidence["call_ns"]))
 
 
@@ -62,33 +62,40 @@ def _own_ns(trace: Trace) -> IntArray:
     return total
 
 
-def _waits(facts: Facts, calls: IntArray) -> bool:
-    """Return whether a device works during the calls, and they spend their time in its runtime, where that was
-    recorded: an operator that computes on the host beside a busy device does not wait."""
-    trace = facts.trace
-    if _overlap(trace, calls) < facts.thresholds.waiting_overlap:
-        return False
-    runtime = trace.host & trace.rows("kind", RUNTIME, SYNC)
-    if not runtime.any():
-        return True
-    blocked = int(trace.ints("dur_ns")[runtime & _inside(trace, calls)].sum())
-    return blocked >= _BLOCKED * int(_own_ns(trace)[calls].sum())
-
-
-def _candidate(facts: Facts, calls: IntArray, shortest_ns: int) -> Candidate:
-    trace = facts.trace
-    name, own = name_of(trace, calls[0]), _own_ns(trace)[calls]
-    inside, work = _inside(trace, calls), _most_work(trace, calls)
-    spent, waited = facts.per_step(int(own.sum())), facts.per_step(int(facts.waiting_ns[inside].sum()))
-    return Candidate(
+def _waiting(facts: Facts, calls: IntArray, own_ns: IntArray, shortest_ns: int) -> list[Candidate]:
+    """Return the candidate for the calls of an operator, none where they do not wait: a device works during the calls,
+    and they spend their time in its runtime, where that was recorded. An operator that computes on the host beside a
+    busy device does not wait."""
+    trace, dur = facts.trace, facts.trace.ints("dur_ns")
+    start, end, names = trace.ints("start_ns"), trace.end_ns, trace.codes("name")
+    inside, runtime = trace.host & within(trace, calls), trace.host & trace.rows("kind", RUNTIME, SYNC)
+    # the share of the calls during which a device works, and the work that covers most of them
+    covered, by_name = 0, np.zeros(len(names.values), np.int64)
+    for mine, work in _by_rank(trace, calls):
+        covered += int(covered_ns(intervals.union_of(work, start, end), start[mine], end[mine]).sum())
+        of_work = covered_ns(intervals.union_of(mine, start, end), start[work], end[work])
+        np.add.at(by_name, names.codes[work], of_work)
+    overlap = covered / max(int(dur[calls].sum()), 1)
+    blocked = not runtime.any() or int(dur[runtime & inside].sum()) >= _BLOCKED * int(own_ns.sum())
+    if overlap < facts.thresholds.waiting_overlap or not blocked:
+        return []
+    name, work_name = name_of(trace, calls[0]), names.values[int(by_name.argmax())]
+    kernel = re.split(r"[<(]", work_name.removeprefix("void "))[0].strip() or work_name  # without its types
+    cause = message("for room in the queue of the device ({kernel}), or for a copy", kernel=kernel)
+    syncs = np.flatnonzero(inside & trace.rows("kind", SYNC))
+    if len(syncs):
+        call = name_of(trace, syncs[np.argmax(dur[syncs])])
+        cause = message("in {call} for the device ({kernel})", call=call, kernel=kernel)
+    spent, waited = facts.per_step(int(own_ns.sum())), facts.per_step(int(facts.waiting_ns[inside].sum()))
+    return [Candidate(
         message(
             "{operator} takes {time}, but it waits {cause}: making it faster saves little, what it waits for counts.",
-            operator=name, time=facts.of_step(spent), cause=_cause(trace, inside, work),
+            operator=name, time=facts.of_step(spent), cause=cause,
         ),
         evidence={
-            "operator": name, "long_calls": len(calls), "longest_ns": int(own.max()), "shortest_ns": shortest_ns,
-            "call_ns": round(spent), "waiting_ns": round(waited),
-            "device_overlap_ratio": round(_overlap(trace, calls), 3), "waits_for": work, "step_ns": facts.step_ns,
+            "operator": name, "long_calls": len(calls), "longest_ns": int(own_ns.max()), "shortest_ns": shortest_ns,
+            "call_ns": round(spent), "waiting_ns": round(waited), "device_overlap_ratio": round(overlap, 3),
+            "waits_for": work_name, "step_ns": facts.step_ns,
         },
         rows=calls,
         method="none",
@@ -97,48 +104,15 @@ def _candidate(facts: Facts, calls: IntArray, shortest_ns: int) -> Candidate:
             message("a device does other work meanwhile"),
         ),
         risks=(message("Its share of the time is not a saving."),),
-        fill={"operator": name, "work": work},
-    )  # fmt: skip
-
-
-def _cause(trace: Trace, inside: BoolArray, work: str) -> Message:
-    """Return why the calls wait; the kernel is shown without its types."""
-    kernel = re.split(r"[<(]", work.removeprefix("void "))[0].strip() or work
-    syncs = np.flatnonzero(inside & trace.rows("kind", SYNC))
-    if len(syncs):
-        longest = syncs[np.argmax(trace.ints("dur_ns")[syncs])]
-        return message("in {call} for the device ({kernel})", call=name_of(trace, longest), kernel=kernel)
-    return message("for room in the queue of the device ({kernel}), or for a copy", kernel=kernel)
-
-
-def _inside(trace: Trace, calls: IntArray) -> BoolArray:
-    """Return the mask of the calls and all host events in them, shape (rows,)."""
-    return trace.host & within(trace, calls)
-
-
-def _overlap(trace: Trace, calls: IntArray) -> float:
-    """Return the share of the calls during which a device does work that others launched."""
-    start, end, covered = trace.ints("start_ns"), trace.end_ns, 0
-    for own, work in _by_rank(trace, calls):
-        covered += int(covered_ns(intervals.union_of(work, start, end), start[own], end[own]).sum())
-    return covered / max(int(trace.ints("dur_ns")[calls].sum()), 1)
-
-
-def _most_work(trace: Trace, calls: IntArray) -> str:
-    """Return the name of the device work of others that covers most of the calls."""
-    names, start, end = trace.codes("name"), trace.ints("start_ns"), trace.end_ns
-    total = np.zeros(len(names.values), np.int64)
-    for own, work in _by_rank(trace, calls):
-        covered = covered_ns(intervals.union_of(own, start, end), start[work], end[work])
-        np.add.at(total, names.codes[work], covered)
-    return names.values[int(total.argmax())]
+        fill={"operator": name, "work": work_name},
+    )]  # fmt: skip
 
 
 def _by_rank(trace: Trace, calls: IntArray) -> Iterator[tuple[IntArray, IntArray]]:
     """Yield for each rank, as each has a clock of its own, the calls and the device work that they did not launch: a
     call that waits for its own copy is slow itself."""
     launched_by, rank = trace.ints("launched_by"), trace.ints("rank")
-    own = (launched_by >= 0) & _inside(trace, calls)[launched_by]
+    own = (launched_by >= 0) & (trace.host & within(trace, calls))[launched_by]
     work = np.flatnonzero(trace.rows("kind", *DEVICE_WORK) & ~trace.host & ~own)
     for number in np.unique(rank[calls]):
         yield calls[rank[calls] == number], work[rank[work] == number]

@@ -1,6 +1,6 @@
 """Rule 18, zero-fill-gradients: gradients are filled with zeros one by one, instead of being dropped.
 
-Seen by: operators that write zeros where an optimizer clears gradients, for ``optimizer_tensors`` or more tensors.
+Condition: operators that write zeros where an optimizer clears gradients, for ``optimizer_tensors`` or more tensors.
 Transform: the fills go, and the first addition to each gradient becomes taking the new gradient over.
 """
 
@@ -14,12 +14,12 @@ import numpy as np
 from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
 from perfkit_core.advice.operators import CLEARS_GRADIENTS, matching, operators
 from perfkit_core.algorithms import nesting
-from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import OPTIMIZER
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.replay.quantity import Quantity
 from perfkit_core.replay.transforms.durations import Remove, Scale
+from perfkit_core.replay.transforms.transform import Edit
 
 _ZEROS: Final = re.compile(r"(?<![a-z])(zero|fill|full)(?![a-z])", re.IGNORECASE)
 _FOREACH: Final = re.compile(r"foreach", re.IGNORECASE)
@@ -51,38 +51,32 @@ def find(facts: Facts) -> list[Candidate]:
     both = np.append(fills, adds)
     spent = facts.median_total(both, dur[both])
     batched = np.append(matching(trace, "name", _FOREACH.search), False)[parent[fills]]
-    around = np.unique(np.where(batched, parent[fills], fills))
-    return [
-        Candidate(
-            facts.plural(
-                "{tensors:count} gradient {per_step} is filled with zeros, and the new gradient added to it: {time}.",
-                "{tensors:count} gradients {per_step} are filled with zeros, and the new gradients added to them: "
-                "{time}.",
-                tensors, tensors=tensors, time=facts.of_step(spent),
-            ),
-            evidence={
-                "tensors": round(tensors), "additions": len(adds) // max(len(facts.steps), 1),
-                "zeroing_ns": round(spent), "step_ns": facts.step_ns,
-            },
-            rows=fills,
-            edits=(Remove(around), *_taken_over(adds, dur[adds], min(len(fills) / max(len(adds), 1), 1.0))),
-            ceiling_ns=facts.ceiling_ns(facts.totals(both, dur[both])),
-            preconditions=(message("zeros are written where the optimizer clears gradients"),),
-            vetoes=(message("gradients summed over several backward passes: only the first addition counts"),),
-            assumptions=assume(taken_over_ns=_TAKEN_NS, device_factor=_GONE),
-            risks=(message("Code that reads a gradient after clearing finds none instead of zeros."),),
-        )
-    ]  # fmt: skip
-
-
-def _taken_over(adds: IntArray, dur_ns: IntArray, first: float) -> tuple[Scale, ...]:
-    """Return the transform in which the ``first`` share of the additions becomes taking the gradient over."""
-    if not len(adds):
-        return ()
-    average = max(float(dur_ns.mean()), 1.0)
-    low, mid, high = (1 - first * (1 - min(ns / average, 1.0)) for ns in (_TAKEN_NS.low, _TAKEN_NS.mid, _TAKEN_NS.high))
-    kernels = Quantity(1 - first, 1 - first, 1.0, _GONE.source)
-    return Scale(adds, Quantity(low, mid, high, _TAKEN_NS.source), device=False), Scale(adds, kernels, host=False)
+    edits: list[Edit] = [Remove(np.unique(np.where(batched, parent[fills], fills)))]
+    if len(adds):
+        # the first addition to each gradient, a share of all, becomes taking the gradient over
+        first, average = min(len(fills) / len(adds), 1.0), max(float(dur[adds].mean()), 1.0)
+        taken = (_TAKEN_NS.low, _TAKEN_NS.mid, _TAKEN_NS.high)
+        low, mid, high = (1 - first * (1 - min(ns / average, 1.0)) for ns in taken)
+        edits.append(Scale(adds, Quantity(low, mid, high, _TAKEN_NS.source), device=False))
+        edits.append(Scale(adds, Quantity(1 - first, 1 - first, 1.0, _GONE.source), host=False))
+    return [Candidate(
+        facts.plural(
+            "{tensors:count} gradient {per_step} is filled with zeros, and the new gradient added to it: {time}.",
+            "{tensors:count} gradients {per_step} are filled with zeros, and the new gradients added to them: {time}.",
+            tensors, tensors=tensors, time=facts.of_step(spent),
+        ),
+        evidence={
+            "tensors": round(tensors), "additions": len(adds) // max(len(facts.steps), 1), "zeroing_ns": round(spent),
+            "step_ns": facts.step_ns,
+        },
+        rows=fills,
+        edits=tuple(edits),
+        ceiling_ns=facts.ceiling_ns(facts.totals(both, dur[both])),
+        preconditions=(message("zeros are written where the optimizer clears gradients"),),
+        vetoes=(message("gradients summed over several backward passes: only the first addition counts"),),
+        assumptions=assume(taken_over_ns=_TAKEN_NS, device_factor=_GONE),
+        risks=(message("Code that reads a gradient after clearing finds none instead of zeros."),),
+    )]  # fmt: skip
 
 
 RULE: Final = Rule("zero-fill-gradients", 18, 1, "Drop gradients instead of filling them with zeros", find)
