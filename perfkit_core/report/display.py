@@ -83,7 +83,15 @@ def displayed(table: pd.DataFrame, view: View, display: Display, by: Sequence[st
                     texts = [value if isinstance(value, str) else None for value in table[name]]
                     mentions |= matches(texts, pattern)
                 table = table[mentions == wanted]
-        table = _sorted(table[_large_enough(table, view, display)], view, display, by, order)
+        table = table[_large_enough(table, view, display)].reset_index(drop=True)
+        if order is not None:
+            # rows of equal value alphabetically, whatever the events were numbered by
+            names = [name for name in keys(view.columns, table, by) if name != order and _is_text(table[name])]
+            if names:
+                table = table.sort_values(names, kind="stable", na_position="last")
+            table = table.sort_values(
+                order, ascending=display.ascending, kind="stable", na_position="last", ignore_index=True
+            )
     chosen = [column for name in display.columns for column in called(view.columns, name, table.columns)]
     if not chosen:  # another view has the columns
         return table
@@ -102,16 +110,6 @@ def _large_enough(table: pd.DataFrame, view: View, display: Display) -> BoolArra
         for column in called(view.columns, name, table.columns):
             keep &= (table[column] >= least).fillna(False).to_numpy(np.bool_)
     return keep
-
-
-def _sorted(table: pd.DataFrame, view: View, display: Display, by: Sequence[str], column: str | None) -> pd.DataFrame:
-    """Sort by a column; rows of equal value alphabetically, whatever the events were numbered by."""
-    if column is None:
-        return table.reset_index(drop=True)
-    texts = [name for name in keys(view.columns, table, by) if name != column and _is_text(table[name])]
-    if texts:
-        table = table.sort_values(texts, kind="stable", na_position="last")
-    return table.sort_values(column, ascending=display.ascending, kind="stable", na_position="last", ignore_index=True)
 
 
 def _cut_tree(table: pd.DataFrame, view: View, display: Display) -> pd.DataFrame:

@@ -38,7 +38,19 @@ def headline(tables: Mapping[str, pd.DataFrame]) -> tuple[Message, ...]:
     steps, partition, model = tables.get("steps"), tables.get("partition"), tables.get("model")
     if steps is None or steps.empty:
         return ()
-    sentences = [_step_time(steps["dur_ns"].astype("float64"))]
+    times = steps["dur_ns"].astype("float64")
+    values = {"median": times.median(), "count": len(times), "most": times.max()}
+    if len(times) == 1:
+        sentences = [message("The one recorded step took {time:ns}.", time=times.iloc[0])]
+    elif len(times) < _MANY_STEPS:
+        text = mark("Median step time {median:ns} over {count} steps, from {least:ns} to {most:ns}.")
+        sentences = [message(text, **values, least=times.min())]
+    else:
+        text = mark(
+            "Median step time {median:ns} over {count} steps; eight in ten took {low:ns} to {high:ns}, the slowest "
+            "{most:ns}."
+        )
+        sentences = [message(text, **values, low=times.quantile(0.1), high=times.quantile(0.9))]
     parts: dict[str, float] = {}
     if partition is not None and len(partition):
         large = partition[(partition["ratio"] >= _SMALL_SHARE).fillna(False)]
@@ -55,28 +67,6 @@ def headline(tables: Mapping[str, pd.DataFrame]) -> tuple[Message, ...]:
         for share in model.loc[model["phase"] == "dataloader", "cpu_ratio"].dropna():
             sentences.append(message("Data loading takes {share:ratio} of the step time.", share=share))
     return (*sentences, *_busy_devices(tables.get("device")))
-
-
-def _step_time(times: pd.Series[float]) -> Message:
-    if len(times) == 1:
-        return message("The one recorded step took {time:ns}.", time=times.iloc[0])
-    if len(times) < _MANY_STEPS:
-        return message(
-            "Median step time {median:ns} over {count} steps, from {least:ns} to {most:ns}.",
-            median=times.median(),
-            count=len(times),
-            least=times.min(),
-            most=times.max(),
-        )
-    return message(
-        "Median step time {median:ns} over {count} steps; eight in ten took {low:ns} to {high:ns}, the slowest "
-        "{most:ns}.",
-        median=times.median(),
-        count=len(times),
-        low=times.quantile(0.1),
-        high=times.quantile(0.9),
-        most=times.max(),
-    )
 
 
 def _busy_devices(table: pd.DataFrame | None) -> Iterator[Message]:
@@ -201,19 +191,17 @@ def _late(late: pd.DataFrame, whole: int, at_least: bool) -> Iterator[Message]:
     columns = ["rank", "last", "collectives", "caused_wait_ns"]
     for rank, last, collectives, caused in late.head(NAMED_RANKS)[columns].itertuples(index=False):
         values = {"rank": rank, "last": last, "collectives": collectives, "time": caused, "share": caused / whole}
+        text = mark(
+            "Rank {rank} keeps the others waiting: it came last to {last} of {collectives} collectives, and they "
+            "waited {time:ns} for it, {share:ratio} of all waiting."
+        )
         if at_least:
-            yield message(
+            text = mark(
                 "Of the ranks that can be compared, rank {rank} keeps the others waiting: it came last to {last} of "
                 "{collectives} collectives, and they waited at least {time:ns}, {share:ratio} of all waiting that is "
-                "known.",
-                **values,
+                "known."
             )
-        else:
-            yield message(
-                "Rank {rank} keeps the others waiting: it came last to {last} of {collectives} collectives, and they "
-                "waited {time:ns} for it, {share:ratio} of all waiting.",
-                **values,
-            )
+        yield message(text, **values)
 
 
 def _no_straggler(ranks: pd.DataFrame, whole: int, unknown: bool, at_least: bool) -> Message:
@@ -243,20 +231,17 @@ def _own_times(own: Mapping[int, tuple[float, float]], stragglers: Sequence[int]
     for rank in stragglers[:NAMED_RANKS]:
         time, over = own[rank]
         if over > 0:
-            yield message(
+            text = mark(
                 "Without exposed communication, a step of rank {rank} takes {time:ns}, {more:ratio} above the median "
-                "rank.",
-                rank=rank,
-                time=time,
-                more=over,
+                "rank."
             )
+            yield message(text, rank=rank, time=time, more=over)
         else:
-            yield message(
+            text = mark(
                 "Without exposed communication, a step of rank {rank} takes {time:ns}, no more than that of the median "
-                "rank: it begins late rather than working longer.",
-                rank=rank,
-                time=time,
+                "rank: it begins late rather than working longer."
             )
+            yield message(text, rank=rank, time=time)
 
 
 def _slower_on_their_own(own: Mapping[int, tuple[float, float]]) -> Stragglers:

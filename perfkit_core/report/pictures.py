@@ -60,15 +60,27 @@ def timeline_section(trace: Trace, most: int = MOST_BOXES) -> Section:
 
 
 def timeline(trace: Trace, most: int = MOST_BOXES) -> tuple[Timeline, int]:
-    """Return whole steps, the one of median duration first, then the longest, then in their order, as far as ``most``
-    events allow (at least one, of which then the longest events are kept); and how many events of the recording are
-    missing. No time is rounded.
+    """Return whole steps of the first rank, the one of median duration first, then the longest, then in their order, as
+    far as ``most`` events allow (at least one, of which then the longest events are kept); and how many events of the
+    recording are missing. Without steps, the whole recording. No time is rounded.
+
+    A step lasts from its first beginning to its last end on all ranks whose step of this number overlaps it.
     """
-    boxes = np.flatnonzero(~instants(trace))
-    start, end = trace.ints("start_ns"), trace.end_ns
+    boxes, every = np.flatnonzero(~instants(trace)), step_rows(trace)
+    start, end, number = trace.ints("start_ns"), trace.end_ns, trace.ints("step")
+    candidates: list[Part] = []
+    steps = every[trace.ints("rank")[every] == trace.ints("rank")[every].min(initial=2**31)]
+    if len(steps):
+        by_length = steps[np.argsort(trace.ints("dur_ns")[steps], kind="stable")]
+        for row in dict.fromkeys([by_length[(len(steps) - 1) // 2], by_length[-1], *steps]):
+            same = every[(number[every] == number[row]) & (start[every] <= end[row]) & (end[every] >= start[row])]
+            name = say("step {number}", number=number[row])
+            candidates.append(Part(name, int(start[same].min()), int(end[same].max())))
+    elif len(boxes):
+        candidates = [Part(say("the recording"), int(start[boxes].min()), int(end[boxes].max()))]
     chosen = np.zeros(len(trace), np.bool_)
     parts: list[Part] = []
-    for part in _steps(trace, boxes):
+    for part in candidates:
         inside = np.zeros(len(trace), np.bool_)
         inside[boxes] = (start[boxes] < part.end_ns) & (end[boxes] > part.start_ns)
         if not parts or int((chosen | inside).sum()) <= most:
@@ -78,24 +90,6 @@ def timeline(trace: Trace, most: int = MOST_BOXES) -> tuple[Timeline, int]:
     if len(kept) > most:
         kept = np.sort(kept[np.argsort(-trace.ints("dur_ns")[kept], kind="stable")[:most]])
     return _drawn(trace, kept, parts), len(boxes) - len(kept)
-
-
-def _steps(trace: Trace, boxes: IntArray) -> list[Part]:
-    """Return the steps of the first rank, the most telling first; the whole recording where there are none.
-
-    A step lasts from its first beginning to its last end on all ranks whose step of this number overlaps it.
-    """
-    every = step_rows(trace)
-    start, end, number = trace.ints("start_ns"), trace.end_ns, trace.ints("step")
-    steps = every[trace.ints("rank")[every] == trace.ints("rank")[every].min(initial=2**31)]
-    if not len(steps):
-        return [Part(say("the recording"), int(start[boxes].min()), int(end[boxes].max()))] if len(boxes) else []
-    by_length = steps[np.argsort(trace.ints("dur_ns")[steps], kind="stable")]
-    parts = []
-    for row in dict.fromkeys([by_length[(len(steps) - 1) // 2], by_length[-1], *steps]):
-        same = every[(number[every] == number[row]) & (start[every] <= end[row]) & (end[every] >= start[row])]
-        parts.append(Part(say("step {number}", number=number[row]), int(start[same].min()), int(end[same].max())))
-    return parts
 
 
 def _drawn(trace: Trace, kept: IntArray, parts: list[Part]) -> Timeline:

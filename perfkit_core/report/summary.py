@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -10,7 +10,7 @@ from typing import Final
 import pandas as pd
 
 from perfkit_core.errors import UsageError, spelled_like
-from perfkit_core.language.messages import Text, say
+from perfkit_core.language.messages import Text, mark, say
 from perfkit_core.model import schema
 from perfkit_core.model.meta import Finding
 from perfkit_core.model.trace import Trace
@@ -124,6 +124,20 @@ def _section(computed: Computed, view: View, display: Display, steps: int) -> Se
         empty = computed.why_empty(view)
     elif table.empty:
         empty = say("no events match --step, --filter, --kind and --device")
+    remarks = []
+    if display.average and len(computed.meta.ranks) > 1:
+        text = mark(
+            "For one step of all {ranks} ranks together: what belongs to no step is left out, and sums over the ranks "
+            "are divided by the number of steps, {steps}."
+        )
+        remarks.append(say(text, ranks=len(computed.meta.ranks), steps=steps))
+    elif display.average:
+        text = mark(
+            "For one step: what belongs to no step is left out, and sums are divided by the number of steps, {steps}."
+        )
+        remarks.append(say(text, steps=steps))
+    if display.displayed_only and DEPTH in whole.columns and not view.summed:
+        remarks.append(say("Sums count the whole tree here: this view cannot count only what is displayed."))
     note = say(view.description)
     return Section(
         name=view.name,
@@ -131,30 +145,12 @@ def _section(computed: Computed, view: View, display: Display, steps: int) -> Se
         table=table,
         columns=view.columns,
         note=say("{sentence}.", sentence=f"{note[:1].upper()}{note[1:]}") if note else "",
-        lines=tuple(_remarks(whole, view, display, steps, len(computed.meta.ranks))),
+        lines=tuple(remarks),
         empty=empty,
         limit=display.limit,
         unit=display.unit,
         unknown=not_recorded(computed.holds, computed.quality, whole, computed.request),
     )
-
-
-def _remarks(whole: pd.DataFrame, view: View, display: Display, steps: int, ranks: int) -> Iterator[str]:
-    """Say what the options did to the numbers, or could not do."""
-    if display.average and ranks > 1:
-        yield say(
-            "For one step of all {ranks} ranks together: what belongs to no step is left out, and sums over the ranks "
-            "are divided by the number of steps, {steps}.",
-            ranks=ranks,
-            steps=steps,
-        )
-    elif display.average:
-        yield say(
-            "For one step: what belongs to no step is left out, and sums are divided by the number of steps, {steps}.",
-            steps=steps,
-        )
-    if display.displayed_only and DEPTH in whole.columns and not view.summed:
-        yield say("Sums count the whole tree here: this view cannot count only what is displayed.")
 
 
 def choose_views(names: Iterable[str], single: bool = False) -> list[View]:
