@@ -1,4 +1,4 @@
-"""Everything perfkit raises on purpose.
+"""The exceptions of perfkit.
 
 PerfkitError
 ├── SourceError   a file or folder that cannot be read as a profile
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 
 class PerfkitError(Exception):
-    """Base class. ``message`` says what and where, ``hint`` what to try; the command line prints both in one line."""
+    """``message`` says what is wrong and where, ``hint`` what to try; the command line prints both in one line."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -37,12 +37,12 @@ class CaptureError(PerfkitError):
 
 
 def unwritable(path: object, error: OSError) -> UsageError:
-    """What to raise where a file that was asked for cannot be written."""
+    """Return the error for an output file that cannot be written."""
     return UsageError(f"{path}: cannot be written ({error.strerror or error})", "choose another place with -o")
 
 
 def spelled_like(name: str, known: Iterable[str], label: str = "known") -> str:
-    """The hint for a name that is none of the known ones: which it may have meant, and all of them."""
+    """Return the hint for an unknown name: similar names, and all known ones."""
     from difflib import get_close_matches
 
     names = list(known)

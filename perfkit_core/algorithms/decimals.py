@@ -19,22 +19,26 @@ _LONG = decimal.Context(prec=80, rounding=decimal.ROUND_HALF_EVEN)
 
 
 def to_ns(texts: Sequence[bytes | str | None], place: Callable[[int], str] = lambda at: "") -> IntArray:
-    """Numbers of µs as written (``b"1419247332500.684"``, also quoted) to ns; None is 0. Below 1 ns: to the nearest.
+    """Return decimal texts of µs (``b"1419247332500.684"``, also quoted) in ns, rounded to the nearest; None is 0.
 
-    Raises SourceError for text that is not a number or does not fit 64 bits; ``place`` says where the text with this
-    index stands.
+    Raises SourceError for text that is not a number or does not fit 64 bits; ``place`` returns where the text with this
+    index is.
     """
     try:
         return _integers(texts)
     except pa.ArrowInvalid:
-        wrong = next(at for at, text in enumerate(texts) if not _is_time(text))
-        shown = texts[wrong]
-        shown = shown.decode("utf-8", "replace") if isinstance(shown, bytes) else str(shown)
-        raise _not_fitting(shown, place(wrong), ", or leave such events out with --partial") from None
+        for wrong, text in enumerate(texts):
+            try:
+                _integers([text])
+            except pa.ArrowInvalid:
+                shown = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
+                more = ", or leave such events out with --partial"
+                raise _not_fitting(shown, place(wrong), more) from None
+        raise
 
 
 def span_ns(start_ns: IntArray, dur_ns: IntArray) -> tuple[int, int]:
-    """First start and last end of events, of shape (events,) each, one at least; also where that end is no int64."""
+    """Return the first start and last end of one or more events, shape (events,), also where that end is no int64."""
     first, last = int(start_ns.min()), int(start_ns.max())
     for begin in range(0, len(start_ns), BLOCK):
         start, duration = start_ns[begin : begin + BLOCK], dur_ns[begin : begin + BLOCK]
@@ -47,7 +51,7 @@ def span_ns(start_ns: IntArray, dur_ns: IntArray) -> tuple[int, int]:
 
 
 def check_fits(times_ns: Iterable[int]) -> None:
-    """Raises SourceError where a time does not fit 64 bits of nanoseconds."""
+    """Raise SourceError where a time does not fit 64 bits of nanoseconds."""
     for time_ns in times_ns:
         if not -(2**63) < time_ns < 2**63:
             raise _not_fitting(str(time_ns // 1000), "")
@@ -60,41 +64,28 @@ def _not_fitting(text: str, place: str, more: str = "") -> SourceError:
     )
 
 
-def _is_time(text: bytes | str | None) -> bool:
-    try:
-        _integers([text])
-    except pa.ArrowInvalid:
-        return False
-    return True
-
-
 def _integers(texts: Sequence[bytes | str | None]) -> IntArray:
+    """Return texts of µs in ns. Raises ArrowInvalid."""
     strings = pc.utf8_trim(pc.fill_null(pa.array(texts).cast(pa.string()), "0"), ' "')
-    return _unscaled(_parse(strings, _DIGITS))
-
-
-def _parse(strings: pa.Array, scale: int) -> pa.Array:
+    ns = pa.decimal128(38, _DIGITS)
     try:
-        return strings.cast(pa.decimal128(38, scale))
+        numbers = strings.cast(ns)
     except pa.ArrowInvalid:  # digits below 1 ns, or not a number
-        pass
-    try:
-        finer = strings.cast(pa.decimal128(38, scale + 9))
-        return pc.round(finer, scale).cast(pa.decimal128(38, scale), safe=False)
-    except pa.ArrowInvalid:  # floats printed with all their digits, as 2.7700000209733844
-        return pa.array([_rounded(text, scale) for text in strings.to_pylist()], pa.decimal128(38, scale))
-
-
-def _rounded(text: str, scale: int) -> decimal.Decimal:
-    try:
-        return _LONG.create_decimal(text).quantize(decimal.Decimal(1).scaleb(-scale), context=_LONG)
-    except ArithmeticError:
-        raise pa.ArrowInvalid(repr(text[:40])) from None
-
-
-def _unscaled(numbers: pa.Array) -> IntArray:
+        try:
+            finer = strings.cast(pa.decimal128(38, _DIGITS + 9))
+            numbers = pc.round(finer, _DIGITS).cast(ns, safe=False)
+        except pa.ArrowInvalid:  # floats printed with all their digits, as 2.7700000209733844
+            numbers = pa.array([_rounded(text) for text in strings.to_pylist()], ns)
+    # The two 64-bit words of each decimal: the high one only repeats the sign.
     words = np.frombuffer(numbers.buffers()[1], np.int64)[2 * numbers.offset :][: 2 * len(numbers)]
     low, high = words[::2], words[1::2]
     if not np.array_equal(low >> 63, high):
         raise pa.ArrowInvalid("larger than 64 bits of nanoseconds")
     return low.copy()
+
+
+def _rounded(text: str) -> decimal.Decimal:
+    try:
+        return _LONG.create_decimal(text).quantize(decimal.Decimal(1).scaleb(-_DIGITS), context=_LONG)
+    except ArithmeticError:
+        raise pa.ArrowInvalid(repr(text[:40])) from None

@@ -1,4 +1,4 @@
-"""Which rows have equal keys: rows of several columns as numbers of their groups, without sorting rows or texts."""
+"""Groups of rows with equal keys in several columns, without sorting rows or texts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perfkit_core.runtime.compile import compiled
 
 
 def distinct(columns: Iterable[Any], rows: int) -> tuple[IntArray, IntArray]:
-    """The group of each row (numbered by first appearance), shape (rows,), and the first row of each group.
+    """Return the group of each row, numbered by first appearance, shape (rows,), and the first row of each group.
 
     Columns are integer, boolean, float or object arrays, categoricals or nullable integers; missing is a value too.
     """
@@ -34,26 +34,26 @@ def distinct(columns: Iterable[Any], rows: int) -> tuple[IntArray, IntArray]:
 
 
 def by_appearance(key: IntArray, width: int) -> tuple[IntArray, IntArray]:
-    """Keys 0 ≤ k < width renumbered in the order in which they appear, and the row where each does so first. Negative
-    keys are none, and stay -1, where the width is in proportion to the rows."""
+    """Return keys 0 ≤ k < width renumbered by first appearance, and the row of that. Negative keys stay -1 where the
+    width is in proportion to the rows."""
     if not is_dense(width, len(key)):
         code = pd.factorize(key)[0].astype(np.int64, copy=False)
         return code, np.flatnonzero(np.diff(np.maximum.accumulate(code), prepend=-1))
     code, first = np.empty(len(key), np.int64), np.empty(min(width, len(key)), np.int64)
-    found = _by_appearance(key, np.full(width, -1, np.int64), code, first)
-    return code, first[:found].copy()
+    count = _by_appearance(key, np.full(width, -1, np.int64), code, first)
+    return code, first[:count].copy()
 
 
 def sums(code: npt.NDArray[Any], width: int, values: npt.NDArray[Any]) -> IntArray:
-    """Sum of the values of each code 0 ≤ c < width (rows of others do not count), shape (width,)."""
+    """Return the sum of the values of each code 0 ≤ c < width (other codes do not count), shape (width,)."""
     total = np.zeros(width, np.int64)
     _add(code, values, total)
     return total
 
 
 def extremes(code: npt.NDArray[Any], width: int, values: IntArray) -> tuple[IntArray, IntArray]:
-    """Least and greatest value of each code 0 ≤ c < width (rows of others do not count): int64's greatest and least
-    where there is none, shape (width,)."""
+    """Return the least and greatest value of each code 0 ≤ c < width (other codes do not count), shape (width,): the
+    greatest and least of int64 without values."""
     limits = np.iinfo(np.int64)
     least, most = np.full(width, limits.max), np.full(width, limits.min)
     _limit(code, values, least, most)
@@ -61,26 +61,26 @@ def extremes(code: npt.NDArray[Any], width: int, values: IntArray) -> tuple[IntA
 
 
 def first_rows(key: IntArray, width: int) -> IntArray:
-    """The first row of each key 0 ≤ k < width, ``len(key)`` where none has it, shape (width,)."""
+    """Return the first row of each key 0 ≤ k < width, ``len(key)`` without rows, shape (width,)."""
     first = np.full(width, len(key), np.int64)
-    first[key[::-1]] = np.arange(len(key) - 1, -1, -1)  # the last write counts: that of the first row
+    first[key[::-1]] = np.arange(len(key) - 1, -1, -1)  # the last write wins: that of the first row
     return first
 
 
 def last_rows(key: IntArray, width: int) -> IntArray:
-    """The last row of each key 0 ≤ k < width, -1 where none has it, shape (width,)."""
+    """Return the last row of each key 0 ≤ k < width, -1 without rows, shape (width,)."""
     last = np.full(width, -1, np.int64)
     last[key] = np.arange(len(key))
     return last
 
 
 def is_dense(width: int, rows: int) -> bool:
-    """Whether a table of ``width`` numbers is in proportion to the rows; else they are hashed."""
+    """Return whether a table of ``width`` numbers is in proportion to the rows; else keys are hashed."""
     return width <= max(4 * rows, 1 << 16)
 
 
 def sorted_codes(columns: Iterable[IntArray], rows: int) -> tuple[IntArray, IntArray]:
-    """As :func:`distinct` for integers, with the groups numbered in the order of their values."""
+    """Return :func:`distinct` of integers with the groups numbered in the order of their values."""
     columns = list(columns)
     code, first = distinct(columns, rows)
     order = np.lexsort([column[first] for column in reversed(columns)])
@@ -90,21 +90,21 @@ def sorted_codes(columns: Iterable[IntArray], rows: int) -> tuple[IntArray, IntA
 
 
 def stable_order(key: IntArray, width: int) -> IntArray:
-    """Rows sorted by keys 0 ≤ k < width, those of one key in their order; in linear time where there are few keys."""
+    """Return the rows sorted by keys 0 ≤ k < width, stable; in linear time where there are few keys."""
     return np.argsort(key.astype(np.uint16) if width <= 1 << 16 else key, kind="stable")
 
 
 def parts(key: IntArray, width: int) -> list[IntArray]:
-    """The rows of each key 0 ≤ k < width, in their order."""
+    """Return the rows of each key 0 ≤ k < width, in their order."""
     ends = np.cumsum(np.bincount(key, minlength=width))
     return np.split(stable_order(key, width), ends[:-1])[:width]
 
 
 def ranked(key: IntArray, width: int) -> tuple[IntArray, IntArray]:
-    """The distinct keys 0 ≤ k < width in ascending order, and the position among them of each row's key."""
+    """Return the distinct keys 0 ≤ k < width in ascending order, and the position of each row's key among them."""
     if not is_dense(width, len(key)):
-        found, position = np.unique(key, return_inverse=True)
-        return found, position.astype(np.int64, copy=False)
+        distinct_keys, position = np.unique(key, return_inverse=True)
+        return distinct_keys, position.astype(np.int64, copy=False)
     used = np.zeros(width, np.bool_)
     used[key] = True
     number = np.cumsum(used) - 1
@@ -112,7 +112,7 @@ def ranked(key: IntArray, width: int) -> tuple[IntArray, IntArray]:
 
 
 def _codes(column: Any) -> tuple[IntArray, int]:
-    """A number below the returned width for each value of a column, missing included."""
+    """Return a number below the returned width for each value of a column, missing included."""
     if isinstance(column, pd.Series):
         column = column.array
     if isinstance(column, pd.Categorical):
@@ -121,24 +121,21 @@ def _codes(column: Any) -> tuple[IntArray, int]:
         unknown = np.asarray(column.isna())
         code, count = _codes(np.where(unknown, 0, column.to_numpy(np.int64, na_value=0)))
         return np.where(unknown, count, code), count + 1
-    return _numbers(np.asarray(column))
-
-
-def _numbers(values: np.ndarray) -> tuple[IntArray, int]:
+    values = np.asarray(column)
     if values.dtype.kind in "iu" and len(values):
         low, high = int(values.min()), int(values.max())
         if low == high:
             return np.zeros(len(values), np.int64), 1
         if is_dense(high - low + 1, len(values)):
             return np.subtract(values, low, dtype=np.int64), high - low + 1
-    code, found = pd.factorize(values, use_na_sentinel=False)
-    return code.astype(np.int64, copy=False), max(len(found), 1)
+    code, known = pd.factorize(values, use_na_sentinel=False)
+    return code.astype(np.int64, copy=False), max(len(known), 1)
 
 
 @compiled
 def _by_appearance(key, number, code, first):  # type: ignore[no-untyped-def]
-    """Sets ``code`` of each row (-1 for negative keys) and the ``first`` row of each; returns how many codes there are.
-    ``number`` of each key is -1 so far."""
+    """Set ``code`` of each row (-1 for negative keys) and the ``first`` row of each code; return the number of codes.
+    ``number`` of each key is -1 before."""
     count = 0
     for i in range(len(key)):
         if key[i] < 0:

@@ -6,55 +6,48 @@ A set is a pair of int64 arrays, shape (n,), sorted and disjoint, as :func:`unio
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.runtime.compile import compiled
 
-IntArray = npt.NDArray[np.int64]
 Intervals = tuple[IntArray, IntArray]
 
 EMPTY: Intervals = (np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def union(starts: IntArray, ends: IntArray) -> Intervals:
-    """Merge intervals that overlap or touch. Empty and reversed ones (end ≤ start) count for nothing."""
+    """Merge intervals that overlap or touch. Empty and reversed ones (end ≤ start) do not count."""
     starts, ends = _by_start(starts, ends)
     return _united_rows(np.arange(len(starts)), starts, ends)
 
 
 def union_of(rows: IntArray, starts: IntArray, ends: IntArray) -> Intervals:
-    """:func:`union` of some of many intervals."""
-    sorted_already = _is_sorted(starts, rows)
-    return _united_rows(rows, starts, ends) if sorted_already else union(starts[rows], ends[rows])
+    """Return the :func:`union` of these rows of many intervals."""
+    return _united_rows(rows, starts, ends) if _is_sorted(starts, rows) else union(starts[rows], ends[rows])
 
 
 def _united_rows(rows: IntArray, starts: IntArray, ends: IntArray) -> Intervals:
     first, last = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
-    found = _united(rows, starts, ends, first, last)
-    return first[:found].copy(), last[:found].copy()
+    count = _united(rows, starts, ends, first, last)
+    return first[:count].copy(), last[:count].copy()
 
 
 def length(intervals: Intervals) -> int:
-    """Total nanoseconds covered by a disjoint set."""
+    """Return the total nanoseconds of a disjoint set."""
     return int((intervals[1] - intervals[0]).sum())
 
 
-def union_length(starts: IntArray, ends: IntArray) -> int:
-    """Nanoseconds covered by at least one of the intervals."""
-    return length(union(starts, ends))
-
-
 def union_length_by(groups: IntArray, count: int, starts: IntArray, ends: IntArray) -> IntArray:
-    """:func:`union_length` within each group 0 ≤ g < count (others do not count); shape (count,). One pass over the
-    intervals in the order of their starts, whatever the number of groups."""
+    """Return the nanoseconds covered by the intervals of each group 0 ≤ g < count (others do not count), shape
+    (count,). One pass over the intervals in the order of their starts, for any number of groups."""
     starts, ends, groups = _by_start(starts, ends, groups)
     total: IntArray = _covered(groups, starts, ends, np.zeros(count, np.int64))
     return total
 
 
 def union_by(groups: IntArray, count: int, starts: IntArray, ends: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """:func:`union` within each group 0 ≤ g < count: group, start and end of each interval, those of a group in order
-    of time."""
+    """Return the :func:`union` of each group 0 ≤ g < count: group, start and end of each interval, sorted by group and
+    time."""
     starts, ends, groups = _by_start(starts, ends, groups)
     group, start, end = _merged(groups.astype(np.int64, copy=False), starts, ends, count)
     order = np.lexsort((start, group))
@@ -62,10 +55,10 @@ def union_by(groups: IntArray, count: int, starts: IntArray, ends: IntArray) -> 
 
 
 def intersect(a: Intervals, b: Intervals) -> Intervals:
-    """What two disjoint sets have in common."""
+    """Return the intersection of two disjoint sets."""
     if not len(a[0]) or not len(b[0]):
         return EMPTY
-    edges = np.concatenate([a[1], b[1], a[0], b[0]])  # ends before starts, so that touching sets share nothing
+    edges = np.concatenate([a[1], b[1], a[0], b[0]])  # ends before starts: touching sets share nothing
     order = np.argsort(edges, kind="stable")
     depth = np.cumsum(np.where(order < len(a[1]) + len(b[1]), -1, 1))
     edges = edges[order]
@@ -74,7 +67,7 @@ def intersect(a: Intervals, b: Intervals) -> Intervals:
 
 
 def subtract(a: Intervals, b: Intervals) -> Intervals:
-    """What is in ``a`` and not in ``b`` (both disjoint sets)."""
+    """Return the intervals in ``a`` that are not in ``b`` (both disjoint sets)."""
     if not len(a[0]) or not len(b[0]):
         return a
     low, high = min(a[0][0], b[0][0]), max(a[1][-1], b[1][-1])
@@ -83,7 +76,7 @@ def subtract(a: Intervals, b: Intervals) -> Intervals:
 
 
 def _by_start(starts: IntArray, *others: IntArray) -> tuple[IntArray, ...]:
-    """Arrays in the order of the starts, as they are where that is their order."""
+    """Return arrays in the order of the starts, not copied where that is their order."""
     if (starts[1:] >= starts[:-1]).all():
         return starts, *others
     order = np.argsort(starts, kind="stable")

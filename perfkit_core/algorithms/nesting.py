@@ -1,8 +1,11 @@
-"""Which host event encloses which, and how much time each has for itself.
+"""Nesting of host events, self times, and sums and lookups along the paths of a tree.
 
-Definition: B is inside A when both are on one thread, A.start ≤ B.start < A.end and B.end ≤ A.end; the parent is the
-enclosing event that started last. Events that overlap without nesting are siblings. Self time is the duration less the
-union of the direct children, so overlapping children never make it negative.
+B is inside A when both are on one thread, A.start ≤ B.start < A.end and B.end ≤ A.end; the parent is the enclosing
+event that started last. Events that overlap without nesting are siblings. Self time is the duration less the union of
+the direct children, so overlapping children never make it negative.
+
+A tree is the row of the parent of each row, -1: none. All functions after :func:`self_times_in_order` need parent < row
+and return arrays of shape (rows,).
 """
 
 from __future__ import annotations
@@ -16,125 +19,120 @@ from perfkit_core.algorithms.arrays import BoolArray, IntArray, allocate, filled
 from perfkit_core.runtime.compile import compiled
 
 _ROOM: Final = 64
-"""For twice as many threads as a recording has, as a rule; where it has more, so many times more. A power of two."""
+"""Slots of the hash table of threads, a power of two: it is enlarged for more than half as many threads."""
 _FACTOR: Final = 0x1E3779B97F4A7C15
 
 N = TypeVar("N", bound="np.integer[Any]")
 
 
 def nest(thread: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
-    """Row of the parent of each row (-1: none), shape (n,). ``thread`` may be any integer key; O(n log n)."""
+    """Return the row of the parent of each row, shape (n,). ``thread`` may be any integer key; O(n log n)."""
     order = np.lexsort((-end_ns, start_ns, thread))
     parent = np.full(len(order), -1, np.int64)
     parent[order] = _enclosing(order, thread[order], start_ns[order], end_ns[order])
     return parent
 
 
-def renumbered(parent: IntArray, order: IntArray) -> IntArray:
-    """The parents of rows that are put into another ``order``, as rows of it, shape (n,); one that does not stand
-    before its child there is none (-1)."""
-    row, found = allocate(len(order), np.int64), allocate(len(order), np.int64)
-    _renumbered(parent, order, row, found)
-    return found
-
-
-def self_times(parent: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
-    """Duration of each row less the union of its direct children, shape (n,)."""
-    order = np.lexsort((-end_ns, start_ns))
-    return _self_times(order, parent, start_ns, end_ns)
-
-
 def nest_in_order(
     inside: BoolArray, process: IntArray, thread: IntArray, start_ns: IntArray, end_ns: IntArray
 ) -> IntArray:
-    """As :func:`nest`, of the rows ``inside`` of a table that is sorted by start, the longest first: row of the parent
-    among them of each (-1: none, and for all other rows), shape (n,). A ``thread`` is one of its ``process``; both are
-    any integers. O(n) as a rule: threads are looked up by hash."""
+    """Return the parents as :func:`nest`, of the rows ``inside`` of a table that is sorted by start, the longest first;
+    -1 for all other rows. A ``thread`` belongs to its ``process``; both may be any integers. O(n) in general, as
+    threads are looked up by hash."""
     parent, room = filled(len(inside), -1), _ROOM
     while not _nest_in_order(inside, process, thread, start_ns, end_ns, parent, np.full((3, room), -1, np.int64)):
         room = min(_ROOM * room, 2 << len(inside).bit_length())  # there are no more threads than rows
     return parent
 
 
+def renumbered(parent: IntArray, order: IntArray) -> IntArray:
+    """Return the parents of the rows in another ``order``, as rows of it; -1 where one is not before its child."""
+    row, parents = allocate(len(order), np.int64), allocate(len(order), np.int64)
+    _renumbered(parent, order, row, parents)
+    return parents
+
+
+def self_times(parent: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
+    """Return the duration of each row less the union of its direct children, shape (n,)."""
+    order = np.lexsort((-end_ns, start_ns))
+    return _self_times(order, parent, start_ns, end_ns)
+
+
 def self_times_in_order(wanted: BoolArray, parent: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
-    """As :func:`self_times`, of the rows ``wanted`` of a table that is sorted by start, the longest first; -1 for all
-    other rows, which may be children, too; shape (n,)."""
+    """Return self times as :func:`self_times`, of the rows ``wanted`` of a table that is sorted by start, the longest
+    first; -1 for all other rows, which may be children too."""
     own, covered = allocate(len(parent), np.int64), allocate(len(parent), np.int64)
     _self_times_in_order(wanted, parent, start_ns, end_ns, own, covered)
     return own
 
 
 def sum_up(parent: IntArray, values: npt.NDArray[Any]) -> IntArray:
-    """Inclusive sums: each row's value plus those of all rows below it, shape (n,). Needs parent < row."""
+    """Return inclusive sums: the value of each row plus those of all rows below it."""
     total = values.astype(np.int64)
     _sum_up(parent, total)
     return total
 
 
 def sum_down(parent: IntArray, values: npt.NDArray[Any]) -> IntArray:
-    """Each row's value plus those of all rows above it (a depth, for ones), shape (n,). Needs parent < row."""
+    """Return the value of each row plus those of all rows above it (a depth, for ones)."""
     total = values.astype(np.int64)
     _sum_down(parent, total)
     return total
 
 
 def first_on_path(parent: IntArray, own: npt.NDArray[N]) -> npt.NDArray[N]:
-    """The value ≥ 0 nearest to the root on each row's path, -1 where there is none, in the type of ``own``. Needs
-    parent < row."""
-    found = own.copy()
-    _first_on_path(parent, found)
-    return found
+    """Return the value ≥ 0 nearest to the root on each row's path, -1 without one, in the type of ``own``."""
+    values = own.copy()
+    _first_on_path(parent, values)
+    return values
 
 
 def last_on_path(parent: IntArray, own: npt.NDArray[N]) -> npt.NDArray[N]:
-    """The value ≥ 0 nearest to each row on its path, its own first; -1 where there is none, in the type of ``own``.
-    Needs parent < row."""
-    found = own.copy()
-    _last_on_path(parent, found)
-    return found
+    """Return the value ≥ 0 nearest to each row on its path, its own first; -1 without one, in the type of ``own``."""
+    values = own.copy()
+    _last_on_path(parent, values)
+    return values
 
 
 def nearest_on_path(parent: IntArray, wanted: np.ndarray) -> IntArray:
-    """Row of the nearest ancestor-or-self for which ``wanted`` is true, -1 where there is none. Needs parent < row."""
-    found = np.empty(len(parent), np.int64)
-    _nearest_on_path(parent, wanted, found)
-    return found
+    """Return the row of the nearest ancestor-or-self in the mask ``wanted``, -1 without one."""
+    rows = np.empty(len(parent), np.int64)
+    _nearest_on_path(parent, wanted, rows)
+    return rows
 
 
 def nearest_above(parent: IntArray, wanted: np.ndarray) -> IntArray:
-    """Row of the nearest ancestor, without itself, for which ``wanted`` is true, -1 where there is none. Needs
-    parent < row."""
-    found = np.empty(len(parent), np.int64)
-    _nearest_above(parent, wanted, found)
-    return found
+    """Return the row of the nearest ancestor in the mask ``wanted``, -1 without one."""
+    rows = np.empty(len(parent), np.int64)
+    _nearest_above(parent, wanted, rows)
+    return rows
 
 
 def outermost(parent: IntArray, wanted: np.ndarray) -> IntArray:
-    """Row of the ancestor-or-self nearest to the root for which ``wanted`` is true, -1 where there is none. Needs
-    parent < row."""
-    found = np.empty(len(parent), np.int64)
-    _outermost(parent, wanted, found)
-    return found
+    """Return the row of the ancestor-or-self nearest to the root in the mask ``wanted``, -1 without one."""
+    rows = np.empty(len(parent), np.int64)
+    _outermost(parent, wanted, rows)
+    return rows
 
 
 def lies_in(parent: IntArray, wanted: np.ndarray) -> BoolArray:
-    """True for rows with an ancestor, without themselves, for which ``wanted`` is true. Needs parent < row."""
-    found = np.empty(len(parent), np.bool_)
-    _lies_in(parent, wanted, found)
-    return found
+    """Return the mask of rows with an ancestor in the mask ``wanted``."""
+    mask = np.empty(len(parent), np.bool_)
+    _lies_in(parent, wanted, mask)
+    return mask
 
 
 def holds(parent: IntArray, wanted: np.ndarray) -> BoolArray:
-    """True for rows with one below them, without themselves, for which ``wanted`` is true. Needs parent < row."""
-    found = np.zeros(len(parent), np.bool_)
-    _holds(parent, wanted, found)
-    return found
+    """Return the mask of rows with a row of the mask ``wanted`` below them."""
+    mask = np.zeros(len(parent), np.bool_)
+    _holds(parent, wanted, mask)
+    return mask
 
 
-def is_own(found: IntArray) -> BoolArray:
-    """True for the rows that are what was found for them."""
-    own = np.empty(len(found), np.bool_)
-    _is_own(found, own)
+def is_own(rows: IntArray) -> BoolArray:
+    """Return the mask of rows whose value is their own number, as of :func:`outermost`."""
+    own = np.empty(len(rows), np.bool_)
+    _is_own(rows, own)
     return own
 
 
@@ -219,7 +217,7 @@ def _self_times_in_order(wanted, parent, start, end, own, covered):  # type: ign
                 covered[p] = finish
 
 
-# Below, the caller gives the memory for the result, and so decides where it comes from.
+# The functions below write into the memory of the caller, which decides where it comes from.
 
 
 @compiled

@@ -1,6 +1,6 @@
-"""Merging many events into one tree: events whose path of keys from the root is the same are one node.
+"""Trees of merged events: events with equal paths of keys from the root are one node.
 
-Nodes are numbered so that a parent comes before its children (parent < node), as the algorithms of ``nesting`` need it.
+A parent is numbered before its children (parent < node), as the algorithms of ``nesting`` need it.
 """
 
 from __future__ import annotations
@@ -29,45 +29,41 @@ class Tree:
         return len(self.parent)
 
     def depth(self) -> IntArray:
-        """Distance of each node from its root, shape (nodes,)."""
+        """Return the distance of each node from its root, shape (nodes,)."""
         return nesting.sum_down(self.parent, (self.parent != NO_ROW).astype(np.int64))
 
     def own(self, values: npt.NDArray[Any]) -> IntArray:
-        """Sum over the events of each node of ``values`` (shape (rows,)), shape (nodes,)."""
+        """Return the sum of ``values`` (shape (rows,)) over the events of each node, shape (nodes,)."""
         return groupby.sums(self.node, len(self), values)
 
     def inclusive(self, values: IntArray) -> IntArray:
-        """As :meth:`own`, with everything below each node."""
+        """Return :meth:`own` with everything below each node."""
         return nesting.sum_up(self.parent, self.own(values))
 
 
 def merge(parent: IntArray, key: IntArray, member: BoolArray) -> Tree:
-    """The tree of the events where ``member`` is true, by the path of their ``key`` ≥ 0; what lies between two of them
-    is passed over. Needs parent < row. One pass over the events; nodes of less depth have lower numbers."""
+    """Return the tree of the events in the mask ``member`` by the path of their ``key`` ≥ 0; events between two of them
+    are skipped. Needs parent < row. One pass over the events. Nodes are numbered by depth, then by the node above, then
+    by key."""
     node = np.empty(len(parent), np.int64)
     above, keys = _found(parent, key, member, node)
-    number, tree = _by_depth(above, keys)
-    _renumbered(node, member, number)
-    return Tree(tree.parent, tree.key, node)
-
-
-def _by_depth(above: IntArray, key: IntArray) -> tuple[IntArray, Tree]:
-    """Nodes in the order of their depth, then of the node above, then of their key: number of each, and their tree."""
     level = nesting.sum_down(above, (above != NO_ROW).astype(np.int64))
+    by_level = groupby.stable_order(level, int(level.max(initial=0)) + 1)
     number = np.full(len(above) + 1, NO_ROW, np.int64)
     count = 0
-    for at in _by_level(level):
-        at = at[np.lexsort((key[at], number[above[at]]))]
-        number[at] = np.arange(count, count + len(at))
-        count += len(at)
+    for nodes in np.split(by_level, np.flatnonzero(np.diff(level[by_level])) + 1):
+        nodes = nodes[np.lexsort((keys[nodes], number[above[nodes]]))]
+        number[nodes] = np.arange(count, count + len(nodes))
+        count += len(nodes)
     order = np.argsort(number[:-1])
-    return number, Tree(number[above[order]], key[order], number[:-1])
+    _renumbered(node, member, number)
+    return Tree(number[above[order]], keys[order], node)
 
 
 @compiled(steps=5)
 def _found(parent, key, member, node):  # type: ignore[no-untyped-def]
-    """Sets ``node`` of each event to the first number that its path got, of others to that of the member above them.
-    Returns the node above each node, and its key. The paths are looked up in a table with open addressing."""
+    """Set ``node`` of each event to the first number of its path, of others to that of the member above them. Return
+    the node above each node, and its key. Paths are looked up in a hash table with open addressing."""
     slots = np.full(1024, -1, np.int64)
     above, keys, count = np.empty(512, np.int64), np.empty(512, np.int64), 0
     for i in range(len(parent)):
@@ -93,7 +89,7 @@ def _found(parent, key, member, node):  # type: ignore[no-untyped-def]
 
 @compiled
 def _slot(above, key, size):  # type: ignore[no-untyped-def]
-    """Where to look first: bits of both numbers well mixed, as they count up."""
+    """Return the first slot: the bits of both numbers well mixed, as they count up."""
     mixed = (np.uint64(above + 1) * np.uint64(0x9E3779B97F4A7C15)) ^ (np.uint64(key) * np.uint64(0xC2B2AE3D27D4EB4F))
     mixed ^= mixed >> np.uint64(29)
     mixed *= np.uint64(0xBF58476D1CE4E5B9)
@@ -102,7 +98,7 @@ def _slot(above, key, size):  # type: ignore[no-untyped-def]
 
 @compiled
 def _spread(above, keys, count):  # type: ignore[no-untyped-def]
-    """The table of ``count`` nodes, twice as large as the nodes that there is room for."""
+    """Return the table of ``count`` nodes, with twice as many slots as there is room for nodes."""
     slots = np.full(2 * len(above), -1, np.int64)
     for n in range(count):
         slot = _slot(above[n], keys[n], len(slots))
@@ -119,7 +115,7 @@ def _renumbered(node, member, number):  # type: ignore[no-untyped-def]
 
 
 def preorder(parent: IntArray, weight: IntArray) -> IntArray:
-    """Nodes in the order of a printed tree, the heaviest sibling first, shape (nodes,). Needs parent < node."""
+    """Return the nodes in the order of a printed tree, the heaviest sibling first. Needs parent < node."""
     order = np.lexsort((np.arange(len(parent)), -weight, parent))
     size = nesting.sum_up(parent, np.ones(len(parent), np.int64))
     before = np.cumsum(size[order]) - size[order]
@@ -131,14 +127,9 @@ def preorder(parent: IntArray, weight: IntArray) -> IntArray:
 
 
 def heaviest_first(names: Iterable[object], *weights: IntArray) -> IntArray:
-    """A weight of each node for :func:`preorder`: by the first of ``weights``, then the next, then the name, in the
-    order of the alphabet, so that a tree reads alike whatever its nodes are numbered by."""
+    """Return a weight of each node for :func:`preorder`: by the first of ``weights``, then the next, then the name, so
+    that a tree reads the same for any numbering of its nodes."""
     place = np.unique(np.array([str(name) for name in names], object), return_inverse=True)[1]
     rank = np.empty(len(place), np.int64)
     rank[np.lexsort((-place, *weights[::-1]))] = np.arange(len(place))
     return rank
-
-
-def _by_level(level: IntArray) -> list[IntArray]:
-    order = groupby.stable_order(level, int(level.max(initial=0)) + 1)
-    return np.split(order, np.flatnonzero(np.diff(level[order])) + 1) if len(order) else []

@@ -1,13 +1,13 @@
-"""Units of numbers: how people read durations, sizes, rates, shares and counts, and how they write them.
+"""Units of durations, sizes, rates, shares and counts: formatting and parsing of numbers for people.
 
-Every output for people takes its numbers from here; machine formats (JSON, CSV) keep raw numbers in the base unit.
+Every output for people formats its numbers here; machine formats (JSON, CSV) keep raw numbers in the base unit.
 
-- In a sentence each number has the unit that suits it, and three significant digits: ``82.0 µs``, ``1.69 s``,
-  ``64.0 MiB``. Whole counts and whole per cents are shown whole: ``1,240``, ``5%``.
+- In a sentence each number has its own unit and three significant digits: ``82.0 µs``, ``1.69 s``, ``64.0 MiB``. Whole
+  counts and percentages are shown whole: ``1,240``, ``5%``.
 - In a table a column has one unit and one number of decimals, so that its numbers align: see :class:`ColumnFormat`.
-- What is too small for its last decimal reads ``<0.01%``, never 0.
-- Sizes are binary (1 KiB is 1024 bytes). Operations, and the peaks that data sheets give, are decimal (1 GB/s is 10⁹
-  bytes a second).
+- Numbers that are too small for the last decimal read ``<0.01%``, never 0.
+- Sizes are binary (1 KiB is 1024 bytes). Operations, and the peaks of data sheets, are decimal (1 GB/s is 10⁹ bytes a
+  second).
 """
 
 from __future__ import annotations
@@ -23,25 +23,23 @@ from typing import Any, Final, NamedTuple
 from perfkit_core.errors import UsageError
 
 DIGITS: Final = 3
-"""Significant digits that people are shown."""
+"""Significant digits of numbers for people."""
 DECIMALS: Final = 3
-"""The most decimals of a column whose unit was chosen for it."""
+"""Most decimals of a column whose unit was chosen for it."""
 _SMALL: Final = 0.1
 _LARGE: Final = 10_000.0
-"""Numbers of a column outside of these read badly in its unit."""
+"""Limits of the numbers of a column in a suitable unit."""
 _LOST: Final = 0.01
-"""A column of which most numbers are smaller would show one digit of them, or none."""
+"""A column with a smaller median would show one digit of its numbers, or none."""
 _PLAIN_DECIMALS: Final = 6
-"""The most decimals of a number without a unit, which no smaller unit can show better."""
+"""Most decimals of a number without a unit."""
 
 Values = Sequence[Any]
 
 
 class Unit(NamedTuple):
-    """A unit's name, its size in the base unit of its family, and the most decimals that tell anything.
-
-    Base units (ns, B, FLOP) have no decimals: recorded are whole numbers of them.
-    """
+    """A unit's name, its size in the base unit of its family, and its most decimals: none for the base units ns, B and
+    FLOP, of which whole numbers are recorded."""
 
     name: str
     size: float
@@ -49,11 +47,8 @@ class Unit(NamedTuple):
 
 
 class Family(NamedTuple):
-    """Units of one quantity, from small to large.
-
-    ``suffix`` ends the names of columns that hold the quantity in its base unit, ``bare`` is the heading of a column of
-    that name alone.
-    """
+    """Units of one quantity, from small to large. ``suffix`` ends the names of its columns in the base unit, ``bare``
+    is the heading of a column with that name alone."""
 
     suffix: str
     units: tuple[Unit, ...]
@@ -71,10 +66,10 @@ PEAKS: Final = (
     Family("tflop_per_s", (Unit("TFLOP/s", 1.0, 1),), "Operations"),
     Family("gb_per_s", (Unit("GB/s", 1.0, 1),), "Bandwidth"),
 )
-"""Decimal, as data sheets of devices give them."""
+"""Decimal, as in data sheets of devices."""
 FAMILIES: Final = (RATES, SHARES, SIZES, TIMES, OPERATIONS, *PEAKS)
 TIME_UNITS: Final[dict[str, Unit]] = dict(zip(("ns", "us", "ms", "s"), TIMES.units, strict=True))
-"""Units of ``--unit``, which can be typed on every keyboard."""
+"""Values of ``--unit``, which can be typed on every keyboard."""
 
 _THOUSANDS: Final = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _DECIMAL_SIZES: Final = {"KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
@@ -84,7 +79,7 @@ _ALIASES: Final[Mapping[str, Mapping[str, float]]] = {
     RATES.suffix: {f"{name}/s": size for name, size in _DECIMAL_SIZES.items()},
     OPERATIONS.suffix: _THOUSANDS,
 }
-"""What people may write besides the names of the units."""
+"""Spellings that are accepted besides the names of the units."""
 _EXAMPLES: Final = {
     TIMES.suffix: ("a duration", "20 ms"),
     SIZES.suffix: ("a size", "64 MiB"),
@@ -99,7 +94,7 @@ _QUANTITY: Final = re.compile(r"(?P<number>[+-]?(?:\d[\d_,]*\.?\d*|\.\d+)(?:[eE]
 
 def family(column: str) -> Family | None:
     """Return the family of a column by the end of its name, None for plain numbers and text."""
-    return next((one for one in FAMILIES if column == one.suffix or column.endswith(f"_{one.suffix}")), None)
+    return next((known for known in FAMILIES if column == known.suffix or column.endswith(f"_{known.suffix}")), None)
 
 
 # One number in a sentence
@@ -115,23 +110,13 @@ def format_bytes(count: float, signed: bool = False) -> str:
     return format_quantity(count, SIZES, signed)
 
 
-def format_flops(count: float) -> str:
-    """Return a number of floating point operations as ``4.09 GFLOP``."""
-    return format_quantity(count, OPERATIONS)
-
-
-def format_rate(per_s: float, things: str = "") -> str:
-    """Return a rate as ``2,593 images/s``; of bytes, which need no name, as ``1.86 GiB/s``."""
-    return f"{format_count(per_s)} {things}/s" if things else format_quantity(per_s, RATES)
-
-
 def format_ratio(ratio: float, signed: bool = False) -> str:
     """Return a share as ``12.3%``, ``5%`` or ``<0.01%``."""
     return format_quantity(ratio, SHARES, signed)
 
 
 def format_count(count: float) -> str:
-    """Return a number of things: whole ones whole (``1,240``), averages with three digits (``2.5``, ``0.333``)."""
+    """Return a count: whole numbers whole (``1,240``), averages with three digits (``2.5``, ``0.333``)."""
     if not math.isfinite(count):
         return str(count)
     if float(count).is_integer():
@@ -141,16 +126,14 @@ def format_count(count: float) -> str:
 
 
 def format_quantity(value: float, family: Family, signed: bool = False) -> str:
-    """Return a number in the unit of its family that suits it, with three significant digits."""
+    """Return a number in a suitable unit of its family, with three significant digits."""
     unit = unit_of(value, family)
-    return f"{_sign(value, signed)}{with_unit(format_in(value, unit), unit)}"
+    return f"{'+' if signed and value > 0 else ''}{with_unit(format_in(value, unit), unit)}"
 
 
 def format_in(value: float, unit: Unit | None) -> str:
-    """Return a number in a given unit, with three significant digits and without the unit's name.
-
-    For several numbers of one sentence or picture, of which one names the unit.
-    """
+    """Return a number in a given unit, with three significant digits and without the unit's name, for several numbers
+    that name the unit once."""
     if unit is None:
         return format_count(value)
     if not math.isfinite(value):
@@ -162,25 +145,23 @@ def format_in(value: float, unit: Unit | None) -> str:
 
 
 def format_range(low: float, high: float, family: Family) -> str:
-    """Return two ends in the unit of the larger one: ``0.1–2 ms``; one number where both read alike.
-
-    The ends are estimates: zeros at their end would say that they are known better.
-    """
+    """Return two ends in the unit of the larger one: ``0.1–2 ms``; one number where both read the same. The ends are
+    estimates, so trailing zeros are dropped."""
     unit = unit_of(max(abs(low), abs(high)), family)
     ends = [format_in(end, unit) for end in (low, high)]
     if ends[0] == ends[1]:
         return with_unit(ends[0], unit)
-    dash = " … " if min(low, high) < 0 else "–"  # a dash before a minus reads as two of them
+    dash = " … " if min(low, high) < 0 else "–"  # not two dashes in a row
     return with_unit(dash.join(map(_without_zeros, ends)), unit)
 
 
 def with_unit(number: str, unit: Unit | None) -> str:
-    """Return a number with the name of its unit after it; per cents have no space between."""
+    """Return a number with the name of its unit, percentages without a space."""
     return f"{number} {unit.name}".replace(" %", "%") if unit else number
 
 
 def unit_of(value: float, family: Family) -> Unit:
-    """Return the largest unit in which a number, rounded as it is shown, is at least 1."""
+    """Return the largest unit in which a number, rounded for display, is at least 1."""
     unit = family.units[0]
     for larger in family.units[1:]:
         # 999.5 µs would be shown as 1,000 µs, and 1,023.5 KiB as 1,024 KiB.
@@ -194,15 +175,13 @@ def unit_of(value: float, family: Family) -> Unit:
 
 @dataclass(frozen=True, slots=True)
 class ColumnFormat:
-    """The unit (None: plain numbers) and the decimals of the numbers of a column.
-
-    All numbers have the same decimals, so that they align at the decimal point and their sums can be checked.
-    """
+    """The unit (None: plain numbers) and the decimals of a column, equal for all its numbers, so that they align and
+    their sums can be checked."""
 
     unit: Unit | None
     decimals: int
     separated: bool = True
-    """Whether thousands are separated: numbers that name things (a stream, a line of a file) are not."""
+    """Whether thousands are separated, except in ids (of a stream, of a line)."""
 
     def text(self, value: float) -> str:
         """Return a number without the name of the unit."""
@@ -216,7 +195,7 @@ def column_format(
     column: Iterable[Any], unit: Unit | None, most: int = DECIMALS, separated: bool = True
 ) -> ColumnFormat:
     """Return the format of a column in a unit: three quarters of its numbers have three digits or more, with at most
-    ``most`` decimals of the unit. Whole numbers without a unit are whole."""
+    ``most`` decimals. Whole numbers without a unit have none."""
     sizes = sorted(magnitudes(column))
     if not sizes or (unit is None and all(size.is_integer() for size in sizes)):
         return ColumnFormat(unit, 0, separated)
@@ -228,22 +207,30 @@ def column_format(
 
 def column_units(groups: Sequence[Sequence[Values]], family: Family) -> list[list[Unit]]:
     """Return a unit for each column of a table; the columns of a group (total, mean, minimum; base, other, difference)
-    compare, and all are of one family.
+    are compared with each other, and all are of one family.
 
-    All groups share a unit where that reads well. A column that would be lost in the unit of its group has its own.
+    All groups share a unit where their numbers suit it. A column whose numbers would be lost in the unit of its group,
+    all below 1 and most without two digits, has its own.
     """
     middles = [middle for group in groups if (middle := _middle(group))]
     shared = _largest_within(statistics.median(middles or [0.0]), family)
     units = []
     for group in groups:
-        unit = shared if _reads_well(group, shared, family) else group_unit(group, family)
-        units.append([group_unit([column], family) if _is_lost(column, unit) else unit for column in group])
+        middle = _middle(group)
+        suits = not middle or (middle / shared.size >= _SMALL and _largest(group) / shared.size < _LARGE)
+        unit = shared if suits or family is SHARES else group_unit(group, family)
+        of_group = []
+        for column in group:
+            sizes = magnitudes(column)
+            lost = bool(sizes) and max(sizes) < unit.size and statistics.median(sizes) < _LOST * unit.size
+            of_group.append(group_unit([column], family) if lost else unit)
+        units.append(of_group)
     return units
 
 
 def group_unit(group: Iterable[Values], family: Family) -> Unit:
-    """Return one unit for columns that compare: that of the median of the larger ones, or a larger one where a number
-    would be shown in tens of thousands."""
+    """Return one unit for columns that are compared: that of the largest median, or a larger one where a number would
+    be shown in tens of thousands."""
     group = list(group)
     unit, largest = _largest_within(_middle(group), family), _largest(group)
     larger = family.units[family.units.index(unit) :]
@@ -252,29 +239,17 @@ def group_unit(group: Iterable[Values], family: Family) -> Unit:
 
 def magnitudes(column: Iterable[Any]) -> list[float]:
     """Return the absolute values of the numbers of a column, without zeros."""
-    known = (abs(float(value)) for value in column if is_number(value))
-    return [size for size in known if size and math.isfinite(size)]
+    sizes = (abs(float(value)) for value in column if is_number(value))
+    return [size for size in sizes if size and math.isfinite(size)]
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a cell is a number that has a magnitude: True and False have none."""
+    """Return whether a cell is a number, other than True and False."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
-def _reads_well(group: Iterable[Values], unit: Unit, family: Family) -> bool:
-    middle = _middle(group)
-    fits = not middle or (middle / unit.size >= _SMALL and _largest(group) / unit.size < _LARGE)
-    return fits or family is SHARES
-
-
-def _is_lost(column: Values, unit: Unit) -> bool:
-    """Return whether a column's numbers are all below 1 in a unit, and most of them below what two digits need."""
-    sizes = magnitudes(column)
-    return bool(sizes) and max(sizes) < unit.size and statistics.median(sizes) < _LOST * unit.size
-
-
 def _middle(group: Iterable[Values]) -> float:
-    """Return the largest of the columns' median magnitudes, 0 where there are no numbers other than 0."""
+    """Return the largest of the columns' median magnitudes, 0 without numbers other than 0."""
     return max((statistics.median(sizes) for sizes in map(magnitudes, group) if sizes), default=0.0)
 
 
@@ -286,34 +261,14 @@ def _largest_within(size: float, family: Family) -> Unit:
     return next((unit for unit in reversed(family.units) if size >= unit.size), family.units[0])
 
 
-# What people write
-
-
-def parse_duration(text: str) -> float:
-    """Return the ns of ``20 ms``. Raises UsageError."""
-    return parse_quantity(text, TIMES, needs_unit=True)
-
-
-def parse_bytes(text: str) -> float:
-    """Return the bytes of ``64 MiB``, ``64 MB`` (decimal) or ``64``. Raises UsageError."""
-    return parse_quantity(text, SIZES)
-
-
-def parse_ratio(text: str) -> float:
-    """Return the share of ``5%`` or ``0.05``. Raises UsageError."""
-    return parse_quantity(text, SHARES)
-
-
-def parse_count(text: str) -> float:
-    """Return the number of ``1,240`` or ``1.5 M``. Raises UsageError."""
-    return parse_quantity(text, None)
+# Numbers that people write
 
 
 def parse_quantity(text: str, family: Family | None, needs_unit: bool = False) -> float:
-    """Return a number in the base unit of its family (None: a plain number). Raises UsageError.
+    """Return a number such as ``20 ms``, ``5%`` or ``1.5 M`` in the base unit of its family (None: a plain number).
 
-    Units may stand right after the number or after a space; ``K``, ``M``, ``G`` and ``T`` are thousands of the base
-    unit. A number without a unit is in the base unit unless ``needs_unit`` is set.
+    Units follow with or without a space; ``K``, ``M``, ``G`` and ``T`` are thousands of the base unit. A number without
+    a unit is in the base unit unless ``needs_unit`` is set. Raises UsageError.
     """
     match, sizes = _QUANTITY.fullmatch(text.strip()), writable_units(family) | _THOUSANDS
     if match is None or not (match["unit"] in sizes or (not match["unit"] and not needs_unit)):
@@ -323,7 +278,7 @@ def parse_quantity(text: str, family: Family | None, needs_unit: bool = False) -
 
 
 def writable_units(family: Family | None) -> dict[str, float]:
-    """Return the units that people may write for a quantity, with their sizes in its base unit."""
+    """Return the accepted units of a quantity, with their sizes in its base unit."""
     if family is None:
         return dict(_THOUSANDS)
     return {unit.name: unit.size for unit in family.units} | dict(_ALIASES.get(family.suffix, {}))
@@ -333,7 +288,7 @@ def writable_units(family: Family | None) -> dict[str, float]:
 
 
 def _fixed(scaled: float, decimals: int) -> str:
-    """Return a number with so many decimals; one that rounds to 0 as what it is less than."""
+    """Return a number with so many decimals; one that rounds to 0 as ``<0.01``."""
     text = f"{scaled:,.{decimals}f}"
     if not scaled:
         return "0"
@@ -344,13 +299,9 @@ def _fixed(scaled: float, decimals: int) -> str:
 
 
 def _decimals(scaled: float) -> int:
-    """Return the decimals that three significant digits take, after rounding to them: 9.996 is 10.0."""
+    """Return the decimals of three significant digits, after rounding to them: 9.996 is 10.0."""
     return max(0, DIGITS - 1 - int(f"{scaled:.{DIGITS - 1}e}".partition("e")[2]))
 
 
 def _without_zeros(text: str) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def _sign(value: float, signed: bool) -> str:
-    return "+" if signed and value > 0 else ""

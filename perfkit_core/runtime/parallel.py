@@ -1,4 +1,4 @@
-"""How are several things done at once? In threads: numpy, Arrow and compiled loops work outside of Python's lock."""
+"""Work in parallel, in threads: numpy, Arrow and compiled loops release Python's lock."""
 
 from __future__ import annotations
 
@@ -14,62 +14,56 @@ _Made = TypeVar("_Made")
 _Other = TypeVar("_Other")
 
 WORTH_ROWS: Final = 1 << 16
-"""From so many rows on a thread is worth it."""
+"""Rows from which a thread is worth it."""
 _MOST_THREADS: Final = 4
-"""Memory is what they wait for; more only take cores from others."""
+"""Threads wait for memory; more only take cores from others."""
 
 
 def threads() -> int:
-    """How many are worth it on this machine."""
+    """Return the number of threads that are worth it on this machine."""
     return min(os.cpu_count() or 1, _MOST_THREADS)
 
 
 def in_order(
     make: Callable[[_Item], _Made], items: Collection[_Item], count: int | None = None, ahead: int | None = None
 ) -> Iterator[_Made]:
-    """``make`` of each item, in the order of the items, by ``count`` threads (:func:`threads`), of which this is one.
+    """Yield ``make`` of each item in order, made by ``count`` threads (:func:`threads`), the calling one included.
 
-    No more than ``ahead`` wait to be taken, beside the one that is (None: all are begun as soon as can be). What
-    ``make`` raises is raised in its turn. As the interpreter ends no other thread can be started: this one makes all.
+    At most ``ahead`` results wait beside the next one (None: all are started as soon as possible). Errors of ``make``
+    are raised in their turn. During the interpreter's shutdown no thread can be started: the calling one makes all.
     """
     count = min(count or threads(), len(items))
     if count < 2:
         for item in items:
             yield make(item)
         return
-    waiting: deque[_Task[_Item, _Made]] = deque()
-    pool = ThreadPoolExecutor(count - 1, thread_name_prefix="perfkit-at-once")
+    waiting: deque[tuple[_Item, Future[_Made]]] = deque()
+    pool = ThreadPoolExecutor(count - 1, thread_name_prefix="perfkit-parallel")
     try:
         for item in items:
-            waiting.append((item, _handed(pool, make, item)))
+            # A future of our own, as the pool keeps tasks that it cannot start: whoever claims it makes the result.
+            future: Future[_Made] = Future()
+            with contextlib.suppress(RuntimeError):  # no thread can be started
+                pool.submit(_claimed, future, make, item)
+            waiting.append((item, future))
+            del future  # a result must not outlive its turn
             if ahead is not None and len(waiting) > ahead:
                 yield _first(waiting, make)
         while waiting:
             yield _first(waiting, make)
     finally:
-        pool.shutdown(cancel_futures=True)  # what was not begun is not wanted any more
+        pool.shutdown(cancel_futures=True)
 
 
 def both(one: Callable[[], _Made], other: Callable[[], _Other], rows: int) -> tuple[_Made, _Other]:
-    """What two functions return, which go through so many rows; one after the other where a thread is not worth it."""
+    """Return the results of two functions that process so many rows; in turn where a thread is not worth it."""
     jobs: tuple[Callable[[], Any], ...] = (one, other)
-    found, beside = in_order(lambda job: job(), jobs, threads() if rows >= WORTH_ROWS else 1)
-    return found, beside
-
-
-_Task = tuple[_Item, Future[_Made]]
-
-
-def _handed(pool: ThreadPoolExecutor, make: Callable[[_Item], _Made], item: _Item) -> Future[_Made]:
-    """Whoever claims the result first makes it, and nobody else: the pool keeps what it could start no thread for."""
-    future: Future[_Made] = Future()
-    with contextlib.suppress(RuntimeError):  # no thread can be started (any more)
-        pool.submit(_claimed, future, make, item)
-    return future
+    first, second = in_order(lambda job: job(), jobs, threads() if rows >= WORTH_ROWS else 1)
+    return first, second
 
 
 def _claimed(future: Future[_Made], make: Callable[[_Item], _Made], item: _Item) -> None:
-    """Makes what nobody else has claimed."""
+    """Make the result unless another thread has claimed it."""
     if not future.set_running_or_notify_cancel():
         return
     try:
@@ -80,12 +74,12 @@ def _claimed(future: Future[_Made], make: Callable[[_Item], _Made], item: _Item)
             raise
 
 
-def _first(waiting: deque[_Task[_Item, _Made]], make: Callable[[_Item], _Made]) -> _Made:
-    """The first result. Until it is there this thread makes what no other has begun."""
+def _first(waiting: deque[tuple[_Item, Future[_Made]]], make: Callable[[_Item], _Made]) -> _Made:
+    """Return the first result. Until it is ready the calling thread makes results that no other has started."""
     for place, (item, future) in enumerate(waiting):
         if waiting[0][1].done():
             break
-        if future.cancel():  # not begun
+        if future.cancel():  # not started
             waiting[place] = item, Future()
             _claimed(waiting[place][1], make, item)
     future = waiting.popleft()[1]

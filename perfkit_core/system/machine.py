@@ -1,4 +1,4 @@
-"""On which machine is this measured? Its processor, the cores that may be used, the threads that are asked for."""
+"""The machine of a measurement: its processor, the usable cores, the configured threads."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Final
 
 THREADS: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "CPU_NUM", "CUDA_VISIBLE_DEVICES")
-"""Environment variables that decide how many threads and which devices a training has."""
+"""Environment variables that set the threads and devices of a training."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """``cpu`` is the model; ``cpus`` the numbers of those that this process may use; ``threads`` what is set of
-    :data:`THREADS`."""
+    """``cpu`` is the model; ``cpus`` numbers the usable ones; ``threads`` holds the values of :data:`THREADS`."""
 
     cpu: str
     cpus: tuple[int, ...]
@@ -24,12 +23,12 @@ class Machine:
 
 
 def this_machine() -> Machine:
-    """The machine and what this process may use of it."""
+    """Return the machine and the part of it that this process may use."""
     return Machine(cpu_model(), usable_cpus(), {name: os.environ[name] for name in THREADS if name in os.environ})
 
 
 def cpu_model() -> str:
-    """The processor as it names itself."""
+    """Return the model of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -39,7 +38,7 @@ def cpu_model() -> str:
 
 
 def usable_cpus() -> tuple[int, ...]:
-    """Numbers of the logical processors that this process may run on; all where the system does not tell."""
+    """Return the numbers of the logical processors of this process; all where the system does not say."""
     if hasattr(os, "sched_getaffinity"):
         return tuple(sorted(os.sched_getaffinity(0)))
     return tuple(range(os.cpu_count() or 1))

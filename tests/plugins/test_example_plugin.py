@@ -94,7 +94,7 @@ def test_the_cores_views_and_its_own_answer(plugins: Plugins, found: Trace, reco
     assert kernels["total_device_ns"]["MatMul"] == expected
     layers = views["layers"].table(found, ViewRequest())
     assert int(layers["calls"].sum()) == len(recorded)
-    whole = intervals.union_length(found.ints("start_ns"), found.end_ns)
+    whole = intervals.length(intervals.union(found.ints("start_ns"), found.end_ns))
     assert int(layers["busy_ns"].max()) <= whole <= int(layers["busy_ns"].sum())
     (row,) = views["device"].table(found, ViewRequest()).to_dict("records")
     assert (row["device"], row["product"], row["busy_ns"]) == ("npu:0", "Ascend", whole)
