@@ -10,7 +10,7 @@ when such a call launched it. Its step time is that of :func:`perfkit_core.views
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -22,6 +22,7 @@ from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.model.schema import DEVICE_WORK, MEMORY, RUNTIME, SYNC
 from perfkit_core.model.trace import Trace, once
+from perfkit_core.views.tables import categorical
 
 
 @once
@@ -97,19 +98,11 @@ def shapes_as_printed(shapes: pd.Categorical) -> pd.Categorical:
             short.append(msgspec.json.encode(shown).decode())
         else:
             short.append(text)
-    return _renamed(np.where(shapes.codes < 0, len(short), shapes.codes), [*short, _UNKNOWN_SHAPES])
+    return categorical(np.where(shapes.codes < 0, len(short), shapes.codes), [*short, _UNKNOWN_SHAPES])
 
 
 def short_kernel_names(names: pd.Categorical) -> pd.Categorical:
     """Return kernel names without the parameters after their template arguments."""
     texts = pa.array(list(names.categories), pa.string())
     short = pc.coalesce(pc.struct_field(pc.extract_regex(texts, _PARAMETERS), "short"), texts)
-    return _renamed(names.codes, short.to_pylist())
-
-
-def _renamed(codes: Any, names: list[str]) -> pd.Categorical:
-    """Return codes into names of which several may be equal."""
-    values = list(dict.fromkeys(names))
-    position = {text: code for code, text in enumerate(values)}
-    table = np.array([*(position[text] for text in names), -1], np.int64)
-    return pd.Categorical.from_codes(table[codes], categories=pd.Index(values, dtype=object))
+    return categorical(names.codes, short.to_pylist())

@@ -24,7 +24,7 @@ from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.views import fluid_overhead
 from perfkit_core.views.fluid_overhead import GROUPINGS, INSTANCE, THREAD, asked_for, launches, thread_numbers
 from perfkit_core.views.operators.calls import is_call
-from perfkit_core.views.select import IDENTITY, in_steps, selected, step_numbers
+from perfkit_core.views.select import THREAD_KEY, in_steps, selected, step_numbers
 from perfkit_core.views.tables import in_order_of, rounded_division
 
 _HOW: Final = {True: message("apart"), False: message("merged")}
@@ -133,17 +133,26 @@ def _labels(trace: Trace, member: BoolArray, copy_calls: BoolArray, by_thread: b
 def head(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return place, framework, steps, time unit, order, whether instances and threads are merged, and the threads."""
     by_thread, version = asked_for(request, THREAD), (trace.meta.framework, trace.meta.framework_version)
+    in_steps(trace, request)  # raises UsageError for a step that was not recorded
+    recorded = len(step_numbers(trace))
+    if not recorded:
+        steps = message("none recorded")
+    elif request.steps is None:
+        steps = message("all {count} recorded, and what lies outside of them", count=recorded)
+    else:
+        numbers = ", ".join(map(str, sorted(set(request.steps))))
+        steps = message("{steps} of {count} recorded", steps=numbers, count=recorded)
     rows: list[tuple[str, str | Text]] = [
         (mark("place"), _place(trace)),
         (mark("framework"), " ".join(filter(None, version)) or message("not recorded")),
-        (mark("steps"), _steps(trace, request)),
+        (mark("steps"), steps),
         (mark("time unit"), message("as each column says; ns in csv and json")),
         (mark("sorted by"), request.sort or str(VIEW.order)),
         (mark("operator instances"), _HOW[asked_for(request, INSTANCE)]),
         (mark("threads"), _HOW[by_thread]),
     ]
     for number, row in enumerate(thread_numbers(trace)[1].tolist() if by_thread else ()):
-        rank, pid, tid = (trace.ints(name)[row] for name in IDENTITY)
+        rank, pid, tid = (trace.ints(name)[row] for name in THREAD_KEY)
         names = (trace.meta.thread_names.get(f"{r}:{pid}:{tid}") for r in (rank, 0))
         name = next((f" ({name})" for name in names if name), "")
         place = f"rank {rank}, " if len(trace.meta.ranks) > 1 else ""
@@ -163,17 +172,6 @@ def _place(trace: Trace) -> Text:
     shown = ", ".join(f"{name} ({products[name]})" if products.get(name) else name for name in names)
     host = (trace.host & trace.rows("kind", *NESTED_KINDS)).any()
     return message("All: CPU and {devices}", devices=shown) if host else f"GPU: {shown}"
-
-
-def _steps(trace: Trace, request: ViewRequest) -> Text:
-    in_steps(trace, request)  # raises UsageError for a step that was not recorded
-    recorded = step_numbers(trace)
-    if not recorded:
-        return message("none recorded")
-    if request.steps is None:
-        return message("all {count} recorded, and what lies outside of them", count=len(recorded))
-    asked = ", ".join(map(str, sorted(set(request.steps))))
-    return message("{steps} of {count} recorded", steps=asked, count=len(recorded))
 
 
 COLUMNS: Final = (

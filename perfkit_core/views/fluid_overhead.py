@@ -95,12 +95,13 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     root = outermost(trace, request)
     computes = computing(trace)
     inside = nesting.nearest_on_path(trace.ints("parent"), computes)
-    calls = trace.rows("kind", RUNTIME, SYNC)
+    runtime_calls = trace.rows("kind", RUNTIME, SYNC)
     in_operators = root != NO_ROW
 
     total = _operators_ns(trace, root)
-    runtime = _covered(trace, root, np.flatnonzero(calls & in_operators))
-    runtime_in_computation = _covered(trace, root, np.flatnonzero(calls & in_operators & (inside != NO_ROW)), inside)
+    runtime = _covered(trace, root, np.flatnonzero(runtime_calls & in_operators))
+    rows = np.flatnonzero(runtime_calls & in_operators & (inside != NO_ROW))
+    runtime_in_computation = _covered(trace, root, rows, inside)
     computation = _covered(trace, root, np.flatnonzero(computes & in_operators)) - runtime_in_computation
     cpu = np.array([total, computation, total - computation, runtime], np.int64)
 
@@ -112,7 +113,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     result = pd.DataFrame({"depth": [0, 0, 0, 1], "name": OVERHEAD, "total_ns": cpu + device, "cpu_ns": cpu,
                            "device_ns": device})  # fmt: skip
     result["ratio"] = ratio(result["total_ns"], int(cpu[0] + device[0]))
-    return result.head((4 if calls.any() else 3) if in_operators.any() else 0)
+    return result.head((4 if runtime_calls.any() else 3) if in_operators.any() else 0)
 
 
 def total_time(trace: Trace, request: ViewRequest) -> int:

@@ -1,31 +1,33 @@
-"""Which memory events were recorded, on which process's device, in which order, and for whom?
+"""The memory events of a trace, the levels after each of them, the blocks they allocate and free, and their steps.
 
-A *pool* is the memory of one device as one process sees it: running totals and addresses mean something only within it.
+A *pool* is the memory of one device as one process sees it: running totals and addresses are comparable only within it.
 Events of a pool are in the order of their times, those of the same time as they were recorded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from perfkit_core.algorithms import groupby
-from perfkit_core.algorithms.arrays import BoolArray, Codes, IntArray
+from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.language.messages import Text, message
 from perfkit_core.model.schema import MEMORY
 from perfkit_core.model.trace import Trace, once
 from perfkit_core.views.steps.step_rows import step_rows
 
 MISSING: Final = int(np.iinfo(np.int64).min)
-"""Stands for an unknown number of bytes: no allocation can have it."""
+"""An unknown number of bytes: no allocation can have it."""
+NEVER: Final = int(np.iinfo(np.int64).max)
+"""The end of a block that is alive at the end of the recording."""
 RESERVE: Final = "Reserved"
-"""Categories of memory events that begin so move the reserve of the allocator, not what is allocated from it."""
+"""Categories of memory events with this prefix change the reserve of the allocator, not what is allocated from it."""
+RESERVED_ARGUMENTS: Final = ("Total Reserved", "current_reserved")
 NOT_RECORDED: Final = message(
     "no memory events were recorded: pass profile_memory=True to the profiler (record --memory)"
 )
@@ -47,92 +49,84 @@ class MemoryEvents:
     pool_device: IntArray
 
     def first(self) -> IntArray:
-        """Position of the first event of each pool, shape (pools,)."""
+        """Return the position of the first event of each pool, shape (pools,)."""
         return np.searchsorted(self.pool, np.arange(len(self.pool_rank)))
-
-    def end(self) -> IntArray:
-        """Position after the last event of each pool, shape (pools,)."""
-        return np.searchsorted(self.pool, np.arange(len(self.pool_rank)), side="right")
 
 
 @once
 def memory_events(trace: Trace) -> MemoryEvents:
-    """The memory events of the trace."""
+    """Return the memory events of the trace."""
     change = trace.ints("bytes", MISSING)
     row = np.flatnonzero(trace.rows("kind", MEMORY) & (change != MISSING))
     device = trace.codes("device").codes[row].astype(np.int64)
     pool, first = groupby.sorted_codes([trace.ints("rank")[row], trace.ints("pid")[row], device], len(row))
     order = groupby.stable_order(pool, len(first))
-    reserve = _is_reserve(trace.codes("category"))[row[order]]
+    category = trace.codes("category")
+    is_reserve = np.array([value.startswith(RESERVE) for value in category.values], np.bool_)
     rows = row[order]
+    reserve = category.lookup(is_reserve, False)[rows]
     return MemoryEvents(rows, pool[order], change[rows], reserve, trace.ints("rank")[row[first]], device[first])
 
 
-def counted_bytes(found: MemoryEvents) -> IntArray:
-    """By how much each event changes what is allocated: 0 for the allocator's own reserve, shape (events,)."""
-    return np.where(found.reserve, 0, found.change)
-
-
-def argument(trace: Trace, rows: IntArray, *keys: str) -> IntArray:
-    """An integer among the other recorded arguments of some events, by the first key found; MISSING where there is
-    none. Shape (len(rows),)."""
-    return arguments(trace, rows, [keys])[0]
+def counted_bytes(events: MemoryEvents) -> IntArray:
+    """Return the change of what is allocated by each event: 0 for the allocator's own reserve, shape (events,)."""
+    return np.where(events.reserve, 0, events.change)
 
 
 def arguments(trace: Trace, rows: IntArray, keys: Sequence[Sequence[str]]) -> list[IntArray]:
-    """As :func:`argument`, several of them."""
+    """Return integers among the other recorded arguments of some events, each shape (len(rows),).
+
+    Each of the ``keys`` is a list of alternative names. MISSING where there is none of them.
+    """
     if not len(rows):  # to pick nothing from a column of several pieces would join them
         return [np.empty(0, np.int64) for _ in keys]
     texts = trace.pick("args", rows)
-    return [_number(texts, some) for some in keys]
-
-
-def _number(texts: pa.Array, keys: Sequence[str]) -> IntArray:
-    if not any(pc.any(pc.match_substring(texts, key)).as_py() for key in keys):
-        return np.full(len(texts), MISSING)
-    pattern = f'"(?:{"|".join(keys)})" *: *(?P<number>-?[0-9]{{1,18}})'
-    values = pc.struct_field(pc.extract_regex(texts, pattern), "number").cast(pa.int64())
-    numbers: IntArray = np.asarray(pc.fill_null(values, MISSING).to_numpy(), np.int64)
-    return numbers
-
-
-def nullable(values: IntArray) -> pd.Series[int]:
-    """MISSING as NA."""
-    unknown = values == MISSING
-    return pd.Series(pd.arrays.IntegerArray(np.where(unknown, 0, values), unknown))
+    result = []
+    for names in keys:
+        numbers: IntArray = np.full(len(texts), MISSING)
+        if any(pc.any(pc.match_substring(texts, name)).as_py() for name in names):
+            pattern = f'"(?:{"|".join(names)})" *: *(?P<number>-?[0-9]{{1,18}})'
+            values = pc.struct_field(pc.extract_regex(texts, pattern), "number").cast("int64")
+            numbers = np.asarray(pc.fill_null(values, MISSING).to_numpy(), np.int64)
+        result.append(numbers)
+    return result
 
 
 def has_events(trace: Trace) -> bool:
-    """Whether memory events were recorded, with their sizes."""
+    """Return whether memory events were recorded with their sizes."""
     return bool(len(memory_events(trace).row))
 
 
 def explain_empty(trace: Trace) -> Text:
-    """Why a table of memory has no rows."""
+    """Return why a table of memory has no rows."""
     return NOT_RECORDED if not trace.rows("kind", MEMORY).any() else message("the memory events have no sizes")
 
 
-def pool_columns(trace: Trace, found: MemoryEvents, pool: IntArray) -> dict[str, object]:
-    """Columns rank (NA: unknown) and device of some pools."""
-    rank, device = found.pool_rank[pool], found.pool_device[pool]
+def pool_columns(trace: Trace, events: MemoryEvents, pool: IntArray) -> dict[str, object]:
+    """Return the columns rank (NA: unknown) and device of some pools."""
+    rank, device = events.pool_rank[pool], events.pool_device[pool]
     names = pd.Index([*trace.codes("device").values, None], dtype=object)
-    return {"rank": nullable(np.where(rank < 0, MISSING, rank)), "device": names.take(device)}
+    return {"rank": pd.Series(pd.arrays.IntegerArray(rank, rank < 0)), "device": names.take(device)}
 
 
-def _is_reserve(category: Codes) -> BoolArray:
-    spelled = np.array([value.startswith(RESERVE) for value in category.values], np.bool_)
-    flags: BoolArray = category.lookup(spelled, False)
-    return flags
-
-
-RESERVED_ARGUMENTS: Final = ("Total Reserved", "current_reserved")
+def pool_table(trace: Trace, events: MemoryEvents, pool: IntArray, columns: Mapping[str, IntArray]) -> pd.DataFrame:
+    """Return a table of some pools: rank, device, then the ``columns`` with MISSING as NA."""
+    table = pool_columns(trace, events, pool)
+    for name, values in columns.items():
+        unknown = values == MISSING
+        table[name] = pd.Series(pd.arrays.IntegerArray(np.where(unknown, 0, values), unknown))
+    return pd.DataFrame(table)
 
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """After each event, shape (events,): ``growth``, the sum of the changes since the recording began; ``allocated``,
-    the recorded total; ``unexplained``, by how much that total moved without an event; ``reserved``. MISSING where the
-    pool does not tell. ``start``: total before the first event, shape (pools,)."""
+    """What is allocated and reserved after each event.
+
+    The recorded total may start above zero (allocated before the recording) and may change by more than the events do
+    (some were lost, or two threads recorded theirs in another order). Shape (events,), MISSING where a pool has none:
+    ``growth``, the sum of the changes since the recording began; ``allocated``, the recorded total; ``unexplained``, by
+    how much that total moved without an event; ``reserved``. ``start``: total before the first event, shape (pools,).
+    """
 
     growth: IntArray
     allocated: IntArray
@@ -141,68 +135,61 @@ class Levels:
     start: IntArray
 
     def best(self, at: IntArray) -> IntArray:
-        """The total where it was recorded, else the growth, after the events at some positions."""
+        """Return the total if it was recorded, else the growth, after the events at some positions."""
         return np.where(self.allocated[at] == MISSING, self.growth[at], self.allocated[at])
 
 
 @once
 def levels(trace: Trace) -> Levels:
-    """The levels after each of the memory events."""
-    found = memory_events(trace)
-    change = counted_bytes(found)
-    first = found.first()
+    """Return the levels after each of the memory events."""
+    events = memory_events(trace)
+    pool, change, first, pools = events.pool, counted_bytes(events), events.first(), len(events.pool_rank)
     cumulated = np.cumsum(change)
-    growth = cumulated - (cumulated[first] - change[first])[found.pool] if len(change) else cumulated
-    total = trace.ints("total_bytes", MISSING)[found.row]
-    told = _all_of_pool(found, total != MISSING)
-    total = np.where(told[found.pool], total, MISSING)
-    start = np.where(told, total[first] - change[first], MISSING) if len(change) else total
+    growth = cumulated - (cumulated[first] - change[first])[pool] if len(change) else cumulated
+    total = trace.ints("total_bytes", MISSING)[events.row]
+    complete = np.ones(pools, np.bool_)
+    complete[pool[total == MISSING]] = False
+    total = np.where(complete[pool], total, MISSING)
+    start = np.where(complete, total[first] - change[first], MISSING) if len(change) else total
     before = np.append(0, total[:-1]) if len(total) else total
     before[first] = start
-    unexplained = np.where(told[found.pool], total - before - change, MISSING)
-    return Levels(growth, total, unexplained, _reserved(trace, found), start)
+    unexplained = np.where(complete[pool], total - before - change, MISSING)
+    # an allocator that keeps no reserve writes 0 in every event: unknown, as nothing was measured
+    reserved = arguments(trace, events.row, [RESERVED_ARGUMENTS])[0]
+    measured = np.zeros(pools, np.bool_)
+    measured[pool[(reserved != 0) & (reserved != MISSING)]] = True
+    return Levels(growth, total, unexplained, np.where(measured[pool], reserved, MISSING), start)
 
 
-def before(level: Levels, found: MemoryEvents, position: int) -> int:
-    """What was allocated before the event at ``position``."""
+def before(level: Levels, events: MemoryEvents, position: int) -> int:
+    """Return what was allocated before the event at ``position``."""
     moved = int(level.unexplained[position])
-    change = 0 if found.reserve[position] else int(found.change[position])
+    change = 0 if events.reserve[position] else int(events.change[position])
     return int(level.best(np.array([position]))[0]) - change - (0 if moved == MISSING else moved)
 
 
-def peak(level: Levels, found: MemoryEvents, at: IntArray) -> tuple[int, int]:
-    """Position of the event after which most was allocated, the first of several, and how much that was.
+def peak(level: Levels, events: MemoryEvents, at: IntArray) -> tuple[int, int]:
+    """Return the position of the event after which most was allocated, the first of several, and how much that was.
 
-    ``at``: ascending positions in one pool. The position before the first of them when it was never more than then.
+    ``at``: ascending positions in one pool. The position before the first of them if it was never more than then.
     """
-    start, best = before(level, found, int(at[0])), level.best(at)
+    start, best = before(level, events, int(at[0])), level.best(at)
     top = int(best.argmax())
     return (int(at[top]), int(best[top])) if best[top] > start else (int(at[0]) - 1, start)
 
 
-def _reserved(trace: Trace, found: MemoryEvents) -> IntArray:
-    """An allocator that keeps no reserve writes 0 in every event: unknown, as nothing was measured."""
-    reserved = argument(trace, found.row, *RESERVED_ARGUMENTS)
-    used = np.zeros(len(found.pool_rank), np.bool_)
-    used[found.pool[(reserved != 0) & (reserved != MISSING)]] = True
-    return np.where(used[found.pool], reserved, MISSING)
-
-
-def _all_of_pool(found: MemoryEvents, true: BoolArray) -> BoolArray:
-    every = np.ones(len(found.pool_rank), np.bool_)
-    every[found.pool[~true]] = False
-    return every
-
-
-NEVER: Final = int(np.iinfo(np.int64).max)
-
-
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Positions among the memory events. ``allocation`` and ``end`` (NEVER: alive at the end of the recording), shape
-    (blocks,). ``repeated``: allocations at an address that was not known to be free; ``unmatched``: frees of what was
-    not allocated in the recording; ``resized``: frees of another size than the block had; ``placeless``: without an
-    address, so not matched at all."""
+    """The blocks that were allocated in the recording, as positions of memory events.
+
+    A block lives from its allocation to the next event at its address in the same pool. If that is another allocation,
+    the free in between was not recorded, and the block ends there. A free without an allocation before it at its
+    address frees a block from before the recording. Events of the allocator's own reserve are no blocks.
+
+    ``allocation`` and ``end`` (NEVER: alive at the end of the recording), shape (blocks,). ``repeated``: allocations at
+    an address that was not known to be free; ``unmatched``: frees of what was not allocated in the recording;
+    ``resized``: frees of another size than the block had; ``placeless``: without an address, so not matched at all.
+    """
 
     allocation: IntArray
     end: IntArray
@@ -212,26 +199,26 @@ class Blocks:
     placeless: IntArray
 
     def alive(self, position: IntArray) -> BoolArray:
-        """True for blocks that are alive after the event at ``position`` (one for each block)."""
+        """Return the mask of blocks that are alive after the event at ``position`` (one for each block)."""
         return np.asarray((self.allocation <= position) & (position < self.end), np.bool_)
 
 
 @once
 def blocks(trace: Trace) -> Blocks:
-    """The blocks of all pools, in the order of their allocation."""
-    found = memory_events(trace)
-    address = trace.ints("address", MISSING)[found.row]
-    placed = ~found.reserve & (address != MISSING)
+    """Return the blocks of all pools, in the order of their allocation."""
+    events = memory_events(trace)
+    address = trace.ints("address", MISSING)[events.row]
+    placed = ~events.reserve & (address != MISSING)
     at = np.flatnonzero(placed)
-    place, first = groupby.distinct([found.pool[at], address[at]], len(at))
+    place, first = groupby.distinct([events.pool[at], address[at]], len(at))
     order = groupby.stable_order(place, len(first))
     at, same = at[order], np.diff(place[order]) == 0
-    after, before = np.append(same, False)[: len(at)], np.append(False, same)[: len(at)]
-    frees = found.change[at] < 0
+    has_next, has_previous = np.append(same, False)[: len(at)], np.append(False, same)[: len(at)]
+    frees = events.change[at] < 0
     following = np.append(at[1:], NEVER)[: len(at)]
-    end = np.where(after, following, NEVER)
-    opened = before & np.append(False, ~frees)[: len(at)]
-    resized = opened & frees & (found.change[at] + np.append(0, found.change[at])[: len(at)] != 0)
+    end = np.where(has_next, following, NEVER)
+    opened = has_previous & np.append(False, ~frees)[: len(at)]
+    resized = opened & frees & (events.change[at] + np.append(0, events.change[at])[: len(at)] != 0)
     order = np.argsort(at[~frees])
     return Blocks(
         allocation=at[~frees][order],
@@ -239,19 +226,18 @@ def blocks(trace: Trace) -> Blocks:
         repeated=at[~frees & opened],
         unmatched=at[frees & ~opened],
         resized=at[resized],
-        placeless=np.flatnonzero(~placed & ~found.reserve),
+        placeless=np.flatnonzero(~placed & ~events.reserve),
     )
 
 
 def has_blocks(trace: Trace) -> bool:
-    """Whether allocations were recorded that can be followed."""
+    """Return whether allocations were recorded that can be followed."""
     return bool(len(blocks(trace).allocation))
 
 
 def explain_no_blocks(trace: Trace) -> Text:
-    """Why a table of blocks has no rows."""
-    found = memory_events(trace)
-    if not len(found.row):
+    """Return why a table of blocks has no rows."""
+    if not has_events(trace):
         return explain_empty(trace)
     if not has_blocks(trace):
         return message("the memory events have no addresses, so allocations cannot be matched with frees")
@@ -260,10 +246,15 @@ def explain_no_blocks(trace: Trace) -> Text:
 
 @dataclass(frozen=True, slots=True)
 class StepEnds:
-    """A row for each pool and step of its rank, in this order. ``pool``; ``step``: row of the step event; ``first`` and
-    ``last``: positions of the first and last memory event of the pool in it (last < first: none); ``follower``: row of
-    the next step of the run (-1: the step is the last of it); ``run_last``: row of the last step of the run. Shape
-    (pools × steps,)."""
+    """The steps of each pool, and how far a block can be followed. A row for each pool and step of its rank.
+
+    A *run* is a series of steps recorded one after the other. Between two runs (two cycles of a profiler) frees are not
+    recorded, so a block is followed only to the end of its run.
+
+    ``pool``; ``step``: row of the step event; ``first`` and ``last``: positions of the first and last memory event of
+    the pool in it (last < first: none); ``follower``: row of the next step of the run (-1: last step); ``run_last``:
+    row of the last step of the run. Shape (pools × steps,).
+    """
 
     pool: IntArray
     step: IntArray
@@ -273,41 +264,34 @@ class StepEnds:
     run_last: IntArray
 
     def of(self, position: IntArray) -> IntArray:
-        """The row here of the step in which each memory event lies (-1: none), shape of ``position``."""
+        """Return the row of the step in which each memory event lies (-1: none), shape of ``position``."""
         row = np.searchsorted(self.last, position)
         known = row < len(self.last)
-        inside = known & (np.append(self.first, np.iinfo(np.int64).max)[row] <= position)
+        inside = known & (np.append(self.first, NEVER)[row] <= position)
         return np.where(inside, row, -1)
 
     def run_begin(self) -> IntArray:
-        """Position of the first event of the run of each row."""
+        """Return the position of the first event of the run of each row."""
         starts = np.flatnonzero(np.append(True, self.follower[:-1] < 0)[: len(self.step)])
         return self.first[starts[np.searchsorted(starts, np.arange(len(self.step)), side="right") - 1]]
 
 
-def step_ends(trace: Trace, found: MemoryEvents) -> StepEnds:
-    """The steps of each pool."""
-    steps, rank = step_rows(trace), trace.ints("rank")
-    mine = [steps[rank[steps] == one] for one in found.pool_rank]
-    pool = np.repeat(np.arange(len(mine)), [len(rows) for rows in mine])
-    step = np.concatenate(mine) if mine else steps[:0]
-    bounds = [_bounds(trace, found, int(p), rows) for p, rows in enumerate(mine)]
-    first, last = (np.concatenate(part) for part in zip(*bounds, strict=True)) if bounds else (step, step)
-    number = trace.ints("step")[step]
+def step_ends(trace: Trace) -> StepEnds:
+    """Return the steps of each pool."""
+    events, steps, rank = memory_events(trace), step_rows(trace), trace.ints("rank")
+    start, end = trace.ints("start_ns"), trace.end_ns
+    pools, rows, firsts, lasts = [steps[:0]], [steps[:0]], [steps[:0]], [steps[:0]]
+    for index, pool_rank in enumerate(events.pool_rank):
+        mine = steps[rank[steps] == pool_rank]
+        begin, stop = np.searchsorted(events.pool, [index, index + 1])
+        time = start[events.row[begin:stop]]
+        pools.append(np.full(len(mine), index))
+        rows.append(mine)
+        firsts.append(begin + np.searchsorted(time, start[mine]))
+        lasts.append(begin + np.searchsorted(time, end[mine]) - 1)
+    pool, step = np.concatenate(pools), np.concatenate(rows)
+    number, row = trace.ints("step")[step], np.arange(len(step))
     follows = np.append((pool[1:] == pool[:-1]) & (number[1:] == number[:-1] + 1), False)[: len(step)]
-    row = np.arange(len(step))
-    return StepEnds(pool, step, first, last, np.where(follows, row + 1, -1), _next_stop(~follows))
-
-
-def _bounds(trace: Trace, found: MemoryEvents, pool: int, steps: IntArray) -> tuple[IntArray, IntArray]:
-    begin, end = np.searchsorted(found.pool, [pool, pool + 1])
-    time = trace.ints("start_ns")[found.row[begin:end]]
-    first = begin + np.searchsorted(time, trace.ints("start_ns")[steps])
-    last = begin + np.searchsorted(time, trace.end_ns[steps]) - 1
-    return first, last
-
-
-def _next_stop(stop: np.ndarray) -> IntArray:
-    """The nearest row at or after each one where ``stop`` is true (it is in the last row)."""
-    at = np.flatnonzero(stop)
-    return np.asarray(at[np.searchsorted(at, np.arange(len(stop)))], np.int64)
+    run_ends = np.flatnonzero(~follows)  # the last row is one
+    run_last = np.asarray(run_ends[np.searchsorted(run_ends, row)], np.int64)
+    return StepEnds(pool, step, np.concatenate(firsts), np.concatenate(lasts), np.where(follows, row + 1, -1), run_last)

@@ -1,10 +1,12 @@
-"""Do the memory events of each device add up?
+"""View ``memory_checks``: frees and changes of the total that the recorded memory events do not explain.
 
-Zero in every column after ``events`` means that they do. Two threads whose events were recorded in another order than
-they happened move the total without an event, and back again: then only the count is not zero.
+Zero in every column after ``events`` means that they add up. Two threads whose events were recorded in another order
+than they happened move the total without an event, and back again: then only the count is not zero.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 import numpy as np
 import pandas as pd
@@ -13,50 +15,38 @@ from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.model.columns import DEVICE_NAME, RANK, count, size
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
-from perfkit_core.views.memory.events import (
-    MISSING,
-    blocks,
-    explain_empty,
-    levels,
-    memory_events,
-    nullable,
-    pool_columns,
-)
+from perfkit_core.views.memory.events import MISSING, blocks, explain_empty, levels, memory_events, pool_table
 from perfkit_core.views.select import selected
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """One row a device; see :data:`COLUMNS`. NA: no totals were recorded."""
-    found = memory_events(trace)
-    made, moved = blocks(trace), levels(trace).unexplained
-    counted = selected(trace, request)[found.row]
-    told = np.unique(found.pool[moved != MISSING])
+    """Return one row per device; see :data:`COLUMNS`. NA: no totals were recorded."""
+    events, made, moved = memory_events(trace), blocks(trace), levels(trace).unexplained
+    counted = selected(trace, request)[events.row]
 
     def per_pool(position: IntArray, values: IntArray | int = 1) -> IntArray:
-        total = np.zeros(len(found.pool_rank), np.int64)
+        total = np.zeros(len(events.pool_rank), np.int64)
         kept = counted[position]
-        np.add.at(total, found.pool[position[kept]], np.broadcast_to(values, position.shape)[kept])
+        np.add.at(total, events.pool[position[kept]], np.broadcast_to(values, position.shape)[kept])
         return total
 
-    odd = np.flatnonzero((moved != 0) & (moved != MISSING))
-    known = np.isin(np.arange(len(found.pool_rank)), told)
+    unexplained = np.flatnonzero((moved != 0) & (moved != MISSING))
+    known = np.isin(np.arange(len(events.pool_rank)), events.pool[moved != MISSING])
     columns = {
-        "events": per_pool(np.arange(len(found.row))),
-        "unexplained_changes": np.where(known, per_pool(odd), MISSING),
-        "unexplained_bytes": np.where(known, per_pool(odd, moved[odd]), MISSING),
+        "events": per_pool(np.arange(len(events.row))),
+        "unexplained_changes": np.where(known, per_pool(unexplained), MISSING),
+        "unexplained_bytes": np.where(known, per_pool(unexplained, moved[unexplained]), MISSING),
         "old_frees": per_pool(made.unmatched),
-        "old_freed_bytes": per_pool(made.unmatched, -found.change[made.unmatched]),
+        "old_freed_bytes": per_pool(made.unmatched, -events.change[made.unmatched]),
         "repeated_allocations": per_pool(made.repeated),
         "resized_frees": per_pool(made.resized),
         "without_address": per_pool(made.placeless),
     }
     pools = np.flatnonzero(columns["events"])
-    return pd.DataFrame(
-        {**pool_columns(trace, found, pools), **{name: nullable(values[pools]) for name, values in columns.items()}}
-    )
+    return pool_table(trace, events, pools, {name: values[pools] for name, values in columns.items()})
 
 
-COLUMNS = (
+COLUMNS: Final = (
     RANK,
     DEVICE_NAME,
     count("events", "Events"),

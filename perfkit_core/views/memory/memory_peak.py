@@ -1,12 +1,12 @@
-"""What was alive when most memory was allocated?
+"""View ``memory_peak``: the memory that was allocated at the peak, by the outermost operator that allocated it.
 
-Blocks that were allocated in the recording and not yet freed, by the outermost operator that allocated them. What the
-total holds beyond them was allocated before the recording, or cannot be explained by the events.
+Blocks that were allocated in the recording and not yet freed. What the total holds beyond them was allocated before the
+recording, or cannot be explained by the events.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -16,94 +16,68 @@ from perfkit_core.algorithms.arrays import IntArray, matches
 from perfkit_core.model.columns import DEVICE_NAME, NAME, RANK, RATIO, added_by, count, size
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
-from perfkit_core.views.memory.events import (
-    MISSING,
-    Blocks,
-    Levels,
-    MemoryEvents,
-    blocks,
-    explain_no_blocks,
-    has_blocks,
-    levels,
-    memory_events,
-    peak,
-    pool_columns,
-)
+from perfkit_core.views.memory import events as memory
+from perfkit_core.views.memory.events import MISSING
 from perfkit_core.views.memory.memory import keys, names, outermost
 from perfkit_core.views.select import selected
 from perfkit_core.views.tables import plain
 
-GROUPINGS = ("module", "phase", "shape", "stack", "step", "thread")
+GROUPINGS: Final = ("module", "phase", "shape", "stack", "step", "thread")
 BEFORE: Final = "(allocated before the recording)"
 UNEXPLAINED: Final = "(not explained by the events)"
 
 
-@dataclass(frozen=True, slots=True)
-class Peaks:
-    """Of each pool, shape (pools,): ``position`` of the event after which most was allocated (-1: no event counts) and
-    the ``total`` then (MISSING: not recorded)."""
-
-    position: IntArray
-    total: IntArray
-
-
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """One row an operator and device; see :data:`COLUMNS`. With ``steps``: the peak in them."""
-    found = memory_events(trace)
-    level, made = levels(trace), blocks(trace)
-    peaks = _peaks(trace, found, level, request)
-    alive = np.flatnonzero(made.alive(peaks.position[found.pool[made.allocation]]))
-    event = made.allocation[alive]
-    owner = outermost(trace, found.row[event])
-    by = {"name": names(trace, owner), "pool": found.pool[event]}
-    by |= keys(trace, request, found.row[event], owner, GROUPINGS)
-    frame = pd.DataFrame({**by, "blocks": np.ones(len(event), np.int64), "bytes": found.change[event]})
+    """Return one row per operator and device; see :data:`COLUMNS`. With ``steps``: the peak in them."""
+    events, level, made = memory.memory_events(trace), memory.levels(trace), memory.blocks(trace)
+    pools = len(events.pool_rank)
+    position, total = _peaks(trace, request)
+    event = made.allocation[made.alive(position[events.pool[made.allocation]])]
+    rows = events.row[event]
+    owner = outermost(trace, rows)
+    by = {"name": names(trace, owner), "pool": events.pool[event]} | keys(trace, request, rows, owner, GROUPINGS)
+    frame = pd.DataFrame({**by, "blocks": np.ones(len(event), np.int64), "bytes": events.change[event]})
     sums = frame.groupby(list(by), sort=False, dropna=False, observed=True)[["blocks", "bytes"]].sum().reset_index()
     sums = plain(sums).astype({"blocks": "Int64", "bytes": "Int64"})
-    known = np.bincount(found.pool[event], found.change[event], len(found.pool_rank)).astype(np.int64)
-    return _finished(trace, request, found, peaks, pd.concat([sums, _rest(found, level, made, peaks, known)]))
 
+    # what the total of each pool holds beyond the known blocks
+    known = np.bincount(events.pool[event], events.change[event], pools).astype(np.int64)
+    old = made.unmatched[made.unmatched <= position[events.pool[made.unmatched]]]
+    freed = np.zeros(pools, np.int64)
+    np.add.at(freed, events.pool[old], events.change[old])
+    rest: list[dict[str, Any]] = []
+    for number in np.flatnonzero(total != MISSING):
+        older = int(level.start[number] + freed[number])
+        sizes = {BEFORE: older, UNEXPLAINED: int(total[number] - known[number]) - older}
+        rest += [{"name": name, "pool": number, "bytes": size} for name, size in sizes.items() if size]
+    beyond = pd.DataFrame(rest, columns=["name", "pool", "bytes"]).astype({"pool": "int64", "bytes": "Int64"})
 
-def _peaks(trace: Trace, found: MemoryEvents, level: Levels, request: ViewRequest) -> Peaks:
-    counted = selected(trace, replace(request, pattern=None))[found.row]
-    position = np.full(len(found.pool_rank), -1, np.int64)
-    total = np.full(len(found.pool_rank), MISSING)
-    at = np.flatnonzero(counted)
-    pools = np.unique(found.pool[at])
-    for pool, mine in zip(pools, np.split(at, np.searchsorted(found.pool[at], pools[1:])), strict=False):
-        position[pool], most = peak(level, found, mine)
-        total[pool] = most if level.start[pool] != MISSING else MISSING
-    return Peaks(position, total)
-
-
-def _rest(found: MemoryEvents, level: Levels, made: Blocks, peaks: Peaks, known: IntArray) -> pd.DataFrame:
-    """What the total of each pool holds beyond the known blocks."""
-    rows: list[dict[str, Any]] = []
-    old = made.unmatched[made.unmatched <= peaks.position[found.pool[made.unmatched]]]
-    freed = np.zeros(len(found.pool_rank), np.int64)
-    np.add.at(freed, found.pool[old], found.change[old])
-    for pool in np.flatnonzero(peaks.total != MISSING):
-        older = int(level.start[pool] + freed[pool])
-        rest = int(peaks.total[pool] - known[pool]) - older
-        sizes = {BEFORE: older, UNEXPLAINED: rest}
-        rows += [{"name": name, "pool": pool, "bytes": size} for name, size in sizes.items() if size]
-    return pd.DataFrame(rows, columns=["name", "pool", "bytes"]).astype({"pool": "int64", "bytes": "Int64"})
-
-
-def _finished(
-    trace: Trace, request: ViewRequest, found: MemoryEvents, peaks: Peaks, rows: pd.DataFrame
-) -> pd.DataFrame:
-    pool = rows.pop("pool").to_numpy(np.int64)
-    size = rows["bytes"].to_numpy(np.int64)
-    listed = np.zeros(len(found.pool_rank), np.int64)
-    np.add.at(listed, pool, size)
-    whole = np.where(peaks.total == MISSING, listed, peaks.total)[pool]
-    rows = rows.reset_index(drop=True)
-    places = pd.DataFrame({"name": rows.pop("name"), **pool_columns(trace, found, pool)})
-    rows = pd.concat([places, rows, pd.DataFrame({"ratio": size / np.where(whole == 0, 1, whole)})], axis=1)
+    result = pd.concat([sums, beyond]).reset_index(drop=True)
+    pool, bytes_ = result["pool"].to_numpy(np.int64), result["bytes"].to_numpy(np.int64)
+    listed = np.zeros(pools, np.int64)
+    np.add.at(listed, pool, bytes_)
+    whole = np.where(total == MISSING, listed, total)[pool]
+    places = pd.DataFrame({"name": result["name"], **memory.pool_columns(trace, events, pool)})
+    result = pd.concat([places, result.drop(columns=["name", "pool"])], axis=1)
+    result["ratio"] = bytes_ / np.where(whole == 0, 1, whole)
     if request.pattern is not None:
-        rows = rows[matches(rows["name"].to_list(), request.pattern)]
-    return rows.reset_index(drop=True)
+        result = result[matches(result["name"].to_list(), request.pattern)]
+    return result.reset_index(drop=True)
+
+
+def _peaks(trace: Trace, request: ViewRequest) -> tuple[IntArray, IntArray]:
+    """Return the position of the event of each pool after which most was allocated, and the total then.
+
+    Positions are -1 where no event counts, totals MISSING where none were recorded. Shape (pools,).
+    """
+    events, level = memory.memory_events(trace), memory.levels(trace)
+    at = np.flatnonzero(selected(trace, replace(request, pattern=None))[events.row])
+    position, total = np.full(len(events.pool_rank), -1, np.int64), np.full(len(events.pool_rank), MISSING)
+    pools = np.unique(events.pool[at])
+    for pool, mine in zip(pools, np.split(at, np.searchsorted(events.pool[at], pools[1:])), strict=False):
+        position[pool], peak = memory.peak(level, events, mine)
+        total[pool] = peak if level.start[pool] != MISSING else MISSING
+    return position, total
 
 
 COLUMNS: Final = (
@@ -124,6 +98,6 @@ VIEW = View(
     columns=COLUMNS,
     groupings=GROUPINGS,
     order="bytes",
-    explain_empty=explain_no_blocks,
-    of_capture=has_blocks,
+    explain_empty=memory.explain_no_blocks,
+    of_capture=memory.has_blocks,
 )

@@ -1,77 +1,55 @@
-"""How much memory did each device hold: before, at the peak, at the end?"""
+"""View ``memory_places``: the memory of each device at the start, the peak and the end of the recording."""
 
 from __future__ import annotations
+
+from typing import Final
 
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.model.columns import DEVICE_NAME, POSITION, RANK, Column, count, size
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
-from perfkit_core.views.memory.events import (
-    MISSING,
-    Levels,
-    MemoryEvents,
-    arguments,
-    before,
-    explain_empty,
-    has_events,
-    levels,
-    memory_events,
-    nullable,
-    peak,
-    pool_columns,
-)
+from perfkit_core.views.memory import events as memory
+from perfkit_core.views.memory.events import MISSING, memory_events
 from perfkit_core.views.memory.memory import chosen, innermost, names
 from perfkit_core.views.select import since_first_event
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """One row a device; see :data:`COLUMNS`. NA: not recorded."""
-    found = memory_events(trace)
-    counted = chosen(trace, request, found.row, names(trace, innermost(trace, found.row)))
-    pools = np.unique(found.pool[counted])
-    level = levels(trace)
-    at = np.flatnonzero(counted)
-    peaks = arguments(trace, found.row[at], [["peak_allocated"], ["peak_reserved"]])
-    ends = np.searchsorted(found.pool[at], pools[1:])  # events are sorted by pool
-    parts = zip(*(np.split(values, ends) for values in (at, *peaks)), strict=True)
-    rows = [_pool(trace, found, level, *part) for part in parts if len(part[0])]
-    measures = {name: nullable(np.array([row[name] for row in rows], np.int64)) for name in _MEASURES}
-    return pd.DataFrame({**pool_columns(trace, found, pools), **measures})
+    """Return one row per device; see :data:`COLUMNS`. NA: not recorded."""
+    events, level = memory_events(trace), memory.levels(trace)
+    counted = np.flatnonzero(chosen(trace, request, events.row, names(trace, innermost(trace, events.row))))
+    pools = np.unique(events.pool[counted])
+    process_peaks = memory.arguments(trace, events.row[counted], [["peak_allocated"], ["peak_reserved"]])
+    bounds = np.searchsorted(events.pool[counted], pools[1:])  # events are sorted by pool
+    rows, since = [], since_first_event(trace, events.row)
+    parts = (np.split(values, bounds) for values in (counted, *process_peaks))
+    for at, peak_allocated, peak_reserved in zip(*parts, strict=True):
+        if not len(at):
+            continue
+        change = np.where(events.reserve[at], 0, events.change[at])
+        start, (position, peak) = memory.before(level, events, int(at[0])), memory.peak(level, events, at)
+        recorded = level.allocated[at[0]] != MISSING
+        rows.append({
+            "allocations": int((~events.reserve[at] & (change >= 0)).sum()),
+            "frees": int((change < 0).sum()),
+            "start_bytes": start if recorded else MISSING,
+            "peak_bytes": peak if recorded else MISSING,
+            "peak_time_ns": int(since[position]) if position >= events.first()[events.pool[at[0]]] else 0,
+            "end_bytes": int(level.allocated[at[-1]]),
+            "growth_bytes": int(change.sum()),
+            "peak_growth_bytes": peak - start,
+            "peak_reserved_bytes": int(level.reserved[at].max()),
+            "process_peak_bytes": int(peak_allocated.max()),
+            "process_peak_reserved_bytes": int(peak_reserved.max()),
+        })  # fmt: skip
+    measures = pd.DataFrame(rows, columns=[column.name for column in COLUMNS if column not in (RANK, DEVICE_NAME)])
+    values = {str(name): measures[name].to_numpy(np.int64) for name in measures}
+    return memory.pool_table(trace, events, pools, values)
 
 
-_MEASURES = (
-    "allocations", "frees", "start_bytes", "peak_bytes", "peak_time_ns", "end_bytes", "growth_bytes",
-    "peak_growth_bytes", "peak_reserved_bytes", "process_peak_bytes", "process_peak_reserved_bytes",
-)  # fmt: skip
-
-
-def _pool(
-    trace: Trace, found: MemoryEvents, level: Levels, at: IntArray, peak_allocated: IntArray, peak_reserved: IntArray
-) -> dict[str, int]:
-    """Of the events at some positions, all of one pool."""
-    change = np.where(found.reserve[at], 0, found.change[at])
-    start, (position, most) = before(level, found, int(at[0])), peak(level, found, at)
-    told = level.allocated[at[0]] != MISSING
-    since = since_first_event(trace, found.row[position : position + 1])
-    return {
-        "allocations": int((~found.reserve[at] & (change >= 0)).sum()),
-        "frees": int((change < 0).sum()),
-        "start_bytes": start if told else MISSING,
-        "peak_bytes": most if told else MISSING,
-        "peak_time_ns": int(since[0]) if position >= found.first()[found.pool[at[0]]] else 0,
-        "end_bytes": int(level.allocated[at[-1]]),
-        "growth_bytes": int(change.sum()),
-        "peak_growth_bytes": most - start,
-        "peak_reserved_bytes": int(level.reserved[at].max()),
-        "process_peak_bytes": int(peak_allocated.max()),
-        "process_peak_reserved_bytes": int(peak_reserved.max()),
-    }
-
-
-COLUMNS = (
+COLUMNS: Final = (
     RANK,
     DEVICE_NAME,
     count("allocations", "Allocations", exact=True),
@@ -96,6 +74,6 @@ VIEW = View(
     ),
     table=table,
     columns=COLUMNS,
-    explain_empty=explain_empty,
-    of_capture=has_events,
+    explain_empty=memory.explain_empty,
+    of_capture=memory.has_events,
 )

@@ -1,99 +1,68 @@
-"""Does memory grow from step to step?
+"""View ``memory_steps``: the memory that each step leaves allocated.
 
-In a steady training it does not: what a step leaves allocated, the next one frees or replaces.
+In a steady training it does not grow: what a step leaves allocated, the next one frees or replaces.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms.arrays import BoolArray, IntArray
-from perfkit_core.language.messages import Text, message
+from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.language.messages import message
 from perfkit_core.model.columns import DEVICE_NAME, RANK, count, key, size
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
-from perfkit_core.views.memory.events import (
-    MISSING,
-    Blocks,
-    Levels,
-    MemoryEvents,
-    StepEnds,
-    blocks,
-    counted_bytes,
-    explain_empty,
-    levels,
-    memory_events,
-    nullable,
-    pool_columns,
-    step_ends,
-)
+from perfkit_core.views.memory import events as memory
+from perfkit_core.views.memory.events import MISSING, StepEnds
 from perfkit_core.views.select import accounted, in_steps
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """One row a device and step; see :data:`COLUMNS`. NA: not known."""
-    found = memory_events(trace)
-    ends, made = step_ends(trace, found), blocks(trace)
-    level = levels(trace)
-    after, growth = _levels(found, level, ends)
-    columns = {"step": trace.ints("step")[ends.step], "allocated_bytes": _allocated(found, ends)}
-    columns |= _alive(found, ends, made, "alive", np.arange(len(ends.step)))
-    columns |= _alive(found, ends, made, "alive_next", ends.follower)
-    columns |= _alive(found, ends, made, "alive_last", ends.run_last)
-    columns |= {"end_bytes": after, "growth_bytes": growth}
-    measured = {name: nullable(values) for name, values in columns.items()}
-    result = pd.DataFrame({**pool_columns(trace, found, ends.pool), **measured})
-    return result[_counted(trace, request, found, ends)].reset_index(drop=True)
+    """Return one row per device and step; see :data:`COLUMNS`. NA: not known."""
+    events, ends, level = memory.memory_events(trace), memory.step_ends(trace), memory.levels(trace)
+    allocated = np.zeros(len(ends.step) + 1, np.int64)
+    of_step = ends.of(np.arange(len(events.row)))
+    np.add.at(allocated, of_step, np.maximum(memory.counted_bytes(events), 0))
+    columns = {"step": trace.ints("step")[ends.step], "allocated_bytes": allocated[:-1]}
+    for name, until in (("alive", np.arange(len(ends.step))), ("alive_next", ends.follower),
+                        ("alive_last", ends.run_last)):  # fmt: skip
+        columns[f"{name}_blocks"], columns[f"{name}_bytes"] = _alive(trace, ends, until)
 
-
-def _counted(trace: Trace, request: ViewRequest, found: MemoryEvents, ends: StepEnds) -> BoolArray:
-    """The wanted steps; of the pools, those with an event that is accounted for."""
-    pools = np.unique(found.pool[accounted(trace, request)[found.row]])
-    return np.asarray(in_steps(trace, request)[ends.step] & np.isin(ends.pool, pools), np.bool_)
-
-
-def _levels(found: MemoryEvents, level: Levels, ends: StepEnds) -> tuple[IntArray, IntArray]:
-    """What is allocated at the end of each step (MISSING: not recorded), and by how much that grew."""
-    after = _level_at(found, level, ends.pool, ends.last)
-    start = _level_at(found, level, ends.pool, ends.first - 1)
+    # the level after an event, which may lie before the first of its pool
+    pool, first = ends.pool, events.first()[ends.pool]
+    before = np.where(level.start == MISSING, 0, level.start)[pool]
+    after, start = (
+        np.where(position < first, before, level.best(np.maximum(position, 0)) if len(level.growth) else 0)
+        for position in (ends.last, ends.first - 1)
+    )
     follows = np.append(False, ends.follower[:-1] >= 0)[: len(after)]
-    growth = after - np.where(follows, np.append(0, after[:-1])[: len(after)], start)
-    told = level.start[ends.pool] != MISSING
-    return np.where(told, after, MISSING), growth
+    columns["end_bytes"] = np.where(level.start[pool] != MISSING, after, MISSING)
+    columns["growth_bytes"] = after - np.where(follows, np.append(0, after[:-1])[: len(after)], start)
+
+    accounted_pools = np.unique(events.pool[accounted(trace, request)[events.row]])
+    counted = in_steps(trace, request)[ends.step] & np.isin(pool, accounted_pools)
+    return memory.pool_table(trace, events, pool, columns)[counted].reset_index(drop=True)
 
 
-def _level_at(found: MemoryEvents, level: Levels, pool: IntArray, position: IntArray) -> IntArray:
-    """The level of each pool after the event at a position, which may lie before the first of the pool."""
-    start = np.where(level.start == MISSING, 0, level.start)[pool]
-    after = level.best(np.maximum(position, 0)) if len(level.growth) else 0
-    return np.where(position < found.first()[pool], start, after)
+def _alive(trace: Trace, ends: StepEnds, until: IntArray) -> tuple[IntArray, IntArray]:
+    """Return number and bytes of the blocks of each step that are alive at the end of the step ``until``.
 
-
-def _allocated(found: MemoryEvents, ends: StepEnds) -> IntArray:
-    total = np.zeros(len(ends.step) + 1, np.int64)
-    np.add.at(total, ends.of(np.arange(len(found.row))), np.maximum(counted_bytes(found), 0))
-    return total[:-1]
-
-
-def _alive(found: MemoryEvents, ends: StepEnds, made: Blocks, name: str, until: IntArray) -> dict[str, IntArray]:
-    """Blocks of each step that are alive at the end of the step ``until`` (-1: unknown)."""
+    MISSING where that is -1 (unknown), and in pools with events without an address.
+    """
+    events, made = memory.memory_events(trace), memory.blocks(trace)
     step = ends.of(made.allocation)
-    last = np.append(np.append(ends.last, -1)[until], -1)[step]
-    stays = (step >= 0) & made.alive(last)
+    stays = (step >= 0) & made.alive(np.append(np.append(ends.last, -1)[until], -1)[step])
     count, size = np.zeros(len(ends.step), np.int64), np.zeros(len(ends.step), np.int64)
     np.add.at(count, step[stays], 1)
-    np.add.at(size, step[stays], found.change[made.allocation[stays]])
-    placeless = np.isin(ends.pool, found.pool[made.placeless])
-    unknown = (until < 0) | placeless
-    return {f"{name}_blocks": np.where(unknown, MISSING, count), f"{name}_bytes": np.where(unknown, MISSING, size)}
+    np.add.at(size, step[stays], events.change[made.allocation[stays]])
+    unknown = (until < 0) | np.isin(ends.pool, events.pool[made.placeless])
+    return np.where(unknown, MISSING, count), np.where(unknown, MISSING, size)
 
 
-def _explain(trace: Trace) -> Text:
-    return explain_empty(trace) if not len(memory_events(trace).row) else message("no training steps were recorded")
-
-
-COLUMNS = (
+COLUMNS: Final = (
     RANK,
     DEVICE_NAME,
     key("step", "Step"),
@@ -117,5 +86,7 @@ VIEW = View(
     ),
     table=table,
     columns=COLUMNS,
-    explain_empty=_explain,
+    explain_empty=lambda trace: (
+        message("no training steps were recorded") if memory.has_events(trace) else memory.explain_empty(trace)
+    ),
 )

@@ -1,8 +1,8 @@
-"""How do the ranks of a job compare, step by step?
+"""View ``ranks``: the steps of the ranks of a job side by side.
 
-A step in which ranks wait for each other takes all of them as long as the slowest: what tells them apart is their *own*
-time, the step without communication that nothing hides (``exposed_communication`` of the partition). Medians are over
-the ranks that recorded the step, of an even number the smaller one of the two in the middle.
+A step in which ranks wait for each other takes all of them as long as the slowest. What differs is their time outside
+communication: the step less its exposed communication (``exposed_communication`` of the partition). Medians are over
+the ranks that recorded the step, the smaller of the middle two of an even number.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
 from perfkit_core.views.select import in_steps
 from perfkit_core.views.steps import partition
+from perfkit_core.views.steps.step_rows import NO_STEPS
 from perfkit_core.views.tables import stacked
 
 _KEYS: Final = ("rank", "step", "dur_ns")
@@ -27,20 +28,15 @@ _COMPARED: Final = ("dur_over_median_ns", "own_time_ns", "own_time_over_median_n
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """A row a rank and step; see :data:`COLUMNS`. Without rows where a single rank was recorded."""
+    """Return one row per rank and step; see :data:`COLUMNS`. No rows if a single rank was recorded."""
     if len(trace.meta.ranks) < 2:
-        in_steps(trace, request)  # a step that is not there is told all the same
+        in_steps(trace, request)  # raises UsageError for a step that was not recorded
         request = replace(request, steps=())
-    return merge([reduce(trace, request)], request)
-
-
-def reduce(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """The partition of the steps of a rank."""
-    return partition.table(trace, replace(request, by=("step",)))
+    return merge([partition.by_step(trace, request)], request)
 
 
 def merge(partials: Sequence[pd.DataFrame], request: ViewRequest) -> pd.DataFrame:
-    """The table of any number of ranks."""
+    """Return the table of any number of ranks."""
     steps = stacked(partials)
     if steps["rank"].nunique() < 2:
         steps = steps.iloc[:0]
@@ -55,23 +51,15 @@ def merge(partials: Sequence[pd.DataFrame], request: ViewRequest) -> pd.DataFram
 
 
 def _over_median(steps: pd.DataFrame, times: pd.Series[int]) -> pd.Series[int]:
-    """Unknown for a step of a single rank."""
+    """Return times less the median of their step; NA for a step of a single rank."""
     of_step = times.groupby(steps["step"])
-    median = of_step.transform(lambda found: np.sort(found.to_numpy(np.int64))[(len(found) - 1) // 2])
+    median = of_step.transform(lambda each: np.sort(each.to_numpy(np.int64))[(len(each) - 1) // 2])
     several = steps.groupby("step")["rank"].transform("nunique") > 1
     return (times - median).astype("Int64").where(several)
 
 
-def _explain(trace: Trace) -> Text:
-    return _why(len(trace.meta.ranks))
-
-
-def _why(ranks: int) -> Text:
-    if ranks < 2:
-        return message("one rank only was recorded: name the recordings of several ranks")
-    return message(
-        "no training steps were recorded: give the profiler a schedule, and call its step() after each iteration"
-    )
+def _why_empty(ranks: int) -> Text:
+    return NO_STEPS if ranks > 1 else message("one rank only was recorded: name the recordings of several ranks")
 
 
 COLUMNS: Final = (
@@ -90,6 +78,6 @@ VIEW = View(
     description="each step of each rank: how long it took, and its own time, without communication that nothing hides",
     table=table,
     columns=COLUMNS,
-    explain_empty=_explain,
-    reduction=Reduction(reduce, merge, lambda partials: _why(len(partials))),
+    explain_empty=lambda trace: _why_empty(len(trace.meta.ranks)),
+    reduction=Reduction(partition.by_step, merge, lambda partials: _why_empty(len(partials))),
 )

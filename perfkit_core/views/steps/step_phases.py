@@ -1,15 +1,20 @@
-"""Where does a step go: data loading, forward, backward, optimizer, or none of them?
+"""View ``model``: host and device time of data loading, forward, backward, optimizer and the rest of the step.
 
-Host time of a phase is the sum of its segments (see ``segments``); ``other`` is the step time that no segment covers, a
-union, so it is never negative. Device time is the union, step by step, of the kernels, copies and fills launched in the
-phase, so it never exceeds the time that passed; phases whose work runs at the same time on several streams can sum to
-more than the step. Where steps were recorded, only what belongs to a step counts; device work without a recorded launch
-has a row of its own.
+Host time of a phase is the sum of its segments; ``other`` is the step time that no segment covers, a union, so it is
+never negative. Device time is the union, step by step, of the device work launched in the phase, so it never exceeds
+the time that passed; phases whose work runs at the same time on several streams can sum to more than the step. If steps
+were recorded, only what belongs to a step counts; device work without a recorded launch has a row of its own.
+
+*Segments* are the stretches of host time of a phase. A recorded span (Paddle's Forward, torch's ``Optimizer.step#…``, a
+module) is a segment by itself. If a phase is only known from its operators (torch's backward nodes, inferred forward),
+consecutive ones on a thread within a step are one segment, from the first start to the last end: what passes between
+two of them belongs to the phase, unless another thread of the process goes on with another phase meanwhile (the
+optimizer, between two backward passes). A segment ends with its step at the latest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -26,16 +31,24 @@ from perfkit_core.model.trace import Trace, once
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.runtime.compile import compiled
 from perfkit_core.views import attribution
-from perfkit_core.views.attribution import unlaunched
 from perfkit_core.views.select import in_steps, marked, rank_codes, threads, union_ns
 from perfkit_core.views.steps.step_rows import chosen_steps, native_steps, position, step_rows
 from perfkit_core.views.tables import in_order_of, rounded_division
 
+UNLAUNCHED: Final = "unlaunched"
+"""The row of the device work whose launch was not recorded."""
+
+_STATISTICS: Final = ("total", "avg", "min", "max")
+_INTEGERS: Final = ("calls", *(f"{statistic}_{side}_ns" for side in ("cpu", "device") for statistic in _STATISTICS))
+_NAMES: Final = ("phase", *_INTEGERS[:5], "cpu_ratio", *_INTEGERS[5:], "device_ratio")
+
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """Parallel arrays, one item a segment. ``phase`` indexes schema.PHASES. ``roots`` are the rows of the outermost
-    events of the segments, ``of_root`` the segment of each."""
+    """Parallel arrays, one item a segment. ``phase`` indexes schema.PHASES.
+
+    ``roots`` are the rows of the outermost events of the segments, ``of_root`` the segment of each.
+    """
 
     phase: IntArray
     step: IntArray
@@ -47,70 +60,63 @@ class Segments:
 
     @property
     def dur_ns(self) -> IntArray:
-        """Length of each segment."""
+        """The length of each segment."""
         return self.end_ns - self.start_ns
 
     def of_rows(self, trace: Trace, rows: IntArray) -> IntArray:
-        """The segment around some host events and around the launch of some device events, -1: none. Shape
+        """Return the segment around each host event, or around the launch of each device event; -1: none. Shape
         (len(rows),)."""
         own = np.full(len(trace), NO_ROW, np.int32)  # there are never more segments than rows
         own[self.roots] = self.of_root
-        found = nesting.first_on_path(trace.ints("parent"), own)
+        segment = nesting.first_on_path(trace.ints("parent"), own)
         launched_by = trace.ints("launched_by")[rows]
-        return found[np.where(launched_by == NO_ROW, rows, launched_by)].astype(np.int64)
+        return segment[np.where(launched_by == NO_ROW, rows, launched_by)].astype(np.int64)
 
 
 def segments(trace: Trace, chosen: BoolArray, within_step: bool = True) -> Segments:
-    """The segments of all phases but ``other``, from the chosen events; ``within_step``: cut at the end of the step."""
-    phase = _phase_index(trace)
-    rows = _roots(trace)
+    """Return the segments of all phases but ``other``, from the chosen events.
+
+    ``within_step``: cut at the end of the step in which their first event starts.
+    """
+    phase, rows = _phase_index(trace), _roots(trace)
     rows = rows if chosen.all() else rows[chosen[rows]]
     spans = trace.rows("kind", *PHASES)[rows]
     first = np.ones(len(rows), np.bool_)
     first[1:] = spans[1:] | spans[:-1]
     for values in (threads(trace).code, trace.ints("step"), phase):
         first[1:] |= np.diff(values[rows]) != 0
-    first |= _others_turn(trace, rows, phase[rows])
+    first |= _interrupted(trace, rows, phase[rows])
     at = np.flatnonzero(first)
     if not len(at):
         nothing = np.empty(0, np.int64)
         return Segments(nothing, nothing, nothing, nothing, nothing, nothing, nothing)
+    rank, step = trace.ints("rank")[rows[at]], trace.ints("step")[rows[at]]
+    start = np.minimum.reduceat(trace.ints("start_ns")[rows], at)
     end = np.maximum.reduceat(trace.end_ns[rows], at)
-    return Segments(
-        phase[rows[at]].astype(np.int64),
-        trace.ints("step")[rows[at]],
-        trace.ints("rank")[rows[at]],
-        np.minimum.reduceat(trace.ints("start_ns")[rows], at),
-        _within_step(trace, end, rows[at]) if within_step else end,
-        rows,
-        np.cumsum(first) - 1,
-    )
+    if within_step:
+        steps = step_rows(trace)
+        step_end = np.append(trace.end_ns[steps], np.iinfo(np.int64).max)
+        end = np.minimum(end, step_end[position(trace, steps, rank, step)])
+    return Segments(phase[rows[at]].astype(np.int64), step, rank, start, end, rows, np.cumsum(first) - 1)
 
 
-def _others_turn(trace: Trace, rows: IntArray, phase: npt.NDArray[np.int8]) -> BoolArray:
-    """True where another phase begins in the time between an event and the one before it, shape (rows,). Loaders, which
-    work ahead on threads of their own, do not count."""
+def _interrupted(trace: Trace, rows: IntArray, phase: npt.NDArray[np.int8]) -> BoolArray:
+    """Return where another phase begins in the time between an event and the one before it, shape (rows,).
+
+    Loaders, which work ahead on threads of their own, do not count.
+    """
     rank = np.unique(trace.ints("rank")[rows], return_inverse=True)[1]
     start, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
     since = start - start.min(initial=0)
     width = int((end - start.min(initial=0)).max(initial=0)) + 1
     until = rank * width + since
     gap = until - np.append(0, np.maximum(start[1:] - end[:-1], 0))
-    found = np.zeros(len(rows), np.bool_)
+    mask = np.zeros(len(rows), np.bool_)
     for number in np.unique(phase):
         begun = np.sort(until[phase == number])
         if number != PHASES.index(DATALOADER):
-            found |= (phase != number) & (np.searchsorted(begun, gap) < np.searchsorted(begun, until))
-    return found
-
-
-def _within_step(trace: Trace, end_ns: IntArray, first: IntArray) -> IntArray:
-    """Ends of segments, cut at the end of the step in which their first event starts."""
-    steps = step_rows(trace)
-    at = position(trace, steps, trace.ints("rank")[first], trace.ints("step")[first])
-    limit = np.append(trace.end_ns[steps], np.iinfo(np.int64).max)[at]
-    cut: IntArray = np.minimum(end_ns, limit)
-    return cut
+            mask |= (phase != number) & (np.searchsorted(begun, gap) < np.searchsorted(begun, until))
+    return mask
 
 
 @once
@@ -121,12 +127,12 @@ def _phase_index(trace: Trace) -> npt.NDArray[np.int8]:
 
 @once
 def _roots(trace: Trace) -> IntArray:
-    """Outermost events of each phase, ordered by thread and time."""
+    """Return the rows of the outermost events of each phase, ordered by thread and time."""
     phase = _phase_index(trace)
     phased = trace.host & trace.rows("kind", *NESTED_KINDS) & (phase >= 0) & (phase != PHASES.index(OTHER))
     _keep_changes(trace.ints("parent"), phase, phased)
-    rows, found = np.flatnonzero(phased), threads(trace)
-    ordered: IntArray = rows[groupby.stable_order(found.code[rows], len(found))]
+    rows, of_trace = np.flatnonzero(phased), threads(trace)
+    ordered: IntArray = rows[groupby.stable_order(of_trace.code[rows], len(of_trace))]
     return ordered
 
 
@@ -138,109 +144,59 @@ def _keep_changes(parent, phase, kept):  # type: ignore[no-untyped-def]
             kept[i] = False
 
 
-UNLAUNCHED: Final = "unlaunched"
-"""The row of the device work whose launch was not recorded."""
-
-
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Rows: step, then the phases that occur, then other, then the device work without a launch, where there is any;
-    see :data:`COLUMNS`. ``min`` and ``max`` are of a step or a segment."""
+    """Return the step, then the phases that occur, then other, then device work without a launch, if there is any.
+
+    See :data:`COLUMNS`. ``min`` and ``max`` are of a step or a segment.
+    """
     if request.native:
         return _native_table(trace, request)
-    steps, found, work = _counted(trace, request)
-    if not len(steps) and not len(found.phase):
+    chosen, steps = in_steps(trace, request), chosen_steps(trace, request)
+    if len(steps):
+        chosen = chosen & (trace.ints("step") >= 0)
+    of_phases = segments(trace, chosen)
+    if not len(steps) and not len(of_phases.phase):
         return model_table([], 0, 0)
-    rows = list(_rows(trace, steps, found, work))
-    wholes = _wholes(trace, steps, rows)
-    if request.steps is None and unlaunched(trace).any():
-        rows.append(row(UNLAUNCHED, device_total=union_ns(trace, unlaunched(trace))))
+    unlaunched = attribution.unlaunched(trace)
+    work = np.flatnonzero(chosen & trace.rows("kind", *DEVICE_WORK) & ~unlaunched)
+    start, end = trace.ints("start_ns")[work], trace.end_ns[work]
+    rank, count = rank_codes(trace)
+    group = rank[work]  # without steps, device time is the union on each rank
+    if len(steps):
+        group, count = position(trace, steps, trace.ints("rank")[work], trace.ints("step")[work]), len(steps)
+    segment = of_phases.of_rows(trace, work)
+    of_segment = intervals.union_length_by(segment, len(of_phases.phase), start, end)
+    phase = np.append(of_phases.phase, -1)[segment]
+
+    rows = []
+    for index, name in enumerate(PHASES):
+        mine = of_phases.phase == index
+        if mine.any():
+            device = intervals.union_length_by(np.where(phase == index, group, -1), count, start, end)
+            rows.append(row(name, of_phases.dur_ns[mine], of_segment[mine], int(device.sum())))
+    wholes = sum(r["total_cpu_ns"] for r in rows), sum(r["total_device_ns"] for r in rows)
+    if len(steps):
+        device = intervals.union_length_by(group, count, start, end)
+        outside = intervals.union_length_by(np.where(segment == NO_ROW, group, -1), count, start, end)
+        wholes = union_ns(trace, marked(trace, steps)), int(device.sum())
+        rows.insert(0, row(STEP, trace.ints("dur_ns")[steps], device, wholes[1]))
+        rows.append(row(OTHER, cpu_total=_uncovered(trace, steps, of_phases), device_total=int(outside.sum())))
+    if request.steps is None and unlaunched.any():
+        rows.append(row(UNLAUNCHED, device_total=union_ns(trace, unlaunched)))
     result = model_table(rows, *wholes)
     result.loc[result["phase"] == UNLAUNCHED, "device_ratio"] = pd.NA  # it is in no step
     return result
 
 
-def _wholes(trace: Trace, steps: IntArray, rows: Sequence[dict[str, Any]]) -> tuple[int, int]:
-    """Host and device time of the steps; of all phases where there are no steps."""
-    if len(steps):
-        return union_ns(trace, marked(trace, steps)), rows[0]["total_device_ns"]
-    return sum(r["total_cpu_ns"] for r in rows), sum(r["total_device_ns"] for r in rows)
-
-
-def _counted(trace: Trace, request: ViewRequest) -> tuple[IntArray, Segments, BoolArray]:
-    """The steps, the segments and the device work that count."""
-    chosen = in_steps(trace, request)
-    steps = chosen_steps(trace, request)
-    if len(steps):
-        chosen = chosen & (trace.ints("step") >= 0)
-    return steps, segments(trace, chosen), chosen & trace.rows("kind", *DEVICE_WORK) & ~unlaunched(trace)
-
-
-def _rows(trace: Trace, steps: IntArray, found: Segments, counted: BoolArray) -> Iterator[dict[str, Any]]:
-    work = np.flatnonzero(counted)
-    group, count = _groups(trace, steps, work)
-    segment = found.of_rows(trace, work)
-    if len(steps):
-        device = _union_by(trace, work, group, count)
-        yield row(STEP, trace.ints("dur_ns")[steps], device, int(device.sum()))
-    of_segment = _union_by(trace, work, segment, len(found.phase))
-    phase = np.append(found.phase, -1)[segment]
-    for index, name in enumerate(PHASES):
-        mine = found.phase == index
-        if mine.any():
-            device = _union_by(trace, work, np.where(phase == index, group, -1), count)
-            yield row(name, found.dur_ns[mine], of_segment[mine], int(device.sum()))
-    if len(steps):
-        device = _union_by(trace, work, np.where(segment == NO_ROW, group, -1), count)
-        yield row(OTHER, cpu_total=_uncovered(trace, steps, found), device_total=int(device.sum()))
-
-
-def _groups(trace: Trace, steps: IntArray, rows: IntArray) -> tuple[IntArray, int]:
-    """The step of each of the rows as an index into ``steps``; without steps its rank."""
-    if not len(steps):
-        rank, count = rank_codes(trace)
-        return rank[rows], count
-    return position(trace, steps, trace.ints("rank")[rows], trace.ints("step")[rows]), len(steps)
-
-
-def _union_by(trace: Trace, rows: IntArray, group: IntArray, count: int) -> IntArray:
-    return intervals.union_length_by(group, count, trace.ints("start_ns")[rows], trace.end_ns[rows])
-
-
-def _uncovered(trace: Trace, steps: IntArray, found: Segments) -> int:
-    """Step time that no segment covers, within each rank, summed over ranks: what the steps add to the segments."""
-    ranks = np.unique(np.concatenate([trace.ints("rank")[steps], found.rank]))
-    of_step, of_segment = np.searchsorted(ranks, trace.ints("rank")[steps]), np.searchsorted(ranks, found.rank)
-    starts = np.concatenate([found.start_ns, trace.ints("start_ns")[steps]])
-    ends = np.concatenate([found.end_ns, trace.end_ns[steps]])
+def _uncovered(trace: Trace, steps: IntArray, of_phases: Segments) -> int:
+    """Return the step time that no segment covers: what the steps add to the union within each rank, summed."""
+    ranks = np.unique(np.concatenate([trace.ints("rank")[steps], of_phases.rank]))
+    of_step, of_segment = np.searchsorted(ranks, trace.ints("rank")[steps]), np.searchsorted(ranks, of_phases.rank)
+    starts = np.concatenate([of_phases.start_ns, trace.ints("start_ns")[steps]])
+    ends = np.concatenate([of_phases.end_ns, trace.end_ns[steps]])
     both = intervals.union_length_by(np.concatenate([of_segment, of_step]), len(ranks), starts, ends)
-    return int((both - intervals.union_length_by(of_segment, len(ranks), found.start_ns, found.end_ns)).sum())
-
-
-def _steps_ns(trace: Trace, request: ViewRequest, table: pd.DataFrame) -> int:
-    """The union of the steps of a rank; the time of its phases where there are no steps."""
-    if not (table["phase"] == STEP).any():
-        return int(table["total_cpu_ns"].fillna(0).sum())
-    if request.native:
-        return union_ns(trace, native_steps(trace, in_steps(trace, request)))
-    return union_ns(trace, marked(trace, chosen_steps(trace, request)))
-
-
-def _device_ns(trace: Trace, request: ViewRequest, table: pd.DataFrame) -> int:
-    """The device work of the steps of a rank, or of its phases where there are no steps."""
-    step = table["phase"] == STEP
-    counted = table[step] if step.any() else table[table["device_ratio"].notna()]
-    return int(counted["total_device_ns"].fillna(0).sum())
-
-
-def _in_order(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
-    """Phases in the order of the view, whichever rank had them first."""
-    return in_order_of(table, "phase", (STEP, *PHASES, UNLAUNCHED))
-
-
-_FOUR = ("total", "avg", "min", "max")
-_INTEGERS = ("calls", *(f"{one}_{side}_ns" for side in ("cpu", "device") for one in _FOUR))
-_RATIOS = ("cpu_ratio", "device_ratio")
-_NAMES = ("phase", *_INTEGERS[:5], "cpu_ratio", *_INTEGERS[5:], "device_ratio")
+    covered = intervals.union_length_by(of_segment, len(ranks), of_phases.start_ns, of_phases.end_ns)
+    return int((both - covered).sum())
 
 
 def row(
@@ -250,14 +206,22 @@ def row(
     device_total: int | None = None,
     cpu_total: int | None = None,
 ) -> dict[str, Any]:
-    """A row from the host and device times of each call; totals that are not their sum, or without calls, by
-    themselves. The average is the total over the calls."""
-    calls = None if cpu is None else len(cpu)
-    return {"phase": phase, "calls": calls, **_four("cpu", cpu, cpu_total), **_four("device", device, device_total)}
+    """Return a row from the host and device times of each call; the average is the total over the calls.
+
+    Totals that are not the sum of the calls, or that have no calls, are given by themselves.
+    """
+    result: dict[str, Any] = {"phase": phase, "calls": None if cpu is None else len(cpu)}
+    for side, times, total in (("cpu", cpu, cpu_total), ("device", device, device_total)):
+        numbers: tuple[int | None, ...] = (total, None, None, None)
+        if times is not None:
+            total = int(times.sum()) if total is None else total
+            numbers = (total, int(rounded_division(total, len(times))), int(times.min()), int(times.max()))
+        result |= {f"{name}_{side}_ns": number for name, number in zip(_STATISTICS, numbers, strict=True)}
+    return result
 
 
 def model_table(rows: Sequence[dict[str, Any]], steps_cpu_ns: int, steps_device_ns: int) -> pd.DataFrame:
-    """The table; ratios are to the host and device time of the steps, null where a row has no such time."""
+    """Return the table; ratios are to the host and device time of the steps, null where a row has no such time."""
     result = pd.DataFrame(list(rows), columns=["phase", *_INTEGERS]).astype(dict.fromkeys(_INTEGERS, "Int64"))
     for side, whole in (("cpu", steps_cpu_ns), ("device", steps_device_ns)):
         part = result[f"total_{side}_ns"].astype("Float64")
@@ -265,63 +229,58 @@ def model_table(rows: Sequence[dict[str, Any]], steps_cpu_ns: int, steps_device_
     return result[list(_NAMES)]
 
 
-def _four(side: str, times: IntArray | None, total: int | None) -> dict[str, int | None]:
-    if times is None:
-        return {f"{one}_{side}_ns": total if one == "total" else None for one in _FOUR}
-    total = int(times.sum()) if total is None else total
-    average = int(rounded_division(total, len(times)))
-    return dict(
-        zip((f"{one}_{side}_ns" for one in _FOUR), (total, average, int(times.min()), int(times.max())), strict=True)
-    )
-
-
 def _native_table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """As Paddle's Model Summary has it: sums of calls and kernels, over the whole recording.
+    """Return Paddle's Model Summary: sums of calls and kernels, over the whole recording.
 
     ``other`` is the step time less the sums of the phases on either side, so it turns negative where phases overlap.
     """
     chosen = in_steps(trace, request)
-    phases = phase_rows(trace, chosen)
-    steps = native_steps(trace, chosen)
+    phases, steps = phase_rows(trace, chosen), native_steps(trace, chosen)
+    cpu, device = (sum(r[f"total_{side}_ns"] for r in phases) for side in ("cpu", "device"))
     if not steps.any():
-        return model_table(phases, sum(r["total_cpu_ns"] for r in phases), sum(r["total_device_ns"] for r in phases))
-    whole = row(STEP, trace.ints("dur_ns")[steps], _kernels(trace)[steps])
+        return model_table(phases, cpu, device)
+    whole = row(STEP, trace.ints("dur_ns")[steps], attribution.total_device_ns(trace, KERNEL)[steps])
     time, kernels = union_ns(trace, steps), whole["total_device_ns"]
-    other = row(
-        OTHER,
-        cpu_total=time - sum(r["total_cpu_ns"] for r in phases),
-        device_total=kernels - sum(r["total_device_ns"] for r in phases),
-    )
+    other = row(OTHER, cpu_total=time - cpu, device_total=kernels - device)
     return model_table([whole, *phases, other], time, kernels)
 
 
 def phase_rows(trace: Trace, chosen: BoolArray) -> list[dict[str, Any]]:
-    """Calls, and sums of host time and kernels, of each phase that occurs: its outermost recorded spans; its segments
-    where the framework records no such span."""
-    found = [_spans(trace, chosen, name) or _segments(trace, chosen, name) for name in PHASES if name != OTHER]
-    return [one for one in found if one]
+    """Return calls, and sums of host time and kernels, of each phase that occurs.
 
-
-def _spans(trace: Trace, chosen: BoolArray, name: str) -> dict[str, Any] | None:
-    marked = trace.host & trace.rows("kind", *PHASES) & ~trace.rows("kind", OTHER)
-    outermost = nesting.outermost(trace.ints("parent"), marked)
-    rows = np.flatnonzero(chosen & (outermost == np.arange(len(trace))) & trace.rows("kind", name))
-    return row(name, trace.ints("dur_ns")[rows], _kernels(trace)[rows]) if len(rows) else None
-
-
-def _segments(trace: Trace, chosen: BoolArray, name: str) -> dict[str, Any] | None:
-    found = segments(trace, chosen, within_step=False)
-    mine = found.phase == PHASES.index(name)
-    kernels = np.zeros(len(mine), np.int64)
+    Calls are the outermost recorded spans, or the segments if the framework records no such span.
+    """
+    dur_ns = trace.ints("dur_ns")
+    spans = trace.host & trace.rows("kind", *PHASES) & ~trace.rows("kind", OTHER)
+    outermost = nesting.outermost(trace.ints("parent"), spans) == np.arange(len(trace))
+    in_calls = attribution.total_device_ns(trace, KERNEL)
+    of_phases = segments(trace, chosen, within_step=False)
     launched = np.flatnonzero(trace.rows("kind", KERNEL) & chosen)
-    of_row = found.of_rows(trace, launched)
-    counted = of_row >= 0
-    np.add.at(kernels, of_row[counted], trace.ints("dur_ns")[launched[counted]])
-    return row(name, found.dur_ns[mine], kernels[mine]) if mine.any() else None
+    kernels = groupby.sums(of_phases.of_rows(trace, launched), len(of_phases.phase), dur_ns[launched])
+    rows = []
+    for index, name in enumerate(PHASES):
+        calls, mine = np.flatnonzero(chosen & outermost & trace.rows("kind", name)), of_phases.phase == index
+        if name != OTHER and len(calls):
+            rows.append(row(name, dur_ns[calls], in_calls[calls]))
+        elif name != OTHER and mine.any():
+            rows.append(row(name, of_phases.dur_ns[mine], kernels[mine]))
+    return rows
 
 
-def _kernels(trace: Trace) -> IntArray:
-    return attribution.total_device_ns(trace, KERNEL)
+def _steps_ns(trace: Trace, request: ViewRequest, table: pd.DataFrame) -> int:
+    """Return the union of the steps of a rank; without steps, the time of its phases."""
+    if not (table["phase"] == STEP).any():
+        return int(table["total_cpu_ns"].fillna(0).sum())
+    if request.native:
+        return union_ns(trace, native_steps(trace, in_steps(trace, request)))
+    return union_ns(trace, marked(trace, chosen_steps(trace, request)))
+
+
+def _device_ns(trace: Trace, request: ViewRequest, table: pd.DataFrame) -> int:
+    """Return the device work of the steps of a rank; without steps, of its phases."""
+    step = table["phase"] == STEP
+    counted = table[step] if step.any() else table[table["device_ratio"].notna()]
+    return int(counted["total_device_ns"].fillna(0).sum())
 
 
 COLUMNS: Final = (
@@ -341,5 +300,7 @@ VIEW = View(
     columns=COLUMNS,
     explain_empty=lambda trace: message("neither steps nor phases were recorded"),
     native=True,
-    reduction=MergedRows(finish=_in_order),
+    reduction=MergedRows(
+        finish=lambda table, request: in_order_of(table, "phase", (STEP, *PHASES, UNLAUNCHED)),
+    ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -160,50 +161,40 @@ BY_STEP: Final = (
 )
 
 
-def by_step(view: str, request: ViewRequest) -> bool:
-    """Return whether one row per step is requested. Raises UsageError for a grouping that such views do not have."""
-    unknown = [item for item in request.by if item not in GROUPINGS]
-    if unknown:
-        raise UsageError(f"{view} cannot be grouped by {unknown[0]!r}", f"known: {', '.join(GROUPINGS)}")
-    return "step" in request.by
+def over_steps(view: str, divide: Callable[[Trace, ViewRequest], pd.DataFrame], part: str) -> Reduction:
+    """Return the reduction of a view that divides steps: ranks are reduced to their steps, summed in the end.
 
-
-def over_all_steps(view: str, table: Callable[[Trace, ViewRequest], pd.DataFrame], part: str) -> Reduction:
-    """Return the reduction of a view that divides steps: ranks are reduced to their steps, summed in the end."""
+    ``divide`` returns a row per step: :func:`step_frame` and ``{name}_ns`` of each part, null if a step has no value.
+    Merged by step, that is the table. Otherwise it has a row per part: [rank,] ``part``, steps (with a value),
+    total/avg/min/max_ns of a step, ratio to their duration. Raises UsageError for a grouping not in GROUPINGS.
+    """
 
     def reduce(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-        by_step(view, request)  # raises UsageError
-        return table(trace, replace(request, by=("step",)))
+        unknown = [item for item in request.by if item not in GROUPINGS]
+        if unknown:
+            raise UsageError(f"{view} cannot be grouped by {unknown[0]!r}", f"known: {', '.join(GROUPINGS)}")
+        return divide(trace, request)
 
     def merge(partials: Sequence[Any], request: ViewRequest) -> pd.DataFrame:
         wide = stacked(partials)
-        if by_step(view, request):
+        if "step" in request.by:
             return wide
-        times = [str(name) for name in wide.columns if str(name).endswith("_ns") and name != "dur_ns"]
-        return over_steps(wide, [name.removesuffix("_ns") for name in times], part, "rank" in request.by)
+        groups: list[tuple[object, pd.DataFrame]] = [(None, wide)]
+        if "rank" in request.by:
+            # pandas 2 cannot group by a nullable column that has only NA; unknown ranks come last
+            ranks, unknown = sorted(wide["rank"].dropna().unique()), wide[wide["rank"].isna()]
+            groups = [(rank, wide[(wide["rank"] == rank).fillna(False)]) for rank in ranks]
+            groups += [(pd.NA, unknown)] if len(unknown) else []
+        names = [str(name) for name in wide.columns if str(name).endswith("_ns") and name != "dur_ns"]
+        rows = []
+        for (rank, steps), name in itertools.product(groups, names):
+            known = steps[steps[name].notna()]
+            times = known[name].to_numpy(np.int64)
+            if len(times):
+                total, whole = int(times.sum()), int(known["dur_ns"].sum())
+                numbers = (total, int(rounded_division(total, len(times))), int(times.min()), int(times.max()))
+                rows.append((rank, name.removesuffix("_ns"), len(times), *numbers, float(ratio(total, whole))))
+        result = pd.DataFrame(rows, columns=["rank", part, "steps", "total_ns", "avg_ns", "min_ns", "max_ns", "ratio"])
+        return result.astype({"rank": "Int64"}) if "rank" in request.by else result.drop(columns="rank")
 
     return Reduction(reduce, merge)
-
-
-def over_steps(wide: pd.DataFrame, names: Sequence[str], part: str, by_rank: bool) -> pd.DataFrame:
-    """Return a row per part: [rank,] ``part``, steps (with a value), total/avg/min/max_ns of a step, ratio.
-
-    ``wide`` has the columns rank, dur_ns and ``{name}_ns``, null if a step has no value.
-    """
-    groups: list[tuple[object, pd.DataFrame]] = [(None, wide)]
-    if by_rank:
-        # pandas 2 cannot group by a nullable column that has only NA; unknown ranks come last
-        ranks, unknown = sorted(wide["rank"].dropna().unique()), wide[wide["rank"].isna()]
-        groups = [(rank, wide[(wide["rank"] == rank).fillna(False)]) for rank in ranks]
-        groups += [(pd.NA, unknown)] if len(unknown) else []
-    rows = []
-    for rank, steps in groups:
-        for name in names:
-            known = steps[f"{name}_ns"].notna()
-            times = steps.loc[known, f"{name}_ns"].to_numpy(np.int64)
-            if len(times):
-                total, whole = int(times.sum()), int(steps.loc[known, "dur_ns"].sum())
-                average, share = int(rounded_division(total, len(times))), float(ratio(total, whole))
-                rows.append((rank, name, len(times), total, average, int(times.min()), int(times.max()), share))
-    result = pd.DataFrame(rows, columns=["rank", part, "steps", "total_ns", "avg_ns", "min_ns", "max_ns", "ratio"])
-    return result.astype({"rank": "Int64"}) if by_rank else result.drop(columns="rank")

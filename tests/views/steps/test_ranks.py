@@ -10,7 +10,7 @@ import pytest
 import perfkit_core
 from perfkit_core.model.trace import concat_traces
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.views.steps import ranks
+from perfkit_core.views.steps import partition, ranks
 from tests.support.ranks import collective, rank
 
 
@@ -34,7 +34,7 @@ def test_of_an_even_number_the_smaller_middle_is_the_median() -> None:
 
 
 def test_a_step_of_one_rank_is_compared_with_nothing() -> None:
-    partials = [ranks.reduce(rank(number, collective(1000, 3000)), ViewRequest()) for number in (0, 1)]
+    partials = [partition.by_step(rank(number, collective(1000, 3000)), ViewRequest()) for number in (0, 1)]
     partials[1] = pd.concat([partials[1], partials[1].assign(step=8)], ignore_index=True)
     found = ranks.merge(partials, ViewRequest())
     assert found["dur_over_median_ns"].isna().tolist() == [False, False, True]
