@@ -5,6 +5,7 @@ Jobs, facts and partials are plain data: they travel to other processes and into
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ from perfkit_core.readers.load import files_of, reader
 from perfkit_core.readers.run_folder import cycles, recording
 from perfkit_core.storage import store
 from perfkit_core.storage.bytestream import head
-from perfkit_core.system.paths import PathLike, as_path, exists, is_folder, reaching, readable
+from perfkit_core.system.paths import PathLike, exists, is_folder, reaching, readable
 
 
 class RankFiles(msgspec.Struct, frozen=True):
@@ -100,28 +101,23 @@ def plan(sources: Sequence[PathLike], partial: bool = False) -> Plan:
         files += more
         findings += about
     known: dict[str, int | None] = {}
+    recordings: dict[str, str | None] = {}
     for path in files:
-        with reaching(path):
-            try:
-                source = reader(path, head(path), plugins)
-                known[str(path)] = source.peek(path) if source.peek else None
-            except SourceError:  # reading the file will raise it again
-                known[str(path)] = None
+        rank = cycle_of = None
+        # reading the file will raise the error again
+        with reaching(path), contextlib.suppress(SourceError):
+            source = reader(path, head(path), plugins)
+            rank = source.peek(path) if source.peek else None
+        if rank is None:
+            with reaching(path), contextlib.suppress(SourceError):
+                cycle_of = recording(path)
+            recordings[str(path)] = cycle_of
+        known[str(path)] = rank
     taken = {rank for rank in known.values() if rank is not None}
-    numbers, _ = numbered_processes({path: _recording(path) for path, rank in known.items() if rank is None}, taken)
+    numbers, _ = numbered_processes(recordings, taken)
     if not numbers and not taken:  # a single process
         return Plan(readable(sources[0]), (RankFiles(tuple(known)),), findings)
     ranks: dict[int, list[str]] = {}
     for name, rank in known.items():
         ranks.setdefault(numbers[name] if rank is None else rank, []).append(name)
     return Plan(readable(sources[0]), tuple(RankFiles(tuple(ranks[rank]), rank) for rank in sorted(ranks)), findings)
-
-
-def _recording(source: str) -> str | None:
-    """Return the recording that a stored file is a cycle of; None for other files."""
-    path = as_path(source)
-    with reaching(path):
-        try:
-            return recording(path)
-        except SourceError:
-            return None

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import Any, Final, ParamSpec, TypeVar, cast
+from typing import Any, Final, ParamSpec, TypeVar
 
 from perfkit_core.errors import PerfkitError, SourceError, UsageError
 from perfkit_core.ranks.plan import Failed, Job, Partial, Plan, RankFiles
@@ -54,25 +54,19 @@ def executor(workers: int = 1, scheduler: str | None = None) -> Iterator[Executo
 
     Raises UsageError where there is no scheduler, where it has no workers, and where it fails on the way.
     """
-    if scheduler is not None:
-        with _cluster(scheduler) as client:
-            yield client.get_executor()
-    elif workers > 1:
+    if scheduler is None and workers > 1:
         # spawned, as a copy of a process whose libraries run threads may hang
         with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
             yield pool
-    else:
+        return
+    if scheduler is None:
         yield Serial()
-
-
-@contextlib.contextmanager
-def _cluster(address: str) -> Iterator[Any]:
+        return
     try:
         from distributed import Client, KilledWorker
     except ImportError:
         raise UsageError("--scheduler needs Dask, which is not installed", "pip install 'perfkit[scale]'") from None
-    client = _connected(lambda: Client(address, timeout=CONNECT_SECONDS, set_as_default=False), address)
-    failures = (OSError, CancelledError, ImportError, cast("type[Exception]", KilledWorker))
+    client = _connected(lambda: Client(scheduler, timeout=CONNECT_SECONDS, set_as_default=False), scheduler)
 
     def has_workers() -> bool:
         """Wait for workers that are about to start."""
@@ -83,15 +77,14 @@ def _cluster(address: str) -> Iterator[Any]:
         return True
 
     with client:
-        if not _connected(has_workers, address):
-            raise UsageError(
-                f"the Dask scheduler at {address} has no workers", f"start one with: dask worker {address}"
-            )
+        if not _connected(has_workers, scheduler):
+            hint = f"start one with: dask worker {scheduler}"
+            raise UsageError(f"the Dask scheduler at {scheduler} has no workers", hint)
         try:
-            yield client
-        except failures as error:
+            yield client.get_executor()
+        except (OSError, CancelledError, ImportError, KilledWorker) as error:
             raise UsageError(
-                f"the Dask cluster at {address} failed ({_in_one_line(error)})",
+                f"the Dask cluster at {scheduler} failed ({_in_one_line(error)})",
                 "see its log; every worker needs perfkit and must see the files",
             ) from None
 
